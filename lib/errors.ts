@@ -1,0 +1,64 @@
+// The one error class. A code says what kind of failure it is; the table beside it says what a loop does about it and
+// how a process that ends with it exits. Messages name the object and its state; they never hold key material, and
+// foreign errors are translated at the package's home, body and headers dropped.
+
+/** What a loop does: look again later, or give up. `exit` is the process's code when it ends with this error. */
+export const errorCodes = {
+  ConfigInvalid: { retry: false, exit: 2 },
+  InventoryInvalid: { retry: false, exit: 2 },
+  KubeNotFound: { retry: true, exit: 1 },
+  KubeConflict: { retry: true, exit: 1 },
+  KubeForbidden: { retry: true, exit: 1 },
+  KubeUnauthorized: { retry: true, exit: 1 },
+  KubeRejected: { retry: true, exit: 1 },
+  KubeUnavailable: { retry: true, exit: 1 },
+  WatchExpired: { retry: true, exit: 1 },
+  MaterialInvalid: { retry: true, exit: 1 },
+  ReadFailed: { retry: true, exit: 1 },
+  WriteFailed: { retry: true, exit: 1 },
+  ObserveFailed: { retry: true, exit: 1 },
+  ProofFailed: { retry: true, exit: 1 },
+  SignFailed: { retry: true, exit: 1 },
+  AlreadyRunning: { retry: false, exit: 1 },
+} as const;
+
+export type ErrorCode = keyof typeof errorCodes;
+
+export interface ErrorDetails {
+  readonly cause?: unknown;
+  /** Facts for the log line: names, paths, status codes. Never key material. */
+  readonly details?: Readonly<Record<string, string | number | boolean>>;
+}
+
+export class RecoveryError extends Error {
+  override readonly name = 'RecoveryError';
+  readonly code: ErrorCode;
+  readonly details: Readonly<Record<string, string | number | boolean>>;
+
+  constructor(code: ErrorCode, message: string, { cause, details = {} }: ErrorDetails = {}) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+    this.details = details;
+  }
+}
+
+/** Whether `err` is ours and carries one of `codes`. */
+export function isCode(err: unknown, ...codes: readonly ErrorCode[]): err is RecoveryError {
+  return err instanceof RecoveryError && codes.includes(err.code);
+}
+
+/** One line for a log or a message: the text of the error, without its stack. */
+export function errorText(err: unknown): string {
+  return err instanceof Error ? err.message : String(err);
+}
+
+/** The system's code of a failed call (`ENOENT`, `ENOSPC`, `ECONNREFUSED`), searched along the cause chain. */
+export function systemCode(err: unknown): string | undefined {
+  let at: unknown = err;
+  for (let depth = 0; depth < 8 && at instanceof Error; depth += 1) {
+    const code: unknown = (at as NodeJS.ErrnoException).code;
+    if (typeof code === 'string' && !(at instanceof RecoveryError)) return code;
+    at = at.cause;
+  }
+  return undefined;
+}

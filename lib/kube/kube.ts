@@ -1,0 +1,48 @@
+// What the rest of the code knows of the API server: requests and watches over few shared connections.
+// Implemented by connection.ts and watch.ts, the home of undici and of @kubernetes/client-node.
+import type { V1ConfigMap, V1Secret } from '@kubernetes/client-node';
+
+export type Secret = V1Secret;
+export type ConfigMap = V1ConfigMap;
+
+export interface KubeRequest {
+  readonly method: 'GET' | 'PUT' | 'PATCH' | 'POST' | 'DELETE';
+  /** Path with query, below the server's address: `/api/v1/namespaces/a/secrets/b`. */
+  readonly path: string;
+  /** Sent as JSON. */
+  readonly body?: unknown;
+  /** For PATCH: `application/apply-patch+yaml`, `application/merge-patch+json`. */
+  readonly contentType?: string;
+  /** Milliseconds until the request is given up. Default 10 000. */
+  readonly timeoutMs?: number;
+  readonly signal: AbortSignal;
+}
+
+export interface KubeConnection {
+  /** `https://127.0.0.1:6443` and the name asked for by SNI, for messages. */
+  readonly server: string;
+  readonly serverName: string | undefined;
+  /**
+   * Sends one request and returns the parsed body of a 2xx answer.
+   * Throws KubeNotFound (404), KubeConflict (409), KubeUnauthorized (401), KubeForbidden (403), WatchExpired (410),
+   * KubeRejected (400, 422, and a 500 whose cause is an admission webhook), KubeUnavailable (everything else:
+   * no connection, TLS failure, 429, 5xx, time-out).
+   */
+  request<T>(request: KubeRequest): Promise<T>;
+  /**
+   * The events of one watch, one JSON object at a time, until the server ends it (then it returns) or it fails (then
+   * it throws as `request` does). Silence of more than `silenceMs` is a failure (KubeUnavailable).
+   */
+  watch(path: string, options: { silenceMs: number; signal: AbortSignal }): AsyncIterable<WatchEvent>;
+  /** Reads kubeconfig, token and CA again. Connections that used other content are ended; watches see KubeUnavailable. */
+  reload(): Promise<'unchanged' | 'changed'>;
+  close(): Promise<void>;
+}
+
+export interface WatchEvent {
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
+  readonly object: unknown;
+}
+
+/** The newest known state of one object: what the API has, or that it has none. */
+export type ObjectState<T> = { readonly present: true; readonly object: T } | { readonly present: false };

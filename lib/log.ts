@@ -1,0 +1,131 @@
+// One line an event, with a constant name from one union, so a typo does not compile. Key material never gets in:
+// fields are named in LogFields, none of them holds PEM, and whatever looks like PEM is cut out before it is written.
+import { pino, stdTimeFunctions } from 'pino';
+
+export type LogEvent =
+  | 'process.started'
+  | 'process.stopped'
+  | 'process.failed'
+  | 'config.loaded'
+  | 'config.rejected'
+  | 'inventory.loaded'
+  | 'connection.changed'
+  | 'watch.synced'
+  | 'watch.restarted'
+  | 'watch.failed'
+  | 'sync.written'
+  | 'sync.unchanged'
+  | 'sync.removed'
+  | 'sync.failed'
+  | 'sync.refused'
+  | 'file.created'
+  | 'file.changed'
+  | 'file.removed'
+  | 'observe.failed'
+  | 'reaction.failed'
+  | 'proof.given'
+  | 'proof.missing'
+  | 'rotation.decided'
+  | 'rotation.blocked'
+  | 'rotation.failed'
+  | 'signer.regenerated'
+  | 'caBundle.updated'
+  | 'target.regenerated'
+  | 'copy.updated'
+  | 'publish.conflicted'
+  | 'recovery.started'
+  | 'recovery.finished'
+  | 'api.waiting'
+  | 'api.answered'
+  | 'clock.implausible'
+  | 'clock.jumped'
+  | 'lease.released'
+  | 'lease.kept'
+  | 'event.dropped';
+
+export interface LogFields {
+  readonly mode?: string;
+  readonly version?: string;
+  readonly artefact?: string;
+  readonly kind?: string;
+  readonly namespace?: string;
+  readonly secret?: string;
+  readonly configMap?: string;
+  readonly lease?: string;
+  readonly component?: string;
+  readonly path?: string;
+  readonly reason?: string;
+  readonly message?: string;
+  readonly proof?: string;
+  readonly resourceVersion?: string;
+  readonly notBefore?: string;
+  readonly notAfter?: string;
+  readonly recheckAt?: string;
+  /** Milliseconds. */
+  readonly duration?: number;
+  readonly attempt?: number;
+  readonly count?: number;
+  readonly server?: string;
+  readonly serverName?: string;
+  readonly code?: string;
+  readonly signal?: string;
+  readonly err?: string;
+  readonly config?: Readonly<Record<string, unknown>>;
+}
+
+export interface Log {
+  debug(event: LogEvent, fields?: LogFields): void;
+  info(event: LogEvent, fields?: LogFields): void;
+  warn(event: LogEvent, fields?: LogFields): void;
+  error(event: LogEvent, fields?: LogFields): void;
+  /** The same log with these fields on every line. */
+  with(fields: LogFields): Log;
+}
+
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
+export type LogFormat = 'json' | 'text';
+
+export interface LogOptions {
+  readonly level?: LogLevel;
+  readonly format?: LogFormat;
+  /** Receives whole lines. Default: standard error, unbuffered. */
+  readonly write?: (line: string) => void;
+}
+
+const pem = /-----BEGIN [A-Z0-9 ]+-----[\s\S]*?(?:-----END [A-Z0-9 ]+-----|$)/g;
+
+/** `text` with every PEM block replaced: the last guard, for texts that come from elsewhere. */
+export function withoutPem(text: string): string {
+  return text.replaceAll(pem, '[PEM removed]');
+}
+
+function textLine(line: string): string {
+  const { time, level, event, ...fields } = JSON.parse(line) as Record<string, unknown>;
+  const rest = Object.entries(fields).map(([key, value]) => {
+    const text = typeof value === 'string' ? value : JSON.stringify(value);
+    return /[\s"=]/.test(text) ? `${key}=${JSON.stringify(text)}` : `${key}=${text}`;
+  });
+  return [time, String(level).toUpperCase().padEnd(5), event, ...rest].join(' ') + '\n';
+}
+
+export function createLog({ level = 'info', format = 'json', write }: LogOptions = {}): Log {
+  const sink = write ?? ((line: string) => void process.stderr.write(line));
+  const root = pino(
+    {
+      level,
+      base: null,
+      messageKey: 'event',
+      timestamp: stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+    },
+    { write: (line: string) => sink(withoutPem(format === 'text' ? textLine(line) : line)) },
+  );
+  const wrap = (at: typeof root): Log => ({
+    debug: (event, fields = {}) => at.debug(fields, event),
+    info: (event, fields = {}) => at.info(fields, event),
+    warn: (event, fields = {}) => at.warn(fields, event),
+    error: (event, fields = {}) => at.error(fields, event),
+    with: (fields) => wrap(at.child(fields)),
+  });
+  return wrap(root);
+}

@@ -1,0 +1,28 @@
+// What a certificate says about itself: plain data without bytes and keys, read by everything that decides.
+
+export type KeyAlgorithm =
+  | { readonly name: 'RSA'; readonly bits: number }
+  | { readonly name: 'ECDSA'; readonly curve: 'P-256' | 'P-384' | 'P-521' }
+  | { readonly name: 'Ed25519' };
+
+export interface CertificateFacts {
+  /** SHA-256 of the DER, lower-case hex. */
+  readonly fingerprint: string;
+  /** As Go prints a name (RFC 2253, last RDN first): `CN=kubernetes-admin,O=system:masters`. */
+  readonly subject: string;
+  readonly issuer: string;
+  /** Lower-case hex. */
+  readonly serial: string;
+  readonly notBefore: Date;
+  readonly notAfter: Date;
+  readonly isCa: boolean;
+  /** DNS names and IP addresses of the subject alternative names, in canonical form (hostname.ts), sorted. */
+  readonly hostnames: readonly string[];
+  readonly commonName: string;
+  readonly organizations: readonly string[];
+  /** Extended key usages: `clientAuth`, `serverAuth`, others as OID; undefined where the certificate does not restrict them. */
+  readonly usages?: readonly string[];
+  readonly key: KeyAlgorithm;
+  /** Fingerprints of the CA certificates of this inventory whose key made this certificate's signature. */
+  readonly signedBy: readonly string[];
+}

@@ -1,0 +1,147 @@
+// When a CA bundle, a composed bundle or a copy is written anew. Pure.
+// Trust only grows here: former certificates stay until they expire, so that what they signed stays valid.
+import type { CaBundle, ComposedBundle, Copy } from '../inventory/model.ts';
+import { blocked, type Case, keep, laterMs, renew, settlesAt, validNow, type Verdict } from './judgement.ts';
+import type { Reason } from './plan-types.ts';
+
+const lookAgainMs = 30_000;
+const idleMs = 3_600_000;
+
+type BundleCase = Case<CaBundle> | Case<ComposedBundle>;
+interface Difference {
+  readonly reason: Reason;
+  readonly message: string;
+}
+
+/** Holds the live certificate of each of its signers, and the former ones until they expire. */
+export function judgeBundle(at: Case<CaBundle>): Verdict {
+  const { artefact, fact, expected, facts, now } = at;
+  const present = validNow(fact, now);
+  const signers = artefact.signers.map((name) => ({ name, state: expected.get(name) }));
+  const unread = artefact.signers.find((name) => facts.get(name)?.state === 'unavailable');
+  const renewedSigners = signers.filter(({ state }) => state?.renewed === true).map(({ name }) => name);
+  const live = signers.flatMap(({ state }) =>
+    state?.renewed === false && state.certificate !== undefined && state.trusted.has(state.certificate.fingerprint)
+      ? [state.certificate.fingerprint]
+      : [],
+  );
+  const leaves = { trusted: new Set([...present, ...live]), newFrom: new Set(renewedSigners) };
+  const renewal = ({ reason, message }: Difference): Verdict =>
+    renew({ reason, message, now, after: renewedSigners, leaves });
+
+  const damage = damaged(at);
+  if (damage !== undefined) {
+    if (unread !== undefined) return cannotCompose(damage.message, unread, now);
+    if (live.length + renewedSigners.length === 0) return noSigner(damage.message, now);
+    return renewal(damage);
+  }
+  if (renewedSigners.length > 0) {
+    return renewal({ reason: 'SignerMissingFromBundle', message: `${renewedSigners.join(', ')} is made anew` });
+  }
+  const missing = signers.filter(({ state }) => {
+    const print = state?.certificate?.fingerprint;
+    return print !== undefined && live.includes(print) && !present.has(print);
+  });
+  if (missing.length > 0) {
+    const names = missing.map(({ name }) => name);
+    const message = `it does not hold the certificate of ${names.join(', ')}`;
+    return settled(at, [artefact.name, ...names], { reason: 'SignerMissingFromBundle', message }, renewal);
+  }
+  return withoutExpired(at, renewal) ?? healthy(at);
+}
+
+/** Holds every valid certificate of its inputs. */
+export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
+  const { artefact, fact, expected, facts, now } = at;
+  const present = validNow(fact, now);
+  const inputs = artefact.inputs.map((name) => ({ name, state: expected.get(name) }));
+  const unread = artefact.inputs.find((name) => facts.get(name)?.state === 'unavailable');
+  const renewedInputs = inputs.filter(({ state }) => state?.renewed === true).map(({ name }) => name);
+  const leaves = {
+    trusted: new Set(inputs.flatMap(({ state }) => [...(state?.trusted ?? [])])),
+    newFrom: new Set(inputs.flatMap(({ state }) => [...(state?.newFrom ?? [])])),
+  };
+  const renewal = ({ reason, message }: Difference): Verdict =>
+    unread === undefined
+      ? renew({ reason, message, now, after: renewedInputs, leaves })
+      : cannotCompose(message, unread, now);
+
+  const damage = damaged(at);
+  if (damage !== undefined) {
+    return leaves.trusted.size + leaves.newFrom.size === 0 ? noSigner(damage.message, now) : renewal(damage);
+  }
+  if (renewedInputs.length > 0) {
+    return renewal({ reason: 'InputsDiffer', message: `${renewedInputs.join(', ')} is written anew` });
+  }
+  const short = inputs.filter(({ state }) => [...(state?.trusted ?? [])].some((print) => !present.has(print)));
+  if (short.length > 0) {
+    const names = short.map(({ name }) => name);
+    const message = `it lacks certificates of ${names.join(', ')}`;
+    return settled(at, [artefact.name, ...names], { reason: 'InputsDiffer', message }, renewal);
+  }
+  return withoutExpired(at, renewal) ?? healthy(at);
+}
+
+/** Holds the same bytes as its original. */
+export function judgeCopy(at: Case<Copy>): Verdict {
+  const { artefact, fact, facts, expected, now } = at;
+  const original = expected.get(artefact.of);
+  const originalFact = facts.get(artefact.of);
+  const leaves = { trusted: original?.trusted ?? new Set<string>(), newFrom: original?.newFrom ?? new Set<string>() };
+  const renewal = ({ reason, message }: Difference): Verdict =>
+    renew({ reason, message, now, after: original?.renewed === true ? [artefact.of] : [], leaves });
+  if (original?.renewed === true) {
+    return renewal({ reason: 'OriginalDiffers', message: `${artefact.of} is written anew` });
+  }
+  if (originalFact?.state !== 'present') {
+    return blocked('Unavailable', `its original ${artefact.of} is not there or not usable`, laterMs(now, lookAgainMs));
+  }
+  const damage = damaged(at);
+  if (damage !== undefined) return renewal(damage);
+  if (fact.state === 'present' && fact.digest === originalFact.digest) return healthy(at);
+  const difference: Difference = { reason: 'OriginalDiffers', message: `it differs from ${artefact.of}` };
+  return settled(at, [artefact.name, artefact.of], difference, renewal);
+}
+
+function damaged({ fact }: Case<CaBundle | ComposedBundle | Copy>): Difference | undefined {
+  if (fact.state === 'absent') return { reason: 'Absent', message: 'it is absent' };
+  return fact.state === 'broken' ? { reason: 'Unreadable', message: `it is broken: ${fact.message}` } : undefined;
+}
+
+/** A contradiction that has stood long enough is repaired; a fresh one may be another writer between two writes. */
+function settled(
+  at: Case<CaBundle | ComposedBundle | Copy>,
+  names: readonly string[],
+  difference: Difference,
+  renewal: (difference: Difference) => Verdict,
+): Verdict {
+  const until = settlesAt(at, names);
+  if (until === undefined) return renewal(difference);
+  return keep('Settling', `${difference.message}; looked at again before it is believed`, until);
+}
+
+/** The owner also clears expired certificates away; otherwise they are harmless and stay. */
+function withoutExpired(at: BundleCase, renewal: (difference: Difference) => Verdict): Verdict | undefined {
+  const { fact, policy, now } = at;
+  if (policy.kind !== 'BeforeExpiry' || fact.state !== 'present') return undefined;
+  const old = fact.certificates.filter(({ notAfter }) => notAfter <= now).length;
+  const kept = fact.certificates.length - old;
+  return old > 0 && kept > 0
+    ? renewal({ reason: 'ExpiredInBundle', message: `it holds ${old} expired certificate(s)` })
+    : undefined;
+}
+
+function healthy({ fact, now }: Case<CaBundle | ComposedBundle | Copy>): Verdict {
+  const count = fact.state === 'present' ? fact.certificates.length : 0;
+  const ends = fact.state === 'present' ? fact.certificates.map((c) => c.notAfter).filter((date) => date > now) : [];
+  const recheckAt = ends.reduce((first, date) => (date < first ? date : first), laterMs(now, idleMs));
+  return keep('Healthy', `${count} certificate(s)`, recheckAt);
+}
+
+function cannotCompose(message: string, unread: string, now: Date): Verdict {
+  return blocked('Unavailable', `${message}; ${unread} could not be read`, laterMs(now, 1000));
+}
+
+function noSigner(message: string, now: Date): Verdict {
+  return blocked('SignerUnusable', `${message}; none of its certificates is at hand`, laterMs(now, lookAgainMs));
+}

@@ -1,0 +1,85 @@
+// The one place that decides: what is to be made anew, why, in which order, and when to look again. Pure; time is an
+// argument. regen carries the plan out, `--dry-run` and `status` print it, `status --at` passes another time.
+//
+// Artefacts are judged in the order signer, bundle, target. Each judgement sees what the earlier ones will have left
+// behind (`Expected`), so that one plan holds a whole recovery: an expired signer, the bundle that must hold its
+// successor, and the targets that the successor signs.
+import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { judgeBundle, judgeComposedBundle, judgeCopy } from './bundle-rules.ts';
+import { judgeSigner, judgeTarget } from './certificate-rules.ts';
+import { judgeClock } from './clock-rules.ts';
+import type { ArtefactFacts, Facts } from './facts.ts';
+import { type Case, type Expected, keep, laterMs, validNow, type Verdict } from './judgement.ts';
+import type { ClockFacts, Decision, Plan, RenewalPolicy } from './plan-types.ts';
+
+export interface PlanInput {
+  readonly resolved: Resolved;
+  readonly facts: Facts;
+  readonly policy: RenewalPolicy;
+  readonly clock: ClockFacts;
+  readonly now: Date;
+}
+
+/** An unavailable artefact is looked at again after this time at the latest; the loop's own retries come sooner. */
+const unavailableMs = 1000;
+
+export function plan({ resolved, facts, policy, clock, now }: PlanInput): Plan {
+  const distrust = judgeClock({ resolved, facts, clock, now });
+  const expected = new Map<string, Expected>();
+  const decisions: Decision[] = [];
+  for (const artefact of resolved.artefacts) {
+    const fact = facts.get(artefact.name) ?? { state: 'unavailable', message: 'it has not been read' };
+    const at: Case<ResolvedArtefact> = { artefact, fact, facts, expected, resolved, policy, now };
+    let verdict = judge(at);
+    if (verdict.action === 'renew' && distrust !== undefined) verdict = { ...verdict, action: 'blocked', ...distrust };
+    const { leaves, ...decision } = verdict;
+    expected.set(artefact.name, decision.action === 'renew' ? leaves : whatIsThere(at));
+    decisions.push({ artefact: artefact.name, ...decision });
+  }
+  const recheckAt = decisions.reduce<Date>(
+    (first, decision) => (decision.recheckAt < first ? decision.recheckAt : first),
+    laterMs(now, 365 * 24 * 3_600_000),
+  );
+  return { decisions, recheckAt };
+}
+
+function judge(at: Case<ResolvedArtefact>): Verdict {
+  const { artefact, fact, now } = at;
+  if (fact.state === 'unavailable') {
+    return {
+      ...keep('Unavailable', `it could not be read: ${fact.message}`, laterMs(now, unavailableMs)),
+      action: 'blocked',
+    };
+  }
+  switch (artefact.kind) {
+    case 'signer':
+      return judgeSigner({ ...at, artefact });
+    case 'target':
+      return judgeTarget({ ...at, artefact });
+    case 'caBundle':
+      return judgeBundle({ ...at, artefact });
+    case 'composedBundle':
+      return judgeComposedBundle({ ...at, artefact });
+    case 'copy':
+      return judgeCopy({ ...at, artefact });
+    case 'keyPair':
+    case 'opaque':
+      return judgeForeign(at.fact, now, artefact.kind);
+  }
+}
+
+/** What is never made here is only reported. */
+function judgeForeign(fact: ArtefactFacts, now: Date, kind: 'keyPair' | 'opaque'): Verdict {
+  const recheckAt = laterMs(now, 3_600_000);
+  if (fact.state === 'present') return keep('Healthy', 'present', recheckAt);
+  const state = fact.state === 'absent' ? 'it is absent' : `it is broken: ${'message' in fact ? fact.message : ''}`;
+  const what = kind === 'keyPair' ? 'a key pair whose loss would make every token invalid' : 'an object of others';
+  return { ...keep('NotOurs', `${state}; ${what} is never made here, restore it`, recheckAt), action: 'blocked' };
+}
+
+/** What others can count on when an artefact is not renewed: its certificates that are valid now. */
+function whatIsThere({ fact, now }: Case<ResolvedArtefact>): Expected {
+  const certificate = fact.state === 'present' ? fact.certificates[0] : undefined;
+  const there = { renewed: false, trusted: validNow(fact, now), newFrom: new Set<string>() };
+  return certificate === undefined ? there : { ...there, certificate };
+}

@@ -1,0 +1,53 @@
+// The interface to the truth of an artefact, the same for objects in the API and for files on this host.
+// A write states what it saw; a store refuses it when that is no longer what is there ("conflict"), and the caller
+// looks again. There is no unconditional write.
+import type { Location } from '../inventory/model.ts';
+
+/** The entries of an artefact by key: `tls.crt`, `tls.key`, `ca-bundle.crt`, ... Values are the raw bytes. */
+export type Entries = Readonly<Record<string, Uint8Array>>;
+
+export interface Material {
+  readonly entries: Entries;
+  /** Only objects in the API have them. */
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+/** What a read found. `version` is opaque: a resourceVersion, or a digest of the bytes on disk. */
+export interface Found extends Material {
+  readonly version: string;
+}
+
+/** What a writer saw before: the version, or that nothing was there. */
+export type Seen = { readonly version: string } | 'absent';
+
+export interface Store {
+  /**
+   * The material at a location, undefined when it is not there.
+   * Throws KubeUnavailable, KubeUnauthorized, KubeForbidden, ReadFailed, MaterialInvalid.
+   */
+  read(location: Location, signal: AbortSignal): Promise<Found | undefined>;
+  /**
+   * Puts `next` in the place of what was seen. Entries and annotations that `next` does not name stay as they are.
+   * Throws what read throws, KubeRejected (an admission webhook or a policy said no) and WriteFailed.
+   */
+  write(location: Location, next: Material, seen: Seen, signal: AbortSignal): Promise<'written' | 'conflict'>;
+}
+
+/** Keys of the entries, as kubernetes.io/tls Secrets and CA bundle ConfigMaps name them. */
+export const certificateKey = 'tls.crt';
+export const privateKeyKey = 'tls.key';
+export const caBundleKey = 'ca-bundle.crt';
+
+/** How a location is named in a message: kind and name, or path. */
+export function locationText(location: Location): string {
+  switch (location.kind) {
+    case 'secret':
+      return `Secret "${location.namespace}/${location.name}"`;
+    case 'configMap':
+      return `ConfigMap "${location.namespace}/${location.name}"`;
+    case 'pemPair':
+      return `pair "${location.certFile}"`;
+    case 'pemFile':
+      return `file "${location.file}"`;
+  }
+}

@@ -1,0 +1,103 @@
+// Builds the plain data that plan() takes, for tables: a small inventory and certificates given by their dates.
+import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
+import type { ArtefactFacts, CertificateFacts } from '../../lib/plan/facts.ts';
+
+export const day = 24 * 3_600_000;
+export const start = new Date('2026-06-01T00:00:00Z');
+export const at = (days: number): Date => new Date(start.getTime() + days * day);
+
+const secret = (name: string) => ({ kind: 'secret', namespace: 'n', name }) as const;
+const configMap = (name: string) => ({ kind: 'configMap', namespace: 'n', name }) as const;
+
+export const signer = {
+  kind: 'signer',
+  name: 'signer',
+  truth: secret('signer'),
+  readers: [],
+  validity: 60 * day,
+  refresh: 30 * day,
+} satisfies ResolvedArtefact;
+export const bundle = {
+  kind: 'caBundle',
+  name: 'bundle',
+  truth: configMap('bundle'),
+  readers: [],
+  signers: ['signer'],
+} satisfies ResolvedArtefact;
+export const target = {
+  kind: 'target',
+  name: 'target',
+  truth: secret('target'),
+  readers: [],
+  issuer: 'signer',
+  usage: 'serving',
+  organizations: [],
+  hostnames: ['127.0.0.1', 'localhost'],
+  validity: 30 * day,
+  refresh: 15 * day,
+} satisfies ResolvedArtefact;
+export const composed = {
+  kind: 'composedBundle',
+  name: 'composed',
+  truth: configMap('composed'),
+  readers: [],
+  inputs: ['bundle'],
+} satisfies ResolvedArtefact;
+export const copy = {
+  kind: 'copy',
+  name: 'copy',
+  truth: configMap('copy'),
+  readers: [],
+  of: 'composed',
+} satisfies ResolvedArtefact;
+
+export const chain: Resolved = { name: 'test', artefacts: [signer, bundle, composed, copy, target] };
+
+/** A certificate known by its print, valid from and until the given day, signed by those prints. */
+export function certificate(
+  fingerprint: string,
+  [from, until]: readonly [number, number],
+  more: Partial<CertificateFacts> = {},
+): CertificateFacts {
+  return {
+    fingerprint,
+    subject: `CN=${fingerprint}`,
+    issuer: 'CN=issuer',
+    serial: '01',
+    notBefore: at(from),
+    notAfter: at(until),
+    isCa: false,
+    hostnames: ['127.0.0.1', 'localhost'],
+    commonName: fingerprint,
+    organizations: [],
+    key: { name: 'RSA', bits: 2048 },
+    signedBy: [],
+    ...more,
+  };
+}
+
+export function present(...certificates: readonly CertificateFacts[]): ArtefactFacts & { state: 'present' } {
+  const digest = certificates.map(({ fingerprint }) => fingerprint).join();
+  return { state: 'present', version: digest, certificates, digest };
+}
+
+export const ca = (print: string, days: readonly [number, number]): CertificateFacts =>
+  certificate(print, days, { isCa: true, signedBy: [print] });
+export const leaf = (
+  print: string,
+  days: readonly [number, number],
+  by: string,
+  more: Partial<CertificateFacts> = {},
+): CertificateFacts => certificate(print, days, { signedBy: [by], ...more });
+
+/** Everything healthy on day 0: signer from day -1 to 59, leaf from day -1 to 29. */
+export function healthy(): Map<string, ArtefactFacts> {
+  const authority = ca('ca', [-1, 59]);
+  return new Map<string, ArtefactFacts>([
+    ['signer', present(authority)],
+    ['bundle', present(authority)],
+    ['composed', present(authority)],
+    ['copy', present(authority)],
+    ['target', present(leaf('leaf', [-1, 29], 'ca'))],
+  ]);
+}

@@ -1,0 +1,22 @@
+import { defineConfig } from 'vitest/config';
+
+const env = { TESTCONTAINERS_RYUK_DISABLED: 'true' };
+
+export default defineConfig({
+  test: {
+    projects: [
+      { test: { name: 'unit', include: ['test/**/*.test.ts'], exclude: ['test/integration/**', 'test/e2e/**'], env } },
+      {
+        test: {
+          name: 'integration',
+          include: ['test/integration/**/*.test.ts'],
+          testTimeout: 120_000,
+          hookTimeout: 900_000,
+          // One machine: real control planes share two cores, so files run one after the other.
+          fileParallelism: false,
+          env,
+        },
+      },
+    ],
+  },
+});
