@@ -14,6 +14,7 @@ export default defineConfig({
           hookTimeout: 900_000,
           // One machine: real control planes share two cores, so files run one after the other.
           fileParallelism: false,
+          globalSetup: ['test/support/global-setup.ts'],
           env,
         },
       },

@@ -22,6 +22,8 @@ export interface KubeConnection {
   /** `https://127.0.0.1:6443` and the name asked for by SNI, for messages. */
   readonly server: string;
   readonly serverName: string | undefined;
+  /** The kubeconfig and every file that it names, absolute paths: when one changes, `reload` has something to do. */
+  readonly files: readonly string[];
   /**
    * Sends one request and returns the parsed body of a 2xx answer.
    * Throws KubeNotFound (404), KubeConflict (409), KubeUnauthorized (401), KubeForbidden (403), WatchExpired (410),

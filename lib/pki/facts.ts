@@ -8,7 +8,7 @@ export type KeyAlgorithm =
 export interface CertificateFacts {
   /** SHA-256 of the DER, lower-case hex. */
   readonly fingerprint: string;
-  /** As Go prints a name (RFC 2253, last RDN first): `CN=kubernetes-admin,O=system:masters`. */
+  /** As in RFC 2253, last RDN first: `CN=kubernetes-admin,O=system:masters`. */
   readonly subject: string;
   readonly issuer: string;
   /** Lower-case hex. */

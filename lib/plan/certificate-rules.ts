@@ -153,8 +153,12 @@ function newNotAfter({ artefact, expected, now }: PairCase): Date {
   return earliest(own, signer?.renewed === true ? signer.newNotAfter : signer?.certificate?.notAfter);
 }
 
-function bundlesOf({ resolved }: PairCase, signer: string): readonly CaBundle[] {
-  return resolved.artefacts.filter((a): a is CaBundle => a.kind === 'caBundle' && a.signers.includes(signer));
+/** The bundles by which its readers know the signer; not one that holds the artefact itself, which comes after it. */
+function bundlesOf({ resolved, artefact }: PairCase, signer: string): readonly CaBundle[] {
+  return resolved.artefacts.filter(
+    (row): row is CaBundle =>
+      row.kind === 'caBundle' && row.signers.includes(signer) && !row.signers.includes(artefact.name),
+  );
 }
 
 /** The renewal, if its signer can sign and every bundle of that signer holds it; otherwise what it waits for. */

@@ -48,6 +48,7 @@ export function locationText(location: Location): string {
     case 'pemPair':
       return `pair "${location.certFile}"`;
     case 'pemFile':
-      return `file "${location.file}"`;
+      break;
   }
+  return `file "${location.file}"`;
 }

@@ -49,7 +49,7 @@ function check(row: Row): void {
   }
 }
 
-const whole = (reason: string) => ({
+const whole = (reason: string): Row['want'] => ({
   signer: [`renew ${reason}`],
   bundle: ['renew SignerMissingFromBundle'],
   composed: ['renew InputsDiffer'],

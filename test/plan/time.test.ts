@@ -1,6 +1,8 @@
 // Months in milliseconds: nobody is fought, nothing flaps, and a wrong clock does no harm.
 import { describe, expect, test } from 'vitest';
 import type { ClockFacts, RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
 import { at, chain, day, start } from '../support/facts.ts';
 import { SimulatedCluster } from '../support/simulated-cluster.ts';
 
@@ -63,6 +65,18 @@ test('two owners beside each other write each generation once', () => {
   const alone = fresh();
   for (let now = start; now < at(365); now = later(now, hour)) alone.act('a', beforeExpiry, good, now);
   expect(cluster.writes.length).toBe(alone.writes.length);
+});
+
+test('the kubernetes preset: everything absent, and later everything expired, is healed by one plan', () => {
+  const resolved = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: [] } });
+  const cluster = new SimulatedCluster(resolved);
+  cluster.act('init', onlyWhenExpired, good, start);
+  expect(cluster.unusable(start)).toEqual([]);
+  expect(cluster.act('us', onlyWhenExpired, good, later(start, minute))).toBe(0);
+  const tenYears = later(start, 3650 * day + hour);
+  const made = cluster.act('us', onlyWhenExpired, { builtAt: tenYears, synchronised: true }, tenYears);
+  expect(made).toBe(resolved.artefacts.filter(({ kind }) => kind !== 'keyPair').length);
+  expect(cluster.unusable(tenYears)).toEqual([]);
 });
 
 interface ClockRow {

@@ -1,7 +1,7 @@
 // A control plane as plain data: carries plans out on facts, so that months pass in milliseconds. It makes no
 // certificate; what real ones do is shown by the integration tests.
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
-import type { ArtefactFacts, CertificateFacts, Facts } from '../../lib/plan/facts.ts';
+import type { ArtefactFacts, CertificateFacts } from '../../lib/plan/facts.ts';
 import type { ClockFacts, Plan, RenewalPolicy } from '../../lib/plan/plan-types.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { certificate } from './facts.ts';
@@ -29,7 +29,7 @@ export class SimulatedCluster {
   }
 
   plan(policy: RenewalPolicy, clock: ClockFacts, now: Date): Plan {
-    return plan({ resolved: this.resolved, facts: this.facts as Facts, policy, clock, now });
+    return plan({ resolved: this.resolved, facts: this.facts, policy, clock, now });
   }
 
   /** Plans and carries out; `seen` is the clock that the planner believes in. Returns how many artefacts it wrote. */

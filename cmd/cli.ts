@@ -1,0 +1,115 @@
+// The command line: which commands and flags there are. Values are judged elsewhere, together with the configuration
+// file, so that all that is wrong is told at once. Commands are loaded when they run: --version and --help cost little.
+import { Command, CommanderError } from 'commander';
+import { errorCodes, errorText, RecoveryError } from '../lib/errors.ts';
+import { exitCodes } from './exit-codes.ts';
+import type { InstallLine } from './install-flags.ts';
+import type { Io } from './io.ts';
+import { addDirectoryOption, addInstallOptions, addRunOptions, addSharedOptions, plainArguments } from './options.ts';
+import type { CommandLine } from './read-config.ts';
+import type { StatusLine } from './status.ts';
+import { version } from './version.ts';
+
+const name = 'kube-cert-recovery';
+const usage = `Usage: ${name} --mode=regen|syncer[,...] [--config FILE | --preset NAME] [--once] [--dry-run] [options]
+       ${name} status|init|uninstall|schema [options]
+Run "${name} --help" for all options.`;
+
+/** A command with an action of its own takes an unknown command for an argument: `init rendr` would run `init`. */
+function refuseUnknownCommand(self: Command): void {
+  if (self.args.length > 0) (self as unknown as { unknownCommand(): never }).unknownCommand();
+}
+
+interface Program {
+  readonly command: Command;
+  /** Set by the command that ran. */
+  readonly outcome: { exit: number };
+}
+
+function program(io: Io): Program {
+  const outcome: Program['outcome'] = { exit: exitCodes.done };
+  const done = (exit: number): void => void (outcome.exit = exit);
+  const command = new Command(name)
+    .description('Zero-touch certificate recovery for Kubernetes control planes')
+    .version(version, '-V, --version', 'print the version')
+    .helpOption('-h, --help', 'print this help')
+    .configureHelp({ showGlobalOptions: true })
+    .configureOutput({ writeOut: (text) => void io.stdout.write(text), writeErr: (text) => void io.stderr.write(text) })
+    .showSuggestionAfterError(true)
+    .showHelpAfterError(usage)
+    .exitOverride() // before .command(): subcommands inherit it
+    .helpCommand(true)
+    .allowExcessArguments()
+    .action(async (line: CommandLine, self: Command) => {
+      refuseUnknownCommand(self);
+      const { runCommand } = await import('./run.ts');
+      done(await runCommand(line, io));
+    });
+  addRunOptions(addSharedOptions(command));
+
+  command
+    .command('status')
+    .allowExcessArguments(false)
+    .description('show what is expired, what would break, what would be done')
+    .option('-o, --output <format>', 'table, json or yaml (default: table)')
+    .option('--at <date>', 'as of another day: would everything come back if it were off until then?')
+    .action(async (_own, self: Command) => {
+      const { statusCommand } = await import('./status.ts');
+      done(await statusCommand(self.optsWithGlobals<StatusLine>(), io));
+    });
+
+  const init = command
+    .command('init')
+    .description('make what must exist before the first disaster, in the running API')
+    .action(async (_own, self: Command) => {
+      refuseUnknownCommand(self);
+      const { initCommand } = await import('./init.ts');
+      done(await initCommand(self.optsWithGlobals<InstallLine>(), io));
+    });
+  addInstallOptions(init);
+  init
+    .command('render')
+    .allowExcessArguments(false)
+    .description('write the whole first generation as files, before there is an API')
+    .action(async (_own, self: Command) => {
+      const { initRenderCommand } = await import('./init-render.ts');
+      done(await initRenderCommand(self.optsWithGlobals<InstallLine>(), io));
+    });
+
+  const uninstall = command
+    .command('uninstall')
+    .allowExcessArguments(false)
+    .description('take away what init made')
+    .option('--purge', 'also delete every Secret and ConfigMap of the inventory')
+    .action(async (_own, self: Command) => {
+      const { uninstallCommand } = await import('./uninstall.ts');
+      done(await uninstallCommand(self.optsWithGlobals<InstallLine>(), io));
+    });
+  addDirectoryOption(uninstall);
+
+  const schema = command.command('schema').description('print the JSON Schema of a file');
+  for (const which of ['config', 'inventory'] as const) {
+    schema
+      .command(which)
+      .description(which === 'config' ? 'of the configuration file' : 'of an inventory file')
+      .action(async () => {
+        const { schemaCommand } = await import('./schema.ts');
+        done(schemaCommand(which, io));
+      });
+  }
+  return { command, outcome };
+}
+
+/** Runs one command line and returns the exit code. Never throws, never ends the process. */
+export async function run(io: Io): Promise<number> {
+  try {
+    const { command, outcome } = program(io);
+    await command.parseAsync(plainArguments(io.argv, command), { from: 'user' });
+    return outcome.exit;
+  } catch (err) {
+    if (err instanceof CommanderError) return err.exitCode === 0 ? exitCodes.done : exitCodes.usage; // told already
+    const exit = err instanceof RecoveryError ? errorCodes[err.code].exit : exitCodes.failed;
+    io.stderr.write(`${errorText(err)}\n${exit === exitCodes.usage ? `\n${usage}\n` : ''}`);
+    return exit;
+  }
+}

@@ -1,0 +1,56 @@
+// Flags of init, init render and uninstall, judged together with the configuration.
+import { resolve } from 'node:path';
+import { nearest, valueText } from '../lib/problems.ts';
+import type { Problem } from '../lib/problems.ts';
+import type { Io } from './io.ts';
+import type { CommandLine } from './read-config.ts';
+
+export interface InstallLine extends CommandLine {
+  readonly out?: string;
+  readonly server?: string;
+  readonly output?: string;
+  readonly purge?: boolean;
+}
+
+const formats = ['text', 'json'] as const;
+const defaultDirectory = '/etc/kubernetes/kube-cert-recovery';
+
+export interface InstallOptions {
+  /** Absolute. */
+  readonly directory: string;
+  readonly server?: string;
+  readonly output: (typeof formats)[number];
+  readonly purge: boolean;
+}
+
+export function installFlags(
+  { out = defaultDirectory, server, output = 'text', purge = false, ...flags }: InstallLine,
+  { cwd }: Pick<Io, 'cwd'>,
+): { flags: CommandLine; options: InstallOptions; problems: readonly Problem[] } {
+  const problems: Problem[] = [];
+  const format = formats.find((one) => one === output);
+  if (format === undefined) {
+    const near = nearest(output, formats);
+    const hint = near === undefined ? '' : ` (did you mean "${near}"?)`;
+    const message = `must be one of ${formats.join(', ')}, got ${valueText(output)}${hint}`;
+    problems.push({ path: '--output', kind: 'invalid', message });
+  }
+  if (server !== undefined && !isServer(server)) {
+    const message = `must be an address such as https://localhost:6443, got ${valueText(server)}`;
+    problems.push({ path: '--server', kind: 'invalid', message });
+  }
+  const options = {
+    directory: resolve(cwd, out),
+    ...(server !== undefined && { server }),
+    output: format ?? 'text',
+    purge,
+  };
+  return { flags, options, problems };
+}
+
+function isServer(text: string): boolean {
+  const url = URL.parse(text);
+  return (
+    url?.protocol === 'https:' && url.hostname !== '' && url.search === '' && url.hash === '' && url.username === ''
+  );
+}

@@ -1,0 +1,36 @@
+// The process: version of Node, arguments, signals, exit code. Nothing else of this program touches `process`.
+// No import stands above the check of the version: an old Node would fail inside a package, with a message about that.
+const oldestNode = 24;
+const lastResortMs = 30_000;
+
+/** Ends a process that something keeps alive after its work, or that does not stop when asked. */
+function endInAnyCase(): void {
+  setTimeout(() => process.exit(process.exitCode ?? 1), lastResortMs).unref();
+}
+
+async function main(): Promise<void> {
+  const { run } = await import('./cli.ts');
+  const stop = new AbortController();
+  const asked = (name: NodeJS.Signals): void => {
+    stop.abort(name);
+    endInAnyCase();
+  };
+  process.on('SIGTERM', asked).on('SIGINT', asked);
+  // A pipe that its reader has closed (`status | head`) is no failure of ours.
+  process.stdout.on('error', () => stop.abort('stdout closed'));
+  // Recovery goes on when nobody reads its log any more.
+  process.stderr.on('error', () => undefined);
+  const { argv, env, stdout, stderr } = process;
+  process.exitCode = await run({ argv: argv.slice(2), env, cwd: process.cwd(), stdout, stderr, signal: stop.signal });
+  endInAnyCase();
+}
+
+if (Number.parseInt(process.versions.node, 10) < oldestNode) {
+  process.stderr.write(
+    `Cannot run with Node ${process.versions.node}: at least ${oldestNode} is needed. ` +
+      'Start dist/kube-cert-recovery, which uses the Node that the project brings.\n',
+  );
+  process.exitCode = 1;
+} else {
+  void main();
+}

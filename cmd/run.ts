@@ -1,0 +1,43 @@
+// The command without a name: runs modes. From here on all that happens is told by log lines.
+import { systemClock } from '../lib/clock.ts';
+import { parseConfig } from '../lib/config.ts';
+import type { Config } from '../lib/config-types.ts';
+import { errorCodes, errorText, RecoveryError } from '../lib/errors.ts';
+import { createLog } from '../lib/log.ts';
+import type { Log } from '../lib/log.ts';
+import { exitCodes } from './exit-codes.ts';
+import type { Io } from './io.ts';
+import { configInput } from './read-config.ts';
+import type { CommandLine } from './read-config.ts';
+import { builtAt, version } from './version.ts';
+
+/** What a reader of the log wants to know of the configuration; the inventory by its name. */
+function summary({ inventory, ...config }: Config): Record<string, unknown> {
+  return { ...config, inventory: inventory.name };
+}
+
+function stopped(log: Log, { signal }: Io): number {
+  const reason: unknown = signal.reason;
+  log.info('process.stopped', signal.aborted && typeof reason === 'string' ? { signal: reason } : {});
+  return exitCodes.done;
+}
+
+export async function runCommand(line: CommandLine, io: Io): Promise<number> {
+  const config = parseConfig(configInput(line, io));
+  const log = createLog({ ...config.log, write: (text) => void io.stderr.write(text) });
+  log.info('process.started', { version });
+  log.info('config.loaded', { config: summary(config) });
+  try {
+    const { runModes } = await import('./modes.ts');
+    const outcome = await runModes(config, { clock: systemClock, log, signal: io.signal, builtAt });
+    const exit = stopped(log, io);
+    return outcome === 'complete' ? exit : exitCodes.failed;
+  } catch (err) {
+    if (io.signal.aborted && (err === io.signal.reason || (err instanceof Error && err.name === 'AbortError'))) {
+      return stopped(log, io);
+    }
+    const code = err instanceof RecoveryError ? err.code : undefined;
+    log.error('process.failed', { err: errorText(err), ...(code === undefined ? {} : { code }) });
+    return code === undefined ? exitCodes.failed : errorCodes[code].exit;
+  }
+}

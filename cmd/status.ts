@@ -1,0 +1,118 @@
+// `status`: what is expired, what would break, what would be done; with --at as of another day.
+import { systemClock } from '../lib/clock.ts';
+import { isClockSynchronised } from '../lib/clock-synchronised.ts';
+import { parseToolConfig } from '../lib/config.ts';
+import { resolve } from '../lib/inventory/resolve.ts';
+import { createLog } from '../lib/log.ts';
+import { nearest, valueText } from '../lib/problems.ts';
+import type { Problem } from '../lib/problems.ts';
+import { createProver } from '../lib/proof/prove.ts';
+import { renderStatus } from '../lib/status/render.ts';
+import type { StatusReport } from '../lib/status/report.ts';
+import { runStatus } from '../lib/status/status.ts';
+import { createApiStore } from '../lib/store/api.ts';
+import { createDiskStore } from '../lib/store/disk.ts';
+import { createStore } from '../lib/store/stores.ts';
+import { addressOf, connect, noApi } from './connections.ts';
+import { exitCodes } from './exit-codes.ts';
+import type { Io } from './io.ts';
+import { configInput } from './read-config.ts';
+import type { CommandLine } from './read-config.ts';
+import { builtAt } from './version.ts';
+
+const formats = ['table', 'json', 'yaml'] as const;
+
+export interface StatusLine extends CommandLine {
+  readonly output?: string;
+  readonly at?: string;
+}
+
+export interface StatusOptions {
+  readonly output: (typeof formats)[number];
+  /** Undefined: now. */
+  readonly at?: Date;
+}
+
+/** An RFC 3339 date or time; a date alone is its first second, UTC. */
+function dateOf(text: string): Date | undefined {
+  const [, day] = /^(\d{4}-\d{2}-\d{2})(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:\d{2}))?$/.exec(text) ?? [];
+  const [date, midnight] = [new Date(text), new Date(`${day}T00:00:00Z`)];
+  if (Number.isNaN(date.getTime()) || Number.isNaN(midnight.getTime())) return undefined;
+  // Date takes 30 February for 2 March: the day that comes out must be the day that went in.
+  return midnight.toISOString().slice(0, 10) === day ? date : undefined;
+}
+
+export interface StatusFlags {
+  readonly options: StatusOptions;
+  readonly problems: readonly Problem[];
+}
+
+export function statusFlags({ output = 'table', at }: Pick<StatusLine, 'output' | 'at'>): StatusFlags {
+  const problems: Problem[] = [];
+  const format = formats.find((one) => one === output);
+  if (format === undefined) {
+    const near = nearest(output, formats);
+    const hint = near === undefined ? '' : ` (did you mean "${near}"?)`;
+    const message = `must be one of ${formats.join(', ')}, got ${valueText(output)}${hint}`;
+    problems.push({ path: '--output', kind: 'invalid', message });
+  }
+  const date = at === undefined ? undefined : dateOf(at);
+  if (at !== undefined && date === undefined) {
+    const message = `must be a date such as 2027-05-31 or 2027-05-31T08:00:00Z, got ${valueText(at)}`;
+    problems.push({ path: '--at', kind: 'invalid', message });
+  }
+  return { options: { output: format ?? 'table', ...(date === undefined ? {} : { at: date }) }, problems };
+}
+
+export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
+  const { output, at, ...rest } = line;
+  const { options, problems } = statusFlags({
+    ...(output === undefined ? {} : { output }),
+    ...(at === undefined ? {} : { at }),
+  });
+  const config = parseToolConfig({ ...configInput(rest, io), problems });
+  const resolved = resolve(config.inventory, config.environment);
+  const log = createLog({ ...config.log, level: 'error', write: (text) => void io.stderr.write(text) });
+  const connecting = { config, clock: systemClock, log, signal: io.signal };
+  const connection = config.kubeconfig === undefined ? undefined : await connect(config.kubeconfig, connecting);
+  try {
+    const report = await runStatus({
+      resolved,
+      store: createStore({
+        api: connection === undefined ? noApi : createApiStore({ connection, fieldManager: 'kube-cert-recovery' }),
+        disk: createDiskStore(),
+      }),
+      policy: config.policy,
+      clockFacts: {
+        builtAt,
+        synchronised: options.at !== undefined || (await isClockSynchronised(config.clockSynchronised)),
+      },
+      clock: systemClock,
+      ...(options.at !== undefined && { at: options.at }),
+      ...(config.destinationDir !== undefined && { destinationDir: config.destinationDir }),
+      ...(connection !== undefined &&
+        config.destinationDir !== undefined && {
+          prove: createProver({
+            connection,
+            apiServer: addressOf(config, connection),
+            destinationDir: config.destinationDir,
+            clock: systemClock,
+            signal: io.signal,
+          }),
+        }),
+      recoveryServerName: config.recoveryServerName,
+      signal: io.signal,
+    });
+    io.stdout.write(renderStatus(report, options.output));
+    return exitOf(report);
+  } finally {
+    await connection?.close();
+  }
+}
+
+/** Scripts see the worst that there is. */
+function exitOf({ rows, class: state }: StatusReport): number {
+  if (rows.some((row) => row.state === 'UNKNOWN')) return exitCodes.failed;
+  if (state !== 'healthy') return exitCodes.expired;
+  return rows.some((row) => row.state === 'EXPIRING') ? exitCodes.expiring : exitCodes.done;
+}

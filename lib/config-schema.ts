@@ -1,0 +1,149 @@
+// The configuration file as it is written. Strict; an `error` text names the wanted state. No defaults here: a value
+// that is absent must stay absent until the command line has had its say.
+import * as z from 'zod';
+import type { Address } from './config-types.ts';
+import { checkedHostname } from './inventory/hostname.ts';
+import {
+  apiVersion,
+  directoryPath,
+  durationUpTo,
+  hostnameText,
+  inventorySchema,
+  namespaceName,
+  objectName,
+} from './inventory/schema.ts';
+
+/** `host:port`, `[v6]:port`, `:port`. */
+export function parseAddress(text: string): Address | undefined {
+  const [, v6, name, digits] = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]*)):(\d{1,5})$/.exec(text) ?? [];
+  const port = Number(digits);
+  if (digits === undefined || port < 1 || port > 65_535) return undefined;
+  const host = v6 ?? name;
+  if (host === undefined || host === '') return { port };
+  const checked = checkedHostname(host);
+  return checked === undefined ? undefined : { host: checked, port };
+}
+
+const bindAddress = z
+  .string({ error: 'an address such as "127.0.0.1:8081" or ":8081", or "0" for none' })
+  .refine((text) => text === '0' || parseAddress(text) !== undefined, {
+    error: 'an address such as "127.0.0.1:8081" or ":8081", or "0" for none',
+  });
+const serverAddress = z
+  .string({ error: 'an address such as "127.0.0.1:6443"' })
+  .refine((text) => parseAddress(text)?.host !== undefined, { error: 'an address such as "127.0.0.1:6443"' });
+const serverName = hostnameText.refine((text) => checkedHostname(text) !== undefined, {
+  error: 'a DNS name or an IP address',
+});
+
+export const modeNames = ['regen', 'syncer'] as const;
+export const keyAlgorithmNames = ['rsa2048', 'rsa4096', 'ecdsaP256', 'ecdsaP384'] as const;
+
+const fields = {
+  modes: z.array(z.enum(modeNames)).min(1).describe('What this process does'),
+  preset: objectName.describe('An inventory that comes with the program'),
+  inventory: inventorySchema.describe('An inventory of your own, in place of a preset'),
+  namespace: namespaceName.describe('Takes the place of the default namespace of the inventory'),
+  parameters: z
+    .record(z.string(), z.array(hostnameText))
+    .describe('DNS names and IP addresses by parameter of the inventory'),
+  directories: z.record(z.string(), directoryPath).describe('Absolute paths by directory parameter of the inventory'),
+  kubeconfig: directoryPath.describe('Credential of every mode that has none of its own'),
+  regen: z
+    .strictObject({
+      kubeconfig: directoryPath.optional().describe('Credential of mode regen'),
+      rows: z
+        .enum(['all', 'disk', 'api'])
+        .optional()
+        .describe('Which artefacts: all (default), those in files of this host, or those in the API'),
+      backupDir: directoryPath
+        .optional()
+        .describe('Where files that are replaced are copied to. Default: /var/lib/kube-cert-recovery/backups'),
+      lockDir: directoryPath
+        .optional()
+        .describe('Keeps a second process from writing the same files. Default: /run/kube-cert-recovery'),
+      clockSynchronised: z
+        .union([z.literal('auto'), z.boolean()], { error: 'auto, true or false' })
+        .optional()
+        .describe('Whether the clock of this machine is synchronised. Default: auto, what systemd-timesyncd says'),
+    })
+    .describe('Settings of mode regen'),
+  syncer: z
+    .strictObject({
+      kubeconfig: directoryPath.optional().describe('Credential of mode syncer'),
+      destinationDir: directoryPath.optional().describe('Directory below which objects become files'),
+    })
+    .describe('Settings of mode syncer'),
+  policy: z
+    .strictObject({
+      kind: z
+        .enum(['OnlyWhenExpired', 'BeforeExpiry'])
+        .optional()
+        .describe('OnlyWhenExpired (default): act when something is expired or broken. BeforeExpiry: be the owner'),
+      grace: durationUpTo('24h')
+        .optional()
+        .describe('How long after its end an artefact in the API is left to others. Default: 1m'),
+      settle: durationUpTo('10m')
+        .optional()
+        .describe('How long two objects may contradict each other before that is taken for a fault. Default: 1s'),
+    })
+    .describe('When an artefact is renewed'),
+  keyAlgorithm: z
+    .enum(keyAlgorithmNames)
+    .describe('Of new keys. Default: that of the key that is replaced, rsa2048 where there is none'),
+  tlsServerNameOverride: serverName.describe('Name asked for in TLS handshakes, in place of what kubeconfigs say'),
+  recoveryServerName: serverName.describe(
+    'Name under which the API server serves the certificate that outlives all others. Default: localhost-recovery',
+  ),
+  apiServerAddress: serverAddress.describe('Where proofs meet the API server. Default: the server of the kubeconfig'),
+  healthProbeBindAddress: bindAddress.describe(
+    'Where /livez, /readyz, /healthz and /metrics are served. Default: "0", nowhere',
+  ),
+  log: z
+    .strictObject({
+      level: z.enum(['debug', 'info', 'warn', 'error']).optional().describe('Default: info'),
+      format: z.enum(['json', 'text']).optional().describe('Default: json'),
+    })
+    .describe('Log lines on standard error'),
+  once: z.boolean().describe('Make one full pass, then exit'),
+  dryRun: z.boolean().describe('Write nothing, say what would be written'),
+};
+
+/** What the command line can say, in the form of the file. */
+export const settingsSchema = z.strictObject(fields).partial();
+export type Settings = z.output<typeof settingsSchema>;
+
+/**
+ * What is right in settings of which something is wrong: a second look at the rest then finds what else is wrong, and
+ * does not take for missing what is there.
+ */
+export function soundSettings(value: unknown): Settings {
+  return soundPart(settingsSchema, value) as Settings;
+}
+
+function soundPart(schema: z.ZodType, value: unknown): unknown {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const inner = schema instanceof z.ZodOptional ? schema.unwrap() : schema;
+  if (typeof value !== 'object' || value === null) return undefined;
+  const fieldOf = (key: string): unknown =>
+    inner instanceof z.ZodObject ? inner.shape[key] : inner instanceof z.ZodRecord ? inner.valueType : undefined;
+  const sound = Object.entries(value).flatMap(([key, one]) => {
+    const field = fieldOf(key);
+    const part = field instanceof z.ZodType ? soundPart(field, one) : undefined;
+    return part === undefined ? [] : [[key, part] as const];
+  });
+  return inner instanceof z.ZodObject || inner instanceof z.ZodRecord ? Object.fromEntries(sound) : undefined;
+}
+
+/** `inventory` is checked by itself, with lines and names; here it may be anything. */
+export const looseConfigSchema = settingsSchema.extend({
+  apiVersion: z.literal(apiVersion),
+  kind: z.literal('Configuration'),
+  inventory: z.unknown().optional(),
+});
+
+/** For the JSON schema. */
+export const configFileSchema = z
+  .strictObject({ apiVersion: z.literal(apiVersion), kind: z.literal('Configuration'), ...settingsSchema.shape })
+  .meta({ title: 'Configuration of kube-cert-recovery' });

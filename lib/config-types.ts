@@ -1,0 +1,108 @@
+// What the program was told to do, checked and complete. A union by mode: a syncer never sees what only regen needs,
+// and each mode has the credential of its own.
+import type { ClockStatement } from './clock-synchronised.ts';
+import type { Inventory } from './inventory/model.ts';
+import type { Environment } from './inventory/resolve.ts';
+import type { LogFormat, LogLevel } from './log.ts';
+import type { KeyAlgorithm } from './plan/facts.ts';
+import type { RenewalPolicy } from './plan/plan-types.ts';
+
+export interface Address {
+  /** Undefined: all addresses of the machine. */
+  readonly host?: string;
+  readonly port: number;
+}
+
+/** Who this process is, from the downward API. */
+export interface Identity {
+  readonly podName?: string;
+  readonly podNamespace?: string;
+  readonly nodeName?: string;
+}
+
+export interface CommonConfig {
+  readonly inventory: Inventory;
+  /** For resolve(). Where only the syncer runs names may lack: it makes no certificate. */
+  readonly environment: Environment;
+  /** Replaces the name by which kubeconfigs ask for the API server's certificate. */
+  readonly tlsServerNameOverride?: string;
+  /** The name under which the API server serves the certificate that outlives all others. */
+  readonly recoveryServerName: string;
+  /** Where proofs meet the API server; undefined: at the server of the kubeconfig. */
+  readonly apiServerAddress?: Address;
+  readonly log: { readonly level: LogLevel; readonly format: LogFormat };
+  readonly dryRun: boolean;
+  readonly identity: Identity;
+}
+
+export interface RenewalConfig {
+  readonly policy: RenewalPolicy;
+  /** Undefined: keep the algorithm of what is replaced, RSA-2048 for what is new. */
+  readonly keyAlgorithm?: KeyAlgorithm;
+}
+
+/** Of the machine on which artefacts are made. */
+export interface HostConfig {
+  /** Where files that are replaced are copied to. */
+  readonly backupDir: string;
+  /** Keeps a second process on this machine from writing the same files. */
+  readonly lockDir: string;
+  /** Who says whether the clock is synchronised: this machine, or the configuration. */
+  readonly clockSynchronised: ClockStatement;
+}
+
+export interface RegenConfig extends RenewalConfig, HostConfig {
+  readonly mode: 'regen';
+  /** `disk`: the files of this host alone, before there is an API. `api`: the objects alone. */
+  readonly rows: 'all' | 'disk' | 'api';
+  /** Undefined only when no object of the API is looked at. */
+  readonly kubeconfig?: string;
+}
+
+export interface SyncerConfig {
+  readonly mode: 'syncer';
+  readonly kubeconfig: string;
+  readonly destinationDir: string;
+}
+
+export type ModeConfig = RegenConfig | SyncerConfig;
+export type Mode = ModeConfig['mode'];
+
+/** Of a process that runs modes. */
+export interface Config extends CommonConfig {
+  /** At least one, each mode at most once. */
+  readonly modes: readonly ModeConfig[];
+  readonly once: boolean;
+  /** Undefined: no health endpoints. */
+  readonly healthProbeBindAddress?: Address;
+}
+
+/** Of a command that looks at or prepares a cluster: status, init, uninstall. */
+export interface ToolConfig extends CommonConfig, RenewalConfig, HostConfig {
+  readonly kubeconfig?: string;
+  readonly destinationDir?: string;
+}
+
+/** The command line as it was typed: nothing is checked yet but which flags there are. */
+export interface Flags {
+  readonly mode?: string;
+  readonly preset?: string;
+  readonly namespace?: string;
+  /** `name=value,value`, each. */
+  readonly parameter?: readonly string[];
+  /** `name=path`, each. */
+  readonly directory?: readonly string[];
+  readonly kubeconfig?: string;
+  readonly regenKubeconfig?: string;
+  readonly syncerKubeconfig?: string;
+  readonly rows?: string;
+  readonly destinationDir?: string;
+  readonly tlsServerNameOverride?: string;
+  readonly recoveryServerName?: string;
+  readonly apiServerAddress?: string;
+  readonly healthProbeBindAddress?: string;
+  readonly logLevel?: string;
+  readonly logFormat?: string;
+  readonly once?: boolean;
+  readonly dryRun?: boolean;
+}

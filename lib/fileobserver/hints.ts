@@ -1,0 +1,155 @@
+// Hints that files may have changed, from chokidar; this file is its home. A hint means "look again" and nothing else:
+// chokidar folds bursts, misses a symlink that is swapped above a file while its old target stays, and a kernel queue can
+// overflow. So hints carry no content, any number of them is one, and the caller looks again by itself now and then.
+//
+// Two watchers, because one cannot follow links and watch the links themselves:
+//   files: the paths, links followed. Sees writes, renames, deletions.
+//   links: every symlink on the way to the files, not followed. Sees flips whose old target stays.
+// When directories come or go, both are opened anew: a watcher that waits for several files below a directory that is
+// not there yet loses some of them when it comes (chokidar 6.0.0).
+import { watch, type FSWatcher } from 'chokidar';
+import { lstat, readlink } from 'node:fs/promises';
+import { dirname, join, resolve, sep } from 'node:path';
+import { systemCode } from '../errors.ts';
+
+export interface Hints {
+  /** Resolves when there is a hint: at once when one has come since the last clear(). Takes nothing away. */
+  arrived(): Promise<void>;
+  /** Forgets the hints so far. Called before a look, so that a hint that comes during the look stays. */
+  clear(): void;
+  /** False after an error of the kernel's watch (too many watches, no permission): then hints may be missing. */
+  readonly complete: boolean;
+  /** Watches what the paths lead through now. Called after every look. */
+  refresh(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface HintOptions {
+  readonly files: readonly string[];
+  readonly onError: (code: string) => void;
+}
+
+/** A one-slot mailbox: any number of hints before the reader comes are one. */
+class Mailbox {
+  #full = Promise.withResolvers<void>();
+
+  readonly put = (): void => this.#full.resolve();
+
+  readonly arrived = (): Promise<void> => this.#full.promise;
+
+  /** Those who wait for the old slot were woken, or have stopped to listen. */
+  readonly clear = (): void => {
+    this.#full = Promise.withResolvers<void>();
+  };
+}
+
+/**
+ * chokidar lets the environment override the code. A variable meant for a developer's editor must not turn a
+ * reaction of milliseconds into polling, so it is hidden while chokidar reads it; nothing else runs in between.
+ */
+function openWatcher(paths: readonly string[], of: 'files' | 'links'): FSWatcher {
+  const hidden = ['CHOKIDAR_USEPOLLING', 'CHOKIDAR_INTERVAL'].map((name) => [name, process.env[name]] as const);
+  for (const [name] of hidden) delete process.env[name];
+  try {
+    // The event for a link that was there or was added says that it is watched now, and causes one more look.
+    const options = { followSymlinks: of === 'files', ignoreInitial: of === 'files' };
+    return watch([...paths], { ...options, backend: 'native', atomic: false, depth: 0 });
+  } finally {
+    for (const [name, value] of hidden) if (value !== undefined) process.env[name] = value;
+  }
+}
+
+/** Hints come from soon after; the first is the one that says that the watch stands. */
+export async function openHints({ files, onError }: HintOptions): Promise<Hints> {
+  const { put, arrived, clear } = new Mailbox();
+  let complete = true;
+  const listen = (watcher: FSWatcher): FSWatcher =>
+    watcher
+      .on('ready', put)
+      .on('all', put)
+      .on('raw', put)
+      .on('error', (err) => {
+        complete = false;
+        onError(systemCode(err) ?? 'unknown');
+        put();
+      });
+  const open = ({ links }: Way): FSWatcher[] => [
+    listen(openWatcher(files, 'files')),
+    listen(openWatcher(links, 'links')),
+  ];
+  let way = await wayTo(files);
+  let watchers = open(way);
+  return {
+    arrived,
+    clear,
+    get complete() {
+      return complete;
+    },
+    async refresh() {
+      const now = await wayTo(files);
+      if (now.shape === way.shape) return;
+      way = now;
+      const former = watchers;
+      watchers = open(now);
+      await closeAll(former);
+    },
+    async close() {
+      await closeAll(watchers);
+    },
+  };
+}
+
+const closeAll = (watchers: readonly FSWatcher[]) => Promise.all(watchers.map((watcher) => watcher.close()));
+
+interface Way {
+  /** Every symlink that the kernel passes, by the path under which it lies. */
+  readonly links: readonly string[];
+  /** Differs when another set of watches is needed: a directory came, went or is another one, or a link is new. */
+  readonly shape: string;
+}
+
+const mostLinks = 40; // as Linux: more is ELOOP
+
+/** What the paths lead through. What is behind a link has no part in the shape: a flip is seen by the link's watch. */
+export async function wayTo(files: readonly string[]): Promise<Way> {
+  const links = new Set<string>();
+  const directories = new Map<string, string>();
+  for (const file of files) {
+    let rest = partsOf(file);
+    let at: string = sep;
+    for (let passed = 0; rest.length > 0 && passed < mostLinks;) {
+      const path = join(at, rest[0] ?? '');
+      rest = rest.slice(1);
+      // Directories are shared by many files; the last part is the file, which its own watch is for.
+      if (directories.has(path)) at = path;
+      else {
+        const { inode, target } = await look(path);
+        if (target === undefined) {
+          if (passed === 0 && rest.length > 0) directories.set(path, inode);
+          at = path;
+        } else {
+          passed += 1;
+          links.add(path);
+          rest = [...partsOf(resolve(dirname(path), target)), ...rest];
+          at = sep;
+        }
+      }
+    }
+  }
+  return { links: [...links], shape: JSON.stringify([[...links], [...directories]]) };
+}
+
+const partsOf = (path: string): string[] =>
+  resolve(path)
+    .split(sep)
+    .filter((part) => part !== '');
+
+async function look(path: string): Promise<{ readonly inode: string; readonly target?: string }> {
+  try {
+    const stats = await lstat(path);
+    const inode = `${stats.dev}:${stats.ino}`;
+    return stats.isSymbolicLink() ? { inode, target: await readlink(path) } : { inode };
+  } catch {
+    return { inode: 'absent' }; // or not ours to see: the look at the file itself reports it
+  }
+}

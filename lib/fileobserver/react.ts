@@ -1,0 +1,162 @@
+// The reaction to changes of one artefact: wait until its files agree, then prove that every reader uses them. Done is
+// only what succeeded; everything else is tried again, quickly at first, and slowly once it has been reported.
+// Only the newest state counts: a change during an attempt voids the attempt, so a burst ends in one reaction.
+import type { Clock } from '../clock.ts';
+import { errorText } from '../errors.ts';
+import type { Reader, ResolvedArtefact } from '../inventory/model.ts';
+import type { Log } from '../log.ts';
+import type { Prove } from '../proof/prove.ts';
+import type { ArtefactFiles } from '../proof/published.ts';
+import { decide, type Reaction } from './decide.ts';
+import { inspectFiles } from './inspect.ts';
+
+/** Milliseconds. */
+export interface Pace {
+  /** Delay after the first failed attempt; doubled after each. */
+  readonly firstMs: number;
+  readonly mostMs: number;
+  /** When what is not proven by then is reported. */
+  readonly boundMs: number;
+  /** Delay between attempts after the report. */
+  readonly slowMs: number;
+}
+
+/** A lease is renewed every two seconds and a failed start of a component is seen within a minute. */
+export const defaultPace: Pace = { firstMs: 10, mostMs: 1_000, boundMs: 60_000, slowMs: 30_000 };
+
+export interface ReactorOptions {
+  readonly artefact: ResolvedArtefact;
+  readonly files: ArtefactFiles;
+  readonly prove: Prove;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+  readonly pace?: Partial<Pace>;
+  /** Told whenever it becomes known whether the newest files are in use. */
+  readonly onState?: (state: 'pending' | 'settled') => void;
+}
+
+interface Noticed {
+  readonly since: 'found' | 'changed';
+  readonly at: Date;
+}
+
+type Outcome =
+  | { readonly done: true; readonly digest: string; readonly proven?: string }
+  | { readonly done: false; readonly event: 'reaction.failed' | 'proof.missing'; readonly message: string };
+
+const waiting: Record<(Reaction & { kind: 'wait' })['reason'], string> = {
+  PairIncomplete: 'a file is missing; wanted all of them',
+  PairMismatched: 'the certificate and the key on disk do not belong together; wanted one generation of both',
+  FilesUnreadable: 'a file cannot be read; wanted readable files',
+};
+
+export class Reactor {
+  readonly #options: ReactorOptions;
+  readonly #pace: Pace;
+  readonly #log: Log;
+  #newest: Noticed | undefined;
+  #wake = Promise.withResolvers<void>();
+  /** Digest of the files for which the last reaction succeeded: seen again (the second half of a pair), they need none. */
+  #settled = '';
+  /** By component, digest of the files for which its restart has been asked for. */
+  readonly #restartTold = new Map<string, string>();
+
+  constructor(options: ReactorOptions) {
+    this.#options = options;
+    this.#pace = { ...defaultPace, ...options.pace };
+    this.#log = options.log.with({ artefact: options.artefact.name });
+  }
+
+  /** The files changed. Never blocks; the newest notice replaces those before it. */
+  notice(since: 'found' | 'changed', at: Date): void {
+    const before = this.#newest;
+    this.#newest = {
+      since: before?.since === 'changed' ? 'changed' : since,
+      at: before !== undefined && before.at > at ? before.at : at,
+    };
+    this.#options.onState?.('pending');
+    this.#wake.resolve();
+  }
+
+  /** Reacts until the signal aborts. */
+  async run(): Promise<void> {
+    const { signal, onState } = this.#options;
+    while (!signal.aborted) {
+      const change = this.#newest;
+      if (change === undefined) await this.#sleep(idleMs);
+      else if ((await this.#settle(change)) && this.#newest === change) {
+        this.#newest = undefined;
+        onState?.('settled');
+      }
+    }
+  }
+
+  /** Attempts until one succeeds (true), or until a newer change or the end makes it void (false). */
+  async #settle(change: Noticed): Promise<boolean> {
+    const { artefact, clock, signal } = this.#options;
+    const elapsed = (): number => clock.now().getTime() - change.at.getTime();
+    const begun = clock.now().getTime();
+    let reported = false;
+    for (let attempt = 1, delay = this.#pace.firstMs; ; attempt += 1, delay = Math.min(delay * 2, this.#pace.mostMs)) {
+      const outcome = await this.#attempt(change);
+      if (signal.aborted || this.#newest !== change) return false;
+      if (outcome.done) {
+        this.#settled = outcome.digest;
+        const fields = { duration: elapsed(), attempt };
+        if (outcome.proven !== undefined) this.#log.info('proof.given', { ...fields, message: outcome.proven });
+        return true;
+      }
+      if (!reported && clock.now().getTime() - begun >= this.#pace.boundMs) {
+        reported = true;
+        const fields = { duration: elapsed(), attempt, message: outcome.message };
+        if (outcome.event === 'proof.missing' && artefact.readers.every(waitsForOthers)) {
+          this.#log.info(outcome.event, fields);
+        } else this.#log.warn(outcome.event, fields);
+      }
+      await this.#sleep(reported ? this.#pace.slowMs : delay);
+      if (signal.aborted || this.#newest !== change) return false;
+    }
+  }
+
+  async #attempt(change: Noticed): Promise<Outcome> {
+    const { artefact, files, prove } = this.#options;
+    const { state: filesState, digest } = await inspectFiles(files);
+    const reaction = decide({ files: filesState, since: change.since, readers: artefact.readers });
+    if (reaction.kind === 'none' || (digest !== '' && digest === this.#settled)) return { done: true, digest };
+    if (reaction.kind === 'wait') {
+      const message = `Cannot use the files of "${artefact.name}": ${waiting[reaction.reason]}`;
+      return { done: false, event: 'reaction.failed', message };
+    }
+    if (this.#newest !== change) return { done: true, digest }; // void: the caller sees it too
+    for (const { component } of reaction.restart) {
+      if (this.#restartTold.get(component) === digest) continue;
+      this.#restartTold.set(component, digest);
+      const message = `${component} reads "${artefact.name}" only at its start: it must be restarted to use the new files`;
+      this.#log.error('reaction.failed', { component, reason: 'RestartNeeded', message });
+    }
+    if (reaction.prove.length === 0) return { done: true, digest };
+    try {
+      const { state, message } = await prove(artefact, change.at, reaction.prove);
+      if (state === 'unproven') return { done: false, event: 'proof.missing', message };
+      return { done: true, digest, ...(state === 'proven' && { proven: message }) };
+    } catch (err) {
+      return { done: false, event: 'proof.missing', message: errorText(err) };
+    }
+  }
+
+  /** Sleeps until the time is over, a notice comes, or the end. */
+  async #sleep(ms: number): Promise<void> {
+    const { clock, signal } = this.#options;
+    const done = new AbortController();
+    await Promise.race([this.#wake.promise, clock.sleep(ms, AbortSignal.any([signal, done.signal]))]);
+    done.abort();
+    this.#wake = Promise.withResolvers<void>();
+  }
+}
+
+/** Proofs that look at what somebody else did: without them nothing is wrong. */
+const waitsForOthers = ({ proof }: Reader): boolean =>
+  proof.kind === 'signsCsr' || proof.kind === 'proxied' || proof.kind === 'none';
+
+const idleMs = 3_600_000;

@@ -1,0 +1,66 @@
+// The loop of the observer: disk -> observe -> react -> prove. It watches the files of every published artefact (and of
+// those whose truth is on disk), says what changed, and reacts to each artefact on its own, so that a proof that takes
+// long holds up no other.
+import type { Clock } from '../clock.ts';
+import type { Health } from '../health.ts';
+import type { Resolved } from '../inventory/model.ts';
+import type { Log } from '../log.ts';
+import type { Prove } from '../proof/prove.ts';
+import { filesOf, pathsOf } from '../proof/published.ts';
+import { observeFiles, reportChanges } from './observe.ts';
+import { Reactor, type Pace } from './react.ts';
+
+export interface FileObserverOptions {
+  readonly resolved: Resolved;
+  /** Where the syncer publishes. */
+  readonly destinationDir: string;
+  readonly prove: Prove;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+  /** What is not yet proven is a remark there, no failure: some proofs wait for others to do something. */
+  readonly health?: Pick<Health, 'set'>;
+  readonly rescanMs?: number;
+  readonly pace?: Partial<Pace>;
+}
+
+/** Runs until the signal aborts. */
+export async function runFileObserver(options: FileObserverOptions): Promise<void> {
+  const { resolved, destinationDir, log, clock, signal, health } = options;
+  const pending = new Set<string>();
+  const reactors: Reactor[] = [];
+  const byPath = new Map<string, Reactor[]>();
+  for (const artefact of resolved.artefacts) {
+    const files = filesOf({ artefact, artefacts: resolved.artefacts, destinationDir });
+    if (files === undefined) continue;
+    const onState = (state: 'pending' | 'settled'): void => {
+      if (state === 'pending') pending.add(artefact.name);
+      else pending.delete(artefact.name);
+    };
+    const reactor = new Reactor({ ...options, artefact, files, onState });
+    reactors.push(reactor);
+    for (const path of pathsOf(files)) byPath.set(path, [...(byPath.get(path) ?? []), reactor]);
+  }
+  health?.set('files-in-use', () => ({
+    ok: true,
+    ...(pending.size > 0 && { message: `not yet proven: ${[...pending].join(', ')}` }),
+  }));
+  const { rescanMs } = options;
+  const observe = async (): Promise<void> => {
+    const batches = observeFiles({
+      files: [...byPath.keys()],
+      clock,
+      log,
+      signal,
+      ...(rescanMs === undefined ? {} : { rescanMs }),
+    });
+    for await (const batch of batches) {
+      reportChanges(log, batch);
+      for (const change of batch) {
+        const since = change.change === 'found' ? 'found' : 'changed';
+        for (const reactor of byPath.get(change.path) ?? []) reactor.notice(since, change.at);
+      }
+    }
+  };
+  await Promise.all([observe(), ...reactors.map((reactor) => reactor.run())]);
+}

@@ -1,0 +1,183 @@
+// Health as checks with names, which the parts of the process set, and a small HTTP server that shows them in the form
+// that administrators know from kube-apiserver. Liveness fails only when the process itself is stuck; readiness fails
+// also while the API server is away or something is not yet done. The server answers without authentication, so
+// messages say states and names only.
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { errorText, RecoveryError, systemCode } from './errors.ts';
+import { withoutPem } from './log.ts';
+import type { Metrics } from './metrics.ts';
+
+export interface CheckState {
+  readonly ok: boolean;
+  /** Why not, or a remark. */
+  readonly message?: string;
+}
+
+export interface CheckReport extends CheckState {
+  readonly name: string;
+  readonly kind: CheckKind;
+}
+
+/** A liveness check counts for readiness too. */
+export type CheckKind = 'liveness' | 'readiness';
+
+export interface Health {
+  /** Sets a check's state, or how to learn it when somebody asks. A new check is one of readiness unless said. */
+  set(name: string, state: CheckState | (() => CheckState), kind?: CheckKind): void;
+  remove(name: string): void;
+  /** All checks in the order in which they were first set. */
+  report(): readonly CheckReport[];
+}
+
+export function createHealth(): Health {
+  const checks = new Map<string, { kind: CheckKind; state: () => CheckState }>();
+  return {
+    set(name, state, kind) {
+      const known = checks.get(name)?.kind;
+      checks.set(name, {
+        kind: kind ?? known ?? 'readiness',
+        state: typeof state === 'function' ? state : () => state,
+      });
+    },
+    remove(name) {
+      checks.delete(name);
+    },
+    report() {
+      return [...checks].map(([name, { kind, state }]) => ({ ...stateOf(state), name, kind }));
+    },
+  };
+}
+
+function stateOf(state: () => CheckState): CheckState {
+  try {
+    return state();
+  } catch (err) {
+    return { ok: false, message: errorText(err) };
+  }
+}
+
+export interface BindAddress {
+  /** Undefined: all addresses. */
+  readonly host?: string;
+  readonly port: number;
+}
+
+/** `127.0.0.1:8081`, `[::1]:8081`, `:8081`; undefined (no server) for an empty text and `0`. Throws ConfigInvalid. */
+export function parseBindAddress(text: string): BindAddress | undefined {
+  if (text === '' || text === '0') return undefined;
+  const match = /^(?:\[(?<v6>[0-9a-fA-F:.]+)\]|(?<host>[^:[\]]*)):(?<port>\d{1,5})$/.exec(text);
+  const port = Number(match?.groups?.['port']);
+  if (match === null || port > 65_535) {
+    throw new RecoveryError('ConfigInvalid', `Cannot use address "${text}": wanted host:port, :port, or 0 for none`);
+  }
+  const host = match.groups?.['v6'] ?? match.groups?.['host'] ?? '';
+  return host === '' ? { port } : { host, port };
+}
+
+export interface HealthServerOptions {
+  readonly address: BindAddress;
+  readonly health: Health;
+  readonly metrics?: Metrics;
+  /** Ends the server and all its connections. */
+  readonly signal: AbortSignal;
+}
+
+export interface HealthServer {
+  /** The port in use, also when port 0 was asked for. */
+  readonly port: number;
+  /** Resolves when the server has ended. */
+  readonly closed: Promise<void>;
+}
+
+/** Serves /livez, /readyz, /healthz and, with metrics, /metrics. Throws AlreadyRunning, ConfigInvalid. */
+export async function serveHealth({ address, health, metrics, signal }: HealthServerOptions): Promise<HealthServer> {
+  const server = createServer({ requestTimeout: 10_000, headersTimeout: 5000, keepAliveTimeout: 5000 });
+  server.maxConnections = 64;
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+    answer(request, { health, metrics }).then(
+      (found) => send(response, found),
+      (err: unknown) => send(response, { status: 500, body: `${errorText(err)}\n` }),
+    );
+  });
+  await listen(server, address);
+  const closed = new Promise<void>((resolve) => server.once('close', resolve));
+  const close = (): void => {
+    server.close();
+    server.closeAllConnections();
+  };
+  if (signal.aborted) close();
+  else signal.addEventListener('abort', close, { once: true });
+  return { port: (server.address() as AddressInfo | null)?.port ?? address.port, closed };
+}
+
+function listen(server: Server, { host, port }: BindAddress): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.on('error', (err) => {
+      const where = `${host ?? ''}:${port}`;
+      const taken = systemCode(err) === 'EADDRINUSE';
+      const state = taken ? 'another process listens there, wanted a free port' : errorText(err);
+      reject(new RecoveryError(taken ? 'AlreadyRunning' : 'ConfigInvalid', `Cannot listen on "${where}": ${state}`));
+    });
+    server.listen({ port, ...(host !== undefined && { host }) }, resolve);
+  });
+}
+
+interface Answer {
+  readonly status: number;
+  readonly body: string;
+  readonly type?: string;
+  readonly allow?: string;
+}
+
+interface Sources {
+  readonly health: Health;
+  readonly metrics: Metrics | undefined;
+}
+
+async function answer(request: IncomingMessage, { health, metrics }: Sources): Promise<Answer> {
+  const [path = '', query] = (request.url ?? '').split('?', 2);
+  const page = path.slice(1);
+  const isMetrics = page === 'metrics' && metrics !== undefined;
+  if (!isMetrics && !isProbe(page)) return { status: 404, body: '404 page not found\n' };
+  if (request.method !== 'GET' && request.method !== 'HEAD') {
+    return { status: 405, body: 'method not allowed\n', allow: 'GET, HEAD' };
+  }
+  if (isMetrics) return { status: 200, body: await metrics.render(), type: metrics.contentType };
+  return probe(page as Probe, health.report(), new URLSearchParams(query).has('verbose'));
+}
+
+type Probe = 'livez' | 'readyz' | 'healthz';
+
+function isProbe(page: string): page is Probe {
+  return page === 'livez' || page === 'readyz' || page === 'healthz';
+}
+
+/**
+ * /healthz shows every check and is decided by those of liveness: it is where the liveness probes of existing static
+ * pods look, and a process must not be restarted because the API server is down.
+ */
+function probe(page: Probe, reports: readonly CheckReport[], verbose: boolean): Answer {
+  const shown = reports.filter(({ kind }) => page !== 'livez' || kind === 'liveness');
+  const ok = reports.every((report) => report.ok || (page !== 'readyz' && report.kind === 'readiness'));
+  if (ok && !verbose) return { status: 200, body: 'ok' };
+  const lines = ['[+]ping ok', ...shown.map(checkLine), `${page} check ${ok ? 'passed' : 'failed'}`];
+  return { status: ok ? 200 : 500, body: `${lines.join('\n')}\n` };
+}
+
+function checkLine({ name, ok, message = '' }: CheckReport): string {
+  const text = withoutPem(message).replaceAll(/\s+/g, ' ').trim();
+  if (ok) return `[+]${name} ok${text === '' ? '' : `: ${text}`}`;
+  return `[-]${name} failed${text === '' ? '' : `: ${text}`}`;
+}
+
+function send(response: ServerResponse, { status, body, type = 'text/plain; charset=utf-8', allow }: Answer): void {
+  response.writeHead(status, {
+    'content-type': type,
+    'content-length': Buffer.byteLength(body),
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    ...(allow !== undefined && { allow }),
+  });
+  response.end(body); // for HEAD, Node sends the headers only
+}

@@ -1,0 +1,87 @@
+// Brings one manifest of ours into the API and takes it out again. Server-side apply: what the API server or another
+// controller adds to the object (a token, a uid annotation) stays, and applying the same manifest again changes nothing.
+import { isCode, RecoveryError } from '../errors.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { type Manifest, manifestText, objectPath, ownLabel, resources } from './manifest.ts';
+
+export const fieldManager = 'kube-cert-recovery-init';
+
+interface LiveObject {
+  readonly metadata?: {
+    readonly name?: string;
+    readonly namespace?: string;
+    readonly resourceVersion?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+  };
+}
+
+export interface Api {
+  readonly connection: KubeConnection;
+  readonly signal: AbortSignal;
+}
+
+export async function readIfThere<T>({ connection, signal }: Api, path: string): Promise<T | undefined> {
+  try {
+    return await connection.request<T>({ method: 'GET', path, signal });
+  } catch (err) {
+    if (isCode(err, 'KubeNotFound')) return undefined;
+    throw err;
+  }
+}
+
+export async function applyManifest(api: Api, manifest: Manifest): Promise<'created' | 'updated' | 'unchanged'> {
+  const path = objectPath(manifest);
+  const before = await readIfThere<LiveObject>(api, path);
+  if (manifest.kind === 'Namespace') {
+    // somebody else's, as soon as it is there
+    if (before !== undefined) return 'unchanged';
+  } else if (before !== undefined && !isOurs(before)) {
+    throw new RecoveryError(
+      'KubeConflict',
+      `Cannot apply ${manifestText(manifest)}: one is there that was not made by this program; remove or rename it`,
+    );
+  }
+  const after = await api.connection.request<LiveObject>({
+    method: 'PATCH',
+    path: `${path}?fieldManager=${fieldManager}&force=true`,
+    contentType: 'application/apply-patch+yaml',
+    body: manifest,
+    signal: api.signal,
+  });
+  if (before === undefined) return 'created';
+  return before.metadata?.resourceVersion === after.metadata?.resourceVersion ? 'unchanged' : 'updated';
+}
+
+function isOurs({ metadata }: LiveObject): boolean {
+  return Object.entries(ownLabel).every(([key, value]) => metadata?.labels?.[key] === value);
+}
+
+/** Deletes the object; one that is not there is as wanted. */
+export async function deleteObject({ connection, signal }: Api, path: string): Promise<'deleted' | 'absent'> {
+  try {
+    await connection.request({ method: 'DELETE', path, signal });
+    return 'deleted';
+  } catch (err) {
+    if (isCode(err, 'KubeNotFound')) return 'absent';
+    throw err;
+  }
+}
+
+/** Everything of one kind, in all namespaces, that carries our label. */
+export async function ownObjects(api: Api, kind: keyof typeof resources): Promise<Manifest[]> {
+  const [label] = Object.entries(ownLabel).map(([key, value]) => `${key}=${value}`);
+  const collection = resources[kind].replace('/namespaces/{namespace}', '');
+  // a Secret of another type is none of ours, whatever its label says
+  const type =
+    kind === 'Secret' ? `&fieldSelector=${encodeURIComponent('type=kubernetes.io/service-account-token')}` : '';
+  const path = `${collection}?labelSelector=${encodeURIComponent(label ?? '')}${type}`;
+  const list = await readIfThere<{ readonly items?: readonly LiveObject[] }>(api, path);
+  return (list?.items ?? []).map(({ metadata }) => ({
+    apiVersion: '',
+    kind,
+    metadata: {
+      name: metadata?.name ?? '',
+      ...(metadata?.namespace !== undefined && { namespace: metadata.namespace }),
+    },
+  }));
+}

@@ -1,0 +1,134 @@
+// The command-line flags with which the components of an upstream control plane read what the syncer writes. Pure.
+// A flag whose artefact is not in the inventory is left out, so an inventory may cover a part of the control plane.
+import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../store/store.ts';
+import { fileOf, kubeconfigFile, type Layout } from './layout.ts';
+
+/** Flag without dashes -> value; a list repeats the flag. */
+export type Flags = Readonly<Record<string, string | readonly string[]>>;
+export type ComponentFlags = Readonly<Record<string, Flags>>;
+
+type Entry = 'certificate' | 'key' | 'bundle' | 'privateKey' | 'publicKey';
+/** Component, flag, artefact, entry. */
+type Row = readonly [component: string, flag: string, artefact: string, entry: Entry];
+
+const rows: readonly Row[] = [
+  ['etcd', 'cert-file', 'etcd-server', 'certificate'],
+  ['etcd', 'key-file', 'etcd-server', 'key'],
+  ['etcd', 'trusted-ca-file', 'etcd-ca', 'bundle'],
+  ['etcd', 'peer-cert-file', 'etcd-peer', 'certificate'],
+  ['etcd', 'peer-key-file', 'etcd-peer', 'key'],
+  ['etcd', 'peer-trusted-ca-file', 'etcd-ca', 'bundle'],
+  ['kube-apiserver', 'etcd-cafile', 'etcd-ca', 'bundle'],
+  ['kube-apiserver', 'etcd-certfile', 'etcd-client', 'certificate'],
+  ['kube-apiserver', 'etcd-keyfile', 'etcd-client', 'key'],
+  ['kube-apiserver', 'client-ca-file', 'client-ca', 'bundle'],
+  ['kube-apiserver', 'tls-cert-file', 'kube-apiserver-serving', 'certificate'],
+  ['kube-apiserver', 'tls-private-key-file', 'kube-apiserver-serving', 'key'],
+  ['kube-apiserver', 'kubelet-client-certificate', 'kubelet-client', 'certificate'],
+  ['kube-apiserver', 'kubelet-client-key', 'kubelet-client', 'key'],
+  ['kube-apiserver', 'proxy-client-cert-file', 'aggregator-client', 'certificate'],
+  ['kube-apiserver', 'proxy-client-key-file', 'aggregator-client', 'key'],
+  ['kube-apiserver', 'requestheader-client-ca-file', 'aggregator-client-ca', 'bundle'],
+  ['kube-apiserver', 'service-account-key-file', 'service-account-key', 'publicKey'],
+  ['kube-apiserver', 'service-account-signing-key-file', 'service-account-key', 'privateKey'],
+  ['kube-controller-manager', 'client-ca-file', 'client-ca', 'bundle'],
+  ['kube-controller-manager', 'requestheader-client-ca-file', 'aggregator-client-ca', 'bundle'],
+  ['kube-controller-manager', 'cluster-signing-cert-file', 'csr-signer', 'certificate'],
+  ['kube-controller-manager', 'cluster-signing-key-file', 'csr-signer', 'key'],
+  ['kube-controller-manager', 'root-ca-file', 'kube-apiserver-server-ca', 'bundle'],
+  ['kube-controller-manager', 'service-account-private-key-file', 'service-account-key', 'privateKey'],
+];
+
+/** Certificates that kube-apiserver serves under a name of their own: artefact, name. */
+const namedServing: readonly (readonly [artefact: string, serverName: string])[] = [
+  ['localhost-serving', 'localhost'],
+  ['localhost-recovery-serving', 'localhost-recovery'],
+];
+
+/** Clients that get a kubeconfig: component, artefact of the client certificate. */
+export const kubeconfigClients: readonly (readonly [component: string, artefact: string])[] = [
+  ['kube-controller-manager', 'kube-controller-manager-client'],
+  ['kube-scheduler', 'kube-scheduler-client'],
+  ['admin', 'admin-client'],
+];
+
+export const serverBundle = 'kube-apiserver-server-ca';
+
+/**
+ * What components on this machine verify the API server by. They read their CA file once, at their start (client-go
+ * before 1.36), so it must name a CA that is still good when they start after months off: the ten-year one.
+ */
+export const localServing = { artefact: 'localhost-recovery-serving', serverName: 'localhost-recovery' } as const;
+
+/** What must be said beside a file for the component to use it. */
+function companions(
+  component: string,
+  flags: Readonly<Record<string, unknown>>,
+  allowedName: string | undefined,
+): Flags {
+  return {
+    ...('trusted-ca-file' in flags && { 'client-cert-auth': 'true' }),
+    ...('peer-trusted-ca-file' in flags && { 'peer-client-cert-auth': 'true' }),
+    ...('requestheader-client-ca-file' in flags && {
+      ...(allowedName !== undefined && { 'requestheader-allowed-names': allowedName }),
+      ...(component === 'kube-apiserver' && {
+        'requestheader-username-headers': 'X-Remote-User',
+        'requestheader-group-headers': 'X-Remote-Group',
+        'requestheader-extra-headers-prefix': 'X-Remote-Extra-',
+      }),
+    }),
+  };
+}
+
+export function componentFlags({ artefacts }: Resolved, layout: Layout): ComponentFlags {
+  const named = new Map(artefacts.map((artefact) => [artefact.name, artefact]));
+  const flags: Record<string, Record<string, string | readonly string[]>> = {};
+  const set = (component: string, flag: string, value: string | readonly string[]): void => {
+    flags[component] = { ...flags[component], [flag]: value };
+  };
+  for (const [component, flag, name, entry] of rows) {
+    const file = entryFile(named.get(name), entry, layout);
+    if (file !== undefined) set(component, flag, file);
+  }
+  const sni = namedServing.flatMap(([name, serverName]) => {
+    const [cert, key] = (['certificate', 'key'] as const).map((entry) => entryFile(named.get(name), entry, layout));
+    return cert === undefined || key === undefined ? [] : [`${cert},${key}:${serverName}`];
+  });
+  if (sni.length > 0) set('kube-apiserver', 'tls-sni-cert-key', sni);
+  for (const [component, name] of kubeconfigClients) {
+    if (component === 'admin' || !named.has(name)) continue;
+    const file = kubeconfigFile(layout, component);
+    for (const flag of ['kubeconfig', 'authentication-kubeconfig', 'authorization-kubeconfig'])
+      set(component, flag, file);
+  }
+  const aggregator = named.get('aggregator-client');
+  const allowedName = aggregator?.kind === 'target' ? aggregator.commonName : undefined;
+  return Object.fromEntries(
+    Object.entries(flags).map(([component, own]) => [
+      component,
+      { ...own, ...companions(component, own, allowedName) },
+    ]),
+  );
+}
+
+function entryFile(artefact: ResolvedArtefact | undefined, entry: Entry, layout: Layout): string | undefined {
+  if (artefact === undefined) return undefined;
+  switch (entry) {
+    case 'certificate':
+      return fileOf(artefact, certificateKey, layout);
+    case 'key':
+      return fileOf(artefact, privateKeyKey, layout);
+    case 'bundle':
+      return fileOf(artefact, caBundleKey, layout);
+    case 'privateKey':
+    case 'publicKey':
+      break;
+  }
+  return artefact.kind === 'keyPair' ? fileOf(artefact, artefact[entry], layout) : undefined;
+}
+
+/** `--flag=value` arguments of one component. */
+export function flagArguments(flags: Flags): string[] {
+  return Object.entries(flags).flatMap(([flag, value]) => [value].flat().map((one) => `--${flag}=${one}`));
+}

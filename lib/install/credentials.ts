@@ -1,0 +1,122 @@
+// The credentials of regen and of syncer as files: a token without an end, and a kubeconfig that verifies the API
+// server by the name that outlives all others. Each identity has a directory of its own, so that a pod can mount one
+// and not the other.
+import { join } from 'node:path';
+import type { Clock } from '../clock.ts';
+import { RecoveryError } from '../errors.ts';
+import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { caBundleKey, locationText, type Store } from '../store/store.ts';
+import { type Api, readIfThere } from './apply.ts';
+import { ensurePrivateDirectory, replaceFile } from './files.ts';
+import { kubeconfigYaml } from './kubeconfig.ts';
+import { fileOf, type Layout } from './layout.ts';
+import { accountName, type Identity, tokenSecretName } from './rbac.ts';
+
+export interface CredentialOptions {
+  readonly api: Api;
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly resolved: Resolved;
+  readonly layout: Layout;
+  readonly namespace: string;
+  readonly server: string;
+  readonly recoveryServerName: string;
+  /** How long kube-controller-manager may take to fill a token Secret. */
+  readonly tokenTimeoutMs: number;
+}
+
+const pollMs = 100;
+
+export function credentialDirectory({ credentials }: Layout, identity: Identity): string {
+  return join(credentials, identity);
+}
+
+export function credentialKubeconfig(layout: Layout, identity: Identity): string {
+  return join(credentialDirectory(layout, identity), 'kubeconfig');
+}
+
+/** Writes token, CA where needed, and kubeconfig of one identity. Returns the files that changed. */
+export async function writeCredential(identity: Identity, options: CredentialOptions): Promise<string[]> {
+  const { layout, server, recoveryServerName: tlsServerName } = options;
+  const token = await waitForToken(identity, options);
+  const directory = credentialDirectory(layout, identity);
+  await ensurePrivateDirectory(layout.credentials);
+  await ensurePrivateDirectory(directory);
+  const tokenFile = join(directory, 'token');
+  const ca = await recoveryAuthority(options, directory);
+  const certificateAuthority = ca.path;
+  const user = { name: accountName(identity), tokenFile };
+  const files = [
+    { path: tokenFile, content: token, mode: 0o600, what: 'token' },
+    ...(ca.content === undefined ? [] : [{ path: ca.path, content: ca.content, mode: 0o600, what: 'CA bundle' }]),
+    {
+      path: credentialKubeconfig(layout, identity),
+      content: kubeconfigYaml({ server, certificateAuthority, tlsServerName, user }),
+      mode: 0o600,
+      what: 'kubeconfig',
+    },
+  ];
+  const written: string[] = [];
+  for (const file of files) if ((await replaceFile(file)) === 'written') written.push(file.path);
+  return written;
+}
+
+async function waitForToken(identity: Identity, options: CredentialOptions): Promise<string> {
+  const { api, clock, namespace, tokenTimeoutMs } = options;
+  const path = `/api/v1/namespaces/${namespace}/secrets/${tokenSecretName(identity)}`;
+  const deadline = clock.now().getTime() + tokenTimeoutMs;
+  for (;;) {
+    const secret = await readIfThere<{ readonly data?: Readonly<Record<string, string>> }>(api, path);
+    const token = secret?.data?.['token'];
+    if (token !== undefined && token !== '') return Buffer.from(token, 'base64').toString();
+    if (api.signal.aborted || clock.now().getTime() >= deadline) break;
+    await clock.sleep(pollMs, api.signal);
+  }
+  throw new RecoveryError(
+    'KubeUnavailable',
+    `Cannot read the token in Secret "${namespace}/${tokenSecretName(identity)}": kube-controller-manager has not filled it; ` +
+      'see that it runs, then run init again',
+  );
+}
+
+/**
+ * The CA that has signed the certificate for the recovery name. A published bundle is followed by the syncer when that
+ * CA is renewed, so it is preferred to a copy, which would lock us out then.
+ */
+async function recoveryAuthority(
+  { resolved, layout, store, api, recoveryServerName }: CredentialOptions,
+  directory: string,
+): Promise<{ path: string; content?: Uint8Array }> {
+  const bundles = recoveryBundles(resolved, recoveryServerName);
+  for (const bundle of bundles) {
+    const path = fileOf(bundle, caBundleKey, layout);
+    if (path !== undefined) return { path };
+  }
+  const [own] = bundles;
+  const content = own && (await store.read(own.truth, api.signal))?.entries[caBundleKey];
+  if (content !== undefined) return { path: join(directory, 'ca.crt'), content };
+  const wanted = own === undefined ? `a serving certificate for "${recoveryServerName}"` : locationText(own.truth);
+  throw new RecoveryError(
+    'InventoryInvalid',
+    `Cannot write kubeconfig: ${wanted} is missing, so nothing could verify the API server`,
+  );
+}
+
+/** Bundles that hold the signer of the recovery name's certificate, the narrowest first. */
+export function recoveryBundles({ artefacts }: Resolved, serverName: string): ResolvedArtefact[] {
+  const serving = artefacts.find(
+    (one) => one.kind === 'target' && one.usage !== 'client' && one.hostnames.includes(serverName),
+  );
+  const holding = new Set<string>();
+  const found: ResolvedArtefact[] = [];
+  for (const artefact of artefacts) {
+    const holds =
+      (artefact.kind === 'caBundle' && serving?.kind === 'target' && artefact.signers.includes(serving.issuer)) ||
+      (artefact.kind === 'composedBundle' && artefact.inputs.some((input) => holding.has(input))) ||
+      (artefact.kind === 'copy' && holding.has(artefact.of));
+    if (!holds) continue;
+    holding.add(artefact.name);
+    found.push(artefact);
+  }
+  return found;
+}

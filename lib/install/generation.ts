@@ -1,0 +1,142 @@
+// The first generation of an inventory: the material of every artefact, made in the order signer, bundle, target from
+// nothing but keys and the time. What exists already is taken as it is and only completed, so an interrupted run goes
+// on with the signers that it had made. Nothing is read or written here.
+import { createPublicKey } from 'node:crypto';
+import { RecoveryError } from '../errors.ts';
+import type { KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import {
+  type Authority,
+  issueBundle,
+  issueComposedBundle,
+  issueCopy,
+  issueSigner,
+  issueTarget,
+  readAuthority,
+  readBundle,
+} from '../issue/issue.ts';
+import type { Certificate } from '../pki/certificate.ts';
+import type { KeyAlgorithm } from '../pki/facts.ts';
+import { generateKey, type PrivateKey } from '../pki/key.ts';
+import { verifyChain } from '../pki/verify.ts';
+import { locationText, type Material } from '../store/store.ts';
+import { verifyMaterial } from '../store/verify.ts';
+
+export interface GenerationOptions {
+  readonly resolved: Resolved;
+  readonly now: Date;
+  readonly keyAlgorithm: KeyAlgorithm;
+  /** What is there already, by artefact. */
+  readonly existing?: ReadonlyMap<string, Material>;
+  /** A key that lies ready for an artefact; by default one is made. */
+  readonly keyFor?: (artefact: string) => PrivateKey | undefined;
+}
+
+export interface Made {
+  readonly artefact: ResolvedArtefact;
+  readonly material: Material;
+  /** False: it was there already. */
+  readonly isNew: boolean;
+}
+
+export interface Generation {
+  readonly made: readonly Made[];
+  /** Objects whose content is not understood here: others must make them. */
+  readonly notMade: readonly ResolvedArtefact[];
+}
+
+/** Everything at once, for who wants it in memory. Throws SignFailed and MaterialInvalid. */
+export async function renderGeneration(options: GenerationOptions): Promise<Generation> {
+  const made: Made[] = [];
+  for await (const one of makeGeneration(options)) made.push(one);
+  return { made, notMade: options.resolved.artefacts.filter(({ kind }) => kind === 'opaque') };
+}
+
+/** One artefact after the other, so that each can be written before the next depends on it. */
+export async function* makeGeneration(options: GenerationOptions): AsyncGenerator<Made, void, undefined> {
+  const done = new Map<string, Material>();
+  for (const artefact of options.resolved.artefacts) {
+    if (artefact.kind === 'opaque') continue;
+    const there = options.existing?.get(artefact.name);
+    if (there !== undefined) requireUsable(artefact, there, { done, options });
+    const material = there ?? (await make(artefact, done, options));
+    done.set(artefact.name, material);
+    yield { artefact, material, isNew: there === undefined };
+  }
+}
+
+type Makeable = Exclude<ResolvedArtefact, { kind: 'opaque' }>;
+
+async function make(
+  artefact: Makeable,
+  done: ReadonlyMap<string, Material>,
+  options: GenerationOptions,
+): Promise<Material> {
+  const { resolved, now, keyAlgorithm, keyFor } = options;
+  const key = async (): Promise<PrivateKey> => keyFor?.(artefact.name) ?? generateKey(keyAlgorithm);
+  const part = (name: string): { artefact: ResolvedArtefact; material: Material } => {
+    const found = resolved.artefacts.find((one) => one.name === name);
+    const material = done.get(name);
+    if (found !== undefined && material !== undefined) return { artefact: found, material };
+    throw new RecoveryError('SignFailed', `Cannot make ${locationText(artefact.truth)}: "${name}" has not been made`);
+  };
+  const authority = (name: string): Authority => {
+    const { artefact: signer, material } = part(name);
+    return readAuthority(signer.truth, material.entries);
+  };
+  const bundle = (name: string): Certificate[] => {
+    const { artefact: input, material } = part(name);
+    return readBundle(input.truth, material.entries);
+  };
+  switch (artefact.kind) {
+    case 'signer': {
+      const issuer = artefact.issuer === undefined ? {} : { issuer: authority(artefact.issuer) };
+      return issueSigner({ artefact, ...issuer, key: await key(), now });
+    }
+    case 'target':
+      return issueTarget({ artefact, issuer: authority(artefact.issuer), key: await key(), now });
+    case 'caBundle': {
+      const signers = artefact.signers.map((name) => authority(name).certificate);
+      return issueBundle({ artefact, signers, former: [], now });
+    }
+    case 'composedBundle':
+      return issueComposedBundle({ artefact, inputs: artefact.inputs.flatMap(bundle), now });
+    case 'copy':
+      return issueCopy({ artefact, original: part(artefact.of).material.entries });
+    case 'keyPair':
+      break;
+  }
+  return keyPair(artefact, await key());
+}
+
+interface Progress {
+  readonly done: ReadonlyMap<string, Material>;
+  readonly options: GenerationOptions;
+}
+
+/** What is there must fit to what is made: a certificate of another CA would be refused by everybody. */
+function requireUsable(
+  artefact: ResolvedArtefact,
+  { entries, annotations }: Material,
+  { done, options }: Progress,
+): void {
+  verifyMaterial(artefact.truth, { entries, annotations });
+  if (artefact.kind !== 'signer' && artefact.kind !== 'target') return;
+  const own = readAuthority(artefact.truth, entries);
+  const signer = options.resolved.artefacts.find(({ name }) => name === artefact.issuer);
+  const above = signer && readAuthority(signer.truth, done.get(signer.name)?.entries ?? {}).certificate;
+  const answer = verifyChain({
+    leaf: own.certificate,
+    intermediates: own.chain,
+    roots: [above ?? own.certificate],
+    at: options.now,
+  });
+  if (answer.ok) return;
+  const message = `Cannot complete the generation with the existing ${locationText(artefact.truth)}: ${answer.reason}; move it away, then run again`;
+  throw new RecoveryError('MaterialInvalid', message);
+}
+
+/** As kube-apiserver takes them: the private key, and its public half as "PUBLIC KEY". */
+function keyPair({ privateKey, publicKey }: KeyPair, key: PrivateKey): Material {
+  const spki = createPublicKey(key.key).export({ type: 'spki', format: 'pem' });
+  return { entries: { [privateKey]: Buffer.from(key.pem), [publicKey]: Buffer.from(spki) }, annotations: {} };
+}

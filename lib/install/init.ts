@@ -1,0 +1,187 @@
+// `init`: what must be in the API before the first disaster. Uploads the generation that `init render` made, create
+// only, and verifies it; makes the identities of regen and syncer with their rights; writes their credentials. Run
+// again, it changes nothing that is as it should be, and completes what a killed run began. The staging directory, which
+// holds signers' keys, goes last and only when every object in the API is byte for byte the staged one.
+import type { Clock } from '../clock.ts';
+import type { ApiLocation, Resolved } from '../inventory/model.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { createApiStore } from '../store/api.ts';
+import { type Entries, locationText, type Material, type Store } from '../store/store.ts';
+import { toYaml } from '../yaml.ts';
+import { type Api, applyManifest, fieldManager, readIfThere } from './apply.ts';
+import { credentialKubeconfig, writeCredential } from './credentials.ts';
+import { writeIfAbsent } from './files.ts';
+import { layoutOf, type Layout } from './layout.ts';
+import { manifestText } from './manifest.ts';
+import { defaultNamespace, installManifests } from './rbac.ts';
+import { defaultServer } from './render.ts';
+import { isInApi, isStaged, objectManifest, readStaged, removeStaging } from './staging.ts';
+import { interceptingWebhooks, type WebhookConfiguration, type WebhookFinding } from './webhooks.ts';
+
+export interface InitOptions {
+  /** As an administrator who may create RBAC. */
+  readonly connection: KubeConnection;
+  readonly resolved: Resolved;
+  /** Where `init render` wrote to. Absolute path. */
+  readonly directory: string;
+  /** Of the ServiceAccounts. Default: kube-cert-recovery. */
+  readonly namespace?: string;
+  /** The API server's address for the credentials. Default: https://localhost:6443. */
+  readonly server?: string;
+  /** Default: localhost-recovery. */
+  readonly recoveryServerName?: string;
+  /** What config.yaml says besides modes and credentials: preset or inventory, parameters, directories. */
+  readonly settings?: Readonly<Record<string, unknown>>;
+  /** Default: one minute. */
+  readonly tokenTimeoutMs?: number;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+export interface InitOutcome {
+  readonly created: readonly string[];
+  readonly updated: readonly string[];
+  /** Objects that were there already and are as they should be. */
+  readonly unchanged: readonly string[];
+  /** Objects whose content is not the staged one: left alone, and the staging directory is kept. */
+  readonly differing: readonly string[];
+  /** Objects of the inventory that are neither in the API nor staged. */
+  readonly missing: readonly string[];
+  readonly webhooks: readonly WebhookFinding[];
+  /** Files that were written. */
+  readonly files: readonly string[];
+  readonly stagingRemoved: boolean;
+}
+
+/** Throws what the API refuses, and WriteFailed. */
+export async function runInit(options: InitOptions): Promise<InitOutcome> {
+  const { connection, signal, resolved, namespace = defaultNamespace } = options;
+  const layout = layoutOf(options.directory);
+  const api: Api = { connection, signal };
+  const store = createApiStore({ connection, fieldManager });
+  const outcome = { created: [] as string[], updated: [] as string[], unchanged: [] as string[] };
+
+  const webhooks = await findWebhooks(api, resolved);
+  const manifests = installManifests({ artefacts: resolved.artefacts, namespace });
+  const namespaces = manifests.filter(({ kind }) => kind === 'Namespace');
+  for (const manifest of namespaces) outcome[await applyManifest(api, manifest)].push(manifestText(manifest));
+
+  const uploaded = await upload(await readStaged(layout, resolved), { resolved, store, signal });
+  outcome.created.push(...uploaded.created);
+  outcome.unchanged.push(...uploaded.unchanged);
+
+  const others = manifests.filter(({ kind }) => kind !== 'Namespace');
+  for (const manifest of others) outcome[await applyManifest(api, manifest)].push(manifestText(manifest));
+
+  const files = await writeFiles({ api, store, layout, namespace }, options);
+  const stagingRemoved = uploaded.differing.length === 0 && (await isStaged(layout));
+  if (stagingRemoved) await removeStaging(layout);
+  return { ...outcome, differing: uploaded.differing, missing: uploaded.missing, webhooks, files, stagingRemoved };
+}
+
+interface Uploaded {
+  readonly created: string[];
+  readonly unchanged: string[];
+  readonly differing: string[];
+  readonly missing: string[];
+}
+
+/** Creates each object that is absent, and reads every one back. */
+async function upload(
+  staged: ReadonlyMap<string, Material>,
+  { resolved, store, signal }: { resolved: Resolved; store: Store; signal: AbortSignal },
+): Promise<Uploaded> {
+  const outcome: Uploaded = { created: [], unchanged: [], differing: [], missing: [] };
+  for (const { name, truth, published, kind } of resolved.artefacts) {
+    if (!isInApi(truth)) continue;
+    const material = staged.get(name);
+    const what = locationText(truth);
+    if (material === undefined) {
+      const isThere = (await store.read(truth, signal)) !== undefined;
+      if (isThere) outcome.unchanged.push(what);
+      else if (kind !== 'opaque' || published === 'required') outcome.missing.push(what);
+      continue;
+    }
+    const write = await store.write(truth, material, 'absent', signal);
+    const found = await store.read(truth, signal);
+    if (found === undefined || !sameEntries(found.entries, material.entries)) outcome.differing.push(what);
+    else outcome[write === 'written' ? 'created' : 'unchanged'].push(what);
+  }
+  return outcome;
+}
+
+function sameEntries(a: Entries, b: Entries): boolean {
+  const keys = Object.keys(b);
+  if (Object.keys(a).length !== keys.length) return false;
+  return keys.every((key) => a[key] !== undefined && b[key] !== undefined && Buffer.compare(a[key], b[key]) === 0);
+}
+
+interface Places {
+  readonly api: Api;
+  readonly store: Store;
+  readonly layout: Layout;
+  readonly namespace: string;
+}
+
+async function writeFiles(places: Places, options: InitOptions): Promise<string[]> {
+  const { layout } = places;
+  const { clock, resolved, server = defaultServer, recoveryServerName = 'localhost-recovery' } = options;
+  const { tokenTimeoutMs = 60_000, settings = { preset: resolved.name } } = options;
+  const common = { ...places, clock, resolved, server, recoveryServerName, tokenTimeoutMs };
+  const written = [...(await writeCredential('regen', common)), ...(await writeCredential('syncer', common))];
+  const content = toYaml({
+    apiVersion: 'kube-cert-recovery/v1alpha1',
+    kind: 'Configuration',
+    modes: ['regen', 'syncer'],
+    ...settings,
+    regen: { ...asFields(settings['regen']), kubeconfig: credentialKubeconfig(layout, 'regen') },
+    syncer: { kubeconfig: credentialKubeconfig(layout, 'syncer'), destinationDir: layout.certs },
+  });
+  const file = { path: layout.configFile, content, mode: 0o644, what: 'configuration' };
+  if ((await writeIfAbsent(file)) === 'written') written.push(file.path);
+  return written;
+}
+
+function asFields(value: unknown): object {
+  return typeof value === 'object' && value !== null ? value : {};
+}
+
+async function findWebhooks(api: Api, { artefacts }: Resolved): Promise<WebhookFinding[]> {
+  const objects = artefacts.map(({ truth }) => truth).filter(isInApi) satisfies ApiLocation[];
+  const namespaceLabels = new Map<string, Readonly<Record<string, string>>>();
+  for (const name of new Set(objects.map(({ namespace }) => namespace))) {
+    const found = await readIfThere<{ metadata?: { labels?: Readonly<Record<string, string>> } }>(
+      api,
+      `/api/v1/namespaces/${name}`,
+    );
+    namespaceLabels.set(name, found?.metadata?.labels ?? {});
+  }
+  const findings: WebhookFinding[] = [];
+  for (const kind of ['MutatingWebhookConfiguration', 'ValidatingWebhookConfiguration'] as const) {
+    const path = `/apis/admissionregistration.k8s.io/v1/${kind.toLowerCase()}s`;
+    const list = await readIfThere<{ items?: readonly WebhookConfiguration[] }>(api, path);
+    findings.push(...interceptingWebhooks({ kind, configurations: list?.items ?? [], objects, namespaceLabels }));
+  }
+  return findings;
+}
+
+/**
+ * `init --dry-run`: every manifest as YAML, in the order in which it would be made; asks nothing of the API and writes
+ * nothing. The data of Secrets is left out, so the text can be kept and shown.
+ */
+export async function renderInitManifests(
+  options: Pick<InitOptions, 'resolved' | 'directory' | 'namespace'>,
+): Promise<string> {
+  const { resolved, directory, namespace = defaultNamespace } = options;
+  const staged = await readStaged(layoutOf(directory), resolved);
+  const own = installManifests({ artefacts: resolved.artefacts, namespace });
+  const objects = resolved.artefacts.flatMap(({ name, truth }) => {
+    const material = staged.get(name);
+    if (!isInApi(truth) || material === undefined) return [];
+    const { data, ...manifest } = objectManifest(truth, material);
+    return [truth.kind === 'secret' ? manifest : { ...manifest, data }];
+  });
+  const namespaces = own.filter(({ kind }) => kind === 'Namespace');
+  const others = own.filter(({ kind }) => kind !== 'Namespace');
+  return [...namespaces, ...objects, ...others].map((manifest) => toYaml(manifest)).join('---\n');
+}

@@ -1,0 +1,52 @@
+// What `init` leaves on this host, and where. Pure. Everything lies below one directory; only files whose truth is on
+// disk (etcd's) lie at the paths that the inventory names.
+import { join } from 'node:path';
+import type { ResolvedArtefact } from '../inventory/model.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../store/store.ts';
+
+export interface Layout {
+  readonly directory: string;
+  /** The syncer's destination: `secrets/<name>/<key>` and `configmaps/<name>/<key>`. */
+  readonly certs: string;
+  readonly kubeconfigs: string;
+  /** Every object of the first generation, signers' keys included, until `init` has uploaded them. Mode 0700. */
+  readonly staging: string;
+  /** Tokens of regen and of syncer, one directory each. Mode 0700. */
+  readonly credentials: string;
+  /** Written last by `init render`: the first generation is complete. Holds no secrets. */
+  readonly generationFile: string;
+  readonly configFile: string;
+}
+
+export function layoutOf(directory: string): Layout {
+  return {
+    directory,
+    certs: join(directory, 'certs'),
+    kubeconfigs: join(directory, 'kubeconfigs'),
+    staging: join(directory, 'staging'),
+    credentials: join(directory, 'credentials'),
+    generationFile: join(directory, 'generation.json'),
+    configFile: join(directory, 'config.yaml'),
+  };
+}
+
+/** The directory that the syncer writes a published object to; undefined where there is none. */
+export function objectDirectory({ truth }: ResolvedArtefact, { certs }: Layout): string | undefined {
+  if (truth.kind === 'secret') return join(certs, 'secrets', truth.name);
+  return truth.kind === 'configMap' ? join(certs, 'configmaps', truth.name) : undefined;
+}
+
+/** The file that a component reads for one entry of an artefact; undefined when it is on no disk. */
+export function fileOf(artefact: ResolvedArtefact, key: string, layout: Layout): string | undefined {
+  const { truth, published } = artefact;
+  if (truth.kind === 'pemPair') {
+    return { [certificateKey]: truth.certFile, [privateKeyKey]: truth.keyFile }[key];
+  }
+  if (truth.kind === 'pemFile') return key === caBundleKey ? truth.file : undefined;
+  const directory = published === undefined ? undefined : objectDirectory(artefact, layout);
+  return directory === undefined ? undefined : join(directory, key);
+}
+
+export function kubeconfigFile({ kubeconfigs }: Layout, component: string): string {
+  return join(kubeconfigs, `${component}.kubeconfig`);
+}

@@ -1,0 +1,205 @@
+// What regen and syncer may do, by name of every object of the inventory. Pure. Each has a ServiceAccount of its own,
+// because whoever reads signers' keys is as powerful as cluster-admin, and the syncer need not.
+//
+// Creation can be limited by name only when it is done by a PATCH (server-side apply): the API server then asks for
+// both `patch` and `create` with the object's name; a POST carries no name and is refused.
+// The exceptions to "by name" are Events (create only), and lists of CertificateSigningRequests and APIServices, which
+// the syncer's proofs read.
+import type { Artefact, ResolvedArtefact } from '../inventory/model.ts';
+import { type Manifest, ownLabel } from './manifest.ts';
+
+export interface RbacOptions {
+  readonly artefacts: readonly (Artefact | ResolvedArtefact)[];
+  /** Where the ServiceAccounts live. */
+  readonly namespace: string;
+}
+
+export type Identity = 'regen' | 'syncer';
+
+export const defaultNamespace = 'kube-cert-recovery';
+export const accountName = (identity: Identity): string => `kube-cert-recovery-${identity}`;
+export const tokenSecretName = (identity: Identity): string => `kube-cert-recovery-${identity}-token`;
+
+const identities = ['regen', 'syncer'] as const;
+const rbacVersion = 'rbac.authorization.k8s.io/v1';
+const rbacGroup = 'rbac.authorization.k8s.io';
+const kubeletClient = 'kube-apiserver-kubelet-client';
+
+interface Rule {
+  readonly apiGroups: readonly string[];
+  readonly resources: readonly string[];
+  readonly resourceNames?: readonly string[];
+  readonly verbs: readonly string[];
+}
+
+/** Everything that `init` makes besides the certificates' own objects, in the order in which it is made. */
+export function installManifests({ artefacts, namespace }: RbacOptions): Manifest[] {
+  const namespaces = new Set([
+    namespace,
+    ...artefacts.flatMap(({ truth }) => ('namespace' in truth ? truth.namespace : [])),
+  ]);
+  const rules = { regen: regenRules(artefacts), syncer: syncerRules(artefacts) };
+  return [
+    ...[...namespaces]
+      .toSorted()
+      .map((name): Manifest => ({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } })),
+    ...identities.map((identity) => account(identity, namespace)),
+    ...identities.flatMap((identity) =>
+      [...rules[identity]]
+        .toSorted(([a], [b]) => (a < b ? -1 : 1))
+        .flatMap(([where, own]) => grant({ identity, account: namespace, where, rules: own })),
+    ),
+    ...proofs(namespace),
+    ...kubeletAccess(artefacts),
+    ...identities.map((identity) => token(identity, namespace)),
+  ];
+}
+
+type RulesByNamespace = Map<string, Rule[]>;
+
+function regenRules(artefacts: RbacOptions['artefacts']): RulesByNamespace {
+  const made = artefacts.filter(({ kind }) => kind !== 'keyPair' && kind !== 'opaque');
+  const onlyRead = artefacts.filter((artefact) => !made.includes(artefact));
+  const rules = rulesByName([
+    [made, ['get', 'update', 'patch', 'create']],
+    [onlyRead, ['get']],
+  ]);
+  addLeases(rules, artefacts, ['get', 'update']);
+  return rules;
+}
+
+function syncerRules(artefacts: RbacOptions['artefacts']): RulesByNamespace {
+  const published = artefacts.filter((artefact) => artefact.published !== undefined);
+  const rules = rulesByName([[published, ['get', 'list', 'watch']]]);
+  addLeases(rules, artefacts, ['get']);
+  return rules;
+}
+
+function rulesByName(grants: readonly (readonly [RbacOptions['artefacts'], readonly string[]])[]): RulesByNamespace {
+  const rules: RulesByNamespace = new Map();
+  for (const [artefacts, verbs] of grants) {
+    for (const [kind, resource] of [
+      ['secret', 'secrets'],
+      ['configMap', 'configmaps'],
+    ] as const) {
+      const names = new Map<string, string[]>();
+      for (const { truth } of artefacts) {
+        if (truth.kind === kind) names.set(truth.namespace, [...(names.get(truth.namespace) ?? []), truth.name]);
+      }
+      for (const [namespace, resourceNames] of names) {
+        const rule = { apiGroups: [''], resources: [resource], resourceNames: resourceNames.toSorted(), verbs };
+        rules.set(namespace, [...(rules.get(namespace) ?? []), rule]);
+      }
+    }
+  }
+  for (const own of rules.values()) {
+    own.push({ apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create'] });
+  }
+  return rules;
+}
+
+/** Leader leases by which use is proven: regen releases those whose holder was switched off, the syncer reads them. */
+function addLeases(rules: RulesByNamespace, artefacts: RbacOptions['artefacts'], verbs: readonly string[]): void {
+  const names = new Map<string, Set<string>>();
+  for (const { proof } of artefacts.flatMap(({ readers }) => readers)) {
+    if (proof.kind !== 'lease') continue;
+    names.set(proof.namespace, (names.get(proof.namespace) ?? new Set()).add(proof.name));
+  }
+  for (const [namespace, own] of names) {
+    const rule = {
+      apiGroups: ['coordination.k8s.io'],
+      resources: ['leases'],
+      resourceNames: [...own].toSorted(),
+      verbs,
+    };
+    rules.set(namespace, [...(rules.get(namespace) ?? []), rule]);
+  }
+}
+
+function account(identity: Identity, namespace: string): Manifest {
+  return {
+    apiVersion: 'v1',
+    kind: 'ServiceAccount',
+    metadata: { namespace, name: accountName(identity), labels: ownLabel },
+    automountServiceAccountToken: false,
+  };
+}
+
+/**
+ * A token without an end: it must still be good after years off. It is not listed in the ServiceAccount's `.secrets`,
+ * because kube-controller-manager removes listed ones that were not used for a year (legacy_serviceaccount_token_cleaner.go).
+ */
+function token(identity: Identity, namespace: string): Manifest {
+  return {
+    apiVersion: 'v1',
+    kind: 'Secret',
+    metadata: {
+      namespace,
+      name: tokenSecretName(identity),
+      labels: ownLabel,
+      annotations: { 'kubernetes.io/service-account.name': accountName(identity) },
+    },
+    type: 'kubernetes.io/service-account-token',
+  };
+}
+
+interface Grant {
+  readonly identity: Identity;
+  /** Namespace of the ServiceAccount. */
+  readonly account: string;
+  /** Namespace of the Role. */
+  readonly where: string;
+  readonly rules: readonly Rule[];
+}
+
+function grant({ identity, account: from, where, rules }: Grant): Manifest[] {
+  const metadata = { namespace: where, name: accountName(identity), labels: ownLabel };
+  return [
+    { apiVersion: rbacVersion, kind: 'Role', metadata, rules },
+    {
+      apiVersion: rbacVersion,
+      kind: 'RoleBinding',
+      metadata,
+      roleRef: { apiGroup: rbacGroup, kind: 'Role', name: accountName(identity) },
+      subjects: [{ kind: 'ServiceAccount', namespace: from, name: accountName(identity) }],
+    },
+  ];
+}
+
+/** APIServices show whether the proxy client is in use, CertificateSigningRequests whether the CSR signer is. */
+function proofs(namespace: string): Manifest[] {
+  const name = 'kube-cert-recovery-proofs';
+  const metadata = { name, labels: ownLabel };
+  return [
+    {
+      apiVersion: rbacVersion,
+      kind: 'ClusterRole',
+      metadata,
+      rules: [
+        { apiGroups: ['certificates.k8s.io'], resources: ['certificatesigningrequests'], verbs: ['list'] },
+        { apiGroups: ['apiregistration.k8s.io'], resources: ['apiservices'], verbs: ['list'] },
+      ],
+    },
+    {
+      apiVersion: rbacVersion,
+      kind: 'ClusterRoleBinding',
+      metadata,
+      roleRef: { apiGroup: rbacGroup, kind: 'ClusterRole', name },
+      subjects: [{ kind: 'ServiceAccount', namespace, name: accountName('syncer') }],
+    },
+  ];
+}
+
+/** The API server's own name towards kubelets is in no group, so it needs the role by name: logs, exec, port-forward. */
+function kubeletAccess(artefacts: RbacOptions['artefacts']): Manifest[] {
+  if (!artefacts.some((artefact) => artefact.kind === 'target' && artefact.commonName === kubeletClient)) return [];
+  return [
+    {
+      apiVersion: rbacVersion,
+      kind: 'ClusterRoleBinding',
+      metadata: { name: 'kube-cert-recovery-kubelet-client', labels: ownLabel },
+      roleRef: { apiGroup: rbacGroup, kind: 'ClusterRole', name: 'system:kubelet-api-admin' },
+      subjects: [{ apiGroup: rbacGroup, kind: 'User', name: kubeletClient }],
+    },
+  ];
+}

@@ -1,0 +1,57 @@
+// `uninstall`: takes out what `init` made: rights first, then identities, then the files with their tokens. The
+// certificates' own objects stay, because the control plane lives on them; with `purge` they go too. Everything of ours
+// is found by its label, so what an earlier inventory made goes as well. Running it again finds nothing to do.
+import type { Resolved } from '../inventory/model.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { locationText } from '../store/store.ts';
+import { type Api, deleteObject, ownObjects, readIfThere } from './apply.ts';
+import { namesIn, removeDirectory } from './files.ts';
+import { layoutOf } from './layout.ts';
+import { manifestText, objectPath } from './manifest.ts';
+import { isInApi } from './staging.ts';
+
+export interface UninstallOptions {
+  /** As an administrator. */
+  readonly connection: KubeConnection;
+  readonly resolved: Resolved;
+  readonly directory: string;
+  /** Also delete every Secret and ConfigMap of the inventory, signers' keys included. */
+  readonly purge?: boolean;
+  readonly dryRun?: boolean;
+  readonly signal: AbortSignal;
+}
+
+export interface UninstallOutcome {
+  /** Objects and directories that were (with dryRun: would be) removed. */
+  readonly removed: readonly string[];
+}
+
+const kinds = ['ClusterRoleBinding', 'RoleBinding', 'ClusterRole', 'Role', 'Secret', 'ServiceAccount'] as const;
+
+export async function runUninstall(options: UninstallOptions): Promise<UninstallOutcome> {
+  const { connection, signal, resolved, dryRun = false, purge = false } = options;
+  const api: Api = { connection, signal };
+  const removed: string[] = [];
+  const remove = async (path: string, what: string): Promise<void> => {
+    const isThere = dryRun
+      ? (await readIfThere(api, path)) !== undefined
+      : (await deleteObject(api, path)) === 'deleted';
+    if (isThere) removed.push(what);
+  };
+  for (const kind of kinds) {
+    for (const manifest of await ownObjects(api, kind)) await remove(objectPath(manifest), manifestText(manifest));
+  }
+  if (purge) {
+    for (const { truth } of resolved.artefacts) {
+      if (!isInApi(truth)) continue;
+      const kind = truth.kind === 'secret' ? 'secrets' : 'configmaps';
+      await remove(`/api/v1/namespaces/${truth.namespace}/${kind}/${truth.name}`, locationText(truth));
+    }
+  }
+  const { credentials } = layoutOf(options.directory);
+  if ((await namesIn(credentials)).length > 0) {
+    if (!dryRun) await removeDirectory(credentials);
+    removed.push(credentials);
+  }
+  return { removed };
+}

@@ -1,0 +1,141 @@
+// What one artefact says about another: names, references and their kinds, cycles, signers that nobody trusts. Pure.
+// An artefact whose own shape is wrong is known by its name only; nothing is concluded from what it does not say.
+import { suggestion } from '../problems.ts';
+import type { Problem } from '../problems.ts';
+import type { Artefact } from './model.ts';
+import { dependenciesOf, topologicalOrder } from './order.ts';
+
+/** An item of the list of artefacts, as far as it could be understood. */
+export interface Entry {
+  readonly index: number;
+  readonly name?: string;
+  readonly artefact?: Artefact;
+}
+
+/** A problem inside the artefact at `index`. */
+export interface Finding extends Pick<Problem, 'kind' | 'message'> {
+  readonly index: number;
+  readonly path: readonly PropertyKey[];
+}
+
+type Kind = Artefact['kind'];
+
+/** The artefact that a copy is in the end a copy of; undefined when that cannot be told. */
+export function originalOf(artefact: Artefact, byName: ReadonlyMap<string, Entry>): Artefact | undefined {
+  let at: Artefact | undefined = artefact;
+  for (let depth = 0; at?.kind === 'copy'; depth += 1) {
+    if (depth > byName.size) return undefined; // a cycle: told elsewhere
+    at = byName.get(at.of)?.artefact;
+  }
+  return at;
+}
+
+function uniqueNames(entries: readonly Entry[]): Finding[] {
+  const first = new Map<string, number>();
+  return entries.flatMap(({ index, name }): Finding[] => {
+    if (name === undefined) return [];
+    const before = first.get(name);
+    first.set(name, before ?? index);
+    if (before === undefined) return [];
+    return [
+      {
+        index,
+        path: ['name'],
+        kind: 'duplicate',
+        message: `must be unique, got "${name}" as artefacts[${before}] has`,
+      },
+    ];
+  });
+}
+
+interface Reference {
+  readonly path: readonly PropertyKey[];
+  readonly name: string;
+  readonly wanted: string;
+  /** Kinds that may stand there, copies taken for what they are copies of. Undefined: any. */
+  readonly kinds?: readonly Kind[];
+}
+
+function references(artefact: Artefact): readonly Reference[] {
+  const signer = { wanted: 'a signer', kinds: ['signer'] } as const;
+  const bundle = { wanted: 'a bundle or a copy of one', kinds: ['caBundle', 'composedBundle', 'opaque'] } as const;
+  if (artefact.kind === 'signer' || artefact.kind === 'target') {
+    return artefact.issuer === undefined ? [] : [{ path: ['issuer'], name: artefact.issuer, ...signer }];
+  }
+  if (artefact.kind === 'caBundle')
+    return artefact.signers.map((name, at) => ({ path: ['signers', at], name, ...signer }));
+  if (artefact.kind === 'composedBundle')
+    return artefact.inputs.map((name, at) => ({ path: ['inputs', at], name, ...bundle }));
+  return artefact.kind === 'copy' ? [{ path: ['of'], name: artefact.of, wanted: 'an artefact' }] : [];
+}
+
+function soundReferences(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
+  return entries.flatMap(({ index, artefact }): Finding[] => {
+    if (artefact === undefined) return [];
+    const seen = new Set<string>();
+    return references(artefact).flatMap(({ path, name, wanted, kinds }): Finding[] => {
+      const found = byName.get(name);
+      if (found === undefined) {
+        const near = suggestion(name, byName.keys());
+        const hint = near.startsWith(' (did') ? near : '';
+        return [
+          { index, path, kind: 'notFound', message: `must name ${wanted} of this inventory, got "${name}"${hint}` },
+        ];
+      }
+      if (seen.has(name))
+        return [{ index, path, kind: 'duplicate', message: `must be named once, got "${name}" again` }];
+      seen.add(name);
+      if (found.artefact === undefined || kinds === undefined) return [];
+      // A signer is named itself, never by a copy: the copy may be the older one.
+      const original = kinds.includes('signer') ? found.artefact : originalOf(found.artefact, byName);
+      if (original === undefined || kinds.includes(original.kind)) return [];
+      return [
+        { index, path, kind: 'invalid', message: `must name ${wanted}, got "${name}", a ${found.artefact.kind}` },
+      ];
+    });
+  });
+}
+
+/** Everything that is left waits for something else that is left, so any way through it ends in a circle. */
+function oneCycle(left: ReadonlySet<string>, dependencies: ReadonlyMap<string, readonly string[]>): string[] {
+  const walked: string[] = [];
+  let at = [...left][0];
+  while (at !== undefined && !walked.includes(at)) {
+    walked.push(at);
+    at = dependencies.get(at)?.find((name) => left.has(name));
+  }
+  return at === undefined ? [] : [...walked.slice(walked.indexOf(at)), at];
+}
+
+function noCycles(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
+  const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
+  const { unordered } = topologicalOrder(artefacts);
+  const cycle = oneCycle(new Set(unordered.map(({ name }) => name)), dependenciesOf(artefacts));
+  const index = byName.get(cycle[0] ?? '')?.index;
+  if (index === undefined) return [];
+  return [{ index, path: [], kind: 'conflict', message: `must not wait for itself: ${cycle.join(' -> ')}` }];
+}
+
+/** A leaf of a signer that no bundle holds would be made, and trusted by nobody. */
+function signersAreHeld(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
+  if (entries.some(({ artefact }) => artefact === undefined)) return [];
+  const held = new Set(entries.flatMap(({ artefact }) => (artefact?.kind === 'caBundle' ? artefact.signers : [])));
+  return entries.flatMap(({ index, artefact }): Finding[] => {
+    if ((artefact?.kind !== 'target' && artefact?.kind !== 'signer') || artefact.issuer === undefined) return [];
+    if (held.has(artefact.issuer) || byName.get(artefact.issuer)?.artefact?.kind !== 'signer') return [];
+    const message = `must name a signer that a caBundle holds, got "${artefact.issuer}", which none holds`;
+    return [{ index, path: ['issuer'], kind: 'conflict', message }];
+  });
+}
+
+export function checkReferences(entries: readonly Entry[]): Finding[] {
+  const byName = new Map(
+    entries.toReversed().flatMap((entry) => (entry.name === undefined ? [] : [[entry.name, entry]])),
+  );
+  return [
+    uniqueNames(entries),
+    soundReferences(entries, byName),
+    noCycles(entries, byName),
+    signersAreHeld(entries, byName),
+  ].flat();
+}

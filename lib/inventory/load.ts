@@ -1,0 +1,183 @@
+// YAML text -> Inventory. Strict: unknown keys, wrong values, and names that lead nowhere are errors, all of them told
+// at once, each with its path, its line, what was got and what is wanted.
+import { problemsError } from '../problems.ts';
+import type { Problem } from '../problems.ts';
+import { readYaml } from '../yaml.ts';
+import { checkReferences } from './check-references.ts';
+import type { Entry, Finding } from './check-references.ts';
+import { checkPlaces, checkValues, directoryOf, filesOf } from './check-values.ts';
+import { checkedHostname } from './hostname.ts';
+import type { Artefact, Inventory, Location } from './model.ts';
+import { artefactSchema, inventoryFileSchema, inventoryHead, inventorySchema } from './schema.ts';
+import type { RawArtefact, RawInventory, RawLocation } from './schema.ts';
+import { checkShape, problemAt } from './shape.ts';
+import type { Place } from './shape.ts';
+
+export interface LoadOptions {
+  /** Takes the place of the inventory's own default namespace (flag --namespace). */
+  readonly namespace?: string | undefined;
+  /** Name of the file, for messages. */
+  readonly source?: string;
+}
+
+export interface Checked {
+  /** Undefined when there are problems. */
+  readonly inventory: Inventory | undefined;
+  readonly problems: readonly Problem[];
+}
+
+type What = Omit<Finding, 'index'>;
+type Head = Omit<RawInventory, 'artefacts'>;
+
+function locationOf(raw: RawLocation, namespace: string | undefined): Location | What {
+  const given = (['secret', 'configMap', 'pemPair', 'pemFile'] as const).filter((key) => raw[key] !== undefined);
+  const path = ['truth'];
+  if (given.length !== 1) {
+    const got = given.length === 0 ? 'none' : given.join(' and ');
+    return {
+      path,
+      kind: 'invalid',
+      message: `must have exactly one of secret, configMap, pemPair and pemFile, got ${got}`,
+    };
+  }
+  if (raw.pemPair !== undefined || raw.pemFile !== undefined) {
+    const message = 'must be left out for files on this host';
+    if (raw.namespace !== undefined) return { path: ['truth', 'namespace'], kind: 'invalid', message };
+    if (raw.pemPair !== undefined) return { kind: 'pemPair', ...raw.pemPair };
+    return { kind: 'pemFile', file: raw.pemFile ?? '' };
+  }
+  const where = raw.namespace ?? namespace;
+  if (where === undefined) {
+    const message = 'is required: the namespace of the object, here or for the whole inventory';
+    return { path: ['truth', 'namespace'], kind: 'required', message };
+  }
+  if (raw.secret !== undefined) return { kind: 'secret', namespace: where, name: raw.secret };
+  return { kind: 'configMap', namespace: where, name: raw.configMap ?? '' };
+}
+
+function artefactOf(raw: RawArtefact, truth: Location): Artefact {
+  // zod leaves an absent optional key out, so only its type is wider (`| undefined`) than the model's.
+  return { ...raw, truth, readers: raw.readers } as Artefact;
+}
+
+interface Reading {
+  readonly entries: readonly Entry[];
+  readonly findings: readonly Finding[];
+}
+
+/** Every item as far as it can be understood, so that one broken item does not hide what is wrong with the others. */
+function readArtefacts(list: unknown, namespace: string | undefined): Reading {
+  const findings: Finding[] = [];
+  const items: readonly unknown[] = Array.isArray(list) ? list : [];
+  const entries = items.map((item, index): Entry => {
+    const name: unknown = (item as { readonly name?: unknown } | null)?.name;
+    const known = { index, ...(typeof name === 'string' ? { name } : {}) };
+    const shape = checkShape(artefactSchema, item);
+    if (!('value' in shape)) return known;
+    const truth = locationOf(shape.value.truth, namespace);
+    if ('message' in truth) {
+      findings.push({ index, ...truth });
+      return known;
+    }
+    return { ...known, artefact: artefactOf(shape.value, truth) };
+  });
+  return { entries, findings };
+}
+
+function unusedDeclarations(head: Head, entries: readonly Entry[]): { path: PropertyKey[]; message: string }[] {
+  if (entries.length === 0 || entries.some(({ artefact }) => artefact === undefined)) return [];
+  const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
+  const sources = artefacts.flatMap((one) => (one.kind === 'target' ? one.hostnames : []));
+  const parameters = new Set(sources.map((source) => (typeof source === 'string' ? '' : source.parameter)));
+  const files = artefacts.flatMap(({ truth }) =>
+    truth.kind === 'pemPair' || truth.kind === 'pemFile' ? filesOf(truth) : [],
+  );
+  const directories = new Set(files.map(({ file }) => directoryOf(file)));
+  return [
+    ...Object.keys(head.parameters).flatMap((name) => (parameters.has(name) ? [] : [['parameters', name]])),
+    ...Object.keys(head.directories).flatMap((name) => (directories.has(name) ? [] : [['directories', name]])),
+  ].map((path) => ({ path, message: 'must be used by an artefact, got no use of it' }));
+}
+
+function wrongDefaults(head: Head): { path: PropertyKey[]; message: string }[] {
+  return Object.entries(head.parameters).flatMap(([name, declaration]) =>
+    (declaration.default ?? []).flatMap((text, at) => {
+      if (checkedHostname(text) !== undefined) return [];
+      const message = `must be a DNS name or an IP address, got "${text}"`;
+      return [{ path: ['parameters', name, 'default', at], message }];
+    }),
+  );
+}
+
+/** `artefacts[3].issuer` as `artefacts[kubelet-client].issuer`: a place that people find without counting. */
+function named(problem: Problem, entries: readonly Entry[]): Problem {
+  const path = problem.path.replace(/(^|\.)artefacts\[(\d+)\]/, (whole, before: string, index: string) => {
+    const name = entries[Number(index)]?.name;
+    const unique = entries.filter((entry) => entry.name === name).length === 1;
+    return name === undefined || name === '' || !unique ? whole : `${before}artefacts[${name}]`;
+  });
+  return { ...problem, path };
+}
+
+export interface CheckOptions {
+  readonly namespace?: string | undefined;
+  /** A file of its own says apiVersion and kind; an inventory inside a configuration file does not. */
+  readonly form: 'file' | 'inline';
+}
+
+/** Checks a value read from YAML: the inventory, or all that is wrong with it. */
+export function checkInventory(value: unknown, place: Place, { namespace, form }: CheckOptions): Checked {
+  const shape = checkShape(form === 'file' ? inventoryFileSchema : inventorySchema, value, place);
+  const headShape = checkShape(inventoryHead, value);
+  const head: Head = 'value' in headShape ? headShape.value : { name: 'custom', parameters: {}, directories: {} };
+  const list: unknown = (value as { readonly artefacts?: unknown } | null)?.artefacts;
+  const { entries, findings } = readArtefacts(list, namespace ?? head.namespace);
+  const raw = (value ?? {}) as Readonly<Record<'parameters' | 'directories', object | undefined>>;
+  const declared = {
+    parameters: new Set(Object.keys(raw.parameters ?? {})),
+    directories: new Set(Object.keys(raw.directories ?? {})),
+  };
+  const all = [...findings, ...checkReferences(entries), ...checkPlaces(entries), ...checkValues(entries, declared)];
+  const problems = [
+    ...('problems' in shape ? shape.problems : []),
+    ...[...wrongDefaults(head), ...unusedDeclarations(head, entries)].map(({ path, message }) =>
+      problemAt(place, path, { kind: 'invalid', message }),
+    ),
+    ...all.map(({ index, path, ...what }) => problemAt(place, ['artefacts', index, ...path], what)),
+  ].map((problem) => named(problem, entries));
+  if (problems.length > 0)
+    return { inventory: undefined, problems: problems.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
+  const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
+  return {
+    inventory: { name: head.name, parameters: head.parameters, directories: head.directories, artefacts } as Inventory,
+    problems,
+  };
+}
+
+/** Checks the text of an inventory file. */
+export function checkInventoryText(text: string, { namespace, source }: LoadOptions = {}): Checked {
+  const { value, problems, lineOf } = readYaml(text);
+  const sourced = source === undefined ? {} : { source };
+  if (problems.length > 0) {
+    const told = problems.map(({ line, message }) => ({
+      path: '',
+      kind: 'syntax' as const,
+      line,
+      message,
+      ...sourced,
+    }));
+    return { inventory: undefined, problems: told };
+  }
+  return checkInventory(value, { path: [], lineOf, ...sourced }, { namespace, form: 'file' });
+}
+
+/** Reads an inventory file. Throws InventoryInvalid, which lists all problems. */
+export function loadInventory(text: string, options: LoadOptions = {}): Inventory {
+  const { inventory, problems } = checkInventoryText(text, options);
+  if (inventory !== undefined) return inventory;
+  throw problemsError(
+    'InventoryInvalid',
+    `Cannot load inventory${options.source === undefined ? '' : ` "${options.source}"`}`,
+    problems,
+  );
+}

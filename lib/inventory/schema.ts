@@ -1,0 +1,171 @@
+// The inventory as it is written in YAML: presets, and the `inventory` of a configuration file. Strict: an unknown key
+// is a problem. An `error` text names the wanted state. What one value says about another is checked in checks.ts.
+import * as z from 'zod';
+import { durationPattern, parseDuration } from '../duration.ts';
+import { dnsLabel, dnsSubdomain } from './hostname.ts';
+
+export const apiVersion = 'kube-cert-recovery/v1alpha1';
+
+const objectNameWanted = 'a Kubernetes object name (lower case letters, digits, "-" and ".")';
+const fileWanted =
+  'an absolute path without "..", or one that begins with a declared directory such as "{pkiDir}/ca.crt"';
+/** Every segment is a name: no empty one, no `.` and no `..`. */
+const filePattern = /^(?:\{[A-Za-z][A-Za-z0-9]*\})?(?:\/(?!\.{1,2}(?:\/|$))[^/\0{}]+)+$/;
+const directoryPattern = /^(?:\/(?!\.{1,2}(?:\/|$))[^/\0{}]+)+$/;
+
+const text = (pattern: RegExp, error: string) => z.string({ error }).regex(pattern, { error });
+
+export const objectName = text(dnsSubdomain, objectNameWanted);
+export const namespaceName = text(dnsLabel, 'a namespace (lower case letters, digits and "-", at most 63 characters)');
+export const directoryPath = text(directoryPattern, 'an absolute path without ".."');
+const filePath = text(filePattern, fileWanted);
+const someText = text(/\S/, 'text');
+const entryKey = text(/^(?!\.{1,2}$)[-._A-Za-z0-9]{1,253}$/, 'a key of a Secret (letters, digits, "-", "_" and ".")');
+const parameterName = text(/^[A-Za-z][A-Za-z0-9]*$/, 'a parameter name (letters and digits)');
+export const hostnameText = text(/^\S+$/, 'a DNS name or an IP address');
+
+const durationWanted = 'a duration such as "30d", "12h", "10m" or "5s"';
+const milliseconds = (value: string): number => parseDuration(value) ?? Number.NaN;
+const duration = text(durationPattern, durationWanted)
+  .refine((value) => !Number.isNaN(milliseconds(value)), { error: durationWanted })
+  .transform(milliseconds);
+
+export function durationUpTo(longest: string): z.ZodType<number, string> {
+  const fits = (value: string): boolean => milliseconds(value) <= milliseconds(longest);
+  return text(durationPattern, durationWanted)
+    .refine(fits, { error: `a duration of at most ${longest}` })
+    .transform(milliseconds);
+}
+
+const location = z
+  .strictObject({
+    secret: objectName.optional().describe('Name of a Secret'),
+    configMap: objectName.optional().describe('Name of a ConfigMap'),
+    namespace: namespaceName.optional().describe('Namespace of the object; default: the namespace of the inventory'),
+    pemPair: z
+      .strictObject({ certFile: filePath, keyFile: filePath })
+      .optional()
+      .describe('A certificate and its key as two PEM files on this host'),
+    pemFile: filePath.optional().describe('CA certificates in one PEM file on this host'),
+  })
+  .meta({ oneOf: ['secret', 'configMap', 'pemPair', 'pemFile'].map((key) => ({ required: [key] })) })
+  .describe('Where the bytes live: exactly one of secret, configMap, pemPair and pemFile');
+
+const proof = z.discriminatedUnion('kind', [
+  z
+    .strictObject({ kind: z.literal('served'), serverName: hostnameText })
+    .describe('A TLS handshake with the local API server for this name is answered with this certificate'),
+  z
+    .strictObject({ kind: z.literal('lease'), namespace: namespaceName, name: objectName })
+    .describe('The client renews this Lease'),
+  z.strictObject({ kind: z.literal('signsCsr') }).describe('A certificate signing request is signed by it'),
+  z.strictObject({ kind: z.literal('proxied') }).describe('Used towards other servers: reported, never waited for'),
+  z.strictObject({ kind: z.literal('none') }).describe('No proof is possible'),
+]);
+
+const reader = z.strictObject({
+  component: objectName.describe('The component that reads the files'),
+  needs: z
+    .enum(['nothing', 'restart'])
+    .default('nothing')
+    .describe('What it needs to pick up a change: nothing, or a restart because it reads the file only at its start'),
+  proof: proof.default({ kind: 'none' }),
+});
+
+const base = {
+  name: objectName.describe('Unique in the inventory'),
+  truth: location,
+  published: z
+    .enum(['required', 'optional'])
+    .optional()
+    .describe('Written to disk by the syncer; an optional one vanishes from disk when the object is gone'),
+  readers: z.array(reader).default([]),
+};
+const life = {
+  validity: duration.describe('Life of a new certificate'),
+  refresh: duration.describe('Age at which the policy BeforeExpiry renews it'),
+};
+const names = z.array(objectName).min(1);
+
+const artefact = z.discriminatedUnion('kind', [
+  z
+    .strictObject({
+      kind: z.literal('signer'),
+      ...base,
+      issuer: objectName.optional().describe('The signer that signs this one; without it the signer is self-signed'),
+      ...life,
+    })
+    .describe('A CA certificate with its key'),
+  z
+    .strictObject({ kind: z.literal('caBundle'), ...base, signers: names })
+    .describe('The certificates of its signers, present and former ones until they expire'),
+  z
+    .strictObject({ kind: z.literal('composedBundle'), ...base, inputs: names })
+    .describe('All certificates of several bundles'),
+  z.strictObject({ kind: z.literal('copy'), ...base, of: objectName }).describe('The same bytes in another place'),
+  z
+    .strictObject({
+      kind: z.literal('target'),
+      ...base,
+      issuer: objectName.describe('The signer that signs it'),
+      usage: z.enum(['client', 'serving', 'peer']).describe('peer: server and client at once'),
+      commonName: someText.optional().describe('Required for a client'),
+      organizations: z.array(someText).default([]).describe('Groups of a client'),
+      hostnames: z
+        .array(
+          z.union([hostnameText, z.strictObject({ parameter: parameterName })], {
+            error: 'a DNS name, an IP address, or {parameter: NAME}',
+          }),
+        )
+        .default([])
+        .describe('Names of a serving or peer certificate'),
+      ...life,
+    })
+    .describe('A leaf certificate with its key'),
+  z
+    .strictObject({
+      kind: z.literal('keyPair'),
+      ...base,
+      privateKey: entryKey.describe('Key of the entry that holds the private key'),
+      publicKey: entryKey.describe('Key of the entry that holds the public key'),
+    })
+    .describe('A key pair without certificate: checked and published, never renewed'),
+  z.strictObject({ kind: z.literal('opaque'), ...base }).describe('Only synced to disk; not understood'),
+]);
+export type RawArtefact = z.output<typeof artefact>;
+export type RawLocation = z.output<typeof location>;
+export const artefactSchema = artefact;
+
+export const inventoryHead = z.object({
+  name: objectName.default('custom').describe('Name of the inventory, for messages'),
+  namespace: namespaceName.optional().describe('Namespace of every object that does not name one'),
+  parameters: z
+    .record(
+      parameterName,
+      z.strictObject({
+        description: someText,
+        default: z.array(hostnameText).optional().describe('Used when nothing is given; without it it is required'),
+      }),
+    )
+    .default({})
+    .describe('Lists of DNS names and IP addresses that the configuration gives for this cluster'),
+  directories: z
+    .record(
+      parameterName,
+      z.strictObject({
+        description: someText,
+        default: directoryPath.optional().describe('Used when nothing is given; without it it is required'),
+      }),
+    )
+    .default({})
+    .describe('Directories of this host that differ from site to site; paths begin with {NAME}'),
+});
+
+/** An inventory inside a configuration file. */
+export const inventorySchema = z.strictObject({ ...inventoryHead.shape, artefacts: z.array(artefact).min(1) });
+export type RawInventory = z.output<typeof inventorySchema>;
+
+/** An inventory in a file of its own: a preset. */
+export const inventoryFileSchema = z
+  .strictObject({ apiVersion: z.literal(apiVersion), kind: z.literal('Inventory'), ...inventorySchema.shape })
+  .meta({ title: 'Inventory of kube-cert-recovery' });

@@ -1,0 +1,128 @@
+// Checks a value of unknown shape against a zod schema and tells all differences as problems in our own words.
+// In the schemas of this project an `error` text is the wanted state ("an absolute path"); what was got is added here.
+import * as z from 'zod';
+import { nearest, pathText, suggestion, valueText } from '../problems.ts';
+import type { Problem } from '../problems.ts';
+
+export type Shape<T> = { readonly value: T } | { readonly problems: readonly Problem[] };
+
+export interface Place {
+  /** Where the checked value lies in its file. */
+  readonly path: readonly PropertyKey[];
+  readonly lineOf: (path: readonly PropertyKey[]) => number | undefined;
+  readonly source?: string;
+}
+
+export const nowhere: Place = { path: [], lineOf: () => undefined };
+
+/** A problem at `path` below `place`, with its line and its file. */
+export function problemAt(
+  place: Place,
+  path: readonly PropertyKey[],
+  what: Pick<Problem, 'kind' | 'message'>,
+): Problem {
+  const whole = [...place.path, ...path];
+  const line = place.lineOf(whole);
+  return {
+    path: pathText(whole),
+    ...what,
+    ...(line === undefined ? {} : { line }),
+    ...(place.source === undefined ? {} : { source: place.source }),
+  };
+}
+
+interface JsonSchema {
+  readonly properties?: Readonly<Record<string, JsonSchema>>;
+  readonly additionalProperties?: JsonSchema | boolean;
+  readonly items?: JsonSchema;
+  readonly oneOf?: readonly JsonSchema[];
+  readonly anyOf?: readonly JsonSchema[];
+  readonly const?: unknown;
+}
+
+const typeWords: Readonly<Record<string, string>> = {
+  string: 'text',
+  object: 'a mapping',
+  record: 'a mapping',
+  array: 'a list',
+  boolean: 'true or false',
+  int: 'a whole number',
+  number: 'a number',
+};
+
+function sizeText(issue: { origin: string; minimum?: unknown; maximum?: unknown }): string {
+  const [word, size] = issue.minimum === undefined ? ['at most', issue.maximum] : ['at least', issue.minimum];
+  if (issue.origin === 'array') return `a list of ${word} ${String(size)}`;
+  if (issue.origin === 'string') return `text of ${word} ${String(size)} characters`;
+  return `${word} ${String(size)}`;
+}
+
+function wanted(issue: z.core.$ZodRawIssue): string {
+  if (issue.code === 'invalid_type') return typeWords[issue.expected] ?? issue.expected;
+  if (issue.code === 'invalid_value') {
+    return issue.values.length === 1 ? valueText(issue.values[0]) : `one of ${issue.values.map(String).join(', ')}`;
+  }
+  return issue.code === 'too_small' || issue.code === 'too_big' ? sizeText(issue) : 'valid';
+}
+
+/** The part of a JSON schema that speaks of `value`: of several variants the one that its discriminator names. */
+function variant(schema: JsonSchema | undefined, value: unknown): JsonSchema | undefined {
+  const variants = schema?.oneOf ?? schema?.anyOf;
+  if (variants === undefined || schema?.properties !== undefined) return schema;
+  const object = (typeof value === 'object' && value !== null ? value : {}) as Readonly<Record<string, unknown>>;
+  return variants.find((one) =>
+    Object.entries(one.properties ?? {}).some(
+      ([key, { const: wantedConst }]) => wantedConst !== undefined && object[key] === wantedConst,
+    ),
+  );
+}
+
+/** The keys that `schema` knows at `path` of `value`, through lists, mappings and variants. */
+function keysAt(schema: z.ZodType, value: unknown, path: readonly PropertyKey[]): string[] {
+  let at = variant(z.toJSONSchema(schema, { io: 'input', reused: 'inline' }) as JsonSchema, value);
+  let here: unknown = value;
+  for (const segment of path) {
+    here = (here as Readonly<Record<PropertyKey, unknown>> | undefined)?.[segment];
+    const others = typeof at?.additionalProperties === 'object' ? at.additionalProperties : undefined;
+    at = variant(typeof segment === 'number' ? at?.items : (at?.properties?.[String(segment)] ?? others), here);
+  }
+  return Object.keys(at?.properties ?? {});
+}
+
+/** "did you mean", but no list: the sentence before it has the list already. */
+function nearText(got: unknown, known: readonly string[]): string {
+  const near = typeof got === 'string' ? nearest(got, known) : undefined;
+  return near === undefined ? '' : ` (did you mean "${near}"?)`;
+}
+
+function mustBe(wantedText: string, got: unknown, known: readonly string[] = []): Pick<Problem, 'kind' | 'message'> {
+  if (got === undefined) return { kind: 'required', message: `is required: ${wantedText}` };
+  return { kind: 'invalid', message: `must be ${wantedText}, got ${valueText(got)}${nearText(got, known)}` };
+}
+
+function sentence(issue: z.core.$ZodIssue): Pick<Problem, 'kind' | 'message'> {
+  if (issue.code === 'invalid_value') {
+    return mustBe(issue.message, issue.input, issue.values.length > 1 ? issue.values.map(String) : []);
+  }
+  if (issue.code === 'invalid_key') {
+    return mustBe(`a key that is ${issue.issues[0]?.message ?? 'valid'}`, issue.input);
+  }
+  const { discriminator, options = [] } = issue as { discriminator?: string; options?: readonly unknown[] };
+  if (discriminator === undefined) return mustBe(issue.message, issue.input);
+  const got = (issue.input as Readonly<Record<string, unknown>> | undefined)?.[discriminator];
+  return mustBe(`one of ${options.join(', ')}`, got, options.map(String));
+}
+
+/** Checks `value`; every problem carries the path and the line of what it speaks of. */
+export function checkShape<T>(schema: z.ZodType<T>, value: unknown, place: Place = nowhere): Shape<T> {
+  const result = schema.safeParse(value, { error: wanted, reportInput: true });
+  if (result.success) return { value: result.data };
+  const problems = result.error.issues.flatMap((issue): Problem[] => {
+    if (issue.code !== 'unrecognized_keys') return [problemAt(place, issue.path, sentence(issue))];
+    const known = keysAt(schema, value, issue.path);
+    return issue.keys.map((key) =>
+      problemAt(place, [...issue.path, key], { kind: 'unknown', message: `unknown key${suggestion(key, known)}` }),
+    );
+  });
+  return { problems };
+}

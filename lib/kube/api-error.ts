@@ -1,0 +1,225 @@
+// The one place where answers of the API server and failures of the network become our errors. A message names the
+// verb, the object and the state; bodies and headers are dropped, because a body may hold what a request carried.
+import { isIP } from 'node:net';
+import { RecoveryError, systemCode } from '../errors.ts';
+import type { ErrorCode, ErrorDetails } from '../errors.ts';
+
+/** What was asked of the API server, and of which. */
+export interface Attempt {
+  readonly verb: string;
+  /** `Secret "ns/name"`. */
+  readonly object: string;
+  /** `https://127.0.0.1:6443 (localhost-recovery)`. */
+  readonly server: string;
+}
+
+const kinds: Readonly<Record<string, string>> = {
+  secrets: 'Secret',
+  configmaps: 'ConfigMap',
+  leases: 'Lease',
+  events: 'Event',
+  namespaces: 'Namespace',
+  nodes: 'Node',
+  serviceaccounts: 'ServiceAccount',
+  roles: 'Role',
+  rolebindings: 'RoleBinding',
+  clusterroles: 'ClusterRole',
+  clusterrolebindings: 'ClusterRoleBinding',
+  certificatesigningrequests: 'CertificateSigningRequest',
+};
+
+const verbs: Readonly<Record<string, string>> = { PUT: 'update', PATCH: 'apply', POST: 'create', DELETE: 'delete' };
+
+function readVerb(query: URLSearchParams, named: boolean): string {
+  if (['true', '1'].includes(query.get('watch') ?? '')) return 'watch';
+  return named ? 'get' : 'list';
+}
+
+/** The verb and the object of a request, from its method and path. */
+export function describeRequest(method: string, path: string): Pick<Attempt, 'verb' | 'object'> {
+  const url = new URL(path, 'https://api');
+  const segments = url.pathname.split('/').filter((segment) => segment !== '');
+  const root = segments.indexOf('api') === 0 ? 2 : segments.indexOf('apis') === 0 ? 3 : undefined;
+  if (root === undefined) return { verb: verbs[method] ?? 'get', object: `"${url.pathname}"` };
+  let rest = segments.slice(root);
+  let namespace: string | undefined;
+  if (rest[0] === 'namespaces' && rest.length > 2) {
+    namespace = rest[1];
+    rest = rest.slice(2);
+  }
+  const [resource = '', name, subresource] = rest;
+  const selected = /(?:^|,)metadata\.name=([^,]+)/.exec(url.searchParams.get('fieldSelector') ?? '')?.[1];
+  const named = [namespace, name ?? selected].filter((part) => part !== undefined).join('/');
+  const kind = `${kinds[resource] ?? resource}${subresource === undefined ? '' : `/${subresource}`}`;
+  return {
+    verb: verbs[method] ?? readVerb(url.searchParams, name !== undefined),
+    object: named === '' ? kind : `${kind} "${named}"`,
+  };
+}
+
+interface Status {
+  readonly reason?: unknown;
+  readonly message?: unknown;
+  readonly details?: { readonly causes?: readonly { readonly field?: unknown; readonly reason?: unknown }[] };
+}
+
+function parseStatus(body: string): Status {
+  try {
+    const value: unknown = JSON.parse(body);
+    return typeof value === 'object' && value !== null ? value : {};
+  } catch {
+    return {}; // a proxy's page, or a body cut off: the code alone has to do
+  }
+}
+
+const codes: Readonly<Record<number, ErrorCode>> = {
+  400: 'KubeRejected',
+  401: 'KubeUnauthorized',
+  403: 'KubeForbidden',
+  404: 'KubeNotFound',
+  409: 'KubeConflict',
+  410: 'WatchExpired',
+  422: 'KubeRejected',
+};
+
+/** An admission webhook or policy in the message of a Status (apiserver pkg/admission/plugin/webhook/errors). */
+function admission(message: string): { readonly what: string; readonly called: boolean } | undefined {
+  const failed = /failed calling webhook "([^"]+)"/.exec(message)?.[1];
+  if (failed !== undefined) return { what: `admission webhook "${failed}"`, called: false };
+  const denied = /admission webhook "([^"]+)" denied/.exec(message)?.[1];
+  if (denied !== undefined) return { what: `admission webhook "${denied}"`, called: true };
+  const policy = /ValidatingAdmissionPolicy '([^']+)'/.exec(message)?.[1];
+  return policy === undefined ? undefined : { what: `ValidatingAdmissionPolicy "${policy}"`, called: true };
+}
+
+/** The parts of a Status that are safe to show: names of fields, of the user, of etcd's state. Never its free text. */
+function safeDetail(code: ErrorCode, status: Status): string {
+  const message = typeof status.message === 'string' ? status.message : '';
+  const user = /User "([^"]+)"/.exec(message)?.[1];
+  if (code === 'KubeForbidden' && user !== undefined) return `, user "${user}" lacks the permission`;
+  const etcd = /etcdserver: [a-z ]+/.exec(message)?.[0];
+  if (etcd !== undefined) return `, ${etcd.trim()}`;
+  const causes = (status.details?.causes ?? []).map(({ field, reason }) =>
+    [field, reason].filter((part) => typeof part === 'string').join(': '),
+  );
+  const fields = [...new Set(causes)].filter((text) => text !== '');
+  return code === 'KubeRejected' && fields.length > 0 ? `, ${fields.join('; ')}` : '';
+}
+
+const reasonText = (status: Status): string =>
+  typeof status.reason === 'string' && /^[A-Za-z]+$/.test(status.reason) ? ` ${status.reason}` : '';
+
+/** The error for an answer that is no success. `retryAfter` is the header of that name. */
+export function statusError(attempt: Attempt, httpStatus: number, body: string, retryAfter?: string): RecoveryError {
+  const status = parseStatus(body);
+  const seconds = Number.parseInt(retryAfter ?? '', 10);
+  const details = {
+    status: httpStatus,
+    verb: attempt.verb,
+    server: attempt.server,
+    ...(Number.isFinite(seconds) && { retryAfterMs: seconds * 1000 }),
+  };
+  const asked = `Cannot ${attempt.verb} ${attempt.object}`;
+  const hook = admission(typeof status.message === 'string' ? status.message : '');
+  if (hook !== undefined) {
+    const state = hook.called ? 'denied the request' : 'does not answer';
+    return new RecoveryError(
+      'KubeRejected',
+      `${asked}: ${hook.what} ${state}; exempt the objects of the inventory from it, or remove it`,
+      { details },
+    );
+  }
+  const code = codes[httpStatus] ?? 'KubeUnavailable';
+  const answer = `the API server answered ${httpStatus}${reasonText(status)}${safeDetail(code, status)}`;
+  return new RecoveryError(code, `${asked}: ${answer}`, { details });
+}
+
+const notTrusted = "the server's certificate is not signed by a CA of the kubeconfig";
+const tlsFailures: Readonly<Record<string, string>> = {
+  CERT_HAS_EXPIRED: "the server's certificate, or a CA above it, has expired",
+  CERT_NOT_YET_VALID: "the server's certificate, or a CA above it, is not valid yet (is this machine's clock right?)",
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: notTrusted,
+  UNABLE_TO_GET_ISSUER_CERT: notTrusted,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: notTrusted,
+  SELF_SIGNED_CERT_IN_CHAIN: notTrusted,
+  DEPTH_ZERO_SELF_SIGNED_CERT: notTrusted,
+  CERT_SIGNATURE_FAILURE: notTrusted,
+  CERT_UNTRUSTED: notTrusted,
+  INVALID_CA: notTrusted,
+  INVALID_PURPOSE: "the server's certificate is not for serving",
+};
+
+const networkFailures: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: 'connection reset',
+  EHOSTUNREACH: 'no route to the host',
+  ENETUNREACH: 'no route to the network',
+  EACCES: 'no route to the host (prohibited)',
+  EPIPE: 'connection closed',
+  ETIMEDOUT: 'connection timed out',
+  ENOTFOUND: 'the host name is unknown',
+  EAI_AGAIN: 'the host name could not be looked up',
+  UND_ERR_CONNECT_TIMEOUT: 'no connection in time',
+  UND_ERR_SOCKET: 'connection closed',
+  UND_ERR_INFO: 'connection ended by the server',
+  UND_ERR_DESTROYED: 'connection ended',
+  UND_ERR_CLOSED: 'connection ended',
+};
+
+const tlsCode = (code: string): boolean => /^(ERR_SSL|ERR_TLS|ERR_OSSL)/.test(code);
+
+function hostOf(server: string): string {
+  const name = / \((.+)\)$/.exec(server)?.[1] ?? new URL(server).hostname;
+  return isIP(name) === 0 ? `the name "${name}"` : `the address ${name}`;
+}
+
+/** Every code along the cause chain, outermost first: the deepest is the system's own. */
+function codesOf(err: unknown): string[] {
+  const found: string[] = [];
+  let at: unknown = err;
+  for (let depth = 0; depth < 8 && at instanceof Error; depth += 1) {
+    const code: unknown = (at as NodeJS.ErrnoException).code;
+    if (typeof code === 'string') found.push(code);
+    at = at.cause ?? (at instanceof AggregateError ? at.errors[0] : undefined);
+  }
+  return found;
+}
+
+function networkState(err: unknown, server: string): string {
+  const chain = codesOf(err);
+  if (chain.includes('ERR_TLS_CERT_ALTNAME_INVALID')) return `the server's certificate is not for ${hostOf(server)}`;
+  for (const code of chain.toReversed()) {
+    const text = tlsFailures[code] ?? networkFailures[code];
+    if (text !== undefined) return `${text} (${code})`;
+    if (tlsCode(code)) return `the TLS handshake failed (${code})`;
+    if (/^(ERR_HTTP2|HPE_|UND_ERR|E[A-Z]+$)/.test(code)) return `connection failed (${code})`;
+  }
+  return 'connection failed';
+}
+
+/** The error of ours along the cause chain: why we ended a connection ourselves. */
+function ownReason(err: unknown): RecoveryError | undefined {
+  let at: unknown = err;
+  for (let depth = 0; depth < 8 && at instanceof Error; depth += 1) {
+    if (at instanceof RecoveryError) return at;
+    at = at.cause;
+  }
+  return undefined;
+}
+
+/** The error for a request that got no answer. */
+export function networkError(attempt: Attempt, err: unknown): RecoveryError {
+  const state = ownReason(err)?.message ?? networkState(err, attempt.server);
+  return unavailable(attempt, `${state}, server ${attempt.server}`, err);
+}
+
+/** KubeUnavailable with a state of our own finding. The foreign error gives its code, never its text. */
+export function unavailable(attempt: Attempt, state: string, err?: unknown): RecoveryError {
+  const code = systemCode(err);
+  const details: ErrorDetails['details'] = {
+    verb: attempt.verb,
+    server: attempt.server,
+    ...(code && { system: code }),
+  };
+  return new RecoveryError('KubeUnavailable', `Cannot ${attempt.verb} ${attempt.object}: ${state}`, { details });
+}

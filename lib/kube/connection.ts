@@ -1,0 +1,248 @@
+// The connection to one API server: requests with a time limit, watches, and credentials that are read again when
+// files change or the server refuses them. Nothing that the server may have carried out is sent again by itself: only
+// what it answered by 401, and streams that it refused unprocessed (GOAWAY, REFUSED_STREAM; undici does that, once).
+import type { Client } from 'undici';
+import type { Clock } from '../clock.ts';
+import { isCode, RecoveryError } from '../errors.ts';
+import type { Log } from '../log.ts';
+import { describeRequest, networkError, statusError, unavailable } from './api-error.ts';
+import type { Attempt } from './api-error.ts';
+import type { KubeConnection, KubeRequest, WatchEvent } from './kube.ts';
+import { readKubeconfig, sameCredentials } from './kubeconfig.ts';
+import type { Credentials, KubeconfigOptions } from './kubeconfig.ts';
+import { Lines } from './lines.ts';
+import type { LineOptions } from './lines.ts';
+import { watchEvents } from './watch.ts';
+
+export type ConnectionOptions = KubeconfigOptions &
+  Omit<LineOptions, 'credentials'> & { readonly userAgent: string; readonly log?: Log } & (
+    | { readonly kubeconfigFile: string; readonly credentials?: undefined }
+    | { readonly credentials: Credentials; readonly kubeconfigFile?: undefined }
+  );
+
+const requestTimeoutMs = 10_000;
+const rereadMs = 1000;
+
+class Connection implements KubeConnection {
+  readonly #options: ConnectionOptions;
+  readonly #clock: Clock;
+  #credentials: Credentials;
+  #lines: Lines;
+  #rereadAt: number;
+  #reloading: Promise<'unchanged' | 'changed'> | undefined;
+  #closed = false;
+
+  constructor(options: ConnectionOptions, credentials: Credentials) {
+    this.#options = options;
+    this.#clock = options.clock;
+    this.#credentials = credentials;
+    this.#lines = this.#newLines();
+    this.#rereadAt = this.#clock.now().getTime();
+  }
+
+  get server(): string {
+    return this.#credentials.server;
+  }
+
+  get serverName(): string | undefined {
+    return this.#credentials.serverName;
+  }
+
+  get files(): readonly string[] {
+    return this.#credentials.files ?? [];
+  }
+
+  async request<T>(request: KubeRequest): Promise<T> {
+    const used = this.#lines;
+    try {
+      return await this.#send<T>(request);
+    } catch (err) {
+      if (request.signal.aborted || !isCode(err, 'KubeUnauthorized', 'KubeUnavailable')) throw err;
+      await this.#rereadIfDue();
+      // A 401 was carried out by nobody, so it may be sent again; whether anything else was is not known.
+      if (isCode(err, 'KubeUnauthorized') && this.#lines !== used) return this.#send<T>(request);
+      throw err;
+    }
+  }
+
+  async *watch(
+    path: string,
+    { silenceMs, signal }: { silenceMs: number; signal: AbortSignal },
+  ): AsyncGenerator<WatchEvent, void, undefined> {
+    const attempt = { ...this.#attempt('GET', path), verb: 'watch' };
+    if (this.#closed) throw unavailable(attempt, 'the connection is closed');
+    const lines = this.#lines;
+    const line = lines.forWatch();
+    try {
+      yield* watchEvents({
+        server: this.server,
+        path,
+        headers: this.#headers(),
+        dispatcher: line.client,
+        attempt,
+        silenceMs,
+        signal,
+        clock: this.#clock,
+        onSilence: () => lines.retire(line),
+      });
+    } finally {
+      lines.leave(line);
+    }
+  }
+
+  reload(): Promise<'unchanged' | 'changed'> {
+    this.#reloading ??= this.#reload().finally(() => (this.#reloading = undefined));
+    return this.#reloading;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#lines.destroy(new RecoveryError('KubeUnavailable', 'the connection is closed'));
+  }
+
+  async #reload(): Promise<'unchanged' | 'changed'> {
+    const { kubeconfigFile, log } = this.#options;
+    this.#rereadAt = this.#clock.now().getTime();
+    if (kubeconfigFile === undefined) return 'unchanged';
+    const next = await readKubeconfig(kubeconfigFile, this.#options);
+    if (this.#closed || sameCredentials(next, this.#credentials)) return 'unchanged';
+    const old = this.#lines;
+    this.#credentials = next;
+    this.#lines = this.#newLines();
+    old.supersede(new RecoveryError('KubeUnavailable', 'the credentials on disk changed'));
+    log?.info('connection.changed', { path: kubeconfigFile, server: this.server });
+    return 'changed';
+  }
+
+  /** At most once a second. A file that cannot be used now changes nothing: the refusal itself is what is reported. */
+  async #rereadIfDue(): Promise<void> {
+    const since = this.#clock.now().getTime() - this.#rereadAt;
+    if (since >= 0 && since < rereadMs && this.#reloading === undefined) return; // negative: the clock was set back
+    await this.reload().catch(() => undefined);
+  }
+
+  #newLines(): Lines {
+    const { clock, connectTimeoutMs, pingMs } = this.#options;
+    return new Lines({ credentials: this.#credentials, clock, connectTimeoutMs, pingMs });
+  }
+
+  #attempt(method: string, path: string): Attempt {
+    const name = this.serverName === undefined ? '' : ` (${this.serverName})`;
+    return { ...describeRequest(method, path), server: `${this.server}${name}` };
+  }
+
+  #headers(): Record<string, string> {
+    const { token } = this.#credentials;
+    return {
+      accept: 'application/json',
+      'user-agent': this.#options.userAgent,
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+    };
+  }
+
+  async #send<T>(request: KubeRequest): Promise<T> {
+    const { method, path, timeoutMs = requestTimeoutMs, signal } = request;
+    const attempt = this.#attempt(method, path);
+    if (this.#closed) throw unavailable(attempt, 'the connection is closed');
+    const lines = this.#lines;
+    const line = lines.forRequest();
+    const limit = new TimeLimit(this.#clock, timeoutMs, signal);
+    try {
+      // undici notices an abort only once the connection stands (or fails); what was given up before is never sent.
+      const exchange = this.#exchange(line.client, request, limit.signal);
+      const { status, retryAfter, text } = await Promise.race([exchange, limit.reached]);
+      if (status < 200 || status >= 300) throw statusError(attempt, status, text, retryAfter);
+      return parseAnswer(attempt, text) as T;
+    } catch (err) {
+      if (limit.passed) {
+        lines.retire(line); // the connection may be dead: the next request gets a new one
+        throw unavailable(attempt, `no answer within ${timeoutMs} ms, server ${attempt.server}`);
+      }
+      if (signal.aborted) throw unavailable(attempt, 'stopped before the answer came');
+      throw isAnswer(err) ? err : networkError(attempt, err);
+    } finally {
+      limit.end();
+    }
+  }
+
+  async #exchange(
+    client: Client,
+    { method, path, body, contentType }: KubeRequest,
+    signal: AbortSignal,
+  ): Promise<Answer> {
+    const answer = await client.request({
+      method,
+      path: `${new URL(this.server).pathname.replace(/\/$/, '')}${path}`,
+      headers: { ...this.#headers(), ...(body !== undefined && { 'content-type': contentType ?? 'application/json' }) },
+      body: body === undefined ? null : JSON.stringify(body),
+      signal,
+    });
+    const retryAfter = answer.headers['retry-after'];
+    return {
+      status: answer.statusCode,
+      retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
+      text: await answer.body.text(),
+    };
+  }
+}
+
+interface Answer {
+  readonly status: number;
+  readonly retryAfter: string | undefined;
+  readonly text: string;
+}
+
+/** A signal that aborts when the caller's does, or when the time is up. */
+class TimeLimit {
+  passed = false;
+  /** Rejects when the signal aborts. */
+  readonly reached: Promise<never>;
+  readonly #stop = new AbortController();
+  readonly #finished = new AbortController();
+  readonly #caller: AbortSignal;
+  readonly #abort = (): void => this.#stop.abort();
+
+  constructor(clock: Clock, ms: number, caller: AbortSignal) {
+    this.#caller = caller;
+    this.reached = new Promise((_, reject) => {
+      this.#stop.signal.addEventListener('abort', () => reject(new Error('given up')), { once: true });
+    });
+    this.reached.catch(() => undefined); // whoever waits for it sees it; nobody may
+    if (caller.aborted) this.#abort();
+    else caller.addEventListener('abort', this.#abort, { once: true });
+    void this.#wait(clock, ms);
+  }
+
+  get signal(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  end(): void {
+    this.#finished.abort();
+    this.#caller.removeEventListener('abort', this.#abort);
+  }
+
+  async #wait(clock: Clock, ms: number): Promise<void> {
+    await clock.sleep(ms, this.#finished.signal);
+    if (this.#finished.signal.aborted) return;
+    this.passed = true;
+    this.#abort();
+  }
+}
+
+/** An error that is already complete: it stands for an answer of the server. Others are reasons why none came. */
+const isAnswer = (err: unknown): boolean => err instanceof RecoveryError && err.details['verb'] !== undefined;
+
+function parseAnswer(attempt: Attempt, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw unavailable(attempt, 'the answer is not JSON');
+  }
+}
+
+/** Opens nothing yet: the first request or watch does. Throws ConfigInvalid for an unusable kubeconfig. */
+export async function openConnection(options: ConnectionOptions): Promise<KubeConnection> {
+  const { credentials, kubeconfigFile } = options;
+  return new Connection(options, credentials ?? (await readKubeconfig(kubeconfigFile, options)));
+}

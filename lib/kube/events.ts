@@ -1,0 +1,176 @@
+// Kubernetes Events (events.k8s.io/v1) in the namespace of the object they are about. They inform people and decide
+// nothing: recording never waits and never fails, what the API does not take is kept while there is room and dropped,
+// counted, when there is not. An event has its name from the start, so that sending it twice makes one event.
+import { randomBytes } from 'node:crypto';
+import type { Clock } from '../clock.ts';
+import { errorText, isCode } from '../errors.ts';
+import type { Log } from '../log.ts';
+import { withoutPem } from '../log.ts';
+import { backoffMs } from './backoff.ts';
+import type { KubeConnection } from './kube.ts';
+
+/** The reasons that OpenShift's certificate rotation uses (library-go, pkg/operator/certrotation). */
+export type EventReason =
+  | 'CertificateUpdated'
+  | 'CertificateRemoved'
+  | 'CertificateUpdateFailed'
+  | 'SignerUpdateRequired'
+  | 'CABundleUpdateRequired'
+  | 'TargetUpdateRequired';
+
+export interface EventSubject {
+  readonly kind: 'Secret' | 'ConfigMap';
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid?: string;
+}
+
+export interface RecordedEvent {
+  readonly type: 'Normal' | 'Warning';
+  readonly reason: EventReason;
+  readonly regarding: EventSubject;
+  readonly note: string;
+}
+
+export interface EventRecorderOptions {
+  readonly connection: KubeConnection;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Name of the pod, or of the host. */
+  readonly instance: string;
+  /** How many events wait at most; the oldest go first. Default 256. */
+  readonly limit?: number;
+  readonly random?: () => number;
+}
+
+export interface EventRecorder {
+  record(event: RecordedEvent): void;
+  /** Sends what waits as soon as the API takes it, until `signal` aborts. Never rejects. */
+  run(signal: AbortSignal): Promise<void>;
+  /** Tries to send what waits, once. Resolves with the number of events that still wait. */
+  flush(signal: AbortSignal): Promise<number>;
+  readonly waiting: number;
+  readonly dropped: number;
+}
+
+const controller = 'kube-cert-recovery';
+const apiVersion = 'events.k8s.io/v1';
+/** Limits of the API: pkg/apis/core/validation/events.go. */
+const longestNote = 1024;
+const longestInstance = 128;
+/** A refusal is tried again, because authorisation answers late when an API server starts; but not for ever. */
+const mostRefusals = 10;
+const firstRetryMs = 1000;
+const longestRetryMs = 30_000;
+
+interface Queued {
+  readonly namespace: string;
+  readonly body: unknown;
+  refusals: number;
+}
+
+class Recorder implements EventRecorder {
+  readonly #options: EventRecorderOptions;
+  readonly #queue: Queued[] = [];
+  #dropped = 0;
+  #wake: () => void = () => undefined;
+  #flushing: Promise<number> | undefined;
+
+  constructor(options: EventRecorderOptions) {
+    this.#options = options;
+  }
+
+  get waiting(): number {
+    return this.#queue.length;
+  }
+
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  record(event: RecordedEvent): void {
+    const { namespace } = event.regarding;
+    this.#queue.push({ namespace, body: this.#body(event), refusals: 0 });
+    if (this.#queue.length > (this.#options.limit ?? 256)) {
+      this.#queue.shift();
+      this.#drop('too many events wait for the API');
+    }
+    this.#wake();
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, random = Math.random } = this.#options;
+    const stop = (): void => this.#wake();
+    signal.addEventListener('abort', stop);
+    for (let failures = 0; !signal.aborted;) {
+      const recorded = new Promise<void>((resolve) => (this.#wake = resolve));
+      if (this.#queue.length === 0) await recorded;
+      if (signal.aborted) break;
+      failures = (await this.flush(signal)) === 0 ? 0 : failures + 1;
+      const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random };
+      if (failures > 0) await clock.sleep(backoffMs(failures, delay), signal);
+    }
+    signal.removeEventListener('abort', stop);
+  }
+
+  flush(signal: AbortSignal): Promise<number> {
+    this.#flushing ??= this.#flush(signal).finally(() => (this.#flushing = undefined));
+    return this.#flushing;
+  }
+
+  async #flush(signal: AbortSignal): Promise<number> {
+    for (let next = this.#queue[0]; next !== undefined && !signal.aborted; next = this.#queue[0]) {
+      if (!(await this.#send(next, signal))) break;
+      // The oldest may have been dropped meanwhile, to make room.
+      const at = this.#queue.indexOf(next);
+      if (at >= 0) this.#queue.splice(at, 1);
+    }
+    return this.#queue.length;
+  }
+
+  /** Whether the event is done with: sent, or given up. */
+  async #send(event: Queued, signal: AbortSignal): Promise<boolean> {
+    const path = `/apis/${apiVersion}/namespaces/${encodeURIComponent(event.namespace)}/events`;
+    try {
+      await this.#options.connection.request({ method: 'POST', path, body: event.body, signal });
+      return true;
+    } catch (err) {
+      if (isCode(err, 'KubeConflict')) return true; // it arrived the first time, only the answer did not
+      if (isCode(err, 'KubeRejected', 'KubeNotFound', 'KubeForbidden')) event.refusals += 1;
+      const givenUp = isCode(err, 'KubeRejected') || event.refusals >= mostRefusals;
+      if (givenUp) this.#drop(errorText(err));
+      else this.#options.log.debug('api.waiting', { err: errorText(err), count: this.#queue.length });
+      return givenUp;
+    }
+  }
+
+  #drop(err: string): void {
+    this.#dropped += 1;
+    this.#options.log.warn('event.dropped', { err, count: this.#dropped });
+  }
+
+  #body({ type, reason, regarding, note }: RecordedEvent): unknown {
+    const { clock, instance } = this.#options;
+    return {
+      apiVersion,
+      kind: 'Event',
+      metadata: {
+        namespace: regarding.namespace,
+        name: `${regarding.name.slice(0, 230).replace(/[^a-z0-9]+$/, '')}.${randomBytes(8).toString('hex')}`,
+      },
+      // MicroTime: six digits after the second.
+      eventTime: clock.now().toISOString().replace('Z', '000Z'),
+      reportingController: controller,
+      reportingInstance: instance.slice(0, longestInstance),
+      action: 'CertificateRecovery',
+      reason,
+      type,
+      regarding: { apiVersion: 'v1', ...regarding },
+      note: withoutPem(note).slice(0, longestNote),
+    };
+  }
+}
+
+export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
+  return new Recorder(options);
+}

@@ -1,0 +1,78 @@
+// Releases leader leases of the dead once, at the API server's first answer: one GET and one PUT with the
+// resourceVersion that was read, so that a holder who renews in between wins. A conflict is looked at once more, then
+// left: somebody lives. Nothing here fails recovery; a lease that stays costs its duration.
+import type { Clock } from '../clock.ts';
+import { errorText, isCode } from '../errors.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import type { Log } from '../log.ts';
+import { observeBoot, type Boot } from './boot.ts';
+import { judgeLease, type Lease, type LeaseReason } from './judge.ts';
+
+export interface LeaseName {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+export interface ReleaseOptions {
+  readonly connection: KubeConnection;
+  readonly leases: readonly LeaseName[];
+  /** As kube-controller-manager and kube-scheduler see it: Go's os.Hostname(). */
+  readonly hostName: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+  /** From observeBoot at the start of the process; without it a step of the clock before this call stays unseen. */
+  readonly boot?: () => Boot;
+}
+
+export type ReleaseOutcome = LeaseName &
+  (
+    | { readonly outcome: 'released'; readonly holder: string }
+    | { readonly outcome: 'kept'; readonly reason: LeaseReason | 'NotFound' | 'Conflict' | 'Failed' }
+  );
+
+interface ReadLease extends Lease {
+  readonly metadata?: { readonly resourceVersion?: string };
+}
+
+const attempts = 2;
+
+/** Judges each lease and releases those of the dead. Resolves when all are decided; never rejects. */
+export async function releaseDeadLeases(options: ReleaseOptions): Promise<readonly ReleaseOutcome[]> {
+  const boot = options.boot ?? observeBoot(options.clock);
+  return Promise.all(
+    options.leases.map(async ({ namespace, name }) => {
+      const log = options.log.with({ namespace, lease: name });
+      try {
+        const outcome = await releaseOne({ namespace, name }, boot, options);
+        if (outcome.outcome === 'released') log.info('lease.released', { message: `holder was ${outcome.holder}` });
+        else log.info('lease.kept', { reason: outcome.reason });
+        return outcome;
+      } catch (err) {
+        log.warn('lease.kept', { reason: 'Failed', err: errorText(err) });
+        return { namespace, name, outcome: 'kept', reason: 'Failed' };
+      }
+    }),
+  );
+}
+
+async function releaseOne(lease: LeaseName, boot: () => Boot, options: ReleaseOptions): Promise<ReleaseOutcome> {
+  const { connection, hostName, clock, signal } = options;
+  const path = `/apis/coordination.k8s.io/v1/namespaces/${lease.namespace}/leases/${lease.name}`;
+  for (let attempt = 1; attempt <= attempts; attempt += 1) {
+    try {
+      const found = await connection.request<ReadLease>({ method: 'GET', path, signal });
+      const verdict = judgeLease({ lease: found, hostName, ...boot(), now: clock.now() });
+      if (!verdict.release) return { ...lease, outcome: 'kept', reason: verdict.reason };
+      // Without a resourceVersion a PUT is unconditional and could take the lease from a living holder.
+      if (!found.metadata?.resourceVersion) return { ...lease, outcome: 'kept', reason: 'Failed' };
+      const body = { ...found, spec: { ...found.spec, holderIdentity: '' } };
+      await connection.request({ method: 'PUT', path, body, signal });
+      return { ...lease, outcome: 'released', holder: found.spec?.holderIdentity ?? '' };
+    } catch (err) {
+      if (isCode(err, 'KubeNotFound')) return { ...lease, outcome: 'kept', reason: 'NotFound' };
+      if (!isCode(err, 'KubeConflict')) throw err;
+    }
+  }
+  return { ...lease, outcome: 'kept', reason: 'Conflict' };
+}

@@ -1,0 +1,67 @@
+// Certificates from PEM text, strictly: every block is a whole certificate and nothing else, or none is returned.
+// What a certificate says is read from its bytes once, here.
+import { createHash, X509Certificate } from 'node:crypto';
+import { errorText, RecoveryError } from '../errors.ts';
+import { readCertificateFields, type CertificateFields } from './certificate-fields.ts';
+import type { CertificateFacts } from './facts.ts';
+import { keyAlgorithmOf } from './key-algorithm.ts';
+import { readPem } from './pem.ts';
+
+export interface Certificate {
+  readonly x509: X509Certificate;
+  /** Newly encoded: lines of 64 characters, no comments, a newline at the end. */
+  readonly pem: string;
+  /** Without `signedBy`, which only whoever knows the other certificates can fill. */
+  readonly facts: CertificateFacts;
+  readonly fields: CertificateFields;
+}
+
+const usageNames: Readonly<Record<string, string>> = {
+  '1.3.6.1.5.5.7.3.1': 'serverAuth',
+  '1.3.6.1.5.5.7.3.2': 'clientAuth',
+};
+const anyUsage = '2.5.29.37.0';
+
+/** All certificates of `pem`, at least one. `what` names it in messages: `Secret "a/b"`. Throws MaterialInvalid. */
+export function parseCertificates(pem: Uint8Array, what: string): Certificate[] {
+  const subject = `certificates of ${what}`;
+  const refuse = (problem: string): RecoveryError =>
+    new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem}`);
+  const certificates = readPem(pem, subject).map(({ label, der, line }) => {
+    if (label !== 'CERTIFICATE') throw refuse(`block "${label}" (line ${line}), wanted only "CERTIFICATE"`);
+    try {
+      return parseDer(der);
+    } catch (err) {
+      throw refuse(`the block at line ${line} is not a certificate (${errorText(err)})`);
+    }
+  });
+  if (certificates.length === 0) throw refuse('there is none, wanted at least one PEM block "CERTIFICATE"');
+  return certificates;
+}
+
+function parseDer(der: Buffer): Certificate {
+  // before OpenSSL, because OpenSSL ignores bytes that follow the certificate
+  const fields = readCertificateFields(der);
+  const x509 = new X509Certificate(der);
+  return { x509, pem: x509.toString(), facts: factsOf(x509, fields), fields };
+}
+
+function factsOf(x509: X509Certificate, fields: CertificateFields): CertificateFacts {
+  const { subject, issuer, extendedKeyUsage } = fields;
+  const restricted = extendedKeyUsage !== undefined && !extendedKeyUsage.includes(anyUsage);
+  return {
+    fingerprint: createHash('sha256').update(x509.raw).digest('hex'),
+    subject: subject.text,
+    issuer: issuer.text,
+    serial: x509.serialNumber.toLowerCase(),
+    notBefore: x509.validFromDate,
+    notAfter: x509.validToDate,
+    isCa: fields.basicConstraints?.ca === true,
+    hostnames: [...new Set([...fields.dnsNames, ...fields.ipAddresses])].toSorted(),
+    commonName: subject.commonName,
+    organizations: subject.organizations,
+    ...(restricted && { usages: extendedKeyUsage.map((oid) => usageNames[oid] ?? oid) }),
+    key: keyAlgorithmOf(x509.publicKey),
+    signedBy: [],
+  };
+}

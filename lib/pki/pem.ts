@@ -1,0 +1,62 @@
+// Reads PEM text strictly: whatever looks like a block is one, whole and well-formed, or the text is refused. Lenient
+// readers drop a damaged block silently, and a bundle that lost a certificate to a torn write then looks healthy.
+// Text and comments between blocks are allowed, headers inside a block (RFC 1421) are not.
+import { RecoveryError } from '../errors.ts';
+
+export interface PemBlock {
+  readonly label: string;
+  readonly der: Buffer;
+  /** Of its BEGIN line, counted from 1. */
+  readonly line: number;
+}
+
+const begin = /^-----BEGIN ([A-Z0-9 ]+)-----$/;
+const end = /^-----END ([A-Z0-9 ]+)-----$/;
+const boundary = /-----(?:BEGIN|END)\b/;
+
+interface OpenBlock {
+  readonly label: string;
+  readonly line: number;
+  readonly body: string[];
+}
+
+/** The blocks of `text` in their order. `subject` says what is read, for the message: `certificates of Secret "a/b"`. */
+export function readPem(text: Uint8Array, subject: string): PemBlock[] {
+  const refuse = (line: number, problem: string): RecoveryError =>
+    new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem} (line ${line}), wanted whole PEM blocks`);
+  const blocks: PemBlock[] = [];
+  let open: OpenBlock | undefined;
+  // latin1: one character for each byte, so that nothing (a byte order mark) is swallowed by decoding
+  const lines = Buffer.from(text).toString('latin1').split(/\r?\n/);
+  for (const [index, untrimmed] of lines.entries()) {
+    const at = index + 1;
+    const line = untrimmed.trimEnd();
+    const label = begin.exec(line)?.[1];
+    if (open === undefined) {
+      if (label !== undefined) open = { label, line: at, body: [] };
+      else if (boundary.test(line)) throw refuse(at, 'a BEGIN or END mark is damaged');
+      continue;
+    }
+    const endLabel = end.exec(line)?.[1];
+    if (endLabel === open.label) {
+      const der = decode(open.body.join(''));
+      if (der === undefined) throw refuse(open.line, `block "${open.label}" is not base64`);
+      blocks.push({ label: open.label, der, line: open.line });
+      open = undefined;
+    } else if (boundary.test(line)) {
+      throw refuse(open.line, `block "${open.label}" is cut off`);
+    } else if (line.includes(':')) {
+      throw refuse(at, `block "${open.label}" has headers`);
+    } else {
+      open.body.push(line.trim());
+    }
+  }
+  if (open !== undefined) throw refuse(open.line, `block "${open.label}" is cut off`);
+  return blocks;
+}
+
+function decode(base64: string): Buffer | undefined {
+  const der = Buffer.from(base64, 'base64');
+  // Buffer skips what it does not know: only text that encodes to itself again was base64
+  return base64 !== '' && der.toString('base64') === base64 ? der : undefined;
+}

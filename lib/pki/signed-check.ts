@@ -1,0 +1,76 @@
+// The last check before a new certificate leaves this package: read back with another parser (OpenSSL, node:crypto)
+// than the one that encoded it, it says what was asked for and verifies as a Go program would verify it.
+import type { KeyObject } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import { errorText, RecoveryError } from '../errors.ts';
+import { type Certificate, parseCertificates } from './certificate.ts';
+import { keyMatches } from './key.ts';
+import { verifyChain } from './verify.ts';
+
+/** What a new certificate is to say. */
+export interface Wanted {
+  readonly commonName: string;
+  readonly organizations: readonly string[];
+  /** Canonical, sorted. */
+  readonly hostnames: readonly string[];
+  readonly isCa: boolean;
+  readonly usages?: readonly ('clientAuth' | 'serverAuth')[];
+  readonly notBefore: Date;
+  readonly notAfter: Date;
+}
+
+export interface SignedWith {
+  readonly key: KeyObject;
+  /** Undefined for a self-signed CA. */
+  readonly issuer: Certificate | undefined;
+  readonly now: Date;
+}
+
+/** Throws SignFailed when `pem` is not the certificate that was wanted. */
+export function requireSigned(pem: string, wanted: Wanted, signedWith: SignedWith): void {
+  const problem = signedProblem(pem, wanted, signedWith);
+  if (problem === undefined) return;
+  throw new RecoveryError('SignFailed', `Cannot sign certificate "${wanted.commonName}": its check failed, ${problem}`);
+}
+
+function signedProblem(pem: string, wanted: Wanted, { key, issuer, now }: SignedWith): string | undefined {
+  let certificates: Certificate[];
+  try {
+    certificates = parseCertificates(Buffer.from(pem), 'the new certificate');
+  } catch (err) {
+    return errorText(err);
+  }
+  const [made, other] = certificates;
+  if (made === undefined || other !== undefined) return 'it is not one certificate';
+  const wrong = wrongFields(made, wanted);
+  if (wrong.length > 0) return `not as asked for: ${wrong.join(', ')}`;
+  if (!keyMatches(made, key)) return 'its key is another one';
+  for (const usage of wanted.usages ?? [undefined]) {
+    const answer = verifyChain({
+      leaf: made,
+      intermediates: [],
+      roots: [issuer ?? made],
+      at: now,
+      ...(usage !== undefined && { usage }),
+    });
+    if (!answer.ok) return answer.reason;
+  }
+  // a chain ends at a trusted certificate without looking at that one's own signature
+  return issuer !== undefined || made.x509.verify(made.x509.publicKey) ? undefined : 'its signature is wrong';
+}
+
+function wrongFields({ facts, fields }: Certificate, wanted: Wanted): string[] {
+  const pairs: Readonly<Record<string, readonly [unknown, unknown]>> = {
+    'common name': [facts.commonName, wanted.commonName],
+    organizations: [facts.organizations, wanted.organizations],
+    'host names': [facts.hostnames, wanted.hostnames],
+    'extended key usage': [facts.usages?.toSorted(), wanted.usages?.toSorted()],
+    'CA flag': [facts.isCa, wanted.isCa],
+    'key usage': [fields.keyUsage, { digitalSignature: true, keyEncipherment: true, certSign: wanted.isCa }],
+    notBefore: [facts.notBefore.getTime(), wanted.notBefore.getTime()],
+    notAfter: [facts.notAfter.getTime(), wanted.notAfter.getTime()],
+  };
+  return Object.entries(pairs)
+    .filter(([, [is, should]]) => !isDeepStrictEqual(is, should))
+    .map(([name]) => name);
+}

@@ -1,0 +1,124 @@
+// Would a Go program (every Kubernetes component) accept this certificate? Path validation as Go's crypto/x509 does
+// it, with every certificate of a trust file as a root, intermediates and expired ones included: names as bytes,
+// signatures, dates of the whole chain, CA flag and key usage, path length, extended key usages, host name.
+// Pure. Not done: name constraints, which no control plane's CA carries.
+import { isIP } from 'node:net';
+import type { Certificate } from './certificate.ts';
+import { canonicalHostname, dnsNameCovers } from './hostname.ts';
+
+export interface ChainQuestion {
+  readonly leaf: Certificate;
+  /** What the server or client sends along with the leaf. */
+  readonly intermediates: readonly Certificate[];
+  readonly roots: readonly Certificate[];
+  readonly at: Date;
+  readonly usage?: 'clientAuth' | 'serverAuth';
+  /** DNS name or IP address. */
+  readonly hostname?: string;
+}
+
+export type ChainAnswer = { readonly ok: true } | { readonly ok: false; readonly reason: string };
+
+type Chain = readonly [Certificate, ...Certificate[]];
+
+/** Signatures checked for one answer, as many as Go checks: CAs of one name multiply the ways to try. */
+const mostChecks = 100;
+
+/** Signature algorithms that Go refuses: MD2, MD5 and SHA-1. */
+const insecure: ReadonlySet<string> = new Set([
+  '1.2.840.113549.1.1.2',
+  '1.2.840.113549.1.1.4',
+  '1.2.840.113549.1.1.5',
+  '1.2.840.10045.4.1',
+]);
+
+export function verifyChain(question: ChainQuestion): ChainAnswer {
+  const { leaf, at, hostname } = question;
+  const problem = fieldProblem(leaf, at) ?? (hostname === undefined ? undefined : hostnameProblem(leaf, hostname));
+  if (problem !== undefined) return { ok: false, reason: problem };
+  const reason = searchProblem([leaf], { ...question, checks: { left: mostChecks } });
+  return reason === undefined ? { ok: true } : { ok: false, reason };
+}
+
+/** Whether `parent` has the name that `child` calls its issuer and its key made `child`'s signature. */
+export function signatureMatches(child: Certificate, parent: Certificate): boolean {
+  if (!child.fields.issuer.der.equals(parent.fields.subject.der)) return false;
+  try {
+    return child.x509.verify(parent.x509.publicKey);
+  } catch {
+    return false; // a key of another kind than the signature
+  }
+}
+
+interface Search extends ChainQuestion {
+  readonly checks: { left: number };
+}
+
+/** Why no chain that begins with `chain` reaches a root; undefined when one does. */
+function searchProblem(chain: Chain, question: Search): string | undefined {
+  const last = chain.at(-1) ?? chain[0];
+  if (question.roots.some((root) => isSame(root, last))) return usageProblem(chain, question.usage);
+  const parents = [...question.roots, ...question.intermediates].filter(
+    (parent) => parent.fields.subject.der.equals(last.fields.issuer.der) && !chain.some((link) => isSame(link, parent)),
+  );
+  let found: string | undefined;
+  for (const parent of parents) {
+    question.checks.left -= 1;
+    if (question.checks.left < 0) return found ?? `${nameOf(last)} has more possible issuers than can be tried`;
+    const isRoot = question.roots.includes(parent);
+    const problem =
+      fieldProblem(parent, question.at) ??
+      signingProblem(last, parent, isRoot) ??
+      lengthProblem(chain, parent) ??
+      searchProblem([...chain, parent], question);
+    if (problem === undefined) return undefined;
+    found ??= problem;
+  }
+  return found ?? `${nameOf(last)} is signed by "${last.facts.issuer}", which is not among the trusted certificates`;
+}
+
+function isSame(a: Certificate, b: Certificate): boolean {
+  return a.facts.fingerprint === b.facts.fingerprint;
+}
+
+function nameOf({ facts }: Certificate): string {
+  return `certificate "${facts.subject}"`;
+}
+
+function fieldProblem(certificate: Certificate, at: Date): string | undefined {
+  const { facts, fields } = certificate;
+  if (at < facts.notBefore) return `${nameOf(certificate)} is not valid before ${facts.notBefore.toISOString()}`;
+  if (at > facts.notAfter) return `${nameOf(certificate)} expired at ${facts.notAfter.toISOString()}`;
+  const [unknown] = fields.unknownCritical;
+  return unknown === undefined ? undefined : `${nameOf(certificate)} has the unknown critical extension ${unknown}`;
+}
+
+function signingProblem(child: Certificate, parent: Certificate, isRoot: boolean): string | undefined {
+  const { version, basicConstraints, keyUsage } = parent.fields;
+  // version 1 and 2 have no extensions: Go trusts such a certificate as a root, never as an intermediate
+  const mustSayCa = version === 3 || basicConstraints !== undefined || !isRoot;
+  if (mustSayCa && basicConstraints?.ca !== true) return `${nameOf(parent)} is not a CA`;
+  if (keyUsage?.certSign === false) return `${nameOf(parent)} may not sign certificates (key usage)`;
+  if (insecure.has(child.fields.signatureOid)) return `${nameOf(child)} is signed with an insecure hash (MD5 or SHA-1)`;
+  if (signatureMatches(child, parent)) return undefined;
+  return `${nameOf(child)} was not signed by the key of the trusted certificate "${parent.facts.subject}"`;
+}
+
+function lengthProblem(chain: Chain, parent: Certificate): string | undefined {
+  const longest = parent.fields.basicConstraints?.pathLength ?? Infinity;
+  return chain.length - 1 > longest ? `${nameOf(parent)} allows ${longest} intermediate CAs below it` : undefined;
+}
+
+function usageProblem(chain: Chain, usage: ChainQuestion['usage']): string | undefined {
+  if (usage === undefined) return undefined;
+  const without = chain.find(({ facts }) => facts.usages !== undefined && !facts.usages.includes(usage));
+  return without && `${nameOf(without)} may not be used for ${usage}`;
+}
+
+function hostnameProblem(leaf: Certificate, hostname: string): string | undefined {
+  const asked = canonicalHostname(hostname);
+  const { dnsNames, ipAddresses } = leaf.fields;
+  const covered = isIP(asked) === 0 ? dnsNames.some((name) => dnsNameCovers(name, asked)) : ipAddresses.includes(asked);
+  if (covered) return undefined;
+  return `${nameOf(leaf)} is not valid for "${hostname}", only for ${leaf.facts.hostnames.join(', ') || 'no name'}`;
+}

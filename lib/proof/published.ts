@@ -1,0 +1,62 @@
+// Where the files of an artefact lie on this host, for those who look at them: the syncer's layout below its destination
+// directory for objects of the API, the paths themselves for artefacts whose truth is on disk.
+import { join } from 'node:path';
+import type { Location, ResolvedArtefact } from '../inventory/model.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../store/store.ts';
+
+/** A certificate and the key that must belong to it, or files that stand for themselves. Absolute paths. */
+export type ArtefactFiles =
+  | { readonly kind: 'pair'; readonly certFile: string; readonly keyFile: string }
+  | { readonly kind: 'single'; readonly files: readonly string[] };
+
+export interface FilesOf {
+  readonly artefact: ResolvedArtefact;
+  /** All artefacts of the inventory: a copy has the entries of its original. */
+  readonly artefacts: readonly ResolvedArtefact[];
+  readonly destinationDir: string;
+}
+
+/** The directory of a published object; undefined where the truth is on disk. */
+export function publishedDirectory(location: Location, destinationDir: string): string | undefined {
+  if (location.kind === 'secret') return join(destinationDir, 'secrets', location.name);
+  return location.kind === 'configMap' ? join(destinationDir, 'configmaps', location.name) : undefined;
+}
+
+/** Undefined where there are none: an object that is not published, or one whose content is not understood here. */
+export function filesOf({ artefact, artefacts, destinationDir }: FilesOf): ArtefactFiles | undefined {
+  const { truth } = artefact;
+  if (truth.kind === 'pemPair') return { kind: 'pair', certFile: truth.certFile, keyFile: truth.keyFile };
+  if (truth.kind === 'pemFile') return { kind: 'single', files: [truth.file] };
+  const directory = publishedDirectory(truth, destinationDir);
+  if (directory === undefined || artefact.published === undefined) return undefined;
+  const at = (key: string): string => join(directory, key);
+  const original = originalOf(artefact, artefacts);
+  switch (original?.kind) {
+    case 'signer':
+    case 'target':
+      return { kind: 'pair', certFile: at(certificateKey), keyFile: at(privateKeyKey) };
+    case 'caBundle':
+    case 'composedBundle':
+      return { kind: 'single', files: [at(caBundleKey)] };
+    case 'keyPair':
+      return { kind: 'single', files: [at(original.privateKey), at(original.publicKey)] };
+    case 'copy':
+    case 'opaque':
+    case undefined:
+      break;
+  }
+  return undefined;
+}
+
+/** A copy of a copy is followed to its end; the length of the inventory bounds a circle that nobody should have let in. */
+function originalOf(artefact: ResolvedArtefact, artefacts: readonly ResolvedArtefact[]): ResolvedArtefact | undefined {
+  let at: ResolvedArtefact | undefined = artefact;
+  for (let hops = 0; at?.kind === 'copy' && hops <= artefacts.length; hops += 1) {
+    const of: string = at.of;
+    at = artefacts.find(({ name }) => name === of);
+  }
+  return at?.kind === 'copy' ? undefined : at;
+}
+
+export const pathsOf = (files: ArtefactFiles): readonly string[] =>
+  files.kind === 'pair' ? [files.certFile, files.keyFile] : files.files;

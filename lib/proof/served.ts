@@ -1,0 +1,106 @@
+// Which certificate a TLS server answers with, held against the one on disk.
+//
+// The handshake does not verify the peer: the certificate is compared by its SHA-256 fingerprint with bytes that we
+// hold, which is stronger than any chain, and an expired certificate must be seen and reported, not only refused.
+// Nothing is sent over this connection, and nothing that the server says is believed.
+import { connect, type TLSSocket } from 'node:tls';
+import { isIP } from 'node:net';
+import type { Clock } from '../clock.ts';
+import { errorText } from '../errors.ts';
+import type { ProofResult } from './result.ts';
+
+export interface ServedOptions {
+  readonly host: string;
+  readonly port: number;
+  /**
+   * The name asked for by SNI. An IP address cannot be asked for (RFC 6066, section 3): then no name is sent. With no name,
+   * or one that none of its SNI certificates matches, kube-apiserver answers with its default certificate.
+   */
+  readonly serverName: string;
+  /** SHA-256 of the leaf's DER on disk, lower-case hex. */
+  readonly expected: string;
+  /** CA certificates (PEM): the message then also says whether the chain verifies with them. */
+  readonly trust?: string;
+  /** Default 2 000. */
+  readonly timeoutMs?: number;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+export interface ServedResult extends ProofResult {
+  /** SHA-256 of what was served; undefined when the handshake failed. */
+  readonly servedFingerprint?: string;
+  readonly servedNotAfter?: Date;
+  /** Only with `trust`. */
+  readonly verified?: boolean;
+}
+
+/** One handshake. Resolves with what was served; never rejects. */
+export async function proveServed(options: ServedOptions): Promise<ServedResult> {
+  const { host, port, serverName, expected, clock } = options;
+  const name = `"${serverName}" at ${host}:${port}`;
+  const answer = await handshake(options);
+  const at = clock.now();
+  if ('failure' in answer) return { state: 'unproven', message: `No TLS answer for ${name}: ${answer.failure}`, at };
+  const { fingerprint, notAfter, problem } = answer;
+  const served = {
+    at,
+    servedFingerprint: fingerprint,
+    servedNotAfter: notAfter,
+    ...(options.trust === undefined ? {} : { verified: problem === undefined }),
+  };
+  const ends = `${notAfter < at ? 'expired' : 'valid until'} ${notAfter.toISOString()}`;
+  const chain = options.trust !== undefined && problem !== undefined ? `, and does not verify: ${problem}` : '';
+  if (fingerprint === expected) {
+    return { ...served, state: 'proven', message: `The certificate on disk is served for ${name} (${ends}${chain})` };
+  }
+  const wanted = `wanted sha256 ${expected.slice(0, 16)}, got ${fingerprint.slice(0, 16)}`;
+  return { ...served, state: 'unproven', message: `Another certificate is served for ${name} (${ends}): ${wanted}` };
+}
+
+type Answer =
+  | { readonly fingerprint: string; readonly notAfter: Date; readonly problem: string | undefined }
+  | { readonly failure: string };
+
+async function handshake({
+  host,
+  port,
+  serverName,
+  trust,
+  timeoutMs = 2_000,
+  clock,
+  signal,
+}: ServedOptions): Promise<Answer> {
+  const done = new AbortController();
+  const socket = connect({
+    host,
+    port,
+    servername: isIP(serverName) ? '' : serverName,
+    rejectUnauthorized: false, // compared by fingerprint: see the head of this file
+    ...(trust === undefined ? {} : { ca: trust }),
+  });
+  try {
+    return await Promise.race([
+      new Promise<Answer>((resolve) => {
+        socket.once('secureConnect', () => resolve(peerOf(socket)));
+        socket.once('error', (err) => resolve({ failure: errorText(err) }));
+        socket.once('close', () => resolve({ failure: 'the connection was closed during the handshake' }));
+      }),
+      clock.sleep(timeoutMs, AbortSignal.any([signal, done.signal])).then((): Answer => {
+        return { failure: signal.aborted ? 'given up because the process stops' : `none within ${timeoutMs} ms` };
+      }),
+    ]);
+  } finally {
+    done.abort();
+    socket.on('error', () => {}); // a reset after the decision is nobody's concern
+    socket.destroy();
+  }
+}
+
+function peerOf(socket: TLSSocket): Answer {
+  const leaf = socket.getPeerX509Certificate();
+  if (leaf === undefined) return { failure: 'the server showed no certificate' };
+  const fingerprint = leaf.fingerprint256.replaceAll(':', '').toLowerCase();
+  const problem = socket.authorized ? undefined : errorText(socket.authorizationError);
+  return { fingerprint, notAfter: new Date(leaf.validTo), problem };
+}

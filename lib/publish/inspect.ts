@@ -1,0 +1,154 @@
+// What lies in the directory of one object, told apart for publish.ts: the generation in use, the visible names that
+// readers open, and what a crash or an earlier tool left. Reads only; never follows a name out of what it promises.
+import { join } from 'node:path';
+import { systemCode } from '../errors.ts';
+import type { Entries } from '../store/store.ts';
+import { attempt, onPath, realDisk, unlessAbsent, type Disk } from './disk.ts';
+
+export const dataLink = '..data';
+
+/** A file in the generation in use. */
+export interface PublishedFile {
+  readonly bytes: Uint8Array;
+  readonly mode: number;
+}
+
+export interface Inspected {
+  readonly present: boolean;
+  readonly directoryMode: number;
+  /** The directory that `..data` leads to, by its bare name; undefined where there is none. */
+  readonly generation: string | undefined;
+  readonly generationMode: number;
+  readonly files: ReadonlyMap<string, PublishedFile>;
+  /** Visible names that are links through `..data`, as publish makes them. */
+  readonly links: ReadonlySet<string>;
+  /** Other visible names: plain files and links of an earlier tool. */
+  readonly foreign: readonly string[];
+  /** Visible directories; never touched, and in the way if a key has that name. */
+  readonly directories: readonly string[];
+  /** Hidden names that nothing leads to: superseded or half-written generations, stale temporary names. */
+  readonly leftovers: readonly string[];
+}
+
+const nothing: Inspected = {
+  present: false,
+  directoryMode: 0,
+  generation: undefined,
+  generationMode: 0,
+  files: new Map(),
+  links: new Set(),
+  foreign: [],
+  directories: [],
+  leftovers: [],
+};
+
+/** The permission bits of a mode as stat gives it. */
+const permissions = (mode: number): number => mode & 0o7777;
+
+async function generationInUse(disk: Disk, directory: string): Promise<{ name: string; mode: number } | undefined> {
+  const name = await linkTarget(disk, join(directory, dataLink));
+  // A link that leads elsewhere is no generation of ours: it is replaced, what it leads to stays untouched.
+  if (name === undefined || !name.startsWith('..') || name.includes('/') || name === '..' || name === dataLink) {
+    return undefined;
+  }
+  const stats = await unlessAbsent(() => disk.lstat(join(directory, name)));
+  return stats?.isDirectory() === true ? { name, mode: permissions(stats.mode) } : undefined;
+}
+
+async function linkTarget(disk: Disk, path: string): Promise<string | undefined> {
+  const stats = await unlessAbsent(() => disk.lstat(path));
+  return stats?.isSymbolicLink() === true ? disk.readlink(path) : undefined;
+}
+
+async function filesOf(disk: Disk, directory: string): Promise<Map<string, PublishedFile>> {
+  const names = await disk.readdir(directory);
+  const files = await Promise.all(
+    names.map(async (name): Promise<[string, PublishedFile]> => {
+      const path = join(directory, name);
+      const stats = await disk.lstat(path);
+      // Anything but a file cannot be equal to a wanted entry; -1 makes it differ.
+      if (!stats.isFile()) return [name, { bytes: new Uint8Array(), mode: -1 }];
+      const bytes = await onPath(path, () => disk.readFile(path));
+      return [name, { bytes, mode: permissions(stats.mode) }];
+    }),
+  );
+  return new Map(files);
+}
+
+/** Looks at `directory`; a directory that is not there is a normal answer. Throws what the system throws. */
+export async function inspect(disk: Disk, directory: string): Promise<Inspected> {
+  const stats = await unlessAbsent(() => disk.stat(directory));
+  if (stats === undefined) return nothing;
+  const entries = await disk.readdir(directory, { withFileTypes: true });
+  const generation = await generationInUse(disk, directory);
+  const links = new Set<string>();
+  const foreign: string[] = [];
+  const directories: string[] = [];
+  const leftovers: string[] = [];
+  for (const entry of entries) {
+    const { name } = entry;
+    if (name.startsWith('..')) {
+      if (name !== dataLink && name !== generation?.name) leftovers.push(name);
+    } else if (entry.isDirectory()) directories.push(name);
+    else if (entry.isSymbolicLink() && (await disk.readlink(join(directory, name))) === `${dataLink}/${name}`) {
+      links.add(name);
+    } else foreign.push(name);
+  }
+  return {
+    present: true,
+    directoryMode: permissions(stats.mode),
+    generation: generation?.name,
+    generationMode: generation?.mode ?? 0,
+    files: generation === undefined ? new Map() : await filesOf(disk, join(directory, generation.name)),
+    links,
+    foreign,
+    directories,
+    leftovers,
+  };
+}
+
+/** What a reader gets at each visible name of `directory` now. Names that lead nowhere are left out. */
+export async function visibleFiles(
+  disk: Disk,
+  directory: string,
+  names: Iterable<string>,
+): Promise<Map<string, Buffer>> {
+  const found = new Map<string, Buffer>();
+  for (const name of names) {
+    const path = join(directory, name);
+    const bytes = await unlessAbsent(() => onPath(path, () => disk.readFile(path)));
+    if (bytes !== undefined) found.set(name, bytes);
+  }
+  return found;
+}
+
+export interface ReadPublished {
+  readonly directory: string;
+  /** Kind and name of the object for messages: `Secret "a/b"`. */
+  readonly what: string;
+  readonly disk?: Disk;
+}
+
+/** The entries of an object as its readers see them, of one generation; undefined when there is none. */
+export async function readPublished({ directory, what, disk = realDisk }: ReadPublished): Promise<Entries | undefined> {
+  return attempt({ code: 'ReadFailed', action: 'read', what, directory }, async () => {
+    const seen = await inspectAcrossFlips(disk, directory);
+    const files: Record<string, Uint8Array> = Object.fromEntries(await visibleFiles(disk, directory, seen.foreign));
+    for (const name of seen.links) {
+      const file = seen.files.get(name);
+      if (file !== undefined) files[name] = file.bytes;
+    }
+    return Object.keys(files).length === 0 ? undefined : files;
+  });
+}
+
+/** `inspect`, again when a writer in another process removed the generation between two of its steps. */
+async function inspectAcrossFlips(disk: Disk, directory: string): Promise<Inspected> {
+  for (let left = 5; ; left -= 1) {
+    try {
+      return await inspect(disk, directory);
+    } catch (err) {
+      if (left === 0 || systemCode(err) !== 'ENOENT') throw err;
+    }
+  }
+}

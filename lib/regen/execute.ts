@@ -1,0 +1,93 @@
+// Carries out a plan: one write for each decision to renew, in the order signer, bundle, target. A step that fails or
+// meets a conflict stops those that depend on it, so no target is ever signed by a signer that no bundle holds; all
+// others go on, independent ones side by side. What happened is returned as values: nothing is thrown, nothing logged.
+import { RecoveryError, errorText } from '../errors.ts';
+import type { ResolvedArtefact, Resolved } from '../inventory/model.ts';
+import type { Issued } from '../issue/issue.ts';
+import type { KeyAlgorithm } from '../pki/facts.ts';
+import type { KeyPool } from '../pki/key-pool.ts';
+import type { Gathered } from '../plan/gather.ts';
+import type { Decision, Plan } from '../plan/plan-types.ts';
+import type { Material, Store } from '../store/store.ts';
+import { make } from './make.ts';
+
+export type StepOutcome = 'written' | 'conflict' | 'failed' | 'skipped';
+
+export interface StepResult {
+  readonly artefact: ResolvedArtefact;
+  readonly decision: Decision;
+  readonly outcome: StepOutcome;
+  /** Of what failed. */
+  readonly err?: RecoveryError;
+  /** Of what was skipped: the step it waited for, or that we were asked to stop. */
+  readonly because?: string;
+  /** Of what was written. Without keys. */
+  readonly certificates?: Issued['certificates'];
+}
+
+export interface Execution {
+  readonly resolved: Resolved;
+  readonly plan: Plan;
+  readonly gathered: Gathered;
+  readonly store: Store;
+  readonly keys: KeyPool;
+  readonly keyAlgorithm?: KeyAlgorithm;
+  readonly now: Date;
+  readonly signal: AbortSignal;
+  /** Told of each step as it ends. */
+  readonly onStep?: (result: StepResult) => void;
+}
+
+export async function execute(execution: Execution): Promise<readonly StepResult[]> {
+  const { resolved, plan, gathered, onStep } = execution;
+  const artefacts = new Map(resolved.artefacts.map((artefact) => [artefact.name, artefact]));
+  const material = new Map<string, Material>(gathered.found);
+  const steps = new Map<string, Promise<StepResult>>();
+  // Decisions are in topological order: what a step waits for has been started before it.
+  for (const decision of plan.decisions) {
+    const artefact = artefacts.get(decision.artefact);
+    if (decision.action !== 'renew' || artefact === undefined) continue;
+    const before = decision.after.flatMap((name) => steps.get(name) ?? []);
+    steps.set(
+      artefact.name,
+      Promise.all(before).then(async (results) => {
+        const result = await step({ artefact, decision, results, material, execution });
+        onStep?.(result);
+        return result;
+      }),
+    );
+  }
+  return Promise.all(steps.values());
+}
+
+interface Step {
+  readonly artefact: ResolvedArtefact;
+  readonly decision: Decision;
+  /** Of the steps that this one waits for. */
+  readonly results: readonly StepResult[];
+  /** Shared by all steps: a step adds what it has written. */
+  readonly material: Map<string, Material>;
+  readonly execution: Execution;
+}
+
+async function step({ artefact, decision, results, material, execution }: Step): Promise<StepResult> {
+  const { store, gathered, signal } = execution;
+  const result = { artefact, decision };
+  const stopped = results.find(({ outcome }) => outcome !== 'written');
+  if (stopped !== undefined) {
+    return { ...result, outcome: 'skipped', because: `${stopped.artefact.name} was not written` };
+  }
+  if (signal.aborted) return { ...result, outcome: 'skipped', because: 'asked to stop' };
+  try {
+    const issued = await make(artefact, { ...execution, facts: gathered.facts, material });
+    const version = gathered.found.get(artefact.name)?.version;
+    const seen = version === undefined ? 'absent' : { version };
+    const { entries, annotations } = issued;
+    const outcome = await store.write(artefact.truth, { entries, annotations }, seen, signal);
+    if (outcome === 'written') material.set(artefact.name, { entries, annotations });
+    return { ...result, outcome, ...(outcome === 'written' && { certificates: issued.certificates }) };
+  } catch (err) {
+    const known = err instanceof RecoveryError ? err : new RecoveryError('WriteFailed', errorText(err), { cause: err });
+    return { ...result, outcome: 'failed', err: known };
+  }
+}

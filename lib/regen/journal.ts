@@ -1,0 +1,231 @@
+// Tells people what regen decides and does: log lines, metrics, Events, and the report at the end. A decision is told
+// when it changes, not at every look; nothing here decides anything, and no field ever holds material.
+import type { Clock } from '../clock.ts';
+import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { EventReason, EventRecorder } from '../kube/events.ts';
+import type { Log, LogEvent, LogFields } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
+import type { Facts } from '../plan/facts.ts';
+import type { Decision, Plan } from '../plan/plan-types.ts';
+import { locationText } from '../store/store.ts';
+import type { StepOutcome, StepResult } from './execute.ts';
+
+export interface ArtefactReport {
+  readonly artefact: string;
+  /** The last decision about it. */
+  readonly action: Decision['action'];
+  readonly reason: Decision['reason'];
+  readonly message: string;
+  /** Of the last attempt to renew it; undefined when there was none. */
+  readonly outcome?: StepOutcome;
+  readonly err?: string;
+  /** How often it was written. */
+  readonly writes: number;
+}
+
+export interface RegenReport {
+  /** Every row is healthy, or blocked for a reason that is given; nothing is left to try. */
+  readonly converged: boolean;
+  /** In the order of the inventory. */
+  readonly artefacts: readonly ArtefactReport[];
+  readonly writes: number;
+  readonly startedAt: Date;
+  /** The first answer of the API to a read of an inventory object. */
+  readonly firstAnswerAt?: Date;
+  readonly lastWriteAt?: Date;
+}
+
+export interface JournalOptions {
+  readonly resolved: Resolved;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly dryRun: boolean;
+  readonly metrics: Metrics;
+  readonly events?: Pick<EventRecorder, 'record'>;
+}
+
+interface Entry {
+  decision?: Decision;
+  outcome?: StepOutcome;
+  err?: string;
+  writes: number;
+}
+
+const mode = 'regen';
+
+const writtenEvents: Readonly<Record<ResolvedArtefact['kind'], LogEvent>> = {
+  signer: 'signer.regenerated',
+  caBundle: 'caBundle.updated',
+  composedBundle: 'caBundle.updated',
+  copy: 'copy.updated',
+  target: 'target.regenerated',
+  keyPair: 'target.regenerated',
+  opaque: 'target.regenerated',
+};
+
+interface Note {
+  readonly type: 'Normal' | 'Warning';
+  readonly reason?: EventReason;
+  readonly note: string;
+}
+
+/** As library-go names them; it has none for a copy. */
+function eventReason({ kind }: ResolvedArtefact): Pick<Note, 'reason'> {
+  if (kind === 'signer') return { reason: 'SignerUpdateRequired' };
+  if (kind === 'target') return { reason: 'TargetUpdateRequired' };
+  return kind === 'caBundle' || kind === 'composedBundle' ? { reason: 'CABundleUpdateRequired' } : {};
+}
+
+export class Journal {
+  readonly startedAt: Date;
+  firstAnswerAt: Date | undefined;
+  lastWriteAt: Date | undefined;
+  readonly #options: JournalOptions;
+  readonly #entries: ReadonlyMap<string, Entry>;
+  readonly #rows: ReadonlyMap<string, ResolvedArtefact>;
+  #recovery: { readonly since: Date; readonly writes: number } | undefined;
+
+  constructor(options: JournalOptions) {
+    this.#options = options;
+    this.startedAt = options.clock.now();
+    this.#entries = new Map(options.resolved.artefacts.map(({ name }) => [name, { writes: 0 }]));
+    this.#rows = new Map(options.resolved.artefacts.map((row) => [row.name, row]));
+  }
+
+  get writes(): number {
+    return [...this.#entries.values()].reduce((sum, { writes }) => sum + writes, 0);
+  }
+
+  /** Decisions about the rows that were looked at. */
+  decided({ decisions }: Plan, lookedAt: (row: ResolvedArtefact) => boolean): void {
+    const { log, dryRun, clock } = this.#options;
+    for (const decision of decisions) {
+      const [row, entry] = [this.#rows.get(decision.artefact), this.#entries.get(decision.artefact)];
+      if (row === undefined || entry === undefined || !lookedAt(row)) continue;
+      const news = entry.decision?.action !== decision.action || entry.decision.reason !== decision.reason;
+      entry.decision = decision;
+      const { reason, message } = decision;
+      const fields = { ...fieldsOf(row), reason, message, recheckAt: decision.recheckAt.toISOString() };
+      if (decision.action === 'renew' && (news || !dryRun)) {
+        log.info('rotation.decided', fields);
+        this.#record(row, { type: 'Normal', note: message, ...eventReason(row) });
+      } else if (!news) {
+        continue;
+      } else if (decision.action === 'keep') {
+        log.debug('rotation.decided', fields);
+      } else if (reason === 'ClockImplausible' || reason === 'ClockJumped') {
+        log.warn('clock.implausible', fields);
+      } else if (reason !== 'Unavailable' || this.firstAnswerAt !== undefined) {
+        log.warn('rotation.blocked', fields); // before the API has answered, api.waiting says it for all
+      }
+    }
+    if (this.#recovery !== undefined || dryRun || !decisions.some(({ action }) => action === 'renew')) return;
+    this.#recovery = { since: clock.now(), writes: this.writes };
+    log.info('recovery.started', { mode, count: decisions.filter(({ action }) => action === 'renew').length });
+  }
+
+  #record({ truth }: ResolvedArtefact, { type, reason, note }: Note): void {
+    const { events, dryRun } = this.#options;
+    if (events === undefined || dryRun || reason === undefined) return;
+    if (truth.kind !== 'secret' && truth.kind !== 'configMap') return;
+    const kind = truth.kind === 'secret' ? 'Secret' : 'ConfigMap';
+    const regarding = { kind, namespace: truth.namespace, name: truth.name } as const;
+    events.record({ type, reason, regarding, note: `${locationText(truth)}: ${note}` });
+  }
+
+  /** One step has ended. */
+  stepped({ artefact: row, decision, outcome, err, certificates, because }: StepResult): void {
+    const { log, metrics, clock } = this.#options;
+    const entry = this.#entries.get(row.name);
+    if (entry !== undefined) {
+      entry.outcome = outcome;
+      delete entry.err;
+      if (err !== undefined) entry.err = err.message;
+      if (outcome === 'written') entry.writes += 1;
+    }
+    const fields: LogFields = { ...fieldsOf(row), reason: decision.reason };
+    if (outcome !== 'skipped') metrics.wrote(mode, outcome);
+    switch (outcome) {
+      case 'written': {
+        this.lastWriteAt = clock.now();
+        const [first] = certificates ?? [];
+        log.info(writtenEvents[row.kind], {
+          ...fields,
+          ...(first !== undefined && {
+            notBefore: first.facts.notBefore.toISOString(),
+            notAfter: first.facts.notAfter.toISOString(),
+          }),
+          ...(certificates !== undefined && { count: certificates.length }),
+        });
+        break;
+      }
+      case 'conflict':
+        log.warn('publish.conflicted', { ...fields, message: 'it has changed since it was read; looking again' });
+        break;
+      case 'failed':
+        metrics.failed(mode, err?.code ?? 'unknown');
+        this.#record(row, { type: 'Warning', reason: 'CertificateUpdateFailed', note: err?.message ?? 'unknown' });
+        log.error('rotation.failed', { ...fields, code: err?.code ?? 'unknown', err: err?.message ?? 'unknown' });
+        break;
+      case 'skipped':
+        log.debug('rotation.blocked', { ...fields, message: because ?? '' });
+    }
+  }
+
+  /** Nothing is left to do at present. */
+  settled(): void {
+    const { clock, log } = this.#options;
+    if (this.#recovery === undefined) return;
+    // The first recovery of a process counts from the moment when it could begin: the API's first answer.
+    const isFirst = this.#recovery.writes === 0;
+    const since = (isFirst ? this.firstAnswerAt : undefined) ?? this.#recovery.since;
+    const count = this.writes - this.#recovery.writes;
+    this.#recovery = undefined;
+    log.info('recovery.finished', { mode, count, duration: clock.now().getTime() - since.getTime() });
+  }
+
+  measured(facts: Facts): void {
+    for (const row of this.#rows.values()) {
+      const fact = facts.get(row.name);
+      if (fact === undefined || fact.state === 'unavailable') continue;
+      const certificates = fact.state === 'present' ? fact.certificates : [];
+      const [first, ...rest] = isPair(row) ? certificates.slice(0, 1) : certificates;
+      const dates = first && rest.reduce((soonest, each) => (each.notAfter < soonest.notAfter ? each : soonest), first);
+      this.#options.metrics.certificate({ artefact: row.name, location: locationText(row.truth) }, dates);
+    }
+  }
+
+  report(converged: boolean): RegenReport {
+    const artefacts = [...this.#entries].flatMap(([artefact, { decision, outcome, err, writes }]) => {
+      if (decision === undefined) return [];
+      const { action, reason, message } = decision;
+      const last = { ...(outcome !== undefined && { outcome }), ...(err !== undefined && { err }) };
+      return [{ artefact, action, reason, message, ...last, writes }];
+    });
+    const { startedAt, firstAnswerAt, lastWriteAt, writes } = this;
+    const times = {
+      ...(firstAnswerAt !== undefined && { firstAnswerAt }),
+      ...(lastWriteAt !== undefined && { lastWriteAt }),
+    };
+    return { converged, artefacts, writes, startedAt, ...times };
+  }
+}
+
+function isPair({ kind }: ResolvedArtefact): boolean {
+  return kind === 'signer' || kind === 'target';
+}
+
+function fieldsOf({ name, truth }: ResolvedArtefact): LogFields {
+  const artefact = { mode, artefact: name };
+  switch (truth.kind) {
+    case 'secret':
+      return { ...artefact, namespace: truth.namespace, secret: truth.name };
+    case 'configMap':
+      return { ...artefact, namespace: truth.namespace, configMap: truth.name };
+    case 'pemPair':
+      return { ...artefact, path: truth.certFile };
+    case 'pemFile':
+      break;
+  }
+  return { ...artefact, path: truth.file };
+}

@@ -1,0 +1,40 @@
+// What the loop of regen is given.
+import type { Clock } from '../clock.ts';
+import type { Health } from '../health.ts';
+import type { Resolved } from '../inventory/model.ts';
+import type { EventRecorder } from '../kube/events.ts';
+import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
+import type { KeyAlgorithm } from '../pki/facts.ts';
+import type { KeyPool } from '../pki/key-pool.ts';
+import type { ClockFacts, RenewalPolicy } from '../plan/plan-types.ts';
+import type { Lock } from '../store/lock.ts';
+import type { Store } from '../store/store.ts';
+import type { Changes } from './changes.ts';
+
+export interface RegenOptions {
+  readonly resolved: Resolved;
+  readonly store: Store;
+  readonly policy: RenewalPolicy;
+  /** What is known about the machine's clock; jumps are noticed here. */
+  readonly clockFacts: () => Omit<ClockFacts, 'settlesAt'> | Promise<Omit<ClockFacts, 'settlesAt'>>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly keyPool: KeyPool;
+  readonly keyAlgorithm?: KeyAlgorithm;
+  /** Which rows are ours to look at. `disk`: before there is an API server, on the host. Default: all. */
+  readonly rows?: 'all' | 'disk' | 'api';
+  readonly once: boolean;
+  /** Says what would be done: makes no key and no write. */
+  readonly dryRun: boolean;
+  readonly signal: AbortSignal;
+  readonly health?: Health;
+  readonly metrics?: Metrics;
+  readonly events?: Pick<EventRecorder, 'record'>;
+  /** Says that something may have changed, so that the loop looks before its time. */
+  readonly changes?: Changes;
+  /** Called once when the API answers for the first time: what else waits for that begins then. Must not throw. */
+  readonly onFirstAnswer?: () => void;
+  /** Taken before the first write to a file of this host, and held to the end. */
+  readonly lockDisk?: () => Promise<Lock>;
+}

@@ -1,0 +1,183 @@
+// What `status` says, as plain data: one row for each artefact, and in one word whether the cluster is well. Pure: facts
+// and decisions are the plan's, another time gives the report of another time.
+import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { ArtefactFacts, CertificateFacts, Facts } from '../plan/facts.ts';
+import type { Decision, Plan, Reason } from '../plan/plan-types.ts';
+import { locationText } from '../store/store.ts';
+import { isOnDisk } from '../store/stores.ts';
+
+export type RowState = 'OK' | 'EXPIRING' | 'EXPIRED' | 'NOT YET VALID' | 'MISSING' | 'BROKEN' | 'UNKNOWN';
+
+/** The files that readers use: as the truth is, other content, or not there. */
+export type OnDisk = 'same' | 'different' | 'missing';
+
+/** As lib/proof gives it. */
+export interface Use {
+  readonly state: 'proven' | 'unproven' | 'notApplicable';
+  readonly message: string;
+}
+
+export interface StatusRow {
+  readonly artefact: string;
+  readonly kind: ResolvedArtefact['kind'];
+  readonly location: string;
+  readonly state: RowState;
+  /** Of a pair its own certificate's; of a bundle those of the certificate that ends last. */
+  readonly notBefore?: Date;
+  readonly notAfter?: Date;
+  /** Milliseconds; negative when it has ended. */
+  readonly residualMs?: number;
+  /** The signer in the inventory, for what has one. */
+  readonly issuer?: string;
+  /** Never made by this program. */
+  readonly isForeign: boolean;
+  readonly action: Decision['action'];
+  readonly reason: Reason;
+  readonly message: string;
+  readonly recheckAt: Date;
+  readonly onDisk?: OnDisk;
+  readonly inUse?: Use;
+}
+
+/**
+ * `healthy`: nothing to do. `recovering`: something is wrong, and regen puts it right by itself. `stuck`: something is
+ * wrong that a person must put right.
+ */
+export type StatusClass = 'healthy' | 'recovering' | 'stuck';
+
+export interface StatusReport {
+  readonly inventory: string;
+  /** The time that the report speaks of. */
+  readonly at: Date;
+  readonly class: StatusClass;
+  /** What a person must do, or know; empty when healthy. */
+  readonly problems: readonly string[];
+  readonly rows: readonly StatusRow[];
+  readonly recheckAt: Date;
+}
+
+export interface ReportInput {
+  readonly resolved: Resolved;
+  readonly facts: Facts;
+  readonly plan: Plan;
+  /** The same time as the plan's. */
+  readonly now: Date;
+  readonly onDisk?: ReadonlyMap<string, OnDisk>;
+  readonly inUse?: ReadonlyMap<string, Use>;
+  /** Without a valid certificate for it regen cannot reach the API once the others have expired. */
+  readonly recoveryServerName?: string;
+}
+
+export function report(input: ReportInput): StatusReport {
+  const { resolved, plan, now, recoveryServerName = 'localhost-recovery' } = input;
+  const decisions = new Map(plan.decisions.map((decision) => [decision.artefact, decision]));
+  const rows = resolved.artefacts.flatMap((artefact) => {
+    const decision = decisions.get(artefact.name);
+    return decision === undefined ? [] : [rowOf(artefact, decision, input)];
+  });
+  const artefacts = new Map(resolved.artefacts.map((artefact) => [artefact.name, artefact]));
+  const stuck = rows
+    .filter((row) => row.action === 'blocked' && !isGoneOption(artefacts.get(row.artefact), row))
+    .map((row) => `${row.artefact}: ${row.message}`);
+  const unreachable = recoveryProblems({ rows, artefacts, recoveryServerName });
+  const problems = [...stuck, ...unreachable];
+  const isWrong = rows.some(({ action, onDisk }) => action === 'renew' || (onDisk ?? 'same') !== 'same');
+  const ill: StatusClass = isWrong ? 'recovering' : 'healthy';
+  return {
+    inventory: resolved.name,
+    at: now,
+    class: problems.length > 0 ? 'stuck' : ill,
+    problems,
+    rows,
+    recheckAt: plan.recheckAt,
+  };
+}
+
+function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInput): StatusRow {
+  const { now, facts } = input;
+  const fact: ArtefactFacts = facts.get(artefact.name) ?? { state: 'unavailable', message: '' };
+  const certificate = leading(artefact, fact);
+  const onDisk = input.onDisk?.get(artefact.name);
+  const inUse = input.inUse?.get(artefact.name);
+  const issuer = 'issuer' in artefact ? artefact.issuer : undefined;
+  return {
+    artefact: artefact.name,
+    kind: artefact.kind,
+    location: locationText(artefact.truth),
+    state: stateOf({ artefact, fact, certificate, decision, now }),
+    ...(certificate !== undefined && {
+      notBefore: certificate.notBefore,
+      notAfter: certificate.notAfter,
+      residualMs: certificate.notAfter.getTime() - now.getTime(),
+    }),
+    ...(issuer !== undefined && { issuer }),
+    isForeign: artefact.kind === 'keyPair' || artefact.kind === 'opaque',
+    action: decision.action,
+    reason: decision.reason,
+    message: decision.message,
+    recheckAt: decision.recheckAt,
+    ...(onDisk !== undefined && { onDisk }),
+    ...(inUse !== undefined && { inUse }),
+  };
+}
+
+/** The certificate whose dates stand for the artefact: a pair's own; of a bundle the one that ends last. */
+function leading({ kind }: ResolvedArtefact, fact: ArtefactFacts): CertificateFacts | undefined {
+  if (fact.state !== 'present') return undefined;
+  if (kind === 'signer' || kind === 'target') return fact.certificates[0];
+  return fact.certificates.reduce<CertificateFacts | undefined>(
+    (last, one) => (last === undefined || one.notAfter > last.notAfter ? one : last),
+    undefined,
+  );
+}
+
+interface Judged {
+  readonly artefact: ResolvedArtefact;
+  readonly fact: ArtefactFacts;
+  readonly certificate: CertificateFacts | undefined;
+  readonly decision: Decision;
+  readonly now: Date;
+}
+
+const endingReasons: readonly Reason[] = ['RefreshDue', 'SignerTooYoung', 'SignerEnding'];
+const lastFifth = 0.2;
+
+function stateOf({ artefact, fact, certificate, decision, now }: Judged): RowState {
+  if (fact.state === 'unavailable') return 'UNKNOWN';
+  if (fact.state === 'absent') return 'MISSING';
+  if (fact.state === 'broken') return 'BROKEN';
+  if (certificate !== undefined) {
+    if (now >= certificate.notAfter) return 'EXPIRED';
+    if (now < certificate.notBefore) return 'NOT YET VALID';
+  }
+  if (endingReasons.includes(decision.reason)) return 'EXPIRING';
+  if (decision.action !== 'keep') return 'BROKEN'; // valid by its dates, and still refused by whoever reads it
+  if (certificate === undefined || (artefact.kind !== 'signer' && artefact.kind !== 'target')) return 'OK';
+  const life = certificate.notAfter.getTime() - certificate.notBefore.getTime();
+  return certificate.notAfter.getTime() - now.getTime() < life * lastFifth ? 'EXPIRING' : 'OK';
+}
+
+/** An optional object of others that is not there: as it may be. */
+function isGoneOption(artefact: ResolvedArtefact | undefined, { state }: StatusRow): boolean {
+  return artefact?.kind === 'opaque' && artefact.published !== 'required' && state === 'MISSING';
+}
+
+interface Reach {
+  readonly rows: readonly StatusRow[];
+  readonly artefacts: ReadonlyMap<string, ResolvedArtefact>;
+  readonly recoveryServerName: string;
+}
+
+/** What recovery itself stands on: if that has ended, nobody can verify the API server and nothing in it can be healed. */
+function recoveryProblems({ rows, artefacts, recoveryServerName }: Reach): string[] {
+  return rows.flatMap((row) => {
+    const artefact = artefacts.get(row.artefact);
+    if (artefact?.kind !== 'target' || !artefact.hostnames.includes(recoveryServerName)) return [];
+    if (isOnDisk(artefact.truth) || (row.state !== 'EXPIRED' && row.state !== 'NOT YET VALID')) return [];
+    const state = row.state === 'EXPIRED' ? 'it has ended' : 'it has not begun';
+    return [
+      `${row.artefact}: ${state}, so regen cannot verify the API server as "${recoveryServerName}"; ` +
+        'renew it by hand on this host, or look at the clock',
+    ];
+  });
+}

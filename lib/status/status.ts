@@ -1,0 +1,114 @@
+// `status`: looks at everything once and reports; changes nothing. With another time it answers whether the cluster,
+// switched off now and on then, would come back by itself: the plan of that time over the facts of today.
+import { readFile, stat } from 'node:fs/promises';
+import type { Clock } from '../clock.ts';
+import { systemCode } from '../errors.ts';
+import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { gather } from '../plan/gather.ts';
+import { plan } from '../plan/plan.ts';
+import type { ClockFacts, RenewalPolicy } from '../plan/plan-types.ts';
+import type { Prove } from '../proof/prove.ts';
+import { filesOf, pathsOf } from '../proof/published.ts';
+import type { Entries, Found, Store } from '../store/store.ts';
+import { type OnDisk, report, type StatusReport, type Use } from './report.ts';
+import { basename } from 'node:path';
+
+export interface StatusOptions {
+  readonly resolved: Resolved;
+  readonly store: Store;
+  readonly policy: RenewalPolicy;
+  readonly clockFacts: ClockFacts;
+  readonly clock: Clock;
+  /** The report of that time; disk and use are then left out, because nothing is known of them. */
+  readonly at?: Date;
+  /** Where the syncer writes; without it files are not looked at. */
+  readonly destinationDir?: string;
+  /** Without it use is not asked for. */
+  readonly prove?: Prove;
+  readonly recoveryServerName?: string;
+  readonly signal: AbortSignal;
+}
+
+export async function runStatus(options: StatusOptions): Promise<StatusReport> {
+  const { resolved, store, policy, clockFacts, clock, at, signal, recoveryServerName } = options;
+  const present = clock.now();
+  const now = at ?? present;
+  const { facts, found } = await gather({ resolved, store, now: present, signal });
+  const input = {
+    resolved,
+    facts,
+    plan: plan({ resolved, facts, policy, clock: clockFacts, now }),
+    now,
+    ...(recoveryServerName !== undefined && { recoveryServerName }),
+  };
+  if (at !== undefined) return report(input);
+  const [onDisk, inUse] = await Promise.all([lookAtDisk(found, options), askForUse(options)]);
+  return report({ ...input, onDisk, inUse });
+}
+
+async function lookAtDisk(
+  found: ReadonlyMap<string, Found>,
+  { resolved, destinationDir }: StatusOptions,
+): Promise<Map<string, OnDisk>> {
+  const states = new Map<string, OnDisk>();
+  for (const artefact of resolved.artefacts) {
+    const entries = found.get(artefact.name)?.entries;
+    const paths = destinationDir === undefined ? [] : publishedPaths(artefact, resolved, destinationDir);
+    if (entries !== undefined && paths.length > 0) states.set(artefact.name, await compare(paths, entries));
+  }
+  return states;
+}
+
+/** Files that follow an object of the API; a truth on disk has none besides itself. */
+function publishedPaths(
+  artefact: ResolvedArtefact,
+  { artefacts }: Resolved,
+  destinationDir: string,
+): readonly string[] {
+  if (artefact.truth.kind !== 'secret' && artefact.truth.kind !== 'configMap') return [];
+  const files = filesOf({ artefact, artefacts, destinationDir });
+  return files === undefined ? [] : pathsOf(files);
+}
+
+async function compare(paths: readonly string[], entries: Entries): Promise<OnDisk> {
+  let state: OnDisk = 'same';
+  for (const path of paths) {
+    try {
+      const wanted = entries[basename(path)];
+      if (wanted === undefined || Buffer.compare(await readFile(path), wanted) !== 0) state = 'different';
+    } catch (err) {
+      if (systemCode(err) === 'ENOENT') return 'missing';
+      state = 'different'; // unreadable for us: nobody can say that it is the same
+    }
+  }
+  return state;
+}
+
+async function askForUse({ resolved, prove, destinationDir, clock }: StatusOptions): Promise<Map<string, Use>> {
+  const uses = new Map<string, Use>();
+  if (prove === undefined) return uses;
+  await Promise.all(
+    resolved.artefacts
+      .filter(({ readers }) => readers.length > 0)
+      .map(async (artefact) => {
+        const since = (await writtenAt(artefact, resolved, destinationDir)) ?? clock.now();
+        uses.set(artefact.name, await prove(artefact, since));
+      }),
+  );
+  return uses;
+}
+
+/** When its files came into their place; undefined where there are none. */
+async function writtenAt(
+  artefact: ResolvedArtefact,
+  { artefacts }: Resolved,
+  destinationDir = '/nonexistent',
+): Promise<Date | undefined> {
+  const files = filesOf({ artefact, artefacts, destinationDir });
+  const [path] = files === undefined ? [] : pathsOf(files);
+  try {
+    return path === undefined ? undefined : (await stat(path)).mtime;
+  } catch {
+    return undefined; // then nothing newer than now can prove its use, which is said by the proof
+  }
+}

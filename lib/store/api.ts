@@ -1,0 +1,165 @@
+// The store of artefacts that live in Secrets and ConfigMaps. Every write is guarded by the server: an existing object
+// by the resourceVersion that was read, an absent one by an apply that only succeeds while nothing is there. The live
+// object is put back whole, so entries, labels and annotations that the inventory does not know stay as they are.
+import { RecoveryError, isCode } from '../errors.ts';
+import type { ApiLocation, Location } from '../inventory/model.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { locationText, privateKeyKey } from './store.ts';
+import type { Entries, Found, Material, Seen, Store } from './store.ts';
+import { verifyMaterial } from './verify.ts';
+
+/** What a Secret and a ConfigMap have in common; whatever else the server sends goes back as it came. */
+interface ApiObject {
+  readonly apiVersion?: string;
+  readonly kind?: string;
+  readonly type?: string;
+  readonly metadata?: {
+    readonly namespace?: string;
+    readonly name?: string;
+    readonly resourceVersion?: string;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
+  readonly data?: Readonly<Record<string, string>>;
+}
+
+export interface ApiStoreOptions {
+  readonly connection: KubeConnection;
+  /** Named in the managedFields of every object that is written. */
+  readonly fieldManager: string;
+  /** Until a read is given up, milliseconds. Default 3000: an API server that starts or hangs is asked again. */
+  readonly readTimeoutMs?: number;
+}
+
+export function createApiStore({ connection, fieldManager, readTimeoutMs = 3000 }: ApiStoreOptions): Store {
+  // The object of the last read, by path. A PUT is made from it when its resourceVersion is the one that the caller
+  // saw; then a second GET would prove nothing, because the server compares the resourceVersion again anyway, and
+  // recovery would pay one more round trip for each artefact.
+  const lastRead = new Map<string, ApiObject>();
+
+  async function get(location: ApiLocation, signal: AbortSignal): Promise<ApiObject | undefined> {
+    const path = objectPath(location);
+    try {
+      const object = await connection.request<ApiObject>({ method: 'GET', path, timeoutMs: readTimeoutMs, signal });
+      lastRead.set(path, object);
+      return object;
+    } catch (err) {
+      lastRead.delete(path);
+      if (isCode(err, 'KubeNotFound')) return undefined;
+      throw err;
+    }
+  }
+
+  async function replace(location: ApiLocation, next: Material, version: string, signal: AbortSignal): Promise<void> {
+    const path = objectPath(location);
+    const cached = lastRead.get(path);
+    const live = cached?.metadata?.resourceVersion === version ? cached : await get(location, signal);
+    if (live?.metadata?.resourceVersion !== version) throw changed(location);
+    const body = merged(location, live, next);
+    await connection.request({ method: 'PUT', path: `${path}?fieldManager=${fieldManager}`, body, signal });
+  }
+
+  async function create(location: ApiLocation, next: Material, signal: AbortSignal): Promise<void> {
+    const path = `${objectPath(location)}?fieldManager=${fieldManager}`;
+    try {
+      // Not a POST: RBAC cannot limit `create` by name there, and can here.
+      const contentType = 'application/apply-patch+yaml';
+      await connection.request({ method: 'PATCH', path, contentType, body: absentObject(location, next), signal });
+    } catch (err) {
+      if (!isCode(err, 'KubeNotFound')) throw err;
+      throw new RecoveryError(
+        'WriteFailed',
+        `Cannot create ${locationText(location)}: namespace "${location.namespace}" does not exist; create it`,
+        { cause: err },
+      );
+    }
+  }
+
+  return {
+    async read(location, signal): Promise<Found | undefined> {
+      const object = await get(apiLocation(location), signal);
+      return object === undefined ? undefined : found(location, object);
+    },
+
+    async write(location, next, seen: Seen, signal): Promise<'written' | 'conflict'> {
+      const at = apiLocation(location);
+      verifyMaterial(at, next);
+      try {
+        if (seen === 'absent') await create(at, next, signal);
+        else await replace(at, next, seen.version, signal);
+        return 'written';
+      } catch (err) {
+        // Not found by a PUT: deleted since it was seen. A create reports a missing namespace as WriteFailed.
+        if (isCode(err, 'KubeConflict', 'KubeNotFound')) return 'conflict';
+        throw err;
+      } finally {
+        lastRead.delete(objectPath(at));
+      }
+    },
+  };
+}
+
+function apiLocation(location: Location): ApiLocation {
+  if (location.kind === 'secret' || location.kind === 'configMap') return location;
+  throw new RecoveryError('ReadFailed', `Cannot use ${locationText(location)}: not an object of the API`);
+}
+
+function objectPath(location: ApiLocation): string {
+  const resource = location.kind === 'secret' ? 'secrets' : 'configmaps';
+  return `/api/v1/namespaces/${encodeURIComponent(location.namespace)}/${resource}/${encodeURIComponent(location.name)}`;
+}
+
+function changed(location: ApiLocation): RecoveryError {
+  return new RecoveryError(
+    'KubeConflict',
+    `Cannot replace ${locationText(location)}: it has changed since it was read`,
+  );
+}
+
+function found(location: Location, object: ApiObject): Found {
+  const version = object.metadata?.resourceVersion;
+  if (version === undefined || version === '') {
+    throw new RecoveryError('ReadFailed', `Cannot read ${locationText(location)}: the answer has no resourceVersion`);
+  }
+  const encoding = location.kind === 'secret' ? 'base64' : 'utf8';
+  const entries = Object.entries(object.data ?? {}).map(([key, value]) => [key, Buffer.from(value, encoding)] as const);
+  return { version, entries: Object.fromEntries(entries), annotations: { ...object.metadata?.annotations } };
+}
+
+function encoded(location: ApiLocation, entries: Entries): Record<string, string> {
+  const encoding = location.kind === 'secret' ? 'base64' : 'utf8';
+  return Object.fromEntries(
+    Object.entries(entries).map(([key, value]) => [key, Buffer.from(value).toString(encoding)] as const),
+  );
+}
+
+function merged(location: ApiLocation, live: ApiObject, next: Material): ApiObject {
+  // A PUT without a resourceVersion overwrites whatever is there.
+  if ((live.metadata?.resourceVersion ?? '') === '') throw changed(location);
+  return {
+    ...live,
+    ...typeMeta(location),
+    metadata: { ...live.metadata, annotations: { ...live.metadata?.annotations, ...next.annotations } },
+    data: { ...live.data, ...encoded(location, next.entries) },
+  };
+}
+
+function absentObject(location: ApiLocation, next: Material): ApiObject {
+  const { namespace, name } = location;
+  return {
+    ...typeMeta(location),
+    metadata: {
+      namespace,
+      name,
+      annotations: { ...next.annotations },
+      // No object ever has this version. With it the server answers 409 when something is there, and 201 when nothing
+      // is; without it an apply by the same field manager overwrites what a second actor has just made.
+      resourceVersion: '1',
+    },
+    ...(location.kind === 'secret' ? { type: privateKeyKey in next.entries ? 'kubernetes.io/tls' : 'Opaque' } : {}),
+    data: encoded(location, next.entries),
+  };
+}
+
+function typeMeta(location: ApiLocation): { apiVersion: string; kind: string } {
+  return { apiVersion: 'v1', kind: location.kind === 'secret' ? 'Secret' : 'ConfigMap' };
+}

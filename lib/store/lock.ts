@@ -1,0 +1,132 @@
+// One process at a time writes the files of this host. Node has no flock, and a pid in a file lies across PID
+// namespaces; a listening Unix socket in a directory that only its owner may enter does not: it answers exactly as long
+// as its process lives, also through a mount in another container.
+//
+// Every process listens under a name of its own, then asks the others. A socket that refuses is what a killed process
+// left, and is removed. Nobody ever takes over a name, so two that start together cannot both believe in a stale one:
+//   1. listen under a hidden name, then rename it: a visible socket that refuses is dead, not about to listen
+//   2. ask all others: one that holds the lock wins; of two that still try, the lower name wins
+//   3. from then on answer that the lock is held
+import { randomBytes } from 'node:crypto';
+import { chmod, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { createConnection, createServer } from 'node:net';
+import type { Server } from 'node:net';
+import { join } from 'node:path';
+import { RecoveryError, systemCode } from '../errors.ts';
+import type { Clock } from '../clock.ts';
+import { diskError } from './disk-calls.ts';
+
+export interface Lock {
+  release(): Promise<void>;
+}
+
+export interface LockOptions {
+  /** Made with mode 0700; in a container the host's directory is mounted. */
+  readonly directory: string;
+  readonly clock: Clock;
+}
+
+type State = 'trying' | 'held';
+/** `unclear`: it went away while it was asked, or is about to. */
+type Answer = State | 'dead' | 'unclear';
+
+const suffix = '.sock';
+const answerTimeoutMs = 1000;
+const askAgainMs = 20;
+const longestUnclear = 250;
+
+/** Throws AlreadyRunning when another process holds the lock, WriteFailed when the directory cannot be used. */
+export async function acquireLock({ directory, clock }: LockOptions): Promise<Lock> {
+  const name = `${randomBytes(8).toString('hex')}${suffix}`;
+  const path = join(directory, name);
+  let state: State = 'trying';
+  let server: Server;
+  try {
+    await prepare(directory);
+    const hidden = join(directory, `.${name}`);
+    server = await listen(hidden, () => state);
+    await rename(hidden, path); // 1
+  } catch (err) {
+    throw diskError('WriteFailed', `lock directory "${directory}"`, err);
+  }
+  const release = async (): Promise<void> => {
+    await rm(path, { force: true });
+    await new Promise<void>((resolve) => void server.close(() => resolve()));
+  };
+  try {
+    await outlast({ directory, name, clock }); // 2
+  } catch (err) {
+    await release();
+    throw err;
+  }
+  state = 'held'; // 3
+  return { release };
+}
+
+async function prepare(directory: string): Promise<void> {
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const status = await lstat(directory);
+  if (!status.isDirectory() || status.uid !== process.getuid?.()) {
+    throw new RecoveryError(
+      'WriteFailed',
+      `Cannot lock directory "${directory}": it belongs to somebody else; remove it`,
+    );
+  }
+  if ((status.mode & 0o777) !== 0o700) await chmod(directory, 0o700);
+}
+
+function listen(path: string, state: () => State): Promise<Server> {
+  return new Promise((resolve, reject) => {
+    const server = createServer((socket) => {
+      socket.on('error', () => undefined); // whoever asked has gone away
+      socket.end(state());
+    });
+    server.unref();
+    server.once('error', reject);
+    server.listen(path, () => resolve(server));
+  });
+}
+
+/** Returns when every other process is gone or has given way. */
+async function outlast({ directory, name, clock }: LockOptions & { name: string }): Promise<void> {
+  for (let round = 0; ; round += 1) {
+    let undecided = false;
+    const names = (await readdir(directory)).filter((entry) => entry.endsWith(suffix) && !entry.startsWith('.'));
+    for (const other of names.filter((entry) => entry !== name)) {
+      const answer = await ask(join(directory, other));
+      if (answer === 'dead') await rm(join(directory, other), { force: true });
+      else if (answer === 'held' || (answer === 'trying' && other < name)) throw alreadyRunning(directory);
+      else undecided = true; // it may have looked before we came: then it will say so in a moment
+    }
+    if (!undecided) return;
+    if (round === longestUnclear) throw alreadyRunning(directory);
+    await clock.sleep(askAgainMs);
+  }
+}
+
+function ask(path: string): Promise<Answer> {
+  return new Promise((resolve) => {
+    let answer = '';
+    const socket = createConnection(path);
+    // It listens and is too busy to answer: it lives.
+    socket.setTimeout(answerTimeoutMs, () => {
+      socket.destroy();
+      resolve('held');
+    });
+    socket.on('data', (data) => {
+      answer += data.toString('latin1');
+    });
+    socket.once('end', () => resolve(answer === 'trying' || answer === 'held' ? answer : 'unclear'));
+    socket.once('error', (err) => {
+      const code = systemCode(err);
+      resolve(code === 'ECONNREFUSED' || code === 'ENOENT' ? 'dead' : 'unclear');
+    });
+  });
+}
+
+function alreadyRunning(directory: string): RecoveryError {
+  return new RecoveryError(
+    'AlreadyRunning',
+    `Cannot write files of this host: another process holds the lock in "${directory}"; stop it, or let it do the work`,
+  );
+}

@@ -1,0 +1,27 @@
+// The last look at our own output, in every store before anything is sent or written: what is there may be bad, but it
+// is never replaced by something that does not parse or does not belong together.
+import { RecoveryError } from '../errors.ts';
+import type { Location } from '../inventory/model.ts';
+import { parseCertificates } from '../pki/certificate.ts';
+import { keyMatches, parsePrivateKey } from '../pki/key.ts';
+import { caBundleKey, certificateKey, locationText, privateKeyKey } from './store.ts';
+import type { Material } from './store.ts';
+
+/** Throws MaterialInvalid, naming the location, unless every entry of `next` is usable. */
+export function verifyMaterial(location: Location, { entries }: Material): void {
+  const what = locationText(location);
+  const refuse = (problem: string): RecoveryError =>
+    new RecoveryError('MaterialInvalid', `Cannot write ${what}: ${problem}; what is there stays`);
+  if (Object.keys(entries).length === 0) throw refuse('there is no entry to write');
+  const { [certificateKey]: certificate, [privateKeyKey]: key, [caBundleKey]: bundle } = entries;
+  // Half a pair beside the other half that is already there would not match it.
+  if ((certificate === undefined) !== (key === undefined))
+    throw refuse('certificate and key are written together only');
+  if (certificate !== undefined && key !== undefined) {
+    const [first] = parseCertificates(certificate, `${what} ${certificateKey}`);
+    if (first === undefined || !keyMatches(first, parsePrivateKey(key, `${what} ${privateKeyKey}`))) {
+      throw refuse('the private key does not belong to the certificate');
+    }
+  }
+  if (bundle !== undefined) parseCertificates(bundle, `${what} ${caBundleKey}`);
+}

@@ -1,0 +1,122 @@
+// Decides what becomes of one object's files. Pure: what the API has, what lies on disk and the time are arguments.
+// Nothing that works is replaced by something that is worse: broken, mismatched, incomplete or expired content from the
+// API is never written, and the last good files stay.
+import { namesProblem } from '../publish/names.ts';
+import type { PublishOutcome } from '../publish/publish.ts';
+import type { ApiLocation } from '../inventory/model.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../store/store.ts';
+import { expectedKeys, type Expectation } from './rows.ts';
+
+/** What is known of content, without its bytes. */
+export interface MaterialFacts {
+  /** Why it is not what it should be: a whole sentence that names the object. */
+  readonly problem?: { readonly reason: 'unreadable' | 'mismatchedPair'; readonly message: string };
+  /** When its certificates end: of a pair the leaf, of a bundle the one that lasts longest. */
+  readonly notAfter?: Date;
+}
+
+export type ApiFacts =
+  | { readonly state: 'absent' }
+  | { readonly state: 'present'; readonly keys: readonly string[]; readonly material: MaterialFacts };
+
+export interface DiskFacts {
+  /** Whether the object's directory is there. */
+  readonly present: boolean;
+  /** What publishing the API's content would do; undefined when that content cannot be published. */
+  readonly difference?: PublishOutcome;
+  /** Content on disk; undefined where there is none or nothing would be replaced. */
+  readonly material?: MaterialFacts;
+}
+
+export interface Projection {
+  readonly row: {
+    readonly location: ApiLocation;
+    readonly published: 'required' | 'optional';
+    readonly expects: Expectation;
+    readonly what: string;
+  };
+  readonly api: ApiFacts;
+  readonly disk: DiskFacts;
+  readonly now: Date;
+}
+
+export type RefuseReason = 'badName' | 'empty' | 'missingKey' | 'unreadable' | 'mismatchedPair';
+
+export type Decision =
+  /** The files are what they must be. */
+  | { readonly action: 'none' }
+  | { readonly action: 'write'; readonly reason: 'absent' | 'changed' | 'drifted' }
+  | { readonly action: 'remove'; readonly reason: 'gone' }
+  /** The files stay as they are, which is not what the API says. */
+  | { readonly action: 'keep'; readonly reason: 'missing' | 'expired'; readonly message: string }
+  | { readonly action: 'refuse'; readonly reason: RefuseReason; readonly message: string };
+
+export function project(projection: Projection): Decision {
+  const { row, api, disk } = projection;
+  if (api.state === 'absent') return projectAbsent(row, disk);
+  return refusal(row, api) ?? projectPresent(projection, api.material);
+}
+
+function projectAbsent({ published, what }: Projection['row'], disk: DiskFacts): Decision {
+  if (published === 'optional') return disk.present ? { action: 'remove', reason: 'gone' } : { action: 'none' };
+  const files = disk.present ? 'the last good files stay in use' : 'there are no files of it either';
+  const message = `Cannot publish ${what}: it is not in the API, but it is required; ${files}; create it`;
+  return { action: 'keep', reason: 'missing', message };
+}
+
+/** The checks in their order; the first that fails is the reason. */
+function refusal(row: Projection['row'], api: Extract<ApiFacts, { state: 'present' }>): Decision | undefined {
+  const { what, expects, location } = row;
+  const { keys, material } = api;
+  const refuse = (reason: RefuseReason, problem: string): Decision => ({
+    action: 'refuse',
+    reason,
+    message: `Cannot publish ${what}: ${problem}; the last good files stay in use`,
+  });
+  const names = namesProblem(keys);
+  if (names !== undefined) return refuse('badName', names);
+  if (keys.length === 0) return refuse('empty', 'it holds no entries');
+  const missing = expectedKeys(expects).filter((key) => !keys.includes(key));
+  if (missing.length > 0) {
+    return refuse('missingKey', `it holds no ${quoted(missing)}, only ${quoted(keys.toSorted())}`);
+  }
+  // Half of a pair in a Secret is an accident, and publishing it would take the other half away from its reader.
+  const half = [certificateKey, privateKeyKey].filter((key) => keys.includes(key));
+  if (location.kind === 'secret' && half.length === 1) {
+    const absent = half[0] === certificateKey ? privateKeyKey : certificateKey;
+    return refuse('missingKey', `it holds ${quoted(half)} without "${absent}"`);
+  }
+  if (material.problem !== undefined) return refuse(material.problem.reason, material.problem.message);
+  return undefined;
+}
+
+function projectPresent({ row, disk, now }: Projection, material: MaterialFacts): Decision {
+  if (disk.difference === 'unchanged') return { action: 'none' };
+  if (disk.difference === 'repaired') return { action: 'write', reason: 'drifted' };
+  // An older etcd snapshot was restored, or its rotator is behind. What is on disk still works.
+  if (isExpired(material, now) && isValid(disk.material, now)) {
+    const [theirs, ours] = [material.notAfter?.toISOString(), disk.material?.notAfter?.toISOString()];
+    const message =
+      `Cannot publish ${row.what}: it expired at ${theirs}, and the files are valid until ${ours}; they stay in use ` +
+      `until the object is renewed`;
+    return { action: 'keep', reason: 'expired', message };
+  }
+  return { action: 'write', reason: disk.present ? 'changed' : 'absent' };
+}
+
+const quoted = (keys: readonly string[]): string => keys.map((key) => JSON.stringify(key)).join(', ');
+
+function isExpired({ notAfter }: MaterialFacts, now: Date): boolean {
+  return notAfter !== undefined && notAfter.getTime() <= now.getTime();
+}
+
+function isValid(material: MaterialFacts | undefined, now: Date): boolean {
+  return material?.notAfter !== undefined && material.problem === undefined && !isExpired(material, now);
+}
+
+/** Which checks the content of an object gets: what is expected of it, or what its keys look like. */
+export function materialKind(expects: Expectation, keys: readonly string[]): Expectation {
+  if (expects.kind !== 'opaque') return expects;
+  if (keys.includes(certificateKey) && keys.includes(privateKeyKey)) return { kind: 'pair' };
+  return keys.includes(caBundleKey) ? { kind: 'bundle' } : expects;
+}

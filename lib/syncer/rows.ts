@@ -1,0 +1,91 @@
+// Which objects the syncer writes, and where: the published artefacts of an inventory whose truth is in the API. Pure.
+import { isAbsolute, join, normalize } from 'node:path';
+import { RecoveryError } from '../errors.ts';
+import type { ApiLocation, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { FileMode } from '../publish/publish.ts';
+import { nameProblem } from '../publish/names.ts';
+import { caBundleKey, certificateKey, locationText, privateKeyKey } from '../store/store.ts';
+
+/** What the content must be, as far as it is understood. */
+export type Expectation =
+  /** A certificate and its key. */
+  | { readonly kind: 'pair' }
+  | { readonly kind: 'bundle' }
+  /** A key pair without certificate; `keys` are the private and the public one. */
+  | { readonly kind: 'keyPair'; readonly privateKey: string; readonly publicKey: string }
+  /** Not known: what looks like a pair or a CA bundle is held to be one, everything else is written as it is. */
+  | { readonly kind: 'opaque' };
+
+export interface SyncRow {
+  /** The artefact's name in the inventory. */
+  readonly name: string;
+  readonly location: ApiLocation;
+  readonly published: 'required' | 'optional';
+  readonly expects: Expectation;
+  /** Absolute: `<destination>/secrets/<name>`, `<destination>/configmaps/<name>`. */
+  readonly directory: string;
+  readonly mode: FileMode;
+  /** `Secret "namespace/name"`, for messages. */
+  readonly what: string;
+}
+
+/** Entries that must be there. */
+export function expectedKeys(expects: Expectation): readonly string[] {
+  if (expects.kind === 'pair') return [certificateKey, privateKeyKey];
+  if (expects.kind === 'bundle') return [caBundleKey];
+  return expects.kind === 'keyPair' ? [expects.privateKey, expects.publicKey] : [];
+}
+
+/** The directory below a destination that holds objects of a kind. */
+export const kindDirectory = { secret: 'secrets', configMap: 'configmaps' } as const;
+const fileMode = { secret: 0o600, configMap: 0o644 } as const;
+
+/** Throws InventoryInvalid when two objects would share a directory, or a name cannot be one. */
+export function rowsOf(resolved: Resolved, destinationDir: string): SyncRow[] {
+  const byName = new Map(resolved.artefacts.map((artefact) => [artefact.name, artefact]));
+  const rows = resolved.artefacts.flatMap((artefact): SyncRow[] => {
+    const { truth: location, published } = artefact;
+    if (published === undefined || (location.kind !== 'secret' && location.kind !== 'configMap')) return [];
+    const directory = join(destinationDir, kindDirectory[location.kind], location.name);
+    const expects = expectationOf(artefact, byName);
+    const what = locationText(location);
+    return [{ name: artefact.name, location, published, expects, directory, mode: fileMode[location.kind], what }];
+  });
+  checkDirectories(rows);
+  return rows;
+}
+
+function expectationOf(artefact: ResolvedArtefact, byName: ReadonlyMap<string, ResolvedArtefact>): Expectation {
+  const original = artefact.kind === 'copy' ? byName.get(artefact.of) : artefact;
+  if (original?.kind === 'signer' || original?.kind === 'target') return { kind: 'pair' };
+  if (original?.kind === 'caBundle' || original?.kind === 'composedBundle') return { kind: 'bundle' };
+  if (original?.kind !== 'keyPair') return { kind: 'opaque' }; // and a copy of a copy: what its keys look like
+  return { kind: 'keyPair', privateKey: original.privateKey, publicKey: original.publicKey };
+}
+
+function checkDirectories(rows: readonly SyncRow[]): void {
+  const seen = new Map<string, SyncRow>();
+  for (const row of rows) {
+    const problem = nameProblem(row.location.name);
+    if (problem !== undefined) {
+      throw new RecoveryError(
+        'InventoryInvalid',
+        `Cannot publish ${row.what}: its name ${problem}; a bare name is wanted`,
+      );
+    }
+    const other = seen.get(row.directory);
+    if (other !== undefined) {
+      const message = `Cannot publish ${row.what}: ${other.what} has the same directory "${row.directory}"; publish one of them`;
+      throw new RecoveryError('InventoryInvalid', message);
+    }
+    seen.set(row.directory, row);
+  }
+}
+
+/** The problem of a path as destination directory; undefined when it can be one. */
+export function destinationProblem(path: string): string | undefined {
+  if (!isAbsolute(path)) return 'is not absolute';
+  if (path.split('/').includes('..')) return 'holds ".."';
+  if (normalize(path) === '/') return 'is the root directory';
+  return path.includes('\0') ? 'holds a NUL character' : undefined;
+}

@@ -1,0 +1,105 @@
+// The syncer: the published objects of an inventory become files below a directory, and stay so. Changes drive it; a
+// recheck of everything each minute finds what changed on disk. It ends when the signal aborts, or after one pass.
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../clock.ts';
+import { errorText, RecoveryError } from '../errors.ts';
+import type { Health } from '../health.ts';
+import type { Resolved } from '../inventory/model.ts';
+import type { EventRecorder } from '../kube/events.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { watchObject } from '../kube/watch-object.ts';
+import type { Log } from '../log.ts';
+import { pruneRemoved } from '../publish/remove.ts';
+import { ObjectSync, type SyncStatus } from './object-sync.ts';
+import { destinationProblem, kindDirectory, rowsOf, type SyncRow } from './rows.ts';
+
+export interface SyncerOptions {
+  readonly resolved: Resolved;
+  readonly connection: KubeConnection;
+  /** Absolute. Made, with its parents, when the first object is written. */
+  readonly destinationDir: string;
+  /** One pass over every object, without watches. */
+  readonly once?: boolean;
+  /** Nothing is written; the report says what would be. */
+  readonly dryRun?: boolean;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly health?: Pick<Health, 'set'>;
+  readonly events?: Pick<EventRecorder, 'record'>;
+  readonly signal: AbortSignal;
+  /** Called after the files of an object changed. Must return at once and must not throw. */
+  readonly onWritten?: (row: SyncRow) => void;
+  /** Milliseconds between two full checks of an object's files. Default 60 000. */
+  readonly recheckMs?: number;
+}
+
+export interface SyncReport {
+  readonly objects: readonly SyncStatus[];
+  /** Every object is on disk as the API has it, or is optional and gone. */
+  readonly ok: boolean;
+}
+
+/** Throws ConfigInvalid (destination) and InventoryInvalid; everything later is in the report, the log and health. */
+export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
+  const { resolved, destinationDir, once = false, dryRun = false, clock, log, signal, health } = options;
+  await checkDestination(destinationDir);
+  const rows = rowsOf(resolved, destinationDir);
+  const syncs = rows.map((row) => ({ row, sync: new ObjectSync({ ...options, row, dryRun }) }));
+  const report = (): SyncReport => reportOf(syncs.map(({ sync }) => sync.status));
+  health?.set('syncer', () => healthOf(report()));
+  if (!dryRun) await pruneKinds(destinationDir, log);
+  if (once) {
+    await Promise.all(syncs.map(({ sync }) => sync.pass()));
+    return report();
+  }
+  await Promise.all(
+    syncs.map(async ({ row, sync }) => {
+      const { kind, namespace, name } = row.location;
+      const { connection } = options;
+      const onState = sync.offer.bind(sync);
+      await Promise.all([watchObject({ connection, kind, namespace, name, onState, clock, log, signal }), sync.run()]);
+    }),
+  );
+  return report();
+}
+
+async function checkDestination(path: string): Promise<void> {
+  const refuse = (problem: string): never => {
+    const message = `Cannot use destination directory "${path}": it ${problem}; the absolute path of a directory is wanted`;
+    throw new RecoveryError('ConfigInvalid', message);
+  };
+  const problem = destinationProblem(path);
+  if (problem !== undefined) refuse(problem);
+  // What cannot be looked at now is reported by the objects, and may be repaired while this runs.
+  const stats = await stat(path).catch((err: NodeJS.ErrnoException) => {
+    if (err.code === 'ENOTDIR') refuse('is not a directory');
+    return undefined;
+  });
+  if (stats !== undefined && !stats.isDirectory()) refuse('is not a directory');
+}
+
+/** Residue of an interrupted removal. Not worth a stop: the objects themselves are told of a disk that refuses. */
+async function pruneKinds(destinationDir: string, log: Log): Promise<void> {
+  for (const kind of Object.values(kindDirectory)) {
+    const directory = join(destinationDir, kind);
+    try {
+      await pruneRemoved({ directory, what: `directory "${directory}"` });
+    } catch (err) {
+      log.warn('sync.failed', { path: directory, err: errorText(err) });
+    }
+  }
+}
+
+const isGood = ({ state }: SyncStatus): boolean => state === 'synced' || state === 'absent';
+
+function reportOf(objects: readonly SyncStatus[]): SyncReport {
+  return { objects, ok: objects.every(isGood) };
+}
+
+function healthOf({ objects, ok }: SyncReport): { readonly ok: boolean; readonly message: string } {
+  const bad = objects.filter((status) => !isGood(status));
+  const names = bad.slice(0, 10).map(({ what, state, reason }) => `${what}: ${reason ?? state}`);
+  const rest = bad.length > names.length ? [`and ${bad.length - names.length} more`] : [];
+  return { ok, message: ok ? `${objects.length} objects on disk` : [...names, ...rest].join(', ') };
+}

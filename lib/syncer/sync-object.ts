@@ -1,0 +1,117 @@
+// One pass over one object: look at what the watch said and at the disk, decide (project.ts), read the object live
+// before anything is written or removed, decide again, act. A pass that changes nothing asks the API nothing.
+import type { Clock } from '../clock.ts';
+import { isCode } from '../errors.ts';
+import type { KubeConnection, ObjectState } from '../kube/kube.ts';
+import { readPublished } from '../publish/inspect.ts';
+import { namesProblem } from '../publish/names.ts';
+import { difference, publish, type PublishOutcome } from '../publish/publish.ts';
+import { unpublish } from '../publish/remove.ts';
+import type { Entries } from '../store/store.ts';
+import { entriesOf, factsOf, type ApiObject } from './material.ts';
+import { project, type ApiFacts, type Decision, type DiskFacts, type MaterialFacts } from './project.ts';
+import type { SyncRow } from './rows.ts';
+
+export interface PassContext {
+  readonly connection: KubeConnection;
+  readonly clock: Clock;
+  readonly dryRun: boolean;
+  readonly signal: AbortSignal;
+}
+
+export type PassResult = {
+  readonly resourceVersion?: string;
+  readonly notAfter?: Date;
+} & (
+  | { readonly action: 'none' }
+  | { readonly action: 'write'; readonly reason: string; readonly outcome: PublishOutcome }
+  | Extract<Decision, { action: 'remove' | 'keep' | 'refuse' }>
+);
+
+/** What is known at one moment: the decision, and what acting on it needs. */
+interface Look {
+  readonly decision: Decision;
+  readonly entries: Entries;
+  readonly material: MaterialFacts;
+  readonly object: ApiObject | undefined;
+}
+
+/**
+ * `suggested` is what the watch said last; without it the object is read first. Throws what a request throws, ReadFailed,
+ * WriteFailed; the last good files stay in use after all of them.
+ */
+export async function syncObject(
+  row: SyncRow,
+  context: PassContext,
+  suggested?: ObjectState<ApiObject>,
+): Promise<PassResult> {
+  const first = await look(row, suggested ?? (await readLive(row, context)), context);
+  if (suggested === undefined || !isChange(first.decision)) return act(row, context, first);
+  const live = await readLive(row, context);
+  const same = live.present && live.object.metadata?.resourceVersion === first.object?.metadata?.resourceVersion;
+  return act(row, context, same ? first : await look(row, live, context));
+}
+
+const isChange = ({ action }: Decision): boolean => action === 'write' || action === 'remove';
+
+async function readLive({ location }: SyncRow, context: PassContext): Promise<ObjectState<ApiObject>> {
+  const { connection, signal } = context;
+  const resource = location.kind === 'secret' ? 'secrets' : 'configmaps';
+  const [namespace = '', name = ''] = [location.namespace, location.name].map(encodeURIComponent);
+  const collection = `/api/v1/namespaces/${namespace}/${resource}`;
+  try {
+    const object = await connection.request<ApiObject>({ method: 'GET', path: `${collection}/${name}`, signal });
+    return { present: true, object };
+  } catch (err) {
+    if (!isCode(err, 'KubeNotFound')) throw err;
+  }
+  // A 404 may also come from something that is no API server (a load balancer without backend). An empty list cannot.
+  const path = `${collection}?fieldSelector=${encodeURIComponent(`metadata.name=${location.name}`)}`;
+  const { items } = await connection.request<{ readonly items?: readonly ApiObject[] }>({
+    method: 'GET',
+    path,
+    signal,
+  });
+  const object = items?.[0];
+  return object === undefined ? { present: false } : { present: true, object };
+}
+
+async function look(row: SyncRow, state: ObjectState<ApiObject>, { clock }: PassContext): Promise<Look> {
+  const object = state.present ? state.object : undefined;
+  const entries = object === undefined ? {} : entriesOf(row.location.kind, object);
+  const material = factsOf(row, entries);
+  const keys = Object.keys(entries);
+  const api: ApiFacts = object === undefined ? { state: 'absent' } : { state: 'present', keys, material };
+  const disk = await lookAtDisk(row, entries, material);
+  return { decision: project({ row, api, disk, now: clock.now() }), entries, material, object };
+}
+
+async function lookAtDisk(row: SyncRow, entries: Entries, material: MaterialFacts): Promise<DiskFacts> {
+  const { directory, what, mode } = row;
+  const publishable = Object.keys(entries).length > 0 && material.problem === undefined;
+  if (publishable && namesProblem(Object.keys(entries)) === undefined) {
+    const found = await difference({ directory, what, entries, mode });
+    if (found !== 'written') return { present: true, difference: found };
+  }
+  const published = await readPublished({ directory, what });
+  if (published === undefined) return { present: false, ...(publishable && { difference: 'written' }) };
+  return { present: true, material: factsOf(row, published), ...(publishable && { difference: 'written' }) };
+}
+
+async function act(row: SyncRow, context: PassContext, { decision, ...seen }: Look): Promise<PassResult> {
+  const { directory, what, mode } = row;
+  const { clock, dryRun } = context;
+  const resourceVersion = seen.object?.metadata?.resourceVersion;
+  const { notAfter } = seen.material;
+  const facts = {
+    ...(resourceVersion !== undefined && { resourceVersion }),
+    ...(notAfter !== undefined && { notAfter }),
+  };
+  if (decision.action === 'write') {
+    const publication = { directory, what, entries: seen.entries, mode, now: () => clock.now() };
+    const outcome = dryRun ? await difference(publication) : await publish(publication);
+    return { ...facts, ...decision, outcome };
+  }
+  if (decision.action === 'remove' && !dryRun) await unpublish({ directory, what });
+  return { ...facts, ...decision };
+}

@@ -1,0 +1,86 @@
+// YAML in and out: the home of the `yaml` package. JSON is YAML too, so kubeconfigs of both forms are read here.
+// A file of ours is read with the line of every value, so that a problem can name it. A file that may hold keys or
+// tokens (a kubeconfig) is read by parseYaml, whose error names the place and the kind of mistake, never the text.
+import { LineCounter, isMap, isScalar, isSeq, parseDocument, stringify } from 'yaml';
+import type { Document, YAMLError } from 'yaml';
+import { RecoveryError } from './errors.ts';
+
+export interface YamlSyntaxProblem {
+  readonly line: number;
+  readonly message: string;
+}
+
+export interface YamlFile {
+  readonly value: unknown;
+  /** What is wrong with the text as YAML; `value` is of no use then. */
+  readonly problems: readonly YamlSyntaxProblem[];
+  /** Line of the key or the list item at `path`, or of the nearest thing around it that is there. */
+  readonly lineOf: (path: readonly PropertyKey[]) => number | undefined;
+}
+
+interface Parsed {
+  readonly doc: Document.Parsed;
+  readonly lines: LineCounter;
+}
+
+function parse(text: string): Parsed {
+  const lines = new LineCounter();
+  return { doc: parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true }), lines };
+}
+
+function valueOf(doc: Document.Parsed): { value: unknown; tooManyAliases: boolean } {
+  try {
+    return { value: doc.toJS({ maxAliasCount: 100 }), tooManyAliases: false };
+  } catch {
+    return { value: undefined, tooManyAliases: true }; // a small text that would unfold into a huge one
+  }
+}
+
+function lineAt({ doc, lines }: Parsed, path: readonly PropertyKey[]): number | undefined {
+  let node: unknown = doc.contents;
+  let offset = doc.contents?.range[0];
+  for (const segment of path) {
+    if (isMap(node)) {
+      const pair = node.items.find(({ key }) => isScalar(key) && String(key.value) === String(segment));
+      if (pair === undefined) break;
+      if (isScalar(pair.key)) offset = pair.key.range?.[0] ?? offset;
+      node = pair.value;
+    } else if (isSeq(node)) {
+      node = node.items[Number(segment)];
+      if (node === undefined) break;
+      if (isScalar(node) || isMap(node) || isSeq(node)) offset = node.range?.[0] ?? offset;
+    } else break;
+  }
+  return offset === undefined ? undefined : lines.linePos(offset).line;
+}
+
+/** Reads a file of ours: everything that is wrong with it as YAML, and the line of every value. */
+export function readYaml(text: string): YamlFile {
+  const parsed = parse(text);
+  const problems = parsed.doc.errors.map((err: YAMLError) => ({
+    line: parsed.lines.linePos(err.pos[0]).line,
+    message: err.message,
+  }));
+  const { value, tooManyAliases } =
+    problems.length > 0 ? { value: undefined, tooManyAliases: false } : valueOf(parsed.doc);
+  if (tooManyAliases) problems.push({ line: 1, message: 'Too many aliases' });
+  return { value, problems, lineOf: (path) => lineAt(parsed, path) };
+}
+
+/** The value of a YAML or JSON text. Throws MaterialInvalid, without a word of the text. */
+export function parseYaml(text: string): unknown {
+  const { doc, lines } = parse(text);
+  const [first] = doc.errors;
+  if (first !== undefined) {
+    const { line, col } = lines.linePos(first.pos[0]);
+    throw new RecoveryError('MaterialInvalid', `Cannot parse YAML: ${first.code} at line ${line}, column ${col}`);
+  }
+  const { value, tooManyAliases } = valueOf(doc);
+  if (tooManyAliases) throw new RecoveryError('MaterialInvalid', 'Cannot parse YAML: too many aliases');
+  return value;
+}
+
+/** `value` as YAML, without anchors: what people read and `kubectl apply -f` takes. */
+export function toYaml(value: unknown): string {
+  return stringify(value, { aliasDuplicateObjects: false, lineWidth: 0 });
+}

@@ -1,0 +1,65 @@
+// Builds what is run and shipped: dist/app (the program, bundled, with the presets beside it) and the launcher
+// dist/kube-cert-recovery. Not minified: Node prints the source line of an uncaught error, which would be the whole file.
+// SOURCE_DATE_EPOCH (seconds) stands for the time of the build where builds must be repeatable.
+import { chmod, cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const app = `${root}dist/app`;
+
+/** Finds itself through symbolic links, and the Node that the project brings before one on the PATH. */
+const launcher = `#!/bin/sh
+# Starts kube-cert-recovery from any directory and through symbolic links.
+self=$(readlink -f -- "$0") || exit 1
+here=\${self%/*}
+for node in "$here/node" "$here/../node_modules/.bin/node"; do
+  [ -x "$node" ] && exec "$node" --max-old-space-size=64 "$here/app/main.mjs" "$@"
+done
+command -v node >/dev/null || {
+  echo 'Cannot run kube-cert-recovery: no Node. Run "npm ci" in the project, or put Node 24 on the PATH.' >&2
+  exit 1
+}
+exec node --max-old-space-size=64 "$here/app/main.mjs" "$@"
+`;
+
+async function version(): Promise<string> {
+  const text = await readFile(`${root}package.json`, 'utf8');
+  return (JSON.parse(text) as { version: string }).version;
+}
+
+function builtAt(): string {
+  const epoch = process.env['SOURCE_DATE_EPOCH'];
+  if (epoch !== undefined && !/^\d+$/.test(epoch)) {
+    throw new Error(`Cannot build: SOURCE_DATE_EPOCH is "${epoch}", wanted whole seconds since 1970`);
+  }
+  return (epoch === undefined ? new Date() : new Date(Number(epoch) * 1000)).toISOString();
+}
+
+await rm(app, { recursive: true, force: true });
+await mkdir(app, { recursive: true });
+await build({
+  entryPoints: [`${root}cmd/main.ts`],
+  outdir: app,
+  outExtension: { '.js': '.mjs' },
+  // Chunks lie beside main.mjs: lib/inventory/preset.ts looks for presets beside whichever file it ends up in.
+  chunkNames: '[name]-[hash]',
+  bundle: true,
+  splitting: true,
+  format: 'esm',
+  platform: 'node',
+    mainFields: ['module', 'main'],
+  target: 'node24',
+  minify: false,
+  legalComments: 'none',
+  logLevel: 'warning',
+  // undici and pino are CommonJS and call require, which a module does not have.
+  banner: { js: "import{createRequire as __cr}from'node:module';const require=__cr(import.meta.url);" },
+  define: { VERSION: JSON.stringify(await version()), BUILT_AT: JSON.stringify(builtAt()) },
+});
+await cp(`${root}lib/inventory/presets`, `${app}/presets`, {
+  recursive: true,
+  filter: (from) => !/\.(?!yaml$)\w+$/.test(from),
+});
+await writeFile(`${root}dist/kube-cert-recovery`, launcher);
+await chmod(`${root}dist/kube-cert-recovery`, 0o755);

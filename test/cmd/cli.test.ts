@@ -1,0 +1,172 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { run } from '../../cmd/cli.ts';
+import { exitCodes } from '../../cmd/exit-codes.ts';
+import { version } from '../../cmd/version.ts';
+import { errorCodes } from '../../lib/errors.ts';
+
+let directory: string;
+beforeAll(() => {
+  directory = mkdtempSync(join(tmpdir(), 'cli-'));
+});
+afterAll(() => {
+  rmSync(directory, { recursive: true });
+});
+
+interface Result {
+  readonly exit: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+async function cli(...argv: readonly string[]): Promise<Result> {
+  const out: string[] = [];
+  const err: string[] = [];
+  const exit = await run({
+    argv,
+    env: {},
+    cwd: directory,
+    stdout: { write: (text) => out.push(text) },
+    stderr: { write: (text) => err.push(text) },
+    signal: new AbortController().signal,
+  });
+  return { exit, out: out.join(''), err: err.join('') };
+}
+
+describe('run()', () => {
+  it.each(['--version', '-V'])('prints the version for %s', async (flag) => {
+    expect(await cli(flag)).toEqual({ exit: exitCodes.done, out: `${version}\n`, err: '' });
+  });
+
+  it.each([['-h'], ['--help'], ['help'], ['status', '-h'], ['help', 'init']])(
+    'prints help for %s %s',
+    async (...argv) => {
+      const { exit, out, err } = await cli(...argv.filter((one) => one !== undefined));
+      expect({ exit, err }).toEqual({ exit: exitCodes.done, err: '' });
+      expect(out).toMatch(/^Usage: kube-cert-recovery/);
+      expect(out).toContain('--destination-dir <path>');
+    },
+  );
+
+  it.each([
+    ['an unknown flag', ['--mod=regen'], "unknown option '--mod'\n(Did you mean --mode?)"],
+    [
+      'an unknown flag of a command',
+      ['status', '--outptu=json'],
+      "unknown option '--outptu'\n(Did you mean --output?)",
+    ],
+    ['an unknown command', ['statsu'], "unknown command 'statsu'\n(Did you mean status?)"],
+    ['an unknown command below another', ['init', 'rendr'], "unknown command 'rendr'\n(Did you mean render?)"],
+    ['an argument too many', ['status', 'all'], "too many arguments for 'status'"],
+    ['a flag without its value', ['--mode'], "option '--mode <modes>' argument missing"],
+  ])('refuses %s with a suggestion and the usage', async (_title, argv, message) => {
+    const { exit, out, err } = await cli(...argv);
+    expect({ exit, out }).toEqual({ exit: exitCodes.usage, out: '' });
+    expect(err).toContain(message);
+    expect(err).toContain('Usage: kube-cert-recovery --mode=regen|syncer[,...]');
+  });
+
+  it('tells all problems of flags and file together, then the usage', async () => {
+    writeFileSync(
+      join(directory, 'bad.yaml'),
+      'apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\nlgo: {}\n',
+    );
+    const { exit, out, err } = await cli('--mode=regn', '--config=bad.yaml', '--preset=kubernets');
+    expect({ exit, out }).toEqual({ exit: exitCodes.usage, out: '' });
+    expect(err.split('\n').slice(0, 5)).toEqual([
+      'Cannot use the configuration: 3 problems',
+      '  --mode: must be one of regen, syncer, got "regn" (did you mean "regen"?)',
+      `  ${join(directory, 'bad.yaml')} line 3: lgo: unknown key (did you mean "log"?)`,
+      '  --preset: must be a known preset, got "kubernets" (did you mean "kubernetes"?)',
+      '',
+    ]);
+    expect(err).toContain('Usage: kube-cert-recovery');
+  });
+
+  it('names a configuration file that cannot be read', async () => {
+    const { exit, err } = await cli('--config=gone.yaml');
+    expect(exit).toBe(exitCodes.usage);
+    expect(err).toContain(`Cannot read configuration "${join(directory, 'gone.yaml')}": ENOENT`);
+  });
+
+  it.each([
+    [
+      'the form of static pods',
+      [
+        '--kubeconfig=/k',
+        '--namespace=other',
+        '--destination-dir=/d',
+        '--tls-server-name-override=localhost-recovery',
+        '-v=4',
+      ],
+    ],
+    [
+      'values in arguments of their own',
+      [
+        '--kubeconfig',
+        '/k',
+        '-n',
+        'other',
+        '--destination-dir',
+        '/d',
+        '--tls-server-name-override',
+        'localhost-recovery',
+        '--v',
+        '4',
+      ],
+    ],
+    [
+      'short and other names',
+      [
+        '--kubeconfig=/k',
+        '-n=other',
+        '--destination-dir=/d',
+        '--tls-server-name-override=localhost-recovery',
+        '--log-level=debug',
+        '--logging-format=json',
+      ],
+    ],
+  ])('takes flags in %s', async (_title, argv) => {
+    const { err } = await cli('--mode=syncer', '--preset=openshift-kube-scheduler', ...argv);
+    const loaded = err.split('\n').find((line) => line.includes('config.loaded')) ?? '{}';
+    expect(JSON.parse(loaded)).toMatchObject({
+      config: {
+        modes: [{ mode: 'syncer', kubeconfig: '/k', destinationDir: '/d' }],
+        inventory: 'openshift-kube-scheduler',
+        tlsServerNameOverride: 'localhost-recovery',
+        log: { level: 'debug', format: 'json' },
+      },
+    });
+  });
+
+  it('tells problems of flags of status and of the configuration together', async () => {
+    const { exit, err } = await cli(
+      'status',
+      '-o',
+      'jsn',
+      '--at=2027-02-30',
+      '--log-format=xml',
+      '--preset=kubernetes',
+    );
+    expect(exit).toBe(exitCodes.usage);
+    const paths = err.split('\n').flatMap((line) => /^ {2}([^:]+):/.exec(line)?.[1] ?? []);
+    expect(paths).toEqual(['--output', '--at', '--log-format', 'parameters.apiServerHostnames']);
+  });
+
+  it.each(['config', 'inventory'])('prints the JSON Schema of %s', async (which) => {
+    const { exit, out } = await cli('schema', which);
+    expect(exit).toBe(exitCodes.done);
+    expect(JSON.parse(out)).toMatchObject({ type: 'object', additionalProperties: false });
+  });
+});
+
+describe('exit codes', () => {
+  it('of errors are those of the table', () => {
+    const known: readonly number[] = [exitCodes.failed, exitCodes.usage];
+    for (const { exit } of Object.values(errorCodes)) expect(known).toContain(exit);
+    expect(errorCodes.ConfigInvalid.exit).toBe(exitCodes.usage);
+    expect(errorCodes.InventoryInvalid.exit).toBe(exitCodes.usage);
+  });
+});

@@ -1,0 +1,38 @@
+import { expect, test } from 'vitest';
+import { decide, type Reaction, type Situation } from '../../lib/fileobserver/decide.ts';
+import type { Reader } from '../../lib/inventory/model.ts';
+
+const reloads: Reader = { component: 'kas', needs: 'nothing', proof: { kind: 'served', serverName: 'localhost' } };
+const silent: Reader = { component: 'kubectl', needs: 'nothing', proof: { kind: 'none' } };
+const restarts: Reader = { component: 'kcm', needs: 'restart', proof: { kind: 'lease', namespace: 'a', name: 'b' } };
+
+const rows: Record<string, [given: Partial<Situation>, want: Reaction]> = {
+  'a reader that reloads by itself': [{ readers: [reloads] }, { kind: 'react', prove: [reloads], restart: [] }],
+  'a reader that needs a restart': [{ readers: [restarts] }, { kind: 'react', prove: [], restart: [restarts] }],
+  'a reader of each kind': [
+    { readers: [silent, restarts, reloads] },
+    { kind: 'react', prove: [reloads], restart: [restarts] },
+  ],
+  'files that were there at the start need no restart': [
+    { since: 'found', readers: [restarts] },
+    { kind: 'none', reason: 'NothingToSee' },
+  ],
+  'files that were there at the start are proven': [
+    { since: 'found', readers: [reloads, restarts] },
+    { kind: 'react', prove: [reloads], restart: [] },
+  ],
+  'a reader whose use cannot be seen': [{ readers: [silent] }, { kind: 'none', reason: 'NothingToSee' }],
+  'no reader': [{ readers: [] }, { kind: 'none', reason: 'NoReader' }],
+  'no reader, whatever the files are': [
+    { readers: [], files: 'mismatched' },
+    { kind: 'none', reason: 'NoReader' },
+  ],
+  'files that are gone': [{ files: 'absent' }, { kind: 'none', reason: 'FilesGone' }],
+  'half a pair': [{ files: 'partial' }, { kind: 'wait', reason: 'PairIncomplete' }],
+  'a certificate and a key of two generations': [{ files: 'mismatched' }, { kind: 'wait', reason: 'PairMismatched' }],
+  'a file that cannot be read': [{ files: 'unreadable' }, { kind: 'wait', reason: 'FilesUnreadable' }],
+};
+
+test.each(Object.entries(rows))('decide(): %s', (_title, [given, want]) => {
+  expect(decide({ files: 'complete', since: 'changed', readers: [reloads], ...given })).toEqual(want);
+});

@@ -1,0 +1,223 @@
+// A reactor on real pairs; the proof is a function of the test's.
+import { copyFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { systemClock } from '../../lib/clock.ts';
+import { Reactor, type ReactorOptions } from '../../lib/fileobserver/react.ts';
+import type { Reader, ResolvedArtefact } from '../../lib/inventory/model.ts';
+import { createLog } from '../../lib/log.ts';
+import type { ProofResult } from '../../lib/proof/result.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { TemporaryDirectory, soon } from './observation.ts';
+
+const made = new TemporaryDirectory();
+let first: Pair;
+let second: Pair;
+beforeAll(async () => {
+  const ca = await createAuthority(join(made.path, 'ca'), { commonName: 'ca' });
+  first = await createLeaf(join(made.path, 'first'), ca, { commonName: 'first' });
+  second = await createLeaf(join(made.path, 'second'), ca, { commonName: 'second' });
+});
+afterAll(() => made[Symbol.asyncDispose]());
+
+const reloads: Reader = { component: 'kas', needs: 'nothing', proof: { kind: 'served', serverName: 'localhost' } };
+const restarts: Reader = { component: 'kcm', needs: 'restart', proof: { kind: 'none' } };
+const at = new Date('2026-11-21T08:00:00Z');
+const result = (state: ProofResult['state']): ProofResult => ({ state, message: `it is ${state}`, at });
+
+class Setup implements AsyncDisposable {
+  readonly directory = new TemporaryDirectory();
+  readonly lines: Record<string, unknown>[] = [];
+  readonly states: string[] = [];
+  readonly #stop = new AbortController();
+  readonly reactor: Reactor;
+  readonly #running: Promise<void>;
+
+  constructor(prove: ReactorOptions['prove'], { readers = [reloads], clock = systemClock, boundMs = 60_000 } = {}) {
+    const artefact: ResolvedArtefact = {
+      kind: 'opaque',
+      name: 'serving',
+      truth: { kind: 'secret', namespace: 'a', name: 'serving' },
+      readers,
+    };
+    this.reactor = new Reactor({
+      artefact,
+      files: { kind: 'pair', certFile: this.cert, keyFile: this.key },
+      prove,
+      clock,
+      log: createLog({ level: 'debug', write: (line) => this.lines.push(JSON.parse(line) as Record<string, unknown>) }),
+      signal: this.#stop.signal,
+      pace: { firstMs: 1, mostMs: 5, boundMs, slowMs: 30_000 },
+      onState: (state) => this.states.push(state),
+    });
+    this.#running = this.reactor.run();
+  }
+
+  get cert(): string {
+    return join(this.directory.path, 'tls.crt');
+  }
+  get key(): string {
+    return join(this.directory.path, 'tls.key');
+  }
+
+  async put(cert: Pair, key: Pair = cert): Promise<void> {
+    await copyFile(cert.cert, this.cert);
+    await copyFile(key.key, this.key);
+  }
+
+  events(): unknown[] {
+    return this.lines.map(({ event }) => event);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+    await this.directory[Symbol.asyncDispose]();
+  }
+}
+
+test('Reactor proves a changed pair and says how long that took', async () => {
+  const asked: unknown[] = [];
+  await using setup = new Setup((artefact, publishedAt, readers) => {
+    asked.push([artefact.name, publishedAt, readers]);
+    return Promise.resolve(result('proven'));
+  });
+  await setup.put(first);
+  const changedAt = new Date();
+  setup.reactor.notice('changed', changedAt);
+  await soon(() => setup.events()).toEqual(['proof.given']);
+  expect(asked).toEqual([['serving', changedAt, [reloads]]]);
+  expect(setup.lines[0]).toMatchObject({ artefact: 'serving', message: 'it is proven', duration: expect.any(Number) });
+  expect(setup.states).toEqual(['pending', 'settled']);
+});
+
+test('Reactor tries again until the proof succeeds, also when it throws', async () => {
+  let attempts = 0;
+  await using setup = new Setup(() => {
+    attempts += 1;
+    if (attempts === 2) return Promise.reject(new Error('broken'));
+    return Promise.resolve(result(attempts < 5 ? 'unproven' : 'proven'));
+  });
+  await setup.put(first);
+  setup.reactor.notice('changed', new Date());
+  await soon(() => setup.events()).toEqual(['proof.given']);
+  expect(attempts).toBe(5);
+});
+
+test('Reactor waits for the other half of a pair, and for one that matches', async () => {
+  let asked = 0;
+  await using setup = new Setup(() => {
+    asked += 1;
+    return Promise.resolve(result('proven'));
+  });
+  await copyFile(first.cert, setup.cert);
+  setup.reactor.notice('changed', new Date());
+  await soon(() => setup.states.length).toBe(1);
+  await copyFile(second.key, setup.key);
+  setup.reactor.notice('changed', new Date());
+  await writeFile(setup.cert, '-----BEGIN CERTIFICATE-----\nMIIB');
+  setup.reactor.notice('changed', new Date());
+  await soon(() => setup.states.length).toBe(3);
+  expect(asked).toBe(0);
+  await setup.put(second);
+  // No notice: it looks again by itself.
+  await soon(() => setup.events()).toEqual(['proof.given']);
+  expect(asked).toBe(1);
+});
+
+test('Reactor makes one reaction of a burst, to the newest state', async () => {
+  const gate = Promise.withResolvers<void>();
+  const times: Date[] = [];
+  await using setup = new Setup(async (_artefact, publishedAt) => {
+    times.push(publishedAt);
+    await gate.promise;
+    return result('proven');
+  });
+  await setup.put(first);
+  setup.reactor.notice('changed', new Date(0));
+  await soon(() => times.length).toBe(1);
+  for (let i = 1; i <= 200; i += 1) setup.reactor.notice('changed', new Date(i));
+  gate.resolve();
+  await soon(() => setup.events()).toEqual(['proof.given']);
+  expect(times).toEqual([new Date(0), new Date(200)]);
+});
+
+test('Reactor reports once what is not proven in time, goes on slowly, and tells when it is', async () => {
+  const clock = new FakeClock();
+  let state: ProofResult['state'] = 'unproven';
+  let attempts = 0;
+  await using setup = new Setup(
+    () => {
+      attempts += 1;
+      return Promise.resolve(result(state));
+    },
+    { clock, boundMs: 100 },
+  );
+  await setup.put(first);
+  await clock.waiting();
+  setup.reactor.notice('changed', clock.now());
+  await soon(() => attempts).toBe(1);
+  const from = clock.now().getTime();
+  for (await clock.waiting(); !setup.events().includes('proof.missing'); await clock.waiting()) {
+    clock.advance(clock.nextWake ?? 0);
+  }
+  expect(clock.now().getTime() - from).toBeGreaterThanOrEqual(100);
+  expect(clock.now().getTime() - from).toBeLessThanOrEqual(105);
+  const before = attempts;
+  for (let more = 1; more <= 3; more += 1) {
+    await soon(() => clock.nextWake).toBe(30_000);
+    clock.advance(30_000);
+    await soon(() => attempts).toBe(before + more);
+  }
+  expect(setup.events()).toEqual(['proof.missing']);
+  state = 'proven';
+  await soon(() => clock.nextWake).toBe(30_000);
+  clock.advance(30_000);
+  await soon(() => setup.events()).toEqual(['proof.missing', 'proof.given']);
+});
+
+test('Reactor says once for each change that a component must be restarted, and proves the other readers', async () => {
+  await using setup = new Setup(() => Promise.resolve(result('proven')), { readers: [restarts, reloads] });
+  await setup.put(first);
+  setup.reactor.notice('found', new Date());
+  await soon(() => setup.events()).toEqual(['proof.given']);
+  await setup.put(second);
+  setup.reactor.notice('changed', new Date());
+  await soon(() => setup.events()).toEqual(['proof.given', 'reaction.failed', 'proof.given']);
+  expect(setup.lines[1]).toMatchObject({ level: 'error', component: 'kcm', reason: 'RestartNeeded' });
+});
+
+test('Reactor says that a component must be restarted only once the pair is whole', async () => {
+  await using setup = new Setup(() => Promise.resolve(result('proven')), { readers: [restarts] });
+  await copyFile(first.cert, setup.cert);
+  setup.reactor.notice('changed', new Date());
+  await soon(() => setup.states).toEqual(['pending']);
+  await copyFile(first.key, setup.key);
+  await soon(() => setup.events()).toEqual(['reaction.failed']);
+});
+
+test('Reactor does nothing when the files that it has proven are seen again, and proves those that return', async () => {
+  let asked = 0;
+  await using setup = new Setup(() => {
+    asked += 1;
+    return Promise.resolve(result('proven'));
+  });
+  const settled = (): number => setup.states.filter((state) => state === 'settled').length;
+  for (const [index, pair] of [first, first, second, first].entries()) {
+    await setup.put(pair);
+    setup.reactor.notice('changed', new Date());
+    await soon(settled).toBe(index + 1);
+  }
+  expect(asked).toBe(3);
+});
+
+test('Reactor has nothing to do for files that are gone', async () => {
+  await using setup = new Setup(() => Promise.reject(new Error('not to be asked')));
+  await setup.put(first);
+  await rm(setup.cert);
+  await rm(setup.key);
+  setup.reactor.notice('changed', new Date());
+  await soon(() => setup.states).toEqual(['pending', 'settled']);
+  expect(setup.lines).toEqual([]);
+});

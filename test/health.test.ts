@@ -1,0 +1,168 @@
+import { connect, type Socket } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { isCode } from '../lib/errors.ts';
+import { createHealth, type Health, type HealthServer, parseBindAddress, serveHealth } from '../lib/health.ts';
+import { createMetrics } from '../lib/metrics.ts';
+
+let health: Health;
+let stop: AbortController;
+let server: HealthServer;
+
+beforeEach(async () => {
+  health = createHealth();
+  stop = new AbortController();
+  const metrics = await createMetrics({ version: '9', modes: [] });
+  server = await serveHealth({ address: { host: '127.0.0.1', port: 0 }, health, metrics, signal: stop.signal });
+});
+afterEach(async () => {
+  stop.abort();
+  await server.closed;
+});
+
+async function ask(path: string, init?: RequestInit): Promise<{ status: number; body: string; response: Response }> {
+  const response = await fetch(`http://127.0.0.1:${server.port}${path}`, init);
+  return { status: response.status, body: await response.text(), response };
+}
+
+describe('probes', () => {
+  test('all are ok when nothing is wrong', async () => {
+    health.set('loop', { ok: true }, 'liveness');
+    health.set('api', { ok: true, message: 'answered' });
+    for (const path of ['/livez', '/readyz', '/healthz'])
+      expect(await ask(path)).toMatchObject({ status: 200, body: 'ok' });
+    expect((await ask('/readyz?verbose')).body).toBe(
+      '[+]ping ok\n[+]loop ok\n[+]api ok: answered\nreadyz check passed\n',
+    );
+    expect((await ask('/livez?verbose=true')).body).toBe('[+]ping ok\n[+]loop ok\nlivez check passed\n');
+  });
+
+  test('a failing check of readiness fails /readyz only, and /healthz shows it', async () => {
+    health.set('loop', { ok: true }, 'liveness');
+    health.set('api', { ok: false, message: 'connection refused\n  at 127.0.0.1' });
+    expect(await ask('/readyz')).toMatchObject({
+      status: 500,
+      body: '[+]ping ok\n[+]loop ok\n[-]api failed: connection refused at 127.0.0.1\nreadyz check failed\n',
+    });
+    expect(await ask('/livez')).toMatchObject({ status: 200, body: 'ok' });
+    expect(await ask('/healthz?verbose')).toMatchObject({
+      status: 200,
+      body: '[+]ping ok\n[+]loop ok\n[-]api failed: connection refused at 127.0.0.1\nhealthz check passed\n',
+    });
+  });
+
+  test('a failing check of liveness fails all three', async () => {
+    health.set('loop', { ok: false, message: 'no pass for 5m' }, 'liveness');
+    for (const page of ['livez', 'readyz', 'healthz']) {
+      const body = `[+]ping ok\n[-]loop failed: no pass for 5m\n${page} check failed\n`;
+      expect(await ask(`/${page}`)).toMatchObject({ status: 500, body });
+    }
+  });
+
+  test('a check changes, keeps its kind, and can be removed', async () => {
+    health.set('loop', { ok: false }, 'liveness');
+    health.set('loop', { ok: true });
+    expect((await ask('/livez?verbose')).body).toContain('[+]loop ok\n');
+    health.set('loop', { ok: false });
+    expect((await ask('/livez')).status).toBe(500);
+    health.remove('loop');
+    expect((await ask('/livez')).status).toBe(200);
+  });
+
+  test('a check can be a question, asked at each request; one that throws has failed', async () => {
+    let asked = 0;
+    health.set('counted', () => ({ ok: (asked += 1) > 1 }));
+    expect([(await ask('/readyz')).status, (await ask('/readyz')).status]).toEqual([500, 200]);
+    health.set('broken', () => {
+      throw new Error('boom');
+    });
+    expect((await ask('/readyz')).body).toContain('[-]broken failed: boom\n');
+  });
+
+  test('a message never shows PEM', async () => {
+    health.set('bad', {
+      ok: false,
+      message: 'got -----BEGIN EC PRIVATE KEY-----\nabc\n-----END EC PRIVATE KEY----- here',
+    });
+    expect((await ask('/readyz')).body).toContain('[-]bad failed: got [PEM removed] here\n');
+  });
+});
+
+describe('serveHealth()', () => {
+  test('/metrics shows the metrics', async () => {
+    const { status, body, response } = await ask('/metrics');
+    expect(status).toBe(200);
+    expect(body).toContain('kube_cert_recovery_build_info{version="9"} 1\n');
+    expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
+  });
+
+  test('without metrics /metrics is not there', async () => {
+    const own = new AbortController();
+    const plain = await serveHealth({ address: { host: '127.0.0.1', port: 0 }, health, signal: own.signal });
+    expect((await fetch(`http://127.0.0.1:${plain.port}/metrics`)).status).toBe(404);
+    own.abort();
+    await plain.closed;
+  });
+
+  test.each(['/', '/livez/', '/livezz', '/healthz/x', '/../livez%00', '//livez'])('%s is 404', async (path) => {
+    expect((await ask(path)).status).toBe(404);
+  });
+
+  test('HEAD has the headers of GET and no body; other methods are refused', async () => {
+    const head = await ask('/livez', { method: 'HEAD' });
+    expect([head.status, head.body, head.response.headers.get('content-length')]).toEqual([200, '', '2']);
+    for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS']) {
+      const { status, response } = await ask('/livez', { method });
+      expect([status, response.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
+    }
+  });
+
+  test('ends with the signal, also when a client keeps its connection open', async () => {
+    const idle = await new Promise<Socket>((resolve) => {
+      const socket = connect(server.port, '127.0.0.1', () => resolve(socket));
+    });
+    const ended = new Promise<void>((resolve) => idle.once('close', () => resolve()));
+    idle.on('error', () => undefined);
+    idle.write('GET /livez HTTP/1.1\r\n');
+    stop.abort();
+    await Promise.all([server.closed, ended]);
+    await expect(ask('/livez')).rejects.toThrow();
+  });
+
+  test('a signal that has come before ends it at once', async () => {
+    const address = { host: '127.0.0.1', port: 0 };
+    await (
+      await serveHealth({ address, health, signal: AbortSignal.abort() })
+    ).closed;
+  });
+
+  test('a port in use is AlreadyRunning', async () => {
+    const address = { host: '127.0.0.1', port: server.port };
+    const err: unknown = await serveHealth({ address, health, signal: stop.signal }).catch((reason: unknown) => reason);
+    expect(isCode(err, 'AlreadyRunning')).toBe(true);
+    expect((err as Error).message).toBe(
+      `Cannot listen on "127.0.0.1:${server.port}": another process listens there, wanted a free port`,
+    );
+  });
+});
+
+describe('parseBindAddress()', () => {
+  test.each<[string, ReturnType<typeof parseBindAddress>]>([
+    ['', undefined],
+    ['0', undefined],
+    [':8081', { port: 8081 }],
+    ['127.0.0.1:0', { host: '127.0.0.1', port: 0 }],
+    ['localhost:65535', { host: 'localhost', port: 65_535 }],
+    ['[::1]:8081', { host: '::1', port: 8081 }],
+  ])('"%s"', (text, expected) => {
+    expect(parseBindAddress(text)).toEqual(expected);
+  });
+
+  test.each(['8081', 'localhost', '::1:8081', 'a:b', ':65536', ':-1', 'http://x:1', '[x]:1'])(
+    'refuses "%s"',
+    (text) => {
+      expect(() => parseBindAddress(text)).toThrow(
+        `Cannot use address "${text}": wanted host:port, :port, or 0 for none`,
+      );
+    },
+  );
+});

@@ -1,0 +1,106 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import type { Artefact } from '../../lib/inventory/model.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
+import type { Manifest } from '../../lib/install/manifest.ts';
+import { manifestsYaml } from '../../lib/install/published-manifests.ts';
+import { installManifests } from '../../lib/install/rbac.ts';
+import { parseYaml } from '../../lib/yaml.ts';
+
+interface Rule {
+  readonly apiGroups: string[];
+  readonly resources: string[];
+  readonly resourceNames?: string[];
+  readonly verbs: string[];
+}
+
+const { artefacts } = loadPreset('kubernetes');
+const manifests = installManifests({ artefacts, namespace: 'kube-cert-recovery' });
+const rulesOf = (name: string, namespace: string, from: readonly Manifest[] = manifests): Rule[] => {
+  const role = from.find(
+    ({ kind, metadata }) => kind === 'Role' && metadata.name === name && metadata.namespace === namespace,
+  );
+  return (role?.['rules'] ?? []) as Rule[];
+};
+const namesOf = (rules: readonly Rule[], resource: string): string[] =>
+  rules.filter(({ resources }) => resources.includes(resource)).flatMap(({ resourceNames = [] }) => resourceNames);
+
+const bound = (from: readonly Manifest[]): boolean => JSON.stringify(from).includes('system:kubelet-api-admin');
+const documents = (text: string): unknown[] => text.split(/^---$/m).map(parseYaml);
+
+describe('installManifests()', () => {
+  it('names every object in every rule but those of Events', () => {
+    const roles = manifests.filter(({ kind }) => kind === 'Role');
+    expect(roles.length).toBeGreaterThan(3);
+    for (const rule of roles.flatMap((role) => role['rules'] as Rule[])) {
+      if (rule.resources.includes('events')) expect(rule.verbs).toEqual(['create']);
+      else expect(rule.resourceNames?.length, JSON.stringify(rule)).toBeGreaterThan(0);
+    }
+  });
+
+  it('uses no wildcard and no cluster-admin', () => {
+    expect(JSON.stringify(manifests)).not.toContain('*');
+    expect(JSON.stringify(manifests)).not.toContain('cluster-admin');
+  });
+
+  it('lets regen write what it renews, and only read a key pair', () => {
+    const rules = rulesOf('kube-cert-recovery-regen', 'kube-cert-recovery');
+    const writable = rules.filter(({ verbs }) => verbs.includes('update'));
+    expect(namesOf(writable, 'secrets')).toContain('kube-apiserver-serving-signer');
+    expect(namesOf(writable, 'configmaps')).toContain('client-ca');
+    expect(namesOf(writable, 'secrets')).not.toContain('service-account-key');
+    expect(namesOf(rules, 'secrets')).toContain('service-account-key');
+    expect(rules.flatMap(({ verbs }) => verbs)).not.toContain('delete');
+  });
+
+  it('lets syncer read exactly the published objects', () => {
+    const rules = rulesOf('kube-cert-recovery-syncer', 'kube-cert-recovery');
+    const published = artefacts.flatMap(({ truth, published: how }) =>
+      how !== undefined && truth.kind === 'secret' ? [truth.name] : [],
+    );
+    expect(namesOf(rules, 'secrets')).toEqual(published.toSorted());
+    const verbs = rules.filter(({ resourceNames }) => resourceNames !== undefined).flatMap((rule) => rule.verbs);
+    expect([...new Set(verbs)].toSorted()).toEqual(['get', 'list', 'watch']);
+  });
+
+  it('lets nobody but regen touch the leases that prove use', () => {
+    expect(rulesOf('kube-cert-recovery-regen', 'kube-system')).toEqual([
+      {
+        apiGroups: ['coordination.k8s.io'],
+        resources: ['leases'],
+        resourceNames: ['kube-controller-manager', 'kube-scheduler'],
+        verbs: ['get', 'update'],
+      },
+    ]);
+    expect(rulesOf('kube-cert-recovery-syncer', 'kube-system').flatMap(({ verbs }) => verbs)).toEqual(['get']);
+  });
+
+  it('gives a Role in each namespace that an inventory spans', () => {
+    const elsewhere: Artefact = {
+      kind: 'opaque',
+      name: 'other',
+      truth: { kind: 'configMap', namespace: 'elsewhere', name: 'other' },
+      published: 'optional',
+      readers: [],
+    };
+    const spanning = installManifests({ artefacts: [...artefacts, elsewhere], namespace: 'own' });
+    expect(namesOf(rulesOf('kube-cert-recovery-syncer', 'elsewhere', spanning), 'configmaps')).toEqual(['other']);
+    const made = spanning.filter(({ kind }) => kind === 'Namespace').map(({ metadata }) => metadata.name);
+    expect(made).toEqual(['elsewhere', 'kube-cert-recovery', 'own']);
+  });
+
+  it('binds the API server to kubelets only where the inventory has that client', () => {
+    expect(bound(manifests)).toBe(true);
+    expect(bound(installManifests({ artefacts: [], namespace: 'n' }))).toBe(false);
+  });
+});
+
+describe('manifests/', () => {
+  it.each(Object.keys(manifestsYaml()))(
+    '%s is what the inventory asks for (node scripts/manifests.ts writes it)',
+    (name) => {
+      const file = new URL(`../../manifests/${name}`, import.meta.url);
+      expect(documents(readFileSync(file, 'utf8'))).toEqual(documents(manifestsYaml()[name] ?? ''));
+    },
+  );
+});

@@ -1,0 +1,80 @@
+// A process that publishes is killed at random moments, thousands of times. After each kill, a reader that knows
+// nothing of lib/publish finds a whole pair no older than the last number that was acknowledged; the next start
+// repairs the rest. PUBLISH_KILLS changes how often.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+import { publish } from '../../lib/publish/publish.ts';
+import { prune } from '../../lib/publish/remove.ts';
+import {
+  entriesOf,
+  layoutProblems,
+  newObjectPath,
+  pairGeneration,
+  what,
+  wideFiles,
+} from '../publish/object-directory.ts';
+
+const kills = Number(process.env['PUBLISH_KILLS'] ?? 2000);
+const lanes = 3; // a child waits for the disk half of its time
+const child = fileURLToPath(new URL('../support/publish-child.ts', import.meta.url));
+
+/** Starts the child, kills it within milliseconds after its first publish; the last number that it acknowledged. */
+async function publishUntilKilled(directory: string, first: number): Promise<number> {
+  const running = spawn(process.execPath, [child, directory, String(first)], { stdio: ['ignore', 'pipe', 'pipe'] });
+  let output = '';
+  let errors = '';
+  running.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
+  running.stderr.setEncoding('utf8').on('data', (text: string) => (errors += text));
+  const ended = once(running, 'close');
+  // One in eight dies at any moment of its first publish; the others while they go from number to number.
+  if (Math.random() < 7 / 8) await Promise.race([once(running.stdout, 'data'), ended]);
+  else await delay(40 + Math.random() * 40);
+  await delay(Math.random() * 12);
+  running.kill('SIGKILL');
+  await ended;
+  expect(running.signalCode, errors).toBe('SIGKILL'); // otherwise it failed by itself
+  const acknowledged = output.split('\n').filter((line) => line !== '');
+  return Number(acknowledged.at(-1) ?? first - 1);
+}
+
+interface Tally {
+  /** Kills that left something to repair: the test means nothing when there are none. */
+  residues: number;
+  published: number;
+}
+
+async function lane(count: number, tally: Tally): Promise<void> {
+  const directory = newObjectPath();
+  await publish({ directory, what, entries: entriesOf(0), mode: 0o600 });
+  let generation = 0;
+  for (let kill = 0; kill < count; kill += 1) {
+    const acknowledged = await publishUntilKilled(directory, generation + 1);
+    const found = Number(pairGeneration(directory));
+    expect(found).toBeGreaterThanOrEqual(acknowledged);
+    expect(found).toBeLessThanOrEqual(acknowledged + 1);
+    expect(wideFiles(directory)).toEqual([]);
+    tally.published += found - generation;
+    generation = found;
+    // Every second time the next start is the child's own; otherwise it is looked at here.
+    if (kill % 2 === 0) continue;
+    const pruned = await prune({ directory, what });
+    expect(pairGeneration(directory)).toBe(String(found));
+    const repaired = await publish({ directory, what, entries: entriesOf(found), mode: 0o600 });
+    if (pruned > 0 || repaired === 'repaired') tally.residues += 1;
+    expect(pairGeneration(directory)).toBe(String(found));
+    expect(layoutProblems(directory, ['tls.crt', 'tls.key'])).toEqual([]);
+  }
+}
+
+test(`publish() survives ${kills} times kill -9`, { timeout: 900_000 }, async () => {
+  const tally: Tally = { residues: 0, published: 0 };
+  await Promise.all(Array.from({ length: lanes }, () => lane(Math.ceil(kills / lanes), tally)));
+  console.log(
+    `${kills} kills, ${tally.published} generations published, ${tally.residues} kills left something to repair`,
+  );
+  expect(tally.residues).toBeGreaterThan(kills / 100);
+  expect(tally.published).toBeGreaterThan(kills);
+});

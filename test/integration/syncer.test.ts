@@ -1,0 +1,292 @@
+// The syncer against a real API server: what is in the API is on disk, and what is wrong in the API is not.
+import { execFileSync } from 'node:child_process';
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
+import { startControlPlane, type ControlPlane } from '../support/control-plane.ts';
+import { eventually } from '../support/eventually.ts';
+import {
+  createNamespace,
+  deleteObject,
+  opaque,
+  pairContent,
+  putObject,
+  startSyncing,
+  type Content,
+  type ObjectName,
+} from '../support/syncing.ts';
+
+let controlPlane: ControlPlane;
+let authority: Pair;
+let first: Pair;
+let second: Pair;
+let expired: Pair;
+const newDestination = (): string => mkdtempSync(join(tmpdir(), 'syncer-'));
+let namespaces = 0;
+const newNamespace = (): Promise<string> => createNamespace(controlPlane, `syncer-${(namespaces += 1)}`);
+
+beforeAll(async () => {
+  controlPlane = await startControlPlane();
+  const directory = newDestination();
+  const leaf = { commonName: 'leaf', usages: ['serverAuth'] } as const;
+  const ended = { notBefore: new Date('2020-01-01T00:00:00Z'), notAfter: new Date('2020-02-01T00:00:00Z') };
+  authority = await createAuthority(join(directory, 'ca'), { commonName: 'ca' });
+  [first, second, expired] = await Promise.all([
+    createLeaf(join(directory, 'first'), authority, leaf),
+    createLeaf(join(directory, 'second'), authority, leaf),
+    createLeaf(join(directory, 'expired'), authority, { ...leaf, ...ended }),
+  ]);
+});
+afterAll(() => controlPlane[Symbol.asyncDispose]());
+
+const bundle = (): Buffer => readFileSync(authority.cert);
+const onDisk = (destination: string, { kind, name }: ObjectName, key: string): string =>
+  readFileSync(join(destination, kind === 'secret' ? 'secrets' : 'configmaps', name, key), 'utf8');
+
+function shows(destination: string, object: ObjectName, content: Content): Promise<void> {
+  return eventually(() => {
+    for (const [key, value] of Object.entries(content)) expect(onDisk(destination, object, key)).toBe(value.toString());
+  });
+}
+
+test('14 objects are on disk soon after the start, with their modes', async () => {
+  const namespace = await newNamespace();
+  const pairs = Array.from(
+    { length: 11 },
+    (_, index) => ({ kind: 'secret', namespace, name: `pair-${index}` }) as const,
+  );
+  const bundles = ['client-ca', 'aggregator-ca', 'trusted'].map(
+    (name) => ({ kind: 'configMap', namespace, name }) as const,
+  );
+  await Promise.all(pairs.map((object) => putObject(controlPlane, object, pairContent(first))));
+  await Promise.all(
+    bundles.map((object) => putObject(controlPlane, object, { 'ca-bundle.crt': readFileSync(authority.cert) })),
+  );
+  const destinationDir = newDestination();
+  const began = performance.now();
+  let done = 0;
+  let tookMs = Infinity;
+  const objects = [...pairs, ...bundles];
+  const onWritten = (): void => {
+    if ((done += 1) === objects.length) tookMs = performance.now() - began;
+  };
+  await using syncing = await startSyncing({
+    controlPlane,
+    destinationDir,
+    artefacts: objects.map((object) => opaque(object)),
+    onWritten,
+  });
+  await eventually(() => expect(syncing.health()).toEqual({ ok: true, message: '14 objects on disk' }));
+  for (const object of pairs) await shows(destinationDir, object, pairContent(first));
+  expect(statSync(join(destinationDir, 'secrets/pair-0/tls.key')).mode & 0o7777).toBe(0o600);
+  expect(statSync(join(destinationDir, 'configmaps/client-ca/ca-bundle.crt')).mode & 0o7777).toBe(0o644);
+  expect(JSON.stringify(syncing.log)).not.toContain('PRIVATE');
+  console.log(`14 objects on disk ${tookMs.toFixed(0)} ms after the start`);
+  expect(tookMs).toBeLessThan(1500); // the goal, 300 ms, is measured by the benchmark on a quiet machine
+});
+
+test('an update is on disk milliseconds after it was acknowledged, and the newest one stays', async () => {
+  const object = { kind: 'secret', namespace: await newNamespace(), name: 'serving' } as const;
+  await putObject(controlPlane, object, pairContent(first));
+  const destinationDir = newDestination();
+  const waiting: (() => void)[] = [];
+  await using _ = await startSyncing({
+    controlPlane,
+    destinationDir,
+    artefacts: [opaque(object)],
+    onWritten: () => waiting.pop()?.(),
+  });
+  await shows(destinationDir, object, pairContent(first));
+  const took: number[] = [];
+  for (let round = 0; round < 200; round += 1) {
+    const next = new Promise<void>((resolve) => void waiting.push(resolve));
+    await putObject(controlPlane, object, pairContent(round % 2 === 0 ? second : first));
+    const acknowledged = performance.now();
+    await next;
+    took.push(performance.now() - acknowledged);
+  }
+  const sorted = took.toSorted((a, b) => a - b);
+  console.log(`API update to disk: p50 ${sorted[100]?.toFixed(1)} ms, p99 ${sorted[197]?.toFixed(1)} ms`);
+  expect(sorted[100]).toBeLessThan(50);
+  await Promise.all(Array.from({ length: 20 }, () => putObject(controlPlane, object, pairContent(first))));
+  await putObject(controlPlane, object, pairContent(second));
+  await shows(destinationDir, object, pairContent(second));
+});
+
+describe('what is wrong in the API never replaces the last good files', () => {
+  const good = { secret: (): Content => pairContent(first), configMap: (): Content => ({ 'ca-bundle.crt': bundle() }) };
+  test.each<[string, ObjectName['kind'], () => Content, string]>([
+    ['broken PEM', 'secret', () => ({ ...pairContent(first), 'tls.crt': 'broken' }), 'unreadable'],
+    ['an empty key', 'secret', () => ({ ...pairContent(first), 'tls.key': '' }), 'unreadable'],
+    [
+      'a mismatched pair',
+      'secret',
+      () => ({ ...pairContent(first), 'tls.key': readFileSync(second.key) }),
+      'mismatchedPair',
+    ],
+    ['half of a pair', 'secret', () => ({ 'tls.crt': readFileSync(second.cert) }), 'missingKey'],
+    ['no entries', 'secret', () => ({}), 'empty'],
+    ['an expired pair', 'secret', () => pairContent(expired), 'expired'],
+    ['an empty bundle', 'configMap', () => ({ 'ca-bundle.crt': '' }), 'unreadable'],
+    [
+      'a broken bundle',
+      'configMap',
+      () => ({ 'ca-bundle.crt': `${bundle().toString()}-----BEGIN CERTIFICATE-----\nAAAA\n` }),
+      'unreadable',
+    ],
+  ])('%s', async (_, kind, bad, reason) => {
+    const object = { kind, namespace: await newNamespace(), name: 'x' };
+    await putObject(controlPlane, object, good[kind]());
+    const destinationDir = newDestination();
+    await using syncing = await startSyncing({ controlPlane, destinationDir, artefacts: [opaque(object)] });
+    await shows(destinationDir, object, good[kind]());
+    await putObject(controlPlane, object, bad());
+    const line = await eventually(() => {
+      const found = syncing.log.find(({ event }) => event === 'sync.refused');
+      expect(found).toMatchObject({ reason, [kind]: `${object.namespace}/x` });
+      return found;
+    });
+    expect(line?.['message']).toContain(
+      `Cannot publish ${kind === 'secret' ? 'Secret' : 'ConfigMap'} "${object.namespace}/x": `,
+    );
+    await shows(destinationDir, object, good[kind]());
+    expect(syncing.health().ok).toBe(false);
+    const healed: Content = kind === 'secret' ? pairContent(second) : { 'ca-bundle.crt': `${bundle().toString()}\n` };
+    await putObject(controlPlane, object, healed);
+    await shows(destinationDir, object, healed);
+    await eventually(() => expect(syncing.health().ok).toBe(true));
+  });
+});
+
+test('an optional object vanishes from disk when it is gone, and comes back; a required one stays and is reported', async () => {
+  const namespace = await newNamespace();
+  const optional = { kind: 'secret', namespace, name: 'user' } as const;
+  const required = { kind: 'secret', namespace, name: 'serving' } as const;
+  for (const object of [optional, required]) await putObject(controlPlane, object, pairContent(first));
+  const destinationDir = newDestination();
+  const artefacts = [opaque(optional, 'optional'), opaque(required)];
+  await using syncing = await startSyncing({ controlPlane, destinationDir, artefacts });
+  for (const object of [optional, required]) await shows(destinationDir, object, pairContent(first));
+  for (const object of [optional, required]) await deleteObject(controlPlane, object);
+  await eventually(() => expect(readdirSync(join(destinationDir, 'secrets'))).toEqual(['serving']));
+  await eventually(() =>
+    expect(syncing.health()).toEqual({ ok: false, message: `Secret "${namespace}/serving": missing` }),
+  );
+  await shows(destinationDir, required, pairContent(first));
+  for (const object of [optional, required]) await putObject(controlPlane, object, pairContent(second));
+  for (const object of [optional, required]) await shows(destinationDir, object, pairContent(second));
+});
+
+test('what changes on disk is repaired by the recheck', async () => {
+  const object = { kind: 'secret', namespace: await newNamespace(), name: 'serving' } as const;
+  await putObject(controlPlane, object, pairContent(first));
+  const destinationDir = newDestination();
+  await using _ = await startSyncing({ controlPlane, destinationDir, artefacts: [opaque(object)], recheckMs: 100 });
+  await shows(destinationDir, object, pairContent(first));
+  const key = join(destinationDir, 'secrets/serving/tls.key');
+  chmodSync(key, 0o644);
+  await eventually(() => expect(statSync(key).mode & 0o7777).toBe(0o600));
+  writeFileSync(key, 'no key');
+  await shows(destinationDir, object, pairContent(first));
+});
+
+test('--once writes everything and reports what is missing; a dry run writes nothing', async () => {
+  const namespace = await newNamespace();
+  const serving = { kind: 'secret', namespace, name: 'serving' } as const;
+  const missing = { kind: 'configMap', namespace, name: 'client-ca' } as const;
+  await putObject(controlPlane, serving, pairContent(first));
+  const artefacts = [opaque(serving), opaque(missing), opaque({ ...missing, name: 'trusted' }, 'optional')];
+  const destinationDir = join(newDestination(), 'new');
+  const dry = await (await startSyncing({ controlPlane, artefacts, destinationDir, once: true, dryRun: true })).report;
+  expect(dry.objects).toMatchObject([
+    { state: 'synced', change: 'written' },
+    { state: 'kept', reason: 'missing' },
+    { state: 'absent' },
+  ]);
+  expect(existsSync(destinationDir)).toBe(false);
+  const report = await (await startSyncing({ controlPlane, artefacts, destinationDir, once: true })).report;
+  expect(report).toMatchObject({ ok: false, objects: dry.objects.map(({ name, state }) => ({ name, state })) });
+  await shows(destinationDir, serving, pairContent(first));
+  const again = await (
+    await startSyncing({ controlPlane, artefacts: [opaque(serving)], destinationDir, once: true })
+  ).report;
+  expect(again.ok).toBe(true);
+  expect(again.objects[0]?.change).toBeUndefined();
+});
+
+test.each(['certs', '/tmp/../etc', '/'])('the destination %j is refused', async (destinationDir) => {
+  const syncing = await startSyncing({ controlPlane, artefacts: [], destinationDir, once: true });
+  await expect(syncing.report).rejects.toMatchObject({
+    code: 'ConfigInvalid',
+    message: expect.stringContaining(`"${destinationDir}"`),
+  });
+});
+
+test('a destination that is a file is refused', async () => {
+  const destinationDir = join(newDestination(), 'file');
+  writeFileSync(destinationDir, '');
+  const syncing = await startSyncing({ controlPlane, artefacts: [], destinationDir, once: true });
+  await expect(syncing.report).rejects.toMatchObject({
+    code: 'ConfigInvalid',
+    message: expect.stringContaining('is not a directory'),
+  });
+});
+
+// Mounting takes root; where that cannot be had the two rows are skipped, except where CI=true.
+const isRoot = process.getuid?.() === 0;
+describe.skipIf(!isRoot && process.env['CI'] !== 'true')('a disk that refuses', () => {
+  const mounted: string[] = [];
+  function mountTmpfs(options: string): string {
+    const path = newDestination();
+    execFileSync('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', path]);
+    mounted.push(path);
+    return path;
+  }
+  afterAll(() => mounted.forEach((path) => execFileSync('umount', [path])));
+
+  test.each<[string, string, (path: string) => void, (path: string) => void, string]>([
+    [
+      'read-only',
+      'size=1m',
+      (path) => void execFileSync('mount', ['-o', 'remount,ro', path]),
+      (path) => void execFileSync('mount', ['-o', 'remount,rw', path]),
+      'the file system is read-only; mount it writable (EROFS)',
+    ],
+    [
+      'full',
+      'size=64k',
+      (path) => {
+        try {
+          writeFileSync(join(path, 'filler'), Buffer.alloc(65_536));
+        } catch {
+          /* it is full now */
+        }
+      },
+      (path) => writeFileSync(join(path, 'filler'), ''),
+      'no space left on the disk; free some space there (ENOSPC)',
+    ],
+  ])('%s: the last good files stay, the error says what to do, and it heals', async (_, size, refuse, allow, hint) => {
+    const object = { kind: 'secret', namespace: await newNamespace(), name: 'serving' } as const;
+    await putObject(controlPlane, object, pairContent(first));
+    const destinationDir = mountTmpfs(size);
+    await using syncing = await startSyncing({ controlPlane, destinationDir, artefacts: [opaque(object)] });
+    await shows(destinationDir, object, pairContent(first));
+    refuse(destinationDir);
+    await putObject(controlPlane, object, pairContent(second));
+    const line = await eventually(() => {
+      const found = syncing.log.find(({ event }) => event === 'sync.failed');
+      expect(found).toMatchObject({ code: 'WriteFailed', secret: `${object.namespace}/serving` });
+      return found;
+    });
+    expect(line?.['err']).toMatch(
+      new RegExp(`^Cannot publish Secret "${object.namespace}/serving": "${destinationDir}/secrets/serving/`),
+    );
+    expect(line?.['err']).toContain(`${hint}; the last good files stay in use`);
+    await shows(destinationDir, object, pairContent(first));
+    allow(destinationDir);
+    await shows(destinationDir, object, pairContent(second));
+    await eventually(() => expect(readdirSync(join(destinationDir, 'secrets/serving'))).toHaveLength(4));
+  });
+});

@@ -1,0 +1,153 @@
+import { describe, expect, it } from 'vitest';
+import type { Artefact } from '../../lib/inventory/model.ts';
+import { loadPreset, presetNames } from '../../lib/inventory/preset.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
+
+const parameters: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
+  kubernetes: { apiServerHostnames: ['api.example.com'] },
+};
+
+function counts(name: string): { secrets: number[]; configMaps: number[] } {
+  const { artefacts } = loadPreset(name);
+  const count = (kind: string): number[] =>
+    (['required', 'optional'] as const).map(
+      (want) => artefacts.filter(({ truth, published }) => truth.kind === kind && published === want).length,
+    );
+  return { secrets: count('secret'), configMaps: count('configMap') };
+}
+
+describe('presets', () => {
+  it('are those that the documentation lists', () => {
+    expect(presetNames()).toEqual([
+      'kubernetes',
+      'openshift-kube-apiserver',
+      'openshift-kube-controller-manager',
+      'openshift-kube-scheduler',
+    ]);
+  });
+
+  it.each(presetNames())('%s loads and resolves', (name) => {
+    const inventory = loadPreset(name);
+    expect(inventory.name).toBe(name);
+    expect(resolve(inventory, { parameters: parameters[name] ?? {} }).artefacts).toHaveLength(
+      inventory.artefacts.length,
+    );
+  });
+
+  // [required, optional]
+  it.each([
+    ['kubernetes', { secrets: [10, 0], configMaps: [4, 0] }],
+    ['openshift-kube-apiserver', { secrets: [10, 11], configMaps: [4, 1] }],
+    ['openshift-kube-controller-manager', { secrets: [2, 0], configMaps: [2, 1] }],
+    ['openshift-kube-scheduler', { secrets: [1, 0], configMaps: [0, 0] }],
+  ])('%s publishes as many objects as the components read', (name, expected) => {
+    expect(counts(name)).toEqual(expected);
+  });
+
+  it.each([
+    ['openshift-kube-apiserver', 'openshift-kube-apiserver'],
+    ['openshift-kube-controller-manager', 'openshift-kube-controller-manager'],
+    ['openshift-kube-scheduler', 'openshift-kube-scheduler'],
+  ])('%s holds rows of one namespace that are only synced', (name, namespace) => {
+    for (const { kind, truth } of loadPreset(name).artefacts) {
+      expect(kind).toBe('opaque');
+      expect(truth).toMatchObject({ namespace });
+    }
+  });
+
+  it('names every user-serving certificate of OpenShift as optional', () => {
+    const { artefacts } = loadPreset('openshift-kube-apiserver');
+    const found = artefacts.filter(
+      ({ name, published }) => /^user-serving-cert(-00\d)?$/.test(name) && published === 'optional',
+    );
+    expect(found).toHaveLength(11);
+  });
+
+  it('load with another namespace', () => {
+    const { artefacts } = loadPreset('kubernetes', { namespace: 'other' });
+    const spaces = new Set(artefacts.flatMap(({ truth }) => ('namespace' in truth ? [truth.namespace] : [])));
+    expect([...spaces]).toEqual(['other']);
+  });
+
+  it('refuse an unknown name', () => {
+    expect(() => loadPreset('kubernets')).toThrow(
+      'Cannot load preset "kubernets": unknown (did you mean "kubernetes"?)',
+    );
+    expect(() => loadPreset('../presets/kubernetes')).toThrow('Cannot load preset "../presets/kubernetes": unknown');
+  });
+});
+
+function isOnDisk({ truth }: Pick<Artefact, 'truth'>): boolean {
+  return truth.kind === 'pemPair' || truth.kind === 'pemFile';
+}
+
+describe('preset kubernetes', () => {
+  const { artefacts } = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: ['api.example.com'] } });
+  const day = 86_400_000;
+  const byName = new Map(artefacts.map((one) => [one.name, one]));
+
+  it.each([
+    ['aggregator-client', 'front-proxy-client', [], 30, 15],
+    ['kubelet-client', 'kube-apiserver-kubelet-client', [], 30, 15],
+    ['kube-controller-manager-client', 'system:kube-controller-manager', [], 30, 15],
+    ['kube-scheduler-client', 'system:kube-scheduler', [], 30, 15],
+    ['admin-client', 'kubernetes-admin', ['system:masters'], 30, 15],
+    ['etcd-client', 'kube-apiserver-etcd-client', [], 365, 292],
+  ])('%s is the client %s', (name, commonName, organizations, validity, refresh) => {
+    expect(byName.get(name)).toMatchObject({
+      usage: 'client',
+      commonName,
+      organizations,
+      validity: validity * day,
+      refresh: refresh * day,
+    });
+  });
+
+  it.each([
+    ['aggregator-client-signer', 30, 15],
+    ['kube-apiserver-to-kubelet-signer', 365, 292],
+    ['kube-apiserver-serving-signer', 3650, 2920],
+    ['localhost-serving-signer', 3650, 2920],
+    ['localhost-recovery-serving-signer', 3650, 2920],
+    ['kube-control-plane-signer', 60, 30],
+    ['csr-signer-signer', 60, 30],
+    ['csr-signer', 30, 15],
+    ['localhost-recovery-serving', 3650, 2920],
+  ])('%s lives %i days and is refreshed after %i', (name, validity, refresh) => {
+    expect(byName.get(name)).toMatchObject({ validity: validity * day, refresh: refresh * day });
+  });
+
+  it.each([
+    [
+      'kube-apiserver-serving',
+      [
+        '10.96.0.1',
+        'api.example.com',
+        'kubernetes',
+        'kubernetes.default',
+        'kubernetes.default.svc',
+        'kubernetes.default.svc.cluster.local',
+      ],
+    ],
+    ['localhost-serving', ['127.0.0.1', 'localhost']],
+    ['localhost-recovery-serving', ['localhost-recovery']],
+    ['etcd-server', ['127.0.0.1', 'localhost']],
+    ['etcd-peer', ['127.0.0.1', 'localhost']],
+  ])('%s serves %j', (name, hostnames) => {
+    expect(byName.get(name)).toMatchObject({ hostnames });
+  });
+
+  it('proves a served certificate under a name that it has', () => {
+    const served = artefacts.flatMap((one) =>
+      one.readers.flatMap(({ proof }) => (proof.kind === 'served' ? [{ one, proof }] : [])),
+    );
+    expect(served).toHaveLength(3);
+    for (const { one, proof } of served)
+      expect(one).toMatchObject({ hostnames: expect.arrayContaining([proof.serverName]) as unknown });
+  });
+
+  it('keeps on disk what the API needs to answer at all, and nothing else', () => {
+    const names = artefacts.filter(isOnDisk).map(({ name }) => name);
+    expect(names.toSorted()).toEqual(['etcd-ca', 'etcd-client', 'etcd-peer', 'etcd-server', 'etcd-signer']);
+  });
+});

@@ -1,0 +1,65 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { encodeBundle, mergeBundle } from '../../lib/pki/bundle.ts';
+import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
+import { authority, day, now } from './authority.ts';
+
+let certificates: Certificate[];
+let expired: Certificate;
+let ending: Certificate;
+
+beforeAll(async () => {
+  const made = await Promise.all(['a', 'b', 'c', 'd'].map((commonName) => authority({ commonName })));
+  certificates = made.map(({ certificate }) => certificate);
+  const dates = { notBefore: day(-9), at: day(-5) };
+  expired = (await authority({ commonName: 'expired', notAfter: day(-1), ...dates })).certificate;
+  ending = (await authority({ commonName: 'ending', notAfter: now, ...dates })).certificate;
+});
+
+function namesOf(pem: string): string[] {
+  return parseCertificates(Buffer.from(pem), 'bundle').map(({ facts }) => facts.commonName);
+}
+
+describe('mergeBundle()', () => {
+  test('gives the same text for every order of the same certificates', () => {
+    const [a, b, c, d] = certificates as [Certificate, Certificate, Certificate, Certificate];
+    const text = mergeBundle({ rest: [a, b, c, d], now });
+    for (const rest of [
+      [d, c, b, a],
+      [b, d, a, c],
+      [a, a, b, b, c, d, d],
+    ]) {
+      expect(mergeBundle({ rest, now })).toBe(text);
+      expect(mergeBundle({ first: [c], rest, now })).toBe(text);
+    }
+    expect(namesOf(text).toSorted()).toEqual(['a', 'b', 'c', 'd']);
+    const ders = parseCertificates(Buffer.from(text), 'bundle').map(({ x509 }) => x509.raw);
+    expect(ders).toEqual(ders.toSorted((x, y) => Buffer.compare(x, y)));
+  });
+
+  test('drops what expired, also at the very second, and what is there twice', () => {
+    const [a, b] = certificates as [Certificate, Certificate];
+    const [again] = parseCertificates(Buffer.from(`# the same\n${a.pem.replaceAll('\n', '\r\n')}`), 'again');
+    const rest = [expired, a, ending, b, ...(again === undefined ? [] : [again])];
+    expect(namesOf(mergeBundle({ rest, now })).toSorted()).toEqual(['a', 'b']);
+    expect(namesOf(mergeBundle({ rest, now: day(-0.5) })).toSorted()).toEqual(['a', 'b', 'ending']);
+  });
+
+  test('refuses to merge for a live signer that has expired', () => {
+    expect(() => mergeBundle({ first: [expired], rest: certificates, now })).toThrow(
+      'Cannot merge bundle with signer "CN=expired": expired at 2026-05-31T12:00:00.000Z, wanted a valid one',
+    );
+  });
+
+  test('is empty when nothing is left', () => {
+    expect(mergeBundle({ rest: [expired], now })).toBe('');
+  });
+});
+
+describe('encodeBundle()', () => {
+  test('keeps the order and ends with a newline', () => {
+    const text = encodeBundle(certificates.toReversed());
+    expect(namesOf(text)).toEqual(['d', 'c', 'b', 'a']);
+    expect(text.endsWith('-----END CERTIFICATE-----\n')).toBe(true);
+    expect(text).not.toContain('\n\n');
+  });
+});

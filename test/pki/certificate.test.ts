@@ -1,0 +1,175 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
+import { isCode } from '../../lib/errors.ts';
+import { authority, leaf } from './authority.ts';
+import { opensslDir, type OpensslDir } from './openssl.ts';
+
+let dir: OpensslDir;
+let a: Certificate;
+let b: Certificate;
+
+beforeAll(async () => {
+  dir = await opensslDir();
+  const ca = await authority({ commonName: 'a' });
+  a = ca.certificate;
+  b = await leaf(ca);
+});
+afterAll(() => dir[Symbol.asyncDispose]());
+
+function armour(label: string, der: Uint8Array): string {
+  const lines =
+    Buffer.from(der)
+      .toString('base64')
+      .match(/.{1,64}/g) ?? [];
+  return [`-----BEGIN ${label}-----`, ...lines, `-----END ${label}-----`, ''].join('\n');
+}
+
+/** PEM text from certificates a and b, by name of the row. */
+const broken: Readonly<Record<string, { text: () => string; says: RegExp }>> = {
+  'empty text': { text: () => '', says: /there is none/ },
+  'zero bytes, as a power loss leaves them': { text: () => '\0'.repeat(4096), says: /there is none/ },
+  'comments only': { text: () => '# nothing here\n', says: /there is none/ },
+  'cut off inside the base64': { text: () => a.pem.slice(0, 200), says: /cut off/ },
+  'cut off before the END line': { text: () => a.pem.slice(0, a.pem.indexOf('-----END')), says: /cut off/ },
+  'cut off inside the END line': { text: () => a.pem.trimEnd().slice(0, -3), says: /cut off/ },
+  'a second block cut off': { text: () => a.pem + b.pem.slice(0, 100), says: /cut off/ },
+  'a cut-off block before a whole one': { text: () => `${b.pem.slice(0, 100)}\n${a.pem}`, says: /cut off/ },
+  'END without BEGIN': { text: () => a.pem.slice(28), says: /damaged/ },
+  'an indented BEGIN line, which Go does not see': { text: () => ` ${a.pem}`, says: /damaged/ },
+  'a byte order mark before BEGIN': { text: () => `\u{feff}${a.pem}`, says: /damaged/ },
+  'not base64': { text: () => a.pem.replace(/\n(.)/, '\n!'), says: /not base64/ },
+  'base64 with bad padding': { text: () => a.pem.replace('\n-----END', '=\n-----END'), says: /not base64/ },
+  'an empty block': { text: () => armour('CERTIFICATE', Buffer.alloc(0)), says: /not base64/ },
+  'base64 of something else': { text: () => armour('CERTIFICATE', Buffer.from('hello')), says: /not a certificate/ },
+  'DER cut off': { text: () => armour('CERTIFICATE', a.x509.raw.subarray(0, -5)), says: /not a certificate/ },
+  'bytes after the DER': {
+    text: () => armour('CERTIFICATE', Buffer.concat([a.x509.raw, Buffer.from([0])])),
+    says: /not a certificate \(bytes after/,
+  },
+  'a key among certificates': {
+    text: () => a.pem + armour('EC PRIVATE KEY', Buffer.from('x')),
+    says: /EC PRIVATE KEY/,
+  },
+  'TRUSTED CERTIFICATE': { text: () => armour('TRUSTED CERTIFICATE', a.x509.raw), says: /TRUSTED CERTIFICATE/ },
+  'headers inside a block': {
+    text: () => a.pem.replace('CERTIFICATE-----\n', 'CERTIFICATE-----\nProc-Type: 4,ENCRYPTED\n\n'),
+    says: /headers/,
+  },
+};
+
+describe('parseCertificates() refuses', () => {
+  test.each(Object.entries(broken))('%s', (_name, { text, says }) => {
+    const parse = (): unknown => parseCertificates(Buffer.from(text()), 'Secret "ns/name" tls.crt');
+    expect(parse).toThrow(says);
+    expect(parse).toThrow(/^Cannot read certificates of Secret "ns\/name" tls\.crt: /);
+    expect(parse).toThrow(expect.toSatisfy((err) => isCode(err, 'MaterialInvalid')));
+  });
+});
+
+describe('parseCertificates() accepts', () => {
+  test.each<[string, () => string]>([
+    ['two certificates', () => a.pem + b.pem],
+    ['comments before, between and after', () => `# first\n${a.pem}subject: CN = b\n${b.pem}\nthe end`],
+    ['CRLF line ends', () => (a.pem + b.pem).replaceAll('\n', '\r\n')],
+    ['trailing blanks and no newline at the end', () => (a.pem + b.pem).replaceAll('\n', ' \t\n').trimEnd()],
+    ['one long line of base64', () => [a, b].map(({ x509 }) => longLine(x509.raw)).join('')],
+  ])('%s', (_name, text) => {
+    const parsed = parseCertificates(Buffer.from(text()), 'test');
+    expect(parsed.map(({ facts }) => facts.fingerprint)).toEqual([a.facts.fingerprint, b.facts.fingerprint]);
+    expect(parsed.map(({ pem }) => pem)).toEqual([a.pem, b.pem]);
+  });
+});
+
+function longLine(der: Buffer): string {
+  return `-----BEGIN CERTIFICATE-----\n${der.toString('base64')}\n-----END CERTIFICATE-----\n`;
+}
+
+/** A self-signed certificate made by openssl. */
+async function made(...args: readonly string[]): Promise<Certificate> {
+  const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-keyout', dir.path('x.key')];
+  const text = await dir.openssl('req', '-x509', '-days', '3650', ...key, ...args);
+  const [certificate] = parseCertificates(Buffer.from(text), 'openssl');
+  if (certificate === undefined) throw new Error('no certificate');
+  return certificate;
+}
+
+describe('facts of certificates that openssl made', () => {
+  test.each<[string, readonly string[], { commonName: string; organizations: string[]; subject: string }]>([
+    [
+      'separate RDNs',
+      ['-subj', '/O=system:masters/O=second/CN=admin'],
+      {
+        commonName: 'admin',
+        organizations: ['system:masters', 'second'],
+        subject: 'CN=admin,O=second,O=system:masters',
+      },
+    ],
+    [
+      'one RDN of several values (a set: the shorter one first)',
+      ['-multivalue-rdn', '-subj', '/O=alpha+O=beta/CN=x'],
+      { commonName: 'x', organizations: ['beta', 'alpha'], subject: 'CN=x,O=beta+O=alpha' },
+    ],
+    [
+      'common name and organization in one RDN',
+      ['-multivalue-rdn', '-subj', '/O=group+CN=x'],
+      { commonName: 'x', organizations: ['group'], subject: 'CN=x+O=group' },
+    ],
+    [
+      'UTF-8',
+      ['-utf8', '-subj', '/O=Größe €/CN=名前'],
+      { commonName: '名前', organizations: ['Größe €'], subject: 'CN=名前,O=Größe €' },
+    ],
+    [
+      'characters that end a value',
+      ['-subj', '/O=a\nCN=evil,b/CN=#x\\+y'],
+      { commonName: '#x+y', organizations: ['a\nCN=evil,b'], subject: String.raw`CN=\#x\+y,O=a${'\n'}CN=evil\,b` },
+    ],
+    [
+      'several common names',
+      ['-subj', '/CN=one/CN=two'],
+      { commonName: 'two', organizations: [], subject: 'CN=two,CN=one' },
+    ],
+    ['no name at all', ['-subj', '/'], { commonName: '', organizations: [], subject: '' }],
+  ])('names: %s', async (_name, args, expected) => {
+    expect((await made(...args)).facts).toMatchObject(expected);
+  });
+
+  test('alternative names come out in canonical form, sorted, without other kinds', async () => {
+    const names = 'DNS:B.example,DNS:a,IP:10.0.0.1,IP:FD00:0:0::1,IP:::ffff:10.0.0.2,email:x@y,URI:http://c,DNS:a';
+    const { facts } = await made('-subj', '/CN=x', '-addext', `subjectAltName=${names}`);
+    expect(facts.hostnames).toEqual(['10.0.0.1', '10.0.0.2', 'a', 'b.example', 'fd00::1']);
+  });
+
+  test.each<[string, readonly string[], readonly string[] | undefined]>([
+    ['none', [], undefined],
+    ['both', ['-addext', 'extendedKeyUsage=clientAuth,serverAuth'], ['clientAuth', 'serverAuth']],
+    ['another', ['-addext', 'extendedKeyUsage=codeSigning'], ['1.3.6.1.5.5.7.3.3']],
+    ['any', ['-addext', 'extendedKeyUsage=clientAuth,anyExtendedKeyUsage'], undefined],
+  ])('extended key usage: %s', async (_name, args, expected) => {
+    expect((await made('-subj', '/CN=x', ...args)).facts.usages).toEqual(expected);
+  });
+
+  test('fields: path length, key usage and unknown critical extensions', async () => {
+    const extensions = [
+      'basicConstraints=critical,CA:TRUE,pathlen:3',
+      'keyUsage=critical,digitalSignature,keyCertSign',
+      '1.2.3.4=critical,ASN1:NULL',
+    ];
+    const { facts, fields } = await made('-subj', '/CN=x', ...extensions.flatMap((text) => ['-addext', text]));
+    expect(facts.isCa).toBe(true);
+    expect(fields.basicConstraints).toEqual({ ca: true, pathLength: 3 });
+    expect(fields.keyUsage).toEqual({ digitalSignature: true, keyEncipherment: false, certSign: true });
+    expect(fields.unknownCritical).toEqual(['1.2.3.4']);
+  });
+
+  test('the fingerprint, serial and dates are those that openssl prints', async () => {
+    const certificate = await made('-subj', '/CN=x', '-set_serial', '0x7f00aa');
+    const file = await dir.file('print.pem', certificate.pem);
+    const print = await dir.openssl('x509', '-in', file, '-noout', '-fingerprint', '-sha256', '-serial', '-enddate');
+    const [, fingerprint = ''] = /Fingerprint=(.*)/.exec(print) ?? [];
+    const [, end = ''] = /notAfter=(.*)/.exec(print) ?? [];
+    expect(certificate.facts.fingerprint).toBe(fingerprint.replaceAll(':', '').toLowerCase());
+    expect(certificate.facts.serial).toBe('7f00aa');
+    expect(certificate.facts.notAfter).toEqual(new Date(end));
+  });
+});

@@ -1,0 +1,151 @@
+import { describe, expect, it } from 'vitest';
+import { isBusy, knockDelay, next } from '../../lib/regen/waits.ts';
+import type { Next, PassOutcome } from '../../lib/regen/waits.ts';
+
+const now = new Date('2026-06-01T00:00:00Z');
+const later = (ms: number): Date => new Date(now.getTime() + ms);
+const quiet: PassOutcome = {
+  unavailable: 0,
+  written: 0,
+  conflicts: 0,
+  failed: 0,
+  blocked: 0,
+  settling: 0,
+  recheckAt: later(3_600_000),
+};
+
+interface Row {
+  readonly name: string;
+  readonly outcome?: Partial<PassOutcome>;
+  readonly streak?: number;
+  readonly busyForMs?: number;
+  readonly once?: boolean;
+  readonly expected: Next;
+}
+
+describe('next()', () => {
+  it.each<Row>([
+    { name: 'nothing to do: half a minute at most', expected: { kind: 'wait', delayMs: 30_000 } },
+    { name: 'a date that is near', outcome: { recheckAt: later(1234) }, expected: { kind: 'wait', delayMs: 1234 } },
+    {
+      name: 'a date that has passed: no hot loop',
+      outcome: { recheckAt: later(-5) },
+      expected: { kind: 'wait', delayMs: 100 },
+    },
+    { name: 'once, nothing to do', once: true, expected: { kind: 'done', converged: true } },
+    {
+      name: 'once, blocked for a reason',
+      outcome: { blocked: 2 },
+      once: true,
+      expected: { kind: 'done', converged: true },
+    },
+    {
+      name: 'once, a contradiction to believe in',
+      outcome: { settling: 1, recheckAt: later(500) },
+      once: true,
+      expected: { kind: 'wait', delayMs: 500 },
+    },
+    {
+      name: 'all written: looks whether it is true',
+      outcome: { written: 12 },
+      streak: 1,
+      expected: { kind: 'again', delayMs: 0 },
+    },
+    {
+      name: 'a conflict: looks again at once',
+      outcome: { conflicts: 1 },
+      streak: 5,
+      expected: { kind: 'again', delayMs: 0 },
+    },
+    {
+      name: 'conflict after conflict: slower',
+      outcome: { conflicts: 1 },
+      streak: 6,
+      expected: { kind: 'again', delayMs: 100 },
+    },
+    {
+      name: 'writes that never help: ever slower',
+      outcome: { written: 1 },
+      streak: 12,
+      expected: { kind: 'again', delayMs: 6400 },
+    },
+    {
+      name: 'writes that never help, for long',
+      outcome: { written: 1 },
+      streak: 5000,
+      expected: { kind: 'again', delayMs: 30_000 },
+    },
+    {
+      name: 'a failed write',
+      outcome: { failed: 1, written: 3 },
+      streak: 1,
+      expected: { kind: 'again', delayMs: 200 },
+    },
+    {
+      name: 'a write that fails for ever',
+      outcome: { failed: 1 },
+      streak: 99,
+      expected: { kind: 'again', delayMs: 30_000 },
+    },
+    {
+      name: 'a row that cannot be read',
+      outcome: { unavailable: 1 },
+      streak: 1,
+      expected: { kind: 'again', delayMs: 100 },
+    },
+    {
+      name: 'a row that cannot be read for a while',
+      outcome: { unavailable: 1 },
+      streak: 40,
+      expected: { kind: 'again', delayMs: 1000 },
+    },
+    {
+      name: 'a row that is forbidden for good',
+      outcome: { unavailable: 1 },
+      streak: 100,
+      expected: { kind: 'again', delayMs: 10_000 },
+    },
+    {
+      name: 'once, a row that cannot be read yet',
+      outcome: { unavailable: 1 },
+      streak: 9,
+      busyForMs: 29_999,
+      once: true,
+      expected: { kind: 'again', delayMs: 1000 },
+    },
+    {
+      name: 'once, a row that cannot be read',
+      outcome: { unavailable: 1 },
+      streak: 40,
+      busyForMs: 30_000,
+      once: true,
+      expected: { kind: 'done', converged: false },
+    },
+    {
+      name: 'once, a write that fails',
+      outcome: { failed: 1 },
+      streak: 9,
+      busyForMs: 30_000,
+      once: true,
+      expected: { kind: 'done', converged: false },
+    },
+  ])('$name', ({ outcome, streak = 0, busyForMs = 0, once = false, expected }) => {
+    const busySince = later(-busyForMs);
+    expect(next({ outcome: { ...quiet, ...outcome }, streak, busySince, now, once })).toEqual(expected);
+  });
+});
+
+describe('isBusy()', () => {
+  it.each(['unavailable', 'written', 'conflicts', 'failed'] as const)('is true after %s', (key) => {
+    expect(isBusy({ ...quiet, [key]: 1 })).toBe(true);
+  });
+  it('is false when all is healthy, blocked or settling', () => {
+    expect(isBusy({ ...quiet, blocked: 3, settling: 1 })).toBe(false);
+  });
+});
+
+describe('knockDelay()', () => {
+  it('is a tenth of a second while a server starts, and a second at most', () => {
+    expect([0, 29_999, 30_000, 120_000, 86_400_000].map(knockDelay)).toEqual([100, 100, 500, 1000, 1000]);
+  });
+});

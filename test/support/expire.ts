@@ -1,0 +1,92 @@
+// Puts truly expired certificates in the place of valid ones: the same keys, the same names, real X.509 dates in the
+// past, signed by the same CAs (themselves with dates in the past). What a control plane finds after months off.
+import {
+  type Authority,
+  issueBundle,
+  issueComposedBundle,
+  issueCopy,
+  issueSigner,
+  issueTarget,
+} from '../../lib/issue/issue.ts';
+import { readAuthority, readBundle } from '../../lib/issue/issue.ts';
+import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
+import { PrivateKey, parsePrivateKey } from '../../lib/pki/key.ts';
+import { type Found, type Material, privateKeyKey, type Store } from '../../lib/store/store.ts';
+
+export interface ExpireOptions {
+  readonly resolved: Resolved;
+  readonly store: Store;
+  readonly now: Date;
+  /** Artefacts that stay as they are. */
+  readonly except?: (artefact: ResolvedArtefact) => boolean;
+  /** How long ago everything ended. Default: one hour. */
+  readonly agoMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** Returns the expired material by artefact, as it has been written. */
+export async function expire(options: ExpireOptions): Promise<ReadonlyMap<string, Material>> {
+  const { resolved, store, signal = AbortSignal.timeout(60_000) } = options;
+  const material = new Map<string, Material>();
+  for (const artefact of resolved.artefacts) {
+    const found = await store.read(artefact.truth, signal);
+    if (found === undefined) throw new Error(`${artefact.name} is not there`);
+    const old = options.except?.(artefact) === true ? undefined : await expired(artefact, found, material, options);
+    material.set(artefact.name, old ?? found);
+    if (old === undefined) continue;
+    const { entries, annotations } = old;
+    const outcome = await store.write(artefact.truth, { entries, annotations }, { version: found.version }, signal);
+    if (outcome !== 'written') throw new Error(`${artefact.name} was changed meanwhile`);
+  }
+  return material;
+}
+
+async function expired(
+  artefact: ResolvedArtefact,
+  found: Found,
+  material: ReadonlyMap<string, Material>,
+  { resolved, now, agoMs = 3_600_000 }: ExpireOptions,
+): Promise<Material | undefined> {
+  const of = (name: string): { row: ResolvedArtefact; entries: Material['entries'] } => {
+    const row = resolved.artefacts.find((one) => one.name === name);
+    const made = material.get(name);
+    if (row === undefined || made === undefined) throw new Error(`${name} has not been made`);
+    return { row, entries: made.entries };
+  };
+  const authority = (name: string): Authority => readAuthority(of(name).row.truth, of(name).entries);
+  const bundle = (name: string) => readBundle(of(name).row.truth, of(name).entries);
+  /** All have ended at the same moment, and all were valid just before it. */
+  const ended = now.getTime() - agoMs;
+  const valid = new Date(ended - 60_000);
+  switch (artefact.kind) {
+    case 'signer': {
+      const issuer = artefact.issuer === undefined ? {} : { issuer: authority(artefact.issuer) };
+      return issueSigner({ artefact, ...issuer, key: keyOf(found), now: new Date(ended - artefact.validity) });
+    }
+    case 'target': {
+      const made = new Date(ended - artefact.validity);
+      return issueTarget({ artefact, issuer: authority(artefact.issuer), key: keyOf(found), now: made });
+    }
+    case 'caBundle':
+      return issueBundle({
+        artefact,
+        signers: artefact.signers.map((name) => authority(name).certificate),
+        former: [],
+        now: valid,
+      });
+    case 'composedBundle':
+      return issueComposedBundle({ artefact, inputs: artefact.inputs.flatMap(bundle), now: valid });
+    case 'copy':
+      return issueCopy({ artefact, original: of(artefact.of).entries });
+    case 'keyPair':
+    case 'opaque':
+      return undefined;
+  }
+}
+
+function keyOf({ entries }: Found): PrivateKey {
+  const pem = entries[privateKeyKey];
+  if (pem === undefined) throw new Error('there is no key');
+  const key = parsePrivateKey(pem, 'key');
+  return new PrivateKey(key);
+}

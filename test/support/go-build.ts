@@ -1,0 +1,78 @@
+// Builds control-plane binaries from the Go module test/controlplane, which pins them.
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import type { BinaryName } from './components.ts';
+import { guard } from './process.ts';
+import type { Progress } from './progress.ts';
+
+const run = promisify(execFile);
+
+const packages: Readonly<Record<BinaryName, string>> = {
+  etcd: 'go.etcd.io/etcd/server/v3',
+  'kube-apiserver': 'k8s.io/kubernetes/cmd/kube-apiserver',
+  'kube-controller-manager': 'k8s.io/kubernetes/cmd/kube-controller-manager',
+  'kube-scheduler': 'k8s.io/kubernetes/cmd/kube-scheduler',
+  kubectl: 'k8s.io/kubernetes/cmd/kubectl',
+  'sample-apiserver': 'k8s.io/sample-apiserver',
+};
+
+/** On two cores, without Go's build cache. kube-apiserver pays for what all share. */
+const duration: Readonly<Record<BinaryName, string>> = {
+  etcd: 'half a minute',
+  'kube-apiserver': '4 minutes',
+  'kube-controller-manager': '1 minute',
+  'kube-scheduler': '10 seconds',
+  kubectl: '20 seconds',
+  'sample-apiserver': '10 seconds',
+};
+
+const setVersion = (name: string, value: string): string => `-X k8s.io/component-base/version.${name}=${value}`;
+
+/** The components compare their own version, which only the linker can tell them: else they say v0.0.0-master. */
+export function goBuildFlags(version: string): string[] {
+  const [major = '', minor = ''] = version.slice(1).split('.');
+  const names = [setVersion('gitVersion', version), setVersion('gitMajor', major), setVersion('gitMinor', minor)];
+  return ['-trimpath', '-ldflags', ['-s', '-w', ...names].join(' ')];
+}
+
+/** On the PATH, or where Go's own archive is unpacked. */
+export const goCommands: readonly string[] = ['go', '/usr/local/go/bin/go'];
+
+/** The first of `commands` that answers, or undefined. */
+export async function findGo(env: NodeJS.ProcessEnv, commands = goCommands): Promise<string | undefined> {
+  for (const go of commands) {
+    const answers = await run(go, ['version'], { env }).then(
+      () => true,
+      () => false,
+    );
+    if (answers) return go;
+  }
+  return undefined;
+}
+
+export interface GoBuild {
+  readonly go: string;
+  readonly name: BinaryName;
+  readonly version: string;
+  readonly moduleDirectory: string;
+  readonly file: string;
+  readonly env: NodeJS.ProcessEnv;
+  readonly progress: Progress;
+}
+
+/** Writes `file`. Rejects with the compiler's words when it fails. */
+export async function buildWithGo({ go, name, version, moduleDirectory, file, env, progress }: GoBuild): Promise<true> {
+  const args = ['build', ...goBuildFlags(version), '-o', file, packages[name]];
+  const options = { cwd: moduleDirectory, env: { ...env, CGO_ENABLED: '0', GOWORK: 'off' }, maxBuffer: 2 ** 26 };
+  await progress.during(`building ${name} ${version} with Go (about ${duration[name]}, once)`, async () => {
+    try {
+      const build = run(go, args, options);
+      const watchdog = guard(build.child);
+      await build.finally(() => watchdog?.kill('SIGKILL'));
+    } catch (err) {
+      const { stderr = '', message } = err as { stderr?: string; message: string };
+      throw new Error(`Cannot build ${name} with Go in test/controlplane: ${stderr.trim() || message}`, { cause: err });
+    }
+  });
+  return true;
+}

@@ -1,0 +1,234 @@
+import { describe, expect, test } from 'vitest';
+import { project, type ApiFacts, type Decision, type DiskFacts, type Projection } from '../../lib/syncer/project.ts';
+
+const now = new Date('2026-11-20T08:30:00Z');
+const past = new Date('2026-11-19T00:00:00Z');
+const future = new Date('2026-12-20T00:00:00Z');
+
+const secret = { kind: 'secret', namespace: 'a', name: 'serving' } as const;
+const configMap = { kind: 'configMap', namespace: 'a', name: 'client-ca' } as const;
+const pairRow = {
+  location: secret,
+  published: 'required',
+  expects: { kind: 'pair' },
+  what: 'Secret "a/serving"',
+} as const;
+const opaqueRow = { ...pairRow, expects: { kind: 'opaque' } } as const;
+const optionalRow = { ...opaqueRow, published: 'optional' } as const;
+const bundleRow = {
+  location: configMap,
+  published: 'required',
+  expects: { kind: 'bundle' },
+  what: 'ConfigMap "a/client-ca"',
+} as const;
+const keyPairRow = { ...pairRow, expects: { kind: 'keyPair', privateKey: 'sa.key', publicKey: 'sa.pub' } } as const;
+
+const absent: ApiFacts = { state: 'absent' };
+const pair = (material: Extract<ApiFacts, { state: 'present' }>['material'] = { notAfter: future }): ApiFacts => ({
+  state: 'present',
+  keys: ['tls.crt', 'tls.key'],
+  material,
+});
+const holding = (...keys: string[]): ApiFacts => ({ state: 'present', keys, material: {} });
+const nothingThere: DiskFacts = { present: false, difference: 'written' };
+const other: DiskFacts = { present: true, difference: 'written', material: { notAfter: future } };
+const otherExpired: DiskFacts = { present: true, difference: 'written', material: { notAfter: past } };
+
+interface Row {
+  readonly title: string;
+  readonly row: Projection['row'];
+  readonly api: ApiFacts;
+  readonly disk: DiskFacts;
+  readonly decision: Partial<Decision>;
+  readonly message?: string;
+}
+
+const kept = 'the last good files stay in use';
+
+const table: readonly Row[] = [
+  {
+    title: 'first content',
+    row: pairRow,
+    api: pair(),
+    disk: nothingThere,
+    decision: { action: 'write', reason: 'absent' },
+  },
+  { title: 'other content', row: pairRow, api: pair(), disk: other, decision: { action: 'write', reason: 'changed' } },
+  {
+    title: 'the same content',
+    row: pairRow,
+    api: pair(),
+    disk: { present: true, difference: 'unchanged' },
+    decision: { action: 'none' },
+  },
+  {
+    title: 'the same content with a mode that drifted',
+    row: pairRow,
+    api: pair(),
+    disk: { present: true, difference: 'repaired' },
+    decision: { action: 'write', reason: 'drifted' },
+  },
+  {
+    title: 'the same expired content',
+    row: pairRow,
+    api: pair({ notAfter: past }),
+    disk: { present: true, difference: 'unchanged' },
+    decision: { action: 'none' },
+  },
+  {
+    title: 'an expired pair over a valid one (an older snapshot was restored)',
+    row: pairRow,
+    api: pair({ notAfter: past }),
+    disk: other,
+    decision: { action: 'keep', reason: 'expired' },
+    message:
+      'Cannot publish Secret "a/serving": it expired at 2026-11-19T00:00:00.000Z, and the files are valid until 2026-12-20T00:00:00.000Z; they stay in use until the object is renewed',
+  },
+  {
+    title: 'a pair that expires at this instant over a valid one',
+    row: pairRow,
+    api: pair({ notAfter: now }),
+    disk: other,
+    decision: { action: 'keep', reason: 'expired' },
+  },
+  {
+    title: 'an expired pair over an expired one',
+    row: pairRow,
+    api: pair({ notAfter: past }),
+    disk: otherExpired,
+    decision: { action: 'write', reason: 'changed' },
+  },
+  {
+    title: 'an expired pair over a broken one',
+    row: pairRow,
+    api: pair({ notAfter: past }),
+    disk: { ...other, material: { problem: { reason: 'unreadable', message: 'x' } } },
+    decision: { action: 'write', reason: 'changed' },
+  },
+  {
+    title: 'an expired pair where nothing is',
+    row: pairRow,
+    api: pair({ notAfter: past }),
+    disk: nothingThere,
+    decision: { action: 'write', reason: 'absent' },
+  },
+  {
+    title: 'a valid pair that ends sooner than the one on disk',
+    row: pairRow,
+    api: pair({ notAfter: new Date('2026-11-21T00:00:00Z') }),
+    disk: other,
+    decision: { action: 'write', reason: 'changed' },
+  },
+  {
+    title: 'broken PEM',
+    row: pairRow,
+    api: pair({ problem: { reason: 'unreadable', message: 'cannot read certificates: there is none' } }),
+    disk: { present: true, material: { notAfter: future } },
+    decision: { action: 'refuse', reason: 'unreadable' },
+    message: `Cannot publish Secret "a/serving": cannot read certificates: there is none; ${kept}`,
+  },
+  {
+    title: 'a mismatched pair',
+    row: opaqueRow,
+    api: pair({ problem: { reason: 'mismatchedPair', message: 'no match' } }),
+    disk: { present: false },
+    decision: { action: 'refuse', reason: 'mismatchedPair' },
+  },
+  {
+    title: 'a pair without its key',
+    row: pairRow,
+    api: holding('tls.crt', 'ca.crt'),
+    disk: other,
+    decision: { action: 'refuse', reason: 'missingKey' },
+    message: `Cannot publish Secret "a/serving": it holds no "tls.key", only "ca.crt", "tls.crt"; ${kept}`,
+  },
+  {
+    title: 'half of a pair in an opaque Secret',
+    row: opaqueRow,
+    api: holding('tls.key'),
+    disk: other,
+    decision: { action: 'refuse', reason: 'missingKey' },
+    message: `Cannot publish Secret "a/serving": it holds "tls.key" without "tls.crt"; ${kept}`,
+  },
+  {
+    title: 'a bundle under another key',
+    row: bundleRow,
+    api: holding('ca.crt'),
+    disk: nothingThere,
+    decision: { action: 'refuse', reason: 'missingKey' },
+  },
+  {
+    title: 'a key pair without its public half',
+    row: keyPairRow,
+    api: holding('sa.key'),
+    disk: nothingThere,
+    decision: { action: 'refuse', reason: 'missingKey' },
+  },
+  {
+    title: 'a Secret without entries',
+    row: opaqueRow,
+    api: holding(),
+    disk: other,
+    decision: { action: 'refuse', reason: 'empty' },
+  },
+  {
+    title: 'a key that leads out of the directory',
+    row: opaqueRow,
+    api: holding('../../kubelet.conf'),
+    disk: nothingThere,
+    decision: { action: 'refuse', reason: 'badName' },
+  },
+  {
+    title: 'an absolute key',
+    row: opaqueRow,
+    api: holding('/etc/passwd'),
+    disk: nothingThere,
+    decision: { action: 'refuse', reason: 'badName' },
+  },
+  {
+    title: 'opaque content',
+    row: opaqueRow,
+    api: holding('kubeconfig'),
+    disk: nothingThere,
+    decision: { action: 'write', reason: 'absent' },
+  },
+  {
+    title: 'an optional object that is gone',
+    row: optionalRow,
+    api: absent,
+    disk: { present: true },
+    decision: { action: 'remove', reason: 'gone' },
+  },
+  {
+    title: 'an optional object that never was',
+    row: optionalRow,
+    api: absent,
+    disk: { present: false },
+    decision: { action: 'none' },
+  },
+  {
+    title: 'a required object that is gone',
+    row: pairRow,
+    api: absent,
+    disk: { present: true },
+    decision: { action: 'keep', reason: 'missing' },
+    message: `Cannot publish Secret "a/serving": it is not in the API, but it is required; ${kept}; create it`,
+  },
+  {
+    title: 'a required object that never was',
+    row: pairRow,
+    api: absent,
+    disk: { present: false },
+    decision: { action: 'keep', reason: 'missing' },
+    message:
+      'Cannot publish Secret "a/serving": it is not in the API, but it is required; there are no files of it either; create it',
+  },
+];
+
+describe('project()', () => {
+  test.each(table)('$title: $decision.action $decision.reason', ({ row, api, disk, decision, message }) => {
+    const decided = project({ row, api, disk, now });
+    expect(decided).toMatchObject(decision);
+    if (message !== undefined) expect(decided).toHaveProperty('message', message);
+  });
+});

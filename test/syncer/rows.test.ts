@@ -1,0 +1,69 @@
+import { describe, expect, test } from 'vitest';
+import type { Artefact, ResolvedArtefact } from '../../lib/inventory/model.ts';
+import { destinationProblem, rowsOf } from '../../lib/syncer/rows.ts';
+
+const base = { readers: [], published: 'required' } as const;
+const secret = (name: string, namespace = 'a') => ({ kind: 'secret', namespace, name }) as const;
+const configMap = (name: string) => ({ kind: 'configMap', namespace: 'a', name }) as const;
+const dates = { validity: 1, refresh: 1 };
+
+const signer: Artefact = { ...base, ...dates, kind: 'signer', name: 'signer', truth: secret('csr-signer') };
+const bundle: Artefact = {
+  ...base,
+  kind: 'caBundle',
+  name: 'bundle',
+  truth: configMap('client-ca'),
+  signers: ['signer'],
+};
+const copy: Artefact = { ...base, kind: 'copy', name: 'copy', truth: configMap('copy'), of: 'bundle' };
+const opaque: Artefact = { ...base, kind: 'opaque', name: 'opaque', truth: secret('user'), published: 'optional' };
+const keyPair: Artefact = {
+  ...base,
+  kind: 'keyPair',
+  name: 'keys',
+  truth: secret('sa'),
+  privateKey: 'k',
+  publicKey: 'p',
+};
+
+const rowsFor = (...artefacts: ResolvedArtefact[]) => rowsOf({ name: 'test', artefacts }, '/certs');
+
+describe('rowsOf()', () => {
+  test('gives each published object its directory, mode and expectation', () => {
+    expect(rowsFor(signer, bundle, copy, opaque, keyPair)).toMatchObject([
+      { name: 'signer', directory: '/certs/secrets/csr-signer', mode: 0o600, expects: { kind: 'pair' } },
+      { name: 'bundle', directory: '/certs/configmaps/client-ca', mode: 0o644, expects: { kind: 'bundle' } },
+      { name: 'copy', directory: '/certs/configmaps/copy', expects: { kind: 'bundle' } },
+      { name: 'opaque', directory: '/certs/secrets/user', published: 'optional', expects: { kind: 'opaque' } },
+      { name: 'keys', expects: { kind: 'keyPair', privateKey: 'k', publicKey: 'p' } },
+    ]);
+  });
+
+  test('leaves out what is not published and what lies on disk', () => {
+    const { published: _, ...unpublished } = signer;
+    const onDisk = { ...opaque, truth: { kind: 'pemFile', file: '/x' } } as const;
+    expect(rowsFor(unpublished, onDisk)).toEqual([]);
+  });
+
+  test('refuses two objects for one directory', () => {
+    const other = { ...opaque, name: 'other', truth: secret('user', 'b') };
+    expect(() => rowsFor(opaque, other)).toThrow(
+      'Cannot publish Secret "b/user": Secret "a/user" has the same directory "/certs/secrets/user"; publish one of them',
+    );
+  });
+
+  test.each(['..', '../x', 'a/b', ''])('refuses the object name %j', (name) => {
+    expect(() => rowsFor({ ...opaque, truth: secret(name) })).toThrow(/^Cannot publish Secret "a\/.*": its name /);
+  });
+});
+
+test.each([
+  ['/etc/kubernetes/static-pod-certs', undefined],
+  ['certs', 'is not absolute'],
+  ['', 'is not absolute'],
+  ['/certs/../etc', 'holds ".."'],
+  ['/', 'is the root directory'],
+  ['//', 'is the root directory'],
+])('destinationProblem() of %j: %s', (path, problem) => {
+  expect(destinationProblem(path)).toBe(problem);
+});

@@ -1,0 +1,54 @@
+import { describe, expect, it } from 'vitest';
+import { RecoveryError } from '../lib/errors.ts';
+import { parseYaml, readYaml, toYaml } from '../lib/yaml.ts';
+
+const level = (n: number): string => `a${n}: &a${n} [${Array.from({ length: 10 }, () => `*a${n - 1}`).join(', ')}]\n`;
+
+describe('parseYaml()', () => {
+  it('reads YAML and JSON', () => {
+    expect(parseYaml('a: [1, x]\n')).toEqual({ a: [1, 'x'] });
+    expect(parseYaml('{"a": {"b": null}}')).toEqual({ a: { b: null } });
+  });
+
+  it.each([
+    ['a broken flow', 'token: "super-secret\nusers: [', 2],
+    ['a key twice', 'a: super-secret\na: super-secret\n', 2],
+    ['text behind a value', 'a: "b" super-secret\n', 1],
+    ['a stray token', 'a: b\n}super-secret\n', 2],
+  ])('names the place of %s, and never the text', (_title, text, line) => {
+    const parse = (): unknown => parseYaml(text);
+    expect(parse).toThrow(RecoveryError);
+    expect(parse).toThrow(new RegExp(`^Cannot parse YAML: [A-Z_]+ at line ${line}, column \\d+$`));
+  });
+
+  it('refuses a text that would unfold into a huge one', () => {
+    const text = `a0: &a0 [x]\n${level(1)}${level(2)}${level(3)}${level(4)}`;
+    expect(() => parseYaml(text)).toThrow('Cannot parse YAML: too many aliases');
+    expect(readYaml(text).problems).toEqual([{ line: 1, message: 'Too many aliases' }]);
+  });
+});
+
+describe('readYaml()', () => {
+  const { lineOf } = readYaml('# comment\na: 1\nb:\n  - x: 1\n    y: 2\n  - 3\n');
+
+  it.each([
+    [['a'], 2],
+    [['b'], 3],
+    [['b', 0, 'y'], 5],
+    [['b', 1], 6],
+    [['b', 1, 'z'], 6],
+    [['b', 0, 'missing'], 4],
+    [['missing'], 2],
+  ])('knows the line of %j', (path, line) => {
+    expect(lineOf(path)).toBe(line);
+  });
+});
+
+describe('toYaml()', () => {
+  it('writes what parseYaml reads back, without anchors', () => {
+    const shared = { namespace: 'a' };
+    const value = { one: shared, two: shared, text: 'a: b\nc' };
+    expect(toYaml(value)).not.toContain('&');
+    expect(parseYaml(toYaml(value))).toEqual(value);
+  });
+});
