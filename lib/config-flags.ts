@@ -16,6 +16,7 @@ const flagOfPath: readonly (readonly [prefix: string, flag: string])[] = [
   ['directories', '--directory'],
   ['kubeconfig', '--kubeconfig'],
   ['regen.kubeconfig', '--regen-kubeconfig'],
+  ['regen.rows', '--rows'],
   ['syncer.kubeconfig', '--syncer-kubeconfig'],
   ['syncer.destinationDir', '--destination-dir'],
   ['tlsServerNameOverride', '--tls-server-name-override'],

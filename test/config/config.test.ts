@@ -64,6 +64,7 @@ describe('parseConfig()', () => {
     expect(modes).toEqual([
       {
         mode: 'regen',
+        rows: 'all',
         kubeconfig: '/k',
         backupDir: '/var/lib/kube-cert-recovery/backups',
         lockDir: '/run/kube-cert-recovery',
@@ -101,6 +102,7 @@ describe('parseConfig()', () => {
       modes: [
         {
           mode: 'regen',
+          rows: 'all',
           kubeconfig: '/etc/regen',
           backupDir: '/b',
           lockDir: '/l',

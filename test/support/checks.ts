@@ -1,11 +1,13 @@
 // What others say of a recovered control plane: openssl of every leaf, kubectl with every client certificate, the
 // controller manager by a signed request, the aggregator by an API behind it, the scheduler by a pod.
 import { execFile } from 'node:child_process';
-import { createHash } from 'node:crypto';
+import { createHash, X509Certificate } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { CaBundle, ResolvedTarget } from '../../lib/inventory/model.ts';
+import { systemClock } from '../../lib/clock.ts';
+import { proveServed } from '../../lib/proof/served.ts';
 import { eventually } from './eventually.ts';
 import type { RecoveryWorld } from './recovery-world.ts';
 import { sampleApiPath } from './sample-api.ts';
@@ -15,6 +17,7 @@ const run = promisify(execFile);
 /** One sentence for each check that held; throws at the first that does not. */
 export async function* checkRecovered(world: RecoveryWorld): AsyncGenerator<string, void, undefined> {
   yield await leavesVerify(world);
+  yield await etcdServes(world);
   yield await clientsAuthenticate(world);
   yield await requestIsSigned(world);
   yield await aggregatedApiAnswers(world);
@@ -70,6 +73,23 @@ export async function clientsAuthenticate(world: RecoveryWorld): Promise<string>
     if (name !== user) throw new Error(`kubectl as ${component} is "${name}", wanted "${user}"`);
   }
   return `kubectl: ${Object.values(users).join(', ')} are known by their new certificates`;
+}
+
+/** etcd answers with the certificate that lies on disk now. */
+export async function etcdServes(world: RecoveryWorld): Promise<string> {
+  const expected = new X509Certificate(await world.read('etcd-server')).fingerprint256
+    .replaceAll(':', '')
+    .toLowerCase();
+  const result = await proveServed({
+    host: '127.0.0.1',
+    port: world.controlPlane.ports.etcd,
+    serverName: 'localhost',
+    expected,
+    clock: systemClock,
+    signal: AbortSignal.timeout(10_000),
+  });
+  if (result.state !== 'proven') throw new Error(result.message);
+  return 'etcd: the renewed certificate is served, and kube-apiserver works with its renewed client certificate';
 }
 
 /** A request that is approved is signed, by the renewed signer. */

@@ -15,6 +15,7 @@ interface StatusRow {
   readonly name: string;
   readonly state: string;
   readonly reason: string;
+  readonly location: string;
   readonly expirationDate?: string;
   readonly onDisk?: 'same' | 'different' | 'missing';
   readonly inUse?: { readonly state: 'proven' | 'unproven' | 'notApplicable'; readonly message: string };
@@ -67,6 +68,7 @@ export async function runDemo({ out, keep }: DemoOptions): Promise<number> {
   const final = await settled(world);
   const rows = [...final.certificateAuthorities, ...final.certificates, ...final.objects];
   out.write(table(rows, before));
+  out.write('(- : not published to disk; nobody outside can see its use)\n');
   const bad = rows.filter((row) => !isGood(row));
   for (const row of bad) say(`NOT WELL: ${row.name}: ${row.state} ${row.reason} ${row.inUse?.message ?? ''}`);
   say(bad.length === 0 ? 'The control plane came back by itself.' : 'The control plane did not come back.');
@@ -147,7 +149,7 @@ function table(rows: readonly StatusRow[], before: ReadonlyMap<string, string>):
       before.get(row.name) ?? 'valid',
       row.state,
       row.expirationDate?.slice(0, 10) ?? '',
-      row.onDisk === undefined ? '-' : row.onDisk === 'same' ? 'yes' : row.onDisk,
+      diskText(row),
       row.inUse === undefined ? '-' : use[row.inUse.state],
     ]),
   ];
@@ -161,6 +163,12 @@ function table(rows: readonly StatusRow[], before: ReadonlyMap<string, string>):
           .trimEnd()}\n`,
     )
     .join('');
+}
+
+/** Signers' keys and the like are never written to disk; what has its truth there needs no copy. */
+function diskText({ location, onDisk }: StatusRow): string {
+  if (onDisk !== undefined) return onDisk === 'same' ? 'yes' : onDisk;
+  return /^(Secret|ConfigMap)/.test(location) ? '-' : 'yes';
 }
 
 async function stay(world: RecoveryWorld, say: (text: string) => void): Promise<void> {
