@@ -7,8 +7,6 @@ export type LogEvent =
   | 'process.stopped'
   | 'process.failed'
   | 'config.loaded'
-  | 'config.rejected'
-  | 'inventory.loaded'
   | 'connection.changed'
   | 'watch.synced'
   | 'watch.restarted'

@@ -48,7 +48,7 @@ await build({
   splitting: true,
   format: 'esm',
   platform: 'node',
-    mainFields: ['module', 'main'],
+  mainFields: ['module', 'main'],
   target: 'node24',
   minify: false,
   legalComments: 'none',

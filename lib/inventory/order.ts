@@ -22,22 +22,32 @@ export function referencesOf({ issuer, of, signers = [], inputs = [] }: Node): r
   return [issuer, of].filter((name) => name !== undefined).concat(signers, inputs);
 }
 
+type Issued = Pick<Artefact, 'name'> & { readonly issuer?: string };
+
 /**
- * By name: the artefacts that must be right before this one is made. What has an issuer also waits for every bundle that
- * holds that issuer; not for one that holds itself too, which can only come after it.
+ * The bundles by which readers know the issuer of an artefact. Not one that holds the artefact itself, too: that can
+ * only come after it.
+ */
+export function bundlesAbove<T extends Node>(
+  artefacts: readonly T[],
+  { name, issuer }: Issued,
+): readonly (T & { readonly kind: 'caBundle' })[] {
+  if (issuer === undefined) return [];
+  return artefacts.filter(
+    (row): row is T & { readonly kind: 'caBundle' } =>
+      row.kind === 'caBundle' && (row.signers ?? []).includes(issuer) && !(row.signers ?? []).includes(name),
+  );
+}
+
+/**
+ * By name: the artefacts that must be right before this one is made. What has an issuer also waits for every bundle
+ * above it.
  */
 export function dependenciesOf(artefacts: readonly Node[]): ReadonlyMap<string, readonly string[]> {
-  const holders = new Map<string, string[]>();
-  for (const bundle of artefacts) {
-    if (bundle.kind !== 'caBundle') continue;
-    for (const signer of bundle.signers ?? []) holders.set(signer, [...(holders.get(signer) ?? []), bundle.name]);
-  }
   return new Map(
     artefacts.map((artefact) => {
-      const direct = referencesOf(artefact);
-      const own = holders.get(artefact.name) ?? [];
-      const above = artefact.issuer === undefined ? [] : (holders.get(artefact.issuer) ?? []);
-      return [artefact.name, [...direct, ...above.filter((bundle) => !own.includes(bundle))]];
+      const above = bundlesAbove(artefacts, artefact).map(({ name }) => name);
+      return [artefact.name, [...referencesOf(artefact), ...above]];
     }),
   );
 }

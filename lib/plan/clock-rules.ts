@@ -44,7 +44,7 @@ export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVe
       reason: 'ClockImplausible',
       message:
         `the clock shows ${now.toISOString()}, more than ten years after this program was built, and is not known to be ` +
-        'synchronised; set the clock, or state that it is right (clock.synchronised: true)',
+        'synchronised; set the clock, or state that it is right (regen.clockSynchronised: true)',
       recheckAt: soon,
     };
   }
@@ -55,7 +55,7 @@ export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVe
         reason: 'ClockImplausible',
         message:
           `${early.artefact} begins at ${early.notBefore.toISOString()}, after this machine's time ${now.toISOString()}, and the clock ` +
-          'is not known to be synchronised; set the clock, or state that it is right (clock.synchronised: true)',
+          'is not known to be synchronised; set the clock, or state that it is right (regen.clockSynchronised: true)',
         recheckAt: early.notBefore < soon ? early.notBefore : soon,
       };
     }

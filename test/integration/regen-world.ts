@@ -119,11 +119,11 @@ export class Generations {
   readonly #stop = new AbortController();
   readonly #watches: Promise<void>[] = [];
 
-  static async start({ connection }: Actor): Promise<Generations> {
+  static async start({ connection }: Actor, within = namespace): Promise<Generations> {
     const generations = new Generations();
     const { signal } = generations.#stop;
     for (const resource of ['secrets', 'configmaps']) {
-      const path = `/api/v1/namespaces/${namespace}/${resource}`;
+      const path = `/api/v1/namespaces/${within}/${resource}`;
       const { metadata } = await connection.request<Listed>({ method: 'GET', path, signal });
       const query = `${path}?watch=true&resourceVersion=${metadata.resourceVersion}`;
       generations.#watches.push(generations.#watch(connection, query));

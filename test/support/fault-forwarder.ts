@@ -28,14 +28,16 @@ export type ForwardFault =
   /** GOAWAY on all open connections, once. Code 0: "finish what you have"; another: the connection is broken. */
   | { readonly kind: 'goAway'; readonly code?: number }
   /**
-   * Answers with this status and a Status body; the real server is not asked. `endWatches` ends the open watches as
-   * well, so that they meet it too.
+   * Answers with this status and a Status body; the real server is not asked, unless it is `carriedOut`: then its own
+   * answer is thrown away (as a write that etcd commits after the API server has given up waiting for it).
+   * `endWatches` ends the open watches as well, so that they meet it too.
    */
   | ({
       readonly kind: 'status';
       readonly status: number;
       readonly retryAfter?: number;
       readonly endWatches?: boolean;
+      readonly carriedOut?: boolean;
     } & Selection)
   /** 410 as an ERROR event inside a watch that began with 200, then a normal end. */
   | ({ readonly kind: 'expiredEvent' } & Selection)
@@ -45,6 +47,10 @@ export type ForwardFault =
   | ({ readonly kind: 'endWatch' } & Selection)
   /** The real server carries the request out; the connection is reset before its answer passes. */
   | ({ readonly kind: 'loseAnswer' } & Selection)
+  /** The real server carries the request out; its answer ends in the middle, as the stream does, or the connection. */
+  | ({ readonly kind: 'cutAnswer'; readonly of?: 'stream' | 'connection' } & Selection)
+  /** The network delivers late: handed on when the fault is cleared, even if the client has given up long before. */
+  | ({ readonly kind: 'late' } & Selection)
   /** A line that is no JSON before each event of a watch. */
   | ({ readonly kind: 'garbage' } & Selection)
   /** Milliseconds before every answer and every piece of it. */
@@ -102,6 +108,9 @@ export class Forwarder {
   #newest: TLSSocket | undefined;
   #fault: ForwardFault | undefined;
   #used = 0;
+  /** Hands on what was held by the fault `late`. */
+  #release: (() => void)[] = [];
+  #onAnswer: ((asked: Seen) => Promise<void> | void) | undefined;
 
   constructor(options: ForwarderOptions) {
     this.#options = options;
@@ -143,6 +152,7 @@ export class Forwarder {
   }
 
   inject(fault: ForwardFault | undefined): void {
+    for (const release of this.#release.splice(0)) release();
     this.#fault = fault;
     this.#used = 0;
     if (fault?.kind === 'goAway') {
@@ -156,6 +166,11 @@ export class Forwarder {
       if (fault.kind === 'expiredEvent') stream.write(`{"type":"ERROR","object":${statusBody(410)}}\n`);
       end();
     }
+  }
+
+  /** Calls `act` for each request that the real server has answered, before that answer passes. */
+  onAnswer(act: ((asked: Seen) => Promise<void> | void) | undefined): void {
+    this.#onAnswer = act;
   }
 
   #open(session: ServerHttp2Session): void {
@@ -188,20 +203,18 @@ export class Forwarder {
     const upstream = session && this.#sessions.get(session);
     if (session === undefined || upstream === undefined) return stream.close();
     const made = this.#take('status', asked);
-    if (made !== undefined) {
-      asked.status = made.status;
-      const retry = made.retryAfter === undefined ? {} : { 'retry-after': String(made.retryAfter) };
-      stream.respond({ ':status': made.status, 'content-type': 'application/json', ...retry });
-      stream.end(statusBody(made.status));
-      return;
-    }
+    if (made !== undefined && made.carriedOut !== true) return answerMadeUp(stream, asked, made);
     const { ':authority': _, host: __, ...passed } = headers;
-    const onward = upstream.request({ ...passed, ':authority': new URL(this.#options.origin).host });
+    const own = { ...passed, ':authority': new URL(this.#options.origin).host };
+    if (this.#take('late', asked) !== undefined) return this.#deliverLate(stream, own, asked);
+    const onward = upstream.request(own);
     onward.on('error', () => stream.writableEnded || stream.close(constants.NGHTTP2_INTERNAL_ERROR));
     stream.once('close', () => onward.close(constants.NGHTTP2_CANCEL));
     stream.pipe(onward);
     const answer = await new Promise<IncomingHttpHeaders>((resolve) => void onward.once('response', resolve));
     asked.status = Number(answer[':status']);
+    await this.#onAnswer?.(asked);
+    if (made !== undefined) return answerMadeUp(stream, asked, made);
     if (this.#take('loseAnswer', asked) !== undefined) {
       session.destroy();
       return;
@@ -212,6 +225,20 @@ export class Forwarder {
     await this.#answer(asked, stream, onward);
   }
 
+  /** By a connection of its own: the client's may be gone by then. Nobody waits for the answer any more. */
+  async #deliverLate(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, asked: Seen): Promise<void> {
+    const { origin, ca, serverName } = this.#options;
+    const body: Buffer[] = [];
+    stream.on('data', (piece: Buffer) => body.push(piece));
+    await new Promise<void>((resolve) => void this.#release.push(resolve));
+    const upstream = connect(origin, { ca, servername: serverName });
+    const onward = upstream.request(headers);
+    onward.end(Buffer.concat(body));
+    const answer = await new Promise<IncomingHttpHeaders>((resolve) => void onward.once('response', resolve));
+    asked.status = Number(answer[':status']);
+    onward.resume().once('close', () => upstream.close());
+  }
+
   async #answer(asked: Asked, stream: ServerHttp2Stream, pieces: AsyncIterable<Buffer>): Promise<void> {
     const watch = isWatch(asked) ? { asked, stream, end: () => void stream.end() } : undefined;
     if (watch !== undefined) this.#watches.add(watch);
@@ -219,7 +246,7 @@ export class Forwarder {
     for await (const piece of pieces) {
       await this.#slow(asked);
       if (stream.destroyed || stream.writableEnded) return;
-      const cut = watch && this.#take('unexpectedEof', asked);
+      const cut = watch ? this.#take('unexpectedEof', asked) : this.#take('cutAnswer', asked);
       if (cut !== undefined) {
         const half = piece.subarray(0, piece.length >> 1);
         const socket = stream.session && this.#sockets.get(stream.session);
@@ -237,4 +264,16 @@ export class Forwarder {
     const slow = this.#take('slow', asked);
     if (slow !== undefined) await delay(slow.delayMs);
   }
+}
+
+function answerMadeUp(
+  stream: ServerHttp2Stream,
+  asked: Seen,
+  { status, retryAfter }: { readonly status: number; readonly retryAfter?: number },
+): void {
+  asked.status = status;
+  if (stream.destroyed) return;
+  const retry = retryAfter === undefined ? {} : { 'retry-after': String(retryAfter) };
+  stream.respond({ ':status': status, 'content-type': 'application/json', ...retry });
+  stream.end(statusBody(status));
 }

@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { createAuthority, createLeaf } from './certificates.ts';
-import { Forwarder, type ForwardFault, type Seen } from './fault-forwarder.ts';
+import { type Asked, Forwarder, type ForwardFault, type Seen } from './fault-forwarder.ts';
 
 const run = promisify(execFile);
 
@@ -122,10 +122,25 @@ export class FaultProxy implements AsyncDisposable {
       case 'unexpectedEof':
       case 'endWatch':
       case 'loseAnswer':
+      case 'cutAnswer':
+      case 'late':
       case 'garbage':
       case 'slow':
         this.#forwarder.inject(fault);
     }
+  }
+
+  /**
+   * Calls `act` once, when the real server has answered the `nth` request that matches and before the answer passes:
+   * a fault that is injected then swallows the answer of what was carried out.
+   */
+  atAnswer(match: (asked: Asked) => boolean, act: (asked: Asked) => Promise<void>, nth = 1): void {
+    let count = 0;
+    this.#forwarder.onAnswer(async (asked) => {
+      if (!match(asked)) return;
+      count += 1;
+      if (count === nth) await act(asked);
+    });
   }
 
   /** Back to a plain connection. What was stalled goes on. */

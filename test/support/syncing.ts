@@ -70,7 +70,8 @@ export interface Syncing extends AsyncDisposable {
 }
 
 export type SyncingOptions = Pick<SyncerOptions, 'destinationDir' | 'once' | 'dryRun' | 'recheckMs' | 'onWritten'> & {
-  readonly controlPlane: ControlPlane;
+  /** Whose recovery kubeconfig is used. */
+  readonly controlPlane: Pick<ControlPlane, 'recoveryKubeconfig'>;
   readonly artefacts: readonly Artefact[];
 };
 

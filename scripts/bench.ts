@@ -1,0 +1,66 @@
+// Measures the built program on a real control plane and keeps the result in docs/benchmarks.md:
+//   npm run bench                    every row (about six minutes)
+//   npm run bench -- --only=b,e      some rows; the others keep their last result
+//   npm run bench -- --dry-run       prints, writes nothing
+// Never a test: the figures depend on the machine and on what else runs there, which is why the load is printed.
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { RecoveryWorld } from '../test/support/recovery-world.ts';
+import { addUnrelatedSecrets, steadyMemory } from './bench/memory.ts';
+import { recoveries, startToDisk, versionStart } from './bench/recovery.ts';
+import { load, machine, record, table, type Line, type Measured } from './bench/table.ts';
+import { fileToReaction, updatesToDisk, updatesToServed } from './bench/updates.ts';
+
+const { values: options } = parseArgs({
+  options: {
+    only: { type: 'string' },
+    'dry-run': { type: 'boolean', default: false },
+    /** Divides counts and waiting times. */
+    quick: { type: 'boolean', default: false },
+  },
+});
+const some = (count: number): number => (options.quick ? Math.ceil(count / 5) : count);
+const idleMs = options.quick ? 12_000 : 60_000;
+const unrelated = 5000;
+
+type Measure = (world: RecoveryWorld) => Promise<Measured[]>;
+
+/** In this order: what changes the control plane for those that follow comes last. */
+const rows: Readonly<Record<string, Measure>> = {
+  h: () => versionStart(some(20)),
+  a: (world) => startToDisk(world, some(15)),
+  b: (world) => updatesToDisk(world, some(300)),
+  f: (world) => updatesToServed(world, some(200)),
+  g: (world) => fileToReaction(world, some(200)),
+  c: (world) => steadyMemory(world, idleMs, '14 objects'),
+  e: (world) => recoveries(world, some(10), idleMs / 6),
+  d: async (world) => {
+    await addUnrelatedSecrets(world, unrelated);
+    return steadyMemory(world, idleMs, `beside ${unrelated} Secrets`);
+  },
+};
+
+const wanted = options.only?.split(',') ?? Object.keys(rows);
+const unknown = wanted.filter((row) => !(row in rows));
+if (unknown.length > 0)
+  throw new Error(`no row ${unknown.join(', ')}; there are ${Object.keys(rows).toSorted().join(', ')}`);
+
+const say = (text: string): void => void process.stderr.write(`${text}\n`);
+const lines: Line[] = [];
+say(machine());
+await using world = await RecoveryWorld.create({ say });
+for (const [row, measure] of Object.entries(rows)) {
+  if (!wanted.includes(row)) continue;
+  const before = load();
+  say(`row ${row}, load ${before}`);
+  const measured = await measure(world);
+  const line = measured.map((each): Line => ({ ...each, row, load: before, at: new Date() }));
+  lines.push(...line);
+  say(table(line));
+}
+lines.sort((a, b) => (a.row < b.row ? -1 : a.row > b.row ? 1 : 0));
+process.stdout.write(`\n${machine()}, load ${load()}\n\n${table(lines)}\n`);
+if (!options['dry-run'] && !options.quick) {
+  const command = ['npm run bench', ...(options.only === undefined ? [] : [`-- --only=${options.only}`])].join(' ');
+  record(fileURLToPath(new URL('../docs/benchmarks.md', import.meta.url)), command, lines);
+}
