@@ -1,8 +1,8 @@
 // The command line: which commands and flags there are. Values are judged elsewhere, together with the configuration
 // file, so that all that is wrong is told at once. Commands are loaded when they run: --version and --help cost little.
 import { Command, CommanderError } from 'commander';
-import { errorCodes, errorText, RecoveryError } from '../lib/errors.ts';
-import { exitCodes } from './exit-codes.ts';
+import { errorText } from '../lib/errors.ts';
+import { exitCodes, exitOfError } from './exit-codes.ts';
 import type { InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
 import { addDirectoryOption, addInstallOptions, addRunOptions, addSharedOptions, plainArguments } from './options.ts';
@@ -81,6 +81,7 @@ function program(io: Io): Program {
     .allowExcessArguments(false)
     .description('take away what init made')
     .option('--purge', 'also delete every Secret and ConfigMap of the inventory')
+    .option('--give-back', 'also make plain files of what the syncer has published, at the same paths')
     .action(async (_own, self: Command) => {
       const { uninstallCommand } = await import('./uninstall.ts');
       done(await uninstallCommand(self.optsWithGlobals<InstallLine>(), io));
@@ -108,7 +109,7 @@ export async function run(io: Io): Promise<number> {
     return outcome.exit;
   } catch (err) {
     if (err instanceof CommanderError) return err.exitCode === 0 ? exitCodes.done : exitCodes.usage; // told already
-    const exit = err instanceof RecoveryError ? errorCodes[err.code].exit : exitCodes.failed;
+    const exit = exitOfError(err);
     io.stderr.write(`${errorText(err)}\n${exit === exitCodes.usage ? `\n${usage}\n` : ''}`);
     return exit;
   }

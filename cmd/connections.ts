@@ -4,6 +4,7 @@ import { RecoveryError } from '../lib/errors.ts';
 import { observeOwnFiles } from '../lib/fileobserver/own-files.ts';
 import { openConnection } from '../lib/kube/connection.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
+import { openWhenUsable } from '../lib/kube/late-connection.ts';
 import type { Store } from '../lib/store/store.ts';
 import { locationText } from '../lib/store/store.ts';
 import type { Clock } from '../lib/clock.ts';
@@ -11,39 +12,56 @@ import type { Log } from '../lib/log.ts';
 import { version } from './version.ts';
 
 export interface Connecting {
-  readonly config: Pick<CommonConfig, 'tlsServerNameOverride'>;
+  /** With `once: false` the process lasts, and waits for a kubeconfig that cannot be used yet. */
+  readonly config: Pick<CommonConfig, 'tlsServerNameOverride'> & { readonly once?: boolean };
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
 
-/** Throws ConfigInvalid for an unusable kubeconfig. Nothing is opened yet. */
+/**
+ * Sends nothing yet. An unusable kubeconfig is ConfigInvalid for what ends by itself; for modes that run on it is an API
+ * server that is away: the files may be in the middle of being written, or be healed by this process.
+ */
 export async function connect(
   kubeconfig: string | undefined,
   { config, clock, log }: Connecting,
 ): Promise<KubeConnection> {
   if (kubeconfig === undefined) throw new RecoveryError('ConfigInvalid', 'Cannot reach the API: give --kubeconfig');
-  return openConnection({
-    kubeconfigFile: kubeconfig,
-    ...(config.tlsServerNameOverride !== undefined && { tlsServerNameOverride: config.tlsServerNameOverride }),
-    userAgent: `kube-cert-recovery/${version}`,
-    clock,
-    log,
-  });
+  const open = (): Promise<KubeConnection> =>
+    openConnection({
+      kubeconfigFile: kubeconfig,
+      ...(config.tlsServerNameOverride !== undefined && { tlsServerNameOverride: config.tlsServerNameOverride }),
+      userAgent: `kube-cert-recovery/${version}`,
+      clock,
+      log,
+    });
+  return config.once === false ? openWhenUsable({ kubeconfigFile: kubeconfig, open, clock, log }) : open();
 }
 
 /** Reads kubeconfig, token and CA again whenever one of them changes, until the signal aborts. */
 export async function keepConnection(connection: KubeConnection, { clock, log, signal }: Connecting): Promise<void> {
-  await observeOwnFiles({ files: connection.files, reload: () => connection.reload(), clock, log, signal });
+  await observeOwnFiles({ files: () => connection.files, reload: () => connection.reload(), clock, log, signal });
 }
 
-/** Where proofs meet the local API server. */
+/** Where proofs meet the local API server. Looked up when a proof asks: kubeconfigs change, or come late. */
 export function addressOf(
-  { apiServerAddress }: CommonConfig,
-  { server }: KubeConnection,
-): { host: string; port: number } {
-  const { hostname, port } = new URL(server);
-  return { host: apiServerAddress?.host ?? hostname, port: apiServerAddress?.port ?? Number(port || '443') };
+  { apiServerAddress }: Pick<CommonConfig, 'apiServerAddress'>,
+  connection: Pick<KubeConnection, 'server'>,
+): { readonly host: string; readonly port: number } {
+  const url = (): URL => {
+    const found = URL.parse(connection.server);
+    if (found !== null) return found;
+    throw new RecoveryError('ProofFailed', `Cannot prove use: the address of the API server is ${connection.server}`);
+  };
+  return {
+    get host() {
+      return apiServerAddress?.host ?? url().hostname.replace(/^\[(.+)\]$/, '$1');
+    },
+    get port() {
+      return apiServerAddress?.port ?? Number(url().port || '443');
+    },
+  };
 }
 
 /** Stands for the API where none is configured: every object is out of reach. */

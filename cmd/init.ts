@@ -1,23 +1,23 @@
 // `init`: uploads the first generation to the running API and makes the identities of the modes.
-import { readFile } from 'node:fs/promises';
 import { systemClock } from '../lib/clock.ts';
+import { installedSettings } from '../lib/config-installed.ts';
 import { parseToolConfig } from '../lib/config.ts';
 import { renderInitManifests, runInit } from '../lib/install/init.ts';
 import type { InitOutcome } from '../lib/install/init.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import { createLog } from '../lib/log.ts';
-import { parseYaml } from '../lib/yaml.ts';
+import { webhookText } from '../lib/webhooks/intercepting.ts';
 import { connect } from './connections.ts';
-import { exitCodes } from './exit-codes.ts';
+import { exitCodes, exitOfShortfalls } from './exit-codes.ts';
 import { installFlags } from './install-flags.ts';
 import type { InstallLine, InstallOptions } from './install-flags.ts';
 import type { Io } from './io.ts';
 import { configInput } from './read-config.ts';
-import type { CommandLine } from './read-config.ts';
 
 export async function initCommand(line: InstallLine, io: Io): Promise<number> {
   const { flags, options, problems } = installFlags(line, io);
-  const config = parseToolConfig({ ...configInput(flags, io), problems });
+  const input = configInput(flags, io);
+  const config = parseToolConfig({ ...input, problems });
   const resolved = resolve(config.inventory, config.environment);
   const namespace = flags.namespace;
   const where = { resolved, directory: options.directory, ...(namespace !== undefined && { namespace }) };
@@ -31,51 +31,37 @@ export async function initCommand(line: InstallLine, io: Io): Promise<number> {
   try {
     const { recoveryServerName } = config;
     const { server = connection.server } = options;
-    const settings = await settingsOf(flags, config.environment);
+    const settings = installedSettings({ ...input, environment: config.environment });
     const outcome = await runInit({ ...where, ...connecting, connection, server, recoveryServerName, settings });
-    io.stdout.write(options.output === 'json' ? `${JSON.stringify(outcome, undefined, 2)}\n` : text(outcome, options));
-    return outcome.differing.length + outcome.missing.length === 0 ? exitCodes.done : exitCodes.failed;
+    io.stdout.write(
+      options.output === 'json' ? `${JSON.stringify(outcome, undefined, 2)}\n` : initText(outcome, options),
+    );
+    return exitOfShortfalls([...outcome.differing, ...outcome.missing]);
   } finally {
     await connection.close();
   }
 }
 
-/** What the modes must be told of this cluster: as the flags and the configuration file told us. */
-async function settingsOf(
-  { config, preset, namespace }: CommandLine,
-  environment: object,
-): Promise<Readonly<Record<string, unknown>>> {
-  const file = config === undefined ? {} : (parseYaml(await readFile(config, 'utf8')) as object);
-  const {
-    apiVersion: _,
-    kind: __,
-    modes: ___,
-    syncer: ____,
-    kubeconfig: _____,
-    ...kept
-  } = { ...file } as Record<string, unknown>;
-  return {
-    ...kept,
-    ...(preset !== undefined && { preset }),
-    ...(namespace !== undefined && { namespace }),
-    ...environment,
-  };
-}
-
-function text(outcome: InitOutcome, { directory }: InstallOptions): string {
+export function initText(outcome: InitOutcome, { directory }: Pick<InstallOptions, 'directory'>): string {
   const lines = [
     `Created ${outcome.created.length} objects, updated ${outcome.updated.length}; ${outcome.unchanged.length} were there.`,
     ...outcome.files.map((path) => `Wrote ${path}`),
     ...outcome.differing.map((what) => `${what} differs from the staged one and was left alone`),
     ...outcome.missing.map((what) => `${what} is missing: neither in the API nor staged`),
     ...outcome.webhooks.map(webhookText),
-    outcome.stagingRemoved ? "The staging directory with the signers' keys was removed." : '',
+    ...stagingLines(outcome),
     `Run now: kube-cert-recovery --config ${directory}/config.yaml`,
   ];
   return `${lines.filter((line) => line !== '').join('\n')}\n`;
 }
 
-function webhookText({ configuration, webhook, blocks, exemption }: InitOutcome['webhooks'][number]): string {
-  const effect = blocks ? 'stops recovery when its backend is down' : 'delays recovery when its backend is down';
-  return `${configuration}: webhook "${webhook}" intercepts these objects and ${effect}; add to it: ${JSON.stringify(exemption)}`;
+/** Whoever leaves signers' keys lying about must know. */
+function stagingLines({ stagingRemoved, stagingKept }: InitOutcome): string[] {
+  if (stagingRemoved) return ["The staging directory with the signers' keys was removed."];
+  if (stagingKept === undefined) return [];
+  return [
+    `Signers' keys are still in "${stagingKept}", because not every object in the API is the staged one. Either`,
+    `  the objects in the API are right: remove that directory (rm -r ${stagingKept}); or`,
+    '  the staged ones are right: delete the differing objects in the API. Then run init again.',
+  ];
 }

@@ -10,6 +10,7 @@ export interface InstallLine extends CommandLine {
   readonly server?: string;
   readonly output?: string;
   readonly purge?: boolean;
+  readonly giveBack?: boolean;
 }
 
 const formats = ['text', 'json'] as const;
@@ -21,10 +22,11 @@ export interface InstallOptions {
   readonly server?: string;
   readonly output: (typeof formats)[number];
   readonly purge: boolean;
+  readonly giveBack: boolean;
 }
 
 export function installFlags(
-  { out = defaultDirectory, server, output = 'text', purge = false, ...flags }: InstallLine,
+  { out = defaultDirectory, server, output = 'text', purge = false, giveBack = false, ...flags }: InstallLine,
   { cwd }: Pick<Io, 'cwd'>,
 ): { flags: CommandLine; options: InstallOptions; problems: readonly Problem[] } {
   const problems: Problem[] = [];
@@ -44,6 +46,7 @@ export function installFlags(
     ...(server !== undefined && { server }),
     output: format ?? 'text',
     purge,
+    giveBack,
   };
   return { flags, options, problems };
 }

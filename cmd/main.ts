@@ -1,4 +1,5 @@
-// The process: version of Node, arguments, signals, exit code. Nothing else of this program touches `process`.
+// The process: version of Node, arguments, environment, signals, exit code. Nothing else of this program reads its
+// arguments, ends it or listens to its signals.
 // No import stands above the check of the version: an old Node would fail inside a package, with a message about that.
 const oldestNode = 24;
 const lastResortMs = 30_000;

@@ -18,6 +18,7 @@ import { createMetrics, noMetrics } from '../lib/metrics.ts';
 import type { Metrics } from '../lib/metrics.ts';
 import { createKeyPool } from '../lib/pki/key-pool.ts';
 import { createProver } from '../lib/proof/prove.ts';
+import type { RegenReport } from '../lib/regen/journal.ts';
 import { runRegen } from '../lib/regen/run.ts';
 import { createApiStore } from '../lib/store/api.ts';
 import { createDiskStore } from '../lib/store/disk.ts';
@@ -45,11 +46,14 @@ export interface Shared extends Runtime {
   readonly hostName: string;
 }
 
-/** Whether everything is as it should be, at the end of `--once`. */
-export type Outcome = 'complete' | 'incomplete';
+/** What is not as it should be at the end of `--once`, one sentence each; empty when all is well. */
+export type Shortfalls = readonly string[];
+
+/** How long the process stays for the leases of the dead, when everything else is done. */
+const leasesMs = 5000;
 
 /** Resolves when all modes have stopped: after one pass with `once`, otherwise when the signal aborts. */
-export async function runModes(config: Config, runtime: Runtime): Promise<Outcome> {
+export async function runModes(config: Config, runtime: Runtime): Promise<Shortfalls> {
   const failed = new AbortController();
   const signal = AbortSignal.any([runtime.signal, failed.signal]);
   const resolved = resolve(config.inventory, config.environment);
@@ -63,7 +67,7 @@ export async function runModes(config: Config, runtime: Runtime): Promise<Outcom
       ? undefined
       : await serveHealth({ address: { host: address.host ?? '::', port: address.port }, health, metrics, signal });
   try {
-    const outcomes = await Promise.all(
+    const shortfalls = await Promise.all(
       config.modes.map(async (mode) => {
         try {
           return mode.mode === 'regen' ? await regen(mode, shared) : await syncer(mode, shared);
@@ -73,14 +77,14 @@ export async function runModes(config: Config, runtime: Runtime): Promise<Outcom
         }
       }),
     );
-    return outcomes.includes('incomplete') ? 'incomplete' : 'complete';
+    return shortfalls.flat();
   } finally {
     failed.abort();
     await server?.closed;
   }
 }
 
-async function regen(mode: RegenConfig, shared: Shared): Promise<Outcome> {
+async function regen(mode: RegenConfig, shared: Shared): Promise<Shortfalls> {
   const { config, resolved, clock, signal, hostName, builtAt, health, metrics } = shared;
   const log = shared.log.with({ mode: 'regen' });
   const bootOf = observeBoot(clock);
@@ -95,6 +99,7 @@ async function regen(mode: RegenConfig, shared: Shared): Promise<Outcome> {
     connection === undefined || config.once ? [] : [keepConnection(connection, { ...shared, signal: background })];
   if (events !== undefined && !config.once) besides.push(events.run(background));
   const leases = leasesOf(resolved);
+  let released: Promise<unknown> = Promise.resolve();
   try {
     const report = await runRegen({
       resolved,
@@ -110,8 +115,17 @@ async function regen(mode: RegenConfig, shared: Shared): Promise<Outcome> {
       ...(events !== undefined && { events }),
       ...(connection !== undefined &&
         !config.dryRun && {
-          onFirstAnswer: () =>
-            void releaseDeadLeases({ connection, leases, hostName, clock, log, signal: background, boot: bootOf }),
+          onFirstAnswer: () => {
+            released = releaseDeadLeases({
+              connection,
+              leases,
+              hostName,
+              clock,
+              log,
+              signal: background,
+              boot: bootOf,
+            });
+          },
         }),
       lockDisk: () => acquireLock({ directory: mode.lockDir, clock }),
       once: config.once,
@@ -123,14 +137,24 @@ async function regen(mode: RegenConfig, shared: Shared): Promise<Outcome> {
       metrics,
     });
     await events?.flush(AbortSignal.timeout(2000));
-    return report.artefacts.some(({ action, outcome }) => action === 'blocked' || outcome === 'failed')
-      ? 'incomplete'
-      : 'complete';
+    return config.once ? shortfallsOf(report) : [];
   } finally {
+    await Promise.race([released, clock.sleep(leasesMs, background)]);
     stopped.abort();
     await Promise.all(besides);
     await connection?.close();
   }
+}
+
+function shortfallsOf({ gaveUp, artefacts }: RegenReport): Shortfalls {
+  // An attempt that failed and left nothing to do, because its answer was lost or another writer was quicker, is none.
+  const rows = artefacts.filter(
+    ({ action, outcome }) => action === 'blocked' || (action === 'renew' && outcome === 'failed'),
+  );
+  return [
+    ...(gaveUp === undefined ? [] : [`regen gave up: ${gaveUp}`]),
+    ...rows.map(({ artefact, message, err }) => `${artefact}: ${err ?? message}`),
+  ];
 }
 
 /** The connection of regen. When its kubeconfig is unusable, files are healed first: they need no API. */
@@ -145,7 +169,7 @@ async function healFilesUnless(mode: RegenConfig, shared: Shared): Promise<KubeC
   }
 }
 
-async function syncer(mode: SyncerConfig, shared: Shared): Promise<Outcome> {
+async function syncer(mode: SyncerConfig, shared: Shared): Promise<Shortfalls> {
   const { config, resolved, clock, signal, hostName, health } = shared;
   const log = shared.log.with({ mode: 'syncer' });
   const connection = await connect(mode.kubeconfig, shared);
@@ -157,7 +181,7 @@ async function syncer(mode: SyncerConfig, shared: Shared): Promise<Outcome> {
     if (once || dryRun) {
       const report = await run;
       await events.flush(AbortSignal.timeout(2000));
-      return report.ok ? 'complete' : 'incomplete';
+      return once && !report.ok ? ['not every object is on disk'] : [];
     }
     const prove = createProver({
       connection,
@@ -173,7 +197,7 @@ async function syncer(mode: SyncerConfig, shared: Shared): Promise<Outcome> {
       keepConnection(connection, shared),
       events.run(signal),
     ]);
-    return 'complete';
+    return [];
   } finally {
     await connection.close();
   }

@@ -2,10 +2,10 @@
 import { systemClock } from '../lib/clock.ts';
 import { parseConfig } from '../lib/config.ts';
 import type { Config } from '../lib/config-types.ts';
-import { errorCodes, errorText, RecoveryError } from '../lib/errors.ts';
+import { errorText, RecoveryError } from '../lib/errors.ts';
 import { createLog } from '../lib/log.ts';
 import type { Log } from '../lib/log.ts';
-import { exitCodes } from './exit-codes.ts';
+import { exitCodes, exitOfError, exitOfShortfalls } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { configInput } from './read-config.ts';
 import type { CommandLine } from './read-config.ts';
@@ -29,15 +29,16 @@ export async function runCommand(line: CommandLine, io: Io): Promise<number> {
   log.info('config.loaded', { config: summary(config) });
   try {
     const { runModes } = await import('./modes.ts');
-    const outcome = await runModes(config, { clock: systemClock, log, signal: io.signal, builtAt });
-    const exit = stopped(log, io);
-    return outcome === 'complete' ? exit : exitCodes.failed;
+    const shortfalls = await runModes(config, { clock: systemClock, log, signal: io.signal, builtAt });
+    if (io.signal.aborted || shortfalls.length === 0) return stopped(log, io);
+    log.error('process.failed', { err: shortfalls.join('; ') });
+    return exitOfShortfalls(shortfalls);
   } catch (err) {
     if (io.signal.aborted && (err === io.signal.reason || (err instanceof Error && err.name === 'AbortError'))) {
       return stopped(log, io);
     }
     const code = err instanceof RecoveryError ? err.code : undefined;
     log.error('process.failed', { err: errorText(err), ...(code === undefined ? {} : { code }) });
-    return code === undefined ? exitCodes.failed : errorCodes[code].exit;
+    return exitOfError(err);
   }
 }

@@ -1,4 +1,5 @@
 // `status`: what is expired, what would break, what would be done; with --at as of another day.
+import { hostname } from 'node:os';
 import { systemClock } from '../lib/clock.ts';
 import { isClockSynchronised } from '../lib/clock-synchronised.ts';
 import { parseToolConfig } from '../lib/config.ts';
@@ -8,13 +9,12 @@ import { nearest, valueText } from '../lib/problems.ts';
 import type { Problem } from '../lib/problems.ts';
 import { createProver } from '../lib/proof/prove.ts';
 import { renderStatus } from '../lib/status/render.ts';
-import type { StatusReport } from '../lib/status/report.ts';
 import { runStatus } from '../lib/status/status.ts';
 import { createApiStore } from '../lib/store/api.ts';
 import { createDiskStore } from '../lib/store/disk.ts';
 import { createStore } from '../lib/store/stores.ts';
 import { addressOf, connect, noApi } from './connections.ts';
-import { exitCodes } from './exit-codes.ts';
+import { exitOfStatus } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { configInput } from './read-config.ts';
 import type { CommandLine } from './read-config.ts';
@@ -98,21 +98,16 @@ export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
             destinationDir: config.destinationDir,
             clock: systemClock,
             signal: io.signal,
+            hostName: hostname(),
           }),
         }),
+      ...(connection !== undefined && { connection }),
       recoveryServerName: config.recoveryServerName,
       signal: io.signal,
     });
     io.stdout.write(renderStatus(report, options.output));
-    return exitOf(report);
+    return exitOfStatus(report);
   } finally {
     await connection?.close();
   }
-}
-
-/** Scripts see the worst that there is. */
-function exitOf({ rows, class: state }: StatusReport): number {
-  if (rows.some((row) => row.state === 'UNKNOWN')) return exitCodes.failed;
-  if (state !== 'healthy') return exitCodes.expired;
-  return rows.some((row) => row.state === 'EXPIRING') ? exitCodes.expiring : exitCodes.done;
 }

@@ -1,6 +1,6 @@
 // The only place that asks the machine for the time. Everything else takes a Clock, or a plain `now`.
-// Delays are measured on the wall clock in short pieces: a timer stands still while a machine is suspended
-// (CLOCK_MONOTONIC), and Node turns delays above 2^31 - 1 ms into 1 ms.
+// Delays are slept in pieces, with a look at the wall clock after each: a timer stands still while a machine is
+// suspended (CLOCK_MONOTONIC), and Node turns delays above 2^31 - 1 ms into 1 ms.
 import { readFileSync } from 'node:fs';
 
 export interface Clock {
@@ -8,24 +8,40 @@ export interface Clock {
   now(): Date;
   /** Seconds since the machine was switched on, suspended time included (/proc/uptime); undefined where unknown. */
   uptimeSeconds(): number | undefined;
-  /** Resolves after `ms` (milliseconds), or at once when `signal` aborts. Never rejects. */
+  /**
+   * Resolves after `ms` (milliseconds), or at once when `signal` aborts. Never rejects. When the machine was suspended,
+   * or its clock set forward, past the end of that time, it resolves within half a minute; a clock that is set back
+   * makes it no longer.
+   */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-const longestTimerMs = 2 ** 31 - 1;
+const now = (): Date => new Date();
 
-function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+const longestPieceMs = 30_000;
+
+async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  const end = now().getTime() + ms;
+  let left = ms;
+  do {
+    const piece = Math.min(Math.max(left, 0), longestPieceMs);
+    if ((await sleepPiece(piece, signal)) === 'aborted') return;
+    left = Math.min(left - piece, end - now().getTime());
+  } while (left > 0);
+}
+
+function sleepPiece(ms: number, signal?: AbortSignal): Promise<'over' | 'aborted'> {
   return new Promise((resolve) => {
     if (signal?.aborted === true) {
-      resolve();
+      resolve('aborted');
       return;
     }
     const done = (): void => {
       clearTimeout(timer);
       signal?.removeEventListener('abort', done);
-      resolve();
+      resolve(signal?.aborted === true ? 'aborted' : 'over');
     };
-    const timer = setTimeout(done, Math.min(Math.max(ms, 0), longestTimerMs));
+    const timer = setTimeout(done, ms);
     signal?.addEventListener('abort', done, { once: true });
   });
 }
@@ -39,4 +55,4 @@ function uptimeSeconds(): number | undefined {
   }
 }
 
-export const systemClock: Clock = { now: () => new Date(), uptimeSeconds, sleep };
+export const systemClock: Clock = { now, uptimeSeconds, sleep };

@@ -16,8 +16,6 @@ export interface Address {
 /** Who this process is, from the downward API. */
 export interface Identity {
   readonly podName?: string;
-  readonly podNamespace?: string;
-  readonly nodeName?: string;
 }
 
 export interface CommonConfig {

@@ -74,11 +74,8 @@ function checkParameters(reading: Reading, inventory: Inventory, environment: En
   }
 }
 
-function identityOf(env: ConfigInput['env']): Identity {
-  const { POD_NAME: podName, POD_NAMESPACE: podNamespace, NODE_NAME: nodeName } = env;
-  return Object.fromEntries(
-    Object.entries({ podName, podNamespace, nodeName }).filter(([, value]) => value !== undefined && value !== ''),
-  );
+function identityOf({ POD_NAME: podName }: ConfigInput['env']): Identity {
+  return podName === undefined || podName === '' ? {} : { podName };
 }
 
 function environmentOf({ parameters = {}, directories = {} }: Settings, mayLack: boolean): Environment {

@@ -1,25 +1,24 @@
-// The one error class. A code says what kind of failure it is; the table beside it says what a loop does about it and
-// how a process that ends with it exits. Messages name the object and its state; they never hold key material, and
-// foreign errors are translated at the package's home, body and headers dropped.
+// The one error class. A code says what kind of failure it is; the table beside it says how a process that ends with it
+// exits. Messages name the object and its state; they never hold key material, and foreign errors are translated at the
+// package's home, body and headers dropped.
 
-/** What a loop does: look again later, or give up. `exit` is the process's code when it ends with this error. */
+/** `exit` is the process's code when it ends with this error. */
 export const errorCodes = {
-  ConfigInvalid: { retry: false, exit: 2 },
-  InventoryInvalid: { retry: false, exit: 2 },
-  KubeNotFound: { retry: true, exit: 1 },
-  KubeConflict: { retry: true, exit: 1 },
-  KubeForbidden: { retry: true, exit: 1 },
-  KubeUnauthorized: { retry: true, exit: 1 },
-  KubeRejected: { retry: true, exit: 1 },
-  KubeUnavailable: { retry: true, exit: 1 },
-  WatchExpired: { retry: true, exit: 1 },
-  MaterialInvalid: { retry: true, exit: 1 },
-  ReadFailed: { retry: true, exit: 1 },
-  WriteFailed: { retry: true, exit: 1 },
-  ObserveFailed: { retry: true, exit: 1 },
-  ProofFailed: { retry: true, exit: 1 },
-  SignFailed: { retry: true, exit: 1 },
-  AlreadyRunning: { retry: false, exit: 1 },
+  ConfigInvalid: { exit: 2 },
+  InventoryInvalid: { exit: 2 },
+  KubeNotFound: { exit: 1 },
+  KubeConflict: { exit: 1 },
+  KubeForbidden: { exit: 1 },
+  KubeUnauthorized: { exit: 1 },
+  KubeRejected: { exit: 1 },
+  KubeUnavailable: { exit: 1 },
+  WatchExpired: { exit: 1 },
+  MaterialInvalid: { exit: 1 },
+  ReadFailed: { exit: 1 },
+  WriteFailed: { exit: 1 },
+  ProofFailed: { exit: 1 },
+  SignFailed: { exit: 1 },
+  AlreadyRunning: { exit: 1 },
 } as const;
 
 export type ErrorCode = keyof typeof errorCodes;

@@ -63,18 +63,6 @@ export interface BindAddress {
   readonly port: number;
 }
 
-/** `127.0.0.1:8081`, `[::1]:8081`, `:8081`; undefined (no server) for an empty text and `0`. Throws ConfigInvalid. */
-export function parseBindAddress(text: string): BindAddress | undefined {
-  if (text === '' || text === '0') return undefined;
-  const match = /^(?:\[(?<v6>[0-9a-fA-F:.]+)\]|(?<host>[^:[\]]*)):(?<port>\d{1,5})$/.exec(text);
-  const port = Number(match?.groups?.['port']);
-  if (match === null || port > 65_535) {
-    throw new RecoveryError('ConfigInvalid', `Cannot use address "${text}": wanted host:port, :port, or 0 for none`);
-  }
-  const host = match.groups?.['v6'] ?? match.groups?.['host'] ?? '';
-  return host === '' ? { port } : { host, port };
-}
-
 export interface HealthServerOptions {
   readonly address: BindAddress;
   readonly health: Health;

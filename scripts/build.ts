@@ -1,26 +1,41 @@
 // Builds what is run and shipped: dist/app (the program, bundled, with the presets beside it) and the launcher
-// dist/kube-cert-recovery. Not minified: Node prints the source line of an uncaught error, which would be the whole file.
+// dist/kube-cert-recovery. Comments and blanks go, because Node keeps
+// the text in memory; names and short lines stay, because Node prints the line of an uncaught error.
 // SOURCE_DATE_EPOCH (seconds) stands for the time of the build where builds must be repeatable.
 import { chmod, cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
+import { build, type Plugin } from 'esbuild';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const app = `${root}dist/app`;
 
+/**
+ * Memory before speed: the program waits for months and then works for a second, most of it in OpenSSL. The compilers that
+ * pay off after many rounds (sparkplug, maglev, turbofan) take 18 MB and, during a recovery, time from the two threads
+ * that make keys; the default young generation takes another 16 MB.
+ */
+const nodeFlags = [
+  '--max-old-space-size=64',
+  '--max-semi-space-size=1',
+  '--no-opt',
+  '--no-maglev',
+  '--no-sparkplug',
+] as const;
+
 /** Finds itself through symbolic links, and the Node that the project brings before one on the PATH. */
 const launcher = `#!/bin/sh
 # Starts kube-cert-recovery from any directory and through symbolic links.
+flags='${nodeFlags.join(' ')}'
 self=$(readlink -f -- "$0") || exit 1
 here=\${self%/*}
 for node in "$here/node" "$here/../node_modules/.bin/node"; do
-  [ -x "$node" ] && exec "$node" --max-old-space-size=64 "$here/app/main.mjs" "$@"
+  [ -x "$node" ] && exec "$node" $flags "$here/app/main.mjs" "$@"
 done
 command -v node >/dev/null || {
   echo 'Cannot run kube-cert-recovery: no Node. Run "npm ci" in the project, or put Node 24 on the PATH.' >&2
   exit 1
 }
-exec node --max-old-space-size=64 "$here/app/main.mjs" "$@"
+exec node $flags "$here/app/main.mjs" "$@"
 `;
 
 async function version(): Promise<string> {
@@ -36,6 +51,30 @@ function builtAt(): string {
   return (epoch === undefined ? new Date() : new Date(Number(epoch) * 1000)).toISOString();
 }
 
+/**
+ * What is loaded stays in memory for months. Of undici we use three functions, and its index loads everything, caches and
+ * mocks included. An `import` of node:http makes Node read each of its exports, and so load an undici of its own.
+ */
+const lean: Plugin = {
+  name: 'lean',
+  setup(bundle) {
+    const parts = {
+      undici: `
+        const { prototype } = require('undici/lib/dispatcher/dispatcher.js');
+        prototype.request = require('undici/lib/api/api-request.js'); // as its index does
+        exports.Client = require('undici/lib/dispatcher/client.js');
+        exports.buildConnector = require('undici/lib/core/connect.js');
+        exports.fetch = require('undici/lib/web/fetch/index.js').fetch;`,
+      'node:http': `module.exports = process.getBuiltinModule('node:http');`,
+    };
+    bundle.onResolve({ filter: /^(undici|node:http)$/ }, ({ path }) => ({ path, namespace: 'lean' }));
+    bundle.onLoad({ filter: /.*/, namespace: 'lean' }, ({ path }) => ({
+      contents: parts[path as keyof typeof parts],
+      resolveDir: root,
+    }));
+  },
+};
+
 await rm(app, { recursive: true, force: true });
 await mkdir(app, { recursive: true });
 await build({
@@ -50,7 +89,9 @@ await build({
   platform: 'node',
   mainFields: ['module', 'main'],
   target: 'node24',
-  minify: false,
+  minifyWhitespace: true,
+  lineLimit: 120,
+  plugins: [lean],
   legalComments: 'none',
   logLevel: 'warning',
   // undici and pino are CommonJS and call require, which a module does not have.

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { systemClock } from '../lib/clock.ts';
 import { FakeClock } from './support/fake-clock.ts';
 
@@ -29,6 +29,36 @@ describe('systemClock', () => {
     expect(woken).toBe(false);
     stop.abort();
     await sleeping;
+  });
+
+  describe('on a machine that is suspended or whose clock is set', () => {
+    afterEach(() => void vi.useRealTimers());
+
+    /** Where a sleep of an hour stands after its timer ran for `ranMs`, and the wall clock besides by `movedMs`. */
+    async function sleptAfter(ranMs: number, movedMs: number): Promise<'awake' | 'asleep'> {
+      vi.useFakeTimers({ now: start, toFake: ['Date', 'setTimeout', 'clearTimeout'] });
+      const stop = new AbortController();
+      let state: 'awake' | 'asleep' = 'asleep';
+      const sleeping = systemClock.sleep(hour, stop.signal).then(() => (state = 'awake'));
+      await vi.advanceTimersByTimeAsync(10_000);
+      vi.setSystemTime(start.getTime() + 10_000 + movedMs);
+      await vi.advanceTimersByTimeAsync(ranMs - 10_000);
+      const found = state;
+      stop.abort();
+      await sleeping;
+      return found;
+    }
+
+    it.each<[string, number, number, 'awake' | 'asleep']>([
+      ['the time passed while it was suspended', 30_000, hour, 'awake'],
+      ['a part of the time passed while it was suspended', 30_000, hour / 2, 'asleep'],
+      ['the rest has passed too', hour / 2 + 30_000, hour / 2, 'awake'],
+      ['nothing happened', hour - 1, 0, 'asleep'],
+      ['nothing happened, and the time is over', hour, 0, 'awake'],
+      ['the clock was set back: it does not sleep for longer', hour, -24 * hour, 'awake'],
+    ])('sleep(): %s', async (_what, ranMs, movedMs, expected) => {
+      expect(await sleptAfter(ranMs, movedMs)).toBe(expected);
+    });
   });
 
   it('uptimeSeconds() goes on', async () => {

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { isCode } from '../lib/errors.ts';
-import { createHealth, type Health, type HealthServer, parseBindAddress, serveHealth } from '../lib/health.ts';
+import { createHealth, type Health, type HealthServer, serveHealth } from '../lib/health.ts';
 import { createMetrics } from '../lib/metrics.ts';
 
 let health: Health;
@@ -143,26 +143,4 @@ describe('serveHealth()', () => {
       `Cannot listen on "127.0.0.1:${server.port}": another process listens there, wanted a free port`,
     );
   });
-});
-
-describe('parseBindAddress()', () => {
-  test.each<[string, ReturnType<typeof parseBindAddress>]>([
-    ['', undefined],
-    ['0', undefined],
-    [':8081', { port: 8081 }],
-    ['127.0.0.1:0', { host: '127.0.0.1', port: 0 }],
-    ['localhost:65535', { host: 'localhost', port: 65_535 }],
-    ['[::1]:8081', { host: '::1', port: 8081 }],
-  ])('"%s"', (text, expected) => {
-    expect(parseBindAddress(text)).toEqual(expected);
-  });
-
-  test.each(['8081', 'localhost', '::1:8081', 'a:b', ':65536', ':-1', 'http://x:1', '[x]:1'])(
-    'refuses "%s"',
-    (text) => {
-      expect(() => parseBindAddress(text)).toThrow(
-        `Cannot use address "${text}": wanted host:port, :port, or 0 for none`,
-      );
-    },
-  );
 });

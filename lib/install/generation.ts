@@ -4,17 +4,8 @@
 import { createPublicKey } from 'node:crypto';
 import { RecoveryError } from '../errors.ts';
 import type { KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import {
-  type Authority,
-  issueBundle,
-  issueComposedBundle,
-  issueCopy,
-  issueSigner,
-  issueTarget,
-  readAuthority,
-  readBundle,
-} from '../issue/issue.ts';
-import type { Certificate } from '../pki/certificate.ts';
+import { readAuthority } from '../issue/issue.ts';
+import { make } from '../issue/make.ts';
 import type { KeyAlgorithm } from '../pki/facts.ts';
 import { generateKey, type PrivateKey } from '../pki/key.ts';
 import { verifyChain } from '../pki/verify.ts';
@@ -58,54 +49,22 @@ export async function* makeGeneration(options: GenerationOptions): AsyncGenerato
     if (artefact.kind === 'opaque') continue;
     const there = options.existing?.get(artefact.name);
     if (there !== undefined) requireUsable(artefact, there, { done, options });
-    const material = there ?? (await make(artefact, done, options));
+    const material = there ?? (await makeOne(artefact, done, options));
     done.set(artefact.name, material);
     yield { artefact, material, isNew: there === undefined };
   }
 }
 
-type Makeable = Exclude<ResolvedArtefact, { kind: 'opaque' }>;
-
-async function make(
-  artefact: Makeable,
-  done: ReadonlyMap<string, Material>,
-  options: GenerationOptions,
+async function makeOne(
+  artefact: ResolvedArtefact,
+  material: ReadonlyMap<string, Material>,
+  { resolved, now, keyAlgorithm, keyFor }: GenerationOptions,
 ): Promise<Material> {
-  const { resolved, now, keyAlgorithm, keyFor } = options;
-  const key = async (): Promise<PrivateKey> => keyFor?.(artefact.name) ?? generateKey(keyAlgorithm);
-  const part = (name: string): { artefact: ResolvedArtefact; material: Material } => {
-    const found = resolved.artefacts.find((one) => one.name === name);
-    const material = done.get(name);
-    if (found !== undefined && material !== undefined) return { artefact: found, material };
-    throw new RecoveryError('SignFailed', `Cannot make ${locationText(artefact.truth)}: "${name}" has not been made`);
-  };
-  const authority = (name: string): Authority => {
-    const { artefact: signer, material } = part(name);
-    return readAuthority(signer.truth, material.entries);
-  };
-  const bundle = (name: string): Certificate[] => {
-    const { artefact: input, material } = part(name);
-    return readBundle(input.truth, material.entries);
-  };
-  switch (artefact.kind) {
-    case 'signer': {
-      const issuer = artefact.issuer === undefined ? {} : { issuer: authority(artefact.issuer) };
-      return issueSigner({ artefact, ...issuer, key: await key(), now });
-    }
-    case 'target':
-      return issueTarget({ artefact, issuer: authority(artefact.issuer), key: await key(), now });
-    case 'caBundle': {
-      const signers = artefact.signers.map((name) => authority(name).certificate);
-      return issueBundle({ artefact, signers, former: [], now });
-    }
-    case 'composedBundle':
-      return issueComposedBundle({ artefact, inputs: artefact.inputs.flatMap(bundle), now });
-    case 'copy':
-      return issueCopy({ artefact, original: part(artefact.of).material.entries });
-    case 'keyPair':
-      break;
-  }
-  return keyPair(artefact, await key());
+  const takeKey = async ({ name }: ResolvedArtefact): Promise<PrivateKey> =>
+    keyFor?.(name) ?? generateKey(keyAlgorithm);
+  if (artefact.kind === 'keyPair') return keyPair(artefact, await takeKey(artefact));
+  const { entries, annotations } = await make(artefact, { resolved, material, takeKey, now });
+  return { entries, annotations };
 }
 
 interface Progress {

@@ -3,12 +3,14 @@
 // again, it changes nothing that is as it should be, and completes what a killed run began. The staging directory, which
 // holds signers' keys, goes last and only when every object in the API is byte for byte the staged one.
 import type { Clock } from '../clock.ts';
-import type { ApiLocation, Resolved } from '../inventory/model.ts';
+import type { Resolved } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createApiStore } from '../store/api.ts';
 import { type Entries, locationText, type Material, type Store } from '../store/store.ts';
+import { findWebhooks } from '../webhooks/find.ts';
+import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
-import { type Api, applyManifest, fieldManager, readIfThere } from './apply.ts';
+import { type Api, applyManifest, fieldManager } from './apply.ts';
 import { credentialKubeconfig, writeCredential } from './credentials.ts';
 import { writeIfAbsent } from './files.ts';
 import { layoutOf, type Layout } from './layout.ts';
@@ -16,7 +18,6 @@ import { manifestText } from './manifest.ts';
 import { defaultNamespace, installManifests } from './rbac.ts';
 import { defaultServer } from './render.ts';
 import { isInApi, isStaged, objectManifest, readStaged, removeStaging } from './staging.ts';
-import { interceptingWebhooks, type WebhookConfiguration, type WebhookFinding } from './webhooks.ts';
 
 export interface InitOptions {
   /** As an administrator who may create RBAC. */
@@ -51,6 +52,8 @@ export interface InitOutcome {
   /** Files that were written. */
   readonly files: readonly string[];
   readonly stagingRemoved: boolean;
+  /** The staging directory, where it stays because objects differ: signers' keys are in it. */
+  readonly stagingKept?: string;
 }
 
 /** Throws what the API refuses, and WriteFailed. */
@@ -61,7 +64,7 @@ export async function runInit(options: InitOptions): Promise<InitOutcome> {
   const store = createApiStore({ connection, fieldManager });
   const outcome = { created: [] as string[], updated: [] as string[], unchanged: [] as string[] };
 
-  const webhooks = await findWebhooks(api, resolved);
+  const webhooks = await findWebhooks({ ...api, artefacts: resolved.artefacts });
   const manifests = installManifests({ artefacts: resolved.artefacts, namespace });
   const namespaces = manifests.filter(({ kind }) => kind === 'Namespace');
   for (const manifest of namespaces) outcome[await applyManifest(api, manifest)].push(manifestText(manifest));
@@ -74,9 +77,12 @@ export async function runInit(options: InitOptions): Promise<InitOutcome> {
   for (const manifest of others) outcome[await applyManifest(api, manifest)].push(manifestText(manifest));
 
   const files = await writeFiles({ api, store, layout, namespace }, options);
-  const stagingRemoved = uploaded.differing.length === 0 && (await isStaged(layout));
+  const { differing, missing } = uploaded;
+  const staged = await isStaged(layout);
+  const stagingRemoved = staged && differing.length === 0;
   if (stagingRemoved) await removeStaging(layout);
-  return { ...outcome, differing: uploaded.differing, missing: uploaded.missing, webhooks, files, stagingRemoved };
+  const kept = staged && !stagingRemoved ? { stagingKept: layout.staging } : {};
+  return { ...outcome, differing, missing, webhooks, files, stagingRemoved, ...kept };
 }
 
 interface Uploaded {
@@ -144,25 +150,6 @@ async function writeFiles(places: Places, options: InitOptions): Promise<string[
 
 function asFields(value: unknown): object {
   return typeof value === 'object' && value !== null ? value : {};
-}
-
-async function findWebhooks(api: Api, { artefacts }: Resolved): Promise<WebhookFinding[]> {
-  const objects = artefacts.map(({ truth }) => truth).filter(isInApi) satisfies ApiLocation[];
-  const namespaceLabels = new Map<string, Readonly<Record<string, string>>>();
-  for (const name of new Set(objects.map(({ namespace }) => namespace))) {
-    const found = await readIfThere<{ metadata?: { labels?: Readonly<Record<string, string>> } }>(
-      api,
-      `/api/v1/namespaces/${name}`,
-    );
-    namespaceLabels.set(name, found?.metadata?.labels ?? {});
-  }
-  const findings: WebhookFinding[] = [];
-  for (const kind of ['MutatingWebhookConfiguration', 'ValidatingWebhookConfiguration'] as const) {
-    const path = `/apis/admissionregistration.k8s.io/v1/${kind.toLowerCase()}s`;
-    const list = await readIfThere<{ items?: readonly WebhookConfiguration[] }>(api, path);
-    findings.push(...interceptingWebhooks({ kind, configurations: list?.items ?? [], objects, namespaceLabels }));
-  }
-  return findings;
 }
 
 /**

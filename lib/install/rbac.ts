@@ -57,6 +57,10 @@ export function installManifests({ artefacts, namespace }: RbacOptions): Manifes
 
 type RulesByNamespace = Map<string, Rule[]>;
 
+/**
+ * What regen never writes it still reads: key pairs are checked, and of opaque objects it says which are gone. Without
+ * the right to read one, that row would count as out of reach, and regen would never be ready.
+ */
 function regenRules(artefacts: RbacOptions['artefacts']): RulesByNamespace {
   const made = artefacts.filter(({ kind }) => kind !== 'keyPair' && kind !== 'opaque');
   const onlyRead = artefacts.filter((artefact) => !made.includes(artefact));

@@ -52,13 +52,16 @@ interface Reference {
   readonly path: readonly PropertyKey[];
   readonly name: string;
   readonly wanted: string;
-  /** Kinds that may stand there, copies taken for what they are copies of. Undefined: any. */
-  readonly kinds?: readonly Kind[];
+  /** Kinds that may stand there. */
+  readonly kinds: readonly Kind[];
+  /** Whether a copy counts as what it is a copy of. */
+  readonly byCopy: boolean;
 }
 
 function references(artefact: Artefact): readonly Reference[] {
-  const signer = { wanted: 'a signer', kinds: ['signer'] } as const;
-  const bundle = { wanted: 'a bundle or a copy of one', kinds: ['caBundle', 'composedBundle', 'opaque'] } as const;
+  const signer = { wanted: 'a signer', kinds: ['signer'], byCopy: false } as const;
+  // Never an opaque object: nobody would see that the certificates in it have changed.
+  const bundle = { wanted: 'a bundle or a copy of one', kinds: ['caBundle', 'composedBundle'], byCopy: true } as const;
   if (artefact.kind === 'signer' || artefact.kind === 'target') {
     return artefact.issuer === undefined ? [] : [{ path: ['issuer'], name: artefact.issuer, ...signer }];
   }
@@ -66,14 +69,23 @@ function references(artefact: Artefact): readonly Reference[] {
     return artefact.signers.map((name, at) => ({ path: ['signers', at], name, ...signer }));
   if (artefact.kind === 'composedBundle')
     return artefact.inputs.map((name, at) => ({ path: ['inputs', at], name, ...bundle }));
-  return artefact.kind === 'copy' ? [{ path: ['of'], name: artefact.of, wanted: 'an artefact' }] : [];
+  return artefact.kind === 'copy' ? [{ path: ['of'], name: artefact.of, ...copied }] : [];
 }
+
+/** What has entries that are understood: a copy is compared by them, and made of them. */
+const copied = {
+  wanted: 'a signer, a target, a bundle or a copy of one',
+  kinds: ['signer', 'target', 'caBundle', 'composedBundle'],
+  byCopy: true,
+} as const;
+
+const kindText = (kind: Kind): string => (kind === 'opaque' ? 'an opaque object' : `a ${kind}`);
 
 function soundReferences(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
   return entries.flatMap(({ index, artefact }): Finding[] => {
     if (artefact === undefined) return [];
     const seen = new Set<string>();
-    return references(artefact).flatMap(({ path, name, wanted, kinds }): Finding[] => {
+    return references(artefact).flatMap(({ path, name, wanted, kinds, byCopy }): Finding[] => {
       const found = byName.get(name);
       if (found === undefined) {
         const near = suggestion(name, byName.keys());
@@ -85,13 +97,12 @@ function soundReferences(entries: readonly Entry[], byName: ReadonlyMap<string, 
       if (seen.has(name))
         return [{ index, path, kind: 'duplicate', message: `must be named once, got "${name}" again` }];
       seen.add(name);
-      if (found.artefact === undefined || kinds === undefined) return [];
-      // A signer is named itself, never by a copy: the copy may be the older one.
-      const original = kinds.includes('signer') ? found.artefact : originalOf(found.artefact, byName);
+      if (found.artefact === undefined) return [];
+      // A signer that issues is named itself, never by a copy: the copy may be the older one.
+      const original = byCopy ? originalOf(found.artefact, byName) : found.artefact;
       if (original === undefined || kinds.includes(original.kind)) return [];
-      return [
-        { index, path, kind: 'invalid', message: `must name ${wanted}, got "${name}", a ${found.artefact.kind}` },
-      ];
+      const got = `got "${name}", ${kindText(found.artefact.kind)}`;
+      return [{ index, path, kind: 'invalid', message: `must name ${wanted}, ${got}` }];
     });
   });
 }

@@ -71,6 +71,16 @@ interface ArtefactBase {
 /** A CA with its key. With `issuer` an intermediate CA, otherwise self-signed. */
 export interface Signer extends ArtefactBase {
   readonly kind: 'signer';
+  /**
+   * Whether it may be made anew here. Default: yes in the API, where every machine sees the same object; no on disk,
+   * where each of several machines would make a CA of its own.
+   */
+  readonly owned?: boolean;
+  /**
+   * Renewed at its refresh time under every policy: what recovery itself stands on must never come to its end, because
+   * nothing could be recovered then.
+   */
+  readonly renewAhead?: boolean;
   readonly issuer?: string;
   readonly validity: DurationMs;
   readonly refresh: DurationMs;
@@ -99,6 +109,11 @@ export interface Target extends ArtefactBase {
   readonly commonName?: string;
   readonly organizations: readonly string[];
   readonly hostnames: readonly HostnameSource[];
+  /**
+   * Renewed at its refresh time under every policy: what recovery itself stands on must never come to its end, because
+   * nothing could be recovered then.
+   */
+  readonly renewAhead?: boolean;
   readonly validity: DurationMs;
   readonly refresh: DurationMs;
 }

@@ -1,5 +1,6 @@
 // The inventory as it is written in YAML: presets, and the `inventory` of a configuration file. Strict: an unknown key
-// is a problem. An `error` text names the wanted state. What one value says about another is checked in checks.ts.
+// is a problem. An `error` text names the wanted state. What one value says about another is checked in
+// check-values.ts and check-references.ts.
 import * as z from 'zod';
 import { durationPattern, parseDuration } from '../duration.ts';
 import { dnsLabel, dnsSubdomain } from './hostname.ts';
@@ -82,6 +83,10 @@ const base = {
   readers: z.array(reader).default([]),
 };
 const life = {
+  renewAhead: z
+    .boolean()
+    .optional()
+    .describe('Renewed at its refresh time under every policy: for what recovery itself stands on'),
   validity: duration.describe('Life of a new certificate'),
   refresh: duration.describe('Age at which the policy BeforeExpiry renews it'),
 };
@@ -93,6 +98,10 @@ const artefact = z.discriminatedUnion('kind', [
       kind: z.literal('signer'),
       ...base,
       issuer: objectName.optional().describe('The signer that signs this one; without it the signer is self-signed'),
+      owned: z
+        .boolean()
+        .optional()
+        .describe('Whether it may be made anew here. Default: true in the API, false on disk'),
       ...life,
     })
     .describe('A CA certificate with its key'),

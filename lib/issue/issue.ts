@@ -36,15 +36,23 @@ const backDatedMs = 1000;
 /** The signer that a Secret or a pair of files holds. Throws MaterialInvalid. */
 export function readAuthority(location: Location, entries: Entries): Authority {
   const what = locationText(location);
-  const [certificate, ...chain] = parseCertificates(
-    entry(location, entries, certificateKey),
-    `${what} ${certificateKey}`,
-  );
+  const [certificate, ...chain] = readPairCertificates(location, entries);
   const key = parsePrivateKey(entry(location, entries, privateKeyKey), `${what} ${privateKeyKey}`);
   if (certificate === undefined || !keyMatches(certificate, key)) {
     throw new RecoveryError('MaterialInvalid', `Cannot sign with ${what}: its key does not belong to its certificate`);
   }
   return { certificate, chain, key };
+}
+
+/** The certificate of a signer, whose key may be elsewhere; one that is there must belong to it. Throws MaterialInvalid. */
+export function readSigner(location: Location, entries: Entries): Certificate | undefined {
+  return entries[privateKeyKey] === undefined
+    ? readPairCertificates(location, entries)[0]
+    : readAuthority(location, entries).certificate;
+}
+
+function readPairCertificates(location: Location, entries: Entries): Certificate[] {
+  return parseCertificates(entry(location, entries, certificateKey), `${locationText(location)} ${certificateKey}`);
 }
 
 /** The CA certificates that a bundle holds. Throws MaterialInvalid. */
@@ -112,7 +120,7 @@ export async function issueTarget({ artefact, issuer, key, now }: TargetIssue): 
   return pair(artefact.truth, [...leaf, ...sent], key);
 }
 
-function isSelfSigned({ fields }: Certificate): boolean {
+export function isSelfSigned({ fields }: Certificate): boolean {
   return fields.issuer.der.equals(fields.subject.der);
 }
 

@@ -26,6 +26,8 @@ const kinds: Readonly<Record<string, string>> = {
   clusterroles: 'ClusterRole',
   clusterrolebindings: 'ClusterRoleBinding',
   certificatesigningrequests: 'CertificateSigningRequest',
+  mutatingwebhookconfigurations: 'MutatingWebhookConfiguration',
+  validatingwebhookconfigurations: 'ValidatingWebhookConfiguration',
 };
 
 const verbs: Readonly<Record<string, string>> = { PUT: 'update', PATCH: 'apply', POST: 'create', DELETE: 'delete' };

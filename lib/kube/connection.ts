@@ -175,7 +175,7 @@ class Connection implements KubeConnection {
       path: `${new URL(this.server).pathname.replace(/\/$/, '')}${path}`,
       headers: { ...this.#headers(), ...(body !== undefined && { 'content-type': contentType ?? 'application/json' }) },
       body: body === undefined ? null : JSON.stringify(body),
-      signal,
+      ...(body === undefined && { signal }),
     });
     const retryAfter = answer.headers['retry-after'];
     return {

@@ -2,6 +2,7 @@
 // HTTP/2 with many streams. A kube-apiserver allows 100 streams on a connection; a line takes at most 80 watches, so
 // that streams which the server has not yet forgotten never block a new watch.
 // A line that stays silent is given up: undici sends PINGs, but waits for their answers without end.
+import { subscribe } from 'node:diagnostics_channel';
 import type { EventEmitter } from 'node:events';
 import type { TLSSocket } from 'node:tls';
 import { buildConnector, Client } from 'undici';
@@ -27,6 +28,12 @@ export interface Line {
   multiplexed: boolean;
   readonly ended: AbortController;
 }
+
+// undici takes its listeners off a stream that was cancelled; when the session then ends with an error, Node tells that
+// stream too, and an 'error' without a listener ends the process. Every request hears of its failure in any case.
+subscribe('http2.client.stream.created', (message) => {
+  (message as { readonly stream: EventEmitter }).stream.on('error', () => undefined);
+});
 
 const watchesPerLine = 80;
 const idleMs = 60_000;

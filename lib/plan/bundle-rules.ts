@@ -1,5 +1,6 @@
 // When a CA bundle, a composed bundle or a copy is written anew. Pure.
-// Trust only grows here: former certificates stay until they expire, so that what they signed stays valid.
+// Trust is never lost by accident: a bundle keeps the former certificates of its signers until they expire, and a
+// composed bundle keeps its own while one of its inputs has been lost.
 import type { CaBundle, ComposedBundle, Copy } from '../inventory/model.ts';
 import { blocked, type Case, keep, laterMs, renew, settlesAt, validNow, type Verdict } from './judgement.ts';
 import type { Reason } from './plan-types.ts';
@@ -57,8 +58,10 @@ export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
   const inputs = artefact.inputs.map((name) => ({ name, state: expected.get(name) }));
   const unread = artefact.inputs.find((name) => facts.get(name)?.state === 'unavailable');
   const renewedInputs = inputs.filter(({ state }) => state?.renewed === true).map(({ name }) => name);
+  // An input that was lost held former certificates which may be here alone now: then they stay.
+  const isShort = artefact.inputs.some((name) => facts.get(name)?.state !== 'present');
   const leaves = {
-    trusted: new Set(inputs.flatMap(({ state }) => [...(state?.trusted ?? [])])),
+    trusted: new Set([...(isShort ? present : []), ...inputs.flatMap(({ state }) => [...(state?.trusted ?? [])])]),
     newFrom: new Set(inputs.flatMap(({ state }) => [...(state?.newFrom ?? [])])),
   };
   const renewal = ({ reason, message }: Difference): Verdict =>
@@ -70,10 +73,18 @@ export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
   if (damage !== undefined) {
     return leaves.trusted.size + leaves.newFrom.size === 0 ? noSigner(damage.message, now) : renewal(damage);
   }
+  const short = inputs.filter(({ state }) => [...(state?.trusted ?? [])].some((print) => !present.has(print)));
+  const open = inputs.find(({ state }) => state?.settlesAt !== undefined);
+  if (open?.state?.settlesAt !== undefined && renewedInputs.length + short.length > 0) {
+    return keep(
+      'Settling',
+      `${open.name} is looked at again first, so that this is written once`,
+      open.state.settlesAt,
+    );
+  }
   if (renewedInputs.length > 0) {
     return renewal({ reason: 'InputsDiffer', message: `${renewedInputs.join(', ')} is written anew` });
   }
-  const short = inputs.filter(({ state }) => [...(state?.trusted ?? [])].some((print) => !present.has(print)));
   if (short.length > 0) {
     const names = short.map(({ name }) => name);
     const message = `it lacks certificates of ${names.join(', ')}`;
@@ -100,6 +111,10 @@ export function judgeCopy(at: Case<Copy>): Verdict {
   if (damage !== undefined) return renewal(damage);
   if (fact.state === 'present' && fact.digest === originalFact.digest) return healthy(at);
   const difference: Difference = { reason: 'OriginalDiffers', message: `it differs from ${artefact.of}` };
+  if (validNow(originalFact, now).size === 0 && validNow(fact, now).size > 0) {
+    const message = `${difference.message}, which has no valid certificate; this copy still has one and stays`;
+    return keep('OriginalDiffers', message, laterMs(now, lookAgainMs));
+  }
   return settled(at, [artefact.name, artefact.of], difference, renewal);
 }
 

@@ -1,11 +1,14 @@
 // When a pair (a signer or a leaf certificate with its key) is made anew. Pure.
 // The checks are read from top to bottom; the first that finds something decides. Two policies: OnlyWhenExpired touches
 // what is absent, broken, expired or untrusted; BeforeExpiry also renews ahead of time (library-go's certrotation rules).
-import type { CaBundle, ResolvedTarget, Signer } from '../inventory/model.ts';
+import { isIP } from 'node:net';
+import type { ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
+import { bundlesAbove } from '../inventory/order.ts';
+import { dnsNameCovers } from '../pki/hostname.ts';
 import { clockSkewMs } from './clock-rules.ts';
 import type { CertificateFacts } from './facts.ts';
-import { blocked, type Case, earliest, type Expected, isApi, keep, laterMs, renew } from './judgement.ts';
-import { settlesAt, type Verdict } from './judgement.ts';
+import { blocked, type Case, certificatesOf, earliest, type Expected, isApi, keep, laterMs } from './judgement.ts';
+import { renew, settlesAt, type Verdict } from './judgement.ts';
 import type { Reason } from './plan-types.ts';
 
 type Pair = Signer | ResolvedTarget;
@@ -17,33 +20,48 @@ type Check = (at: PairCase, certificate: CertificateFacts) => Finding | undefine
 const lookAgainMs = 30_000;
 
 export function judgeSigner(at: Case<Signer>): Verdict {
-  return judgePair(at, [notYetValid, expired, notTrusted, refreshDue]);
+  const verdict = judgePair(at, [notYetValid, expired, notTrusted, refreshDue]);
+  if (verdict.action !== 'renew' || mayBeMade(at)) return verdict;
+  const { reason, message } = verdict;
+  const later = laterMs(at.now, lookAgainMs);
+  if (reason === 'RefreshDue') return keep('NotOurs', `${message}; renew it by hand, it is not made here`, later);
+  return blocked('NotOurs', `${message}; bring a new one by hand, it is not made here (owned: false)`, later);
 }
 
 export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
   return judgePair(at, [notYetValid, expired, hostnameMissing, notTrusted, refreshDue]);
 }
 
+function mayBeMade({ artefact }: Case<Signer>): boolean {
+  return artefact.owned ?? isApi(artefact.truth);
+}
+
 function judgePair(at: PairCase, checks: readonly Check[]): Verdict {
-  const { fact, now } = at;
+  const { artefact, fact, now } = at;
   if (fact.state === 'absent') return renewed(at, { reason: 'Absent', message: 'it is absent' });
+  const certificate = certificatesOf(fact)[0];
   if (fact.state === 'broken') {
+    const isElsewhere = fact.problem === 'keyAbsent' && artefact.kind === 'signer' && !isApi(artefact.truth);
+    if (isElsewhere && certificate !== undefined && now < certificate.notAfter) {
+      return keep('NotOurs', `valid, but ${fact.message}: what it signs cannot be renewed here`, certificate.notAfter);
+    }
     const reason = fact.problem === 'mismatchedPair' ? 'MismatchedPair' : 'Unreadable';
     return renewed(at, { reason, message: `it is broken: ${fact.message}` });
   }
-  const certificate = fact.state === 'present' ? fact.certificates[0] : undefined;
   if (certificate === undefined) return blocked('Unavailable', 'it could not be read', laterMs(now, lookAgainMs));
   for (const check of checks) {
     const finding = check(at, certificate);
     if (finding === undefined) continue;
     if (finding.keepUntil !== undefined) return keep(finding.reason, finding.message, finding.keepUntil);
-    return renewed(at, finding);
+    return renewed(at, finding, certificate);
   }
-  const until = earliest(expiryWithGrace(at, certificate), ...(owned(at) ? [refreshAt(at, certificate)] : []));
+  const refresh = isOwner(at) ? refreshAt(at, certificate) : now;
+  const until = earliest(expiryWithGrace(at, certificate), refresh > now ? refresh : undefined);
   return keep('Healthy', `valid until ${certificate.notAfter.toISOString()}`, until);
 }
 
-const owned = ({ policy }: PairCase): boolean => policy.kind === 'BeforeExpiry';
+const isOwner = ({ artefact, policy }: PairCase): boolean =>
+  policy.kind === 'BeforeExpiry' || artefact.renewAhead === true;
 
 /** In the API the cluster's own rotator has its turn first; files have no other rotator. */
 function expiryWithGrace({ artefact, policy }: PairCase, { notAfter }: CertificateFacts): Date {
@@ -74,42 +92,47 @@ const expired: Check = (at, certificate) => {
 
 const hostnameMissing: Check = ({ artefact }, { hostnames }) => {
   if (artefact.kind !== 'target' || artefact.usage === 'client') return undefined;
-  const missing = artefact.hostnames.filter((name) => !hostnames.includes(name));
+  const missing = artefact.hostnames.filter((name) => !hostnames.some((held) => covers(held, name)));
   return missing.length === 0
     ? undefined
     : { reason: 'HostnameMissing', message: `it does not hold ${missing.join(', ')}` };
 };
 
+const covers = (held: string, name: string): boolean =>
+  held === name || (isIP(name) === 0 && dnsNameCovers(held, name));
+
 /** A leaf (or an intermediate) that no valid certificate of its own bundle has signed: readers refuse it. */
 const notTrusted: Check = (at, { signedBy }) => {
-  const { artefact, facts, expected, now } = at;
+  const { artefact, facts, expected, resolved } = at;
   if (artefact.issuer === undefined) return undefined;
-  const bundles = bundlesOf(at, artefact.issuer);
-  const unknown = bundles.some(({ name }) => facts.get(name)?.state === 'unavailable');
-  const trusted = bundles.some(({ name }) => signedBy.some((print) => expected.get(name)?.trusted.has(print)));
-  if (unknown || trusted || bundles.length === 0) return undefined;
-  const names = bundles.map(({ name }) => name);
+  const bundles = bundlesAbove(resolved.artefacts, artefact);
+  if (bundles.some(({ name }) => facts.get(name)?.state === 'unavailable')) return undefined;
+  // Each bundle has readers of its own, so each must trust it.
+  const names = bundles
+    .map(({ name }) => name)
+    .filter((name) => !signedBy.some((print) => expected.get(name)?.trusted.has(print)));
+  if (names.length === 0) return undefined;
   const message = `no valid certificate in ${names.join(', ')} has signed it`;
   // A bundle that is remade has lost its former signers for good; otherwise another writer may be at work.
   if (names.some((name) => expected.get(name)?.renewed)) return { reason: 'IssuerNotTrusted', message };
   const until = settlesAt(at, [artefact.name, artefact.issuer, ...names]);
-  return until === undefined || until <= now
+  return until === undefined
     ? { reason: 'IssuerNotTrusted', message }
     : { reason: 'Settling', message: `${message}; looked at again before it is believed`, keepUntil: until };
 };
 
-/** BeforeExpiry only: past its refresh time, its signer old enough for everyone to trust it, and something is gained. */
+/** BeforeExpiry, or renewAhead: past its refresh time, its signer old enough for everyone to trust it, and something is gained. */
 const refreshDue: Check = (at, certificate) => {
   const { artefact, now } = at;
-  if (!owned(at) || now < refreshAt(at, certificate)) return undefined;
+  if (!isOwner(at) || now < refreshAt(at, certificate)) return undefined;
   const ends = newNotAfter(at);
   const gain = ends.getTime() - certificate.notAfter.getTime();
   if (gain < artefact.validity / 10) {
-    const until = earliest(expiryWithGrace(at, certificate), laterMs(now, 3_600_000));
+    if (ends.getTime() >= laterMs(now, artefact.validity).getTime()) return undefined; // it outlives a new one anyway
     return {
       reason: 'SignerEnding',
       message: `its signer ends at ${ends.toISOString()}, so a renewal would gain nothing; the signer must be renewed first`,
-      keepUntil: until,
+      keepUntil: earliest(expiryWithGrace(at, certificate), laterMs(now, 3_600_000)),
     };
   }
   const trustedFrom = signerTrustedFrom(at);
@@ -153,44 +176,65 @@ function newNotAfter({ artefact, expected, now }: PairCase): Date {
   return earliest(own, signer?.renewed === true ? signer.newNotAfter : signer?.certificate?.notAfter);
 }
 
-/** The bundles by which its readers know the signer; not one that holds the artefact itself, which comes after it. */
-function bundlesOf({ resolved, artefact }: PairCase, signer: string): readonly CaBundle[] {
-  return resolved.artefacts.filter(
-    (row): row is CaBundle =>
-      row.kind === 'caBundle' && row.signers.includes(signer) && !row.signers.includes(artefact.name),
-  );
-}
-
-/** The renewal, if its signer can sign and every bundle of that signer holds it; otherwise what it waits for. */
-function renewed(at: PairCase, { reason, message }: Finding): Verdict {
-  const { artefact, expected, now } = at;
+/**
+ * The renewal, if its signer can sign and everything that must hold the signer does; otherwise what it waits for.
+ * `present` is the certificate that is there. While that still works, readers must be able to check its successor first:
+ * they may read a bundle composed of the signer's own, or a copy.
+ */
+function renewed(at: PairCase, { reason, message }: Finding, present?: CertificateFacts): Verdict {
+  const { artefact, expected, resolved, now } = at;
   const leaves = { trusted: new Set<string>(), newFrom: new Set([artefact.name]), newNotAfter: newNotAfter(at) };
   const { issuer } = artefact;
   if (issuer === undefined) return renew({ reason, message, now, after: [], leaves });
   const signer = expected.get(issuer);
-  const later = laterMs(now, lookAgainMs);
-  if (signer === undefined || !canSign(signer)) {
-    return blocked('SignerUnusable', `${message}; its signer ${issuer} cannot be used now`, later);
+  if (signer === undefined || !canSign(signer, now)) {
+    const begins = signer?.certificate?.notBefore;
+    const until = begins !== undefined && begins > now ? begins : laterMs(now, lookAgainMs);
+    return blocked('SignerUnusable', `${message}; its signer ${issuer} cannot be used now`, until);
   }
-  const bundles = bundlesOf(at, issuer);
-  const without = bundles.find(({ name }) => !holds(expected.get(name), issuer, signer));
-  if (without !== undefined) {
-    const until = settlesAt(at, [issuer, without.name]) ?? later;
-    return blocked('SignerMissingFromBundle', `${message}; ${without.name} does not hold its signer ${issuer}`, until);
-  }
-  const after = [issuer, ...bundles.map(({ name }) => name)].filter((name) => expected.get(name)?.renewed === true);
+  const bundles = bundlesAbove(resolved.artefacts, artefact);
+  const works = present !== undefined && artefact.kind === 'target' && now < present.notAfter;
+  const readers = works ? [...bundles, ...madeOf(at, bundles)] : bundles;
+  const without = readers.find(({ name }) => !holds(expected.get(name), issuer, signer));
+  if (without !== undefined) return waitFor(at, { without: without.name, issuer, message });
+  const after = [issuer, ...readers.map(({ name }) => name)].filter((name) => expected.get(name)?.renewed === true);
   return renew({ reason, message, now, after, leaves });
 }
 
-function canSign({ renewed: isNew, certificate, trusted }: Expected): boolean {
-  return isNew || (certificate !== undefined && trusted.has(certificate.fingerprint));
+interface Waiting {
+  readonly without: string;
+  readonly issuer: string;
+  readonly message: string;
+}
+
+function waitFor(at: PairCase, { without, issuer, message }: Waiting): Verdict {
+  const state =
+    at.facts.get(without)?.state === 'unavailable'
+      ? `${without}, which must hold its signer ${issuer}, could not be read`
+      : `${without} does not hold its signer ${issuer}`;
+  const until = settlesAt(at, [issuer, without]) ?? laterMs(at.now, lookAgainMs);
+  return blocked('SignerMissingFromBundle', `${message}; ${state}`, until);
+}
+
+/** Composed bundles and copies that hold what these bundles hold, directly or through each other. */
+function madeOf({ resolved }: PairCase, bundles: readonly { readonly name: string }[]): readonly ResolvedArtefact[] {
+  const names = new Set(bundles.map(({ name }) => name));
+  return resolved.artefacts.filter((row) => {
+    const isMadeOf =
+      (row.kind === 'composedBundle' && row.inputs.some((input) => names.has(input))) ||
+      (row.kind === 'copy' && names.has(row.of));
+    if (isMadeOf) names.add(row.name);
+    return isMadeOf;
+  });
+}
+
+function canSign({ renewed: isNew, hasKey, certificate, trusted }: Expected, now: Date): boolean {
+  if (isNew) return true;
+  return hasKey && certificate !== undefined && certificate.notBefore <= now && trusted.has(certificate.fingerprint);
 }
 
 function holds(bundle: Expected | undefined, issuer: string, signer: Expected): boolean {
   if (bundle === undefined) return false;
   if (signer.renewed) return bundle.newFrom.has(issuer);
-  return (
-    bundle.newFrom.has(issuer) ||
-    (signer.certificate !== undefined && bundle.trusted.has(signer.certificate.fingerprint))
-  );
+  return signer.certificate !== undefined && bundle.trusted.has(signer.certificate.fingerprint);
 }

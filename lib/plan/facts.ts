@@ -8,12 +8,17 @@ export type ArtefactFacts =
   | { readonly state: 'absent' }
   /** It could not be read now: nothing may be concluded from that. */
   | { readonly state: 'unavailable'; readonly message: string }
-  /** There, but not what it should be: broken PEM, an entry missing, a certificate and a key that do not belong together. */
+  /**
+   * There, but not what it should be: broken PEM, an entry missing, a certificate and a key that do not belong
+   * together. `keyAbsent`: the certificate is whole and its key is not on this machine.
+   */
   | {
       readonly state: 'broken';
-      readonly problem: 'unreadable' | 'mismatchedPair';
+      readonly problem: 'unreadable' | 'mismatchedPair' | 'keyAbsent';
       readonly version: string;
       readonly message: string;
+      /** Where they can be read all the same. */
+      readonly certificates?: readonly CertificateFacts[];
     }
   | {
       readonly state: 'present';

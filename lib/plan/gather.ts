@@ -2,7 +2,7 @@
 // key, not an annotation. A read that fails is a fact too ("unavailable"): from it nothing is concluded.
 import { createHash } from 'node:crypto';
 import { RecoveryError, errorText, isCode } from '../errors.ts';
-import type { Artefact, KeyPair, Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { KeyPair, Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { keyMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
 import { signatureMatches } from '../pki/verify.ts';
@@ -65,15 +65,18 @@ async function lookAt(artefact: ResolvedArtefact, { store, signal, only }: Gathe
 }
 
 function understand(
-  artefact: Artefact | ResolvedArtefact,
+  artefact: ResolvedArtefact,
   { entries, version }: Found,
 ): { facts: ArtefactFacts; certificates: readonly Certificate[] } {
   const what = locationText(artefact.truth);
   try {
     const certificates = certificatesOf(artefact, entries, what);
-    if (certificates === 'mismatched') {
-      const message = `the private key in ${what} does not belong to its certificate`;
-      return { facts: { state: 'broken', problem: 'mismatchedPair', version, message }, certificates: [] };
+    const broken = brokenPair(artefact, entries, certificates, what);
+    if (broken !== undefined) {
+      return {
+        facts: { state: 'broken', version, certificates: certificates.map(({ facts }) => facts), ...broken },
+        certificates,
+      };
     }
     const facts = certificates.map((certificate) => certificate.facts);
     return { facts: { state: 'present', version, certificates: facts, digest: digestOf(entries) }, certificates };
@@ -83,19 +86,11 @@ function understand(
   }
 }
 
-function certificatesOf(
-  artefact: Artefact | ResolvedArtefact,
-  entries: Entries,
-  what: string,
-): readonly Certificate[] | 'mismatched' {
+function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: string): readonly Certificate[] {
   switch (artefact.kind) {
     case 'signer':
-    case 'target': {
-      const certificates = parseCertificates(entry(entries, certificateKey, what), `${what} ${certificateKey}`);
-      const key = parsePrivateKey(entry(entries, privateKeyKey, what), `${what} ${privateKeyKey}`);
-      const first = certificates[0];
-      return first !== undefined && keyMatches(first, key) ? certificates : 'mismatched';
-    }
+    case 'target':
+      return parseCertificates(entry(entries, certificateKey, what), `${what} ${certificateKey}`);
     case 'caBundle':
     case 'composedBundle':
       return parseCertificates(entry(entries, caBundleKey, what), `${what} ${caBundleKey}`);
@@ -104,10 +99,34 @@ function certificatesOf(
         ? []
         : parseCertificates(entries[caBundleKey], `${what} ${caBundleKey}`);
     case 'keyPair':
-      return keyPairMatches(artefact, entries, what) ? [] : 'mismatched';
     case 'opaque':
       return [];
   }
+}
+
+type Broken = Pick<ArtefactFacts & { state: 'broken' }, 'problem' | 'message'>;
+
+/** Why a pair cannot be used although its certificate parses. Throws MaterialInvalid for a broken key. */
+function brokenPair(
+  artefact: ResolvedArtefact,
+  entries: Entries,
+  [certificate]: readonly Certificate[],
+  what: string,
+): Broken | undefined {
+  const mismatched: Broken = {
+    problem: 'mismatchedPair',
+    message: `the private key in ${what} does not belong to its certificate`,
+  };
+  if (artefact.kind === 'keyPair') return keyPairMatches(artefact, entries, what) ? undefined : mismatched;
+  if ((artefact.kind !== 'signer' && artefact.kind !== 'target') || certificate === undefined) return undefined;
+  if (artefact.kind === 'signer' && !certificate.facts.isCa) {
+    return { problem: 'unreadable', message: `the certificate in ${what} is no CA certificate` };
+  }
+  if (entries[privateKeyKey] === undefined) {
+    return { problem: 'keyAbsent', message: `${what} has no private key ("${privateKeyKey}")` };
+  }
+  const key = parsePrivateKey(entry(entries, privateKeyKey, what), `${what} ${privateKeyKey}`);
+  return keyMatches(certificate, key) ? undefined : mismatched;
 }
 
 function keyPairMatches({ privateKey, publicKey }: KeyPair, entries: Entries, what: string): boolean {

@@ -7,6 +7,8 @@ import type { Decision, Reason, RenewalPolicy } from './plan-types.ts';
 /** What an artefact will hold once the plan is carried out, as far as others depend on it. */
 export interface Expected {
   readonly renewed: boolean;
+  /** A pair whose key is at hand. */
+  readonly hasKey: boolean;
   /** Fingerprints of the valid certificates that will be in it. */
   readonly trusted: ReadonlySet<string>;
   /** Signers whose new certificate, not yet made, will be in it. */
@@ -15,6 +17,8 @@ export interface Expected {
   readonly certificate?: CertificateFacts;
   /** Of a pair that is renewed: when the new certificate will end. */
   readonly newNotAfter?: Date;
+  /** It may be written anew then, so what is made of it now would soon be made again. */
+  readonly settlesAt?: Date;
 }
 
 export interface Case<A extends ResolvedArtefact> {
@@ -30,7 +34,7 @@ export interface Case<A extends ResolvedArtefact> {
 /** A decision without its name, with what a renewal leaves behind for the artefacts that are judged later. */
 export type Verdict = Omit<Decision, 'artefact'> & { readonly leaves: Expected };
 
-const nothing: Expected = { renewed: false, trusted: new Set(), newFrom: new Set() };
+const nothing: Expected = { renewed: false, hasKey: false, trusted: new Set(), newFrom: new Set() };
 
 export function keep(reason: Reason, message: string, recheckAt: Date): Verdict {
   return { action: 'keep', reason, message, recheckAt, after: [], leaves: nothing };
@@ -45,7 +49,7 @@ export interface Renewal {
   readonly message: string;
   readonly now: Date;
   readonly after: readonly string[];
-  readonly leaves: Omit<Expected, 'renewed'>;
+  readonly leaves: Omit<Expected, 'renewed' | 'hasKey'>;
 }
 
 export function renew({ reason, message, now, after, leaves }: Renewal): Verdict {
@@ -55,7 +59,7 @@ export function renew({ reason, message, now, after, leaves }: Renewal): Verdict
     message,
     recheckAt: now,
     after,
-    leaves: { renewed: true, ...leaves },
+    leaves: { renewed: true, hasKey: true, ...leaves },
   };
 }
 
@@ -93,9 +97,15 @@ export function settlesAt(at: Case<ResolvedArtefact>, names: readonly string[]):
 
 /** Fingerprints of the certificates that are valid now, give or take the difference of two machines' clocks. */
 export function validNow(fact: ArtefactFacts, now: Date): ReadonlySet<string> {
-  const certificates = fact.state === 'present' ? fact.certificates : [];
+  const certificates = certificatesOf(fact);
   const begun = laterMs(now, clockSkewMs);
   return new Set(
     certificates.filter(({ notBefore, notAfter }) => notBefore <= begun && now < notAfter).map((c) => c.fingerprint),
   );
+}
+
+/** What readers hold: a certificate whose key is elsewhere is as good to them as any. */
+export function certificatesOf(fact: ArtefactFacts): readonly CertificateFacts[] {
+  if (fact.state === 'present') return fact.certificates;
+  return fact.state === 'broken' && fact.problem === 'keyAbsent' ? (fact.certificates ?? []) : [];
 }

@@ -4,12 +4,21 @@
 // Artefacts are judged in the order signer, bundle, target. Each judgement sees what the earlier ones will have left
 // behind (`Expected`), so that one plan holds a whole recovery: an expired signer, the bundle that must hold its
 // successor, and the targets that the successor signs.
-import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { KeyPair, Opaque, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { judgeBundle, judgeComposedBundle, judgeCopy } from './bundle-rules.ts';
 import { judgeSigner, judgeTarget } from './certificate-rules.ts';
 import { judgeClock } from './clock-rules.ts';
 import type { ArtefactFacts, Facts } from './facts.ts';
-import { type Case, type Expected, keep, laterMs, validNow, type Verdict } from './judgement.ts';
+import {
+  blocked,
+  type Case,
+  certificatesOf,
+  type Expected,
+  keep,
+  laterMs,
+  validNow,
+  type Verdict,
+} from './judgement.ts';
 import type { ClockFacts, Decision, Plan, RenewalPolicy } from './plan-types.ts';
 
 export interface PlanInput {
@@ -33,7 +42,7 @@ export function plan({ resolved, facts, policy, clock, now }: PlanInput): Plan {
     let verdict = judge(at);
     if (verdict.action === 'renew' && distrust !== undefined) verdict = { ...verdict, action: 'blocked', ...distrust };
     const { leaves, ...decision } = verdict;
-    expected.set(artefact.name, decision.action === 'renew' ? leaves : whatIsThere(at));
+    expected.set(artefact.name, decision.action === 'renew' ? leaves : { ...whatIsThere(at), ...settling(decision) });
     decisions.push({ artefact: artefact.name, ...decision });
   }
   const recheckAt = decisions.reduce<Date>(
@@ -46,10 +55,7 @@ export function plan({ resolved, facts, policy, clock, now }: PlanInput): Plan {
 function judge(at: Case<ResolvedArtefact>): Verdict {
   const { artefact, fact, now } = at;
   if (fact.state === 'unavailable') {
-    return {
-      ...keep('Unavailable', `it could not be read: ${fact.message}`, laterMs(now, unavailableMs)),
-      action: 'blocked',
-    };
+    return blocked('Unavailable', `it could not be read: ${fact.message}`, laterMs(now, unavailableMs));
   }
   switch (artefact.kind) {
     case 'signer':
@@ -64,22 +70,28 @@ function judge(at: Case<ResolvedArtefact>): Verdict {
       return judgeCopy({ ...at, artefact });
     case 'keyPair':
     case 'opaque':
-      return judgeForeign(at.fact, now, artefact.kind);
+      return judgeForeign(artefact, at.fact, now);
   }
 }
 
 /** What is never made here is only reported. */
-function judgeForeign(fact: ArtefactFacts, now: Date, kind: 'keyPair' | 'opaque'): Verdict {
+function judgeForeign({ kind, published }: KeyPair | Opaque, fact: ArtefactFacts, now: Date): Verdict {
   const recheckAt = laterMs(now, 3_600_000);
   if (fact.state === 'present') return keep('Healthy', 'present', recheckAt);
+  if (fact.state === 'absent' && published === 'optional') return keep('Healthy', 'absent, as it may be', recheckAt);
   const state = fact.state === 'absent' ? 'it is absent' : `it is broken: ${'message' in fact ? fact.message : ''}`;
   const what = kind === 'keyPair' ? 'a key pair whose loss would make every token invalid' : 'an object of others';
-  return { ...keep('NotOurs', `${state}; ${what} is never made here, restore it`, recheckAt), action: 'blocked' };
+  return blocked('NotOurs', `${state}; ${what} is never made here, restore it`, recheckAt);
+}
+
+function settling({ reason, recheckAt }: Omit<Decision, 'artefact'>): Pick<Expected, 'settlesAt'> {
+  return reason === 'Settling' ? { settlesAt: recheckAt } : {};
 }
 
 /** What others can count on when an artefact is not renewed: its certificates that are valid now. */
 function whatIsThere({ fact, now }: Case<ResolvedArtefact>): Expected {
-  const certificate = fact.state === 'present' ? fact.certificates[0] : undefined;
-  const there = { renewed: false, trusted: validNow(fact, now), newFrom: new Set<string>() };
+  const [certificate] = certificatesOf(fact);
+  const hasKey = fact.state === 'present';
+  const there = { renewed: false, hasKey, trusted: validNow(fact, now), newFrom: new Set<string>() };
   return certificate === undefined ? there : { ...there, certificate };
 }

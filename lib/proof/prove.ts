@@ -37,9 +37,6 @@ export type Prove = (
   readers?: readonly Reader[],
 ) => Promise<ProofResult>;
 
-/** Whether recovery waits for this proof. `proxied` depends on backends that are not ours. */
-export const gatesRecovery = (proof: Proof): boolean => proof.kind !== 'proxied' && proof.kind !== 'none';
-
 export function createProver({ connection, apiServer, destinationDir, clock, signal, hostName }: ProverOptions): Prove {
   const stop = signal ?? new AbortController().signal;
   const now = (): Date => clock.now();

@@ -4,12 +4,12 @@
 import { RecoveryError, errorText } from '../errors.ts';
 import type { ResolvedArtefact, Resolved } from '../inventory/model.ts';
 import type { Issued } from '../issue/issue.ts';
+import { make, type Pair } from '../issue/make.ts';
 import type { KeyAlgorithm } from '../pki/facts.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
 import type { Gathered } from '../plan/gather.ts';
 import type { Decision, Plan } from '../plan/plan-types.ts';
 import type { Material, Store } from '../store/store.ts';
-import { make } from './make.ts';
 
 export type StepOutcome = 'written' | 'conflict' | 'failed' | 'skipped';
 
@@ -21,7 +21,7 @@ export interface StepResult {
   readonly err?: RecoveryError;
   /** Of what was skipped: the step it waited for, or that we were asked to stop. */
   readonly because?: string;
-  /** Of what was written. Without keys. */
+  /** Of what was made: also of what failed, because a write whose answer is lost may have been carried out. No keys. */
   readonly certificates?: Issued['certificates'];
 }
 
@@ -31,6 +31,7 @@ export interface Execution {
   readonly gathered: Gathered;
   readonly store: Store;
   readonly keys: KeyPool;
+  /** Without it the algorithm of what is replaced is kept. */
   readonly keyAlgorithm?: KeyAlgorithm;
   readonly now: Date;
   readonly signal: AbortSignal;
@@ -71,23 +72,36 @@ interface Step {
 }
 
 async function step({ artefact, decision, results, material, execution }: Step): Promise<StepResult> {
-  const { store, gathered, signal } = execution;
+  const { resolved, store, gathered, keys, now, signal } = execution;
   const result = { artefact, decision };
   const stopped = results.find(({ outcome }) => outcome !== 'written');
   if (stopped !== undefined) {
     return { ...result, outcome: 'skipped', because: `${stopped.artefact.name} was not written` };
   }
   if (signal.aborted) return { ...result, outcome: 'skipped', because: 'asked to stop' };
+  let certificates: Issued['certificates'] = [];
   try {
-    const issued = await make(artefact, { ...execution, facts: gathered.facts, material });
+    const takeKey = (pair: Pair): ReturnType<KeyPool['take']> => keys.take(algorithmOf(pair, execution));
+    const lost = (name: string): boolean => gathered.facts.get(name)?.state !== 'present';
+    const issued = await make(artefact, { resolved, material, takeKey, lost, now });
     const version = gathered.found.get(artefact.name)?.version;
     const seen = version === undefined ? 'absent' : { version };
     const { entries, annotations } = issued;
+    certificates = issued.certificates;
     const outcome = await store.write(artefact.truth, { entries, annotations }, seen, signal);
     if (outcome === 'written') material.set(artefact.name, { entries, annotations });
-    return { ...result, outcome, ...(outcome === 'written' && { certificates: issued.certificates }) };
+    return { ...result, outcome, certificates };
   } catch (err) {
     const known = err instanceof RecoveryError ? err : new RecoveryError('WriteFailed', errorText(err), { cause: err });
-    return { ...result, outcome: 'failed', err: known };
+    return { ...result, outcome: 'failed', err: known, certificates };
   }
+}
+
+const defaultAlgorithm: KeyAlgorithm = { name: 'RSA', bits: 2048 };
+
+/** Of the new key: the configured one, else that of what is replaced. */
+function algorithmOf({ name }: Pair, { gathered, keyAlgorithm }: Execution): KeyAlgorithm {
+  const fact = gathered.facts.get(name);
+  const replaced = fact !== undefined && 'certificates' in fact ? fact.certificates?.[0]?.key : undefined;
+  return keyAlgorithm ?? replaced ?? defaultAlgorithm;
 }

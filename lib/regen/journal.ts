@@ -26,6 +26,8 @@ export interface ArtefactReport {
 export interface RegenReport {
   /** Every row is healthy, or blocked for a reason that is given; nothing is left to try. */
   readonly converged: boolean;
+  /** Why a single run gave up; undefined when it converged or was asked to stop. */
+  readonly gaveUp?: string;
   /** In the order of the inventory. */
   readonly artefacts: readonly ArtefactReport[];
   readonly writes: number;
@@ -195,7 +197,7 @@ export class Journal {
     }
   }
 
-  report(converged: boolean): RegenReport {
+  report(converged: boolean, gaveUp?: string): RegenReport {
     const artefacts = [...this.#entries].flatMap(([artefact, { decision, outcome, err, writes }]) => {
       if (decision === undefined) return [];
       const { action, reason, message } = decision;
@@ -207,7 +209,7 @@ export class Journal {
       ...(firstAnswerAt !== undefined && { firstAnswerAt }),
       ...(lastWriteAt !== undefined && { lastWriteAt }),
     };
-    return { converged, artefacts, writes, startedAt, ...times };
+    return { converged, ...(gaveUp !== undefined && { gaveUp }), artefacts, writes, startedAt, ...times };
   }
 }
 

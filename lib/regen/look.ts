@@ -1,5 +1,5 @@
 // One look: read, plan, carry out. Remembers between looks what only time can tell: since when a version has been
-// there, and whether the clock was set.
+// there, what of our own work is unfinished, and whether the clock was set.
 import type { Location } from '../inventory/model.ts';
 import { gather } from '../plan/gather.ts';
 import type { Gathered } from '../plan/gather.ts';
@@ -9,9 +9,9 @@ import type { ClockFacts } from '../plan/plan-types.ts';
 import { observeClock } from './clock-watch.ts';
 import type { ClockWatch } from './clock-watch.ts';
 import { execute } from './execute.ts';
-import type { StepResult } from './execute.ts';
 import type { Journal } from './journal.ts';
 import type { RegenOptions } from './options.ts';
+import { noOwnWork, ownWork, withoutWaiting } from './own-work.ts';
 import type { PassOutcome } from './waits.ts';
 
 export interface Looked {
@@ -27,8 +27,7 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
   const { resolved, store, policy, clock, signal, journal, dryRun, keyPool, keyAlgorithm } = options;
   // Empty and not undefined: what contradicts itself at the first look may be another writer's work, too.
   let previous: Facts = new Map();
-  // Whether the last look began something that it could not finish: then a contradiction is our own work.
-  let unfinished = false;
+  let unfinished = noOwnWork;
   const clockFacts = watchClock(options);
 
   return async (only) => {
@@ -37,14 +36,14 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
     if (signal.aborted) return { unavailable: gathered.failures, outcome: nothingDone(clock.now()) };
     previous = gathered.facts;
     const now = clock.now();
-    const believed = unfinished ? { ...policy, settleMs: 0 } : policy;
-    const plan = makePlan({ resolved, facts: gathered.facts, policy: believed, clock: trust, now });
+    const facts = withoutWaiting(gathered.facts, unfinished);
+    const plan = makePlan({ resolved, facts, policy, clock: trust, now });
     journal.measured(gathered.facts);
     journal.decided(plan, ({ truth }) => only(truth));
     const onStep = journal.stepped.bind(journal);
     const keys = { keys: keyPool, ...(keyAlgorithm !== undefined && { keyAlgorithm }) };
     const steps = dryRun ? [] : await execute({ resolved, plan, gathered, store, ...keys, now, signal, onStep });
-    unfinished = steps.some(isWritten) && !steps.every(isWritten);
+    unfinished = ownWork(unfinished, steps, gathered.facts);
     const count = (outcome: string): number => steps.filter((step) => step.outcome === outcome).length;
     const mine = new Set(resolved.artefacts.filter(({ truth }) => only(truth)).map(({ name }) => name));
     const decisions = plan.decisions.filter(({ artefact }) => mine.has(artefact));
@@ -64,8 +63,6 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
 }
 
 const farMs = 24 * 3_600_000;
-
-const isWritten = ({ outcome }: StepResult): boolean => outcome === 'written';
 
 function nothingDone(now: Date): PassOutcome {
   return { unavailable: 0, written: 0, conflicts: 0, failed: 0, blocked: 0, settling: 0, recheckAt: now };

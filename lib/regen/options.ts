@@ -10,7 +10,6 @@ import type { KeyPool } from '../pki/key-pool.ts';
 import type { ClockFacts, RenewalPolicy } from '../plan/plan-types.ts';
 import type { Lock } from '../store/lock.ts';
 import type { Store } from '../store/store.ts';
-import type { Changes } from './changes.ts';
 
 export interface RegenOptions {
   readonly resolved: Resolved;
@@ -31,8 +30,6 @@ export interface RegenOptions {
   readonly health?: Health;
   readonly metrics?: Metrics;
   readonly events?: Pick<EventRecorder, 'record'>;
-  /** Says that something may have changed, so that the loop looks before its time. */
-  readonly changes?: Changes;
   /** Called once when the API answers for the first time: what else waits for that begins then. Must not throw. */
   readonly onFirstAnswer?: () => void;
   /** Taken before the first write to a file of this host, and held to the end. */

@@ -1,7 +1,8 @@
 // The loop of regen: look at every artefact, plan, carry the plan out, look again until nothing is left to do, then
-// wait for the next date, half a minute at most, or a change. Files of this host come first and wait for nobody: etcd
-// and with it the API server do not start with expired certificates. Objects follow when the API answers; until then
-// keys are made ahead. There is no lease: the stores' compare-and-swap makes one winner.
+// wait for the next date, half a minute at most. Changes are noticed by that tick alone: regen has the right to get
+// its objects, not to watch them. Files of this host come first and wait for nobody: etcd and with it the API server do
+// not start with expired certificates. Objects follow when the API answers; until then keys are made ahead. There is no
+// lease: the stores' compare-and-swap makes one winner.
 import { isCode } from '../errors.ts';
 import type { Location, ResolvedArtefact } from '../inventory/model.ts';
 import { noMetrics } from '../metrics.ts';
@@ -13,7 +14,7 @@ import { Journal } from './journal.ts';
 import type { RegenReport } from './journal.ts';
 import { createLook } from './look.ts';
 import type { Look } from './look.ts';
-import { isBusy, knockDelay, next } from './waits.ts';
+import { counted, isOver, isSettled, knockDelay, next, noStreaks, patienceMs } from './waits.ts';
 import type { PassOutcome } from './waits.ts';
 import type { RegenOptions } from './options.ts';
 
@@ -24,7 +25,7 @@ const tickMs = 30_000;
 const mostDiskLooks = 5;
 const stuckMs = 4 * tickMs;
 
-/** Runs until `signal` aborts; with `once` until nothing is left to do. Throws AlreadyRunning. */
+/** Runs until `signal` aborts; with `once` until nothing is left to do, or to hope for. Throws AlreadyRunning. */
 export async function runRegen(options: RegenOptions): Promise<RegenReport> {
   const { rows = 'all', dryRun, lockDisk, keyPool } = options;
   const { artefacts } = options.resolved;
@@ -58,39 +59,39 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
   if (api.length > 0 && !options.dryRun) makeKeysAhead(options, api);
   if (disk.length > 0) await healFiles(look, filesOnly, signal);
 
-  let apiAway = api.length > 0;
-  let awaySince = clock.now();
-  let streak = 0;
-  let busySince = clock.now();
+  let awaySince = api.length > 0 ? clock.now() : undefined;
+  let streaks = noStreaks;
   while (!signal.aborted) {
     pulse.beat();
-    if (apiAway) {
-      apiAway = !(await knock({ ...options, rows: api, journal, since: awaySince, forMs: tickMs }));
-      if (apiAway) {
+    if (awaySince !== undefined) {
+      const answered = await knock({ ...options, rows: api, journal, since: awaySince, forMs: tickMs });
+      if (!answered) {
         pulse.away();
         if (disk.length > 0) await look(filesOnly);
+        if (once && !signal.aborted && isOver(awaySince, clock.now())) return journal.report(false, noAnswer);
         continue;
       }
     }
     const { outcome, unavailable } = await look(all);
     if (signal.aborted) break;
-    apiAway = api.length > 0 && api.every(({ name }) => unavailable.has(name));
-    if (apiAway) {
-      awaySince = clock.now();
+    if (api.length > 0 && api.every(({ name }) => unavailable.has(name))) {
+      // An answer to one knock and to no look is not the end of its absence.
+      awaySince ??= clock.now();
+      if (once && isOver(awaySince, clock.now())) return journal.report(false, noAnswer);
       await clock.sleep(knockDelay(0), signal);
       continue;
     }
-    if (streak === 0) busySince = clock.now();
-    streak = isBusy(outcome) ? streak + 1 : 0;
-    if (streak === 0) {
+    awaySince = undefined;
+    const now = clock.now();
+    streaks = counted(streaks, outcome, now);
+    if (isSettled({ outcome, streaks, now })) {
       keyPool.drop();
       journal.settled();
     }
     pulse.looked(outcome);
-    const step = next({ outcome, streak, busySince, now: clock.now(), once });
-    if (step.kind === 'done') return journal.report(step.converged);
-    if (step.kind === 'again') await clock.sleep(step.delayMs, signal);
-    else await waitOrChange(options, step.delayMs);
+    const step = next({ outcome, streaks, now, once });
+    if (step.kind === 'done') return journal.report(step.converged, step.converged ? undefined : remains(outcome));
+    await clock.sleep(step.delayMs, signal);
   }
   log.debug('process.stopped', { mode: 'regen' });
   return journal.report(false);
@@ -114,12 +115,10 @@ function makeKeysAhead({ keyPool, log }: LoopOptions, api: readonly ResolvedArte
   void keyPool.fill(count).catch(failed);
 }
 
-async function waitOrChange({ clock, changes, signal }: LoopOptions, delayMs: number): Promise<void> {
-  const over = new AbortController();
-  const either = AbortSignal.any([signal, over.signal]);
-  const waits = [clock.sleep(delayMs, either), ...(changes === undefined ? [] : [changes.wait(either)])];
-  await Promise.race(waits);
-  over.abort();
+const noAnswer = `the API server has not answered for ${patienceMs / 1000} s`;
+
+function remains({ unavailable, failed, conflicts, blocked }: PassOutcome): string {
+  return `${unavailable} not readable, ${failed} failed, ${conflicts} changed meanwhile, ${blocked} blocked`;
 }
 
 interface Pulse {
@@ -150,8 +149,7 @@ function watchPulse({ health, clock }: LoopOptions): Pulse {
     looked(outcome) {
       const { unavailable, failed, conflicts, blocked } = outcome;
       const ok = unavailable + failed + conflicts + blocked === 0;
-      const message = `${unavailable} not readable, ${failed} failed, ${conflicts} changed meanwhile, ${blocked} blocked`;
-      health?.set('regen', ok ? { ok } : { ok, message });
+      health?.set('regen', ok ? { ok } : { ok, message: remains(outcome) });
     },
   };
 }

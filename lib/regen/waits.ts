@@ -14,12 +14,26 @@ export interface PassOutcome {
   readonly recheckAt: Date;
 }
 
+/**
+ * For each kind of trouble the looks in a row that met it. They are counted apart, because they have nothing to do with
+ * each other: a row that is forbidden for good must not make the first failed write of another row wait for long.
+ */
+export interface Streaks {
+  readonly unavailable: number;
+  readonly failed: number;
+  /** Looks in a row that wrote something, or lost a race. */
+  readonly written: number;
+  /** Since when there has been something left to do; undefined when there is nothing. */
+  readonly busySince?: Date;
+  readonly unavailableSince?: Date;
+}
+
+export const noStreaks: Streaks = { unavailable: 0, failed: 0, written: 0 };
+
 export interface Situation {
   readonly outcome: PassOutcome;
-  /** Looks in a row, this one included, after which there was something left to do. */
-  readonly streak: number;
-  /** Since when there has been something left to do. */
-  readonly busySince: Date;
+  /** This look included. */
+  readonly streaks: Streaks;
   readonly now: Date;
   readonly once: boolean;
 }
@@ -35,26 +49,63 @@ const shortestWaitMs = 100;
 /** Looks that follow each other at once: a recovery needs two, a lost race one more. */
 const quickLooks = 5;
 /** With `once`, what fails again and again for this long is reported instead. */
-const patienceMs = 30_000;
+export const patienceMs = 30_000;
 
-export function next({ outcome, streak, busySince, now, once }: Situation): Next {
-  const { unavailable, written, conflicts, failed, settling, recheckAt } = outcome;
-  const again = (delayMs: number): Next => {
-    if (once && now.getTime() - busySince.getTime() >= patienceMs) return { kind: 'done', converged: false };
-    return { kind: 'again', delayMs };
+const count = (streak: number, isMet: boolean): number => (isMet ? streak + 1 : 0);
+
+export function counted(before: Streaks, outcome: PassOutcome, now: Date): Streaks {
+  const { unavailable, written, conflicts, failed } = outcome;
+  return {
+    unavailable: count(before.unavailable, unavailable > 0),
+    failed: count(before.failed, failed > 0),
+    written: count(before.written, written + conflicts > 0),
+    ...(isBusy(outcome) && { busySince: before.busySince ?? now }),
+    ...(unavailable > 0 && { unavailableSince: before.unavailableSince ?? now }),
   };
-  if (failed > 0) return again(backoff(200, streak, longestWaitMs));
-  if (unavailable > 0) return again(streak < 100 ? backoff(100, streak, 1000) : 10_000);
-  if (written + conflicts > 0)
-    return again(streak <= quickLooks ? 0 : backoff(100, streak - quickLooks, longestWaitMs));
-  const untilMs = recheckAt.getTime() - now.getTime();
-  if (once && settling === 0) return { kind: 'done', converged: true };
+}
+
+export function next({ outcome, streaks, now, once }: Situation): Next {
+  const { busySince } = streaks;
+  if (busySince !== undefined) {
+    if (once && isOver(busySince, now)) return { kind: 'done', converged: false };
+    return { kind: 'again', delayMs: retryDelay(streaks) };
+  }
+  const untilMs = outcome.recheckAt.getTime() - now.getTime();
+  if (once && outcome.settling === 0) return { kind: 'done', converged: true };
   return { kind: 'wait', delayMs: Math.min(Math.max(untilMs, shortestWaitMs), longestWaitMs) };
+}
+
+/** Each trouble has a pace of its own; one look serves all, so the quickest counts. */
+function retryDelay({ unavailable, failed, written }: Streaks): number {
+  const delays = [
+    ...(failed > 0 ? [backoff(200, failed, longestWaitMs)] : []),
+    ...(unavailable > 0 ? [unavailable < 100 ? backoff(100, unavailable, 1000) : 10_000] : []),
+    ...(written > 0 ? [written <= quickLooks ? 0 : backoff(100, written - quickLooks, longestWaitMs)] : []),
+  ];
+  return Math.min(...delays, longestWaitMs);
 }
 
 /** Whether something is left to do at once, so that the next look counts as the same attempt. */
 export function isBusy({ unavailable, written, conflicts, failed }: PassOutcome): boolean {
   return unavailable + written + conflicts + failed > 0;
+}
+
+/**
+ * Whether a recovery is over: nothing was written, nothing failed, and nothing is left to write. A row that cannot be
+ * read holds that up only while an API server may still be starting: its caches of rights fill one after the other, and
+ * the keys that were made ahead are for the rows that come last.
+ */
+export function isSettled({ outcome, streaks, now }: Omit<Situation, 'once'>): boolean {
+  const { written, conflicts, failed, settling } = outcome;
+  const { unavailableSince } = streaks;
+  return (
+    written + conflicts + failed + settling === 0 && (unavailableSince === undefined || isOver(unavailableSince, now))
+  );
+}
+
+/** Whether this has lasted for longer than a start takes. */
+export function isOver(since: Date, now: Date): boolean {
+  return now.getTime() - since.getTime() >= patienceMs;
 }
 
 export function backoff(firstMs: number, attempt: number, longestMs: number): number {

@@ -1,5 +1,6 @@
 // The report as text. Tables in the form of `kubeadm certs check-expiration`, with columns of ours after kubeadm's;
 // JSON and YAML with kubeadm's keys, which scripts filter on (`.certificates[?(@.residualTime<604800)]`). Pure.
+import { webhookText } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
 import type { StatusReport, StatusRow } from './report.ts';
 
@@ -104,7 +105,20 @@ function notes(status: StatusReport): string {
     .filter(({ action }) => action === 'renew')
     .map((row) => `  ${row.artefact}: ${row.message}`);
   const renewals = changes.length === 0 ? [] : ['To be made anew:', ...changes];
-  return [classTexts[status.class], ...status.problems.map((problem) => `  ${problem}`), ...renewals, ''].join('\n');
+  return [
+    classTexts[status.class],
+    ...status.problems.map((problem) => `  ${problem}`),
+    ...renewals,
+    ...webhookNotes(status),
+    '',
+  ].join('\n');
+}
+
+function webhookNotes({ webhooks }: StatusReport): string[] {
+  if (webhooks === undefined) return [];
+  if (!webhooks.seen) return [`Admission webhooks were not looked at: ${webhooks.message}`];
+  const found = webhooks.findings.map((finding) => `  ${webhookText(finding)}`);
+  return found.length === 0 ? [] : ['Admission webhooks that could stand in the way of recovery:', ...found];
 }
 
 /** Go's layout "Jan 02, 2006 15:04 MST", in UTC. */
@@ -140,6 +154,7 @@ function structured(status: StatusReport): Record<string, unknown> {
     certificates: certificates.map(entry),
     certificateAuthorities: authorities.map(entry),
     objects: others.map(entry),
+    ...(status.webhooks !== undefined && { admissionWebhooks: status.webhooks }),
   };
 }
 

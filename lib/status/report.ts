@@ -5,6 +5,7 @@ import type { ArtefactFacts, CertificateFacts, Facts } from '../plan/facts.ts';
 import type { Decision, Plan, Reason } from '../plan/plan-types.ts';
 import { locationText } from '../store/store.ts';
 import { isOnDisk } from '../store/stores.ts';
+import type { WebhookFinding } from '../webhooks/intercepting.ts';
 
 export type RowState = 'OK' | 'EXPIRING' | 'EXPIRED' | 'NOT YET VALID' | 'MISSING' | 'BROKEN' | 'UNKNOWN';
 
@@ -39,6 +40,11 @@ export interface StatusRow {
   readonly inUse?: Use;
 }
 
+/** Admission webhooks that could stand between recovery and its objects; or why nobody knows. */
+export type WebhookSight =
+  | { readonly seen: true; readonly findings: readonly WebhookFinding[] }
+  | { readonly seen: false; readonly message: string };
+
 /**
  * `healthy`: nothing to do. `recovering`: something is wrong, and regen puts it right by itself. `stuck`: something is
  * wrong that a person must put right.
@@ -54,6 +60,8 @@ export interface StatusReport {
   readonly problems: readonly string[];
   readonly rows: readonly StatusRow[];
   readonly recheckAt: Date;
+  /** A warning, no problem: who calls webhooks now may call them still when the rest has expired. */
+  readonly webhooks?: WebhookSight;
 }
 
 export interface ReportInput {
@@ -64,6 +72,7 @@ export interface ReportInput {
   readonly now: Date;
   readonly onDisk?: ReadonlyMap<string, OnDisk>;
   readonly inUse?: ReadonlyMap<string, Use>;
+  readonly webhooks?: WebhookSight;
   /** Without a valid certificate for it regen cannot reach the API once the others have expired. */
   readonly recoveryServerName?: string;
 }
@@ -90,6 +99,7 @@ export function report(input: ReportInput): StatusReport {
     problems,
     rows,
     recheckAt: plan.recheckAt,
+    ...(input.webhooks !== undefined && { webhooks: input.webhooks }),
   };
 }
 

@@ -2,15 +2,17 @@
 // switched off now and on then, would come back by itself: the plan of that time over the facts of today.
 import { readFile, stat } from 'node:fs/promises';
 import type { Clock } from '../clock.ts';
-import { systemCode } from '../errors.ts';
+import { errorText, systemCode } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { KubeConnection } from '../kube/kube.ts';
 import { gather } from '../plan/gather.ts';
 import { plan } from '../plan/plan.ts';
 import type { ClockFacts, RenewalPolicy } from '../plan/plan-types.ts';
 import type { Prove } from '../proof/prove.ts';
 import { filesOf, pathsOf } from '../proof/published.ts';
 import type { Entries, Found, Store } from '../store/store.ts';
-import { type OnDisk, report, type StatusReport, type Use } from './report.ts';
+import { findWebhooks } from '../webhooks/find.ts';
+import { type OnDisk, report, type StatusReport, type Use, type WebhookSight } from './report.ts';
 import { basename } from 'node:path';
 
 export interface StatusOptions {
@@ -26,6 +28,8 @@ export interface StatusOptions {
   /** Without it use is not asked for. */
   readonly prove?: Prove;
   readonly recoveryServerName?: string;
+  /** Of an administrator: with it, admission webhooks that could stand in the way are named. */
+  readonly connection?: KubeConnection;
   readonly signal: AbortSignal;
 }
 
@@ -33,17 +37,31 @@ export async function runStatus(options: StatusOptions): Promise<StatusReport> {
   const { resolved, store, policy, clockFacts, clock, at, signal, recoveryServerName } = options;
   const present = clock.now();
   const now = at ?? present;
-  const { facts, found } = await gather({ resolved, store, now: present, signal });
+  const [{ facts, found }, webhooks] = await Promise.all([
+    gather({ resolved, store, now: present, signal }),
+    lookForWebhooks(options),
+  ]);
   const input = {
     resolved,
     facts,
     plan: plan({ resolved, facts, policy, clock: clockFacts, now }),
     now,
     ...(recoveryServerName !== undefined && { recoveryServerName }),
+    ...(webhooks !== undefined && { webhooks }),
   };
   if (at !== undefined) return report(input);
   const [onDisk, inUse] = await Promise.all([lookAtDisk(found, options), askForUse(options)]);
   return report({ ...input, onDisk, inUse });
+}
+
+/** That webhooks cannot be seen is said, and is no failure: the identities of the modes may not list them. */
+async function lookForWebhooks({ connection, resolved, signal }: StatusOptions): Promise<WebhookSight | undefined> {
+  if (connection === undefined) return undefined;
+  try {
+    return { seen: true, findings: await findWebhooks({ connection, artefacts: resolved.artefacts, signal }) };
+  } catch (err) {
+    return { seen: false, message: errorText(err) };
+  }
 }
 
 async function lookAtDisk(

@@ -13,6 +13,7 @@ import type { Log } from '../log.ts';
 import { pruneRemoved } from '../publish/remove.ts';
 import { ObjectSync, type SyncStatus } from './object-sync.ts';
 import { destinationProblem, kindDirectory, rowsOf, type SyncRow } from './rows.ts';
+import { WatchHealth } from './watch-health.ts';
 
 export interface SyncerOptions {
   readonly resolved: Resolved;
@@ -47,6 +48,8 @@ export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
   const rows = rowsOf(resolved, destinationDir);
   const syncs = rows.map((row) => ({ row, sync: new ObjectSync({ ...options, row, dryRun }) }));
   const report = (): SyncReport => reportOf(syncs.map(({ sync }) => sync.status));
+  const watches = new WatchHealth(clock.now());
+  if (!once) health?.set('syncer-watches', () => watches.check(clock.now()));
   health?.set('syncer', () => healthOf(report()));
   if (!dryRun) await pruneKinds(destinationDir, log);
   if (once) {
@@ -57,8 +60,18 @@ export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
     syncs.map(async ({ row, sync }) => {
       const { kind, namespace, name } = row.location;
       const { connection } = options;
-      const onState = sync.offer.bind(sync);
-      await Promise.all([watchObject({ connection, kind, namespace, name, onState, clock, log, signal }), sync.run()]);
+      const watch = watchObject({
+        connection,
+        kind,
+        namespace,
+        name,
+        onState: sync.offer.bind(sync),
+        onStatus: (status) => watches.set(row.what, status),
+        clock,
+        log,
+        signal,
+      });
+      await Promise.all([watch, sync.run()]);
     }),
   );
   return report();

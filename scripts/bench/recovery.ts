@@ -19,6 +19,8 @@ const epoch = (monotonic: number): number => performance.timeOrigin + monotonic;
 const writes = new Set(['signer.regenerated', 'caBundle.updated', 'copy.updated', 'target.regenerated']);
 const isApiWrite = ({ event, fields }: Line): boolean => writes.has(event) && fields['namespace'] !== undefined;
 
+const onDisk = (lines: readonly Line[]): Line[] => lines.filter(({ event }) => event === 'sync.written');
+
 interface Recovery {
   readonly toLastWrite: number;
   readonly toDisk: number;
@@ -49,7 +51,6 @@ async function recoverOnce(world: RecoveryWorld): Promise<Recovery> {
     if (event === 'sync.written' && servername !== undefined) served.push(watchServing(world, name, servername));
   });
   await world.controlPlane.start({ wait: false });
-  const onDisk = (lines: readonly Line[]): Line[] => lines.filter(({ event }) => event === 'sync.written');
   await until(
     tool,
     (lines) => lines.some(({ event }) => event === 'recovery.finished') && onDisk(lines).length >= published.length,
@@ -74,6 +75,13 @@ async function watchServing(world: RecoveryWorld, name: string, servername: stri
   return isServed({ port: world.controlPlane.port, servername, fingerprint: fingerprint256 });
 }
 
+const row = (what: string, values: number[], goal?: string): Measured => ({
+  what,
+  unit: 'ms',
+  values,
+  ...(goal !== undefined && { goal }),
+});
+
 /** e, i: and the memory of the process that did it last. */
 export async function recoveries(world: RecoveryWorld, count: number, idleMs: number): Promise<Measured[]> {
   const runs: Recovery[] = [];
@@ -87,12 +95,6 @@ export async function recoveries(world: RecoveryWorld, count: number, idleMs: nu
     }
     await recovery.tool.stop();
   }
-  const row = (what: string, values: number[], goal?: string): Measured => ({
-    what,
-    unit: 'ms',
-    values,
-    ...(goal !== undefined && { goal }),
-  });
   return [
     row(
       'first 200 to last of all API writes',
@@ -126,7 +128,7 @@ export async function startToDisk(world: RecoveryWorld, count: number): Promise<
     const tool = world.startTool(['--mode=syncer', `--destination-dir=${destination}`], (line) => {
       if (line.event === 'sync.written') last = line.at;
     });
-    await until(tool, (lines) => lines.filter(({ event }) => event === 'sync.written').length === 14);
+    await until(tool, (lines) => onDisk(lines).length === 14);
     const made = await Promise.all(['secrets', 'configmaps'].map((kind) => readdir(join(destination, kind))));
     if (made.flat().length !== 14) throw new Error('not all objects are on disk');
     if (n >= 0) values.push(last - began);

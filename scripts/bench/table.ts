@@ -25,11 +25,10 @@ const header = ['row', 'what', 'unit', 'n', 'min', 'median', 'p99', 'max', 'goal
 /** Nearest rank: of fewer than a hundred values the p99 is the greatest. */
 export function quantile(values: readonly number[], q: number): number {
   const sorted = values.toSorted((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.ceil(q * sorted.length) - 1)] ?? Number.NaN;
+  return sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)] ?? Number.NaN;
 }
 
-const figure = (value: number): string =>
-  value < 10 ? value.toFixed(1) : value < 100 ? value.toFixed(1) : value.toFixed(0);
+const figure = (value: number): string => value.toFixed(value < 100 ? 1 : 0);
 
 function cells({ row, what, unit, values, goal = '', at, load }: Line): string[] {
   const figures = [0, 0.5, 0.99, 1].map((q) => figure(quantile(values, q)));

@@ -129,7 +129,7 @@ describe('run()', () => {
       ],
     ],
   ])('takes flags in %s', async (_title, argv) => {
-    const { err } = await cli('--mode=syncer', '--preset=openshift-kube-scheduler', ...argv);
+    const { err } = await cli('--mode=syncer', '--once', '--preset=openshift-kube-scheduler', ...argv);
     const loaded = err.split('\n').find((line) => line.includes('config.loaded')) ?? '{}';
     expect(JSON.parse(loaded)).toMatchObject({
       config: {

@@ -95,9 +95,7 @@ describe('parseConfig()', () => {
       'once: true',
       'dryRun: true',
     );
-    const { inventory, ...config } = parseConfig(
-      input({ text, env: { POD_NAME: 'p', POD_NAMESPACE: 'ns', NODE_NAME: 'n' } }),
-    );
+    const { inventory, ...config } = parseConfig(input({ text, env: { POD_NAME: 'p' } }));
     expect(config).toEqual({
       modes: [
         {
@@ -123,7 +121,7 @@ describe('parseConfig()', () => {
       log: { level: 'debug', format: 'text' },
       once: true,
       dryRun: true,
-      identity: { podName: 'p', podNamespace: 'ns', nodeName: 'n' },
+      identity: { podName: 'p' },
     });
     expect(inventory.artefacts[0]?.truth).toMatchObject({ namespace: 'mine' });
   });

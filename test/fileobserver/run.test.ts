@@ -125,7 +125,7 @@ test('observeOwnFiles() reloads at the start and after a change, and again until
   const lines: Record<string, unknown>[] = [];
   const seen: string[] = [];
   const running = observeOwnFiles({
-    files: [token],
+    files: () => [token],
     reload: async () => {
       const content = await readFile(token, 'utf8');
       seen.push(content);
@@ -145,7 +145,35 @@ test('observeOwnFiles() reloads at the start and after a change, and again until
     await soon(() => seen.filter((each) => each === content).length).toBe(content === 'two' ? 3 : 1);
   }
   const failed = lines.filter(({ event }) => event === 'reaction.failed');
-  expect(failed).toMatchObject([{ err: 'half-written' }, { err: 'half-written' }]);
+  expect(failed).toMatchObject([{ err: 'half-written' }]); // told once, tried twice
+  stop.abort();
+  await running;
+});
+
+test('observeOwnFiles() observes the files that a changed kubeconfig names', async () => {
+  await using directory = new TemporaryDirectory();
+  const at = (name: string): string => join(directory.path, name);
+  for (const name of ['kubeconfig', 'old-token', 'new-token']) await writeFile(at(name), 'one');
+  const stop = new AbortController();
+  let named = 'old-token';
+  const seen: string[] = [];
+  const running = observeOwnFiles({
+    files: () => [at('kubeconfig'), at(named)],
+    reload: async () => {
+      if ((await readFile(at('kubeconfig'), 'utf8')) === 'two') named = 'new-token';
+      seen.push(`${named} ${await readFile(at(named), 'utf8')}`);
+      return 'changed';
+    },
+    clock: systemClock,
+    log: createLog({ write: () => {} }),
+    signal: stop.signal,
+    rescanMs: 3_600_000,
+  });
+  await soon(() => seen).toContain('old-token one');
+  await writeFile(at('kubeconfig'), 'two');
+  await soon(() => seen).toContain('new-token one');
+  await writeFile(at('new-token'), 'two');
+  await soon(() => seen).toContain('new-token two');
   stop.abort();
   await running;
 });

@@ -106,6 +106,7 @@ describe('runInit()', () => {
     const outcome = await init();
     expect(outcome.differing).toEqual([`ConfigMap "${ns}/client-ca"`]);
     expect(outcome.stagingRemoved).toBe(false);
+    expect(outcome.stagingKept).toBe(join(out, 'staging'));
     expect((await store.read(truth, signal))?.entries['ca-bundle.crt']).toEqual(pem);
     await controlPlane.kubectl('delete', 'configmap', 'client-ca', '-n', ns);
   });

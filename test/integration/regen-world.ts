@@ -143,13 +143,18 @@ export class Generations {
     }
   }
 
+  /** Ends the watches as they are. */
+  async close(): Promise<void> {
+    this.#stop.abort();
+    await Promise.all(this.#watches);
+  }
+
   /** Ends when the watches have shown what `marker` writes last. */
   async stop(marker: () => Promise<string>): Promise<ReadonlyMap<string, readonly string[]>> {
     const last = await marker();
     while (!this.seen.has(last)) await systemClock.sleep(10);
     this.seen.delete(last);
-    this.#stop.abort();
-    await Promise.all(this.#watches);
+    await this.close();
     return this.seen;
   }
 }

@@ -7,10 +7,11 @@ import { connect } from 'node:tls';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
+import type { Location } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
-import type { Store } from '../../lib/store/store.ts';
+import type { Found, Store } from '../../lib/store/store.ts';
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
 import { expire } from '../support/expire.ts';
@@ -58,6 +59,8 @@ const isRecovery = ({ name }: { name: string }): boolean => name.startsWith('loc
 
 const serial = async (actor: Actor): Promise<string> =>
   new X509Certificate(await bytes(actor, 'serving', certificateKey)).serialNumber;
+
+const isLeaf = (location: Location): boolean => 'name' in location && location.name === 'serving';
 
 async function marker(): Promise<string> {
   const name = `marker-${systemClock.now().getTime()}`;
@@ -188,6 +191,53 @@ describe('runRegen() with objects in the API', () => {
     const policy = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 3_600_000 } as const;
     expect(await actor.run({ store, policy })).toMatchObject({ converged: true, writes: 3 });
     expect(actor.events('rotation.failed')).toEqual(['serving-ca']);
+  });
+
+  it('finishes at once what was written although its answer was lost', async () => {
+    await using actor = await Actor.start(controlPlane, slice);
+    await actor.run();
+    await expire({ resolved: slice, store: actor.store, now: systemClock.now() });
+    let lost = false;
+    const store: Store = {
+      read: (...args) => actor.store.read(...args),
+      write: async (...args) => {
+        const outcome = await actor.store.write(...args);
+        if (lost) return outcome;
+        lost = true;
+        throw new Error('the answer was lost');
+      },
+    };
+    const policy = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 3_600_000 } as const;
+    expect(await actor.run({ store, policy })).toMatchObject({ converged: true, writes: 2 });
+  });
+
+  it('does not write over the leaf of another rotator that is read new beside a signer and a bundle that are not', async () => {
+    await using actor = await Actor.start(controlPlane, slice);
+    await using rotator = await Actor.start(controlPlane, slice);
+    await actor.run();
+    await expire({ resolved: slice, store: actor.store, now: systemClock.now() });
+    // Our own last step fails; the other makes a whole generation; of our next reads, two are answered before and one after.
+    const former = new Map<Location, Found | undefined>();
+    const store: Store = {
+      read: async (location, ...rest) => {
+        const found = former.get(location);
+        former.delete(location);
+        return found ?? actor.store.read(location, ...rest);
+      },
+      write: async (location, ...rest) => {
+        if (!isLeaf(location)) return actor.store.write(location, ...rest);
+        for (const { truth } of slice.artefacts.filter((row) => !isLeaf(row.truth))) {
+          former.set(truth, await actor.store.read(truth, signal));
+        }
+        await expire({ resolved: slice, store: rotator.store, now: systemClock.now() });
+        await rotator.run();
+        throw new Error('lost');
+      },
+    };
+    expect(await actor.run({ store })).toMatchObject({ converged: true, writes: 2 });
+    expect(actor.events('rotation.failed')).toEqual(['serving']);
+    expect(actor.events('target.regenerated')).toEqual(['serving']); // when all began
+    expect(former.size).toBe(0);
   });
 
   it('looks again after a conflict and does not repeat its write', async () => {

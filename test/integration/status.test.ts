@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { runInit } from '../../lib/install/init.ts';
+import { openConnection } from '../../lib/kube/connection.ts';
 import { createProver } from '../../lib/proof/prove.ts';
 import { renderStatus } from '../../lib/status/render.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
@@ -61,6 +62,36 @@ describe('runStatus()', () => {
       expect(rowOf(status, name)?.inUse?.state, name).toBe('proven');
     }
     expect(renderStatus(status, 'table')).toContain('Everything is as it should be.');
+  });
+
+  it('names a webhook that could stop recovery, to those who may list webhooks; to others it says that it cannot', async () => {
+    const { admin: connection, controlPlane, out } = plane;
+    const rules = [{ apiGroups: [''], apiVersions: ['v1'], operations: ['UPDATE'], resources: ['secrets'] }];
+    const webhook = {
+      name: 'policy.example.com',
+      clientConfig: { url: 'https://127.0.0.1:1/' },
+      rules,
+      admissionReviewVersions: ['v1'],
+      sideEffects: 'None',
+      failurePolicy: 'Fail',
+    };
+    const kind = 'ValidatingWebhookConfiguration';
+    const manifest = { apiVersion: 'admissionregistration.k8s.io/v1', kind, metadata: { name: 'policy' } };
+    await controlPlane.apply(JSON.stringify({ ...manifest, webhooks: [webhook] }));
+    const kubeconfigFile = join(out, 'credentials', 'regen', 'kubeconfig');
+    const regen = await openConnection({ kubeconfigFile, clock, userAgent: 'test' });
+    try {
+      const status = await look({ connection });
+      expect(status.webhooks).toMatchObject({ seen: true, findings: [{ webhook: webhook.name, blocks: true }] });
+      expect(status.class).toBe('healthy');
+      const limited = await look({ connection: regen });
+      expect(limited.webhooks).toMatchObject({ seen: false, message: expect.stringContaining('403') });
+      expect(limited.class).toBe('healthy');
+    } finally {
+      await regen.close();
+      await controlPlane.kubectl('delete', 'validatingwebhookconfiguration', 'policy');
+    }
+    expect((await look({ connection })).webhooks).toEqual({ seen: true, findings: [] });
   });
 
   it('says of 100 days from now that the cluster comes back by itself', async () => {

@@ -227,9 +227,24 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
     'artefacts[b].inputs[0]: must name a bundle or a copy of one, got "c", a copy',
   ],
   [
+    'a composed bundle of an object that is not understood',
+    added('{ kind: opaque, name: o, truth: { configMap: o } }', composed('b', 'o')),
+    'artefacts[b].inputs[0]: must name a bundle or a copy of one, got "o", an opaque object',
+  ],
+  [
+    'a copy of a key pair',
+    added('{ kind: keyPair, name: k, truth: { secret: k }, privateKey: a, publicKey: b }', copy('c', 'k', 'secret: c')),
+    'artefacts[c].of: must name a signer, a target, a bundle or a copy of one, got "k", a keyPair',
+  ],
+  [
+    'a copy of a copy of an object that is not understood',
+    added('{ kind: opaque, name: o, truth: { secret: o } }', copy('a', 'o', 'secret: a'), copy('b', 'a', 'secret: b')),
+    'artefacts[b].of: must name a signer, a target, a bundle or a copy of one, got "a", a copy',
+  ],
+  [
     'a copy of nothing',
     added(copy('c', 'gone')),
-    'artefacts[c].of: must name an artefact of this inventory, got "gone"',
+    'artefacts[c].of: must name a signer, a target, a bundle or a copy of one of this inventory, got "gone"',
   ],
   [
     'a copy in a place of another kind',

@@ -3,7 +3,20 @@ import type { Resolved } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
 import type { ClockFacts, Plan, RenewalPolicy } from '../../lib/plan/plan-types.ts';
 import { plan } from '../../lib/plan/plan.ts';
-import { at, bundle, ca, chain, day, healthy, leaf, present, signer, start, target } from '../support/facts.ts';
+import {
+  at,
+  bundle,
+  ca,
+  chain,
+  composed,
+  day,
+  healthy,
+  leaf,
+  present,
+  signer,
+  start,
+  target,
+} from '../support/facts.ts';
 
 const minute = 60_000;
 const onlyWhenExpired: RenewalPolicy = { kind: 'OnlyWhenExpired', graceMs: minute, settleMs: 1000 };
@@ -208,6 +221,22 @@ const brokenRows: Row[] = [
   },
 ];
 
+const twoInputs: Resolved = {
+  name: 'test',
+  artefacts: [
+    signer,
+    { ...signer, name: 'other', truth: { kind: 'secret', namespace: 'n', name: 'other' } },
+    bundle,
+    {
+      ...bundle,
+      name: 'other-bundle',
+      truth: { kind: 'configMap', namespace: 'n', name: 'other-bundle' },
+      signers: ['other'],
+    },
+    { ...composed, inputs: ['bundle', 'other-bundle'] },
+  ],
+};
+
 const settlingRows: Row[] = [
   {
     name: 'copy differs since half a second: another writer may be at work',
@@ -228,6 +257,21 @@ const settlingRows: Row[] = [
     want: {
       bundle: ['keep Settling', later(start, 1000)],
       target: ['blocked SignerMissingFromBundle', later(start, 1000)],
+    },
+  },
+  {
+    name: 'composed bundle waits for an input that is not believed yet, although another is written anew',
+    resolved: twoInputs,
+    change: {
+      signer: { ...present(ca('new', [0, 60])), since: start },
+      other: present(ca('old', [-60, -1])),
+      'other-bundle': present(ca('old', [-60, -1])),
+    },
+    want: {
+      bundle: ['keep Settling', later(start, 1000)],
+      other: ['renew Expired'],
+      'other-bundle': ['renew SignerMissingFromBundle'],
+      composed: ['keep Settling', later(start, 1000)],
     },
   },
   {

@@ -60,10 +60,25 @@ export class DiskWorld implements AsyncDisposable {
     const lives = { readers: [], validity: 30 * day, refresh: 15 * day };
     const leaf = { ...lives, kind: 'target', organizations: [] } as const;
     const artefacts: ResolvedArtefact[] = [
-      { ...lives, kind: 'signer', name: 'signer', truth: this.#pair('signer'), validity: 60 * day, refresh: 30 * day },
-      { ...lives, kind: 'signer', name: 'lonely', truth: this.#pair('lonely') },
+      {
+        ...lives,
+        kind: 'signer',
+        owned: true,
+        name: 'signer',
+        truth: this.#pair('signer'),
+        validity: 60 * day,
+        refresh: 30 * day,
+      },
+      { ...lives, kind: 'signer', owned: true, name: 'lonely', truth: this.#pair('lonely') },
       { kind: 'caBundle', name: 'ca', truth: this.#file('ca'), readers: [], signers: ['signer'] },
-      { ...lives, kind: 'signer', name: 'intermediate', truth: this.#pair('intermediate'), issuer: 'signer' },
+      {
+        ...lives,
+        kind: 'signer',
+        owned: true,
+        name: 'intermediate',
+        truth: this.#pair('intermediate'),
+        issuer: 'signer',
+      },
       {
         kind: 'caBundle',
         name: 'intermediate-ca',

@@ -4,12 +4,15 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
+import { RecoveryError } from '../../lib/errors.ts';
 import { createHealth } from '../../lib/health.ts';
+import type { Location, Resolved } from '../../lib/inventory/model.ts';
+import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import { runRegen } from '../../lib/regen/run.ts';
-import { createChanges } from '../../lib/regen/changes.ts';
 import type { Store } from '../../lib/store/store.ts';
 import { acquireLock } from '../../lib/store/lock.ts';
 import { expire } from '../support/expire.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { DiskWorld, movedClock } from './disk-world.ts';
 
 const run = promisify(execFile);
@@ -34,6 +37,21 @@ async function subjects(name: string): Promise<number> {
 async function verify(...args: readonly string[]): Promise<string> {
   const { stdout } = await run('openssl', ['verify', '-x509_strict', ...args]);
   return stdout.trim();
+}
+
+/** Two rows more, whose truth is in the API: one that we make and one that we only look at. */
+function withObjects({ name, artefacts }: Resolved): Resolved {
+  const lives = { readers: [], validity: 30 * day, refresh: 15 * day };
+  const secret = { kind: 'secret', namespace: 'n', name: 'remote' } as const;
+  const configMap = { kind: 'configMap', namespace: 'n', name: 'others' } as const;
+  return {
+    name,
+    artefacts: [
+      ...artefacts,
+      { ...lives, kind: 'signer', name: 'remote', truth: secret },
+      { kind: 'opaque', name: 'others', truth: configMap, readers: [] },
+    ],
+  };
 }
 
 describe('runRegen() with nothing there', () => {
@@ -143,6 +161,16 @@ describe('runRegen() with everything expired', () => {
     expect(stdout).toContain('P-256');
   });
 
+  it('keeps it also where the key that is replaced belongs to another certificate', async () => {
+    const { keyAlgorithm: _, ...options } = world.options();
+    await runRegen(options);
+    await run('cp', [file('client.key'), file('serving.key')]);
+    const keyPool = createKeyPool({ algorithm: { name: 'RSA', bits: 2048 }, size: 1 });
+    await runRegen({ ...options, keyPool });
+    const { stdout } = await run('openssl', ['x509', '-in', file('serving.crt'), '-noout', '-text']);
+    expect(stdout).toContain('P-256');
+  });
+
   it('signs nothing while the clock shows a time before the program was built', async () => {
     const before = await world.bytes();
     const builtAt = new Date(systemClock.now().getTime() + day);
@@ -210,6 +238,43 @@ describe('runRegen() with everything expired', () => {
   });
 });
 
+const isObject = ({ kind }: Location): boolean => kind === 'secret' || kind === 'configMap';
+
+/** Reads of objects fail unless `answers` says otherwise. */
+const storeOf = (answers: () => boolean): Store => ({
+  read: async (location, ...rest) => {
+    if (!isObject(location)) return world.store.read(location, ...rest);
+    if (answers()) return undefined;
+    throw new RecoveryError('KubeUnavailable', 'connection refused');
+  },
+  write: (...args) => world.store.write(...args),
+});
+
+describe('runRegen() for one pass while the API server is away', () => {
+  it.each([
+    { dryRun: false, writes: 9 },
+    { dryRun: true, writes: 0 },
+  ])('gives up after half a minute, the files done (dry run: $dryRun)', async ({ dryRun, writes }) => {
+    const options = world.options({ resolved: withObjects(world.resolved), store: storeOf(() => false), dryRun });
+    const clock = movedClock(0);
+    const report = await runRegen({ ...options, clock });
+    expect(options.signal.aborted).toBe(false);
+    expect(report).toMatchObject({ converged: false, gaveUp: 'the API server has not answered for 30 s', writes });
+    expect(clock.slept).toBeLessThan(35_000);
+  });
+
+  it('gives up also when it answers each knock and no look', async () => {
+    let reads = 0;
+    const { name, artefacts } = withObjects(world.resolved);
+    const resolved = { name, artefacts: artefacts.filter((row) => row.name !== 'others') };
+    const options = world.options({ resolved, store: storeOf(() => (reads += 1) % 2 === 1) });
+    const report = await runRegen({ ...options, clock: movedClock(0) });
+    expect(options.signal.aborted).toBe(false);
+    expect(report).toMatchObject({ converged: false, writes: 9 });
+    expect(report.gaveUp).toBeDefined();
+  });
+});
+
 describe('runRegen() with something broken', () => {
   beforeEach(() => runRegen(world.options()));
 
@@ -238,22 +303,56 @@ describe('runRegen() with something broken', () => {
 });
 
 describe('runRegen() that goes on', () => {
-  it('looks when a change is told, and stops when it is asked to', async () => {
+  it('looks twice a minute whether something has changed, and stops when it is asked to', async () => {
     const stop = new AbortController();
-    const changes = createChanges();
+    const clock = new FakeClock(new Date(systemClock.now().getTime() - 60_000));
     const health = createHealth();
-    const ended = runRegen(world.options({ once: false, signal: stop.signal, changes, health }));
-    await expect.poll(() => events('recovery.finished').length, { timeout: 10_000 }).toBe(1);
+    const ended = runRegen(world.options({ once: false, signal: stop.signal, clock, health }));
+    await clock.waiting();
+    expect(events('recovery.finished')).toHaveLength(1);
     expect(health.report().map(({ name, ok }) => [name, ok])).toEqual([
       ['regen-loop', true],
       ['regen', true],
     ]);
     await rm(file('serving.crt'));
-    changes.notify();
-    await expect.poll(() => events('recovery.finished').length, { timeout: 10_000 }).toBe(2);
+    clock.advance(30_000);
+    await clock.waiting(); // it has written, and looks at once whether that is true
+    clock.advance(0);
+    await clock.waiting();
+    expect(events('recovery.finished')).toHaveLength(2);
     stop.abort();
     expect(await ended).toMatchObject({ writes: 10 });
     expect(await verify('-CAfile', file('ca.crt'), file('serving.crt'))).toContain('OK');
+  });
+
+  it('writes again soon what has failed once, and ends a recovery, beside a row that is forbidden for good', async () => {
+    const stop = new AbortController();
+    const clock = movedClock(0);
+    const attempts: Date[] = [];
+    let reads = 0;
+    const store: Store = {
+      read: async (location, ...rest) => {
+        if (location.kind === 'configMap') return undefined;
+        if (location.kind !== 'secret') return world.store.read(location, ...rest);
+        reads += 1;
+        if (reads === 150) await rm(file('serving.crt'));
+        if (reads === 170) stop.abort();
+        throw new RecoveryError('KubeForbidden', 'no rights');
+      },
+      write: async (location, ...rest) => {
+        if (reads < 150) return world.store.write(location, ...rest);
+        attempts.push(clock.now());
+        if (attempts.length === 1) throw new Error('lost');
+        return world.store.write(location, ...rest);
+      },
+    };
+    const resolved = withObjects(world.resolved);
+    const { signal } = stop;
+    await runRegen(world.options({ resolved, store, once: false, signal, clock }));
+    const [failed, written] = attempts.map((date) => date.getTime());
+    expect(attempts).toHaveLength(2);
+    expect((written ?? Infinity) - (failed ?? 0)).toBeLessThan(1000);
+    expect(events('recovery.finished')).toHaveLength(2);
   });
 
   it('refuses to be the second that writes files of this host', async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { isBusy, knockDelay, next } from '../../lib/regen/waits.ts';
-import type { Next, PassOutcome } from '../../lib/regen/waits.ts';
+import { counted, isBusy, isSettled, knockDelay, next, noStreaks } from '../../lib/regen/waits.ts';
+import type { Next, PassOutcome, Streaks } from '../../lib/regen/waits.ts';
 
 const now = new Date('2026-06-01T00:00:00Z');
 const later = (ms: number): Date => new Date(now.getTime() + ms);
@@ -17,7 +17,7 @@ const quiet: PassOutcome = {
 interface Row {
   readonly name: string;
   readonly outcome?: Partial<PassOutcome>;
-  readonly streak?: number;
+  readonly streaks?: Partial<Streaks>;
   readonly busyForMs?: number;
   readonly once?: boolean;
   readonly expected: Next;
@@ -48,67 +48,67 @@ describe('next()', () => {
     {
       name: 'all written: looks whether it is true',
       outcome: { written: 12 },
-      streak: 1,
+      streaks: { written: 1 },
       expected: { kind: 'again', delayMs: 0 },
     },
     {
       name: 'a conflict: looks again at once',
       outcome: { conflicts: 1 },
-      streak: 5,
+      streaks: { written: 5 },
       expected: { kind: 'again', delayMs: 0 },
     },
     {
       name: 'conflict after conflict: slower',
       outcome: { conflicts: 1 },
-      streak: 6,
+      streaks: { written: 6 },
       expected: { kind: 'again', delayMs: 100 },
     },
     {
       name: 'writes that never help: ever slower',
       outcome: { written: 1 },
-      streak: 12,
+      streaks: { written: 12 },
       expected: { kind: 'again', delayMs: 6400 },
     },
     {
       name: 'writes that never help, for long',
       outcome: { written: 1 },
-      streak: 5000,
+      streaks: { written: 5000 },
       expected: { kind: 'again', delayMs: 30_000 },
     },
     {
       name: 'a failed write',
-      outcome: { failed: 1, written: 3 },
-      streak: 1,
+      outcome: { failed: 1 },
+      streaks: { failed: 1 },
       expected: { kind: 'again', delayMs: 200 },
     },
     {
       name: 'a write that fails for ever',
       outcome: { failed: 1 },
-      streak: 99,
+      streaks: { failed: 99 },
       expected: { kind: 'again', delayMs: 30_000 },
     },
     {
       name: 'a row that cannot be read',
       outcome: { unavailable: 1 },
-      streak: 1,
+      streaks: { unavailable: 1 },
       expected: { kind: 'again', delayMs: 100 },
     },
     {
       name: 'a row that cannot be read for a while',
       outcome: { unavailable: 1 },
-      streak: 40,
+      streaks: { unavailable: 40 },
       expected: { kind: 'again', delayMs: 1000 },
     },
     {
       name: 'a row that is forbidden for good',
       outcome: { unavailable: 1 },
-      streak: 100,
+      streaks: { unavailable: 100 },
       expected: { kind: 'again', delayMs: 10_000 },
     },
     {
       name: 'once, a row that cannot be read yet',
       outcome: { unavailable: 1 },
-      streak: 9,
+      streaks: { unavailable: 9 },
       busyForMs: 29_999,
       once: true,
       expected: { kind: 'again', delayMs: 1000 },
@@ -116,7 +116,7 @@ describe('next()', () => {
     {
       name: 'once, a row that cannot be read',
       outcome: { unavailable: 1 },
-      streak: 40,
+      streaks: { unavailable: 40 },
       busyForMs: 30_000,
       once: true,
       expected: { kind: 'done', converged: false },
@@ -124,14 +124,62 @@ describe('next()', () => {
     {
       name: 'once, a write that fails',
       outcome: { failed: 1 },
-      streak: 9,
+      streaks: { failed: 9 },
       busyForMs: 30_000,
       once: true,
       expected: { kind: 'done', converged: false },
     },
-  ])('$name', ({ outcome, streak = 0, busyForMs = 0, once = false, expected }) => {
-    const busySince = later(-busyForMs);
-    expect(next({ outcome: { ...quiet, ...outcome }, streak, busySince, now, once })).toEqual(expected);
+    {
+      name: 'the first failed write beside a row that is forbidden for good',
+      outcome: { failed: 1, unavailable: 1 },
+      streaks: { failed: 1, unavailable: 5000 },
+      expected: { kind: 'again', delayMs: 200 },
+    },
+    {
+      name: 'a lost race beside a write that fails for ever',
+      outcome: { failed: 1, conflicts: 1 },
+      streaks: { failed: 99, written: 1 },
+      expected: { kind: 'again', delayMs: 0 },
+    },
+    {
+      name: 'a row that cannot be read yet beside a write that fails for ever',
+      outcome: { failed: 1, unavailable: 1 },
+      streaks: { failed: 99, unavailable: 1 },
+      expected: { kind: 'again', delayMs: 100 },
+    },
+  ])('$name', ({ outcome, streaks, busyForMs = 0, once = false, expected }) => {
+    const all = { ...noStreaks, ...streaks, ...(streaks !== undefined && { busySince: later(-busyForMs) }) };
+    expect(next({ outcome: { ...quiet, ...outcome }, streaks: all, now, once })).toEqual(expected);
+  });
+});
+
+describe('counted()', () => {
+  it('counts each trouble apart, and begins anew when it is over', () => {
+    const [one, two, three] = [now, later(1000), later(2000)];
+    const first = counted(noStreaks, { ...quiet, unavailable: 2, written: 1 }, one);
+    expect(first).toEqual({ unavailable: 1, failed: 0, written: 1, busySince: one, unavailableSince: one });
+    const second = counted(first, { ...quiet, failed: 1, unavailable: 1 }, two);
+    expect(second).toEqual({ unavailable: 2, failed: 1, written: 0, busySince: one, unavailableSince: one });
+    const third = counted(second, { ...quiet, conflicts: 1 }, three);
+    expect(third).toEqual({ unavailable: 0, failed: 0, written: 1, busySince: one });
+    expect(counted(third, { ...quiet, blocked: 1, settling: 1 }, three)).toEqual(noStreaks);
+  });
+});
+
+const settled = (outcome: Partial<PassOutcome>, unavailableForMs = 0): boolean => {
+  const all = { ...quiet, ...outcome };
+  return isSettled({ outcome: all, streaks: counted(noStreaks, all, later(-unavailableForMs)), now });
+};
+
+describe('isSettled()', () => {
+  it.each(['written', 'conflicts', 'failed', 'settling'] as const)('is false after %s', (key) => {
+    expect(settled({ [key]: 1 })).toBe(false);
+  });
+  it('is true when all is healthy or blocked', () => {
+    expect(settled({ blocked: 3 })).toBe(true);
+  });
+  it('waits for a row that cannot be read while an API server may be starting, and no longer', () => {
+    expect([0, 29_999, 30_000].map((ms) => settled({ unavailable: 1 }, ms))).toEqual([false, false, true]);
   });
 });
 

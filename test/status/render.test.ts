@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { expiresText, renderStatus, residualText } from '../../lib/status/render.ts';
+import { expiresText, renderStatus, residualText, type StatusFormat } from '../../lib/status/render.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
+import type { WebhookFinding } from '../../lib/webhooks/intercepting.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 
 const at = new Date('2026-06-01T00:00:00Z');
@@ -52,6 +53,43 @@ const status: StatusReport = {
   rows: [signer, bundle, leaf, key],
   recheckAt: at,
 };
+
+const webhook: WebhookFinding = {
+  configuration: 'ValidatingWebhookConfiguration "policy"',
+  webhook: 'policy.example.com',
+  blocks: true,
+  namespaces: ['n'],
+  exemption: { namespaceSelector: { matchLabels: { exempt: 'no' } } },
+};
+
+const rendered = (format: StatusFormat, webhooks: StatusReport['webhooks']): string =>
+  renderStatus({ ...status, ...(webhooks && { webhooks }) }, format);
+
+describe('renderStatus() with what is known of admission webhooks', () => {
+  it('names each one that could stand in the way, and the exemption', () => {
+    const seen = { seen: true, findings: [webhook] } as const;
+    expect(rendered('table', seen)).toContain(
+      'Admission webhooks that could stand in the way of recovery:\n' +
+        '  ValidatingWebhookConfiguration "policy": webhook "policy.example.com" intercepts these objects and stops ' +
+        'recovery when its backend is down; add to it: {"namespaceSelector":{"matchLabels":{"exempt":"no"}}}\n',
+    );
+    expect(JSON.parse(rendered('json', seen))).toMatchObject({
+      admissionWebhooks: { seen: true, findings: [webhook] },
+    });
+  });
+
+  it('says in one line that they could not be seen', () => {
+    const unseen = { seen: false, message: 'Cannot list: 403' } as const;
+    expect(rendered('table', unseen)).toContain('\nAdmission webhooks were not looked at: Cannot list: 403\n');
+    expect(JSON.parse(rendered('json', unseen))).toMatchObject({
+      admissionWebhooks: { seen: false, message: 'Cannot list: 403' },
+    });
+  });
+
+  it.each([undefined, { seen: true, findings: [] } as const])('is silent when there is nothing to say: %j', (none) => {
+    expect(rendered('table', none)).not.toContain('webhook');
+  });
+});
 
 describe('renderStatus() as a table', () => {
   const lines = renderStatus(status, 'table').split('\n');

@@ -17,7 +17,7 @@ const layers: readonly (readonly RegExp[])[] = [
   [/^lib\/(?!config)[^/]+\.ts$/],
   [/^lib\/kube\//, /^lib\/pki\//],
   [/^lib\/inventory\//, /^lib\/store\//, /^lib\/publish\//],
-  [/^lib\/plan\//, /^lib\/proof\//, /^lib\/leases\//, /^lib\/issue\//],
+  [/^lib\/plan\//, /^lib\/proof\//, /^lib\/leases\//, /^lib\/issue\//, /^lib\/webhooks\//],
   // What a user may configure is said in terms of the inventory and the plan.
   [/^lib\/config[^/]*\.ts$/],
   [/^lib\/regen\//, /^lib\/syncer\//, /^lib\/fileobserver\//, /^lib\/approver\//, /^lib\/status\//, /^lib\/install\//],
@@ -55,7 +55,8 @@ const confined: readonly { readonly what: string; readonly pattern: RegExp; read
 ];
 
 /** Files that decide: same facts, same answer. */
-const pure = /^lib\/(plan\/(?!gather\.ts$)[^/]+|inventory\/resolve|syncer\/project|leases\/judge)\.ts$/;
+const pure =
+  /^lib\/(plan\/(?!gather\.ts$)[^/]+|inventory\/resolve|syncer\/project|leases\/judge|webhooks\/intercepting)\.ts$/;
 /** Builtins that only compute. */
 const computing = new Set(['node:crypto', 'node:net', 'node:path', 'node:path/posix', 'node:util']);
 

@@ -11,6 +11,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { Socket } from 'node:net';
+import { PassThrough, pipeline } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 
 export interface Asked {
@@ -211,6 +212,8 @@ export class Forwarder {
     onward.on('error', () => stream.writableEnded || stream.close(constants.NGHTTP2_INTERNAL_ERROR));
     stream.once('close', () => onward.close(constants.NGHTTP2_CANCEL));
     stream.pipe(onward);
+    // Read at once: an answer that waits in a stream which has ended is lost to who comes late.
+    const pieces = pipeline(onward, new PassThrough(), () => undefined);
     const answer = await new Promise<IncomingHttpHeaders>((resolve) => void onward.once('response', resolve));
     asked.status = Number(answer[':status']);
     await this.#onAnswer?.(asked);
@@ -222,7 +225,7 @@ export class Forwarder {
     await this.#slow(asked);
     if (stream.destroyed) return;
     stream.respond(answer);
-    await this.#answer(asked, stream, onward);
+    await this.#answer(asked, stream, pieces);
   }
 
   /** By a connection of its own: the client's may be gone by then. Nobody waits for the answer any more. */

@@ -48,13 +48,19 @@ export class Tool {
     if (stderr === null) throw new Error('no standard error');
     createInterface(stderr).on('line', (text) => {
       const at = performance.now();
-      const { event, ...fields } = JSON.parse(text) as { event: string } & Line['fields'];
+      const { event, ...fields } = parseLine(text);
       const line = { at, event, fields };
       this.lines.push(line);
       onLine?.(line);
     });
-    this.ended = new Promise((done) => void this.#child.once('close', done));
-    process.once('exit', () => this.#child.kill('SIGKILL'));
+    const kill = (): void => void this.#child.kill('SIGKILL');
+    process.once('exit', kill);
+    this.ended = new Promise((done) => {
+      this.#child.once('close', (code) => {
+        process.off('exit', kill);
+        done(code);
+      });
+    });
   }
 
   get pid(): number {
@@ -65,6 +71,12 @@ export class Tool {
     this.#child.kill(signal);
     return this.ended;
   }
+}
+
+/** What is no log line is what Node says when the program crashes. */
+function parseLine(text: string): { event: string } & Line['fields'] {
+  if (!text.startsWith('{')) return { event: 'stderr', text };
+  return JSON.parse(text) as { event: string } & Line['fields'];
 }
 
 export interface WorldOptions {

@@ -12,19 +12,19 @@ export async function contentsInApi(
   controlPlane: Pick<ControlPlane, 'admin'>,
   { artefacts }: Resolved,
 ): Promise<Contents> {
-  const contents = new Map<string, Record<string, string>>();
-  for (const { name, truth } of artefacts) {
-    if (truth.kind !== 'secret' && truth.kind !== 'configMap') continue;
+  const read = async ({ name, truth }: ResolvedArtefact): Promise<[string, Record<string, string>] | undefined> => {
+    if (truth.kind !== 'secret' && truth.kind !== 'configMap') return undefined;
     const resource = truth.kind === 'secret' ? 'secrets' : 'configmaps';
-    const { status, body } = await controlPlane.admin(
-      `/api/v1/namespaces/${truth.namespace}/${resource}/${truth.name}`,
-    );
-    if (status === 404) continue;
+    const path = `/api/v1/namespaces/${truth.namespace}/${resource}/${truth.name}`;
+    const { status, body } = await controlPlane.admin(path);
+    if (status === 404) return undefined;
+    if (status !== 200) throw new Error(`GET ${path}: ${status}`);
     const { data = {} } = body as { readonly data?: Readonly<Record<string, string>> };
     const text = (value: string): string => (truth.kind === 'secret' ? Buffer.from(value, 'base64').toString() : value);
-    contents.set(name, Object.fromEntries(Object.entries(data).map(([key, value]) => [key, text(value)])));
-  }
-  return contents;
+    return [name, Object.fromEntries(Object.entries(data).map(([key, value]) => [key, text(value)]))];
+  };
+  const found = await Promise.all(artefacts.map(read));
+  return new Map(found.filter((one) => one !== undefined));
 }
 
 export const certificatesIn = (pem: string): X509Certificate[] =>

@@ -73,13 +73,21 @@ export type SyncingOptions = Pick<SyncerOptions, 'destinationDir' | 'once' | 'dr
   /** Whose recovery kubeconfig is used. */
   readonly controlPlane: Pick<ControlPlane, 'recoveryKubeconfig'>;
   readonly artefacts: readonly Artefact[];
+  /** Of the connection. */
+  readonly pingMs?: number;
 };
 
-export async function startSyncing({ controlPlane, artefacts, ...options }: SyncingOptions): Promise<Syncing> {
+export async function startSyncing({ controlPlane, artefacts, pingMs, ...options }: SyncingOptions): Promise<Syncing> {
   const lines: LogLine[] = [];
   const log = createLog({ level: 'debug', write: (line) => void lines.push(JSON.parse(line) as LogLine) });
   const kubeconfigFile = controlPlane.recoveryKubeconfig;
-  const connection = await openConnection({ kubeconfigFile, clock: systemClock, log, userAgent: 'syncer-test' });
+  const connection = await openConnection({
+    kubeconfigFile,
+    clock: systemClock,
+    log,
+    userAgent: 'syncer-test',
+    pingMs,
+  });
   const stopped = new AbortController();
   const checks: Syncing['health'][] = [];
   const report = runSyncer({

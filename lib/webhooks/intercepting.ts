@@ -86,6 +86,12 @@ export function interceptingWebhooks({
   );
 }
 
+/** One line for a person: what the webhook does to recovery, and what to do about it. */
+export function webhookText({ configuration, webhook, blocks, exemption }: WebhookFinding): string {
+  const effect = blocks ? 'stops recovery when its backend is down' : 'delays recovery when its backend is down';
+  return `${configuration}: webhook "${webhook}" intercepts these objects and ${effect}; add to it: ${JSON.stringify(exemption)}`;
+}
+
 const has = (list: readonly string[], ...wanted: readonly string[]): boolean =>
   wanted.some((one) => list.includes(one));
 

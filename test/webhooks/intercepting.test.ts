@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { interceptingWebhooks, type WebhookConfiguration } from '../../lib/install/webhooks.ts';
+import { interceptingWebhooks, type WebhookConfiguration } from '../../lib/webhooks/intercepting.ts';
 
 type Webhook = NonNullable<WebhookConfiguration['webhooks']>[number];
 

@@ -1,0 +1,37 @@
+// `uninstall --give-back`: makes plain files of the objects that the syncer has published, at the same paths and with
+// the same bytes, for whatever writes them next. No path is ever absent, so components may run. It comes after the
+// syncer's rights are gone: a syncer that may still read the API would take the files over again.
+import { lstat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Resolved } from '../inventory/model.ts';
+import { dataLink } from '../publish/inspect.ts';
+import { giveBack } from '../publish/take-over.ts';
+import { locationText } from '../store/store.ts';
+
+export interface GiveBackOptions {
+  readonly resolved: Resolved;
+  /** Where the syncer wrote to. */
+  readonly destinationDir: string;
+  readonly dryRun?: boolean;
+}
+
+/** The directories whose links became (with dryRun: would become) plain files. Throws WriteFailed. */
+export async function giveBackFiles({ resolved, destinationDir, dryRun = false }: GiveBackOptions): Promise<string[]> {
+  const given: string[] = [];
+  for (const { truth, published } of resolved.artefacts) {
+    if (published === undefined || (truth.kind !== 'secret' && truth.kind !== 'configMap')) continue;
+    const [folder, mode] = truth.kind === 'secret' ? (['secrets', 0o600] as const) : (['configmaps', 0o644] as const);
+    const directory = join(destinationDir, folder, truth.name);
+    if (!(await isPublished(directory))) continue;
+    if (!dryRun) await giveBack({ directory, what: locationText(truth), mode });
+    given.push(directory);
+  }
+  return given;
+}
+
+function isPublished(directory: string): Promise<boolean> {
+  return lstat(join(directory, dataLink)).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,288 @@
+// Holds the pages beside the README against the code, and all Markdown of the project against its house rules.
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../lib/clock.ts';
+import { parseConfig } from '../../lib/config.ts';
+import { errorText } from '../../lib/errors.ts';
+import { loadInventory } from '../../lib/inventory/load.ts';
+import { installedPresets, loadPreset, presetNames } from '../../lib/inventory/preset.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
+import { networkError, statusError } from '../../lib/kube/api-error.ts';
+import type { ArtefactFacts } from '../../lib/plan/facts.ts';
+import { judgeClock } from '../../lib/plan/clock-rules.ts';
+import { plan } from '../../lib/plan/plan.ts';
+import type { ClockFacts } from '../../lib/plan/plan-types.ts';
+import { judgeSigned } from '../../lib/proof/signs-csr.ts';
+import { attempt } from '../../lib/publish/disk.ts';
+import { acquireLock } from '../../lib/store/lock.ts';
+import { project } from '../../lib/syncer/project.ts';
+import { at, ca, chain, healthy, leaf, present, start, target } from '../support/facts.ts';
+import {
+  anchorOf,
+  blocks,
+  codes,
+  firstCode,
+  firstCodes,
+  headings,
+  page,
+  relativeLinks,
+  root,
+  section,
+  tables,
+  unionMembers,
+} from './markdown.ts';
+
+const list = ['ls-files', '--cached', '--others', '--exclude-standard', '*.md'];
+const pages = existsSync(join(root, '.git'))
+  ? execFileSync('git', list, { cwd: root, encoding: 'utf8' }).trim().split('\n')
+  : ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'CHANGELOG.md'];
+const flat = (text: string): string => text.replaceAll(/\s+/g, ' ').trim();
+const sorted = (names: Iterable<string>): string[] => [...new Set(names)].toSorted();
+
+describe.each(pages.filter((path) => existsSync(join(root, path))))('%s', (path) => {
+  const text = page(path);
+
+  it('has no link that leads nowhere', () => {
+    const broken = relativeLinks(text).filter(({ path: to, anchor }) => {
+      const file = to === '' ? path : join(dirname(path), to);
+      if (!existsSync(join(root, file))) return true;
+      return anchor !== undefined && !headings(page(file)).map(anchorOf).includes(anchor);
+    });
+    expect(broken).toEqual([]);
+  });
+
+  it('has no line of more than 120 characters', () => {
+    const long = text.split('\n').flatMap((line, number) => (line.length > 120 ? [`${path}:${number + 1}`] : []));
+    // Tables of measurements are written by `npm run bench`, as wide as they must be.
+    expect(path === 'docs/benchmarks.md' ? [] : long).toEqual([]);
+  });
+
+  it('names no place of one machine only', () => {
+    expect(text).not.toMatch(/(?<![\w.-])\/(?:home|root|work|tmp|Users)\/|registry\.|docker\.io|npmjs/);
+  });
+});
+
+describe('docs/reasons.md', () => {
+  const reasons = page('docs/reasons.md');
+  const rows = tables(section(reasons, 'Decisions'))[0] ?? [];
+
+  it('has every reason of a decision, and no other', () => {
+    expect(sorted(firstCodes(section(reasons, 'Decisions')))).toEqual(
+      sorted(unionMembers(page('lib/plan/plan-types.ts'), 'Reason')),
+    );
+  });
+
+  it('gives each an action that there is', () => {
+    for (const [reason, actions = ''] of rows) expect(actions, reason).toMatch(/^(renew|keep|blocked)(, \w+)?$/);
+  });
+
+  it('has every reason of the syncer', () => {
+    const source = page('lib/syncer/project.ts');
+    const { Decision: decisions = '' } = /export type Decision =(?<Decision>[\s\S]*?)\n\n/.exec(source)?.groups ?? {};
+    const own = [...decisions.matchAll(/reason: ((?:'\w+'(?: \| )?)+)/g)].flatMap(([, union = '']) =>
+      [...union.matchAll(/'(\w+)'/g)].map(([, reason = '']) => reason),
+    );
+    const documented = [0, 1].flatMap((table) => firstCodes(section(reasons, 'Syncer'), table));
+    expect(sorted(documented)).toEqual(sorted([...own, ...unionMembers(source, 'RefuseReason')]));
+    expect(own.length).toBeGreaterThan(5);
+  });
+
+  it('has every reason why a Lease is kept', () => {
+    const here = /reason: LeaseReason((?: \| '\w+')+)/.exec(page('lib/leases/release.ts'))?.[1] ?? '';
+    const more = [...here.matchAll(/'(\w+)'/g)].map(([, reason = '']) => reason);
+    const judged = unionMembers(page('lib/leases/judge.ts'), 'LeaseReason');
+    expect(sorted(firstCodes(section(reasons, 'Leases')))).toEqual(sorted([...judged, ...more]));
+  });
+});
+
+describe('docs/inventory.md', () => {
+  const text = page('docs/inventory.md');
+
+  it('shows an inventory that loads and resolves, with every kind of artefact but one', () => {
+    const example = blocks(section(text, 'Writing one')).find(({ language }) => language === 'yaml');
+    const inventory = loadInventory(example?.text ?? '');
+    const resolved = resolve(inventory, { parameters: { hostnames: ['server.example.com'] } });
+    expect(sorted(resolved.artefacts.map(({ kind }) => kind))).toEqual(
+      sorted(firstCodes(section(text, 'Kinds of artefact'))).filter((kind) => kind !== 'composedBundle'),
+    );
+  });
+
+  it('names every kind of artefact', () => {
+    const kinds = [...page('lib/inventory/model.ts').matchAll(/^ {2}readonly kind: '(\w+)';$/gm)].map(
+      ([, kind = '']) => kind,
+    );
+    const locations = ['secret', 'configMap', 'pemPair', 'pemFile'];
+    expect(sorted(firstCodes(section(text, 'Kinds of artefact')))).toEqual(
+      sorted(kinds.filter((kind) => !locations.includes(kind) && kind !== 'served')),
+    );
+  });
+
+  it('names every preset', () => {
+    expect(sorted(firstCodes(section(text, 'Presets')))).toEqual(sorted(presetNames()));
+  });
+
+  it('names the parameters and directories of the preset kubernetes, with their defaults', () => {
+    const { parameters, directories = {} } = loadPreset('kubernetes');
+    const rows = tables(section(text, 'Presets'))[1] ?? [];
+    expect(rows.map(([name]) => firstCode(name)).toSorted()).toEqual(
+      Object.keys({ ...parameters, ...directories }).toSorted(),
+    );
+    for (const [name = '', given = ''] of rows) {
+      const wanted = { ...parameters, ...directories }[codes(name)[0] ?? '']?.default;
+      expect(codes(given), name).toEqual([wanted ?? []].flat());
+    }
+  });
+});
+
+const goodClock: ClockFacts = { builtAt: at(-100), synchronised: false };
+const expired = present(leaf('leaf', [-30, -1], 'ca'));
+
+function clockMessages(): (string | undefined)[] {
+  const early = new Map(healthy()).set('target', present(leaf('leaf', [1, 29], 'ca')));
+  const settlesAt = new Date(start.getTime() + 60_000);
+  const judged = { resolved: chain, facts: healthy(), clock: goodClock, now: start };
+  return [
+    judgeClock({ ...judged, clock: { ...goodClock, builtAt: start }, now: new Date('2020-01-01') }),
+    judgeClock({ ...judged, facts: early }),
+    judgeClock({ ...judged, clock: { ...goodClock, settlesAt } }),
+  ].map((verdict) => verdict?.message);
+}
+
+/** What the plan says of the target. */
+function targetMessage(name: string, facts: ArtefactFacts, resolved = chain): string | undefined {
+  const all = new Map(healthy()).set('target', name === 'target' ? facts : expired).set(name, facts);
+  const policy = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 } as const;
+  return plan({ resolved, facts: all, policy, clock: goodClock, now: start }).decisions.at(-1)?.message;
+}
+
+function planMessages(): (string | undefined)[] {
+  const wanted = { ...target, hostnames: [...target.hostnames, 'api2.example.com'] };
+  const asked = { ...chain, artefacts: [...chain.artefacts.filter((one) => one !== target), wanted] };
+  return [
+    targetMessage('signer', { state: 'unavailable', message: 'x' }),
+    // fresh, so that it is not yet believed
+    targetMessage('bundle', { ...present(ca('other', [-1, 59])), since: start }),
+    targetMessage('target', present(leaf('leaf', [-1, 29], 'ca')), asked),
+  ];
+}
+
+const body = (reason: string, message: string): string => JSON.stringify({ reason, message });
+const coded = (code: string): Error => Object.assign(new Error('x'), { code });
+
+function apiMessages(): string[] {
+  const server = 'https://localhost:6443';
+  const get = { verb: 'get', object: 'Secret "kube-cert-recovery/client"', server };
+  const user = 'system:serviceaccount:kube-cert-recovery:kube-cert-recovery-regen';
+  return [
+    statusError(
+      { ...get, verb: 'update' },
+      500,
+      body('InternalError', 'failed calling webhook "policy.example.com": x'),
+    ),
+    statusError(get, 403, body('Forbidden', `secrets "client" is forbidden: User "${user}" cannot get`)),
+    statusError(get, 401, body('Unauthorized', 'Unauthorized')),
+    networkError(get, coded('CERT_HAS_EXPIRED')),
+    networkError({ ...get, server: `${server} (localhost-recovery)` }, coded('ERR_TLS_CERT_ALTNAME_INVALID')),
+  ].map(errorText);
+}
+
+async function publishMessage(code: string): Promise<string> {
+  const directory = '/certs/secrets/client';
+  const what = 'Secret "kube-cert-recovery/client"';
+  return attempt({ code: 'WriteFailed', action: 'publish', what, directory }, () =>
+    Promise.reject(Object.assign(new Error('x'), { code })),
+  ).then(() => '', errorText);
+}
+
+function syncMessages(): string[] {
+  const row = {
+    location: { kind: 'secret', namespace: 'kube-cert-recovery', name: 'client' },
+    published: 'required',
+    expects: { kind: 'opaque' },
+    what: 'Secret "kube-cert-recovery/client"',
+  } as const;
+  const disk = { present: true, difference: 'written', material: { notAfter: at(30) } } as const;
+  const material = { notAfter: start };
+  return [
+    project({ row, api: { state: 'absent' }, disk, now: start }),
+    project({ row, api: { state: 'present', keys: ['a'], material }, disk, now: start }),
+  ].map((decision) => ('message' in decision ? decision.message : ''));
+}
+
+async function lockMessage(): Promise<string> {
+  const parent = await mkdtemp(join(tmpdir(), 'lock-'));
+  const directory = join(parent, 'lock');
+  const lock = await acquireLock({ directory, clock: systemClock });
+  try {
+    return await acquireLock({ directory, clock: systemClock }).then(() => '', errorText);
+  } finally {
+    await lock.release();
+    await rm(parent, { recursive: true });
+  }
+}
+
+function signerPem(): string {
+  const options = ['-newkey', 'rsa:2048', '-nodes', '-keyout', '/dev/null', '-subj', '/CN=signer'];
+  return execFileSync('openssl', ['req', '-x509', ...options], {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+}
+
+function configMessage(): string {
+  try {
+    const flags = { preset: 'kubernets', mode: 'syncer', kubeconfig: '/k', destinationDir: '/d' };
+    parseConfig({ flags, env: {}, cwd: '/', presets: installedPresets });
+    return '';
+  } catch (err) {
+    return errorText(err);
+  }
+}
+
+describe('docs/troubleshooting.md', () => {
+  const documented = blocks(page('docs/troubleshooting.md'))
+    .filter(({ language }) => language === 'text')
+    .map(({ text }) => flat(text));
+  let printed: string[];
+
+  beforeAll(async () => {
+    printed = [
+      ...clockMessages(),
+      ...planMessages(),
+      ...apiMessages(),
+      ...syncMessages(),
+      await publishMessage('EROFS'),
+      await publishMessage('ENOSPC'),
+      (await lockMessage()).replace(/"\S+"/, '"/run/kube-cert-recovery"'),
+      configMessage(),
+      judgeSigned({ requests: [], signer: signerPem(), now: start }).message,
+    ].map((message) => flat(message ?? ''));
+  });
+
+  it('quotes messages as the program prints them', () => {
+    expect(printed.filter((message) => !documented.includes(message))).toEqual([]);
+    expect(new Set(printed).size).toBe(18);
+  });
+
+  it('quotes nothing that is not in the code', () => {
+    const code = execFileSync('cat', sourceFiles(), { encoding: 'utf8' }).replaceAll(/['`] \+\s*['`]/g, '');
+    const others = documented.filter((message) => !printed.includes(message));
+    // What stands between names: each part must be in the source as it is.
+    const name = /"[^"]*"|\b(?:localhost-recovery-serving: it has ended|kube-controller-manager|ConfigMap|Secret)\b/;
+    const parts = others.flatMap((message) => message.split(name)).map((part) => part.trim());
+    expect(parts.filter((part) => part.length > 10 && !code.includes(part))).toEqual([]);
+    expect(others).toHaveLength(4);
+  });
+});
+
+function sourceFiles(): string[] {
+  const files = execFileSync('find', ['lib', 'cmd', '-name', '*.ts'], { cwd: root, encoding: 'utf8' });
+  return files
+    .trim()
+    .split('\n')
+    .map((file) => join(root, file));
+}

@@ -1,0 +1,283 @@
+// Holds the README against the code: no table lists what is not there, and nothing that is there is left out.
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Command } from 'commander';
+import { describe, expect, it } from 'vitest';
+import { exitCodes } from '../../cmd/exit-codes.ts';
+import { addDirectoryOption, addInstallOptions, addRunOptions, addSharedOptions } from '../../cmd/options.ts';
+import { jsonSchemas } from '../../lib/config-json-schema.ts';
+import { parseConfig, parseToolConfig } from '../../lib/config.ts';
+import type { ConfigInput } from '../../lib/config-reading.ts';
+import { errorCodes } from '../../lib/errors.ts';
+import { installedPresets, loadPreset } from '../../lib/inventory/preset.ts';
+import { installManifests } from '../../lib/install/rbac.ts';
+import { createMetrics } from '../../lib/metrics.ts';
+import { renderStatus } from '../../lib/status/render.ts';
+import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
+import { parseYaml } from '../../lib/yaml.ts';
+import { blocks, codes, firstCode, firstCodes, page, root, section, tables, unionMembers } from './markdown.ts';
+
+const readme = page('README.md');
+const sorted = (names: Iterable<string>): string[] => [...new Set(names)].toSorted();
+
+function sources(directory: string): string {
+  const files = readdirSync(join(root, directory), { recursive: true, encoding: 'utf8' });
+  return files
+    .filter((file) => file.endsWith('.ts'))
+    .map((file) => readFileSync(join(root, directory, file), 'utf8'))
+    .join('\n');
+}
+const code = sources('lib') + sources('cmd');
+
+describe('exit codes', () => {
+  const rows = (tables(section(readme, 'Exit codes'))[0] ?? []).reduce<string[][]>((all, row) => {
+    const last = all.at(-1);
+    if (row[0] === '' && last !== undefined)
+      last.push(...row); // a row that goes on
+    else all.push([...row]);
+    return all;
+  }, []);
+
+  it('are those of cmd/exit-codes.ts, by number and name', () => {
+    const documented = rows.map(([exit, name = '']) => [codes(name)[0], Number(exit)]);
+    expect(Object.fromEntries(documented)).toEqual(exitCodes);
+  });
+
+  it('stand beside every error code that ends with them, and beside no other', () => {
+    const documented = rows.flatMap(([exit, , , ...rest]) =>
+      codes(rest.join(' '))
+        .filter((name) => /^[A-Z]/.test(name))
+        .map((name) => [name, Number(exit)]),
+    );
+    const wanted = Object.entries(errorCodes).map(([name, { exit }]) => [name, exit]);
+    expect(Object.fromEntries(documented)).toEqual(Object.fromEntries(wanted));
+    expect(documented).toHaveLength(wanted.length);
+  });
+
+  it('are listed nowhere else', () => {
+    expect(readme.match(/^\| exit/gm)).toHaveLength(1);
+  });
+});
+
+describe('log events', () => {
+  const documented = tables(section(readme, 'Log events'))[0] ?? [];
+  const declared = unionMembers(page('lib/log.ts'), 'LogEvent');
+
+  it('are exactly those of lib/log.ts', () => {
+    expect(documented.map(([event = '']) => codes(event)[0])).toHaveLength(declared.length);
+    expect(sorted(firstCodes(section(readme, 'Log events')))).toEqual(sorted(declared));
+  });
+
+  it('are all written somewhere', () => {
+    const elsewhere = code.replace(page('lib/log.ts'), '');
+    expect(declared.filter((event) => !elsewhere.includes(`'${event}'`))).toEqual([]);
+  });
+
+  it('have the levels at which they are written', () => {
+    const calls = [...code.matchAll(/\.(debug|info|warn|error)\(\s*'([a-z]+\.[a-zA-Z]+)'/gi)];
+    for (const [, level = '', event = ''] of calls) {
+      const row = documented.find(([name]) => name === `\`${event}\``);
+      // the end of one mode, not of the process
+      if (event === 'process.stopped' && level === 'debug') continue;
+      expect(row?.[1]?.split(', '), event).toContain(level);
+    }
+    expect(calls.length).toBeGreaterThan(30);
+  });
+});
+
+it('Kubernetes Events are those of lib/kube/events.ts', () => {
+  expect(sorted(firstCodes(section(readme, 'Kubernetes Events')))).toEqual(
+    sorted(unionMembers(page('lib/kube/events.ts'), 'EventReason')),
+  );
+});
+
+it('dependencies are those of package.json, each with one line', () => {
+  const manifest = JSON.parse(page('package.json')) as Record<string, Record<string, string>>;
+  const { dependencies, devDependencies, optionalDependencies } = manifest;
+  const rows = tables(section(readme, 'Dependencies'))[0] ?? [];
+  expect(rows.map(([name]) => firstCode(name)).toSorted()).toEqual(
+    Object.keys({ ...dependencies, ...devDependencies }).toSorted(),
+  );
+  for (const [name, why = ''] of rows) expect(why.length, name).toBeGreaterThan(5);
+  for (const name of Object.keys(optionalDependencies ?? {})) expect(section(readme, 'Dependencies')).toContain(name);
+  expect(section(readme, 'Dependencies')).not.toMatch(/\d+\.\d+/); // a version here would be wrong soon
+});
+
+const names = (rows: readonly string[][]): string[] =>
+  rows.flatMap(([cell = '']) => codes(cell).map((flag) => flag.split(' ')[0] ?? '')).toSorted();
+const flagsOf = (command: Command): string[] =>
+  command.options.flatMap(({ short, long }) => [short, long].filter((flag) => flag !== undefined)).toSorted();
+
+describe('flags', () => {
+  const text = section(readme, 'Flags');
+  const [shared = [], running = [], ofCommands = []] = tables(text);
+
+  it('are those of every command', () => {
+    const wanted = [...flagsOf(addSharedOptions(new Command())), '--help', '--version', '-V', '-h'];
+    expect(names(shared)).toEqual(wanted.toSorted());
+  });
+  it('are those of a process that runs modes', () => {
+    expect(names(running)).toEqual(flagsOf(addRunOptions(new Command())));
+  });
+  it('are those of commands', () => {
+    const own = [...flagsOf(addInstallOptions(new Command())), '--at', '--purge'];
+    expect(names(ofCommands)).toEqual(own.toSorted());
+    expect(flagsOf(addDirectoryOption(new Command()))).toEqual(['--out']);
+  });
+  it('stand beside fields that the file has', () => {
+    const fields = [...shared, ...running].flatMap(([, field = '']) => codes(field));
+    expect(fields.filter((field) => !schemaFields().includes(field))).toEqual([]);
+  });
+});
+
+interface Schema {
+  readonly properties?: Readonly<Record<string, Schema>>;
+}
+
+/** Every field of the configuration file by its path; maps and the inventory end there. */
+function schemaFields(): string[] {
+  const { properties = {} } = JSON.parse(jsonSchemas().config) as Schema;
+  return Object.entries(properties).flatMap(([name, { properties: inner }]) =>
+    inner === undefined || name === 'inventory'
+      ? [name]
+      : [name, ...Object.keys(inner).map((field) => `${name}.${field}`)],
+  );
+}
+
+const input = (text: string): ConfigInput => ({
+  flags: {},
+  file: { path: '/etc/kubernetes/config.yaml', text },
+  env: {},
+  cwd: '/',
+  presets: installedPresets,
+});
+
+describe('the configuration file', () => {
+  const [example] = blocks(section(readme, 'Configuration file'));
+
+  it('is one that the parser accepts, for modes and for commands', () => {
+    expect(parseConfig(input(example?.text ?? '')).modes.map(({ mode }) => mode)).toEqual(['regen', 'syncer']);
+    expect(parseToolConfig(input(example?.text ?? '')).inventory.name).toBe('kubernetes');
+  });
+
+  it('has every field that there is', () => {
+    const value = parseYaml(example?.text ?? '') as Readonly<Record<string, object>>;
+    const groups = ['regen', 'syncer', 'policy', 'log'];
+    const present = Object.entries(value).flatMap(([name, group]) =>
+      groups.includes(name) ? [name, ...Object.keys(group).map((field) => `${name}.${field}`)] : [name],
+    );
+    expect(present.toSorted()).toEqual(
+      schemaFields()
+        .filter((field) => field !== 'inventory') // in place of the preset
+        .toSorted(),
+    );
+  });
+
+  it('shows the defaults: without them the same is configured', () => {
+    const short = (example?.text ?? '').replaceAll(
+      /^ *(?:rows|backupDir|lockDir|clockSynchronised|kind: OnlyWhenExpired|grace|settle|level|format|once|dryRun|namespace|recoveryServerName|serviceIP|etcdHostnames|pkiDir|directories|policy|log)\b.*\n/gm,
+      '',
+    );
+    expect(short.length).toBeLessThan((example?.text ?? '').length - 600);
+    const { environment, ...all } = parseConfig(input(example?.text ?? ''));
+    const { environment: fewer, ...defaults } = parseConfig(input(short));
+    expect(defaults).toEqual(all);
+    const { parameters, directories = {} } = loadPreset('kubernetes');
+    for (const [name, { default: wanted }] of Object.entries({ ...parameters, ...directories })) {
+      if (wanted === undefined) expect(fewer.parameters, name).toHaveProperty(name);
+      else expect({ ...environment.parameters, ...environment.directories }[name], name).toEqual(wanted);
+    }
+  });
+});
+
+it('names the ServiceAccounts and Roles that init makes, and what is not granted by name', () => {
+  const text = section(readme, 'Credentials and RBAC');
+  const manifests = installManifests({
+    artefacts: loadPreset('kubernetes').artefacts,
+    namespace: 'kube-cert-recovery',
+  });
+  const named = (kind: string): string[] => manifests.flatMap((one) => (one.kind === kind ? [one.metadata.name] : []));
+  expect(sorted(firstCodes(text))).toEqual(sorted(named('ServiceAccount')));
+  interface Rule {
+    readonly resources: readonly string[];
+    readonly resourceNames?: readonly string[];
+    readonly verbs: readonly string[];
+  }
+  const rules = manifests.flatMap((manifest) => (manifest['rules'] as readonly Rule[] | undefined) ?? []);
+  const unnamed = rules.filter(({ resourceNames = [] }) => resourceNames.length === 0);
+  expect(sorted(unnamed.flatMap(({ resources, verbs }) => `${verbs.join()} ${resources.join()}`))).toEqual([
+    'create events',
+    'list apiservices',
+    'list certificatesigningrequests',
+  ]);
+  expect(rules.flatMap(({ verbs }) => verbs)).not.toContain('delete');
+});
+
+describe('status', () => {
+  const text = section(readme, 'Status');
+  const date = new Date('2026-01-01T00:00:00Z');
+  const row = {
+    artefact: 'a',
+    kind: 'target',
+    location: 'Secret "n/a"',
+    state: 'OK',
+    notBefore: date,
+    notAfter: date,
+    residualMs: 1,
+    issuer: 'b',
+    isForeign: false,
+    action: 'keep',
+    reason: 'Healthy',
+    message: '',
+    recheckAt: date,
+    onDisk: 'same',
+    inUse: { state: 'proven', message: '' },
+  } satisfies Required<StatusRow>;
+  const report: StatusReport = {
+    inventory: 'i',
+    at: date,
+    class: 'healthy',
+    problems: [],
+    rows: [row],
+    webhooks: { seen: true, findings: [] },
+    recheckAt: date,
+  };
+  const rows = tables(text)[0] ?? [];
+
+  it('has the documented columns, in their order', () => {
+    const [head = ''] = renderStatus(report, 'table').split('\n');
+    expect(rows.flatMap(([column = '']) => codes(column))).toEqual(head.trim().split(/ {3,}/));
+  });
+
+  it('has the documented JSON keys', () => {
+    const json = JSON.parse(renderStatus(report, 'json')) as Record<string, readonly object[]>;
+    expect(rows.flatMap(([, key = '']) => codes(key)).toSorted()).toEqual(
+      Object.keys(json['certificates']?.[0] ?? {}).toSorted(),
+    );
+    const [, below = ''] = /JSON and YAML hold([\s\S]*?)\n\n/.exec(text) ?? [];
+    const words = ['healthy', 'recovering', 'stuck'];
+    expect(
+      codes(below)
+        .filter((word) => !words.includes(word))
+        .toSorted(),
+    ).toEqual(Object.keys(json).toSorted());
+  });
+
+  it('has the documented states', () => {
+    const [, list = ''] = /STATUS is one of([\s\S]*?)\n\n/.exec(text) ?? [];
+    const states = codes(list).filter((word) => /^[A-Z ]+$/.test(word) && word !== 'ON DISK' && word !== 'IN USE');
+    expect(states.toSorted()).toEqual(unionMembers(page('lib/status/report.ts'), 'RowState').toSorted());
+  });
+});
+
+it('metrics are those that are served', async () => {
+  const metrics = await createMetrics({ version: '1', modes: ['regen'] });
+  const served = [...(await metrics.render()).matchAll(/^# TYPE (\S+)/gm)].map(([, name = '']) => name);
+  const documented = tables(section(readme, 'Health and metrics'))[2] ?? [];
+  expect(documented.map(([name]) => firstCode(name)).toSorted()).toEqual(served.toSorted());
+});
+
+it('health checks are those that are set', () => {
+  const set = [...code.matchAll(/health\?\.set\(\s*'([^']+)'/g)].map(([, name = '']) => name);
+  expect(sorted(firstCodes(section(readme, 'Health and metrics'), 1))).toEqual(sorted(set));
+});

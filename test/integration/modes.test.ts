@@ -1,0 +1,73 @@
+// One pass of regen as the program runs it: it does not end before the leases of the dead are decided.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { hostname, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { runModes } from '../../cmd/modes.ts';
+import { systemClock } from '../../lib/clock.ts';
+import { parseConfig } from '../../lib/config.ts';
+import { installedPresets } from '../../lib/inventory/preset.ts';
+import { createLog } from '../../lib/log.ts';
+import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import { type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
+import { writeKubeconfig } from '../support/kubeconfig.ts';
+
+const namespace = 'kube-system';
+const names = ['kube-controller-manager', 'kube-scheduler'];
+const leasesPath = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`;
+const serverName = 'localhost-recovery';
+
+let directory: string;
+let controlPlane: ControlPlane;
+let proxy: FaultProxy;
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'modes-'));
+  controlPlane = await startControlPlane({ unsafeNoFsync: true });
+  proxy = await startFaultProxy({ target: { port: controlPlane.port, caFile: controlPlane.recoveryCa, serverName } });
+});
+afterAll(async () => {
+  await proxy?.close();
+  await controlPlane?.[Symbol.asyncDispose]();
+  await rm(directory, { recursive: true, force: true });
+});
+
+interface Line {
+  readonly event: string;
+  readonly lease?: string;
+  readonly reason?: string;
+}
+
+it('runModes() with --once stays until the leases of the dead are decided, however slow that is', async () => {
+  for (const name of names) {
+    const spec = { holderIdentity: `${hostname()}_dead`, renewTime: '2020-01-01T00:00:00.000000Z' };
+    const body = { metadata: { name }, spec: { ...spec, leaseDurationSeconds: 15 } };
+    expect(await controlPlane.admin(leasesPath, { method: 'POST', body })).toMatchObject({ status: 201 });
+  }
+  await proxy.inject({ kind: 'slow', delayMs: 1500, match: ({ path }) => path.startsWith(leasesPath) });
+  const kubeconfig = await writeKubeconfig(join(directory, 'kubeconfig'), {
+    server: proxy.url,
+    certificateAuthority: proxy.ca,
+    tlsServerName: serverName,
+    token: controlPlane.adminToken,
+  });
+  const flags = { mode: 'regen', rows: 'api', once: true, preset: 'kubernetes', namespace: 'default', kubeconfig };
+  const parameter = ['apiServerHostnames=127.0.0.1'];
+  const config = parseConfig({ flags: { ...flags, parameter }, env: {}, cwd: directory, presets: installedPresets });
+  const lines: Line[] = [];
+  await runModes(config, {
+    clock: systemClock,
+    log: createLog({ level: 'debug', write: (line) => lines.push(JSON.parse(line) as Line) }),
+    signal: AbortSignal.timeout(60_000),
+    builtAt: new Date('2025-01-01T00:00:00Z'),
+  });
+  const decided = lines.filter(({ event }) => event.startsWith('lease.'));
+  expect(decided.map(({ lease }) => String(lease)).toSorted()).toEqual(names);
+  expect(decided.filter(({ reason }) => reason === 'Failed')).toEqual([]);
+  for (const { event, lease } of decided) {
+    const { body } = await controlPlane.admin(`${leasesPath}/${lease}`);
+    // Where the time of the boot is not known, a lease is kept, and that is said.
+    const holder = (body as { spec: { holderIdentity?: string } }).spec.holderIdentity ?? '';
+    expect(holder).toBe(event === 'lease.released' ? '' : `${hostname()}_dead`);
+  }
+});

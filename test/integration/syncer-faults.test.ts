@@ -1,0 +1,311 @@
+// Every fault of the proxy x syncer: objects change while the fault acts, before the syncer's first request or while it
+// watches. What was changed is on disk in the end, nothing was written twice, and a reader that opens the files all the
+// time, by plain reads of its own, never sees a mixed pair, an empty file or an older generation than before.
+import { readFileSync, readdirSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setImmediate as turn } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
+import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import { eventually } from '../support/eventually.ts';
+import { type Fault, type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
+import { writeKubeconfig } from '../support/kubeconfig.ts';
+import { damage } from '../support/soundness.ts';
+import {
+  createNamespace,
+  deleteObject,
+  opaque,
+  pairContent,
+  putObject,
+  startSyncing,
+  type Syncing,
+} from '../support/syncing.ts';
+import { layoutProblems, wideFiles } from '../publish/object-directory.ts';
+
+let controlPlane: ControlPlane;
+let scratch: string;
+/** Three generations of one pair. */
+let pairs: Pair[];
+let authority: Pair;
+
+beforeAll(async () => {
+  controlPlane = await startControlPlane({ unsafeNoFsync: true });
+  scratch = await mkdtemp(join(tmpdir(), 'syncer-faults-'));
+  authority = await createAuthority(join(scratch, 'ca'), { commonName: 'ca' });
+  const leaf = (index: number): Promise<Pair> =>
+    createLeaf(join(scratch, `pair-${index}`), authority, { commonName: `generation ${index}` });
+  pairs = await Promise.all([1, 2, 3].map(leaf));
+});
+afterAll(async () => {
+  await controlPlane?.[Symbol.asyncDispose]();
+  await rm(scratch, { recursive: true, force: true });
+});
+
+/** A reader of the pair that knows nothing of the syncer: it looks at the generation of the moment, again and again. */
+class Reader {
+  /** Every generation that it has seen, in order. */
+  readonly seen: number[] = [];
+  readonly bad: string[] = [];
+  readonly #directory: string;
+  readonly #certificates = pairs.map(({ cert }) => readFileSync(cert, 'utf8'));
+  #stopped = false;
+  readonly #done: Promise<void>;
+
+  constructor(directory: string) {
+    this.#directory = directory;
+    this.#done = this.#run();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    await this.#done;
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#stopped) {
+      this.#look();
+      await turn();
+    }
+  }
+
+  #look(): void {
+    const read = (key: string): string => readFileSync(join(this.#directory, key), 'utf8');
+    const before = read('tls.crt');
+    const key = read('tls.key');
+    const cert = read('tls.crt');
+    if (before !== cert) return; // it was flipped between two reads: nobody loads such a pair, the next look is due
+    const problem = damage({ 'tls.crt': cert, 'tls.key': key });
+    if (problem !== undefined) this.bad.push(problem);
+    const generation = this.#certificates.indexOf(cert) + 1;
+    if (generation !== this.seen.at(-1)) this.seen.push(generation);
+  }
+}
+
+type Name = 'pair' | 'settings' | 'goes' | 'comes';
+
+/** Objects in a namespace of their own, all of them on disk already; a syncer by a proxy that is not started yet. */
+class Subject implements AsyncDisposable {
+  readonly proxy: FaultProxy;
+  readonly destinationDir: string;
+  readonly reader: Reader;
+  readonly #kubeconfig: string;
+  readonly #namespace: string;
+  #syncing: Syncing | undefined;
+
+  private constructor(parts: Pick<Subject, 'proxy' | 'destinationDir'> & { kubeconfig: string; namespace: string }) {
+    this.proxy = parts.proxy;
+    this.destinationDir = parts.destinationDir;
+    this.#kubeconfig = parts.kubeconfig;
+    this.#namespace = parts.namespace;
+    this.reader = new Reader(join(parts.destinationDir, 'secrets', 'pair'));
+  }
+
+  static #count = 0;
+
+  static async create(): Promise<Subject> {
+    const namespace = await createNamespace(controlPlane, `faults-${(Subject.#count += 1)}`);
+    const serverName = 'localhost-recovery';
+    const target = { port: controlPlane.port, caFile: controlPlane.recoveryCa, serverName };
+    const proxy = await startFaultProxy({ target });
+    const kubeconfig = await writeKubeconfig(join(scratch, namespace), {
+      server: proxy.url,
+      certificateAuthority: proxy.ca,
+      tlsServerName: serverName,
+      token: controlPlane.adminToken,
+    });
+    const destinationDir = join(scratch, namespace, 'certs').replace(namespace, `${namespace}-disk`);
+    await putPair(namespace, 1);
+    await putObject(controlPlane, objectOf('settings', namespace), { value: 'one' });
+    await putObject(controlPlane, objectOf('goes', namespace), { value: 'one' });
+    const artefacts = artefactsOf(namespace);
+    await using first = await startSyncing({ controlPlane, artefacts, destinationDir, once: true });
+    await first.report;
+    return new Subject({ proxy, destinationDir, kubeconfig, namespace });
+  }
+
+  async start({ pingMs = 5000 } = {}): Promise<Syncing> {
+    const { destinationDir } = this;
+    const artefacts = artefactsOf(this.#namespace);
+    const through = { recoveryKubeconfig: this.#kubeconfig };
+    this.#syncing = await startSyncing({ controlPlane: through, artefacts, destinationDir, recheckMs: 200, pingMs });
+    return this.#syncing;
+  }
+
+  /** Everything that can happen to an object, by the API server's own door. The pair is changed twice. */
+  async change(): Promise<void> {
+    await putPair(this.#namespace, 2);
+    await putObject(controlPlane, objectOf('settings', this.#namespace), { value: 'two' });
+    await deleteObject(controlPlane, objectOf('goes', this.#namespace));
+    await putObject(controlPlane, objectOf('comes', this.#namespace), { value: 'two' });
+    await putPair(this.#namespace, 3);
+  }
+
+  value(name: Name): string {
+    const kind = name === 'settings' ? 'configmaps' : 'secrets';
+    return readFileSync(join(this.destinationDir, kind, name, 'value'), 'utf8');
+  }
+
+  /** Everything on disk is what the API has. */
+  isCurrent(): boolean {
+    try {
+      const { destinationDir } = this;
+      const gone = !readdirSync(join(destinationDir, 'secrets')).includes('goes');
+      return gone && this.value('settings') === 'two' && this.value('comes') === 'two' && this.reader.seen.at(-1) === 3;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Until the syncer has noticed that something is wrong, or all changes have arrived in spite of it. */
+  async metFault(): Promise<boolean> {
+    const met = (): boolean =>
+      this.#syncing?.log.some(({ event, level }) => event === 'watch.failed' || level === 'error') === true;
+    await eventually(() => expect(met() || this.isCurrent()).toBe(true), { everyMs: 10, withinMs: 30_000 });
+    return met();
+  }
+
+  async expectCurrent(): Promise<void> {
+    const { reader, destinationDir } = this;
+    await eventually(() => expect(this.isCurrent()).toBe(true), { everyMs: 10, withinMs: 30_000 });
+    await eventually(() => expect(this.#syncing?.health()).toMatchObject({ ok: true }));
+    // The files are there a moment before the rest is tidied up and told.
+    await eventually(() => {
+      expect(layoutProblems(join(destinationDir, 'secrets', 'pair'), ['tls.crt', 'tls.key'])).toEqual([]);
+      expect(this.#syncing?.log.filter(({ event }) => event === 'sync.removed')).toHaveLength(1);
+    });
+    await reader.stop();
+    expect(reader.bad).toEqual([]);
+    expect(reader.seen).toEqual(reader.seen.toSorted());
+    expect(wideFiles(join(destinationDir, 'secrets'))).toEqual([]);
+    const written = this.#syncing?.log.filter(({ event }) => event === 'sync.written') ?? [];
+    const versions = written.map(({ secret, configMap, resourceVersion }) =>
+      [secret, configMap, resourceVersion].map(String).join(' '),
+    );
+    expect(versions, 'nothing is written twice').toEqual([...new Set(versions)]);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.reader.stop();
+    await this.#syncing?.stop();
+    await this.proxy.close();
+  }
+}
+
+const objectOf = (name: Name, namespace: string) =>
+  ({ kind: name === 'settings' ? 'configMap' : 'secret', namespace, name }) as const;
+
+const artefactsOf = (namespace: string) => [
+  opaque(objectOf('pair', namespace)),
+  opaque(objectOf('settings', namespace)),
+  opaque(objectOf('goes', namespace), 'optional'),
+  opaque(objectOf('comes', namespace), 'optional'),
+];
+
+function putPair(namespace: string, generation: 1 | 2 | 3): Promise<void> {
+  return putObject(controlPlane, objectOf('pair', namespace), pairContent(pairs[generation - 1] ?? authority));
+}
+
+const statuses: readonly [string, Fault][] = [401, 403, 409, 410, 429, 500, 503].map((status) => [
+  `${status}`,
+  { kind: 'status', status, endWatches: true, ...(status === 429 && { retryAfter: 1 }) },
+]);
+/** Nothing gets through while they act. */
+const closed: readonly [string, Fault][] = [
+  ['refused', { kind: 'refused' }],
+  ['no route to host', { kind: 'noRoute' }],
+  ['reset', { kind: 'reset' }],
+  ['EOF', { kind: 'eof' }],
+  ['stall', { kind: 'stall' }],
+  ['every answer lost', { kind: 'loseAnswer' }],
+  ...statuses,
+];
+/** Some or all gets through. */
+const leaky: readonly [string, Fault][] = [
+  ['GOAWAY', { kind: 'goAway' }],
+  ['GOAWAY with an error', { kind: 'goAway', code: 2 }],
+  ['unexpected EOF of the connection in mid-event', { kind: 'unexpectedEof' }],
+  ['unexpected EOF of the stream in mid-event', { kind: 'unexpectedEof', of: 'stream' }],
+  ['unexpected EOF in mid-answer', { kind: 'cutAnswer' }],
+  ['410 in a watch', { kind: 'expiredEvent' }],
+  ['watches ended', { kind: 'endWatch' }],
+  ['a line that is no JSON', { kind: 'garbage' }],
+  ['slow', { kind: 'slow', delayMs: 100 }],
+];
+
+describe('runSyncer() with a fault from the beginning', () => {
+  it.concurrent.each(closed)('keeps the files, then brings all changes: %s', async (_, fault) => {
+    await using subject = await Subject.create();
+    await subject.proxy.inject(fault);
+    const syncing = await subject.start();
+    await subject.change();
+    expect(await subject.metFault()).toBe(true);
+    expect(syncing.health().ok).toBe(false);
+    expect([subject.value('settings'), subject.value('goes')]).toEqual(['one', 'one']);
+    expect(subject.reader.seen).toEqual([1]);
+    await subject.proxy.clear();
+    await subject.expectCurrent();
+  });
+
+  it.concurrent.each(leaky)('brings all changes: %s', async (_, fault) => {
+    await using subject = await Subject.create();
+    await subject.proxy.inject(fault);
+    await subject.start();
+    await subject.change();
+    await subject.metFault();
+    await subject.proxy.clear();
+    await subject.expectCurrent();
+  });
+});
+
+describe('runSyncer() with a fault while it watches', () => {
+  it.concurrent.each([...closed, ...leaky])('loses no change and shows no mixture: %s', async (_, fault) => {
+    await using subject = await Subject.create();
+    const syncing = await subject.start();
+    const isSynced = (): void => expect(syncing.health()).toMatchObject({ ok: true });
+    await eventually(isSynced);
+    await eventually(() =>
+      expect(subject.proxy.seen.filter(({ path }) => path.includes('watch=true'))).toHaveLength(4),
+    );
+    await subject.proxy.inject(fault);
+    await subject.change();
+    // What hangs is noticed by its silence after a while; what matters here is what happens when it goes on.
+    if (fault.kind !== 'stall' && fault.kind !== 'noRoute') await subject.metFault();
+    await subject.proxy.clear();
+    await subject.expectCurrent();
+  });
+
+  it.concurrent('gives up a connection that has died without a word', async () => {
+    await using subject = await Subject.create();
+    const syncing = await subject.start({ pingMs: 500 });
+    await eventually(() => expect(syncing.health()).toMatchObject({ ok: true }));
+    await subject.proxy.inject({ kind: 'stall' });
+    await subject.change();
+    expect(await subject.metFault()).toBe(true);
+    await subject.proxy.clear();
+    await subject.expectCurrent();
+  });
+
+  it.concurrent.each<[string, Fault]>([
+    ['reset', { kind: 'reset' }],
+    ['EOF', { kind: 'eof' }],
+    ['refused', { kind: 'refused' }],
+    ['500', { kind: 'status', status: 500 }],
+    ['403', { kind: 'status', status: 403 }],
+  ])('repeats what it could not read before it wrote: %s', async (_, fault) => {
+    await using subject = await Subject.create();
+    const syncing = await subject.start();
+    await eventually(() => expect(syncing.health()).toMatchObject({ ok: true }));
+    // The read of the object that goes before each write.
+    const isRead = ({ path }: { path: string }): boolean => path.endsWith('/secrets/pair');
+    const met = new Promise<void>((resolve) => {
+      subject.proxy.atAnswer(isRead, () => subject.proxy.inject(fault).then(resolve));
+    });
+    await subject.change();
+    await met;
+    await subject.metFault();
+    await subject.proxy.clear();
+    await subject.expectCurrent();
+  });
+});
