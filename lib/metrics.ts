@@ -41,7 +41,8 @@ export interface MetricsOptions {
 const writeResults: readonly WriteResult[] = ['written', 'conflict', 'failed'];
 
 export async function createMetrics({ version, modes }: MetricsOptions): Promise<Metrics> {
-  const prometheus = await import('prom-client');
+  // The package is CommonJS: bundled, it has its names on the default export only.
+  const { default: prometheus } = await import('prom-client');
   const registry = new prometheus.Registry();
   const registers = [registry];
   const gauge = <T extends string>(name: string, help: string, labelNames: readonly T[]): Gauge<T> =>

@@ -10,9 +10,9 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const app = `${root}dist/app`;
 
 /**
- * Memory before speed: the program waits for months and then works for a second, most of it in OpenSSL. The compilers that
- * pay off after many rounds (sparkplug, maglev, turbofan) take 18 MB and, during a recovery, time from the two threads
- * that make keys; the default young generation takes another 16 MB.
+ * Memory before speed: the program waits for months and then works for a second, most of it in OpenSSL. With both modes
+ * the compilers that pay off after many rounds (sparkplug, maglev, turbofan) take 18 MB of RSS; the default young
+ * generation takes another 16 MB.
  */
 const nodeFlags = [
   '--max-old-space-size=64',

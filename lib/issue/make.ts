@@ -11,11 +11,11 @@ import type {
   Signer,
 } from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
-import { type Certificate, parseCertificates } from '../pki/certificate.ts';
+import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { canonicalHostnames } from '../pki/hostname.ts';
 import type { PrivateKey } from '../pki/key.ts';
 import { signatureMatches, verifyChain } from '../pki/verify.ts';
-import { certificateKey, locationText, type Material } from '../store/store.ts';
+import { caBundleKey, certificateKey, locationText, type Material } from '../store/store.ts';
 import {
   type Authority,
   isSelfSigned,
@@ -157,9 +157,11 @@ function liveSigners({ signers }: CaBundle, from: Ingredients): Certificate[] {
   });
 }
 
-/** What a bundle holds now; nothing when it is absent or cannot be read. */
+/** What a bundle holds now; of a damaged one what is whole, because good trust must not go with a torn block. */
 function formerOf(bundle: CaBundle | ComposedBundle, from: Ingredients): Certificate[] {
-  return unlessBroken(() => certificatesOf(bundle, from)) ?? [];
+  const whole = unlessBroken(() => certificatesOf(bundle, from));
+  const pem = from.material.get(bundle.name)?.entries[caBundleKey];
+  return whole ?? (pem === undefined ? [] : wholeCertificates(pem));
 }
 
 function certificatesOf({ name, truth }: ResolvedArtefact, { material }: Ingredients): Certificate[] {

@@ -175,7 +175,7 @@ class Connection implements KubeConnection {
       path: `${new URL(this.server).pathname.replace(/\/$/, '')}${path}`,
       headers: { ...this.#headers(), ...(body !== undefined && { 'content-type': contentType ?? 'application/json' }) },
       body: body === undefined ? null : JSON.stringify(body),
-      ...(body === undefined && { signal }),
+      signal: body === undefined ? signal : untilSent(client, signal),
     });
     const retryAfter = answer.headers['retry-after'];
     return {
@@ -190,6 +190,21 @@ interface Answer {
   readonly status: number;
   readonly retryAfter: string | undefined;
   readonly text: string;
+}
+
+/**
+ * A request with a body can be taken back only while there is no connection: when a stream is destroyed whose body still
+ * waits to be sent, Node 24 goes on sending for ever and takes all memory (Http2Session::SendPendingData). Afterwards
+ * nobody waits for it any more; it ends by itself, or with its connection.
+ */
+function untilSent(client: Client, signal: AbortSignal): AbortSignal {
+  const stop = new AbortController();
+  const abort = (): void => {
+    if (!client.stats.connected) stop.abort();
+  };
+  if (signal.aborted) stop.abort();
+  else signal.addEventListener('abort', abort, { once: true });
+  return stop.signal;
 }
 
 /** A signal that aborts when the caller's does, or when the time is up. */

@@ -37,6 +37,8 @@ subscribe('http2.client.stream.created', (message) => {
 
 const watchesPerLine = 80;
 const idleMs = 60_000;
+/** No request is waited for longer, so that after this time nobody can want a retired line any more. */
+const longestRequestMs = 60_000;
 
 export class Lines {
   readonly #options: LineOptions;
@@ -81,8 +83,13 @@ export class Lines {
     if (line.watches > 0) return; // the last of its watches retires it again
     line.ended.abort();
     if (line.client.destroyed || line.client.closed) return;
-    const forget = (): void => void this.#all.delete(line);
+    const over = new AbortController();
+    const forget = (): void => {
+      this.#all.delete(line);
+      over.abort();
+    };
     void line.client.close().then(forget, forget);
+    void this.#giveUp(line, over.signal);
   }
 
   /** Ends all watches for `reason`; requests under way are finished, because their outcome matters to who asked. */
@@ -93,6 +100,12 @@ export class Lines {
 
   async destroy(reason: RecoveryError): Promise<void> {
     await Promise.all([...this.#all].map((line) => this.#end(line, reason)));
+  }
+
+  /** A write that got no answer stays on its connection (see connection.ts), which may be dead. */
+  async #giveUp(line: Line, over: AbortSignal): Promise<void> {
+    await this.#options.clock.sleep(longestRequestMs, over);
+    if (!over.aborted) await this.#end(line, new RecoveryError('KubeUnavailable', 'the connection was given up'));
   }
 
   #forget(line: Line): void {

@@ -1,7 +1,7 @@
 // Certificates from PEM text, strictly: every block is a whole certificate and nothing else, or none is returned.
 // What a certificate says is read from its bytes once, here.
 import { createHash, X509Certificate } from 'node:crypto';
-import { errorText, RecoveryError } from '../errors.ts';
+import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { readCertificateFields, type CertificateFields } from './certificate-fields.ts';
 import type { CertificateFacts } from './facts.ts';
 import { keyAlgorithmOf } from './key-algorithm.ts';
@@ -64,4 +64,22 @@ function factsOf(x509: X509Certificate, fields: CertificateFields): CertificateF
     key: keyAlgorithmOf(x509.publicKey),
     signedBy: [],
   };
+}
+
+const wholeBlock = /^-----BEGIN CERTIFICATE-----$[^-]+^-----END CERTIFICATE-----$/gm;
+
+/**
+ * The certificates of a damaged text that are whole, for who makes a bundle anew and must not lose the good with the
+ * torn. What is healthy is read with parseCertificates.
+ */
+export function wholeCertificates(pem: Uint8Array): Certificate[] {
+  const text = Buffer.from(pem).toString('latin1').replaceAll('\r', '');
+  return [...text.matchAll(wholeBlock)].flatMap(([block]) => {
+    try {
+      return parseCertificates(Buffer.from(block), 'block');
+    } catch (err) {
+      if (isCode(err, 'MaterialInvalid')) return [];
+      throw err;
+    }
+  });
 }

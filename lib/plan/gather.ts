@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { RecoveryError, errorText, isCode } from '../errors.ts';
 import type { KeyPair, Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { type Certificate, parseCertificates } from '../pki/certificate.ts';
+import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { keyMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
 import { signatureMatches } from '../pki/verify.ts';
 import { caBundleKey, certificateKey, type Entries, type Found, locationText, privateKeyKey } from '../store/store.ts';
@@ -82,7 +82,11 @@ function understand(
     return { facts: { state: 'present', version, certificates: facts, digest: digestOf(entries) }, certificates };
   } catch (err) {
     if (!isCode(err, 'MaterialInvalid')) throw err;
-    return { facts: { state: 'broken', problem: 'unreadable', version, message: err.message }, certificates: [] };
+    const bundle =
+      artefact.kind === 'caBundle' || artefact.kind === 'composedBundle' ? entries[caBundleKey] : undefined;
+    const certificates = bundle === undefined ? [] : wholeCertificates(bundle);
+    const whole = certificates.length === 0 ? {} : { certificates: certificates.map(({ facts }) => facts) };
+    return { facts: { state: 'broken', problem: 'unreadable', version, message: err.message, ...whole }, certificates };
   }
 }
 

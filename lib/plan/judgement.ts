@@ -104,8 +104,8 @@ export function validNow(fact: ArtefactFacts, now: Date): ReadonlySet<string> {
   );
 }
 
-/** What readers hold: a certificate whose key is elsewhere is as good to them as any. */
+/** What can be read, also of something broken: a certificate without its key, the whole blocks of a torn bundle. */
 export function certificatesOf(fact: ArtefactFacts): readonly CertificateFacts[] {
   if (fact.state === 'present') return fact.certificates;
-  return fact.state === 'broken' && fact.problem === 'keyAbsent' ? (fact.certificates ?? []) : [];
+  return fact.state === 'broken' ? (fact.certificates ?? []) : [];
 }

@@ -8,7 +8,7 @@ import type { ResolvedTarget } from '../../lib/inventory/model.ts';
 import { issueTarget, readAuthority } from '../../lib/issue/issue.ts';
 import { parsePrivateKey, PrivateKey } from '../../lib/pki/key.ts';
 import type { Entries } from '../../lib/store/store.ts';
-import { RecoveryWorld, type Tool } from '../../test/support/recovery-world.ts';
+import type { RecoveryWorld, Tool } from '../../test/support/recovery-world.ts';
 import { Admin, fileHolds, isServed, until } from './probes.ts';
 import type { Measured } from './table.ts';
 

@@ -1,7 +1,7 @@
 // The whole program is killed with SIGKILL at random moments of a recovery, again and again. After each kill a reader
 // that knows nothing of it finds no mixed pair and no empty file below the destination; the next start goes on, and in
 // the end all is well, on disk as in the API, with exactly one new generation of every object, however often it was
-// killed on the way. RECOVERY_KILL_ROUNDS changes how often everything expires.
+// killed on the way. SIGTERM at such a moment ends it soon, with 0. RECOVERY_KILL_ROUNDS changes how often everything expires.
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -14,6 +14,7 @@ import { watchGenerations } from '../support/generations.ts';
 
 const rounds = Number(process.env['RECOVERY_KILL_ROUNDS'] ?? 20);
 const mostKills = 3;
+const stops = 10;
 
 let world: RecoveryWorld;
 
@@ -93,13 +94,11 @@ interface Usual {
   readonly deeds: number;
 }
 
-const isCrash = ({ event }: Line): boolean => event === 'stderr';
-
 /**
- * Three kills in four come a moment after one of the writes, whichever; the others at any time from the start on,
+ * Three times in four until a moment after one of the writes, whichever; otherwise until any time from the start on,
  * also before the first write and when all is done.
  */
-async function killAtRandom(tally: Tally, usual: Usual): Promise<void> {
+async function runUntilRandom(usual: Usual): Promise<Tool> {
   const atDeed = Math.random() < 3 / 4 ? Math.ceil(Math.random() * usual.deeds) : Number.POSITIVE_INFINITY;
   const withinMs = Number.isFinite(atDeed) ? usual.ms : usual.ms * Math.random();
   let deeds = 0;
@@ -110,12 +109,25 @@ async function killAtRandom(tally: Tally, usual: Usual): Promise<void> {
   });
   await Promise.race([reached, delay(withinMs)]);
   await delay(Math.random() * 5);
+  return tool;
+}
+
+async function killAtRandom(tally: Tally, usual: Usual): Promise<void> {
+  const tool = await runUntilRandom(usual);
   await tool.stop('SIGKILL');
   tally.kills += 1;
   if (tool.lines.some(({ event }) => event === 'recovery.finished')) tally.when.late += 1;
   else if (tool.lines.some(isDeed)) tally.when.middle += 1;
   else tally.when.early += 1;
   await expectNoDamage();
+}
+
+/** SIGTERM ends it soon, in good order, whatever it was doing. */
+async function expectStops(tool: Tool): Promise<void> {
+  const code = await Promise.race([tool.stop(), delay(10_000, 'still running after ten seconds')]);
+  if (typeof code === 'string') await tool.stop('SIGKILL');
+  const crash = tool.lines.filter(({ event }) => event === 'stderr').map(({ fields }) => fields['text']);
+  expect(code, crash.join('\n')).toBe(0);
 }
 
 /** Starts the program and lets it finish; how long that took. */
@@ -126,44 +138,47 @@ async function finish(): Promise<{ tool: Tool; took: number }> {
   return { tool, took: performance.now() - began };
 }
 
-it(
-  `recovers from ${rounds} times everything expired, killed at random moments on the way`,
-  { timeout: 600_000 },
-  async () => {
-    const tally: Tally = { kills: 0, when: { early: 0, middle: 0, late: 0 } };
-    const wanted = world.resolved.artefacts.flatMap((artefact) =>
-      'namespace' in artefact.truth && artefact.kind !== 'keyPair'
-        ? [[artefact.name, isRecovery(artefact) ? 1 : 2] as const]
-        : [],
-    );
-    let longest = 0;
-    // Without a kill: what a recovery takes here, so that kills fall into it wherever this runs.
-    await world.expireAll();
-    const first = await finish();
-    expect(await first.tool.stop()).toBe(0);
-    const usual = { ms: first.took, deeds: first.tool.lines.filter(isDeed).length };
+/** Without a kill: what a recovery takes here, so that kills fall into it wherever this runs. */
+async function usualRecovery(): Promise<Usual> {
+  await world.expireAll();
+  const { tool, took } = await finish();
+  await expectStops(tool);
+  return { ms: took, deeds: tool.lines.filter(isDeed).length };
+}
 
-    for (let round = 0; round < rounds; round += 1) {
-      await world.expireAll();
-      const generations = await watchGenerations(world);
-      const kills = 1 + (round % mostKills);
-      for (let kill = 0; kill < kills; kill += 1) await killAtRandom(tally, usual);
-      const { tool, took } = await finish();
-      longest = Math.max(longest, took);
-      expect(
-        await tool.stop(),
-        tool.lines
-          .filter(isCrash)
-          .map(({ fields }) => fields['text'])
-          .join('\n'),
-      ).toBe(0);
-      expect(await generations.close()).toEqual(Object.fromEntries(wanted));
-    }
-    const { early, middle, late } = tally.when;
-    console.log(
-      `${tally.kills} kills (${early} before, ${middle} in, ${late} after the writes) of recoveries of ` +
-        `${Math.round(usual.ms)} ms and ${usual.deeds} writes; what was left took at most ${Math.round(longest)} ms`,
-    );
-    expect(middle).toBeGreaterThan(tally.kills / 4);
-  },
-);
+it(`recovers from ${rounds} times everything expired, killed at random moments`, { timeout: 600_000 }, async () => {
+  const tally: Tally = { kills: 0, when: { early: 0, middle: 0, late: 0 } };
+  const wanted = world.resolved.artefacts.flatMap((artefact) =>
+    'namespace' in artefact.truth && artefact.kind !== 'keyPair'
+      ? [[artefact.name, isRecovery(artefact) ? 1 : 2] as const]
+      : [],
+  );
+  let longest = 0;
+  const usual = await usualRecovery();
+  for (let round = 0; round < rounds; round += 1) {
+    await world.expireAll();
+    const generations = await watchGenerations(world);
+    const kills = 1 + (round % mostKills);
+    for (let kill = 0; kill < kills; kill += 1) await killAtRandom(tally, usual);
+    const { tool, took } = await finish();
+    longest = Math.max(longest, took);
+    await expectStops(tool);
+    expect(await generations.close()).toEqual(Object.fromEntries(wanted));
+  }
+  const { early, middle, late } = tally.when;
+  console.log(
+    `${tally.kills} kills (${early} before, ${middle} in, ${late} after the writes) of recoveries of ` +
+      `${Math.round(usual.ms)} ms and ${usual.deeds} writes; what was left took at most ${Math.round(longest)} ms`,
+  );
+  expect(middle).toBeGreaterThan(tally.kills / 4);
+});
+
+it('ends in good order when it is asked to, also in the middle of its writes', { timeout: 200_000 }, async () => {
+  const usual = await usualRecovery();
+  for (let round = 0; round < stops; round += 1) {
+    await world.expireAll();
+    await expectStops(await runUntilRandom(usual));
+    await expectNoDamage();
+  }
+  await expectStops((await finish()).tool);
+});

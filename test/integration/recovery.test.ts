@@ -14,12 +14,14 @@ import {
 } from '../support/checks.ts';
 import { eventually } from '../support/eventually.ts';
 import { watchGenerations, type Generations } from '../support/generations.ts';
+import { freePorts } from '../support/ports.ts';
 import { isRecovery, type Line, RecoveryWorld, type Tool } from '../support/recovery-world.ts';
 
 let world: RecoveryWorld;
 let generations: Generations;
 let regens: Tool[] = [];
 let syncer: Tool;
+let healthPort: number;
 const hostLines: Line[] = [];
 
 beforeAll(async () => {
@@ -27,9 +29,10 @@ beforeAll(async () => {
   await world.expireAll();
   generations = await watchGenerations(world);
   await world.controlPlane.kill();
+  [healthPort = 0] = await freePorts(1);
   await world.healHost((line) => hostLines.push(line));
   regens = [1, 2, 3].map(() => world.startTool(['--mode=regen', '--rows=api']));
-  syncer = world.startTool(['--mode=syncer']);
+  syncer = world.startTool(['--mode=syncer', `--health-probe-bind-address=127.0.0.1:${healthPort}`]);
   await world.controlPlane.start({ wait: false });
   await eventually(
     async () => {
@@ -112,6 +115,13 @@ describe('a control plane that was off until everything but localhost-recovery h
       },
       { withinMs: 60_000 },
     );
+  });
+
+  it('answers probes and shows its metrics', async () => {
+    const get = async (path: string) => fetch(`http://127.0.0.1:${healthPort}${path}`);
+    expect((await get('/livez')).status).toBe(200);
+    expect(await (await get('/readyz?verbose')).text()).toContain('[+]syncer ok');
+    expect(await (await get('/metrics')).text()).toContain('kube_cert_recovery_build_info');
   });
 
   it('reports healthy and exits 0', async () => {

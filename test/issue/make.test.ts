@@ -37,3 +37,14 @@ test('make() takes the declared names alone when what is there cannot be read', 
     chain.artefacts.flatMap((row) => (row.kind === 'target' ? row.hostnames : [])),
   );
 });
+
+test('make() keeps every whole certificate of a bundle in which one block is torn', async () => {
+  const material = await made();
+  const former = (await make(signer, { resolved, material, takeKey, now })).certificates[0]?.pem ?? '';
+  const held = String(Buffer.from(material.get('bundle')?.entries['ca-bundle.crt'] ?? []));
+  const torn = `${held}${former}${former.split('\n').slice(0, 4).join('\n')}\n`;
+  material.set('bundle', { entries: { 'ca-bundle.crt': Buffer.from(torn) }, annotations: {} });
+  const { certificates } = await make(bundle, { resolved, material, takeKey, now });
+  expect(certificates.length).toBe(2);
+  expect(certificates.map(({ pem }) => pem.trim())).toContain(former.trim());
+});

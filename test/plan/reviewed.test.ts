@@ -138,6 +138,20 @@ const rows: Row[] = [
     want: { signer: 'keep Healthy' },
   },
   {
+    name: 'a torn bundle is remade, and what its whole certificates have signed stays trusted',
+    change: {
+      bundle: {
+        state: 'broken',
+        problem: 'unreadable',
+        version: '1',
+        message: 'cut off',
+        certificates: [ca('old', [-40, 20])],
+      },
+      target: present(leaf('leaf', [-1, 19], 'old')),
+    },
+    want: { bundle: 'renew Unreadable', target: 'keep Healthy' },
+  },
+  {
     name: 'what recovery stands on is renewed ahead by those who otherwise only recover',
     now: at(45),
     resolved: { name: 'r', artefacts: [{ ...signer, renewAhead: true }, bundle] },
