@@ -105,7 +105,11 @@ async function regen(mode: RegenConfig, shared: Shared): Promise<Shortfalls> {
       resolved,
       store: createStore({
         api: connection === undefined ? noApi : createApiStore({ connection, fieldManager: 'kube-cert-recovery' }),
-        disk: createDiskStore({ backupDir: mode.backupDir }),
+        disk: createDiskStore({
+          backupDir: mode.backupDir,
+          onBackupFailed: ({ code, message }) =>
+            log.warn('backup.failed', { path: mode.backupDir, code, err: message }),
+        }),
       }),
       policy: mode.policy,
       clockFacts: async () => ({ builtAt, synchronised: await isClockSynchronised(mode.clockSynchronised) }),

@@ -26,6 +26,7 @@ export type LogEvent =
   | 'rotation.decided'
   | 'rotation.blocked'
   | 'rotation.failed'
+  | 'backup.failed'
   | 'signer.regenerated'
   | 'caBundle.updated'
   | 'target.regenerated'

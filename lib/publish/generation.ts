@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { basename, join } from 'node:path';
 import type { Entries } from '../store/store.ts';
-import { directoryMode, syncDirectory, writeNewFile, type Disk } from './disk.ts';
+import { directoryMode, syncDirectory, unlessAbsent, writeNewFile, type Disk } from './disk.ts';
 import { dataLink } from './inspect.ts';
 
 export type FileMode = 0o600 | 0o644;
@@ -51,6 +51,15 @@ export async function replaceByLink(disk: Disk, path: string, target: string): P
   } catch (err) {
     await disk.unlink(temporary).catch(() => undefined);
     throw err;
+  }
+}
+
+/** Removes hidden names that nothing led to when they were seen; what `..data` leads to by now stays. */
+export async function removeLeftovers(disk: Disk, directory: string, names: readonly string[]): Promise<void> {
+  for (const name of names) {
+    // Looked at before each: whoever else writes here, against the rules, must not lose what its readers have.
+    const inUse = await unlessAbsent(() => disk.readlink(join(directory, dataLink)));
+    if (name !== inUse) await disk.rm(join(directory, name), { recursive: true, force: true });
   }
 }
 

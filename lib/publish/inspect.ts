@@ -1,5 +1,6 @@
 // What lies in the directory of one object, told apart for publish.ts: the generation in use, the visible names that
 // readers open, and what a crash or an earlier tool left. Reads only; never follows a name out of what it promises.
+import { constants } from 'node:fs';
 import { join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Entries } from '../store/store.ts';
@@ -68,11 +69,16 @@ async function filesOf(disk: Disk, directory: string): Promise<Map<string, Publi
       const stats = await disk.lstat(path);
       // Anything but a file cannot be equal to a wanted entry; -1 makes it differ.
       if (!stats.isFile()) return [name, { bytes: new Uint8Array(), mode: -1 }];
-      const bytes = await onPath(path, () => disk.readFile(path));
+      const bytes = await readNow(disk, path);
       return [name, { bytes, mode: permissions(stats.mode) }];
     }),
   );
   return new Map(files);
+}
+
+/** Never waits: a FIFO that took the file's place since it was looked at has no content, instead of no end. */
+function readNow(disk: Disk, path: string): Promise<Buffer> {
+  return onPath(path, () => disk.readFile(path, { flag: constants.O_RDONLY | constants.O_NONBLOCK }));
 }
 
 /** Looks at `directory`; a directory that is not there is a normal answer. Throws what the system throws. */
@@ -107,7 +113,7 @@ export async function inspect(disk: Disk, directory: string): Promise<Inspected>
   };
 }
 
-/** What a reader gets at each visible name of `directory` now. Names that lead nowhere are left out. */
+/** What a reader gets at each visible name of `directory` now. Names that lead nowhere, or to no file, are left out. */
 export async function visibleFiles(
   disk: Disk,
   directory: string,
@@ -116,7 +122,10 @@ export async function visibleFiles(
   const found = new Map<string, Buffer>();
   for (const name of names) {
     const path = join(directory, name);
-    const bytes = await unlessAbsent(() => onPath(path, () => disk.readFile(path)));
+    // A FIFO or a device would never end, and is nothing that a reader could use.
+    const bytes = await unlessAbsent(async () =>
+      (await disk.stat(path)).isFile() ? await readNow(disk, path) : undefined,
+    );
     if (bytes !== undefined) found.set(name, bytes);
   }
   return found;
@@ -133,12 +142,12 @@ export interface ReadPublished {
 export async function readPublished({ directory, what, disk = realDisk }: ReadPublished): Promise<Entries | undefined> {
   return attempt({ code: 'ReadFailed', action: 'read', what, directory }, async () => {
     const seen = await inspectAcrossFlips(disk, directory);
-    const files: Record<string, Uint8Array> = Object.fromEntries(await visibleFiles(disk, directory, seen.foreign));
+    const files: Map<string, Uint8Array> = await visibleFiles(disk, directory, seen.foreign);
     for (const name of seen.links) {
       const file = seen.files.get(name);
-      if (file !== undefined) files[name] = file.bytes;
+      if (file !== undefined) files.set(name, file.bytes);
     }
-    return Object.keys(files).length === 0 ? undefined : files;
+    return files.size === 0 ? undefined : Object.fromEntries(files);
   });
 }
 

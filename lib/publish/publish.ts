@@ -16,7 +16,7 @@ import { systemClock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Entries } from '../store/store.ts';
 import { attempt, directoryMode, ensureDirectory, realDisk, syncDirectory, type Disk } from './disk.ts';
-import { flip, replaceByLink, type FileMode } from './generation.ts';
+import { flip, removeLeftovers, replaceByLink, type FileMode } from './generation.ts';
 import { dataLink, inspect, type Inspected } from './inspect.ts';
 import { namesProblem, nameProblem } from './names.ts';
 import { takeOver } from './take-over.ts';
@@ -44,7 +44,7 @@ export async function publish(publication: Publication): Promise<PublishOutcome>
     await ensureDirectory(disk, directory);
     let seen = await inspect(disk, directory); // 2
     checkDirectories(publication, seen);
-    const foreign = seen.foreign.filter((name) => name in entries);
+    const foreign = seen.foreign.filter((name) => Object.hasOwn(entries, name));
     if (foreign.length > 0) {
       await takeOver({ disk, directory, mode, now: now() }, { ...seen, foreign });
       seen = await inspect(disk, directory);
@@ -90,7 +90,7 @@ function checkNames({ directory, what, entries }: Publication): void {
 }
 
 function checkDirectories({ directory, what, entries }: Publication, seen: Inspected): void {
-  const inTheWay = seen.directories.find((name) => name in entries);
+  const inTheWay = seen.directories.find((name) => Object.hasOwn(entries, name));
   if (inTheWay === undefined) return;
   const path = join(directory, inTheWay);
   const message = `Cannot publish ${what}: "${path}" is a directory where a file is wanted; move it away`;
@@ -121,7 +121,7 @@ const missingLinks = (seen: Inspected, entries: Entries): readonly string[] =>
   Object.keys(entries).filter((name) => !seen.links.has(name));
 
 const goneNames = (seen: Inspected, entries: Entries): readonly string[] =>
-  [...seen.links, ...seen.foreign].filter((name) => !(name in entries));
+  [...seen.links, ...seen.foreign].filter((name) => !Object.hasOwn(entries, name));
 
 interface Repair {
   readonly seen: Inspected;
@@ -148,7 +148,7 @@ async function settle(disk: Disk, directory: string, { seen, entries }: Settleme
   for (const name of missing) await replaceByLink(disk, join(directory, name), `${dataLink}/${name}`);
   for (const name of gone) await disk.unlink(join(directory, name)); // 9
   // 10.
-  for (const name of seen.leftovers) await disk.rm(join(directory, name), { recursive: true, force: true });
+  await removeLeftovers(disk, directory, seen.leftovers);
   await syncDirectory(disk, directory); // 11
   return true;
 }

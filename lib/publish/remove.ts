@@ -2,7 +2,7 @@
 // What is in use is never touched by prune; unpublish makes all files of the object disappear in one step.
 import { dirname, join } from 'node:path';
 import { attempt, realDisk, syncDirectory, unlessAbsent, type Disk } from './disk.ts';
-import { temporaryName } from './generation.ts';
+import { removeLeftovers, temporaryName } from './generation.ts';
 import { inspect } from './inspect.ts';
 
 export interface Removal {
@@ -22,7 +22,7 @@ export async function prune({ directory, what, disk = realDisk }: Removal): Prom
     // clears up once it has written a generation.
     if (leftovers.length === 0 || (generation === undefined && links.size > 0)) return 0;
     await syncDirectory(disk, directory); // the flip that superseded them may not be durable yet
-    for (const name of leftovers) await disk.rm(join(directory, name), { recursive: true, force: true });
+    await removeLeftovers(disk, directory, leftovers);
     await syncDirectory(disk, directory);
     return leftovers.length;
   });

@@ -16,12 +16,12 @@ export async function takeOver(options: Omit<Generation, 'entries'>, seen: Inspe
   const { disk, directory } = options;
   const plain = await visibleFiles(disk, directory, seen.foreign);
   if (plain.size === 0) return; // links that lead nowhere: nothing to keep
-  const entries: Record<string, Uint8Array> = Object.fromEntries(plain);
+  const entries: Map<string, Uint8Array> = new Map(plain);
   for (const name of seen.links) {
     const file = seen.files.get(name);
-    if (file !== undefined) entries[name] = file.bytes;
+    if (file !== undefined) entries.set(name, file.bytes);
   }
-  await flip({ ...options, entries }); // 1, 2
+  await flip({ ...options, entries: Object.fromEntries(entries) }); // 1, 2
   for (const name of plain.keys()) await replaceByLink(disk, join(directory, name), `${dataLink}/${name}`); // 3
   await syncDirectory(disk, directory);
 }

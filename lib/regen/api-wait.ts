@@ -18,6 +18,8 @@ export interface Knock {
   readonly signal: AbortSignal;
   /** Called once, at the first answer there ever is. Must not throw. */
   readonly onFirstAnswer?: () => void;
+  /** Called with what each failed try met. Must not throw. */
+  readonly onFailure?: (failure: RecoveryError) => void;
   /** When it was first found away. */
   readonly since: Date;
   /** Gives up for now after this time: files need a look, too. */
@@ -40,14 +42,15 @@ export async function knock(options: Knock): Promise<boolean> {
     if (failure === undefined) {
       if (journal.firstAnswerAt === undefined) options.onFirstAnswer?.();
       journal.firstAnswerAt ??= now;
-      log.info('api.answered', { mode: 'regen', attempt, duration: now.getTime() - since });
+      log.info('api.answered', { attempt, duration: now.getTime() - since });
       return true;
     }
+    options.onFailure?.(failure);
     const waitedMs = now.getTime() - since;
     if (saidAt === undefined || waitedMs - saidAt >= sayAgainMs) {
       saidAt = waitedMs;
       const { code } = failure;
-      log.info('api.waiting', { mode: 'regen', attempt, path: locationText(row.truth), code, err: failure.message });
+      log.info('api.waiting', { attempt, path: locationText(row.truth), code, err: failure.message });
     }
     const knockedMs = now.getTime() - began;
     if (knockedMs >= forMs || knockedMs < 0) return false; // negative: the clock was set back

@@ -48,12 +48,18 @@ export interface JournalOptions {
 
 interface Entry {
   decision?: Decision;
+  /** The decision that people were told of; none after it was carried out: what is decided then is news. */
+  told?: Decision;
   outcome?: StepOutcome;
   err?: string;
+  /** The failure that lasts: what it is, how often it was met, and when people were told. */
+  failing?: { readonly text: string; readonly attempt: number; readonly toldAt: Date };
   writes: number;
 }
 
 const mode = 'regen';
+/** A failure that lasts is told again after this time. */
+const tellAgainMs = 60_000;
 
 const writtenEvents: Readonly<Record<ResolvedArtefact['kind'], LogEvent>> = {
   signer: 'signer.regenerated',
@@ -104,15 +110,15 @@ export class Journal {
     for (const decision of decisions) {
       const [row, entry] = [this.#rows.get(decision.artefact), this.#entries.get(decision.artefact)];
       if (row === undefined || entry === undefined || !lookedAt(row)) continue;
-      const news = entry.decision?.action !== decision.action || entry.decision.reason !== decision.reason;
+      const news = entry.told?.action !== decision.action || entry.told.reason !== decision.reason;
       entry.decision = decision;
+      if (!news) continue;
+      entry.told = decision;
       const { reason, message } = decision;
       const fields = { ...fieldsOf(row), reason, message, recheckAt: decision.recheckAt.toISOString() };
-      if (decision.action === 'renew' && (news || !dryRun)) {
+      if (decision.action === 'renew') {
         log.info('rotation.decided', fields);
         this.#record(row, { type: 'Normal', note: message, ...eventReason(row) });
-      } else if (!news) {
-        continue;
       } else if (decision.action === 'keep') {
         log.debug('rotation.decided', fields);
       } else if (reason === 'ClockImplausible' || reason === 'ClockJumped') {
@@ -123,7 +129,7 @@ export class Journal {
     }
     if (this.#recovery !== undefined || dryRun || !decisions.some(({ action }) => action === 'renew')) return;
     this.#recovery = { since: clock.now(), writes: this.writes };
-    log.info('recovery.started', { mode, count: decisions.filter(({ action }) => action === 'renew').length });
+    log.info('recovery.started', { count: decisions.filter(({ action }) => action === 'renew').length });
   }
 
   #record({ truth }: ResolvedArtefact, { type, reason, note }: Note): void {
@@ -143,7 +149,11 @@ export class Journal {
       entry.outcome = outcome;
       delete entry.err;
       if (err !== undefined) entry.err = err.message;
-      if (outcome === 'written') entry.writes += 1;
+      if (outcome === 'written') {
+        entry.writes += 1;
+        delete entry.told;
+        delete entry.failing;
+      }
     }
     const fields: LogFields = { ...fieldsOf(row), reason: decision.reason };
     if (outcome !== 'skipped') metrics.wrote(mode, outcome);
@@ -167,11 +177,24 @@ export class Journal {
       case 'failed':
         metrics.failed(mode, err?.code ?? 'unknown');
         this.#record(row, { type: 'Warning', reason: 'CertificateUpdateFailed', note: err?.message ?? 'unknown' });
-        log.error('rotation.failed', { ...fields, code: err?.code ?? 'unknown', err: err?.message ?? 'unknown' });
+        this.#failed(entry, { ...fields, code: err?.code ?? 'unknown', err: err?.message ?? 'unknown' });
         break;
       case 'skipped':
         log.debug('rotation.blocked', { ...fields, message: because ?? '' });
     }
+  }
+
+  /** The same failure again and again is told now and then, with how often it was met. */
+  #failed(entry: Entry | undefined, fields: LogFields & { readonly err: string }): void {
+    const { log, clock } = this.#options;
+    const now = clock.now();
+    const last = entry?.failing?.text === fields.err ? entry.failing : undefined;
+    const attempt = (last?.attempt ?? 0) + 1;
+    const quietMs = last === undefined ? tellAgainMs : now.getTime() - last.toldAt.getTime();
+    const isTold = quietMs >= tellAgainMs || quietMs < 0; // negative: the clock was set back
+    if (isTold) log.error('rotation.failed', { ...fields, ...(attempt > 1 && { attempt }) });
+    if (entry === undefined) return;
+    entry.failing = { text: fields.err, attempt, toldAt: isTold ? now : (last?.toldAt ?? now) };
   }
 
   /** Nothing is left to do at present. */
@@ -183,7 +206,7 @@ export class Journal {
     const since = (isFirst ? this.firstAnswerAt : undefined) ?? this.#recovery.since;
     const count = this.writes - this.#recovery.writes;
     this.#recovery = undefined;
-    log.info('recovery.finished', { mode, count, duration: clock.now().getTime() - since.getTime() });
+    log.info('recovery.finished', { count, duration: clock.now().getTime() - since.getTime() });
   }
 
   measured(facts: Facts): void {
@@ -218,7 +241,7 @@ function isPair({ kind }: ResolvedArtefact): boolean {
 }
 
 function fieldsOf({ name, truth }: ResolvedArtefact): LogFields {
-  const artefact = { mode, artefact: name };
+  const artefact = { artefact: name };
   switch (truth.kind) {
     case 'secret':
       return { ...artefact, namespace: truth.namespace, secret: truth.name };

@@ -76,7 +76,7 @@ function watchClock({ clock, clockFacts, log }: RegenOptions): () => Promise<Clo
     const { jumpedMs, settlesAt } = observed;
     if (jumpedMs !== undefined) {
       const until = settlesAt === undefined ? {} : { recheckAt: settlesAt.toISOString() };
-      log.warn('clock.jumped', { mode: 'regen', duration: jumpedMs, ...until });
+      log.warn('clock.jumped', { duration: jumpedMs, ...until });
     }
     return { ...(await clockFacts()), ...(settlesAt !== undefined && { settlesAt }) };
   };

@@ -4,6 +4,7 @@
 // not start with expired certificates. Objects follow when the API answers; until then keys are made ahead. There is no
 // lease: the stores' compare-and-swap makes one winner.
 import { isCode } from '../errors.ts';
+import type { RecoveryError } from '../errors.ts';
 import type { Location, ResolvedArtefact } from '../inventory/model.ts';
 import { noMetrics } from '../metrics.ts';
 import type { Metrics } from '../metrics.ts';
@@ -64,9 +65,9 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
   while (!signal.aborted) {
     pulse.beat();
     if (awaySince !== undefined) {
-      const answered = await knock({ ...options, rows: api, journal, since: awaySince, forMs: tickMs });
+      const onFailure = (failure: RecoveryError): void => pulse.away(failure);
+      const answered = await knock({ ...options, rows: api, journal, since: awaySince, forMs: tickMs, onFailure });
       if (!answered) {
-        pulse.away();
         if (disk.length > 0) await look(filesOnly);
         if (once && !signal.aborted && isOver(awaySince, clock.now())) return journal.report(false, noAnswer);
         continue;
@@ -77,6 +78,8 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
     if (api.length > 0 && api.every(({ name }) => unavailable.has(name))) {
       // An answer to one knock and to no look is not the end of its absence.
       awaySince ??= clock.now();
+      const failure = unavailable.get(api[0]?.name ?? '');
+      if (failure !== undefined) pulse.away(failure);
       if (once && isOver(awaySince, clock.now())) return journal.report(false, noAnswer);
       await clock.sleep(knockDelay(0), signal);
       continue;
@@ -93,7 +96,7 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
     if (step.kind === 'done') return journal.report(step.converged, step.converged ? undefined : remains(outcome));
     await clock.sleep(step.delayMs, signal);
   }
-  log.debug('process.stopped', { mode: 'regen' });
+  log.debug('process.stopped');
   return journal.report(false);
 }
 
@@ -110,7 +113,7 @@ function makeKeysAhead({ keyPool, log }: LoopOptions, api: readonly ResolvedArte
   const count = api.filter(({ kind }) => kind === 'signer' || kind === 'target').length;
   const failed = (err: unknown): void =>
     // Keys are then made when they are needed, and a failure of that one is reported with its artefact.
-    log.debug('rotation.failed', { mode: 'regen', code: isCode(err, 'SignFailed') ? err.code : 'unknown' });
+    log.debug('rotation.failed', { code: isCode(err, 'SignFailed') ? err.code : 'unknown' });
   void prepareSigning().catch(failed);
   void keyPool.fill(count).catch(failed);
 }
@@ -123,7 +126,8 @@ function remains({ unavailable, failed, conflicts, blocked }: PassOutcome): stri
 
 interface Pulse {
   beat(): void;
-  away(): void;
+  /** Away, or not for us: the failure says which. */
+  away(failure: RecoveryError): void;
   looked(outcome: PassOutcome): void;
 }
 
@@ -143,8 +147,8 @@ function watchPulse({ health, clock }: LoopOptions): Pulse {
     beat() {
       lastBeat = clock.now().getTime();
     },
-    away() {
-      health?.set('regen', { ok: false, message: 'the API server does not answer' });
+    away({ message }) {
+      health?.set('regen', { ok: false, message });
     },
     looked(outcome) {
       const { unavailable, failed, conflicts, blocked } = outcome;

@@ -105,9 +105,11 @@ function notes(status: StatusReport): string {
     .filter(({ action }) => action === 'renew')
     .map((row) => `  ${row.artefact}: ${row.message}`);
   const renewals = changes.length === 0 ? [] : ['To be made anew:', ...changes];
+  const { apiProblem, problems } = status;
+  const isUnread = apiProblem !== undefined && problems.every((problem) => problem === apiProblem);
   return [
-    classTexts[status.class],
-    ...status.problems.map((problem) => `  ${problem}`),
+    isUnread ? 'What is in the API is not known:' : classTexts[status.class],
+    ...problems.map((problem) => `  ${problem}`),
     ...renewals,
     ...webhookNotes(status),
     '',

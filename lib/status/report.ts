@@ -58,6 +58,8 @@ export interface StatusReport {
   readonly class: StatusClass;
   /** What a person must do, or know; empty when healthy. */
   readonly problems: readonly string[];
+  /** Why nothing is known of any object of the API; one of the problems. */
+  readonly apiProblem?: string;
   readonly rows: readonly StatusRow[];
   readonly recheckAt: Date;
   /** A warning, no problem: who calls webhooks now may call them still when the rest has expired. */
@@ -85,11 +87,16 @@ export function report(input: ReportInput): StatusReport {
     return decision === undefined ? [] : [rowOf(artefact, decision, input)];
   });
   const artefacts = new Map(resolved.artefacts.map((artefact) => [artefact.name, artefact]));
+  const apiProblem = whyApiUnread(input);
+  const isTold = ({ artefact, state }: StatusRow): boolean => {
+    const truth = artefacts.get(artefact)?.truth;
+    return apiProblem !== undefined && state === 'UNKNOWN' && truth !== undefined && !isOnDisk(truth);
+  };
   const stuck = rows
-    .filter((row) => row.action === 'blocked' && !isGoneOption(artefacts.get(row.artefact), row))
+    .filter((row) => row.action === 'blocked' && !isGoneOption(artefacts.get(row.artefact), row) && !isTold(row))
     .map((row) => `${row.artefact}: ${row.message}`);
   const unreachable = recoveryProblems({ rows, artefacts, recoveryServerName });
-  const problems = [...stuck, ...unreachable];
+  const problems = [...(apiProblem === undefined ? [] : [apiProblem]), ...stuck, ...unreachable];
   const isWrong = rows.some(({ action, onDisk }) => action === 'renew' || (onDisk ?? 'same') !== 'same');
   const ill: StatusClass = isWrong ? 'recovering' : 'healthy';
   return {
@@ -97,10 +104,20 @@ export function report(input: ReportInput): StatusReport {
     at: now,
     class: problems.length > 0 ? 'stuck' : ill,
     problems,
+    ...(apiProblem !== undefined && { apiProblem }),
     rows,
     recheckAt: plan.recheckAt,
     ...(input.webhooks !== undefined && { webhooks: input.webhooks }),
   };
+}
+
+/** When no object of several could be read it is the API's state, and no object's: said once, as the first read met it. */
+function whyApiUnread({ resolved, facts }: ReportInput): string | undefined {
+  const reads = resolved.artefacts.filter(({ truth }) => !isOnDisk(truth)).map(({ name }) => facts.get(name));
+  const failures = reads.flatMap((fact) => (fact?.state === 'unavailable' ? [fact.message] : []));
+  const [first] = failures;
+  if (first === undefined || reads.length < 2 || failures.length < reads.length) return undefined;
+  return `the API cannot be read: ${first.replace(/^Cannot \w+ \w+ "[^"]*": /, '')}`;
 }
 
 function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInput): StatusRow {

@@ -20,6 +20,9 @@ interface ApiObject {
     readonly annotations?: Readonly<Record<string, string>>;
   };
   readonly data?: Readonly<Record<string, string>>;
+  /** Of a ConfigMap, base64: what `kubectl create --from-file` takes for no text. No key is both here and in data. */
+  readonly binaryData?: Readonly<Record<string, string>>;
+  readonly immutable?: boolean;
 }
 
 export interface ApiStoreOptions {
@@ -54,6 +57,7 @@ export function createApiStore({ connection, fieldManager, readTimeoutMs = 3000 
     const cached = lastRead.get(path);
     const live = cached?.metadata?.resourceVersion === version ? cached : await get(location, signal);
     if (live?.metadata?.resourceVersion !== version) throw changed(location);
+    if (live.immutable === true) throw immutable(location);
     const body = merged(location, live, next);
     await connection.request({ method: 'PUT', path: `${path}?fieldManager=${fieldManager}`, body, signal });
   }
@@ -115,14 +119,28 @@ function changed(location: ApiLocation): RecoveryError {
   );
 }
 
+/** The server would say the same with a 422 that names a field; nothing but a new object helps. */
+function immutable(location: ApiLocation): RecoveryError {
+  return new RecoveryError(
+    'KubeRejected',
+    `Cannot write ${locationText(location)}: it is immutable; delete it, then it is made anew`,
+  );
+}
+
 function found(location: Location, object: ApiObject): Found {
   const version = object.metadata?.resourceVersion;
   if (version === undefined || version === '') {
     throw new RecoveryError('ReadFailed', `Cannot read ${locationText(location)}: the answer has no resourceVersion`);
   }
   const encoding = location.kind === 'secret' ? 'base64' : 'utf8';
-  const entries = Object.entries(object.data ?? {}).map(([key, value]) => [key, Buffer.from(value, encoding)] as const);
-  return { version, entries: Object.fromEntries(entries), annotations: { ...object.metadata?.annotations } };
+  const entries = { ...decoded(object.data, encoding), ...decoded(object.binaryData, 'base64') };
+  return { version, entries, annotations: { ...object.metadata?.annotations } };
+}
+
+function decoded(data: ApiObject['data'], encoding: BufferEncoding): Entries {
+  return Object.fromEntries(
+    Object.entries(data ?? {}).map(([key, value]) => [key, Buffer.from(value, encoding)] as const),
+  );
 }
 
 function encoded(location: ApiLocation, entries: Entries): Record<string, string> {
@@ -140,7 +158,13 @@ function merged(location: ApiLocation, live: ApiObject, next: Material): ApiObje
     ...typeMeta(location),
     metadata: { ...live.metadata, annotations: { ...live.metadata?.annotations, ...next.annotations } },
     data: { ...live.data, ...encoded(location, next.entries) },
+    ...(live.binaryData !== undefined && { binaryData: without(live.binaryData, next.entries) }),
   };
+}
+
+/** The server refuses a key that is in data and in binaryData. */
+function without(binaryData: Readonly<Record<string, string>>, written: Entries): Record<string, string> {
+  return Object.fromEntries(Object.entries(binaryData).filter(([key]) => !(key in written)));
 }
 
 function absentObject(location: ApiLocation, next: Material): ApiObject {

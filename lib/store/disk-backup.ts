@@ -20,7 +20,13 @@ export async function backUp(disk: DiskCalls, backupDir: string, path: string, e
   if (newest !== undefined && (await holds(disk, join(directory, newest), entries))) return;
   const generation = String(Number(newest ?? '0') + 1).padStart(6, '0');
   await disk.mkdir(join(directory, generation), { mode: 0o700 });
-  for (const [key, bytes] of Object.entries(entries)) await copy(disk, join(directory, generation, key), bytes);
+  try {
+    for (const [key, bytes] of Object.entries(entries)) await copy(disk, join(directory, generation, key), bytes);
+  } catch (err) {
+    // Half a generation would push a whole one out, and keep on a full disk the room that the next one needs.
+    await disk.rm(join(directory, generation), { recursive: true, force: true }).catch(() => undefined);
+    throw err;
+  }
   for (const old of [...generations, generation].slice(0, -generationsKept)) {
     await disk.rm(join(directory, old), { recursive: true, force: true });
   }

@@ -9,7 +9,7 @@
 //   4. copy what is there now         8. sync the directories
 import { createHash, randomBytes } from 'node:crypto';
 import { basename, dirname, join } from 'node:path';
-import { RecoveryError } from '../errors.ts';
+import { RecoveryError, systemCode } from '../errors.ts';
 import type { DiskLocation, Location } from '../inventory/model.ts';
 import { backUp } from './disk-backup.ts';
 import { diskError, ifPresent, realDisk } from './disk-calls.ts';
@@ -21,6 +21,8 @@ import { verifyMaterial } from './verify.ts';
 export interface DiskStoreOptions {
   /** Where replaced files are copied to; without it nothing is kept. */
   readonly backupDir?: string;
+  /** Told of a copy that could not be kept; the write goes on. Must not throw. */
+  readonly onBackupFailed?: (err: RecoveryError) => void;
   readonly disk?: DiskCalls;
 }
 
@@ -36,7 +38,7 @@ interface Prepared extends Part {
   readonly temporary: string;
 }
 
-export function createDiskStore({ backupDir, disk = realDisk }: DiskStoreOptions = {}): Store {
+export function createDiskStore({ backupDir, onBackupFailed, disk = realDisk }: DiskStoreOptions = {}): Store {
   return {
     async read(location): Promise<Found | undefined> {
       return await readParts(disk, location, partsOf(diskLocation(location)));
@@ -51,7 +53,10 @@ export function createDiskStore({ backupDir, disk = realDisk }: DiskStoreOptions
         const before = await readParts(disk, location, partsOf(at));
         const expected = seen === 'absent' ? undefined : seen.version;
         if (before?.version !== expected) return 'conflict';
-        if (backupDir !== undefined && before !== undefined) await keep(disk, backupDir, at, before.entries); // 4
+        if (backupDir !== undefined && before !== undefined) {
+          const lost = await keep(disk, backupDir, at, before.entries); // 4
+          if (lost !== undefined) onBackupFailed?.(lost);
+        }
         return await replace({ disk, location, parts, next, before });
       } catch (err) {
         throw diskError('WriteFailed', `write ${locationText(location)}`, err);
@@ -159,11 +164,23 @@ async function ownerOf(disk: DiskCalls, file: string, parts: readonly Part[]): P
   return {};
 }
 
-async function keep(disk: DiskCalls, backupDir: string, at: DiskLocation, entries: Entries): Promise<void> {
+/** States of the backup directory that say nothing of the directory that is to be healed. */
+const unusable: readonly (string | undefined)[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'EPERM', 'EIO'];
+
+/** Why there is no copy, when its directory cannot be used at present: what is healed is worth more than the copy. */
+async function keep(
+  disk: DiskCalls,
+  backupDir: string,
+  at: DiskLocation,
+  entries: Entries,
+): Promise<RecoveryError | undefined> {
   try {
     await backUp(disk, backupDir, at.kind === 'pemPair' ? at.certFile : at.file, entries);
+    return undefined;
   } catch (err) {
-    throw diskError('WriteFailed', `back up ${locationText(at)} to "${backupDir}"`, err);
+    const known = diskError('WriteFailed', `back up ${locationText(at)} to "${backupDir}"`, err);
+    if (unusable.includes(systemCode(err))) return known;
+    throw known;
   }
 }
 

@@ -8,7 +8,8 @@
 //   2. ask all others: one that holds the lock wins; of two that still try, the lower name wins
 //   3. from then on answer that the lock is held
 import { randomBytes } from 'node:crypto';
-import { chmod, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { chmod, lstat, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import { createConnection, createServer } from 'node:net';
 import type { Server } from 'node:net';
 import { join } from 'node:path';
@@ -24,6 +25,8 @@ export interface LockOptions {
   /** Made with mode 0700; in a container the host's directory is mounted. */
   readonly directory: string;
   readonly clock: Clock;
+  /** What nobody else may write meanwhile, for messages. Default: `files of this host`. */
+  readonly guards?: string;
 }
 
 type State = 'trying' | 'held';
@@ -34,33 +37,45 @@ const suffix = '.sock';
 const answerTimeoutMs = 1000;
 const askAgainMs = 20;
 const longestUnclear = 250;
+/** sockaddr_un holds 108 bytes, one of them the NUL at the end. */
+const longestSocketPath = 107;
 
 /** Throws AlreadyRunning when another process holds the lock, WriteFailed when the directory cannot be used. */
-export async function acquireLock({ directory, clock }: LockOptions): Promise<Lock> {
+export async function acquireLock(options: LockOptions): Promise<Lock> {
+  const { directory } = options;
   const name = `${randomBytes(8).toString('hex')}${suffix}`;
   const path = join(directory, name);
   let state: State = 'trying';
   let server: Server;
+  let handle: FileHandle | undefined;
   try {
     await prepare(directory);
-    const hidden = join(directory, `.${name}`);
-    server = await listen(hidden, () => state);
-    await rename(hidden, path); // 1
+    const hidden = `.${name}`;
+    // A path too deep for a socket is reached through an open descriptor of its directory.
+    if (Buffer.byteLength(join(directory, hidden)) > longestSocketPath) handle = await open(directory, 'r');
+    server = await listen(socketPath(directory, hidden, handle), () => state);
+    await rename(join(directory, hidden), path); // 1
   } catch (err) {
+    await handle?.close();
     throw diskError('WriteFailed', `lock directory "${directory}"`, err);
   }
   const release = async (): Promise<void> => {
     await rm(path, { force: true });
     await new Promise<void>((resolve) => void server.close(() => resolve()));
+    await handle?.close();
   };
   try {
-    await outlast({ directory, name, clock }); // 2
+    await outlast({ ...options, name, handle }); // 2
   } catch (err) {
     await release();
     throw err;
   }
   state = 'held'; // 3
   return { release };
+}
+
+function socketPath(directory: string, name: string, handle: FileHandle | undefined): string {
+  return handle === undefined ? join(directory, name) : `/proc/self/fd/${handle.fd}/${name}`;
 }
 
 async function prepare(directory: string): Promise<void> {
@@ -87,19 +102,24 @@ function listen(path: string, state: () => State): Promise<Server> {
   });
 }
 
+interface Contest extends LockOptions {
+  readonly name: string;
+  readonly handle: FileHandle | undefined;
+}
+
 /** Returns when every other process is gone or has given way. */
-async function outlast({ directory, name, clock }: LockOptions & { name: string }): Promise<void> {
+async function outlast({ directory, name, clock, handle, guards }: Contest): Promise<void> {
   for (let round = 0; ; round += 1) {
     let undecided = false;
     const names = (await readdir(directory)).filter((entry) => entry.endsWith(suffix) && !entry.startsWith('.'));
     for (const other of names.filter((entry) => entry !== name)) {
-      const answer = await ask(join(directory, other));
+      const answer = await ask(socketPath(directory, other, handle));
       if (answer === 'dead') await rm(join(directory, other), { force: true });
-      else if (answer === 'held' || (answer === 'trying' && other < name)) throw alreadyRunning(directory);
+      else if (answer === 'held' || (answer === 'trying' && other < name)) throw alreadyRunning(directory, guards);
       else undecided = true; // it may have looked before we came: then it will say so in a moment
     }
     if (!undecided) return;
-    if (round === longestUnclear) throw alreadyRunning(directory);
+    if (round === longestUnclear) throw alreadyRunning(directory, guards);
     await clock.sleep(askAgainMs);
   }
 }
@@ -124,9 +144,9 @@ function ask(path: string): Promise<Answer> {
   });
 }
 
-function alreadyRunning(directory: string): RecoveryError {
+function alreadyRunning(directory: string, guards = 'files of this host'): RecoveryError {
   return new RecoveryError(
     'AlreadyRunning',
-    `Cannot write files of this host: another process holds the lock in "${directory}"; stop it, or let it do the work`,
+    `Cannot write ${guards}: another process holds the lock in "${directory}"; stop it, or let it do the work`,
   );
 }

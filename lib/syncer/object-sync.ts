@@ -88,8 +88,10 @@ export class ObjectSync {
     const { row, clock, dryRun, signal } = this.#options;
     const began = clock.now().getTime();
     try {
-      if (!this.#pruned && !dryRun) await prune({ directory: row.directory, what: row.what });
-      this.#pruned = true;
+      if (!this.#pruned && !dryRun && (await this.#holds())) {
+        await prune({ directory: row.directory, what: row.what });
+        this.#pruned = true;
+      }
       const result = await syncObject(row, this.#options, suggested);
       this.#failures = 0;
       this.#report(result, clock.now().getTime() - began);
@@ -103,6 +105,15 @@ export class ObjectSync {
       );
     }
     return this.#status;
+  }
+
+  /** Without the lock nothing is pruned; that it cannot be taken is told by a pass that has something to write. */
+  #holds(): Promise<boolean> {
+    const { hold } = this.#options;
+    return hold().then(
+      () => true,
+      () => false,
+    );
   }
 
   #report(result: PassResult, duration: number): void {

@@ -3,7 +3,7 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { errorText, RecoveryError } from '../errors.ts';
+import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { EventRecorder } from '../kube/events.ts';
@@ -11,6 +11,7 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { watchObject } from '../kube/watch-object.ts';
 import type { Log } from '../log.ts';
 import { pruneRemoved } from '../publish/remove.ts';
+import { DestinationLock } from './destination-lock.ts';
 import { ObjectSync, type SyncStatus } from './object-sync.ts';
 import { destinationProblem, kindDirectory, rowsOf, type SyncRow } from './rows.ts';
 import { WatchHealth } from './watch-health.ts';
@@ -18,7 +19,7 @@ import { WatchHealth } from './watch-health.ts';
 export interface SyncerOptions {
   readonly resolved: Resolved;
   readonly connection: KubeConnection;
-  /** Absolute. Made, with its parents, when the first object is written. */
+  /** Absolute. Made, with its parents, unless this is a dry run. */
   readonly destinationDir: string;
   /** One pass over every object, without watches. */
   readonly once?: boolean;
@@ -41,17 +42,43 @@ export interface SyncReport {
   readonly ok: boolean;
 }
 
-/** Throws ConfigInvalid (destination) and InventoryInvalid; everything later is in the report, the log and health. */
+/**
+ * Throws ConfigInvalid (destination), InventoryInvalid, and AlreadyRunning when another syncer has the destination;
+ * everything later is in the report, the log and health.
+ */
 export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
-  const { resolved, destinationDir, once = false, dryRun = false, clock, log, signal, health } = options;
+  const { resolved, destinationDir, dryRun = false, clock, log } = options;
   await checkDestination(destinationDir);
   const rows = rowsOf(resolved, destinationDir);
-  const syncs = rows.map((row) => ({ row, sync: new ObjectSync({ ...options, row, dryRun }) }));
+  const lock = new DestinationLock(destinationDir, clock);
+  try {
+    if (!dryRun) await begin(lock, destinationDir, log);
+    return await follow(rows, lock, options);
+  } finally {
+    await lock.release();
+  }
+}
+
+async function begin(lock: DestinationLock, destinationDir: string, log: Log): Promise<void> {
+  try {
+    await lock.hold();
+  } catch (err) {
+    if (isCode(err, 'AlreadyRunning')) throw err;
+    // The disk may be repaired while this runs: whoever writes takes the lock before.
+    log.warn('sync.failed', { path: destinationDir, err: errorText(err) });
+    return;
+  }
+  await pruneKinds(destinationDir, log);
+}
+
+async function follow(rows: readonly SyncRow[], lock: DestinationLock, options: SyncerOptions): Promise<SyncReport> {
+  const { once = false, dryRun = false, clock, log, signal, health } = options;
+  const hold = (): Promise<void> => lock.hold();
+  const syncs = rows.map((row) => ({ row, sync: new ObjectSync({ ...options, row, dryRun, hold }) }));
   const report = (): SyncReport => reportOf(syncs.map(({ sync }) => sync.status));
   const watches = new WatchHealth(clock.now());
   if (!once) health?.set('syncer-watches', () => watches.check(clock.now()));
   health?.set('syncer', () => healthOf(report()));
-  if (!dryRun) await pruneKinds(destinationDir, log);
   if (once) {
     await Promise.all(syncs.map(({ sync }) => sync.pass()));
     return report();

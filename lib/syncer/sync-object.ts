@@ -17,6 +17,8 @@ export interface PassContext {
   readonly clock: Clock;
   readonly dryRun: boolean;
   readonly signal: AbortSignal;
+  /** Takes the lock of the destination, unless it is held. Throws AlreadyRunning, WriteFailed. */
+  readonly hold: () => Promise<void>;
 }
 
 export type PassResult = {
@@ -100,13 +102,14 @@ async function lookAtDisk(row: SyncRow, entries: Entries, material: MaterialFact
 
 async function act(row: SyncRow, context: PassContext, { decision, ...seen }: Look): Promise<PassResult> {
   const { directory, what, mode } = row;
-  const { clock, dryRun } = context;
+  const { clock, dryRun, hold } = context;
   const resourceVersion = seen.object?.metadata?.resourceVersion;
   const { notAfter } = seen.material;
   const facts = {
     ...(resourceVersion !== undefined && { resourceVersion }),
     ...(notAfter !== undefined && { notAfter }),
   };
+  if (!dryRun && isChange(decision)) await hold();
   if (decision.action === 'write') {
     const publication = { directory, what, entries: seen.entries, mode, now: () => clock.now() };
     const outcome = dryRun ? await difference(publication) : await publish(publication);

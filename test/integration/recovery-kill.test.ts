@@ -124,6 +124,8 @@ async function killAtRandom(tally: Tally, usual: Usual): Promise<void> {
 
 /** SIGTERM ends it soon, in good order, whatever it was doing. */
 async function expectStops(tool: Tool): Promise<void> {
+  // Before its first line nobody listens to signals yet.
+  await eventually(() => expect(tool.lines.length).toBeGreaterThan(0));
   const code = await Promise.race([tool.stop(), delay(10_000, 'still running after ten seconds')]);
   if (typeof code === 'string') await tool.stop('SIGKILL');
   const crash = tool.lines.filter(({ event }) => event === 'stderr').map(({ fields }) => fields['text']);

@@ -193,8 +193,8 @@ describe('runRegen() with everything expired and a fault in the middle of the wr
   /** The answer of the nth write, which was carried out, meets the fault; so does what follows. */
   async function recoverFrom(fault: Fault): Promise<{ subject: Subject; met: boolean }> {
     const subject = await Subject.create();
-    const began = new Promise<void>((resolve) => {
-      subject.proxy.atAnswer(isWrite, () => subject.proxy.inject(fault).then(resolve), nth);
+    const began = new Promise<void>((done) => {
+      subject.proxy.atAnswer(isWrite, () => subject.proxy.inject(fault).then(done), nth);
     });
     const run = subject.run();
     await began;

@@ -9,7 +9,7 @@ import type { ConfigMapLocation, SecretLocation } from '../../lib/inventory/mode
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
 import { createApiStore } from '../../lib/store/api.ts';
-import { certificateKey, privateKeyKey } from '../../lib/store/store.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
 import type { Material, Store } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from '../support/certificates.ts';
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
@@ -40,6 +40,7 @@ interface Live {
     readonly managedFields: readonly { readonly manager: string; readonly operation: string }[];
   };
   readonly data: Record<string, string>;
+  readonly binaryData?: Record<string, string>;
 }
 
 const path = ({ kind, name }: SecretLocation | ConfigMapLocation): string =>
@@ -158,6 +159,36 @@ describe('createApiStore() replaces what is there', () => {
     );
     const outcomes = await Promise.all(others.map((write) => write()));
     expect(outcomes.toSorted()).toEqual([...Array.from({ length: 5 }, () => 'conflict'), 'written']);
+  });
+});
+
+describe('createApiStore() with a ConfigMap made by somebody else', () => {
+  const create = async (body: Record<string, unknown>): Promise<void> => {
+    const metadata = { namespace, name: configMap.name };
+    const collection = `/api/v1/namespaces/${namespace}/configmaps`;
+    const sent = { apiVersion: 'v1', kind: 'ConfigMap', metadata, ...body };
+    expect((await controlPlane.admin(collection, { method: 'POST', body: sent })).status).toBe(201);
+  };
+
+  it('reads a bundle from binaryData and moves it to data, where it is renewed', async () => {
+    const [old, other] = ['expired', 'kept'].map((value) => Buffer.from(value).toString('base64'));
+    await create({ data: { note: 'x' }, binaryData: { [caBundleKey]: old, other } });
+    const entries = (await store.read(configMap, signal))?.entries ?? {};
+    expect(Buffer.from(entries[caBundleKey] ?? []).toString()).toBe('expired');
+    expect(await store.write(configMap, trust, await version(configMap), signal)).toBe('written');
+    const { data, binaryData } = await live(configMap);
+    expect(binaryData).toEqual({ other });
+    expect(data).toEqual({ note: 'x', [caBundleKey]: Buffer.from(trust.entries[caBundleKey] ?? []).toString() });
+  });
+
+  it('says of an immutable one that it must be deleted, and makes it anew then', async () => {
+    await create({ data: { [caBundleKey]: 'expired' }, immutable: true });
+    await expect(store.write(configMap, trust, await version(configMap), signal)).rejects.toMatchObject({
+      code: 'KubeRejected',
+      message: `Cannot write ConfigMap "${namespace}/${configMap.name}": it is immutable; delete it, then it is made anew`,
+    });
+    await controlPlane.admin(path(configMap), { method: 'DELETE' });
+    expect(await store.write(configMap, trust, 'absent', signal)).toBe('written');
   });
 });
 

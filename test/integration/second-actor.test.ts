@@ -37,11 +37,12 @@ function shortLived(): Resolved {
   const { name, artefacts } = resolve(loadPreset('kubernetes', { namespace }), {
     parameters: { apiServerHostnames: ['127.0.0.1'] },
   });
+  // localhost-recovery is renewed ahead by either policy (renewAhead); here all of it belongs to the other actor.
   const hurried = (row: ResolvedArtefact): ResolvedArtefact => {
-    if (row.kind === 'signer' && row.issuer === undefined)
-      return { ...row, validity: 40 * second, refresh: 20 * second };
-    if (row.kind === 'signer' || row.kind === 'target') return { ...row, validity: 24 * second, refresh: 12 * second };
-    return row;
+    if (row.kind !== 'signer' && row.kind !== 'target') return row;
+    const isRoot = row.kind === 'signer' && row.issuer === undefined;
+    const life = isRoot ? 40 * second : 24 * second;
+    return { ...row, renewAhead: false, validity: life, refresh: life / 2 };
   };
   const isOurs = ({ truth, kind }: ResolvedArtefact): boolean => 'namespace' in truth && kind !== 'keyPair';
   return { name, artefacts: artefacts.filter(isOurs).map(hurried) };
@@ -94,9 +95,9 @@ it.concurrent('OnlyWhenExpired makes no write beside an actor that rotates', { t
     policy: { kind: 'BeforeExpiry', graceMs: 0, settleMs: 1000 },
     store: unhurriedStore(rotator, 80),
   });
-  await eventually(async () =>
-    expect(problems(resolved, await contentsInApi(world.controlPlane, resolved), systemClock.now())).toEqual([]),
-  );
+  const isWhole = async (): Promise<void> =>
+    expect(problems(resolved, await contentsInApi(world.controlPlane, resolved), systemClock.now())).toEqual([]);
+  await eventually(isWhole);
 
   // No grace: what the rotator let expire we would renew at once. A sleep that ends early makes it look all the time.
   const clock: Clock = { ...systemClock, sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 150), signal) };
@@ -116,14 +117,14 @@ it.concurrent('OnlyWhenExpired makes no write beside an actor that rotates', { t
   });
   const generations = await Generations.start(rotator, namespace);
   await delay(besideMs);
-  const left = problems(resolved, await contentsInApi(world.controlPlane, resolved), systemClock.now());
+  // At any moment the rotator may stand between two of its writes.
+  await eventually(isWhole);
   await generations.close();
   stop.abort();
   const [theirs, report] = await Promise.all([rotating, looking]);
 
   expect(ours.lines.filter(({ event }) => /regenerated|updated|conflicted|failed|started/.test(event))).toEqual([]);
   expect(report.writes).toBe(0);
-  expect(left).toEqual([]);
   const managers = (await objectsIn(namespace))
     .filter(({ metadata }) =>
       resolved.artefacts.some(({ truth }) => 'namespace' in truth && truth.name === metadata.name),

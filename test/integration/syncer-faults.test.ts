@@ -177,7 +177,7 @@ class Subject implements AsyncDisposable {
     });
     await reader.stop();
     expect(reader.bad).toEqual([]);
-    expect(reader.seen).toEqual(reader.seen.toSorted());
+    expect(reader.seen).toEqual(reader.seen.toSorted((a, b) => a - b));
     expect(wideFiles(join(destinationDir, 'secrets'))).toEqual([]);
     const written = this.#syncing?.log.filter(({ event }) => event === 'sync.written') ?? [];
     const versions = written.map(({ secret, configMap, resourceVersion }) =>

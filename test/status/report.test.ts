@@ -3,6 +3,7 @@ import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { type ReportInput, report, type RowState, type StatusReport } from '../../lib/status/report.ts';
+import { renderStatus } from '../../lib/status/render.ts';
 import { at, ca, chain, healthy, leaf, present, start } from '../support/facts.ts';
 
 const policy = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 } as const;
@@ -107,6 +108,28 @@ describe('report()', () => {
     expect(lost).toMatchObject({ class: 'stuck', rows: [{ state: 'MISSING', isForeign: true }] });
     const gone = reportOf({ resolved: { ...chain, artefacts: [option] }, facts: withFacts('option', missing) });
     expect(gone).toMatchObject({ class: 'healthy', problems: [] });
+  });
+
+  it('says once that the API cannot be read, and why, when none of its objects could be', () => {
+    const facts = new Map(
+      chain.artefacts.map(({ name }): [string, ArtefactFacts] => [
+        name,
+        { state: 'unavailable', message: `Cannot get Secret "n/${name}": connection refused, server https://api` },
+      ]),
+    );
+    const status = reportOf({ facts });
+    expect(status.problems).toEqual(['the API cannot be read: connection refused, server https://api']);
+    expect(status.class).toBe('stuck');
+    expect(status.rows.every(({ state }) => state === 'UNKNOWN')).toBe(true);
+    const shown = renderStatus(status, 'table');
+    expect(shown).toContain('What is in the API is not known:\n  the API cannot be read: connection refused');
+    expect(shown).not.toContain('automatically');
+  });
+
+  it('names each object when only some could not be read', () => {
+    const message = 'Cannot get Secret "n/target": the API server answered 403 Forbidden';
+    const status = reportOf({ facts: withFacts('target', { state: 'unavailable', message }) });
+    expect(status.problems).toEqual([`target: it could not be read: ${message}`]);
   });
 
   it('is recovering while files are not what the API has, and shows disk and use', () => {

@@ -2,8 +2,11 @@ import { chmod, lstat, mkdir, mkdtemp, readFile, readdir, rm, stat, symlink, wri
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { RecoveryError } from '../../lib/errors.ts';
 import type { PemFileLocation, PemPairLocation } from '../../lib/inventory/model.ts';
 import { createDiskStore } from '../../lib/store/disk.ts';
+import { realDisk } from '../../lib/store/disk-calls.ts';
+import type { DiskCalls } from '../../lib/store/disk-calls.ts';
 import type { Found, Material, Seen } from '../../lib/store/store.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from '../support/certificates.ts';
@@ -274,6 +277,60 @@ describe('write() that fails', () => {
 });
 
 describe('backups', () => {
+  /** The real disk, which is full (or worse) below the backup directory only. */
+  function fullBackup(code: string, after = 0): DiskCalls {
+    let calls = 0;
+    const refuse = (path: unknown): void => {
+      if (!String(path).startsWith(backupDir)) return;
+      calls += 1;
+      if (calls > after) throw Object.assign(new Error(code), { code });
+    };
+    return {
+      ...realDisk,
+      mkdir: (async (path: string, options: object) => {
+        refuse(path);
+        return realDisk.mkdir(path, options);
+      }) as DiskCalls['mkdir'],
+      open: (async (path: string, flags: string, mode?: number) => {
+        refuse(path);
+        return realDisk.open(path, flags, mode);
+      }) as DiskCalls['open'],
+    };
+  }
+
+  it.each(['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'EIO'])(
+    'that fail with %s are told of, and the pair is healed',
+    async (code) => {
+      await put(first);
+      const told: RecoveryError[] = [];
+      const store = createDiskStore({
+        backupDir,
+        disk: fullBackup(code),
+        onBackupFailed: (err) => void told.push(err),
+      });
+      expect(await store.write(pair, second, await seen(), signal)).toBe('written');
+      expect(bytes(await createDiskStore().read(pair, signal))).toEqual(text(second));
+      expect(told).toMatchObject([{ code: 'WriteFailed', details: { system: code } }]);
+      expect(told[0]?.message).toContain(`Cannot back up pair "${pair.certFile}" to "${backupDir}": `);
+    },
+  );
+
+  it('that fail half-way leave no half generation', async () => {
+    await put(first);
+    await createDiskStore({ backupDir, disk: fullBackup('ENOSPC', 3) }).write(pair, second, await seen(), signal);
+    expect(bytes(await createDiskStore().read(pair, signal))).toEqual(text(second));
+    expect(await readdir(join(backupDir, encodeURIComponent(pair.certFile)))).toEqual([]);
+  });
+
+  it('to a path that cannot be a directory stop the write', async () => {
+    await put(first);
+    await writeFile(backupDir, 'a file');
+    await expect(createDiskStore({ backupDir }).write(pair, second, await seen(), signal)).rejects.toMatchObject({
+      message: expect.stringContaining(`to "${backupDir}"`) as string,
+    });
+    expect(bytes(await createDiskStore().read(pair, signal))).toEqual(text(first));
+  });
+
   it('are byte copies, private, and the last five', async () => {
     await put(first);
     for (let turn = 0; turn < 8; turn += 1) {
