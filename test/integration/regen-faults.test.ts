@@ -194,7 +194,11 @@ describe('runRegen() with everything expired and a fault in the middle of the wr
   async function recoverFrom(fault: Fault): Promise<{ subject: Subject; met: boolean }> {
     const subject = await Subject.create();
     const began = new Promise<void>((done) => {
-      subject.proxy.atAnswer(isWrite, () => subject.proxy.inject(fault).then(done), nth);
+      const start = async (): Promise<void> => {
+        await subject.proxy.inject(fault);
+        done();
+      };
+      subject.proxy.atAnswer(isWrite, start, nth);
     });
     const run = subject.run();
     await began;
