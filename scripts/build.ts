@@ -9,12 +9,8 @@ import { build, type Plugin } from 'esbuild';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const app = `${root}dist/app`;
 
-/**
- * Memory before speed: the program waits for months and then works for a second, most of it in OpenSSL. With both modes
- * the compilers that pay off after many rounds (maglev, turbofan) take some 15 MB of RSS; the default young generation
- * takes another 16 MB. The baseline compiler stays: it costs 2 MB.
- */
-const nodeFlags = ['--max-old-space-size=64', '--max-semi-space-size=1', '--no-opt', '--no-maglev'] as const;
+/** A small heap for a program that waits for months: the default young generation alone takes another 16 MB of RSS. */
+const nodeFlags = ['--max-old-space-size=64', '--max-semi-space-size=1'] as const;
 
 /** Finds itself through symbolic links, and the Node that the project brings before one on the PATH. */
 const launcher = `#!/bin/sh
