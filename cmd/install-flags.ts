@@ -1,8 +1,9 @@
 // Flags of init, init render and uninstall, judged together with the configuration.
 import { resolve } from 'node:path';
-import { nearest, valueText } from '../lib/problems.ts';
+import { valueText } from '../lib/problems.ts';
 import type { Problem } from '../lib/problems.ts';
 import type { Io } from './io.ts';
+import { outputFormat } from './output-format.ts';
 import type { CommandLine } from './read-config.ts';
 
 export interface InstallLine extends CommandLine {
@@ -30,13 +31,8 @@ export function installFlags(
   { cwd }: Pick<Io, 'cwd'>,
 ): { flags: CommandLine; options: InstallOptions; problems: readonly Problem[] } {
   const problems: Problem[] = [];
-  const format = formats.find((one) => one === output);
-  if (format === undefined) {
-    const near = nearest(output, formats);
-    const hint = near === undefined ? '' : ` (did you mean "${near}"?)`;
-    const message = `must be one of ${formats.join(', ')}, got ${valueText(output)}${hint}`;
-    problems.push({ path: '--output', kind: 'invalid', message });
-  }
+  const wanted = outputFormat(output, formats);
+  if (wanted.format === undefined) problems.push(wanted.problem);
   if (server !== undefined && !isServer(server)) {
     const message = `must be an address such as https://localhost:6443, got ${valueText(server)}`;
     problems.push({ path: '--server', kind: 'invalid', message });
@@ -44,7 +40,7 @@ export function installFlags(
   const options = {
     directory: resolve(cwd, out),
     ...(server !== undefined && { server }),
-    output: format ?? 'text',
+    output: wanted.format ?? 'text',
     purge,
     giveBack,
   };

@@ -5,7 +5,7 @@ import { isClockSynchronised } from '../lib/clock-synchronised.ts';
 import { parseToolConfig } from '../lib/config.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import { createLog } from '../lib/log.ts';
-import { nearest, valueText } from '../lib/problems.ts';
+import { valueText } from '../lib/problems.ts';
 import type { Problem } from '../lib/problems.ts';
 import { createProver } from '../lib/proof/prove.ts';
 import { renderStatus } from '../lib/status/render.ts';
@@ -16,6 +16,7 @@ import { createStore } from '../lib/store/stores.ts';
 import { addressOf, connect, noApi } from './connections.ts';
 import { exitOfStatus } from './exit-codes.ts';
 import type { Io } from './io.ts';
+import { outputFormat } from './output-format.ts';
 import { configInput } from './read-config.ts';
 import type { CommandLine } from './read-config.ts';
 import { builtAt } from './version.ts';
@@ -49,19 +50,14 @@ export interface StatusFlags {
 
 export function statusFlags({ output = 'table', at }: Pick<StatusLine, 'output' | 'at'>): StatusFlags {
   const problems: Problem[] = [];
-  const format = formats.find((one) => one === output);
-  if (format === undefined) {
-    const near = nearest(output, formats);
-    const hint = near === undefined ? '' : ` (did you mean "${near}"?)`;
-    const message = `must be one of ${formats.join(', ')}, got ${valueText(output)}${hint}`;
-    problems.push({ path: '--output', kind: 'invalid', message });
-  }
+  const wanted = outputFormat(output, formats);
+  if (wanted.format === undefined) problems.push(wanted.problem);
   const date = at === undefined ? undefined : dateOf(at);
   if (at !== undefined && date === undefined) {
     const message = `must be a date such as 2027-05-31 or 2027-05-31T08:00:00Z, got ${valueText(at)}`;
     problems.push({ path: '--at', kind: 'invalid', message });
   }
-  return { options: { output: format ?? 'table', ...(date === undefined ? {} : { at: date }) }, problems };
+  return { options: { output: wanted.format ?? 'table', ...(date === undefined ? {} : { at: date }) }, problems };
 }
 
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
