@@ -18,6 +18,19 @@ export default defineConfig({
           env,
         },
       },
+      {
+        test: {
+          name: 'e2e',
+          include: ['test/e2e/**/*.test.ts'],
+          testTimeout: 300_000,
+          hookTimeout: 600_000,
+          fileParallelism: false,
+          // After the others: nodes need the machine for themselves.
+          sequence: { groupOrder: 1 },
+          globalSetup: ['test/support/node/global-setup.ts'],
+          env,
+        },
+      },
     ],
   },
 });

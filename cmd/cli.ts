@@ -3,16 +3,26 @@
 import { Command, CommanderError } from 'commander';
 import { errorText } from '../lib/errors.ts';
 import { exitCodes, exitOfError } from './exit-codes.ts';
+import type { HostLine } from './host.ts';
 import type { InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
-import { addDirectoryOption, addInstallOptions, addRunOptions, addSharedOptions, plainArguments } from './options.ts';
+import {
+  addDirectoryOption,
+  addHostOption,
+  addInstallOptions,
+  addRestoreOption,
+  addRunOptions,
+  addSharedOptions,
+  plainArguments,
+} from './options.ts';
 import type { CommandLine } from './read-config.ts';
+import type { RestoreLine } from './restore.ts';
 import type { StatusLine } from './status.ts';
 import { version } from './version.ts';
 
 const name = 'kube-cert-recovery';
 const usage = `Usage: ${name} --mode=regen|syncer[,...] [--config FILE | --preset NAME] [--once] [--dry-run] [options]
-       ${name} status|init|uninstall|schema [options]
+       ${name} status|init|uninstall|restore|schema [options]
 Run "${name} --help" for all options.`;
 
 /** A command with an action of its own takes an unknown command for an argument: `init rendr` would run `init`. */
@@ -76,17 +86,42 @@ function program(io: Io): Program {
       done(await initRenderCommand(self.optsWithGlobals<InstallLine>(), io));
     });
 
+  addHostOption(init.command('host'))
+    .allowExcessArguments(false)
+    .description('write systemd units that repair this control-plane node before each start of its kubelet')
+    .action(async (_own, self: Command) => {
+      const { initHostCommand } = await import('./host.ts');
+      done(await initHostCommand(self.optsWithGlobals<HostLine>(), io));
+    });
+
   const uninstall = command
     .command('uninstall')
-    .allowExcessArguments(false)
     .description('take away what init made')
     .option('--purge', 'also delete every Secret and ConfigMap of the inventory')
     .option('--give-back', 'also make plain files of what the syncer has published, at the same paths')
     .action(async (_own, self: Command) => {
+      refuseUnknownCommand(self);
       const { uninstallCommand } = await import('./uninstall.ts');
       done(await uninstallCommand(self.optsWithGlobals<InstallLine>(), io));
     });
   addDirectoryOption(uninstall);
+  uninstall
+    .command('host')
+    .allowExcessArguments(false)
+    .description('take away the systemd units of this host')
+    .action(async (_own, self: Command) => {
+      const { uninstallHostCommand } = await import('./host.ts');
+      done(await uninstallHostCommand(self.optsWithGlobals<HostLine>(), io));
+    });
+
+  addRestoreOption(command.command('restore'))
+    .argument('[artefact]', 'what is put back')
+    .allowExcessArguments(false)
+    .description('list the kept copies of replaced files, or put one back')
+    .action(async (artefact: string | undefined, _own, self: Command) => {
+      const { restoreCommand } = await import('./restore.ts');
+      done(await restoreCommand(artefact, self.optsWithGlobals<RestoreLine>(), io));
+    });
 
   const schema = command.command('schema').description('print the JSON Schema of a file');
   for (const which of ['config', 'inventory'] as const) {

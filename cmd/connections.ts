@@ -1,10 +1,8 @@
-// Connections as the modes and commands need them: opened from a kubeconfig, kept up to date when its files change.
+// Connections as the modes and commands need them: opened from a kubeconfig, kept up to date when its files change. What
+// a connection needs is loaded for the first one: a repair of files alone has none, and a kubelet waits for it.
 import type { CommonConfig } from '../lib/config-types.ts';
 import { RecoveryError } from '../lib/errors.ts';
-import { observeOwnFiles } from '../lib/fileobserver/own-files.ts';
-import { openConnection } from '../lib/kube/connection.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
-import { openWhenUsable } from '../lib/kube/late-connection.ts';
 import type { Store } from '../lib/store/store.ts';
 import { locationText } from '../lib/store/store.ts';
 import type { Clock } from '../lib/clock.ts';
@@ -28,6 +26,7 @@ export async function connect(
   { config, clock, log }: Connecting,
 ): Promise<KubeConnection> {
   if (kubeconfig === undefined) throw new RecoveryError('ConfigInvalid', 'Cannot reach the API: give --kubeconfig');
+  const { openConnection } = await import('../lib/kube/connection.ts');
   const open = (): Promise<KubeConnection> =>
     openConnection({
       kubeconfigFile: kubeconfig,
@@ -36,11 +35,14 @@ export async function connect(
       clock,
       log,
     });
-  return config.once === false ? openWhenUsable({ kubeconfigFile: kubeconfig, open, clock, log }) : open();
+  if (config.once !== false) return open();
+  const { openWhenUsable } = await import('../lib/kube/late-connection.ts');
+  return openWhenUsable({ kubeconfigFile: kubeconfig, open, clock, log });
 }
 
 /** Reads kubeconfig, token and CA again whenever one of them changes, until the signal aborts. */
 export async function keepConnection(connection: KubeConnection, { clock, log, signal }: Connecting): Promise<void> {
+  const { observeOwnFiles } = await import('../lib/fileobserver/own-files.ts');
   await observeOwnFiles({ files: () => connection.files, reload: () => connection.reload(), clock, log, signal });
 }
 

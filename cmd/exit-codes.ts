@@ -1,6 +1,8 @@
 // The one table of exit codes, and what leads to which.
 import { errorCodes, RecoveryError } from '../lib/errors.ts';
+import { type NodeStatus, rowsOf } from '../lib/status/node-report.ts';
 import type { StatusReport } from '../lib/status/report.ts';
+import type { Shortfall } from './shortfalls.ts';
 
 export const exitCodes = {
   done: 0,
@@ -8,6 +10,7 @@ export const exitCodes = {
   usage: 2,
   expired: 3,
   expiring: 4,
+  byHand: 5,
 } as const;
 
 export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
@@ -17,9 +20,13 @@ export function exitOfError(err: unknown): ExitCode {
   return err instanceof RecoveryError ? errorCodes[err.code].exit : exitCodes.failed;
 }
 
-/** Of what ends in good order: whether something is left that is not as it should be. */
-export function exitOfShortfalls(shortfalls: readonly unknown[]): ExitCode {
-  return shortfalls.length === 0 ? exitCodes.done : exitCodes.failed;
+/**
+ * Of what ends in good order: whether something is left that is not as it should be. Where only certificates of somebody
+ * else's CA are left, all has been done that can be done here.
+ */
+export function exitOfShortfalls(shortfalls: readonly Shortfall[]): ExitCode {
+  if (shortfalls.length === 0) return exitCodes.done;
+  return shortfalls.every(({ byHand = false }) => byHand) ? exitCodes.byHand : exitCodes.failed;
 }
 
 /** Of `status`: scripts see the worst that there is. */
@@ -27,4 +34,11 @@ export function exitOfStatus({ rows, class: state }: Pick<StatusReport, 'rows' |
   if (rows.some((row) => row.state === 'UNKNOWN')) return exitCodes.failed;
   if (state !== 'healthy') return exitCodes.expired;
   return rows.some((row) => row.state === 'EXPIRING') ? exitCodes.expiring : exitCodes.done;
+}
+
+/** Of `status` of a kubeadm machine. An optional certificate that is absent is as it should be. */
+export function exitOfNode(status: NodeStatus): ExitCode {
+  const rows = rowsOf(status);
+  if (!rows.some((row) => row.state === 'UNKNOWN') && rows.some(({ byHand }) => byHand)) return exitCodes.byHand;
+  return exitOfStatus({ rows, class: status.class });
 }

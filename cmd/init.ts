@@ -36,7 +36,7 @@ export async function initCommand(line: InstallLine, io: Io): Promise<number> {
     io.stdout.write(
       options.output === 'json' ? `${JSON.stringify(outcome, undefined, 2)}\n` : initText(outcome, options),
     );
-    return exitOfShortfalls([...outcome.differing, ...outcome.missing]);
+    return exitOfShortfalls([...outcome.differing, ...outcome.missing].map((message) => ({ message })));
   } finally {
     await connection.close();
   }

@@ -66,6 +66,7 @@ export function addRunOptions(command: Command): Command {
     .option('--mode <modes>', 'regen, syncer, or both with a comma between them')
     .option('--once', 'make one full pass, then exit')
     .option('--rows <which>', 'which artefacts regen looks at: all, disk (no API is needed) or api (default: all)')
+    .option('--restart', 'with --once: restart components of this host that must read renewed files again; prove use')
     .option('--regen-kubeconfig <file>', 'credential of mode regen')
     .option('--syncer-kubeconfig <file>', 'credential of mode syncer')
     .option(
@@ -80,6 +81,16 @@ export function addDirectoryOption(command: Command): Command {
     '--out <directory>',
     'where certificates, kubeconfigs and credentials lie (default: /etc/kubernetes/kube-cert-recovery)',
   );
+}
+
+/** Of init host. */
+export function addHostOption(command: Command): Command {
+  return command.option('--executable <file>', 'program that the units start (default: this one)');
+}
+
+/** Of restore. */
+export function addRestoreOption(command: Command): Command {
+  return command.option('--generation <number>', 'which copy is put back (default: the youngest)');
 }
 
 /** Of init, and by it of init render. */

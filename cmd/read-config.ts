@@ -11,6 +11,12 @@ export interface CommandLine extends Flags {
   readonly config?: string;
 }
 
+/** For what concerns the files of a host: those of kubeadm, where nothing else is said. */
+export function orKubeadm(flags: CommandLine): CommandLine {
+  const isNamed = flags.preset !== undefined || flags.config !== undefined;
+  return isNamed ? flags : { ...flags, preset: 'kubeadm' };
+}
+
 export function configInput({ config, ...flags }: CommandLine, { env, cwd }: Pick<Io, 'env' | 'cwd'>): ConfigInput {
   const input = { flags, env, cwd, presets: installedPresets };
   if (config === undefined) return input;

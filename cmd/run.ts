@@ -31,7 +31,7 @@ export async function runCommand(line: CommandLine, io: Io): Promise<number> {
     const { runModes } = await import('./modes.ts');
     const shortfalls = await runModes(config, { clock: systemClock, log, signal: io.signal, builtAt });
     if (io.signal.aborted || shortfalls.length === 0) return stopped(log, io);
-    log.error('process.failed', { err: shortfalls.join('; ') });
+    log.error('process.failed', { err: shortfalls.map(({ message }) => message).join('; ') });
     return exitOfShortfalls(shortfalls);
   } catch (err) {
     if (io.signal.aborted && (err === io.signal.reason || (err instanceof Error && err.name === 'AbortError'))) {

@@ -1,25 +1,33 @@
 // `status`: what is expired, what would break, what would be done; with --at as of another day.
+import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { systemClock } from '../lib/clock.ts';
 import { isClockSynchronised } from '../lib/clock-synchronised.ts';
 import { parseToolConfig } from '../lib/config.ts';
+import type { ToolConfig } from '../lib/config-types.ts';
+import { unitPaths } from '../lib/install/host.ts';
+import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
+import type { ClockFacts } from '../lib/plan/plan-types.ts';
 import { createLog } from '../lib/log.ts';
 import { valueText } from '../lib/problems.ts';
 import type { Problem } from '../lib/problems.ts';
 import { createProver } from '../lib/proof/prove.ts';
+import { runNodeStatus } from '../lib/status/node-status.ts';
+import { renderNode } from '../lib/status/node-structured.ts';
 import { renderStatus } from '../lib/status/render.ts';
 import { runStatus } from '../lib/status/status.ts';
 import { createApiStore } from '../lib/store/api.ts';
 import { createDiskStore } from '../lib/store/disk.ts';
 import { createStore } from '../lib/store/stores.ts';
 import { addressOf, connect, noApi } from './connections.ts';
-import { exitOfStatus } from './exit-codes.ts';
+import { exitOfNode, exitOfStatus } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { outputFormat } from './output-format.ts';
-import { configInput } from './read-config.ts';
-import type { CommandLine } from './read-config.ts';
+import { configInput, orKubeadm, type CommandLine } from './read-config.ts';
+import { resolveHere } from './resolve-here.ts';
 import { builtAt } from './version.ts';
+import { isFile } from '../lib/inventory/places.ts';
 
 const formats = ['table', 'json', 'yaml'] as const;
 
@@ -66,9 +74,51 @@ export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
     ...(output === undefined ? {} : { output }),
     ...(at === undefined ? {} : { at }),
   });
-  const config = parseToolConfig({ ...configInput(rest, io), problems });
-  const resolved = resolve(config.inventory, config.environment);
+  const config = parseToolConfig({ ...configInput(orKubeadm(rest), io), problems });
+  const isMachine =
+    config.inventory.discover === 'kubeadm' && config.inventory.artefacts.every(({ truth }) => isFile(truth));
+  return isMachine ? nodeStatus(config, options, io) : clusterStatus(config, options, io);
+}
+
+/** Files of this machine alone: works with no API, so it opens no connection. */
+async function nodeStatus(config: ToolConfig, { at, output }: StatusOptions, { stdout, signal }: Io): Promise<number> {
+  const { environment, notes } = await discoverEnvironment(config.inventory, config.environment);
+  const resolved = resolve(config.inventory, environment);
+  const { backupDir } = config;
+  const endpoints = resolved.endpoints === undefined ? {} : { endpoints: resolved.endpoints };
+  const status = await runNodeStatus({
+    resolved,
+    notes: [...notes, ...missingUnits()],
+    store: createStore({ api: noApi, disk: createDiskStore({ backupDir, ...endpoints }) }),
+    policy: config.policy,
+    clockFacts: await clockFactsOf(config, at),
+    clock: systemClock,
+    ...(at !== undefined && { at }),
+    signal,
+  });
+  stdout.write(renderNode(status, output));
+  return exitOfNode(status);
+}
+
+/** Whatever the plan says: without these nothing carries it out. Other init systems have no place to look at. */
+function missingUnits(): readonly string[] {
+  const missing = unitPaths().find((path) => !existsSync(path));
+  if (missing === undefined) return [];
+  return [
+    `"${missing}" is absent: nothing repairs this machine by itself until "kube-cert-recovery init host" has been run, ` +
+      'unless another init system runs "kube-cert-recovery --mode=regen --once" before each start of the kubelet',
+  ];
+}
+
+/** Of another time nobody knows what its clock will say. */
+async function clockFactsOf({ clockSynchronised }: ToolConfig, at: Date | undefined): Promise<ClockFacts> {
+  const isKnown = at !== undefined || (await isClockSynchronised(clockSynchronised, { thorough: true }));
+  return { builtAt, synchronised: isKnown };
+}
+
+async function clusterStatus(config: ToolConfig, options: StatusOptions, io: Io): Promise<number> {
   const log = createLog({ ...config.log, level: 'error', write: (text) => void io.stderr.write(text) });
+  const resolved = await resolveHere(config, log);
   const connecting = { config, clock: systemClock, log, signal: io.signal };
   const connection = config.kubeconfig === undefined ? undefined : await connect(config.kubeconfig, connecting);
   try {
@@ -79,10 +129,7 @@ export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
         disk: createDiskStore(),
       }),
       policy: config.policy,
-      clockFacts: {
-        builtAt,
-        synchronised: options.at !== undefined || (await isClockSynchronised(config.clockSynchronised)),
-      },
+      clockFacts: await clockFactsOf(config, options.at),
       clock: systemClock,
       ...(options.at !== undefined && { at: options.at }),
       ...(config.destinationDir !== undefined && { destinationDir: config.destinationDir }),

@@ -56,6 +56,10 @@ const fields = {
         .enum(['all', 'disk', 'api'])
         .optional()
         .describe('Which artefacts: all (default), those in files of this host, or those in the API'),
+      restart: z
+        .boolean()
+        .optional()
+        .describe('With once: restart components of this host that must read renewed files again, and prove their use'),
       backupDir: directoryPath
         .optional()
         .describe('Where files that are replaced are copied to. Default: /var/lib/kube-cert-recovery/backups'),

@@ -53,6 +53,8 @@ export interface RegenConfig extends RenewalConfig, HostConfig {
   readonly mode: 'regen';
   /** `disk`: the files of this host alone, before there is an API. `api`: the objects alone. */
   readonly rows: 'all' | 'disk' | 'api';
+  /** Whether components of this machine that read renewed files at their start only are restarted at the end. */
+  readonly restart: boolean;
   /** Undefined only when no object of the API is looked at. */
   readonly kubeconfig?: string;
 }
@@ -94,6 +96,7 @@ export interface Flags {
   readonly regenKubeconfig?: string;
   readonly syncerKubeconfig?: string;
   readonly rows?: string;
+  readonly restart?: boolean;
   readonly destinationDir?: string;
   readonly tlsServerNameOverride?: string;
   readonly recoveryServerName?: string;

@@ -20,6 +20,7 @@ import type { Environment } from './inventory/resolve.ts';
 import type { KeyAlgorithm } from './plan/facts.ts';
 import { problemsError, suggestion } from './problems.ts';
 import type { Problem } from './problems.ts';
+import { isFile } from './inventory/places.ts';
 
 const keyAlgorithms: Readonly<Record<NonNullable<Settings['keyAlgorithm']>, KeyAlgorithm>> = {
   rsa2048: { name: 'RSA', bits: 2048 },
@@ -64,7 +65,9 @@ function inventoryOf(reading: Reading): Inventory | undefined {
 
 function checkParameters(reading: Reading, inventory: Inventory, environment: Environment): void {
   const { file, problems } = reading;
-  for (const problem of checkEnvironment(inventory, environment)) {
+  // What is missing may be found on the machine.
+  const mayLack = environment.mayLack === true || inventory.discover !== undefined;
+  for (const problem of checkEnvironment(inventory, { ...environment, mayLack })) {
     if (problem.kind === 'required') {
       missing(reading, [problem.path], problem.message);
     } else {
@@ -133,7 +136,7 @@ function sharedKubeconfig({ input, settings, problems }: Reading): string | unde
 }
 
 function usesApi({ artefacts }: Inventory): boolean {
-  return artefacts.some(({ truth }) => truth.kind === 'secret' || truth.kind === 'configMap');
+  return artefacts.some(({ truth }) => !isFile(truth));
 }
 
 /** The most special credential holds: that of the mode, else the shared one. Flags beat the file within each. */
@@ -156,6 +159,7 @@ function modesOf(reading: Reading, inventory: Inventory | undefined): readonly M
         {
           mode,
           rows,
+          restart: settings.regen?.restart ?? false,
           ...(kubeconfig === undefined ? {} : { kubeconfig }),
           ...hostOf(settings),
           ...renewalOf(settings),
@@ -182,7 +186,9 @@ function idleFlags({ flags, file, settings, problems }: Reading): void {
   if (!modes.includes('regen')) {
     if (flags.regen?.kubeconfig !== undefined) idle('--regen-kubeconfig', 'must be left out without mode regen');
     if (flags.regen?.rows !== undefined) idle('--rows', 'must be left out without mode regen');
+    if (flags.regen?.restart !== undefined) idle('--restart', 'must be left out without mode regen');
   }
+  if (flags.regen?.restart === true && settings.once !== true) idle('--restart', 'must be left out without --once');
   const named = modes.filter((mode) => settings[mode]?.kubeconfig !== undefined);
   if (flags.kubeconfig !== undefined && modes.length > 0 && named.length === modes.length) {
     const inFile = named.filter((mode) => file.settings[mode]?.kubeconfig !== undefined);

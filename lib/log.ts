@@ -7,6 +7,7 @@ export type LogEvent =
   | 'process.stopped'
   | 'process.failed'
   | 'config.loaded'
+  | 'discovery.partial'
   | 'connection.changed'
   | 'watch.synced'
   | 'watch.restarted'
@@ -38,6 +39,8 @@ export type LogEvent =
   | 'api.answered'
   | 'clock.implausible'
   | 'clock.jumped'
+  | 'restart.done'
+  | 'restart.failed'
   | 'lease.released'
   | 'lease.kept'
   | 'event.dropped';

@@ -1,8 +1,8 @@
 // YAML in and out: the home of the `yaml` package. JSON is YAML too, so kubeconfigs of both forms are read here.
 // A file of ours is read with the line of every value, so that a problem can name it. A file that may hold keys or
 // tokens (a kubeconfig) is read by parseYaml, whose error names the place and the kind of mistake, never the text.
-import { LineCounter, isMap, isScalar, isSeq, parseDocument, stringify } from 'yaml';
-import type { Document, YAMLError } from 'yaml';
+import { Document, LineCounter, isMap, isScalar, isSeq, parseDocument, stringify, visit } from 'yaml';
+import type { YAMLError } from 'yaml';
 import { RecoveryError } from './errors.ts';
 
 export interface YamlSyntaxProblem {
@@ -83,4 +83,43 @@ export function parseYaml(text: string): unknown {
 /** `value` as YAML, without anchors: what people read and `kubectl apply -f` takes. */
 export function toYaml(value: unknown): string {
   return stringify(value, { aliasDuplicateObjects: false, lineWidth: 0 });
+}
+
+/** A YAML or JSON text that is changed in places and keeps the rest: comments, order, values that nobody here knows. */
+export interface YamlEdit {
+  readonly value: unknown;
+  /** Sets the text at `path`; mappings that are missing on the way are made. */
+  set(path: readonly (string | number)[], text: string): void;
+  text(): string;
+}
+
+/** Throws what parseYaml throws. */
+export function editYaml(text: string): YamlEdit {
+  const value = parseYaml(text);
+  let { doc } = parse(text) as { doc: Document };
+  // An anchor is the same value in several places: one of them could not be changed alone.
+  let shared = false;
+  visit(doc, { Alias: () => ((shared = true), visit.BREAK) });
+  if (shared) doc = new Document(JSON.parse(JSON.stringify(value)));
+  const indentSeq = !/^- /m.test(text);
+  return {
+    value,
+    set: (path, next) => {
+      // An empty value (`user:`) is a null, and not a mapping that could take a field.
+      const empty = path.findIndex((_, index) => index > 0 && doc.getIn(path.slice(0, index)) === null);
+      if (empty > 0) doc.deleteIn(path.slice(0, empty));
+      doc.setIn(path, next);
+    },
+    // JSON stays JSON: what reads it may understand no more.
+    text: () => (isJson(text) ? `${JSON.stringify(doc.toJS(), null, 2)}\n` : doc.toString({ lineWidth: 0, indentSeq })),
+  };
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }

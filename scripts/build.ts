@@ -16,6 +16,7 @@ const nodeFlags = ['--max-old-space-size=64', '--max-semi-space-size=1'] as cons
 const launcher = `#!/bin/sh
 # Starts kube-cert-recovery from any directory and through symbolic links.
 flags='${nodeFlags.join(' ')}'
+unset NODE_OPTIONS # what a developer's shell says must not keep a recovery waiting (--inspect-brk)
 self=$(readlink -f -- "$0") || exit 1
 here=\${self%/*}
 for node in "$here/node" "$here/../node_modules/.bin/node"; do

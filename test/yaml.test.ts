@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { RecoveryError } from '../lib/errors.ts';
-import { parseYaml, readYaml, toYaml } from '../lib/yaml.ts';
+import { editYaml, parseYaml, readYaml, toYaml } from '../lib/yaml.ts';
 
 const level = (n: number): string => `a${n}: &a${n} [${Array.from({ length: 10 }, () => `*a${n - 1}`).join(', ')}]\n`;
 
@@ -50,5 +50,37 @@ describe('toYaml()', () => {
     const value = { one: shared, two: shared, text: 'a: b\nc' };
     expect(toYaml(value)).not.toContain('&');
     expect(parseYaml(toYaml(value))).toEqual(value);
+  });
+});
+
+describe('editYaml()', () => {
+  it.each([
+    {
+      name: 'comments and order',
+      text: '# top\nb: 1 # why\na:\n  x: old\n',
+      after: '# top\nb: 1 # why\na:\n  x: new\n',
+    },
+    { name: 'lists that are not indented', text: 'l:\n- 1\na:\n  x: old\n', after: 'l:\n- 1\na:\n  x: new\n' },
+    { name: 'lists that are indented', text: 'l:\n  - 1\na:\n  x: old\n', after: 'l:\n  - 1\na:\n  x: new\n' },
+    { name: 'quotes', text: 'a: { "x": "old", y: 1 }\n', after: 'a: { "x": "new", y: 1 }\n' },
+    { name: 'JSON', text: '{"a":{"x":"old"}}', after: '{\n  "a": {\n    "x": "new"\n  }\n}\n' },
+    { name: 'a value that an anchor shares', text: 'b: &s\n  x: old\na: *s\n', after: 'b:\n  x: old\na:\n  x: new\n' },
+    { name: 'an empty mapping', text: 'a:\n', after: 'a:\n  x: new\n' },
+    { name: 'a missing mapping', text: 'b: 1\n', after: 'b: 1\na:\n  x: new\n' },
+  ])('keeps $name', ({ text, after }) => {
+    const edit = editYaml(text);
+    edit.set(['a', 'x'], 'new');
+    expect(edit.text()).toBe(after);
+  });
+
+  it('does not fold a long value', () => {
+    const long = 'A'.repeat(3000);
+    const edit = editYaml('a: 1\n');
+    edit.set(['b'], long);
+    expect(edit.text()).toBe(`a: 1\nb: ${long}\n`);
+  });
+
+  it('says nothing of the text that it cannot parse', () => {
+    expect(() => editYaml('token: [secret')).toThrow(/^Cannot parse YAML: (?!.*secret)/);
   });
 });

@@ -1,7 +1,8 @@
 // The files of one artefact taken together: whether they are all there and whether a certificate and its key belong
 // together. Contents stay in here; what leaves is a word and a digest.
 import { X509Certificate, createHash, createPrivateKey } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { realDisk } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/read.ts';
 import { systemCode } from '../errors.ts';
 import { pathsOf, type ArtefactFiles } from '../proof/published.ts';
 import type { FilesState } from './decide.ts';
@@ -17,7 +18,7 @@ export async function inspectFiles(files: ArtefactFiles): Promise<Inspection> {
   const contents: Buffer[] = [];
   for (const path of paths) {
     try {
-      contents.push(await readFile(path));
+      contents.push(await readRegularFile(realDisk, path));
     } catch (err) {
       const code = systemCode(err);
       if (code !== 'ENOENT' && code !== 'ENOTDIR') return incomplete('unreadable');

@@ -1,6 +1,7 @@
 // One look at a set of files: the SHA-256 of each, never its content. What a file is is decided here and nowhere else.
 import { createHash } from 'node:crypto';
 import * as promises from 'node:fs/promises';
+import { readRegularFile } from '../disk/read.ts';
 import { systemCode } from '../errors.ts';
 
 export type Seen =
@@ -24,7 +25,7 @@ async function lookAtOne(file: string, disk: Disk): Promise<Seen> {
     try {
       const { ctime } = await disk.stat(file);
       const digest = createHash('sha256')
-        .update(await disk.readFile(file))
+        .update(await readRegularFile(disk, file))
         .digest('hex');
       return { state: 'present', digest, changedAt: ctime };
     } catch (err) {

@@ -18,6 +18,9 @@ export interface ObserveOptions {
   readonly hints?: typeof openHints;
 }
 
+/** A burst of hints is one look: the first is followed at once, the next looks keep this distance. */
+const burstMs = 50;
+
 /** Until everything can be read and every hint comes, looks are this close. */
 const troubledRescanMs = 1_000;
 
@@ -34,6 +37,7 @@ export async function* observeFiles(options: ObserveOptions): AsyncGenerator<rea
   try {
     let known: Known = new Map();
     while (!signal.aborted) {
+      const rested = clock.sleep(burstMs, signal);
       hints.clear();
       const seen = await lookAt(files, disk);
       trouble.read(seen);
@@ -47,6 +51,7 @@ export async function* observeFiles(options: ObserveOptions): AsyncGenerator<rea
         ms: soon ? Math.min(rescanMs, troubledRescanMs) : rescanMs,
         signal,
       });
+      await rested;
       if (byTime && hints.complete) trouble.watchWorks();
       else if (byTime) {
         await hints.close();

@@ -7,7 +7,7 @@ import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { caBundleKey, locationText, type Store } from '../store/store.ts';
 import { type Api, readIfThere } from './apply.ts';
-import { ensurePrivateDirectory, replaceFile } from './files.ts';
+import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { kubeconfigYaml } from './kubeconfig.ts';
 import { fileOf, type Layout } from './layout.ts';
 import { accountName, type Identity, tokenSecretName } from './rbac.ts';
@@ -111,7 +111,7 @@ export function recoveryBundles({ artefacts }: Resolved, serverName: string): Re
   const found: ResolvedArtefact[] = [];
   for (const artefact of artefacts) {
     const holds =
-      (artefact.kind === 'caBundle' && serving?.kind === 'target' && artefact.signers.includes(serving.issuer)) ||
+      (artefact.kind === 'caBundle' && serving?.kind === 'target' && artefact.signers.includes(serving.issuer ?? '')) ||
       (artefact.kind === 'composedBundle' && artefact.inputs.some((input) => holding.has(input))) ||
       (artefact.kind === 'copy' && holding.has(artefact.of));
     if (!holds) continue;

@@ -7,6 +7,7 @@ import type { Resolved } from '../inventory/model.ts';
 import { dataLink } from '../publish/inspect.ts';
 import { giveBack } from '../publish/take-over.ts';
 import { locationText } from '../store/store.ts';
+import { isFile } from '../inventory/places.ts';
 
 export interface GiveBackOptions {
   readonly resolved: Resolved;
@@ -19,7 +20,7 @@ export interface GiveBackOptions {
 export async function giveBackFiles({ resolved, destinationDir, dryRun = false }: GiveBackOptions): Promise<string[]> {
   const given: string[] = [];
   for (const { truth, published } of resolved.artefacts) {
-    if (published === undefined || (truth.kind !== 'secret' && truth.kind !== 'configMap')) continue;
+    if (published === undefined || isFile(truth)) continue;
     const [folder, mode] = truth.kind === 'secret' ? (['secrets', 0o600] as const) : (['configmaps', 0o644] as const);
     const directory = join(destinationDir, folder, truth.name);
     if (!(await isPublished(directory))) continue;

@@ -17,7 +17,8 @@ import { layoutOf, type Layout } from './layout.ts';
 import { manifestText } from './manifest.ts';
 import { defaultNamespace, installManifests } from './rbac.ts';
 import { defaultServer } from './render.ts';
-import { isInApi, isStaged, objectManifest, readStaged, removeStaging } from './staging.ts';
+import { isStaged, objectManifest, readStaged, removeStaging } from './staging.ts';
+import { isFile } from '../inventory/places.ts';
 
 export interface InitOptions {
   /** As an administrator who may create RBAC. */
@@ -99,7 +100,7 @@ async function upload(
 ): Promise<Uploaded> {
   const outcome: Uploaded = { created: [], unchanged: [], differing: [], missing: [] };
   for (const { name, truth, published, kind } of resolved.artefacts) {
-    if (!isInApi(truth)) continue;
+    if (isFile(truth)) continue;
     const material = staged.get(name);
     const what = locationText(truth);
     if (material === undefined) {
@@ -164,7 +165,7 @@ export async function renderInitManifests(
   const own = installManifests({ artefacts: resolved.artefacts, namespace });
   const objects = resolved.artefacts.flatMap(({ name, truth }) => {
     const material = staged.get(name);
-    if (!isInApi(truth) || material === undefined) return [];
+    if (isFile(truth) || material === undefined) return [];
     const { data, ...manifest } = objectManifest(truth, material);
     return [truth.kind === 'secret' ? manifest : { ...manifest, data }];
   });

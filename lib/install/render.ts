@@ -7,9 +7,11 @@
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { filesOf, isFile } from '../inventory/places.ts';
 import type { KeyAlgorithm } from '../pki/facts.ts';
 import { parsePrivateKey, PrivateKey } from '../pki/key.ts';
-import { ensureDirectory, realDisk } from '../publish/disk.ts';
+import { realDisk } from '../disk/disk.ts';
+import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { publish } from '../publish/publish.ts';
 import { createDiskStore } from '../store/disk.ts';
 import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Seen } from '../store/store.ts';
@@ -21,11 +23,11 @@ import {
   localServing,
   serverBundle,
 } from './component-flags.ts';
-import { namesIn, readIfPresent, replaceFile, writeIfAbsent } from './files.ts';
+import { namesIn, readIfPresent, writeIfAbsent } from './files.ts';
 import { makeGeneration } from './generation.ts';
 import { kubeconfigYaml } from './kubeconfig.ts';
 import { fileOf, kubeconfigFile, type Layout, layoutOf, objectDirectory } from './layout.ts';
-import { isInApi, readStaged, stage } from './staging.ts';
+import { readStaged, stage } from './staging.ts';
 
 export interface RenderOptions {
   readonly resolved: Resolved;
@@ -110,7 +112,7 @@ class RenderRun {
     const { resolved, clock, dryRun = false, keyAlgorithm = defaultKeyAlgorithm } = this.#options;
     const existing = new Map(staged);
     const halves = new Map<string, { readonly key: PrivateKey; readonly seen: Seen }>();
-    for (const artefact of resolved.artefacts.filter(({ truth }) => !isInApi(truth))) {
+    for (const artefact of resolved.artefacts.filter(({ truth }) => isFile(truth))) {
       const found = await this.#store.read(artefact.truth, this.#options.signal);
       const half = found && halfPair(artefact, found);
       if (half !== undefined) halves.set(artefact.name, half);
@@ -135,12 +137,11 @@ class RenderRun {
   }
 
   async #keep({ truth }: ResolvedArtefact, material: Material, seen: Seen): Promise<void> {
-    if (isInApi(truth)) {
+    if (!isFile(truth)) {
       await stage(this.#layout, truth, material);
       return;
     }
-    const files = truth.kind === 'pemFile' ? [truth.file] : [truth.certFile, truth.keyFile];
-    for (const file of files) await ensureDirectory(realDisk, dirname(file));
+    for (const { file } of filesOf(truth)) await ensureDirectory(realDisk, dirname(file));
     const outcome = await this.#store.write(truth, material, seen, this.#options.signal);
     if (outcome === 'written') return;
     const message = `Cannot write ${locationText(truth)}: somebody else has just written it; look at it, then run again`;

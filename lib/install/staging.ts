@@ -2,10 +2,12 @@
 // because signers' keys are among them. It is the record of an interrupted `init render`, and what `init` uploads.
 import { join } from 'node:path';
 import { RecoveryError } from '../errors.ts';
-import type { ApiLocation, Location, Resolved } from '../inventory/model.ts';
+import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import { locationText, type Material, privateKeyKey } from '../store/store.ts';
-import { ensurePrivateDirectory, namesIn, readIfPresent, removeDirectory, replaceFile } from './files.ts';
+import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
+import { namesIn, readIfPresent, removeDirectory } from './files.ts';
 import type { Layout } from './layout.ts';
+import { isFile } from '../inventory/places.ts';
 
 export interface ObjectManifest {
   readonly apiVersion: 'v1';
@@ -17,10 +19,6 @@ export interface ObjectManifest {
   };
   readonly type?: string;
   readonly data: Readonly<Record<string, string>>;
-}
-
-export function isInApi(location: Location): location is ApiLocation {
-  return location.kind === 'secret' || location.kind === 'configMap';
 }
 
 export function objectManifest({ kind, namespace, name }: ApiLocation, material: Material): ObjectManifest {
@@ -50,7 +48,7 @@ export async function stage(layout: Layout, location: ApiLocation, material: Mat
 export async function readStaged(layout: Layout, { artefacts }: Resolved): Promise<Map<string, Material>> {
   const found = new Map<string, Material>();
   for (const { name, truth } of artefacts) {
-    if (!isInApi(truth)) continue;
+    if (isFile(truth)) continue;
     const path = stagedFile(layout, truth);
     const bytes = await readIfPresent(path, `staged ${locationText(truth)}`);
     if (bytes !== undefined) found.set(name, materialOf(truth, bytes, path));

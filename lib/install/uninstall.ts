@@ -8,7 +8,7 @@ import { type Api, deleteObject, ownObjects, readIfThere } from './apply.ts';
 import { namesIn, removeDirectory } from './files.ts';
 import { layoutOf } from './layout.ts';
 import { manifestText, objectPath } from './manifest.ts';
-import { isInApi } from './staging.ts';
+import { isFile } from '../inventory/places.ts';
 
 export interface UninstallOptions {
   /** As an administrator. */
@@ -43,7 +43,7 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
   }
   if (purge) {
     for (const { truth } of resolved.artefacts) {
-      if (!isInApi(truth)) continue;
+      if (isFile(truth)) continue;
       const kind = truth.kind === 'secret' ? 'secrets' : 'configmaps';
       await remove(`/api/v1/namespaces/${truth.namespace}/${kind}/${truth.name}`, locationText(truth));
     }

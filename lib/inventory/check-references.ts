@@ -4,6 +4,7 @@ import { suggestion } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import type { Artefact } from './model.ts';
 import { dependenciesOf, topologicalOrder } from './order.ts';
+import { isFile } from './places.ts';
 
 /** An item of the list of artefacts, as far as it could be understood. */
 export interface Entry {
@@ -63,7 +64,12 @@ function references(artefact: Artefact): readonly Reference[] {
   // Never an opaque object: nobody would see that the certificates in it have changed.
   const bundle = { wanted: 'a bundle or a copy of one', kinds: ['caBundle', 'composedBundle'], byCopy: true } as const;
   if (artefact.kind === 'signer' || artefact.kind === 'target') {
-    return artefact.issuer === undefined ? [] : [{ path: ['issuer'], name: artefact.issuer, ...signer }];
+    const successor = artefact.kind === 'target' ? artefact.supersededBy : undefined;
+    const target = { wanted: 'a target', kinds: ['target'], byCopy: false } as const;
+    return [
+      ...(artefact.issuer === undefined ? [] : [{ path: ['issuer'], name: artefact.issuer, ...signer }]),
+      ...(successor === undefined ? [] : [{ path: ['supersededBy'], name: successor, ...target }]),
+    ];
   }
   if (artefact.kind === 'caBundle')
     return artefact.signers.map((name, at) => ({ path: ['signers', at], name, ...signer }));
@@ -99,6 +105,11 @@ function soundReferences(entries: readonly Entry[], byName: ReadonlyMap<string, 
       seen.add(name);
       if (found.artefact === undefined) return [];
       // A signer that issues is named itself, never by a copy: the copy may be the older one.
+      const { when } = found.artefact;
+      if (when !== undefined && when !== artefact.when) {
+        const message = `must name what is there wherever this is, got "${name}", which is there only with ${when}`;
+        return [{ index, path, kind: 'conflict', message }];
+      }
       const original = byCopy ? originalOf(found.artefact, byName) : found.artefact;
       if (original === undefined || kinds.includes(original.kind)) return [];
       const got = `got "${name}", ${kindText(found.artefact.kind)}`;
@@ -127,13 +138,17 @@ function noCycles(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>)
   return [{ index, path: [], kind: 'conflict', message: `must not wait for itself: ${cycle.join(' -> ')}` }];
 }
 
-/** A leaf of a signer that no bundle holds would be made, and trusted by nobody. */
+/**
+ * A leaf of a signer in the API that no bundle holds would be made, and trusted by nobody. Readers of a signer on disk
+ * may be pointed at its own certificate file.
+ */
 function signersAreHeld(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
   if (entries.some(({ artefact }) => artefact === undefined)) return [];
   const held = new Set(entries.flatMap(({ artefact }) => (artefact?.kind === 'caBundle' ? artefact.signers : [])));
   return entries.flatMap(({ index, artefact }): Finding[] => {
     if ((artefact?.kind !== 'target' && artefact?.kind !== 'signer') || artefact.issuer === undefined) return [];
-    if (held.has(artefact.issuer) || byName.get(artefact.issuer)?.artefact?.kind !== 'signer') return [];
+    const issuer = byName.get(artefact.issuer)?.artefact;
+    if (held.has(artefact.issuer) || issuer?.kind !== 'signer' || isFile(issuer.truth)) return [];
     const message = `must name a signer that a caBundle holds, got "${artefact.issuer}", which none holds`;
     return [{ index, path: ['issuer'], kind: 'conflict', message }];
   });

@@ -5,7 +5,8 @@ import { suggestion, valueText } from '../problems.ts';
 import { originalOf } from './check-references.ts';
 import type { Entry, Finding } from './check-references.ts';
 import { checkedHostname } from './hostname.ts';
-import type { Artefact, DiskLocation, Location, Target } from './model.ts';
+import type { Artefact, Location, Target } from './model.ts';
+import { directoryOf, filesOf, isFile, parametersIn, placesOf } from './places.ts';
 
 type What = Omit<Finding, 'index'>;
 type Byname = ReadonlyMap<string, Entry>;
@@ -15,12 +16,12 @@ const invalid = (path: readonly PropertyKey[], message: string): What => ({ path
 /** The kinds of location that can hold what an artefact is. */
 const fitting: Readonly<Record<Artefact['kind'], readonly Location['kind'][]>> = {
   signer: ['secret', 'pemPair'],
-  target: ['secret', 'pemPair'],
+  target: ['secret', 'pemPair', 'combinedPem', 'kubeconfig'],
   caBundle: ['configMap', 'pemFile'],
   composedBundle: ['configMap', 'pemFile'],
   keyPair: ['secret'],
   opaque: ['secret', 'configMap'],
-  copy: ['secret', 'configMap', 'pemPair', 'pemFile'],
+  copy: ['secret', 'configMap', 'pemPair', 'pemFile', 'combinedPem', 'kubeconfig'],
 };
 
 /** A copy fits where its original would. */
@@ -37,10 +38,22 @@ function location(artefact: Artefact, byName: Byname): What[] {
   if (!fits.includes(truth.kind)) {
     found.push(invalid(['truth'], `must be a ${fits.join(' or a ')} for a ${kind}, got a ${truth.kind}`));
   }
-  if (published !== undefined && (truth.kind === 'pemPair' || truth.kind === 'pemFile')) {
+  if (published !== undefined && isFile(truth)) {
     found.push(invalid(['published'], 'must be left out: files on this host are in their place already'));
   }
+  if (artefact.kind === 'target' && truth.kind === 'kubeconfig' && artefact.usage !== 'client') {
+    found.push(invalid(['usage'], `must be client for a kubeconfig, got ${artefact.usage}`));
+  }
   return found;
+}
+
+/** A forgotten issuer must not make a certificate that nobody trusts: self-signed is only what is found to be so. */
+function selfSigned(artefact: Artefact): What[] {
+  if (artefact.kind !== 'target' || artefact.issuer !== undefined) return [];
+  if (artefact.usage === 'serving' && artefact.template === 'present' && isFile(artefact.truth)) return [];
+  const message =
+    'is required: the signer that signs it (self-signed may be a serving certificate of this host with template: present)';
+  return [{ path: ['issuer'], kind: 'required', message }];
 }
 
 function life(artefact: Artefact): What[] {
@@ -74,7 +87,15 @@ function hostnames({ usage, hostnames: sources, commonName }: Target, parameters
       found.push({ path: ['hostnames', at, 'parameter'], kind: 'notFound', message });
     }
   });
-  return found;
+  const unknown = parametersIn(commonName ?? '').filter((name) => !parameters.has(name));
+  return [
+    ...found,
+    ...unknown.map((name): What => ({
+      path: ['commonName'],
+      kind: 'notFound',
+      message: `must hold declared parameters only, got "{${name}}"${suggestion(name, parameters)}`,
+    })),
+  ];
 }
 
 function proofs(artefact: Artefact, byName: Byname): What[] {
@@ -91,49 +112,14 @@ function proofs(artefact: Artefact, byName: Byname): What[] {
   });
 }
 
-export function filesOf(place: DiskLocation): readonly { readonly path: readonly string[]; readonly file: string }[] {
-  if (place.kind === 'pemFile') return [{ path: ['pemFile'], file: place.file }];
-  return [
-    { path: ['pemPair', 'certFile'], file: place.certFile },
-    { path: ['pemPair', 'keyFile'], file: place.keyFile },
-  ];
-}
-
-/** The directory parameter that a path begins with. */
-export function directoryOf(file: string): string | undefined {
-  return /^\{([^}]*)\}/.exec(file)?.[1];
-}
-
 function declaredDirectories({ truth }: Artefact, directories: ReadonlySet<string>): What[] {
-  if (truth.kind !== 'pemPair' && truth.kind !== 'pemFile') return [];
+  if (!isFile(truth)) return [];
   return filesOf(truth).flatMap(({ path, file }): What[] => {
     const name = directoryOf(file);
     if (name === undefined || directories.has(name)) return [];
     const message = `must begin with a declared directory, got "{${name}}"${suggestion(name, directories)}`;
     return [{ path: ['truth', ...path], kind: 'notFound', message }];
   });
-}
-
-interface Place {
-  readonly path: readonly string[];
-  readonly id: string;
-  readonly text: string;
-}
-
-/** Every place that an artefact takes for itself: its truth, and its path below the syncer's directory. */
-function placesOf({ truth, published }: Artefact): readonly Place[] {
-  if (truth.kind === 'pemPair' || truth.kind === 'pemFile') {
-    return filesOf(truth).map(({ path, file }) => ({ path: ['truth', ...path], id: file, text: `file "${file}"` }));
-  }
-  const { kind, namespace, name } = truth;
-  const word = kind === 'secret' ? 'Secret' : 'ConfigMap';
-  const object = { path: ['truth', kind], id: `${kind} ${namespace}/${name}`, text: `${word} "${namespace}/${name}"` };
-  const directory = `${kind === 'secret' ? 'secrets' : 'configmaps'}/${name}`;
-  if (published === undefined) return [object];
-  return [
-    object,
-    { path: ['published'], id: `published ${directory}`, text: `directory "${directory}" of the syncer` },
-  ];
 }
 
 /** Two artefacts in one place would overwrite each other for ever. Told once for each pair: the nearest reason. */
@@ -158,14 +144,23 @@ export function checkPlaces(entries: readonly Entry[]): Finding[] {
 export interface Declared {
   readonly parameters: ReadonlySet<string>;
   readonly directories: ReadonlySet<string>;
+  /** Whether something finds out what the machine has. */
+  readonly discovers: boolean;
 }
 
-export function checkValues(entries: readonly Entry[], { parameters, directories }: Declared): Finding[] {
+function condition({ when }: Artefact, discovers: boolean): What[] {
+  if (when === undefined || discovers) return [];
+  return [invalid(['when'], 'must be left out: the inventory has no `discover`, so nobody finds out')];
+}
+
+export function checkValues(entries: readonly Entry[], { parameters, directories, discovers }: Declared): Finding[] {
   const byName = new Map(entries.flatMap((entry) => (entry.name === undefined ? [] : [[entry.name, entry]])));
   return entries.flatMap(({ index, artefact }) => {
     if (artefact === undefined) return [];
     return [
       ...location(artefact, byName),
+      ...condition(artefact, discovers),
+      ...selfSigned(artefact),
       ...life(artefact),
       ...(artefact.kind === 'target' ? hostnames(artefact, parameters) : []),
       ...proofs(artefact, byName),

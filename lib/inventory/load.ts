@@ -5,10 +5,12 @@ import type { Problem } from '../problems.ts';
 import { readYaml } from '../yaml.ts';
 import { checkReferences } from './check-references.ts';
 import type { Entry, Finding } from './check-references.ts';
-import { checkPlaces, checkValues, directoryOf, filesOf } from './check-values.ts';
+import { checkPlaces, checkValues } from './check-values.ts';
+import { directoryOf, filesOf, isFile, parametersOf } from './places.ts';
 import { checkedHostname } from './hostname.ts';
-import type { Artefact, Inventory, Location } from './model.ts';
+import type { Artefact, DiskLocation, Inventory, Location } from './model.ts';
 import { artefactSchema, inventoryFileSchema, inventoryHead, inventorySchema } from './schema.ts';
+import { locationKeys, locationKeysText } from './schema.ts';
 import type { RawArtefact, RawInventory, RawLocation } from './schema.ts';
 import { checkShape, problemAt } from './shape.ts';
 import type { Place } from './shape.ts';
@@ -30,21 +32,16 @@ type What = Omit<Finding, 'index'>;
 type Head = Omit<RawInventory, 'artefacts'>;
 
 function locationOf(raw: RawLocation, namespace: string | undefined): Location | What {
-  const given = (['secret', 'configMap', 'pemPair', 'pemFile'] as const).filter((key) => raw[key] !== undefined);
+  const given = locationKeys.filter((key) => raw[key] !== undefined);
   const path = ['truth'];
   if (given.length !== 1) {
     const got = given.length === 0 ? 'none' : given.join(' and ');
-    return {
-      path,
-      kind: 'invalid',
-      message: `must have exactly one of secret, configMap, pemPair and pemFile, got ${got}`,
-    };
+    return { path, kind: 'invalid', message: `must have exactly one of ${locationKeysText}, got ${got}` };
   }
-  if (raw.pemPair !== undefined || raw.pemFile !== undefined) {
+  const file = fileLocation(raw);
+  if (file !== undefined) {
     const message = 'must be left out for files on this host';
-    if (raw.namespace !== undefined) return { path: ['truth', 'namespace'], kind: 'invalid', message };
-    if (raw.pemPair !== undefined) return { kind: 'pemPair', ...raw.pemPair };
-    return { kind: 'pemFile', file: raw.pemFile ?? '' };
+    return raw.namespace === undefined ? file : { path: ['truth', 'namespace'], kind: 'invalid', message };
   }
   const where = raw.namespace ?? namespace;
   if (where === undefined) {
@@ -53,6 +50,15 @@ function locationOf(raw: RawLocation, namespace: string | undefined): Location |
   }
   if (raw.secret !== undefined) return { kind: 'secret', namespace: where, name: raw.secret };
   return { kind: 'configMap', namespace: where, name: raw.configMap ?? '' };
+}
+
+function fileLocation({ pemPair, pemFile, combinedPem, kubeconfig }: RawLocation): DiskLocation | undefined {
+  if (pemPair !== undefined) return { kind: 'pemPair', ...pemPair };
+  if (pemFile !== undefined) return { kind: 'pemFile', file: pemFile };
+  if (combinedPem !== undefined) return { kind: 'combinedPem', file: combinedPem };
+  if (kubeconfig === undefined) return undefined;
+  const { credentials, ...rest } = kubeconfig;
+  return { kind: 'kubeconfig', ...rest, ...(credentials !== undefined && { credentials }) };
 }
 
 function artefactOf(raw: RawArtefact, truth: Location): Artefact {
@@ -87,16 +93,24 @@ function readArtefacts(list: unknown, namespace: string | undefined): Reading {
 function unusedDeclarations(head: Head, entries: readonly Entry[]): { path: PropertyKey[]; message: string }[] {
   if (entries.length === 0 || entries.some(({ artefact }) => artefact === undefined)) return [];
   const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
-  const sources = artefacts.flatMap((one) => (one.kind === 'target' ? one.hostnames : []));
-  const parameters = new Set(sources.map((source) => (typeof source === 'string' ? '' : source.parameter)));
-  const files = artefacts.flatMap(({ truth }) =>
-    truth.kind === 'pemPair' || truth.kind === 'pemFile' ? filesOf(truth) : [],
-  );
+  const parameters = new Set(artefacts.flatMap((one) => (one.kind === 'target' ? parametersOf(one) : [])));
+  const files = artefacts.flatMap(({ truth }) => (isFile(truth) ? filesOf(truth) : []));
   const directories = new Set(files.map(({ file }) => directoryOf(file)));
   return [
     ...Object.keys(head.parameters).flatMap((name) => (parameters.has(name) ? [] : [['parameters', name]])),
     ...Object.keys(head.directories).flatMap((name) => (directories.has(name) ? [] : [['directories', name]])),
   ].map((path) => ({ path, message: 'must be used by an artefact, got no use of it' }));
+}
+
+/** A default may lie below a directory that is declared before it, so that no two wait for each other. */
+function wrongDirectories({ directories }: Head): { path: PropertyKey[]; message: string }[] {
+  const names = Object.keys(directories);
+  return Object.entries(directories).flatMap(([name, declaration], at) => {
+    const above = declaration.default === undefined ? undefined : directoryOf(declaration.default);
+    if (above === undefined || names.slice(0, at).includes(above)) return [];
+    const message = `must begin with a directory that is declared before it, got "{${above}}"`;
+    return [{ path: ['directories', name, 'default'], message }];
+  });
 }
 
 function wrongDefaults(head: Head): { path: PropertyKey[]; message: string }[] {
@@ -136,22 +150,22 @@ export function checkInventory(value: unknown, place: Place, { namespace, form }
   const declared = {
     parameters: new Set(Object.keys(raw.parameters ?? {})),
     directories: new Set(Object.keys(raw.directories ?? {})),
+    discovers: head.discover !== undefined,
   };
   const all = [...findings, ...checkReferences(entries), ...checkPlaces(entries), ...checkValues(entries, declared)];
   const problems = [
     ...('problems' in shape ? shape.problems : []),
-    ...[...wrongDefaults(head), ...unusedDeclarations(head, entries)].map(({ path, message }) =>
-      problemAt(place, path, { kind: 'invalid', message }),
+    ...[...wrongDefaults(head), ...wrongDirectories(head), ...unusedDeclarations(head, entries)].map(
+      ({ path, message }) => problemAt(place, path, { kind: 'invalid', message }),
     ),
     ...all.map(({ index, path, ...what }) => problemAt(place, ['artefacts', index, ...path], what)),
   ].map((problem) => named(problem, entries));
   if (problems.length > 0)
     return { inventory: undefined, problems: problems.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
   const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
-  return {
-    inventory: { name: head.name, parameters: head.parameters, directories: head.directories, artefacts } as Inventory,
-    problems,
-  };
+  const { name, discover, parameters, directories } = head;
+  const told = discover === undefined ? {} : { discover };
+  return { inventory: { name, ...told, parameters, directories, artefacts } as Inventory, problems };
 }
 
 /** Checks the text of an inventory file. */

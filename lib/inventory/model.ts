@@ -6,7 +6,7 @@
 export type DurationMs = number;
 
 /** Where the bytes of an artefact live. */
-export type Location = SecretLocation | ConfigMapLocation | PemPairLocation | PemFileLocation;
+export type Location = ApiLocation | DiskLocation;
 
 export interface SecretLocation {
   readonly kind: 'secret';
@@ -32,8 +32,29 @@ export interface PemFileLocation {
   readonly kind: 'pemFile';
   readonly file: string;
 }
+/**
+ * A certificate and its key in one PEM file on this host, as the kubelet keeps its own (client-go
+ * util/certificate/certificate_store.go): where the file is a symbolic link, a new dated file is made beside its target
+ * and the link is flipped.
+ */
+export interface CombinedPemLocation {
+  readonly kind: 'combinedPem';
+  readonly file: string;
+}
+/**
+ * The credentials of the current context of a kubeconfig on this host, and the CA by which it knows its server: embedded
+ * in it, or in the files that it names. Everything else in it belongs to others and stays.
+ */
+export interface KubeconfigLocation {
+  readonly kind: 'kubeconfig';
+  readonly file: string;
+  /** For one that has to be written from nothing: which address of the API server it names. */
+  readonly endpoint: 'controlPlane' | 'local';
+  /** For one that has to be written from nothing: the combined PEM file that holds its credentials; else embedded. */
+  readonly credentials?: string;
+}
 export type ApiLocation = SecretLocation | ConfigMapLocation;
-export type DiskLocation = PemPairLocation | PemFileLocation;
+export type DiskLocation = PemPairLocation | PemFileLocation | CombinedPemLocation | KubeconfigLocation;
 
 /** How it is proven that a component *uses* an artefact, and not only that it lies on disk. */
 export type Proof =
@@ -56,9 +77,14 @@ export interface Reader {
   readonly proof: Proof;
 }
 
+/** What a machine has or has not, as discovery finds it. `stackedEtcd`: its etcd is a static pod beside the API server. */
+export type Feature = 'stackedEtcd';
+
 interface ArtefactBase {
   /** Unique in the inventory; the name people see in `status`, logs and configuration. */
   readonly name: string;
+  /** Only where the machine has this feature (`stackedEtcd`), which discovery tells; elsewhere the row does not exist. */
+  readonly when?: Feature;
   readonly truth: Location;
   /**
    * Whether the syncer writes it below its destination directory (`secrets/<name>/<key>`, `configmaps/<name>/<key>`).
@@ -103,9 +129,25 @@ export interface Copy extends ArtefactBase {
 /** A leaf certificate with its key. */
 export interface Target extends ArtefactBase {
   readonly kind: 'target';
-  readonly issuer: string;
+  /** Without it the certificate is self-signed (the kubelet's own serving certificate). */
+  readonly issuer?: string;
   readonly usage: 'client' | 'serving' | 'peer';
-  /** Left out for a serving certificate: then the first host name in sorted order. */
+  /**
+   * `present`: a renewal takes subject, names, usages and key algorithm from the certificate that is there, else from its
+   * newest backup; what is declared here serves where there is neither. Its file holds the leaf and whatever other PEM
+   * blocks were there, not its issuer. `kubeadm certs renew` does the same. Default `declared`.
+   */
+  readonly template?: 'declared' | 'present';
+  /** `optional`: not on every machine. Where it is absent nothing is missing and nothing is made. Default `required`. */
+  readonly presence?: 'required' | 'optional';
+  /**
+   * Who else renews it ahead of time, and has it signed by whom the cluster wants: then it is renewed here only when it
+   * has ended, is broken, or was signed by a former CA of ours, under every policy.
+   */
+  readonly rotatedBy?: 'kubelet';
+  /** A target in whose presence nobody reads this one any more: then nothing is made, whatever is there. */
+  readonly supersededBy?: string;
+  /** Left out for a serving certificate: then the first host name in sorted order. May hold `{parameter}` of one value. */
   readonly commonName?: string;
   readonly organizations: readonly string[];
   readonly hostnames: readonly HostnameSource[];
@@ -154,6 +196,8 @@ export interface DirectoryDeclaration {
 
 export interface Inventory {
   readonly name: string;
+  /** Whose machine it is: discovery then finds parameters, endpoints and features on it (lib/inventory/discover). */
+  readonly discover?: 'kubeadm';
   readonly parameters: Readonly<Record<string, ParameterDeclaration>>;
   readonly directories?: Readonly<Record<string, DirectoryDeclaration>>;
   readonly artefacts: readonly Artefact[];
@@ -165,8 +209,15 @@ export interface ResolvedTarget extends Omit<Target, 'hostnames'> {
 }
 export type ResolvedArtefact = Exclude<Artefact, Target> | ResolvedTarget;
 
+export interface Endpoints {
+  readonly controlPlane?: string;
+  readonly local?: string;
+}
+
 /** An inventory made concrete for one cluster: artefacts in the order signer, bundle, target (topological). */
 export interface Resolved {
   readonly name: string;
+  /** URLs of the API server for kubeconfigs that have to be written from nothing; undefined where unknown. */
+  readonly endpoints?: Endpoints;
   readonly artefacts: readonly ResolvedArtefact[];
 }

@@ -3,16 +3,31 @@
 import { nearest, problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import type { Entry } from './check-references.ts';
-import { checkPlaces, directoryOf } from './check-values.ts';
+import { checkPlaces } from './check-values.ts';
 import { checkedHostname } from './hostname.ts';
-import type { Artefact, HostnameSource, Inventory, Location, Parameters, Resolved, ResolvedArtefact } from './model.ts';
+import type {
+  Artefact,
+  Endpoints,
+  Feature,
+  HostnameSource,
+  Inventory,
+  Parameters,
+  Resolved,
+  ResolvedArtefact,
+  Target,
+} from './model.ts';
 import { topologicalOrder } from './order.ts';
+import { directoryOf, parametersIn, withFiles, withParameters } from './places.ts';
 
 /** What the inventory cannot know by itself. */
 export interface Environment {
   readonly parameters?: Parameters;
   /** Absolute paths by the name of the directory parameter. */
   readonly directories?: Readonly<Record<string, string>>;
+  /** As discovered on this machine. */
+  readonly endpoints?: Endpoints;
+  /** Features that this machine lacks; rows that need one of them do not exist here. */
+  readonly lacks?: readonly Feature[];
   /** For a process that makes no certificate: a parameter without value counts as empty, a directory stays open. */
   readonly mayLack?: boolean;
 }
@@ -60,7 +75,8 @@ function wrongHostnames(parameters: Parameters): Problem[] {
 /** A target that has only parameters for names, all of them empty: a serving certificate that serves nobody. */
 function namelessTargets(inventory: Inventory, parameters: Parameters): Problem[] {
   return inventory.artefacts.flatMap((artefact): Problem[] => {
-    if (artefact.kind !== 'target' || artefact.usage === 'client') return [];
+    // One that is copied from what is there has its names from there.
+    if (artefact.kind !== 'target' || artefact.usage === 'client' || artefact.template === 'present') return [];
     const asked = artefact.hostnames.flatMap((source) => (typeof source === 'string' ? [] : [source.parameter]));
     if (asked.length < artefact.hostnames.length) return [];
     const missing = asked.some(
@@ -72,10 +88,42 @@ function namelessTargets(inventory: Inventory, parameters: Parameters): Problem[
   });
 }
 
+/** The user name that a client certificate is to hold can only be told where its parameter has one value. */
+function ambiguousNames(inventory: Inventory, parameters: Parameters): Problem[] {
+  return inventory.artefacts.flatMap((artefact): Problem[] => {
+    if (artefact.kind !== 'target') return [];
+    return parametersIn(artefact.commonName ?? '').flatMap((name): Problem[] => {
+      const values = valuesOf(name, inventory, parameters);
+      if (values === undefined || values.length === 1) return [];
+      if (values.length === 0 && artefact.template === 'present') return [];
+      const message = `must have one value, which "${artefact.name}" carries in its name, got ${values.length}`;
+      return [{ path: `parameters.${name}`, kind: values.length === 0 ? 'required' : 'invalid', message }];
+    });
+  });
+}
+
+/** Undefined: neither given nor with a default. */
+function valuesOf(name: string, { parameters }: Inventory, given: Parameters): readonly string[] | undefined {
+  return given[name] ?? parameters[name]?.default;
+}
+
+/** Undefined where a parameter in it has no value: then only a template knows the name. */
+function commonNameOf(
+  { commonName }: Target,
+  inventory: Inventory,
+  parameters: Parameters,
+): Pick<Target, 'commonName'> {
+  if (commonName === undefined) return {};
+  const single = (name: string): string | undefined => valuesOf(name, inventory, parameters)?.[0];
+  if (parametersIn(commonName).some((name) => single(name) === undefined)) return {};
+  const spelled = (name: string): string => checkedHostname(single(name) ?? '') ?? '';
+  return { commonName: withParameters(commonName, spelled) };
+}
+
 function flat(sources: readonly HostnameSource[], inventory: Inventory, parameters: Parameters): readonly string[] {
   const names = sources.flatMap((source) => {
     if (typeof source === 'string') return [source];
-    return parameters[source.parameter] ?? inventory.parameters[source.parameter]?.default ?? [];
+    return valuesOf(source.parameter, inventory, parameters) ?? [];
   });
   // By code unit, not by locale: the order is compared across machines.
   return [...new Set(names.map((name) => checkedHostname(name) ?? name))].toSorted();
@@ -88,31 +136,27 @@ function inDirectory(file: string, directories: Readonly<Record<string, string>>
   return directory === undefined ? file : `${directory.replace(/\/+$/, '')}${file.slice(name.length + 2)}`;
 }
 
-function onThisHost(truth: Location, directories: Readonly<Record<string, string>>): Location {
-  if (truth.kind === 'pemFile') return { ...truth, file: inDirectory(truth.file, directories) };
-  if (truth.kind !== 'pemPair') return truth;
-  return {
-    ...truth,
-    certFile: inDirectory(truth.certFile, directories),
-    keyFile: inDirectory(truth.keyFile, directories),
-  };
-}
-
-function allDirectories(
-  { directories = {} }: Inventory,
+/** What is given, else the default; a default may lie below another directory, and moves with it. */
+export function allDirectories(
+  { directories = {} }: Pick<Inventory, 'directories'>,
   given: Readonly<Record<string, string>>,
 ): Record<string, string> {
-  const defaults = Object.entries(directories).flatMap(([name, one]) =>
-    one.default === undefined ? [] : [[name, one.default]],
-  );
-  return { ...(Object.fromEntries(defaults) as Record<string, string>), ...given };
+  const known: Record<string, string> = { ...given };
+  // In the order of their declaration: a default names one that is declared before it (load.ts).
+  for (const [name, one] of Object.entries(directories)) {
+    if (known[name] === undefined && one.default !== undefined) known[name] = inDirectory(one.default, known);
+  }
+  return known;
 }
 
 /** Two paths that differ in the inventory may be one on this host. */
 function sharedPlaces(inventory: Inventory, given: Readonly<Record<string, string>>): Problem[] {
   const directories = allDirectories(inventory, given);
   const entries = inventory.artefacts.map((artefact, index): Entry => {
-    const placed: Artefact = { ...artefact, truth: onThisHost(artefact.truth, directories) };
+    const placed: Artefact = {
+      ...artefact,
+      truth: withFiles(artefact.truth, (file) => inDirectory(file, directories)),
+    };
     return { index, name: artefact.name, artefact: placed };
   });
   return checkPlaces(entries).map(({ index, kind, message }) => ({
@@ -130,6 +174,7 @@ export function checkEnvironment(inventory: Inventory, environment: Environment)
     ...givenAndDeclared('directories', inventory.directories ?? {}, directories),
     ...wrongHostnames(parameters),
     ...namelessTargets(inventory, parameters),
+    ...ambiguousNames(inventory, parameters),
   ].filter(({ kind }) => !(mayLack && kind === 'required'));
   return problems.length > 0 ? problems : sharedPlaces(inventory, directories);
 }
@@ -140,11 +185,14 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   if (problems.length > 0)
     throw problemsError('InventoryInvalid', `Cannot resolve inventory "${inventory.name}"`, problems);
   const directories = allDirectories(inventory, environment.directories ?? {});
-  const { ordered } = topologicalOrder(inventory.artefacts);
-  const artefacts = ordered.map((artefact): ResolvedArtefact => {
-    const truth = onThisHost(artefact.truth, directories);
+  const { parameters = {}, lacks = [], endpoints } = environment;
+  const here = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
+  const artefacts = topologicalOrder(here).ordered.map((artefact): ResolvedArtefact => {
+    const truth = withFiles(artefact.truth, (file) => inDirectory(file, directories));
     if (artefact.kind !== 'target') return { ...artefact, truth };
-    return { ...artefact, truth, hostnames: flat(artefact.hostnames, inventory, environment.parameters ?? {}) };
+    const { commonName: _, ...target } = artefact;
+    const names = commonNameOf(artefact, inventory, parameters);
+    return { ...target, ...names, truth, hostnames: flat(artefact.hostnames, inventory, parameters) };
   });
-  return { name: inventory.name, artefacts };
+  return { name: inventory.name, ...(endpoints !== undefined && { endpoints }), artefacts };
 }

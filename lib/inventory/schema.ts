@@ -38,6 +38,9 @@ export function durationUpTo(longest: string): z.ZodType<number, string> {
     .transform(milliseconds);
 }
 
+export const locationKeys = ['secret', 'configMap', 'pemPair', 'pemFile', 'combinedPem', 'kubeconfig'] as const;
+export const locationKeysText = 'secret, configMap, pemPair, pemFile, combinedPem and kubeconfig';
+
 const location = z
   .strictObject({
     secret: objectName.optional().describe('Name of a Secret'),
@@ -48,9 +51,24 @@ const location = z
       .optional()
       .describe('A certificate and its key as two PEM files on this host'),
     pemFile: filePath.optional().describe('CA certificates in one PEM file on this host'),
+    combinedPem: filePath.optional().describe('A certificate and its key in one PEM file on this host'),
+    kubeconfig: z
+      .strictObject({
+        file: filePath,
+        endpoint: z
+          .enum(['controlPlane', 'local'])
+          .describe(
+            'Of one written from nothing: the API server that it names, that of the cluster or the one beside it',
+          ),
+        credentials: filePath
+          .optional()
+          .describe('Of one written from nothing: the PEM file of its certificate and key. Default: embedded'),
+      })
+      .optional()
+      .describe('The credentials of the current context of a kubeconfig on this host'),
   })
-  .meta({ oneOf: ['secret', 'configMap', 'pemPair', 'pemFile'].map((key) => ({ required: [key] })) })
-  .describe('Where the bytes live: exactly one of secret, configMap, pemPair and pemFile');
+  .meta({ oneOf: locationKeys.map((key) => ({ required: [key] })) })
+  .describe(`Where the bytes live: exactly one of ${locationKeysText}`);
 
 const proof = z.discriminatedUnion('kind', [
   z
@@ -76,6 +94,10 @@ const reader = z.strictObject({
 const base = {
   name: objectName.describe('Unique in the inventory'),
   truth: location,
+  when: z
+    .enum(['stackedEtcd'])
+    .optional()
+    .describe('Only on a machine that has this: stackedEtcd, an etcd beside the API server. Needs `discover`'),
   published: z
     .enum(['required', 'optional'])
     .optional()
@@ -116,9 +138,27 @@ const artefact = z.discriminatedUnion('kind', [
     .strictObject({
       kind: z.literal('target'),
       ...base,
-      issuer: objectName.describe('The signer that signs it'),
+      issuer: objectName.optional().describe('The signer that signs it; without it the certificate is self-signed'),
       usage: z.enum(['client', 'serving', 'peer']).describe('peer: server and client at once'),
-      commonName: someText.optional().describe('Required for a client'),
+      template: z
+        .enum(['declared', 'present'])
+        .optional()
+        .describe(
+          'Whence a renewal takes subject, names, usages and key algorithm. declared (default): from here. present: from ' +
+            'the certificate that is there, else from its newest backup, else from here',
+        ),
+      presence: z
+        .enum(['required', 'optional'])
+        .optional()
+        .describe('optional: where it is absent nothing is missing and nothing is made. Default: required'),
+      rotatedBy: z
+        .enum(['kubelet'])
+        .optional()
+        .describe('Who else renews it ahead of time: then it is renewed here only when it has ended or cannot be used'),
+      supersededBy: objectName
+        .optional()
+        .describe('A target in whose presence nobody reads this one any more: then nothing is made here'),
+      commonName: someText.optional().describe('Required for a client. May hold {NAME} of a parameter with one value'),
       organizations: z.array(someText).default([]).describe('Groups of a client'),
       hostnames: z
         .array(
@@ -147,6 +187,10 @@ export const artefactSchema = artefact;
 
 export const inventoryHead = z.object({
   name: objectName.default('custom').describe('Name of the inventory, for messages'),
+  discover: z
+    .enum(['kubeadm'])
+    .optional()
+    .describe('Whose machine it is: what the configuration does not give is then found on it'),
   namespace: namespaceName.optional().describe('Namespace of every object that does not name one'),
   parameters: z
     .record(
@@ -163,7 +207,11 @@ export const inventoryHead = z.object({
       parameterName,
       z.strictObject({
         description: someText,
-        default: directoryPath.optional().describe('Used when nothing is given; without it it is required'),
+        default: filePath
+          .optional()
+          .describe(
+            'Used when nothing is given; without it it is required. May begin with a directory that is declared before it',
+          ),
       }),
     )
     .default({})

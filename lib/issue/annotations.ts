@@ -2,6 +2,7 @@
 // certificate. They inform people and other tools; nothing here ever decides by them.
 import type { Location } from '../inventory/model.ts';
 import type { Certificate } from '../pki/certificate.ts';
+import { isFile } from '../inventory/places.ts';
 
 export const notBeforeAnnotation = 'auth.openshift.io/certificate-not-before';
 export const notAfterAnnotation = 'auth.openshift.io/certificate-not-after';
@@ -13,7 +14,7 @@ export function annotationsOf(
   location: Location,
   certificate: Certificate | undefined,
 ): Readonly<Record<string, string>> {
-  if (certificate === undefined || (location.kind !== 'secret' && location.kind !== 'configMap')) return {};
+  if (certificate === undefined || isFile(location)) return {};
   const { facts, fields } = certificate;
   return {
     [notBeforeAnnotation]: rfc3339(facts.notBefore),

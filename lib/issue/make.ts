@@ -11,11 +11,13 @@ import type {
   Signer,
 } from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
+import { encodeBundle } from '../pki/bundle.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { canonicalHostnames } from '../pki/hostname.ts';
+import type { KeyAlgorithm } from '../pki/facts.ts';
 import type { PrivateKey } from '../pki/key.ts';
 import { signatureMatches, verifyChain } from '../pki/verify.ts';
-import { caBundleKey, certificateKey, locationText, type Material } from '../store/store.ts';
+import { authorityKey, caBundleKey, certificateKey, type Found, locationText, type Material } from '../store/store.ts';
 import {
   type Authority,
   isSelfSigned,
@@ -29,16 +31,21 @@ import {
   readBundle,
   readSigner,
 } from './issue.ts';
+import { formerLeafOf, issueRenewal, usagesOf } from './renewal.ts';
 
 /** An artefact with a certificate and a key of its own. */
 export type Pair = Signer | ResolvedTarget;
 
+type Held = Material & Pick<Found, 'problem'>;
+
 export interface Ingredients {
   readonly resolved: Resolved;
   /** What is there, by artefact; what has been made since then in its new form. */
-  readonly material: ReadonlyMap<string, Material>;
-  /** A key for one use. Asked for signers and targets only. */
-  readonly takeKey: (artefact: Pair) => Promise<PrivateKey>;
+  readonly material: ReadonlyMap<string, Held>;
+  /** The newest backup that can still be understood, by artefact. */
+  readonly backups?: ReadonlyMap<string, Held>;
+  /** A key for one use. Asked for signers and targets only; `like` is that of what it follows, else of its issuer. */
+  readonly takeKey: (artefact: Pair, like?: KeyAlgorithm) => Promise<PrivateKey>;
   /** What held nothing usable before: certificates that were only there may live on in what is made of it. */
   readonly lost?: (artefact: string) => boolean;
   readonly now: Date;
@@ -55,11 +62,11 @@ export async function make(artefact: ResolvedArtefact, from: Ingredients): Promi
       return issued;
     }
     case 'target': {
-      const issuer = withChain(artefact, authorityOf(artefact.issuer, from), from);
-      const named = { ...artefact, hostnames: hostnamesOf(artefact, from) };
-      const issued = await issueTarget({ artefact: named, issuer, key: await takeKey(artefact), now });
+      const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
+      const present = artefact.template === 'present' || issuer === undefined;
+      const issued = present ? await renew(artefact, issuer, from) : await makeDeclared(artefact, issuer, from);
       requireAccepted(artefact, issued, from);
-      return issued;
+      return artefact.truth.kind === 'kubeconfig' ? withAuthority(issued, artefact, from) : issued;
     }
     case 'caBundle':
       return issueBundle({ artefact, signers: liveSigners(artefact, from), former: formerOf(artefact, from), now });
@@ -75,6 +82,44 @@ export async function make(artefact: ResolvedArtefact, from: Ingredients): Promi
       break;
   }
   throw new RecoveryError('SignFailed', `Cannot make ${locationText(artefact.truth)}: it is not ours to make`);
+}
+
+async function makeDeclared(artefact: ResolvedTarget, issuer: Authority, from: Ingredients): Promise<Issued> {
+  const named = { ...artefact, hostnames: hostnamesOf(artefact, from) };
+  const key = await from.takeKey(artefact);
+  return issueTarget({ artefact: named, issuer: withChain(artefact, issuer, from), key, now: from.now });
+}
+
+async function renew(artefact: ResolvedTarget, issuer: Authority | undefined, from: Ingredients): Promise<Issued> {
+  const { material, backups, now } = from;
+  const places = [material.get(artefact.name), backups?.get(artefact.name)];
+  const former = artefact.template === 'present' ? formerLeafOf(artefact, places) : undefined;
+  const key = await from.takeKey(artefact, (former?.leaf ?? issuer?.certificate)?.facts.key);
+  return issueRenewal({ artefact, ...(issuer !== undefined && { issuer }), former, key, now });
+}
+
+/**
+ * A kubeconfig knows its server by the first certificate of its issuer's file, as kubeadm writes it. Who has put another
+ * CA there, or none, reaches the server through something with a certificate of its own: that stays trusted.
+ */
+function withAuthority(issued: Issued, { name, issuer }: ResolvedTarget, from: Ingredients): Issued {
+  if (issuer === undefined) return issued;
+  const { certificate: live } = authorityOf(issuer, from);
+  const entry = authorityEntry([from.material.get(name), from.backups?.get(name)], live, from.now);
+  return entry === undefined ? issued : { ...issued, entries: { ...issued.entries, [authorityKey]: entry } };
+}
+
+/** Undefined: none, because what is there names none. */
+function authorityEntry(places: readonly (Held | undefined)[], live: Certificate, now: Date): Uint8Array | undefined {
+  // What the store goes by: the document that is there, else the backup.
+  const followed = places.find((one) => one && (one.problem === undefined || Object.keys(one.entries).length > 0));
+  const present = followed?.entries[authorityKey];
+  if (present === undefined) {
+    return followed === undefined || followed.problem !== undefined ? Buffer.from(live.pem) : undefined;
+  }
+  const known = wholeCertificates(present);
+  if (known.some(({ facts }) => facts.fingerprint === live.facts.fingerprint)) return present;
+  return Buffer.from(encodeBundle([live, ...known.filter(({ facts }) => now < facts.notAfter)]));
 }
 
 /**
@@ -107,8 +152,14 @@ function materialOf(name: string, from: Ingredients): Material {
   throw new RecoveryError('SignFailed', `Cannot use ${locationText(truth)} ("${name}"): it is not there`);
 }
 
+/** Of each material of a signer: one CA signs many leaves, and to read a key with all checks costs milliseconds. */
+const authorities = new WeakMap<Material, Authority>();
+
 function authorityOf(name: string, from: Ingredients): Authority {
-  return readAuthority(artefactOf(name, from).truth, materialOf(name, from).entries);
+  const material = materialOf(name, from);
+  const authority = authorities.get(material) ?? readAuthority(artefactOf(name, from).truth, material.entries);
+  authorities.set(material, authority);
+  return authority;
 }
 
 /**
@@ -116,9 +167,9 @@ function authorityOf(name: string, from: Ingredients): Authority {
  * alone. They are found by their signatures in the bundles, because the signer above may have been renewed since it
  * signed, and because its key is no business of a target below. One that is nowhere makes the chain shorter.
  */
-function withChain({ name, issuer }: ResolvedTarget, signer: Authority, from: Ingredients): Authority {
+function withChain(target: ResolvedTarget, signer: Authority, from: Ingredients): Authority {
   if (signer.chain.length > 0) return signer;
-  const known = [...linesAbove({ name, issuer }, from)]
+  const known = [...linesAbove(target, from)]
     .filter(({ facts }) => from.now < facts.notAfter)
     .toSorted((a, b) => b.facts.notAfter.getTime() - a.facts.notAfter.getTime());
   const chain: Certificate[] = [];
@@ -179,16 +230,34 @@ function unlessBroken<T>(read: () => T): T | undefined {
   }
 }
 
-const usages = { client: ['clientAuth'], serving: ['serverAuth'], peer: ['serverAuth', 'clientAuth'] } as const;
+/** By what readers know a new certificate. */
+interface Trust {
+  readonly name: string;
+  readonly roots: readonly Certificate[];
+}
 
-/** The new certificate is accepted by every bundle above it, as these are now. Throws SignFailed. */
+/**
+ * The bundles above an artefact, as these are now. A signer without a bundle is known by its own file, in which a CA
+ * that follows or precedes it may stand, too.
+ */
+function trustOf(artefact: Pair, from: Ingredients): readonly Trust[] {
+  const bundles = bundlesAbove(from.resolved.artefacts, artefact);
+  if (bundles.length > 0 || artefact.issuer === undefined) {
+    return bundles.map((bundle) => ({ name: locationText(bundle.truth), roots: certificatesOf(bundle, from) }));
+  }
+  const { certificate, chain } = authorityOf(artefact.issuer, from);
+  const roots = [certificate, ...chain].filter(({ facts }) => from.now < facts.notAfter);
+  return [{ name: locationText(artefactOf(artefact.issuer, from).truth), roots }];
+}
+
+/** The new certificate is accepted by everybody who is to know it. Throws SignFailed. */
 function requireAccepted(artefact: Pair, { certificates }: Issued, from: Ingredients): void {
   const [leaf, ...intermediates] = certificates;
   if (leaf === undefined) return;
-  const asked = artefact.kind === 'target' ? usages[artefact.usage] : [undefined];
-  const [hostname] = artefact.kind === 'target' ? artefact.hostnames : [];
-  for (const bundle of bundlesAbove(from.resolved.artefacts, artefact)) {
-    const roots = certificatesOf(bundle, from);
+  const asked = artefact.kind === 'target' ? usagesOf[artefact.usage] : [undefined];
+  const declared = artefact.kind === 'target' && artefact.template !== 'present' ? artefact.hostnames : [];
+  const [hostname] = declared;
+  for (const { name, roots } of trustOf(artefact, from)) {
     for (const usage of asked) {
       const answer = verifyChain({
         leaf,
@@ -199,7 +268,7 @@ function requireAccepted(artefact: Pair, { certificates }: Issued, from: Ingredi
         ...(hostname !== undefined && { hostname }),
       });
       if (answer.ok) continue;
-      const refusal = `${locationText(bundle.truth)} would not verify it, ${answer.reason}`;
+      const refusal = `${name} would not verify it, ${answer.reason}`;
       throw new RecoveryError('SignFailed', `Cannot make ${locationText(artefact.truth)}: ${refusal}`);
     }
   }

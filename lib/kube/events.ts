@@ -62,6 +62,8 @@ const longestInstance = 128;
 const mostRefusals = 10;
 const firstRetryMs = 1000;
 const longestRetryMs = 30_000;
+/** Every event is one more write for etcd: those of a recovery are told when its own writes are through. */
+const afterWorkMs = 1000;
 
 interface Queued {
   readonly namespace: string;
@@ -104,7 +106,10 @@ class Recorder implements EventRecorder {
     signal.addEventListener('abort', stop);
     for (let failures = 0; !signal.aborted;) {
       const recorded = new Promise<void>((resolve) => (this.#wake = resolve));
-      if (this.#queue.length === 0) await recorded;
+      if (this.#queue.length === 0) {
+        await recorded;
+        await clock.sleep(afterWorkMs, signal);
+      }
       if (signal.aborted) break;
       failures = (await this.flush(signal)) === 0 ? 0 : failures + 1;
       const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random };

@@ -22,6 +22,8 @@ export interface CertificateFields {
   /** Canonical form. */
   readonly dnsNames: readonly string[];
   readonly ipAddresses: readonly string[];
+  /** DER of each alternative name of any kind, as it stands there. */
+  readonly alternativeNames: readonly Buffer[];
   /** Hex. */
   readonly subjectKeyId?: string;
   readonly authorityKeyId?: string;
@@ -69,6 +71,7 @@ export function readCertificateFields(der: Buffer): CertificateFields {
       .filter(({ tag }) => tag === context.ipAddress)
       .map(({ content }) => ipText(content))
       .filter((ip) => ip !== undefined),
+    alternativeNames: names.map(({ raw }) => raw),
     ...readKeyIds(extensions),
     unknownCritical: [...extensions]
       .filter(([oid, { critical }]) => critical && !knownOids.has(oid))

@@ -22,12 +22,20 @@ const usageNames: Readonly<Record<string, string>> = {
 };
 const anyUsage = '2.5.29.37.0';
 
-/** All certificates of `pem`, at least one. `what` names it in messages: `Secret "a/b"`. Throws MaterialInvalid. */
-export function parseCertificates(pem: Uint8Array, what: string): Certificate[] {
+/**
+ * All certificates of `pem`, at least one. `what` names it in messages: `Secret "a/b"`. Blocks of other kinds are
+ * refused, or skipped as Go's readers do. Throws MaterialInvalid.
+ */
+export function parseCertificates(
+  pem: Uint8Array,
+  what: string,
+  others: 'refused' | 'skipped' = 'refused',
+): Certificate[] {
   const subject = `certificates of ${what}`;
   const refuse = (problem: string): RecoveryError =>
     new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem}`);
-  const certificates = readPem(pem, subject).map(({ label, der, line }) => {
+  const certificates = readPem(pem, subject).flatMap(({ label, der, line }) => {
+    if (label !== 'CERTIFICATE' && others === 'skipped') return [];
     if (label !== 'CERTIFICATE') throw refuse(`block "${label}" (line ${line}), wanted only "CERTIFICATE"`);
     try {
       return parseDer(der);

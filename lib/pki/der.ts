@@ -1,4 +1,4 @@
-// Reads DER (ITU-T X.690), as far as certificates need it and node:crypto does not tell: raw names, path length,
+// Reads and writes DER (ITU-T X.690), as far as certificates need it and node:crypto does not tell: raw names, path length,
 // key usage. Strict: definite lengths, single-byte tags, nothing after the value. Throws RangeError; the caller knows
 // what was read and says so.
 
@@ -15,6 +15,8 @@ export const tags = {
   bitString: 0x03,
   octetString: 0x04,
   oid: 0x06,
+  utf8String: 0x0c,
+  printableString: 0x13,
   sequence: 0x30,
   set: 0x31,
 } as const;
@@ -53,6 +55,16 @@ export function childrenOf(value: DerValue): DerValue[] {
     offset += child.raw.length;
   }
   return children;
+}
+
+/** The DER of a value with this content. */
+export function writeDer(tag: number, ...content: readonly Uint8Array[]): Buffer {
+  const body = Buffer.concat(content);
+  if (body.length < 0x80) return Buffer.concat([Buffer.from([tag, body.length]), body]);
+  const count = body.length < 0x100 ? 1 : body.length < 0x1_00_00 ? 2 : 3;
+  const head = Buffer.from([tag, 0x80 | count, 0, 0, 0]).subarray(0, 2 + count);
+  head.writeUIntBE(body.length, 2, count);
+  return Buffer.concat([head, body]);
 }
 
 /** Dotted form of an object identifier. */

@@ -1,6 +1,6 @@
 // A distinguished name: its exact bytes (Go compares issuer and subject as bytes), and what people and decisions read
 // of it. Attributes are found in single-valued and in multi-valued RDNs alike.
-import { childrenOf, oidText, stringText, type DerValue } from './der.ts';
+import { childrenOf, type DerValue, oidText, readDer, stringText, tags, writeDer } from './der.ts';
 
 export interface DistinguishedName {
   readonly der: Buffer;
@@ -49,4 +49,28 @@ export function readDistinguishedName(name: DerValue): DistinguishedName {
     .map((rdn) => rdn.map(({ type, value }) => `${type}=${escapeValue(value)}`).join('+'))
     .join(',');
   return { der: name.raw, text, commonName: valuesOf('CN').at(-1) ?? '', organizations: valuesOf('O') };
+}
+
+const oids = { commonName: Buffer.from('0603550403', 'hex'), organization: Buffer.from('060355040a', 'hex') };
+
+/** What Go's encoding/asn1 takes for a PrintableString; everything else becomes a UTF8String. */
+const printable = /^[A-Za-z0-9 '()+,./:=?-]*$/;
+
+/**
+ * The name that Go makes of a pkix.Name with organizations and a common name: all organizations in one RDN, in the
+ * order of their DER, then the common name.
+ */
+export function goDistinguishedName(commonName: string, organizations: readonly string[]): DistinguishedName {
+  const attribute = (oid: Buffer, text: string): Buffer => {
+    const tag = printable.test(text) ? tags.printableString : tags.utf8String;
+    return writeDer(tags.sequence, oid, writeDer(tag, Buffer.from(text)));
+  };
+  const groups = organizations
+    .map((text) => attribute(oids.organization, text))
+    .toSorted((a, b) => Buffer.compare(a, b));
+  const rdns = [
+    ...(groups.length === 0 ? [] : [writeDer(tags.set, ...groups)]),
+    writeDer(tags.set, attribute(oids.commonName, commonName)),
+  ];
+  return readDistinguishedName(readDer(writeDer(tags.sequence, ...rdns)));
 }

@@ -23,6 +23,7 @@ export interface CertificateFacts {
   /** Extended key usages: `clientAuth`, `serverAuth`, others as OID; undefined where the certificate does not restrict them. */
   readonly usages?: readonly string[];
   readonly key: KeyAlgorithm;
-  /** Fingerprints of the CA certificates of this inventory whose key made this certificate's signature. */
+  /** Fingerprints of the CA certificates of this inventory whose key made this certificate's signature, or
+   * that of an intermediate CA which its own file brings along. */
   readonly signedBy: readonly string[];
 }

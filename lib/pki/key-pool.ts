@@ -1,5 +1,7 @@
 // Keys made ahead, while the API server still starts, so that signing later takes milliseconds. Each key is handed out
-// once. Only two are made at a time: key generation runs on the same few threads as file operations.
+// once. Key generation runs on the same four threads as file operations, so that some are always left for these; more
+// at a time than there are processors would not be faster.
+import { availableParallelism } from 'node:os';
 import type { KeyAlgorithm } from './facts.ts';
 import { algorithmText, generateKey, type PrivateKey } from './key.ts';
 
@@ -14,10 +16,11 @@ export interface KeyPool {
   drop(): void;
 }
 
-const atOnce = 2;
+const atOnce = Math.min(Math.max(availableParallelism(), 2), 3);
 
 export function createKeyPool({ algorithm, size }: { algorithm: KeyAlgorithm; size: number }): KeyPool {
   const kind = algorithmText(algorithm);
+  const generate = limited(atOnce);
   let keys: PrivateKey[] = [];
   let making = 0;
   let generation = 0;
@@ -28,7 +31,7 @@ export function createKeyPool({ algorithm, size }: { algorithm: KeyAlgorithm; si
     while (isWanted()) {
       making += 1;
       try {
-        const key = await generateKey(algorithm);
+        const key = await generate(algorithm);
         if (mine === generation) keys.push(key);
       } finally {
         making -= 1;
@@ -46,11 +49,28 @@ export function createKeyPool({ algorithm, size }: { algorithm: KeyAlgorithm; si
     },
     async take(wanted) {
       const key = algorithmText(wanted) === kind ? keys.shift() : undefined;
-      return key ?? generateKey(wanted);
+      return key ?? generate(wanted);
     },
     drop() {
       generation += 1;
       keys = [];
     },
+  };
+}
+
+/** generateKey(), so many at a time; whoever asked first is served first. */
+function limited(most: number): (algorithm: KeyAlgorithm) => Promise<PrivateKey> {
+  const waiting: (() => void)[] = [];
+  let running = 0;
+  return async (algorithm) => {
+    if (running === most) await new Promise<void>((resolve) => waiting.push(resolve));
+    else running += 1;
+    try {
+      return await generateKey(algorithm);
+    } finally {
+      const next = waiting.shift();
+      if (next === undefined) running -= 1;
+      else next();
+    }
   };
 }

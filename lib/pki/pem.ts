@@ -60,3 +60,9 @@ function decode(base64: string): Buffer | undefined {
   // Buffer skips what it does not know: only text that encodes to itself again was base64
   return base64 !== '' && der.toString('base64') === base64 ? der : undefined;
 }
+
+/** PEM text of a block, lines of 64 characters, a newline at the end. */
+export function encodePem({ label, der }: Pick<PemBlock, 'label' | 'der'>): string {
+  const lines = der.toString('base64').match(/.{1,64}/g) ?? [];
+  return [`-----BEGIN ${label}-----`, ...lines, `-----END ${label}-----`, ''].join('\n');
+}

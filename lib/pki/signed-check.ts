@@ -11,13 +11,19 @@ import { verifyChain } from './verify.ts';
 export interface Wanted {
   readonly commonName: string;
   readonly organizations: readonly string[];
-  /** Canonical, sorted. */
+  /** Canonical, sorted; the bytes in `exact` say it where they are given. */
   readonly hostnames: readonly string[];
   readonly isCa: boolean;
-  readonly usages?: readonly ('clientAuth' | 'serverAuth')[];
+  /** Object identifiers; without them the certificate is not restricted. */
+  readonly extendedKeyUsage?: readonly string[];
+  /** Of a leaf that is made from a template: the DER of its subject and of each alternative name. */
+  readonly exact?: { readonly subject: Buffer; readonly alternativeNames: readonly Buffer[] };
   readonly notBefore: Date;
   readonly notAfter: Date;
 }
+
+/** Usages that a chain can be verified for. */
+export const usageOids = { serverAuth: '1.3.6.1.5.5.7.3.1', clientAuth: '1.3.6.1.5.5.7.3.2' } as const;
 
 export interface SignedWith {
   readonly key: KeyObject;
@@ -45,7 +51,10 @@ function signedProblem(pem: string, wanted: Wanted, { key, issuer, now }: Signed
   const wrong = wrongFields(made, wanted);
   if (wrong.length > 0) return `not as asked for: ${wrong.join(', ')}`;
   if (!keyMatches(made, key)) return 'its key is another one';
-  for (const usage of wanted.usages ?? [undefined]) {
+  const verifiable = (['serverAuth', 'clientAuth'] as const).filter((usage) =>
+    wanted.extendedKeyUsage?.includes(usageOids[usage]),
+  );
+  for (const usage of verifiable.length > 0 ? verifiable : [undefined]) {
     const answer = verifyChain({
       leaf: made,
       intermediates: [],
@@ -63,8 +72,13 @@ function wrongFields({ facts, fields }: Certificate, wanted: Wanted): string[] {
   const pairs: Readonly<Record<string, readonly [unknown, unknown]>> = {
     'common name': [facts.commonName, wanted.commonName],
     organizations: [facts.organizations, wanted.organizations],
-    'host names': [facts.hostnames, wanted.hostnames],
-    'extended key usage': [facts.usages?.toSorted(), wanted.usages?.toSorted()],
+    ...(wanted.exact === undefined
+      ? { 'host names': [facts.hostnames, wanted.hostnames] }
+      : {
+          subject: [fields.subject.der, wanted.exact.subject],
+          'alternative names': [fields.alternativeNames, wanted.exact.alternativeNames],
+        }),
+    'extended key usage': [fields.extendedKeyUsage, wanted.extendedKeyUsage],
     'CA flag': [facts.isCa, wanted.isCa],
     'key usage': [fields.keyUsage, { digitalSignature: true, keyEncipherment: true, certSign: wanted.isCa }],
     notBefore: [facts.notBefore.getTime(), wanted.notBefore.getTime()],

@@ -5,19 +5,17 @@ import { isIP } from 'node:net';
 import type { ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
 import { dnsNameCovers } from '../pki/hostname.ts';
+import { locationText } from '../store/store.ts';
 import { clockSkewMs } from './clock-rules.ts';
 import type { CertificateFacts } from './facts.ts';
-import { blocked, type Case, certificatesOf, earliest, type Expected, isApi, keep, laterMs } from './judgement.ts';
+import { blocked, bring, type Case, certificatesOf, earliest, type Expected, keep, laterMs } from './judgement.ts';
 import { renew, settlesAt, type Verdict } from './judgement.ts';
-import type { Reason } from './plan-types.ts';
-
-type Pair = Signer | ResolvedTarget;
-type PairCase = Case<Pair>;
-/** A check's finding: renew for this reason, or leave it alone until then. */
-type Finding = { readonly reason: Reason; readonly message: string; readonly keepUntil?: Date };
-type Check = (at: PairCase, certificate: CertificateFacts) => Finding | undefined;
+import type { Check, Finding, PairCase } from './judgement.ts';
+import { authorityDiffers, isKeyElsewhere, notTrusted, signedByOthers } from './trust-rules.ts';
+import { isFile } from '../inventory/places.ts';
 
 const lookAgainMs = 30_000;
+const idleMs = 3_600_000;
 
 export function judgeSigner(at: Case<Signer>): Verdict {
   const verdict = judgePair(at, [notYetValid, expired, notTrusted, refreshDue]);
@@ -25,15 +23,41 @@ export function judgeSigner(at: Case<Signer>): Verdict {
   const { reason, message } = verdict;
   const later = laterMs(at.now, lookAgainMs);
   if (reason === 'RefreshDue') return keep('NotOurs', `${message}; renew it by hand, it is not made here`, later);
-  return blocked('NotOurs', `${message}; bring a new one by hand, it is not made here (owned: false)`, later);
+  // What has only not begun comes by itself, or with the right time.
+  const told = reason === 'NotYetValid' ? blocked : bring;
+  return told('NotOurs', `${message}; bring a new one by hand, it is not made here (owned: false)`, later);
 }
 
 export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
-  return judgePair(at, [notYetValid, expired, hostnameMissing, notTrusted, refreshDue]);
+  const { artefact, fact, facts, now } = at;
+  if (fact.state === 'absent' && artefact.presence === 'optional') {
+    return keep('Healthy', 'absent, as it may be', laterMs(now, idleMs));
+  }
+  if (fact.state === 'broken' && fact.problem === 'foreign') {
+    return keep('NotOurs', fact.message, laterMs(now, idleMs));
+  }
+  const successor = artefact.supersededBy;
+  if (successor !== undefined && facts.get(successor)?.state !== 'absent') {
+    return keep('Healthy', `nobody reads it any more: ${successor} is in its place`, laterMs(now, idleMs));
+  }
+  const trust = [notTrusted, authorityDiffers, signedByOthers];
+  const verdict = judgePair(at, [notYetValid, expired, hostnameMissing, ...trust, refreshDue]);
+  return verdict.action === 'renew' ? (serverUnknown(at, verdict) ?? verdict) : verdict;
+}
+
+/** A kubeconfig that has to be made from nothing names a server; without one each attempt would be refused. */
+function serverUnknown({ artefact, fact, resolved, now }: Case<ResolvedTarget>, verdict: Verdict): Verdict | undefined {
+  const { truth } = artefact;
+  if (truth.kind !== 'kubeconfig' || resolved.endpoints?.[truth.endpoint] !== undefined) return undefined;
+  if ((fact.state !== 'absent' && fact.state !== 'broken') || fact.madeFromNothing !== true) return undefined;
+  const wanted =
+    'give the parameter "advertiseAddress" (--parameter advertiseAddress=ADDRESS), or bring a kubeconfig from another machine';
+  const message = `${verdict.message}, there is no backup of it, and the address of the API server is unknown; ${wanted}`;
+  return blocked(verdict.reason, message, laterMs(now, lookAgainMs));
 }
 
 function mayBeMade({ artefact }: Case<Signer>): boolean {
-  return artefact.owned ?? isApi(artefact.truth);
+  return artefact.owned ?? !isFile(artefact.truth);
 }
 
 function judgePair(at: PairCase, checks: readonly Check[]): Verdict {
@@ -41,12 +65,15 @@ function judgePair(at: PairCase, checks: readonly Check[]): Verdict {
   if (fact.state === 'absent') return renewed(at, { reason: 'Absent', message: 'it is absent' });
   const certificate = certificatesOf(fact)[0];
   if (fact.state === 'broken') {
-    const isElsewhere = fact.problem === 'keyAbsent' && artefact.kind === 'signer' && !isApi(artefact.truth);
+    const isElsewhere = fact.problem === 'keyAbsent' && artefact.kind === 'signer' && isFile(artefact.truth);
     if (isElsewhere && certificate !== undefined && now < certificate.notAfter) {
       return keep('NotOurs', `valid, but ${fact.message}: what it signs cannot be renewed here`, certificate.notAfter);
     }
     const reason = fact.problem === 'mismatchedPair' ? 'MismatchedPair' : 'Unreadable';
-    return renewed(at, { reason, message: `it is broken: ${fact.message}` });
+    const message = `it is broken: ${fact.message}`;
+    const until = settlesAt(at, [artefact.name]);
+    if (until !== undefined) return keep('Settling', `${message}; looked at again before it is believed`, until);
+    return renewed(at, { reason, message });
   }
   if (certificate === undefined) return blocked('Unavailable', 'it could not be read', laterMs(now, lookAgainMs));
   for (const check of checks) {
@@ -60,12 +87,14 @@ function judgePair(at: PairCase, checks: readonly Check[]): Verdict {
   return keep('Healthy', `valid until ${certificate.notAfter.toISOString()}`, until);
 }
 
+/** What the kubelet rotates it renews ahead of time itself: two owners would take turns. */
 const isOwner = ({ artefact, policy }: PairCase): boolean =>
-  policy.kind === 'BeforeExpiry' || artefact.renewAhead === true;
+  !(artefact.kind === 'target' && artefact.rotatedBy !== undefined) &&
+  (policy.kind === 'BeforeExpiry' || artefact.renewAhead === true);
 
 /** In the API the cluster's own rotator has its turn first; files have no other rotator. */
 function expiryWithGrace({ artefact, policy }: PairCase, { notAfter }: CertificateFacts): Date {
-  return isApi(artefact.truth) ? laterMs(notAfter, policy.graceMs) : notAfter;
+  return !isFile(artefact.truth) ? laterMs(notAfter, policy.graceMs) : notAfter;
 }
 
 const notYetValid: Check = ({ now }, { notBefore }) => {
@@ -92,6 +121,8 @@ const expired: Check = (at, certificate) => {
 
 const hostnameMissing: Check = ({ artefact }, { hostnames }) => {
   if (artefact.kind !== 'target' || artefact.usage === 'client') return undefined;
+  // What is there is the declaration then: names that people added or took away by hand stay as they are.
+  if (artefact.template === 'present') return undefined;
   const missing = artefact.hostnames.filter((name) => !hostnames.some((held) => covers(held, name)));
   return missing.length === 0
     ? undefined
@@ -100,26 +131,6 @@ const hostnameMissing: Check = ({ artefact }, { hostnames }) => {
 
 const covers = (held: string, name: string): boolean =>
   held === name || (isIP(name) === 0 && dnsNameCovers(held, name));
-
-/** A leaf (or an intermediate) that no valid certificate of its own bundle has signed: readers refuse it. */
-const notTrusted: Check = (at, { signedBy }) => {
-  const { artefact, facts, expected, resolved } = at;
-  if (artefact.issuer === undefined) return undefined;
-  const bundles = bundlesAbove(resolved.artefacts, artefact);
-  if (bundles.some(({ name }) => facts.get(name)?.state === 'unavailable')) return undefined;
-  // Each bundle has readers of its own, so each must trust it.
-  const names = bundles
-    .map(({ name }) => name)
-    .filter((name) => !signedBy.some((print) => expected.get(name)?.trusted.has(print)));
-  if (names.length === 0) return undefined;
-  const message = `no valid certificate in ${names.join(', ')} has signed it`;
-  // A bundle that is remade has lost its former signers for good; otherwise another writer may be at work.
-  if (names.some((name) => expected.get(name)?.renewed)) return { reason: 'IssuerNotTrusted', message };
-  const until = settlesAt(at, [artefact.name, artefact.issuer, ...names]);
-  return until === undefined
-    ? { reason: 'IssuerNotTrusted', message }
-    : { reason: 'Settling', message: `${message}; looked at again before it is believed`, keepUntil: until };
-};
 
 /** BeforeExpiry, or renewAhead: past its refresh time, its signer old enough for everyone to trust it, and something is gained. */
 const refreshDue: Check = (at, certificate) => {
@@ -154,14 +165,15 @@ const refreshDue: Check = (at, certificate) => {
  * On disk NotBefore may be the CA's (kubeadm's kubeconfigs, etcdadm), so only the remaining time counts there.
  */
 function refreshAt({ artefact }: PairCase, { notBefore, notAfter }: CertificateFacts): Date {
-  if (!isApi(artefact.truth)) return laterMs(notAfter, artefact.refresh - artefact.validity);
+  if (isFile(artefact.truth)) return laterMs(notAfter, artefact.refresh - artefact.validity);
   const life = notAfter.getTime() - notBefore.getTime();
   return laterMs(notBefore, Math.min(artefact.refresh, life * 0.8));
 }
 
 /** A tenth of the refresh time after the signer was made (library-go certrotation/target.go: refresh / 10). */
-function signerTrustedFrom({ artefact, expected, now }: PairCase): Date | undefined {
-  if (artefact.issuer === undefined) return undefined;
+function signerTrustedFrom({ artefact, expected, resolved, now }: PairCase): Date | undefined {
+  // Without a bundle nothing has to spread: whoever reads the signer's own file knows it.
+  if (artefact.issuer === undefined || bundlesAbove(resolved.artefacts, artefact).length === 0) return undefined;
   const signer = expected.get(artefact.issuer);
   const spread = artefact.refresh / 10;
   if (signer?.renewed === true) return laterMs(now, spread);
@@ -187,10 +199,12 @@ function renewed(at: PairCase, { reason, message }: Finding, present?: Certifica
   const { issuer } = artefact;
   if (issuer === undefined) return renew({ reason, message, now, after: [], leaves });
   const signer = expected.get(issuer);
+  if (isKeyElsewhere(at, issuer)) return bringByHand(at, issuer, { reason, message });
   if (signer === undefined || !canSign(signer, now)) {
     const begins = signer?.certificate?.notBefore;
     const until = begins !== undefined && begins > now ? begins : laterMs(now, lookAgainMs);
-    return blocked('SignerUnusable', `${message}; its signer ${issuer} cannot be used now`, until);
+    const told = signer?.byHand === true ? bring : blocked;
+    return told('SignerUnusable', `${message}; its signer ${issuer} cannot be used now`, until);
   }
   const bundles = bundlesAbove(resolved.artefacts, artefact);
   const works = present !== undefined && artefact.kind === 'target' && now < present.notAfter;
@@ -199,6 +213,19 @@ function renewed(at: PairCase, { reason, message }: Finding, present?: Certifica
   if (without !== undefined) return waitFor(at, { without: without.name, issuer, message });
   const after = [issuer, ...readers.map(({ name }) => name)].filter((name) => expected.get(name)?.renewed === true);
   return renew({ reason, message, now, after, leaves });
+}
+
+/** What still works is left alone; it is said beforehand, because nobody here can renew it. */
+function bringByHand({ artefact, facts, now }: PairCase, issuer: string, { reason, message }: Finding): Verdict {
+  const fact = facts.get(issuer);
+  const subject = fact === undefined ? undefined : certificatesOf(fact)[0]?.subject;
+  const signer = subject === undefined ? issuer : `${issuer} (${subject})`;
+  const name = artefact.kind === 'target' ? artefact.commonName : undefined;
+  const what = name === undefined ? 'a new certificate' : `a new certificate for "${name}"`;
+  const wanted = `bring ${what}, signed by ${signer}, with its key to ${locationText(artefact.truth)}`;
+  const told = `${message}; the key of its signer is not on this machine: ${wanted}`;
+  const later = laterMs(now, lookAgainMs);
+  return reason === 'RefreshDue' ? keep('SignerExternal', told, later) : bring('SignerExternal', told, later);
 }
 
 interface Waiting {

@@ -5,20 +5,25 @@ export type { CertificateFacts, KeyAlgorithm };
 
 export type ArtefactFacts =
   /** Nothing there. */
-  | { readonly state: 'absent' }
+  | { readonly state: 'absent'; readonly madeFromNothing?: true }
   /** It could not be read now: nothing may be concluded from that. */
   | { readonly state: 'unavailable'; readonly message: string }
   /**
    * There, but not what it should be: broken PEM, an entry missing, a certificate and a key that do not belong
-   * together. `keyAbsent`: the certificate is whole and its key is not on this machine.
+   * together. `keyAbsent`: the certificate is whole and its key is not on this machine. `foreign`: a kubeconfig whose
+   * credentials are others' and never written.
    */
   | {
       readonly state: 'broken';
-      readonly problem: 'unreadable' | 'mismatchedPair' | 'keyAbsent';
+      readonly problem: 'unreadable' | 'mismatchedPair' | 'keyAbsent' | 'foreign';
       readonly version: string;
       readonly message: string;
       /** Where they can be read all the same. */
       readonly certificates?: readonly CertificateFacts[];
+      /** Of a kubeconfig: neither it nor a backup can be gone by, so a new one must name its server. */
+      readonly madeFromNothing?: true;
+      /** Of files that have just changed: when they did. */
+      readonly since?: Date;
     }
   | {
       readonly state: 'present';
@@ -27,7 +32,16 @@ export type ArtefactFacts =
       readonly certificates: readonly CertificateFacts[];
       /** SHA-256 over the entries: equal for a copy and its original. */
       readonly digest: string;
-      /** This version has been there at least since then; undefined on a single look. */
+      /** Of a kubeconfig: fingerprints of the CA certificates by which it knows its server; undefined where it names none. */
+      readonly authorities?: readonly string[];
+      /**
+       * When the last of them ends, where none has the subject or the key of the kubeconfig's own signer: it knows its
+       * server by a CA of others, say that of a load balancer.
+       */
+      readonly othersAuthorityEnds?: Date;
+      /** They lie in a file that the kubeconfig names: a renewal of the kubeconfig does not replace them. */
+      readonly authorityIsForeign?: boolean;
+      /** This version has been there at least since then; undefined on a single look, and of files that are older. */
       readonly since?: Date;
     };
 

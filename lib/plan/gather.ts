@@ -6,9 +6,19 @@ import type { KeyPair, Location, Resolved, ResolvedArtefact } from '../inventory
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { keyMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
 import { signatureMatches } from '../pki/verify.ts';
-import { caBundleKey, certificateKey, type Entries, type Found, locationText, privateKeyKey } from '../store/store.ts';
+import {
+  authorityKey,
+  caBundleKey,
+  certificateKey,
+  type Entries,
+  type Found,
+  locationText,
+  privateKeyKey,
+} from '../store/store.ts';
 import type { Store } from '../store/store.ts';
+import { backupsOf, isFromNothing } from './backups.ts';
 import type { ArtefactFacts, Facts } from './facts.ts';
+import { isVouchedFor, othersEnd } from './kinship.ts';
 
 export interface GatherInput {
   readonly resolved: Resolved;
@@ -27,6 +37,11 @@ export interface Gathered {
   readonly found: ReadonlyMap<string, Found>;
   /** Errors of reads that failed, by artefact. */
   readonly failures: ReadonlyMap<string, RecoveryError>;
+  /**
+   * By artefact: the newest backup of a target that is to be made like what was there, where nothing of that can be read
+   * any more.
+   */
+  readonly backups?: ReadonlyMap<string, Found>;
 }
 
 export async function gather(input: GatherInput): Promise<Gathered> {
@@ -41,7 +56,19 @@ export async function gather(input: GatherInput): Promise<Gathered> {
       if ('failure' in look && look.failure !== undefined) failures.set(artefact.name, look.failure);
     }),
   );
-  return { facts: relate(seen, input), found, failures };
+  const related = relate(seen, input);
+  const backups = await backupsOf(related, input);
+  const facts = new Map(
+    [...related].map(([name, fact]) => [
+      name,
+      isFromNothing(name, { fact, resolved: input.resolved, found, backups }) ? fromNothing(fact) : fact,
+    ]),
+  );
+  return { facts, found, failures, backups };
+}
+
+function fromNothing(fact: ArtefactFacts): ArtefactFacts {
+  return fact.state === 'absent' || fact.state === 'broken' ? { ...fact, madeFromNothing: true } : fact;
 }
 
 type Look =
@@ -66,9 +93,21 @@ async function lookAt(artefact: ResolvedArtefact, { store, signal, only }: Gathe
 
 function understand(
   artefact: ResolvedArtefact,
-  { entries, version }: Found,
+  found: Found,
 ): { facts: ArtefactFacts; certificates: readonly Certificate[] } {
+  const { entries, version, problem, foreign } = found;
   const what = locationText(artefact.truth);
+  if (foreign !== undefined) {
+    return { facts: { state: 'broken', problem: 'foreign', version, message: foreign }, certificates: [] };
+  }
+  if (problem !== undefined) {
+    const certificates = wholeCertificates(entries[certificateKey] ?? Buffer.alloc(0));
+    const whole = certificates.map(({ facts }) => facts);
+    return {
+      facts: { state: 'broken', problem: 'unreadable', version, message: problem, certificates: whole },
+      certificates,
+    };
+  }
   try {
     const certificates = certificatesOf(artefact, entries, what);
     const broken = brokenPair(artefact, entries, certificates, what);
@@ -79,7 +118,11 @@ function understand(
       };
     }
     const facts = certificates.map((certificate) => certificate.facts);
-    return { facts: { state: 'present', version, certificates: facts, digest: digestOf(entries) }, certificates };
+    const digest = digestOf(entries);
+    return {
+      facts: { state: 'present', version, certificates: facts, digest, ...authorityOf(artefact, found) },
+      certificates,
+    };
   } catch (err) {
     if (!isCode(err, 'MaterialInvalid')) throw err;
     const bundle =
@@ -94,7 +137,7 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
   switch (artefact.kind) {
     case 'signer':
     case 'target':
-      return parseCertificates(entry(entries, certificateKey, what), `${what} ${certificateKey}`);
+      return parseCertificates(entry(entries, certificateKey, what), `${what} ${certificateKey}`, othersIn(artefact));
     case 'caBundle':
     case 'composedBundle':
       return parseCertificates(entry(entries, caBundleKey, what), `${what} ${caBundleKey}`);
@@ -106,6 +149,26 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
     case 'opaque':
       return [];
   }
+}
+
+/** The CA by which a kubeconfig knows its server. One that is torn counts for nothing. */
+function authorityOf({ truth }: ResolvedArtefact, { entries, authorityIsForeign }: Found): Authority {
+  const pem = entries[authorityKey];
+  if (truth.kind !== 'kubeconfig') return {};
+  const foreign = authorityIsForeign === true ? { authorityIsForeign } : {};
+  if (pem === undefined) return foreign;
+  const cas = wholeCertificates(pem);
+  return { authorities: cas.map(({ facts }) => facts.fingerprint), ...foreign };
+}
+
+type Authority = Pick<
+  ArtefactFacts & { state: 'present' },
+  'authorities' | 'authorityIsForeign' | 'othersAuthorityEnds'
+>;
+
+/** A renewal keeps whatever other blocks stand in the file of a target that follows its predecessor. */
+function othersIn(artefact: ResolvedArtefact): 'skipped' | 'refused' {
+  return artefact.kind === 'target' && artefact.template === 'present' ? 'skipped' : 'refused';
 }
 
 type Broken = Pick<ArtefactFacts & { state: 'broken' }, 'problem' | 'message'>;
@@ -125,6 +188,9 @@ function brokenPair(
   if ((artefact.kind !== 'signer' && artefact.kind !== 'target') || certificate === undefined) return undefined;
   if (artefact.kind === 'signer' && !certificate.facts.isCa) {
     return { problem: 'unreadable', message: `the certificate in ${what} is no CA certificate` };
+  }
+  if (artefact.kind === 'signer' && certificate.fields.keyUsage?.certSign === false) {
+    return { problem: 'unreadable', message: `the certificate in ${what} may not sign certificates (key usage)` };
   }
   if (entries[privateKeyKey] === undefined) {
     return { problem: 'keyAbsent', message: `${what} has no private key ("${privateKeyKey}")` };
@@ -155,25 +221,56 @@ function digestOf(entries: Entries): string {
 }
 
 /** Adds what only the whole shows: who signed what, and since when a version has been there. */
-function relate(seen: ReadonlyMap<string, Look>, { previous, now }: GatherInput): Facts {
+function relate(seen: ReadonlyMap<string, Look>, input: GatherInput): Facts {
+  const { resolved, previous, now } = input;
+  const rows = new Map(resolved.artefacts.map((row) => [row.name, row]));
   const looks = [...seen.values()].flatMap((look) => ('certificates' in look ? look.certificates : []));
   const authorities = new Map(looks.filter(({ facts }) => facts.isCa).map((ca) => [ca.facts.fingerprint, ca]));
   const facts = new Map<string, ArtefactFacts>();
   for (const [name, look] of seen) {
     if (!('certificates' in look) || look.facts.state !== 'present') {
-      facts.set(name, look.facts);
+      const changed = 'found' in look && look.facts.state === 'broken' ? justChanged(look.found, input) : {};
+      facts.set(name, { ...look.facts, ...changed });
       continue;
     }
-    const certificates = look.certificates.map((certificate) => ({
+    const row = rows.get(name);
+    const [, ...brought] = row !== undefined && othersIn(row) === 'skipped' ? look.certificates : [];
+    const certificates = look.certificates.map((certificate, index) => ({
       ...certificate.facts,
       signedBy: [...authorities.values()]
-        .filter((authority) => signatureMatches(certificate, authority))
+        .filter(
+          (authority) =>
+            signatureMatches(certificate, authority) ||
+            (index === 0 && isVouchedFor(certificate, { brought, authority, now })),
+        )
         .map((authority) => authority.facts.fingerprint),
     }));
     const before = previous?.get(name);
     const same = before?.state === 'present' && before.version === look.facts.version ? before.since : undefined;
     const since = previous === undefined ? {} : { since: same ?? now };
-    facts.set(name, { ...look.facts, certificates, ...since });
+    const age = look.found.changedAt === undefined ? since : justChanged(look.found, input);
+    const others = row === undefined ? {} : othersAuthorityOf(row, look.found, seen);
+    facts.set(name, { ...look.facts, certificates, ...age, ...others });
   }
   return facts;
+}
+
+function othersAuthorityOf(
+  artefact: ResolvedArtefact,
+  { entries }: Found,
+  seen: ReadonlyMap<string, Look>,
+): Pick<Authority, 'othersAuthorityEnds'> {
+  if (artefact.kind !== 'target' || artefact.truth.kind !== 'kubeconfig') return {};
+  const issuer = seen.get(artefact.issuer ?? '');
+  const live = issuer !== undefined && 'certificates' in issuer ? issuer.certificates[0] : undefined;
+  const end = othersEnd(wholeCertificates(entries[authorityKey] ?? Buffer.alloc(0)), live);
+  return end === undefined ? {} : { othersAuthorityEnds: end };
+}
+
+/**
+ * Files say themselves how old they are: what a power loss has left needs no time to settle. A date in the future is that
+ * of a clock which was wrong.
+ */
+function justChanged({ changedAt }: Found, { previous, now }: GatherInput): { readonly since?: Date } {
+  return previous === undefined || changedAt === undefined || changedAt > now ? {} : { since: changedAt };
 }

@@ -1,8 +1,9 @@
 // The vocabulary shared by the rules: the case before them, the verdict they give, and small sentences. Pure.
-import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { Location, Resolved, ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { clockSkewMs } from './clock-rules.ts';
 import type { ArtefactFacts, CertificateFacts, Facts } from './facts.ts';
 import type { Decision, Reason, RenewalPolicy } from './plan-types.ts';
+import { isFile } from '../inventory/places.ts';
 
 /** What an artefact will hold once the plan is carried out, as far as others depend on it. */
 export interface Expected {
@@ -19,6 +20,8 @@ export interface Expected {
   readonly newNotAfter?: Date;
   /** It may be written anew then, so what is made of it now would soon be made again. */
   readonly settlesAt?: Date;
+  /** It must be brought, and nothing can be made of it before that. */
+  readonly byHand?: true;
 }
 
 export interface Case<A extends ResolvedArtefact> {
@@ -31,6 +34,13 @@ export interface Case<A extends ResolvedArtefact> {
   readonly now: Date;
 }
 
+/** What has a certificate and a key of its own. */
+export type Pair = Signer | ResolvedTarget;
+export type PairCase = Case<Pair>;
+/** A check's finding: renew for this reason, or leave it alone until then. */
+export type Finding = { readonly reason: Reason; readonly message: string; readonly keepUntil?: Date };
+export type Check = (at: PairCase, certificate: CertificateFacts) => Finding | undefined;
+
 /** A decision without its name, with what a renewal leaves behind for the artefacts that are judged later. */
 export type Verdict = Omit<Decision, 'artefact'> & { readonly leaves: Expected };
 
@@ -42,6 +52,11 @@ export function keep(reason: Reason, message: string, recheckAt: Date): Verdict 
 
 export function blocked(reason: Reason, message: string, recheckAt: Date): Verdict {
   return { ...keep(reason, message, recheckAt), action: 'blocked' };
+}
+
+/** Blocked until somebody brings what cannot be made here. */
+export function bring(reason: Reason, message: string, recheckAt: Date): Verdict {
+  return { ...blocked(reason, message, recheckAt), byHand: true };
 }
 
 export interface Renewal {
@@ -63,10 +78,6 @@ export function renew({ reason, message, now, after, leaves }: Renewal): Verdict
   };
 }
 
-export function isApi(location: Location): boolean {
-  return location.kind === 'secret' || location.kind === 'configMap';
-}
-
 export function laterMs(date: Date, ms: number): Date {
   return new Date(date.getTime() + ms);
 }
@@ -76,14 +87,16 @@ export function earliest(...dates: readonly (Date | undefined)[]): Date {
   return known.reduce((first, date) => (date < first ? date : first));
 }
 
+/** Files are also copied one after the other by people: they have more time, never so much that a kubelet waits. */
+const settleMsOf = (location: Location, { settleMs }: RenewalPolicy): number =>
+  isFile(location) ? Math.min(settleMs * 3, 3000) : settleMs;
+
 /**
- * Two objects in the API contradict each other. Another writer may stand between its two writes, so the contradiction
- * is believed only when none of the objects has changed for a while; returns until when to wait, or undefined.
- * Files have no other writer.
+ * Two objects contradict each other, or two files. Another writer may stand between its two writes, so the contradiction
+ * is believed only when none of them has changed for a while; returns until when to wait, or undefined.
  */
 export function settlesAt(at: Case<ResolvedArtefact>, names: readonly string[]): Date | undefined {
   const { artefact, facts, policy, now } = at;
-  if (!isApi(artefact.truth)) return undefined;
   let latest: Date | undefined;
   for (const name of names) {
     const fact = facts.get(name);
@@ -91,7 +104,7 @@ export function settlesAt(at: Case<ResolvedArtefact>, names: readonly string[]):
     if (since !== undefined && (latest === undefined || since > latest)) latest = since;
   }
   if (latest === undefined) return undefined;
-  const settled = laterMs(latest, policy.settleMs);
+  const settled = laterMs(latest, settleMsOf(artefact.truth, policy));
   return now < settled ? settled : undefined;
 }
 

@@ -13,6 +13,7 @@ export type Reason =
   | 'ExpiredInBundle'
   | 'IssuerNotTrusted'
   | 'HostnameMissing'
+  | 'AuthorityDiffers'
   | 'InputsDiffer'
   | 'OriginalDiffers'
   | 'Settling'
@@ -20,6 +21,7 @@ export type Reason =
   | 'SignerTooYoung'
   | 'SignerEnding'
   | 'SignerUnusable'
+  | 'SignerExternal'
   | 'Unavailable'
   | 'ClockImplausible'
   | 'ClockJumped'
@@ -36,6 +38,8 @@ export interface Decision {
   readonly recheckAt: Date;
   /** Artefacts whose renewal must have succeeded before this one is carried out. */
   readonly after: readonly string[];
+  /** Somebody must bring it, or the CA that would sign it: waiting and trying again do not help. */
+  readonly byHand?: true;
 }
 
 export interface Plan {

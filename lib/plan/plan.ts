@@ -42,7 +42,7 @@ export function plan({ resolved, facts, policy, clock, now }: PlanInput): Plan {
     let verdict = judge(at);
     if (verdict.action === 'renew' && distrust !== undefined) verdict = { ...verdict, action: 'blocked', ...distrust };
     const { leaves, ...decision } = verdict;
-    expected.set(artefact.name, decision.action === 'renew' ? leaves : { ...whatIsThere(at), ...settling(decision) });
+    expected.set(artefact.name, decision.action === 'renew' ? leaves : { ...whatIsThere(at), ...outlook(decision) });
     decisions.push({ artefact: artefact.name, ...decision });
   }
   const recheckAt = decisions.reduce<Date>(
@@ -84,8 +84,8 @@ function judgeForeign({ kind, published }: KeyPair | Opaque, fact: ArtefactFacts
   return blocked('NotOurs', `${state}; ${what} is never made here, restore it`, recheckAt);
 }
 
-function settling({ reason, recheckAt }: Omit<Decision, 'artefact'>): Pick<Expected, 'settlesAt'> {
-  return reason === 'Settling' ? { settlesAt: recheckAt } : {};
+function outlook({ reason, recheckAt, byHand }: Omit<Decision, 'artefact'>): Pick<Expected, 'settlesAt' | 'byHand'> {
+  return { ...(reason === 'Settling' && { settlesAt: recheckAt }), ...(byHand === true && { byHand }) };
 }
 
 /** What others can count on when an artefact is not renewed: its certificates that are valid now. */

@@ -21,6 +21,8 @@ export interface ServedOptions {
   readonly expected: string;
   /** CA certificates (PEM): the message then also says whether the chain verifies with them. */
   readonly trust?: string;
+  /** PEM of who asks, for a server that talks to nobody else (etcd); without it such a server logs a refused client. */
+  readonly client?: { readonly cert: string; readonly key: string };
   /** Default 2 000. */
   readonly timeoutMs?: number;
   readonly clock: Clock;
@@ -39,7 +41,8 @@ export interface ServedResult extends ProofResult {
 export async function proveServed(options: ServedOptions): Promise<ServedResult> {
   const { host, port, serverName, expected, clock } = options;
   const name = `"${serverName}" at ${host}:${port}`;
-  const answer = await handshake(options);
+  // OpenSSL refuses some clients' pairs (a key that is too short) before anything is sent.
+  const answer = await handshake(options).catch((err: unknown): Answer => ({ failure: errorText(err) }));
   const at = clock.now();
   if ('failure' in answer) return { state: 'unproven', message: `No TLS answer for ${name}: ${answer.failure}`, at };
   const { fingerprint, notAfter, problem } = answer;
@@ -67,6 +70,7 @@ async function handshake({
   port,
   serverName,
   trust,
+  client,
   timeoutMs = 2_000,
   clock,
   signal,
@@ -78,11 +82,16 @@ async function handshake({
     servername: isIP(serverName) ? '' : serverName,
     rejectUnauthorized: false, // compared by fingerprint: see the head of this file
     ...(trust === undefined ? {} : { ca: trust }),
+    ...client,
   });
+  let isWhole = false;
   try {
     return await Promise.race([
       new Promise<Answer>((resolve) => {
-        socket.once('secureConnect', () => resolve(peerOf(socket)));
+        socket.once('secureConnect', () => {
+          isWhole = true;
+          resolve(peerOf(socket));
+        });
         socket.once('error', (err) => resolve({ failure: errorText(err) }));
         socket.once('close', () => resolve({ failure: 'the connection was closed during the handshake' }));
       }),
@@ -93,7 +102,9 @@ async function handshake({
   } finally {
     done.abort();
     socket.on('error', () => {}); // a reset after the decision is nobody's concern
-    socket.destroy();
+    // A handshake that is whole on our side is made whole on the other, which else logs a broken one.
+    if (isWhole) socket.destroySoon();
+    else socket.destroy();
   }
 }
 

@@ -3,7 +3,8 @@
 import { randomBytes } from 'node:crypto';
 import { basename, join } from 'node:path';
 import type { Entries } from '../store/store.ts';
-import { directoryMode, syncDirectory, unlessAbsent, writeNewFile, type Disk } from './disk.ts';
+import { unlessAbsent, type Disk } from '../disk/disk.ts';
+import { directoryMode, syncDirectory, writeNewFile } from '../disk/files.ts';
 import { dataLink } from './inspect.ts';
 
 export type FileMode = 0o600 | 0o644;
@@ -31,7 +32,9 @@ export async function writeGeneration({ disk, directory, entries, mode, now }: G
   const path = await disk.mkdtemp(join(directory, generationPrefix(now)));
   try {
     await disk.chmod(path, directoryMode); // mkdtemp makes it 0700
-    const writes = Object.entries(entries).map(([name, bytes]) => writeNewFile(disk, join(path, name), bytes, mode));
+    const writes = Object.entries(entries).map(([name, bytes]) =>
+      writeNewFile(disk, join(path, name), bytes, { mode }),
+    );
     // All of them end before anything is removed: a write that is still running would fill the directory again.
     for (const result of await Promise.allSettled(writes)) if (result.status === 'rejected') throw result.reason;
     await syncDirectory(disk, path);

@@ -1,10 +1,10 @@
 // What lies in the directory of one object, told apart for publish.ts: the generation in use, the visible names that
 // readers open, and what a crash or an earlier tool left. Reads only; never follows a name out of what it promises.
-import { constants } from 'node:fs';
+import { constants, type Dirent } from 'node:fs';
 import { join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Entries } from '../store/store.ts';
-import { attempt, onPath, realDisk, unlessAbsent, type Disk } from './disk.ts';
+import { attempt, onPath, realDisk, unlessAbsent, type Disk } from '../disk/disk.ts';
 
 export const dataLink = '..data';
 
@@ -85,9 +85,14 @@ function readNow(disk: Disk, path: string): Promise<Buffer> {
 export async function inspect(disk: Disk, directory: string): Promise<Inspected> {
   const stats = await unlessAbsent(() => disk.stat(directory));
   if (stats === undefined) return nothing;
-  const entries = await disk.readdir(directory, { withFileTypes: true });
-  const generation = await generationInUse(disk, directory);
-  const links = new Set<string>();
+  const [entries, generation] = await Promise.all([
+    disk.readdir(directory, { withFileTypes: true }),
+    generationInUse(disk, directory),
+  ]);
+  const [ours, files] = await Promise.all([
+    linksOfOurs(disk, directory, entries),
+    generation === undefined ? new Map<string, PublishedFile>() : filesOf(disk, join(directory, generation.name)),
+  ]);
   const foreign: string[] = [];
   const directories: string[] = [];
   const leftovers: string[] = [];
@@ -96,21 +101,30 @@ export async function inspect(disk: Disk, directory: string): Promise<Inspected>
     if (name.startsWith('..')) {
       if (name !== dataLink && name !== generation?.name) leftovers.push(name);
     } else if (entry.isDirectory()) directories.push(name);
-    else if (entry.isSymbolicLink() && (await disk.readlink(join(directory, name))) === `${dataLink}/${name}`) {
-      links.add(name);
-    } else foreign.push(name);
+    else if (!ours.has(name)) foreign.push(name);
   }
   return {
     present: true,
     directoryMode: permissions(stats.mode),
     generation: generation?.name,
     generationMode: generation?.mode ?? 0,
-    files: generation === undefined ? new Map() : await filesOf(disk, join(directory, generation.name)),
-    links,
+    files,
+    links: ours,
     foreign,
     directories,
     leftovers,
   };
+}
+
+/** Visible names that are links through `..data`, as publish makes them. */
+async function linksOfOurs(disk: Disk, directory: string, entries: readonly Dirent[]): Promise<Set<string>> {
+  const visible = entries.filter((entry) => entry.isSymbolicLink() && !entry.name.startsWith('..'));
+  const names = await Promise.all(
+    visible.map(async ({ name }) =>
+      (await disk.readlink(join(directory, name))) === `${dataLink}/${name}` ? [name] : [],
+    ),
+  );
+  return new Set(names.flat());
 }
 
 /** What a reader gets at each visible name of `directory` now. Names that lead nowhere, or to no file, are left out. */
@@ -141,18 +155,22 @@ export interface ReadPublished {
 /** The entries of an object as its readers see them, of one generation; undefined when there is none. */
 export async function readPublished({ directory, what, disk = realDisk }: ReadPublished): Promise<Entries | undefined> {
   return attempt({ code: 'ReadFailed', action: 'read', what, directory }, async () => {
-    const seen = await inspectAcrossFlips(disk, directory);
-    const files: Map<string, Uint8Array> = await visibleFiles(disk, directory, seen.foreign);
-    for (const name of seen.links) {
-      const file = seen.files.get(name);
-      if (file !== undefined) files.set(name, file.bytes);
-    }
-    return files.size === 0 ? undefined : Object.fromEntries(files);
+    return entriesSeen(disk, directory, await inspectAcrossFlips(disk, directory));
   });
 }
 
+/** The same, of a directory that has been looked at. Throws what the system throws. */
+export async function entriesSeen(disk: Disk, directory: string, seen: Inspected): Promise<Entries | undefined> {
+  const files: Map<string, Uint8Array> = await visibleFiles(disk, directory, seen.foreign);
+  for (const name of seen.links) {
+    const file = seen.files.get(name);
+    if (file !== undefined) files.set(name, file.bytes);
+  }
+  return files.size === 0 ? undefined : Object.fromEntries(files);
+}
+
 /** `inspect`, again when a writer in another process removed the generation between two of its steps. */
-async function inspectAcrossFlips(disk: Disk, directory: string): Promise<Inspected> {
+export async function inspectAcrossFlips(disk: Disk, directory: string): Promise<Inspected> {
   for (let left = 5; ; left -= 1) {
     try {
       return await inspect(disk, directory);

@@ -15,9 +15,10 @@ import { basename, join } from 'node:path';
 import { systemClock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Entries } from '../store/store.ts';
-import { attempt, directoryMode, ensureDirectory, realDisk, syncDirectory, type Disk } from './disk.ts';
+import { attempt, realDisk, type Disk } from '../disk/disk.ts';
+import { directoryMode, ensureDirectory, syncDirectory } from '../disk/files.ts';
 import { flip, removeLeftovers, replaceByLink, type FileMode } from './generation.ts';
-import { dataLink, inspect, type Inspected } from './inspect.ts';
+import { dataLink, entriesSeen, inspect, inspectAcrossFlips, type Inspected } from './inspect.ts';
 import { namesProblem, nameProblem } from './names.ts';
 import { takeOver } from './take-over.ts';
 
@@ -62,21 +63,29 @@ export async function publish(publication: Publication): Promise<PublishOutcome>
   });
 }
 
-/** What publish would do, without doing it. Throws what publish throws. */
-export async function difference(publication: Publication): Promise<PublishOutcome> {
+export interface Comparison {
+  /** What publish would do. */
+  readonly difference: PublishOutcome;
+  /** Where that is `written`: the entries as readers see them now; undefined where there are none. */
+  readonly published: Entries | undefined;
+}
+
+/** Compares the publication with what is there, and changes nothing. Throws what publish throws. */
+export async function compare(publication: Publication): Promise<Comparison> {
   const { directory, what, entries, mode, disk = realDisk } = publication;
   checkNames(publication);
   return attempt({ code: 'WriteFailed', action: 'publish', what, directory }, async () => {
-    const seen = await inspect(disk, directory);
+    const seen = await inspectAcrossFlips(disk, directory);
     checkDirectories(publication, seen);
-    if (!sameContent(seen, entries)) return 'written';
+    if (!sameContent(seen, entries))
+      return { difference: 'written', published: await entriesSeen(disk, directory, seen) };
     const settled =
       seen.foreign.length === 0 &&
       seen.leftovers.length === 0 &&
       drifted(seen, mode).length === 0 &&
       missingLinks(seen, entries).length === 0 &&
       goneNames(seen, entries).length === 0;
-    return settled ? 'unchanged' : 'repaired';
+    return { difference: settled ? 'unchanged' : 'repaired', published: undefined };
   });
 }
 

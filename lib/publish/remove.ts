@@ -1,7 +1,8 @@
 // Takes away: what a crash left (prune, at every start), and the whole directory of an object that is gone (unpublish).
 // What is in use is never touched by prune; unpublish makes all files of the object disappear in one step.
 import { dirname, join } from 'node:path';
-import { attempt, realDisk, syncDirectory, unlessAbsent, type Disk } from './disk.ts';
+import { attempt, realDisk, unlessAbsent, type Disk } from '../disk/disk.ts';
+import { syncDirectory } from '../disk/files.ts';
 import { removeLeftovers, temporaryName } from './generation.ts';
 import { inspect } from './inspect.ts';
 

@@ -2,7 +2,8 @@
 // before, during and after; none is ever absent. Both can be killed at any moment and run again.
 import { join } from 'node:path';
 import type { Entries } from '../store/store.ts';
-import { attempt, realDisk, syncDirectory, writeNewFile, type Disk } from './disk.ts';
+import { attempt, realDisk, type Disk } from '../disk/disk.ts';
+import { syncDirectory, writeNewFile } from '../disk/files.ts';
 import { flip, replaceByLink, temporaryName, type FileMode, type Generation } from './generation.ts';
 import { dataLink, inspect, visibleFiles, type Inspected } from './inspect.ts';
 
@@ -41,7 +42,7 @@ export async function giveBack({ directory, what, mode, disk = realDisk }: GiveB
     for (const [name, bytes] of Object.entries(linkedFiles(seen))) {
       const temporary = join(directory, temporaryName('file'));
       try {
-        await writeNewFile(disk, temporary, bytes, mode);
+        await writeNewFile(disk, temporary, bytes, { mode });
         await disk.rename(temporary, join(directory, name));
       } catch (err) {
         await disk.rm(temporary, { force: true }).catch(() => undefined);

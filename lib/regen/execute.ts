@@ -7,9 +7,11 @@ import type { Issued } from '../issue/issue.ts';
 import { make, type Pair } from '../issue/make.ts';
 import type { KeyAlgorithm } from '../pki/facts.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
+import { prepareSigning } from '../pki/sign.ts';
 import type { Gathered } from '../plan/gather.ts';
 import type { Decision, Plan } from '../plan/plan-types.ts';
 import type { Material, Store } from '../store/store.ts';
+import { isFile } from '../inventory/places.ts';
 
 export type StepOutcome = 'written' | 'conflict' | 'failed' | 'skipped';
 
@@ -35,6 +37,8 @@ export interface Execution {
   readonly keyAlgorithm?: KeyAlgorithm;
   readonly now: Date;
   readonly signal: AbortSignal;
+  /** Why files of this host may not be written now. */
+  readonly diskRefused?: RecoveryError;
   /** Told of each step as it ends. */
   readonly onStep?: (result: StepResult) => void;
 }
@@ -44,6 +48,7 @@ export async function execute(execution: Execution): Promise<readonly StepResult
   const artefacts = new Map(resolved.artefacts.map((artefact) => [artefact.name, artefact]));
   const material = new Map<string, Material>(gathered.found);
   const steps = new Map<string, Promise<StepResult>>();
+  const signs = plan.decisions.some(({ action }) => action === 'renew');
   // Decisions are in topological order: what a step waits for has been started before it.
   for (const decision of plan.decisions) {
     const artefact = artefacts.get(decision.artefact);
@@ -58,6 +63,9 @@ export async function execute(execution: Execution): Promise<readonly StepResult
       }),
     );
   }
+  // Keys are being made on other threads: meanwhile there is time to load what signs with them. A step that cannot load
+  // it says so.
+  if (signs) void prepareSigning().catch(() => undefined);
   return Promise.all(steps.values());
 }
 
@@ -73,17 +81,21 @@ interface Step {
 
 async function step({ artefact, decision, results, material, execution }: Step): Promise<StepResult> {
   const { resolved, store, gathered, keys, now, signal } = execution;
+  const { backups = new Map<string, Material>() } = gathered;
   const result = { artefact, decision };
   const stopped = results.find(({ outcome }) => outcome !== 'written');
   if (stopped !== undefined) {
     return { ...result, outcome: 'skipped', because: `${stopped.artefact.name} was not written` };
   }
   if (signal.aborted) return { ...result, outcome: 'skipped', because: 'asked to stop' };
+  const { diskRefused } = execution;
+  if (diskRefused !== undefined && isFile(artefact.truth)) return { ...result, outcome: 'failed', err: diskRefused };
   let certificates: Issued['certificates'] = [];
   try {
-    const takeKey = (pair: Pair): ReturnType<KeyPool['take']> => keys.take(algorithmOf(pair, execution));
+    const takeKey = (pair: Pair, like?: KeyAlgorithm): ReturnType<KeyPool['take']> =>
+      keys.take(algorithmOf(pair, execution, like));
     const lost = (name: string): boolean => gathered.facts.get(name)?.state !== 'present';
-    const issued = await make(artefact, { resolved, material, takeKey, lost, now });
+    const issued = await make(artefact, { resolved, material, backups, takeKey, lost, now });
     const version = gathered.found.get(artefact.name)?.version;
     const seen = version === undefined ? 'absent' : { version };
     const { entries, annotations } = issued;
@@ -99,9 +111,9 @@ async function step({ artefact, decision, results, material, execution }: Step):
 
 const defaultAlgorithm: KeyAlgorithm = { name: 'RSA', bits: 2048 };
 
-/** Of the new key: the configured one, else that of what is replaced. */
-function algorithmOf({ name }: Pair, { gathered, keyAlgorithm }: Execution): KeyAlgorithm {
+/** Of the new key: the configured one, else that of what is replaced, else that of what it is made like. */
+function algorithmOf({ name }: Pair, { gathered, keyAlgorithm }: Execution, like?: KeyAlgorithm): KeyAlgorithm {
   const fact = gathered.facts.get(name);
   const replaced = fact !== undefined && 'certificates' in fact ? fact.certificates?.[0]?.key : undefined;
-  return keyAlgorithm ?? replaced ?? defaultAlgorithm;
+  return keyAlgorithm ?? replaced ?? like ?? defaultAlgorithm;
 }

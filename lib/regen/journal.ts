@@ -9,6 +9,7 @@ import type { Facts } from '../plan/facts.ts';
 import type { Decision, Plan } from '../plan/plan-types.ts';
 import { locationText } from '../store/store.ts';
 import type { StepOutcome, StepResult } from './execute.ts';
+import { isFile } from '../inventory/places.ts';
 
 export interface ArtefactReport {
   readonly artefact: string;
@@ -16,6 +17,8 @@ export interface ArtefactReport {
   readonly action: Decision['action'];
   readonly reason: Decision['reason'];
   readonly message: string;
+  /** Somebody must bring it, or the CA that would sign it. */
+  readonly byHand?: true;
   /** Of the last attempt to renew it; undefined when there was none. */
   readonly outcome?: StepOutcome;
   readonly err?: string;
@@ -135,7 +138,7 @@ export class Journal {
   #record({ truth }: ResolvedArtefact, { type, reason, note }: Note): void {
     const { events, dryRun } = this.#options;
     if (events === undefined || dryRun || reason === undefined) return;
-    if (truth.kind !== 'secret' && truth.kind !== 'configMap') return;
+    if (isFile(truth)) return;
     const kind = truth.kind === 'secret' ? 'Secret' : 'ConfigMap';
     const regarding = { kind, namespace: truth.namespace, name: truth.name } as const;
     events.record({ type, reason, regarding, note: `${locationText(truth)}: ${note}` });
@@ -223,9 +226,9 @@ export class Journal {
   report(converged: boolean, gaveUp?: string): RegenReport {
     const artefacts = [...this.#entries].flatMap(([artefact, { decision, outcome, err, writes }]) => {
       if (decision === undefined) return [];
-      const { action, reason, message } = decision;
+      const { action, reason, message, byHand } = decision;
       const last = { ...(outcome !== undefined && { outcome }), ...(err !== undefined && { err }) };
-      return [{ artefact, action, reason, message, ...last, writes }];
+      return [{ artefact, action, reason, message, ...(byHand && { byHand }), ...last, writes }];
     });
     const { startedAt, firstAnswerAt, lastWriteAt, writes } = this;
     const times = {
@@ -250,6 +253,8 @@ function fieldsOf({ name, truth }: ResolvedArtefact): LogFields {
     case 'pemPair':
       return { ...artefact, path: truth.certFile };
     case 'pemFile':
+    case 'combinedPem':
+    case 'kubeconfig':
       break;
   }
   return { ...artefact, path: truth.file };

@@ -1,18 +1,21 @@
 // One look: read, plan, carry out. Remembers between looks what only time can tell: since when a version has been
 // there, what of our own work is unfinished, and whether the clock was set.
+import { isCode, type RecoveryError } from '../errors.ts';
 import type { Location } from '../inventory/model.ts';
 import { gather } from '../plan/gather.ts';
 import type { Gathered } from '../plan/gather.ts';
 import type { Facts } from '../plan/facts.ts';
 import { plan as makePlan } from '../plan/plan.ts';
-import type { ClockFacts } from '../plan/plan-types.ts';
+import type { ClockFacts, Plan } from '../plan/plan-types.ts';
+import type { Lock } from '../store/lock.ts';
 import { observeClock } from './clock-watch.ts';
 import type { ClockWatch } from './clock-watch.ts';
-import { execute } from './execute.ts';
+import { execute, type StepResult } from './execute.ts';
 import type { Journal } from './journal.ts';
 import type { RegenOptions } from './options.ts';
 import { noOwnWork, ownWork, withoutWaiting } from './own-work.ts';
 import type { PassOutcome } from './waits.ts';
+import { isFile } from '../inventory/places.ts';
 
 export interface Looked {
   readonly outcome: PassOutcome;
@@ -23,6 +26,13 @@ export interface Looked {
 /** Looks at the rows whose truth `only` accepts. */
 export type Look = (only: (location: Location) => boolean) => Promise<Looked>;
 
+/** What is there, and what is to be done about it. */
+interface Seen {
+  readonly gathered: Gathered;
+  readonly plan: Plan;
+  readonly now: Date;
+}
+
 export function createLook(options: RegenOptions & { readonly journal: Journal }): Look {
   const { resolved, store, policy, clock, signal, journal, dryRun, keyPool, keyAlgorithm } = options;
   // Empty and not undefined: what contradicts itself at the first look may be another writer's work, too.
@@ -30,36 +40,82 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
   let unfinished = noOwnWork;
   const clockFacts = watchClock(options);
 
-  return async (only) => {
-    const trust = await clockFacts();
+  const see = async (only: (location: Location) => boolean): Promise<Seen> => {
+    const trust = await clockFacts(false);
     const gathered = await gather({ resolved, store, signal, now: clock.now(), only, previous });
-    if (signal.aborted) return { unavailable: gathered.failures, outcome: nothingDone(clock.now()) };
+    if (signal.aborted) return { gathered, plan: { decisions: [], recheckAt: clock.now() }, now: clock.now() };
     previous = gathered.facts;
     const now = clock.now();
     const facts = withoutWaiting(gathered.facts, unfinished);
-    const plan = makePlan({ resolved, facts, policy, clock: trust, now });
-    journal.measured(gathered.facts);
-    journal.decided(plan, ({ truth }) => only(truth));
-    const onStep = journal.stepped.bind(journal);
-    const keys = { keys: keyPool, ...(keyAlgorithm !== undefined && { keyAlgorithm }) };
-    const steps = dryRun ? [] : await execute({ resolved, plan, gathered, store, ...keys, now, signal, onStep });
-    unfinished = ownWork(unfinished, steps, gathered.facts);
-    const count = (outcome: string): number => steps.filter((step) => step.outcome === outcome).length;
-    const mine = new Set(resolved.artefacts.filter(({ truth }) => only(truth)).map(({ name }) => name));
-    const decisions = plan.decisions.filter(({ artefact }) => mine.has(artefact));
-    return {
-      unavailable: gathered.failures,
-      outcome: {
-        unavailable: gathered.failures.size,
-        written: count('written'),
-        conflicts: count('conflict'),
-        failed: count('failed'),
-        settling: decisions.filter(({ reason }) => reason === 'Settling').length,
-        blocked: decisions.filter(({ action }) => action === 'blocked').length,
-        recheckAt: new Date(Math.min(...decisions.map(({ recheckAt }) => recheckAt.getTime()), now.getTime() + farMs)),
-      },
-    };
+    const planned = makePlan({ resolved, facts, policy, clock: trust, now });
+    const isDoubted = !trust.synchronised && planned.decisions.some(({ reason }) => reason === 'ClockImplausible');
+    if (!isDoubted) return { gathered, plan: planned, now };
+    return { gathered, plan: makePlan({ resolved, facts, policy, clock: await clockFacts(true), now }), now };
   };
+
+  return async (only) => {
+    let seen = await see(only);
+    const guard = signal.aborted ? {} : await guardDisk(seen.plan, options);
+    try {
+      // What the holder before us has written counts.
+      if (guard.lock !== undefined) seen = await see(only);
+      const { gathered, plan, now } = seen;
+      if (signal.aborted) return { unavailable: gathered.failures, outcome: nothingDone(clock.now()) };
+      journal.measured(gathered.facts);
+      journal.decided(plan, ({ truth }) => only(truth));
+      const onStep = journal.stepped.bind(journal);
+      const how = {
+        keys: keyPool,
+        ...(keyAlgorithm !== undefined && { keyAlgorithm }),
+        ...(guard.refused !== undefined && { diskRefused: guard.refused }),
+      };
+      const steps = dryRun ? [] : await execute({ resolved, plan, gathered, store, ...how, now, signal, onStep });
+      unfinished = ownWork(unfinished, steps, gathered.facts);
+      const mine = new Set(resolved.artefacts.filter(({ truth }) => only(truth)).map(({ name }) => name));
+      const decisions = plan.decisions.filter(({ artefact }) => mine.has(artefact));
+      return { unavailable: gathered.failures, outcome: outcomeOf({ steps, decisions, gathered, now }) };
+    } finally {
+      await guard.lock?.release();
+    }
+  };
+}
+
+interface Done extends Pick<Seen, 'gathered' | 'now'>, Pick<Plan, 'decisions'> {
+  readonly steps: readonly StepResult[];
+}
+
+function outcomeOf({ steps, decisions, gathered, now }: Done): PassOutcome {
+  const count = (outcome: string): number => steps.filter((step) => step.outcome === outcome).length;
+  return {
+    unavailable: gathered.failures.size,
+    written: count('written'),
+    conflicts: count('conflict'),
+    failed: count('failed'),
+    settling: decisions.filter(({ reason }) => reason === 'Settling').length,
+    blocked: decisions.filter(({ action }) => action === 'blocked').length,
+    recheckAt: new Date(Math.min(...decisions.map(({ recheckAt }) => recheckAt.getTime()), now.getTime() + farMs)),
+  };
+}
+
+interface Guard {
+  readonly lock?: Lock;
+  /** Why no file may be written in this look. */
+  readonly refused?: RecoveryError;
+}
+
+/** Before files are written: the lock, where it is not held for the whole run, and a look for those who take none. */
+async function guardDisk({ decisions }: Plan, options: RegenOptions): Promise<Guard> {
+  const { resolved, once, dryRun, lockDisk, refuseBesideOthers } = options;
+  const renewed = new Set(decisions.flatMap(({ action, artefact }) => (action === 'renew' ? [artefact] : [])));
+  if (dryRun || !resolved.artefacts.some(({ name, truth }) => renewed.has(name) && isFile(truth))) return {};
+  try {
+    refuseBesideOthers?.();
+    const lock = once ? undefined : await lockDisk?.();
+    return lock === undefined ? {} : { lock };
+  } catch (err) {
+    if (isCode(err, 'AlreadyRunning', 'WriteFailed')) return { refused: err };
+    throw err;
+  }
 }
 
 const farMs = 24 * 3_600_000;
@@ -68,9 +124,9 @@ function nothingDone(now: Date): PassOutcome {
   return { unavailable: 0, written: 0, conflicts: 0, failed: 0, blocked: 0, settling: 0, recheckAt: now };
 }
 
-function watchClock({ clock, clockFacts, log }: RegenOptions): () => Promise<ClockFacts> {
+function watchClock({ clock, clockFacts, log }: RegenOptions): (thorough: boolean) => Promise<ClockFacts> {
   let watch: ClockWatch | undefined;
-  return async () => {
+  return async (thorough) => {
     const observed = observeClock(watch, clock.now(), clock.uptimeSeconds());
     watch = observed.watch;
     const { jumpedMs, settlesAt } = observed;
@@ -78,6 +134,6 @@ function watchClock({ clock, clockFacts, log }: RegenOptions): () => Promise<Clo
       const until = settlesAt === undefined ? {} : { recheckAt: settlesAt.toISOString() };
       log.warn('clock.jumped', { duration: jumpedMs, ...until });
     }
-    return { ...(await clockFacts()), ...(settlesAt !== undefined && { settlesAt }) };
+    return { ...(await clockFacts(thorough)), ...(settlesAt !== undefined && { settlesAt }) };
   };
 }

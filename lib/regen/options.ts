@@ -15,8 +15,11 @@ export interface RegenOptions {
   readonly resolved: Resolved;
   readonly store: Store;
   readonly policy: RenewalPolicy;
-  /** What is known about the machine's clock; jumps are noticed here. */
-  readonly clockFacts: () => Omit<ClockFacts, 'settlesAt'> | Promise<Omit<ClockFacts, 'settlesAt'>>;
+  /**
+   * What is known about the machine's clock; jumps are noticed here. `thorough`: somebody must be signed for and may not,
+   * because nothing says that the clock is synchronised, so asking is worth its time.
+   */
+  readonly clockFacts: (thorough: boolean) => Omit<ClockFacts, 'settlesAt'> | Promise<Omit<ClockFacts, 'settlesAt'>>;
   readonly clock: Clock;
   readonly log: Log;
   readonly keyPool: KeyPool;
@@ -32,6 +35,11 @@ export interface RegenOptions {
   readonly events?: Pick<EventRecorder, 'record'>;
   /** Called once when the API answers for the first time: what else waits for that begins then. Must not throw. */
   readonly onFirstAnswer?: () => void;
-  /** Taken before the first write to a file of this host, and held to the end. */
+  /**
+   * The right to write files of this host: of a single run for as long as it lasts, otherwise for each look that writes,
+   * so that a process that lasts shuts nobody out.
+   */
   readonly lockDisk?: () => Promise<Lock>;
+  /** Asked before each look that writes files. Throws AlreadyRunning beside a writer that takes no lock. */
+  readonly refuseBesideOthers?: () => void;
 }

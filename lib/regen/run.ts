@@ -9,15 +9,15 @@ import type { Location, ResolvedArtefact } from '../inventory/model.ts';
 import { noMetrics } from '../metrics.ts';
 import type { Metrics } from '../metrics.ts';
 import { prepareSigning } from '../pki/sign.ts';
-import { isOnDisk } from '../store/stores.ts';
 import { knock } from './api-wait.ts';
 import { Journal } from './journal.ts';
 import type { RegenReport } from './journal.ts';
 import { createLook } from './look.ts';
 import type { Look } from './look.ts';
-import { counted, isOver, isSettled, knockDelay, next, noStreaks, patienceMs } from './waits.ts';
+import { counted, filesPatienceMs, isOver, isSettled, knockDelay, next, noStreaks, patienceMs } from './waits.ts';
 import type { PassOutcome } from './waits.ts';
 import type { RegenOptions } from './options.ts';
+import { isFile } from '../inventory/places.ts';
 
 export type { RegenOptions };
 
@@ -26,13 +26,13 @@ const tickMs = 30_000;
 const mostDiskLooks = 5;
 const stuckMs = 4 * tickMs;
 
-/** Runs until `signal` aborts; with `once` until nothing is left to do, or to hope for. Throws AlreadyRunning. */
+/** Runs until `signal` aborts; with `once` until nothing is left to do, or to hope for, or throws AlreadyRunning. */
 export async function runRegen(options: RegenOptions): Promise<RegenReport> {
-  const { rows = 'all', dryRun, lockDisk, keyPool } = options;
+  const { rows = 'all', dryRun, once, lockDisk, keyPool } = options;
   const { artefacts } = options.resolved;
-  const disk = rows === 'api' ? [] : artefacts.filter(({ truth }) => isOnDisk(truth));
-  const api = rows === 'disk' ? [] : artefacts.filter(({ truth }) => !isOnDisk(truth));
-  const lock = disk.length > 0 && !dryRun ? await lockDisk?.() : undefined;
+  const disk = rows === 'api' ? [] : artefacts.filter(({ truth }) => isFile(truth));
+  const api = rows === 'disk' ? [] : artefacts.filter(({ truth }) => !isFile(truth));
+  const lock = disk.length > 0 && !dryRun && once ? await lockDisk?.() : undefined;
   try {
     return await loop({ ...options, metrics: options.metrics ?? noMetrics }, { disk, api });
   } finally {
@@ -55,10 +55,11 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
   const pulse = watchPulse(options);
   const ours = new Set([...disk, ...api].map(({ truth }) => truth));
   const all = (location: Location): boolean => ours.has(location);
-  const filesOnly = (location: Location): boolean => all(location) && isOnDisk(location);
+  const filesOnly = (location: Location): boolean => all(location) && isFile(location);
 
   if (api.length > 0 && !options.dryRun) makeKeysAhead(options, api);
-  if (disk.length > 0) await healFiles(look, filesOnly, signal);
+  // A single run for files alone is nothing but this.
+  if (disk.length > 0 && (api.length > 0 || !once)) await healFiles(look, filesOnly, signal);
 
   let awaySince = api.length > 0 ? clock.now() : undefined;
   let streaks = noStreaks;
@@ -92,7 +93,8 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
       journal.settled();
     }
     pulse.looked(outcome);
-    const step = next({ outcome, streaks, now, once });
+    const patience = api.length > 0 ? {} : { patienceMs: filesPatienceMs };
+    const step = next({ outcome, streaks, now, once, ...patience });
     if (step.kind === 'done') return journal.report(step.converged, step.converged ? undefined : remains(outcome));
     await clock.sleep(step.delayMs, signal);
   }

@@ -36,6 +36,8 @@ export interface Situation {
   readonly streaks: Streaks;
   readonly now: Date;
   readonly once: boolean;
+  /** How long a single run goes on about what fails. Default: as long as an API server may take to start. */
+  readonly patienceMs?: number;
 }
 
 export type Next =
@@ -50,6 +52,8 @@ const shortestWaitMs = 100;
 const quickLooks = 5;
 /** With `once`, what fails again and again for this long is reported instead. */
 export const patienceMs = 30_000;
+/** Files have nobody who would still be starting, and what waits for them is the start of the machine. */
+export const filesPatienceMs = 5000;
 
 const count = (streak: number, isMet: boolean): number => (isMet ? streak + 1 : 0);
 
@@ -64,11 +68,13 @@ export function counted(before: Streaks, outcome: PassOutcome, now: Date): Strea
   };
 }
 
-export function next({ outcome, streaks, now, once }: Situation): Next {
+export function next({ outcome, streaks, now, once, patienceMs: patience = patienceMs }: Situation): Next {
   const { busySince } = streaks;
   if (busySince !== undefined) {
-    if (once && isOver(busySince, now)) return { kind: 'done', converged: false };
-    return { kind: 'again', delayMs: retryDelay(streaks) };
+    if (once && isOver(busySince, now, patience)) return { kind: 'done', converged: false };
+    // A single run has its last try when its patience ends, not one pause later: a machine waits for it.
+    const leftMs = once ? busySince.getTime() + patience - now.getTime() : longestWaitMs;
+    return { kind: 'again', delayMs: Math.min(retryDelay(streaks), leftMs) };
   }
   const untilMs = outcome.recheckAt.getTime() - now.getTime();
   if (once && outcome.settling === 0) return { kind: 'done', converged: true };
@@ -95,7 +101,7 @@ export function isBusy({ unavailable, written, conflicts, failed }: PassOutcome)
  * read holds that up only while an API server may still be starting: its caches of rights fill one after the other, and
  * the keys that were made ahead are for the rows that come last.
  */
-export function isSettled({ outcome, streaks, now }: Omit<Situation, 'once'>): boolean {
+export function isSettled({ outcome, streaks, now }: Omit<Situation, 'once' | 'patienceMs'>): boolean {
   const { written, conflicts, failed, settling } = outcome;
   const { unavailableSince } = streaks;
   return (
@@ -104,8 +110,8 @@ export function isSettled({ outcome, streaks, now }: Omit<Situation, 'once'>): b
 }
 
 /** Whether this has lasted for longer than a start takes. */
-export function isOver(since: Date, now: Date): boolean {
-  return now.getTime() - since.getTime() >= patienceMs;
+export function isOver(since: Date, now: Date, forMs: number = patienceMs): boolean {
+  return now.getTime() - since.getTime() >= forMs;
 }
 
 export function backoff(firstMs: number, attempt: number, longestMs: number): number {

@@ -130,17 +130,27 @@ export function expiresText(date: Date): string {
   return `${day} ${month}, ${date.getUTCFullYear()} ${hours}:${minutes} UTC`;
 }
 
-/** As ShortHumanDuration of k8s.io/apimachinery: the largest unit only. */
+/** As HumanDuration of k8s.io/apimachinery (pkg/util/duration): two units while the larger is small, else the larger. */
 export function residualText(ms: number): string {
   const seconds = Math.trunc(ms / 1000);
   if (seconds < -1) return '<invalid>';
   if (seconds < 0) return '0s';
-  if (seconds < 60) return `${seconds}s`;
+  if (seconds < 2 * 60) return `${seconds}s`;
   const minutes = Math.trunc(seconds / 60);
-  if (minutes < 60) return `${minutes}m`;
+  if (minutes < 10) return units(minutes, 'm', seconds % 60, 's');
+  if (minutes < 3 * 60) return `${minutes}m`;
   const hours = Math.trunc(minutes / 60);
-  if (hours < 24) return `${hours}h`;
-  return hours < 24 * 365 ? `${Math.trunc(hours / 24)}d` : `${Math.trunc(hours / 24 / 365)}y`;
+  if (hours < 8) return units(hours, 'h', minutes % 60, 'm');
+  if (hours < 48) return `${hours}h`;
+  const days = Math.trunc(hours / 24);
+  if (days < 8) return units(days, 'd', hours % 24, 'h');
+  if (days < 2 * 365) return `${days}d`;
+  const years = Math.trunc(days / 365);
+  return years < 8 ? units(years, 'y', days % 365, 'd') : `${years}y`;
+}
+
+function units(large: number, largeUnit: string, small: number, smallUnit: string): string {
+  return small === 0 ? `${large}${largeUnit}` : `${large}${largeUnit}${small}${smallUnit}`;
 }
 
 function structured(status: StatusReport): Record<string, unknown> {

@@ -4,8 +4,8 @@ import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { ArtefactFacts, CertificateFacts, Facts } from '../plan/facts.ts';
 import type { Decision, Plan, Reason } from '../plan/plan-types.ts';
 import { locationText } from '../store/store.ts';
-import { isOnDisk } from '../store/stores.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
+import { isFile } from '../inventory/places.ts';
 
 export type RowState = 'OK' | 'EXPIRING' | 'EXPIRED' | 'NOT YET VALID' | 'MISSING' | 'BROKEN' | 'UNKNOWN';
 
@@ -90,7 +90,7 @@ export function report(input: ReportInput): StatusReport {
   const apiProblem = whyApiUnread(input);
   const isTold = ({ artefact, state }: StatusRow): boolean => {
     const truth = artefacts.get(artefact)?.truth;
-    return apiProblem !== undefined && state === 'UNKNOWN' && truth !== undefined && !isOnDisk(truth);
+    return apiProblem !== undefined && state === 'UNKNOWN' && truth !== undefined && !isFile(truth);
   };
   const stuck = rows
     .filter((row) => row.action === 'blocked' && !isGoneOption(artefacts.get(row.artefact), row) && !isTold(row))
@@ -113,7 +113,7 @@ export function report(input: ReportInput): StatusReport {
 
 /** When no object of several could be read it is the API's state, and no object's: said once, as the first read met it. */
 function whyApiUnread({ resolved, facts }: ReportInput): string | undefined {
-  const reads = resolved.artefacts.filter(({ truth }) => !isOnDisk(truth)).map(({ name }) => facts.get(name));
+  const reads = resolved.artefacts.filter(({ truth }) => !isFile(truth)).map(({ name }) => facts.get(name));
   const failures = reads.flatMap((fact) => (fact?.state === 'unavailable' ? [fact.message] : []));
   const [first] = failures;
   if (first === undefined || reads.length < 2 || failures.length < reads.length) return undefined;
@@ -172,7 +172,7 @@ const lastFifth = 0.2;
 function stateOf({ artefact, fact, certificate, decision, now }: Judged): RowState {
   if (fact.state === 'unavailable') return 'UNKNOWN';
   if (fact.state === 'absent') return 'MISSING';
-  if (fact.state === 'broken') return 'BROKEN';
+  if (fact.state === 'broken') return fact.problem === 'foreign' ? 'OK' : 'BROKEN'; // others keep it
   if (certificate !== undefined) {
     if (now >= certificate.notAfter) return 'EXPIRED';
     if (now < certificate.notBefore) return 'NOT YET VALID';
@@ -200,7 +200,7 @@ function recoveryProblems({ rows, artefacts, recoveryServerName }: Reach): strin
   return rows.flatMap((row) => {
     const artefact = artefacts.get(row.artefact);
     if (artefact?.kind !== 'target' || !artefact.hostnames.includes(recoveryServerName)) return [];
-    if (isOnDisk(artefact.truth) || (row.state !== 'EXPIRED' && row.state !== 'NOT YET VALID')) return [];
+    if (isFile(artefact.truth) || (row.state !== 'EXPIRED' && row.state !== 'NOT YET VALID')) return [];
     const state = row.state === 'EXPIRED' ? 'it has ended' : 'it has not begun';
     return [
       `${row.artefact}: ${state}, so regen cannot verify the API server as "${recoveryServerName}"; ` +

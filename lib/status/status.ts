@@ -14,6 +14,7 @@ import type { Entries, Found, Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import { type OnDisk, report, type StatusReport, type Use, type WebhookSight } from './report.ts';
 import { basename } from 'node:path';
+import { isFile } from '../inventory/places.ts';
 
 export interface StatusOptions {
   readonly resolved: Resolved;
@@ -83,7 +84,7 @@ function publishedPaths(
   { artefacts }: Resolved,
   destinationDir: string,
 ): readonly string[] {
-  if (artefact.truth.kind !== 'secret' && artefact.truth.kind !== 'configMap') return [];
+  if (isFile(artefact.truth)) return [];
   const files = filesOf({ artefact, artefacts, destinationDir });
   return files === undefined ? [] : pathsOf(files);
 }

@@ -7,6 +7,7 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { locationText, privateKeyKey } from './store.ts';
 import type { Entries, Found, Material, Seen, Store } from './store.ts';
 import { verifyMaterial } from './verify.ts';
+import { isFile } from '../inventory/places.ts';
 
 /** What a Secret and a ConfigMap have in common; whatever else the server sends goes back as it came. */
 interface ApiObject {
@@ -103,7 +104,7 @@ export function createApiStore({ connection, fieldManager, readTimeoutMs = 3000 
 }
 
 function apiLocation(location: Location): ApiLocation {
-  if (location.kind === 'secret' || location.kind === 'configMap') return location;
+  if (!isFile(location)) return location;
   throw new RecoveryError('ReadFailed', `Cannot use ${locationText(location)}: not an object of the API`);
 }
 

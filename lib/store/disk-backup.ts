@@ -1,55 +1,119 @@
 // Byte copies of what is about to be replaced, kept outside the live directories: the last five generations of each
 // artefact, 0600 in 0700. Never links and never moves: a reader that watches the inode of a live file (kube-apiserver)
-// would miss a later change when another name keeps that inode alive.
+// would miss a later change when another name keeps that inode alive. A generation takes its
+// name when it is whole.
 import { createHash } from 'node:crypto';
 import { basename, join } from 'node:path';
-import { ifPresent } from './disk-calls.ts';
-import type { DiskCalls } from './disk-calls.ts';
-import type { Entries } from './store.ts';
+import { type Disk, onPath, together, unlessAbsent } from '../disk/disk.ts';
+import { systemCode } from '../errors.ts';
+import { makeDirectory, removeLeftovers, syncAll, temporaryName, writeNewFile } from '../disk/files.ts';
 
 const generationsKept = 5;
 const longestName = 200;
 
-/** Copies `entries` into a new generation below `backupDir`, unless the newest generation already holds these bytes. */
-export async function backUp(disk: DiskCalls, backupDir: string, path: string, entries: Entries): Promise<void> {
-  const directory = join(backupDir, directoryName(path));
-  await disk.mkdir(directory, { recursive: true, mode: 0o700 });
-  const generations = (await disk.readdir(directory)).filter((name) => /^\d{6}$/.test(name)).toSorted();
+/** Whole files by their role in the artefact. */
+export type Files = ReadonlyMap<string, Uint8Array>;
+
+/** Where the generations of one artefact are. */
+export interface Shelf {
+  readonly disk: Disk;
+  readonly backupDir: string;
+  /** Of the artefact's first file. */
+  readonly path: string;
+}
+
+/** Copies `files` into a new generation, unless the newest one already holds these bytes. */
+export async function backUp(shelf: Shelf, files: Files, isUsable: (files: Files) => boolean): Promise<void> {
+  const { disk } = shelf;
+  const directory = shelfDirectory(shelf);
+  const above = await makeDirectory(disk, directory, 0o700);
+  const generations = await generationsOf(shelf);
   const newest = generations.at(-1);
   // A write that fails and is tried again must not push the older generations out.
-  if (newest !== undefined && (await holds(disk, join(directory, newest), entries))) return;
-  const generation = String(Number(newest ?? '0') + 1).padStart(6, '0');
-  await disk.mkdir(join(directory, generation), { mode: 0o700 });
+  if (newest !== undefined && same(await readable(shelf, newest), files)) return;
+  const made = String(Number(newest ?? '0') + 1).padStart(6, '0');
+  await makeGeneration(disk, join(directory, made), files);
+  await syncAll(disk, [join(directory, made), directory, ...above]);
+  const old = [...generations, made].slice(0, -generationsKept);
+  if (old.length === 0) return;
+  // Five generations of garbage must not push out the last one that a certificate could be made from.
+  const precious = await newestUsable(shelf, [...generations, made], isUsable);
+  for (const generation of old) {
+    if (generation !== precious) await disk.rm(join(directory, generation), { recursive: true, force: true });
+  }
+}
+
+async function makeGeneration(disk: Disk, path: string, files: Files): Promise<void> {
+  await removeLeftovers(disk, path);
+  const temporary = temporaryName(path);
   try {
-    for (const [key, bytes] of Object.entries(entries)) await copy(disk, join(directory, generation, key), bytes);
+    await disk.mkdir(temporary, { mode: 0o700 });
+    const writes = [...files].map(([role, bytes]) => writeNewFile(disk, join(temporary, role), bytes, { mode: 0o600 }));
+    await together(writes);
+    await disk.rename(temporary, path);
   } catch (err) {
-    // Half a generation would push a whole one out, and keep on a full disk the room that the next one needs.
-    await disk.rm(join(directory, generation), { recursive: true, force: true }).catch(() => undefined);
+    // Half a generation would keep on a full disk the room that the next one needs.
+    await disk.rm(temporary, { recursive: true, force: true }).catch(() => undefined);
     throw err;
   }
-  for (const old of [...generations, generation].slice(0, -generationsKept)) {
-    await disk.rm(join(directory, old), { recursive: true, force: true });
-  }
 }
 
-async function holds(disk: DiskCalls, directory: string, entries: Entries): Promise<boolean> {
-  const names = await disk.readdir(directory);
-  if (names.length !== Object.keys(entries).length) return false;
-  for (const [key, bytes] of Object.entries(entries)) {
-    const kept = await ifPresent(disk.readFile(join(directory, key)));
-    if (kept === undefined || !Buffer.from(kept).equals(bytes)) return false;
-  }
-  return true;
+/** Names of the generations, oldest first. */
+export async function generationsOf(shelf: Shelf): Promise<string[]> {
+  const directory = shelfDirectory(shelf);
+  const names = (await unlessAbsent(() => shelf.disk.readdir(directory))) ?? [];
+  return names.filter((name) => /^\d{6}$/.test(name)).toSorted();
 }
 
-async function copy(disk: DiskCalls, path: string, bytes: Uint8Array): Promise<void> {
-  const handle = await disk.open(path, 'wx', 0o600);
+export async function readGeneration(shelf: Shelf, generation: string): Promise<Files> {
+  const { disk } = shelf;
+  const directory = generationPath(shelf, generation);
+  const roles = (await unlessAbsent(() => disk.readdir(directory))) ?? [];
+  const read = async (role: string): Promise<readonly [string, Uint8Array]> => {
+    const path = join(directory, role);
+    return [role, await onPath(path, () => disk.readFile(path))];
+  };
+  return new Map(await Promise.all(roles.map(read)));
+}
+
+/** One that cannot be read counts for nothing: an older one may be whole. */
+async function readable(shelf: Shelf, generation: string): Promise<Files> {
   try {
-    await handle.writeFile(bytes);
-    await handle.sync();
-  } finally {
-    await handle.close();
+    return await readGeneration(shelf, generation);
+  } catch (err) {
+    if (systemCode(err) === undefined) throw err;
+    return new Map();
   }
+}
+
+export const generationPath = (shelf: Shelf, generation: string): string => join(shelfDirectory(shelf), generation);
+
+/** The newest generation that `isUsable`. */
+export async function newestGeneration(shelf: Shelf, isUsable: (files: Files) => boolean): Promise<Files | undefined> {
+  const generation = await newestUsable(shelf, await generationsOf(shelf), isUsable);
+  return generation === undefined ? undefined : readGeneration(shelf, generation);
+}
+
+async function newestUsable(
+  shelf: Shelf,
+  generations: readonly string[],
+  isUsable: (files: Files) => boolean,
+): Promise<string | undefined> {
+  for (const generation of generations.toReversed()) {
+    if (isUsable(await readable(shelf, generation))) return generation;
+  }
+  return undefined;
+}
+
+function same(kept: Files, files: Files): boolean {
+  return (
+    kept.size === files.size &&
+    [...files].every(([role, bytes]) => Buffer.from(kept.get(role) ?? '').equals(bytes) && kept.has(role))
+  );
+}
+
+function shelfDirectory({ backupDir, path }: Shelf): string {
+  return join(backupDir, directoryName(path));
 }
 
 /** The path in one name that a person can read; a hash takes the place of what is too long for a file name. */

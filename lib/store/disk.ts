@@ -1,249 +1,223 @@
 // The store of artefacts that are files of this host. A live path is never absent and never half written: new content
 // is complete and durable beside it before it takes the name. Two files cannot change their names in one step, so
-// between the two renames a reader can meet a pair that does not match; a run that dies there is repaired by the next.
+// between two renames a reader can meet a pair that does not match; a run that dies there is repaired by the next.
 //
 // write() in numbered steps:
-//   1. refuse what is broken          5. write and sync a temporary file for each part
-//   2. follow symbolic links          6. read again: a conflict when it is not what the caller saw
-//   3. remove what a killed run left  7. rename the key, then the certificate
-//   4. copy what is there now         8. sync the directories
-import { createHash, randomBytes } from 'node:crypto';
-import { basename, dirname, join } from 'node:path';
-import { RecoveryError, systemCode } from '../errors.ts';
-import type { DiskLocation, Location } from '../inventory/model.ts';
-import { backUp } from './disk-backup.ts';
-import { diskError, ifPresent, realDisk } from './disk-calls.ts';
-import type { DiskCalls, FileStatus } from './disk-calls.ts';
-import { caBundleKey, certificateKey, locationText, privateKeyKey } from './store.ts';
-import type { Entries, Found, Material, Store } from './store.ts';
+//   1. refuse what is broken                       4. copy what is there now, write and sync temporary files
+//   2. read: a conflict when it is not what        5. read again: a conflict when it is not the same
+//      the caller saw                              6. rename in order, the key before the certificate
+//   3. follow links, remove what killed runs left  7. sync the directories
+import { createHash } from 'node:crypto';
+import { dirname } from 'node:path';
+import { systemClock } from '../clock.ts';
+import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/read.ts';
+import { RecoveryError } from '../errors.ts';
+import type { DiskLocation, Endpoints, Location } from '../inventory/model.ts';
+import { parseCertificates } from '../pki/certificate.ts';
+import { combinedPemLayout } from './combined-pem.ts';
+import { backUp, type Files, newestGeneration } from './disk-backup.ts';
+import type { Change, Layout, Part } from './disk-layout.ts';
+import { commitAll, discardAll, type Placement, placeAll, prepareAll } from './disk-replace.ts';
+import { kubeconfigLayout } from './kubeconfig.ts';
+import { pemFileLayout, pemPairLayout } from './pem-files.ts';
+import { caBundleKey, certificateKey, locationText } from './store.ts';
+import type { Found, Store } from './store.ts';
 import { verifyMaterial } from './verify.ts';
+import { isFile } from '../inventory/places.ts';
 
 export interface DiskStoreOptions {
   /** Where replaced files are copied to; without it nothing is kept. */
   readonly backupDir?: string;
-  /** Told of a copy that could not be kept; the write goes on. Must not throw. */
+  /** Told of a copy that could not be kept or read; the write goes on. Must not throw. */
   readonly onBackupFailed?: (err: RecoveryError) => void;
-  readonly disk?: DiskCalls;
+  /** The server that a kubeconfig names which has to be made from nothing. */
+  readonly endpoints?: Endpoints;
+  readonly disk?: Disk;
+  /** Dates a new file of a kubelet's identity. */
+  readonly now?: () => Date;
 }
 
-/** One file of an artefact, in the order in which the files take their names. */
-interface Part {
-  readonly key: string;
-  readonly file: string;
-  /** Of a new file; an existing one keeps its own. */
-  readonly mode: number;
-}
+export function createDiskStore(options: DiskStoreOptions = {}): Store {
+  const { backupDir, endpoints, disk = realDisk } = options;
 
-interface Prepared extends Part {
-  readonly temporary: string;
-}
+  /** One that cannot be read is none. */
+  async function newestBackup(location: DiskLocation): Promise<readonly Part[] | undefined> {
+    if (backupDir === undefined) return undefined;
+    const shelf = { disk, backupDir, path: artefactPath(location) };
+    const what = `backup of ${locationText(location)}`;
+    try {
+      const files = await attempt({ ...reading(location), what, directory: backupDir }, () =>
+        newestGeneration(shelf, isUsable(location, layoutOf(location, endpoints))),
+      );
+      return files === undefined ? undefined : keptParts(files);
+    } catch (err) {
+      tell(options.onBackupFailed, err);
+      return undefined;
+    }
+  }
 
-export function createDiskStore({ backupDir, onBackupFailed, disk = realDisk }: DiskStoreOptions = {}): Store {
   return {
     async read(location): Promise<Found | undefined> {
-      return await readParts(disk, location, partsOf(diskLocation(location)));
+      const at = diskLocation(location);
+      const layout = layoutOf(at, endpoints);
+      const parts = await lookAt(disk, at, layout);
+      const found = foundIn(layout, parts);
+      return found === undefined ? undefined : { ...found, ...(await lastChange(disk, parts)) };
     },
 
     async write(location, next, seen): Promise<'written' | 'conflict'> {
       const at = diskLocation(location);
       verifyMaterial(at, next); // 1
-      try {
-        const parts = await followLinks(disk, partsToWrite(at, next)); // 2
-        for (const part of parts) await removeLeftovers(disk, part.file); // 3
-        const before = await readParts(disk, location, partsOf(at));
-        const expected = seen === 'absent' ? undefined : seen.version;
-        if (before?.version !== expected) return 'conflict';
-        if (backupDir !== undefined && before !== undefined) {
-          const lost = await keep(disk, backupDir, at, before.entries); // 4
-          if (lost !== undefined) onBackupFailed?.(lost);
-        }
-        return await replace({ disk, location, parts, next, before });
-      } catch (err) {
-        throw diskError('WriteFailed', `write ${locationText(location)}`, err);
-      }
+      const layout = layoutOf(at, endpoints);
+      const parts = await lookAt(disk, at, layout); // 2
+      const expected = seen === 'absent' ? undefined : seen.version;
+      if (foundIn(layout, parts)?.version !== expected) return 'conflict';
+      const changes = await layout.change(next.entries, parts, () => newestBackup(at));
+      return replaceParts({ ...options, location: at, layout, parts, changes });
+    },
+
+    async backup(location): Promise<Found | undefined> {
+      const at = diskLocation(location);
+      const parts = await newestBackup(at);
+      return parts === undefined ? undefined : foundIn(layoutOf(at, endpoints), parts);
     },
   };
 }
 
-interface Replacement {
-  readonly disk: DiskCalls;
-  readonly location: Location;
+export interface Replacement extends DiskStoreOptions {
+  readonly location: DiskLocation;
+  readonly layout: Layout;
+  /** What is there, as it was seen. */
   readonly parts: readonly Part[];
-  readonly next: Material;
-  readonly before: Found | undefined;
+  readonly changes: readonly Change[];
 }
 
-async function replace({ disk, location, parts, next, before }: Replacement): Promise<'written' | 'conflict'> {
-  const prepared: Prepared[] = [];
-  try {
-    for (const part of parts) {
-      const temporary = temporaryName(part.file);
-      prepared.push({ ...part, temporary });
-      const owner = await ownerOf(disk, part.file, parts);
-      await writeDurably(disk, temporary, next.entries[part.key] ?? new Uint8Array(), { ...part, ...owner }); // 5
-    }
-    const now = await readParts(disk, location, partsOf(diskLocation(location))); // 6
-    if (now?.version !== before?.version) {
-      await discard(disk, prepared);
-      return 'conflict';
-    }
-    await renameAll(disk, prepared, before); // 7
-    for (const directory of new Set(parts.map((part) => dirname(part.file)))) await syncDirectory(disk, directory); // 8
-    return 'written';
-  } catch (err) {
-    await discard(disk, prepared);
-    throw err;
-  }
-}
-
-/** Renames in order. When a later rename fails, what was renamed before it goes back: the last good pair stays. */
-async function renameAll(disk: DiskCalls, prepared: readonly Prepared[], before: Found | undefined): Promise<void> {
-  const done: Prepared[] = [];
-  for (const part of prepared) {
+/** Steps 3 to 7, for whoever has files to put in place. Throws WriteFailed. */
+export async function replaceParts(replacement: Replacement): Promise<'written' | 'conflict'> {
+  const { disk = realDisk, now = () => systemClock.now(), location, layout, parts, changes } = replacement;
+  const writing = { code: 'WriteFailed', action: 'write', what: locationText(location) } as const;
+  return attempt({ ...writing, directory: dirname(artefactPath(location)) }, async () => {
+    let placements: readonly Placement[] = [];
     try {
-      await disk.rename(part.temporary, part.file);
-      done.push(part);
-    } catch (err) {
-      for (const { key, file, mode } of done) {
-        const bytes = before?.entries[key];
-        if (bytes === undefined) continue; // there was none: half a pair is seen as broken and made anew
-        const temporary = temporaryName(file);
-        await writeDurably(disk, temporary, bytes, { mode, ...(await ifPresent(disk.stat(file))) });
-        await disk.rename(temporary, file);
+      placements = await placeAll(disk, changes, now()); // 3
+      await together([keep(replacement), prepareAll(disk, placements)]); // 4
+      const present = await lookAt(disk, location, layout); // 5
+      if (digestOf(present) !== digestOf(parts)) {
+        await discardAll(disk, placements);
+        return 'conflict';
       }
+      await commitAll(disk, placements); // 6, 7
+      return 'written';
+    } catch (err) {
+      await discardAll(disk, placements);
       throw err;
     }
-  }
+  });
 }
 
-async function readParts(disk: DiskCalls, location: Location, parts: readonly Part[]): Promise<Found | undefined> {
-  const entries: Record<string, Uint8Array> = {};
-  const hash = createHash('sha256');
-  for (const { key, file } of parts) {
-    try {
-      const bytes = await ifPresent(disk.readFile(file));
-      if (bytes !== undefined) entries[key] = bytes;
-      hash.update(`${key}:${bytes === undefined ? 'absent' : bytes.length}:`).update(bytes ?? new Uint8Array());
-    } catch (err) {
-      throw diskError('ReadFailed', `read ${locationText(location)}, file "${file}"`, err);
-    }
-  }
-  if (Object.keys(entries).length === 0) return undefined;
-  return { version: hash.digest('hex'), entries, annotations: {} };
-}
-
-async function writeDurably(
-  disk: DiskCalls,
-  path: string,
-  bytes: Uint8Array,
-  { mode, uid, gid }: { mode: number; uid?: number; gid?: number },
-): Promise<void> {
-  // Exclusive and 0600 from the first moment: nobody else can have the file open when the key is written into it.
-  const handle = await disk.open(path, 'wx', 0o600);
+/** Copies what is there. What is healed is worth more than the copy: that one could not be made is told. */
+async function keep({ disk = realDisk, backupDir, onBackupFailed, ...rest }: Replacement): Promise<void> {
+  const { location, layout, parts } = rest;
+  const present = parts.filter(({ bytes, foreign }) => bytes !== undefined && foreign !== true);
+  if (backupDir === undefined || present.length === 0) return;
+  const files = new Map(present.map(({ role, bytes }) => [role, bytes ?? new Uint8Array()]));
+  const what = `${locationText(location)} to "${backupDir}"`;
   try {
-    await handle.writeFile(bytes);
-    const own = await handle.stat();
-    if (uid !== undefined && gid !== undefined && (uid !== own.uid || gid !== own.gid)) await handle.chown(uid, gid);
-    await handle.chmod(mode & 0o777); // after chown, which may clear bits, and not by open, which obeys the umask
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
-/** Mode and owner of the file that is replaced; a missing half of a pair belongs to the owner of the other half. */
-async function ownerOf(disk: DiskCalls, file: string, parts: readonly Part[]): Promise<Partial<FileStatus>> {
-  const own = await ifPresent(disk.stat(file));
-  // A key that the world can read was an accident; a group (etcd's) is somebody's decision.
-  const worldMask = parts.some((part) => part.file === file && part.key === privateKeyKey) ? 0o770 : 0o777;
-  if (own !== undefined) return { mode: own.mode & worldMask, uid: own.uid, gid: own.gid };
-  for (const other of parts) {
-    const status = other.file === file ? undefined : await ifPresent(disk.stat(other.file));
-    if (status !== undefined) return { uid: status.uid, gid: status.gid };
-  }
-  return {};
-}
-
-/** States of the backup directory that say nothing of the directory that is to be healed. */
-const unusable: readonly (string | undefined)[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'EPERM', 'EIO'];
-
-/** Why there is no copy, when its directory cannot be used at present: what is healed is worth more than the copy. */
-async function keep(
-  disk: DiskCalls,
-  backupDir: string,
-  at: DiskLocation,
-  entries: Entries,
-): Promise<RecoveryError | undefined> {
-  try {
-    await backUp(disk, backupDir, at.kind === 'pemPair' ? at.certFile : at.file, entries);
-    return undefined;
+    await attempt({ code: 'WriteFailed', action: 'back up', what, directory: backupDir, remains: '' }, () =>
+      backUp({ disk, backupDir, path: artefactPath(location) }, files, isUsable(location, layout)),
+    );
   } catch (err) {
-    const known = diskError('WriteFailed', `back up ${locationText(at)} to "${backupDir}"`, err);
-    if (unusable.includes(systemCode(err))) return known;
-    throw known;
+    tell(onBackupFailed, err);
   }
 }
 
-async function followLinks(disk: DiskCalls, parts: readonly Part[]): Promise<Part[]> {
-  const followed: Part[] = [];
-  for (const part of parts) {
-    // A link that points nowhere is replaced by a file: then the path exists again.
-    followed.push({ ...part, file: (await ifPresent(disk.realpath(part.file))) ?? part.file });
-  }
-  return followed;
+/** Throws what is a fault of this program and no state of the backup directory. */
+function tell(onBackupFailed: DiskStoreOptions['onBackupFailed'], err: unknown): void {
+  if (!(err instanceof RecoveryError)) throw err;
+  onBackupFailed?.(err);
 }
 
-const temporaryMark = '.kube-cert-recovery-';
-
-function temporaryName(file: string): string {
-  return join(dirname(file), `.${basename(file)}${temporaryMark}${randomBytes(6).toString('hex')}`);
+export async function lookAt(disk: Disk, location: DiskLocation, layout: Layout): Promise<readonly Part[]> {
+  const read = async (file: string): Promise<Uint8Array | undefined> =>
+    unlessAbsent(() => onPath(file, () => readRegularFile(disk, file)));
+  return attempt(reading(location), () => layout.look(read));
 }
 
-async function removeLeftovers(disk: DiskCalls, file: string): Promise<void> {
-  const directory = dirname(file);
-  const names = await disk.readdir(directory);
-  for (const name of names.filter((entry) => entry.startsWith(`.${basename(file)}${temporaryMark}`))) {
-    await disk.rm(join(directory, name), { force: true });
-  }
+const reading = (location: DiskLocation) =>
+  ({
+    code: 'ReadFailed',
+    action: 'read',
+    what: locationText(location),
+    directory: dirname(artefactPath(location)),
+  }) as const;
+
+/** By ctime: a copy that keeps the dates of its original has a new one all the same. */
+async function lastChange(disk: Disk, parts: readonly Part[]): Promise<Pick<Found, 'changedAt'>> {
+  const times = await Promise.all(
+    parts.map(async ({ file, bytes }) =>
+      bytes === undefined
+        ? undefined
+        : disk.stat(file).then(
+            ({ ctimeMs }) => ctimeMs,
+            () => undefined,
+          ),
+    ),
+  );
+  const known = times.filter((time): time is number => time !== undefined);
+  return known.length === 0 ? {} : { changedAt: new Date(Math.max(...known)) };
 }
 
-async function discard(disk: DiskCalls, prepared: readonly Prepared[]): Promise<void> {
-  for (const { temporary } of prepared) {
-    // The failure that led here is what counts; what stays behind is removed by the next write.
-    await disk.rm(temporary, { force: true }).catch(() => undefined);
-  }
+function foundIn(layout: Layout, parts: readonly Part[]): Found | undefined {
+  const understood = layout.understand(parts);
+  return understood === undefined ? undefined : { ...understood, version: digestOf(parts), annotations: {} };
 }
 
-async function syncDirectory(disk: DiskCalls, directory: string): Promise<void> {
-  const handle = await disk.open(directory, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
+function digestOf(parts: readonly Part[]): string {
+  const hash = createHash('sha256');
+  for (const { file, bytes } of parts) {
+    hash.update(`${file}:${bytes === undefined ? 'absent' : bytes.length}:`).update(bytes ?? new Uint8Array());
   }
+  return hash.digest('hex');
+}
+
+/** A backup as parts: their places on this host are the business of whoever puts them back. */
+export const keptParts = (files: Files): readonly Part[] =>
+  [...files].map(([role, bytes]) => ({ role, file: role, bytes }));
+
+/** Whether a backup can be understood: at the least its certificates parse. */
+export function isUsable(location: DiskLocation, layout: Layout): (files: Files) => boolean {
+  return (files) => {
+    const understood = layout.understand(keptParts(files));
+    const pem = understood?.entries[location.kind === 'pemFile' ? caBundleKey : certificateKey];
+    if (understood?.problem !== undefined || understood?.foreign !== undefined || pem === undefined) return false;
+    try {
+      return parseCertificates(pem, 'backup', 'skipped').length > 0;
+    } catch {
+      return false;
+    }
+  };
+}
+
+/** The path by which an artefact's backups are found. */
+export const artefactPath = (location: DiskLocation): string =>
+  location.kind === 'pemPair' ? location.certFile : location.file;
+
+export function layoutOf(location: DiskLocation, endpoints?: Endpoints): Layout {
+  switch (location.kind) {
+    case 'pemPair':
+      return pemPairLayout(location);
+    case 'pemFile':
+      return pemFileLayout(location);
+    case 'combinedPem':
+      return combinedPemLayout(location);
+    case 'kubeconfig':
+      break;
+  }
+  return kubeconfigLayout(location, endpoints);
 }
 
 function diskLocation(location: Location): DiskLocation {
-  if (location.kind === 'pemPair' || location.kind === 'pemFile') return location;
+  if (isFile(location)) return location;
   throw new RecoveryError('ReadFailed', `Cannot use ${locationText(location)}: not a file of this host`);
-}
-
-function partsOf(location: DiskLocation): readonly Part[] {
-  if (location.kind === 'pemFile') return [{ key: caBundleKey, file: location.file, mode: 0o644 }];
-  return [
-    { key: privateKeyKey, file: location.keyFile, mode: 0o600 },
-    { key: certificateKey, file: location.certFile, mode: 0o644 },
-  ];
-}
-
-function partsToWrite(location: DiskLocation, next: Material): readonly Part[] {
-  const parts = partsOf(location);
-  const unknown = Object.keys(next.entries).find((key) => !parts.some((part) => part.key === key));
-  if (unknown !== undefined) {
-    throw new RecoveryError(
-      'MaterialInvalid',
-      `Cannot write ${locationText(location)}: it has no place for "${unknown}"`,
-    );
-  }
-  return parts.filter((part) => part.key in next.entries);
 }

@@ -15,7 +15,7 @@ import type { Server } from 'node:net';
 import { join } from 'node:path';
 import { RecoveryError, systemCode } from '../errors.ts';
 import type { Clock } from '../clock.ts';
-import { diskError } from './disk-calls.ts';
+import { attempt } from '../disk/disk.ts';
 
 export interface Lock {
   release(): Promise<void>;
@@ -46,19 +46,22 @@ export async function acquireLock(options: LockOptions): Promise<Lock> {
   const name = `${randomBytes(8).toString('hex')}${suffix}`;
   const path = join(directory, name);
   let state: State = 'trying';
-  let server: Server;
   let handle: FileHandle | undefined;
-  try {
+  const locking = { code: 'WriteFailed', action: 'lock', what: 'directory', directory, remains: '' } as const;
+  const server = await attempt(locking, async () => {
     await prepare(directory);
     const hidden = `.${name}`;
-    // A path too deep for a socket is reached through an open descriptor of its directory.
-    if (Buffer.byteLength(join(directory, hidden)) > longestSocketPath) handle = await open(directory, 'r');
-    server = await listen(socketPath(directory, hidden, handle), () => state);
-    await rename(join(directory, hidden), path); // 1
-  } catch (err) {
-    await handle?.close();
-    throw diskError('WriteFailed', `lock directory "${directory}"`, err);
-  }
+    try {
+      // A path too deep for a socket is reached through an open descriptor of its directory.
+      if (Buffer.byteLength(join(directory, hidden)) > longestSocketPath) handle = await open(directory, 'r');
+      const listening = await listen(socketPath(directory, hidden, handle), () => state);
+      await rename(join(directory, hidden), path); // 1
+      return listening;
+    } catch (err) {
+      await handle?.close();
+      throw err;
+    }
+  });
   const release = async (): Promise<void> => {
     await rm(path, { force: true });
     await new Promise<void>((resolve) => void server.close(() => resolve()));

@@ -15,6 +15,14 @@ export interface Material {
 /** What a read found. `version` is opaque: a resourceVersion, or a digest of the bytes on disk. */
 export interface Found extends Material {
   readonly version: string;
+  /** Why it cannot be understood as a whole, where that is more than what its entries show (a kubeconfig without user). */
+  readonly problem?: string;
+  /** Of a kubeconfig: why its credentials are others' and never written: an exec plugin, a token, another cluster. */
+  readonly foreign?: string;
+  /** Of files: when the last of them changed, by the clock of this host. */
+  readonly changedAt?: Date;
+  /** Of a kubeconfig: its CA lies in a file that it names, which a write leaves alone. */
+  readonly authorityIsForeign?: boolean;
 }
 
 /** What a writer saw before: the version, or that nothing was there. */
@@ -31,12 +39,16 @@ export interface Store {
    * Throws what read throws, KubeRejected (an admission webhook or a policy said no) and WriteFailed.
    */
   write(location: Location, next: Material, seen: Seen, signal: AbortSignal): Promise<'written' | 'conflict'>;
+  /** The newest kept copy of what was at a location and can still be understood; undefined where nothing is kept. */
+  backup?(location: Location): Promise<Found | undefined>;
 }
 
 /** Keys of the entries, as kubernetes.io/tls Secrets and CA bundle ConfigMaps name them. */
 export const certificateKey = 'tls.crt';
 export const privateKeyKey = 'tls.key';
 export const caBundleKey = 'ca-bundle.crt';
+/** The CA by which a kubeconfig knows its server. */
+export const authorityKey = 'ca.crt';
 
 /** How a location is named in a message: kind and name, or path. */
 export function locationText(location: Location): string {
@@ -47,7 +59,10 @@ export function locationText(location: Location): string {
       return `ConfigMap "${location.namespace}/${location.name}"`;
     case 'pemPair':
       return `pair "${location.certFile}"`;
+    case 'kubeconfig':
+      return `kubeconfig "${location.file}"`;
     case 'pemFile':
+    case 'combinedPem':
       break;
   }
   return `file "${location.file}"`;

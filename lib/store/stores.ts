@@ -1,6 +1,7 @@
 // One store for all locations: objects of the API go to one, files of this host to the other.
 import type { Location } from '../inventory/model.ts';
 import type { Store } from './store.ts';
+import { isFile } from '../inventory/places.ts';
 
 export interface StoreChoice {
   readonly api: Store;
@@ -8,14 +9,10 @@ export interface StoreChoice {
 }
 
 export function createStore({ api, disk }: StoreChoice): Store {
-  const storeOf = (location: Location): Store => (isOnDisk(location) ? disk : api);
+  const storeOf = (location: Location): Store => (isFile(location) ? disk : api);
   return {
     read: (location, signal) => storeOf(location).read(location, signal),
     write: (location, next, seen, signal) => storeOf(location).write(location, next, seen, signal),
+    backup: async (location) => storeOf(location).backup?.(location),
   };
-}
-
-/** Whether an artefact is a file of this host: then it can be healed with no API server, and has one owner only. */
-export function isOnDisk({ kind }: Location): boolean {
-  return kind === 'pemPair' || kind === 'pemFile';
 }

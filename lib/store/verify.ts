@@ -2,9 +2,9 @@
 // is never replaced by something that does not parse or does not belong together.
 import { RecoveryError } from '../errors.ts';
 import type { Location } from '../inventory/model.ts';
-import { parseCertificates } from '../pki/certificate.ts';
+import { parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { keyMatches, parsePrivateKey } from '../pki/key.ts';
-import { caBundleKey, certificateKey, locationText, privateKeyKey } from './store.ts';
+import { authorityKey, caBundleKey, certificateKey, locationText, privateKeyKey } from './store.ts';
 import type { Material } from './store.ts';
 
 /** Throws MaterialInvalid, naming the location, unless every entry of `next` is usable. */
@@ -13,15 +13,21 @@ export function verifyMaterial(location: Location, { entries }: Material): void 
   const refuse = (problem: string): RecoveryError =>
     new RecoveryError('MaterialInvalid', `Cannot write ${what}: ${problem}; what is there stays`);
   if (Object.keys(entries).length === 0) throw refuse('there is no entry to write');
-  const { [certificateKey]: certificate, [privateKeyKey]: key, [caBundleKey]: bundle } = entries;
+  const { [certificateKey]: certificate, [privateKeyKey]: key, [caBundleKey]: bundle, [authorityKey]: ca } = entries;
   // Half a pair beside the other half that is already there would not match it.
   if ((certificate === undefined) !== (key === undefined))
     throw refuse('certificate and key are written together only');
   if (certificate !== undefined && key !== undefined) {
-    const [first] = parseCertificates(certificate, `${what} ${certificateKey}`);
+    // other blocks in a file of this host are others', and no reader minds them
+    const others = location.kind === 'secret' ? 'refused' : 'skipped';
+    const [first] = parseCertificates(certificate, `${what} ${certificateKey}`, others);
     if (first === undefined || !keyMatches(first, parsePrivateKey(key, `${what} ${privateKeyKey}`))) {
       throw refuse('the private key does not belong to the certificate');
     }
   }
   if (bundle !== undefined) parseCertificates(bundle, `${what} ${caBundleKey}`);
+  // As client-go reads it: what is torn beside a whole one counts for nothing.
+  if (ca !== undefined && location.kind === 'kubeconfig' && wholeCertificates(ca).length === 0) {
+    throw refuse(`"${authorityKey}" holds no CA certificate`);
+  }
 }

@@ -3,7 +3,8 @@
 // also through different mounts and paths.
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { attempt, ensureDirectory, realDisk } from '../publish/disk.ts';
+import { attempt, realDisk } from '../disk/disk.ts';
+import { ensureDirectory } from '../disk/files.ts';
 import { acquireLock, type Lock } from '../store/lock.ts';
 
 /** Below the destination. Not one of the directories that hold objects, and closed to everybody else. */

@@ -92,7 +92,8 @@ export class ObjectSync {
         await prune({ directory: row.directory, what: row.what });
         this.#pruned = true;
       }
-      const result = await syncObject(row, this.#options, suggested);
+      const context = { ...this.#options, synced: this.#status.resourceVersion };
+      const result = await syncObject(row, context, suggested);
       this.#failures = 0;
       this.#report(result, clock.now().getTime() - began);
     } catch (err) {

@@ -5,6 +5,7 @@ import type { ApiLocation, Resolved, ResolvedArtefact } from '../inventory/model
 import type { FileMode } from '../publish/publish.ts';
 import { nameProblem } from '../publish/names.ts';
 import { caBundleKey, certificateKey, locationText, privateKeyKey } from '../store/store.ts';
+import { isFile } from '../inventory/places.ts';
 
 /** What the content must be, as far as it is understood. */
 export type Expectation =
@@ -45,7 +46,7 @@ export function rowsOf(resolved: Resolved, destinationDir: string): SyncRow[] {
   const byName = new Map(resolved.artefacts.map((artefact) => [artefact.name, artefact]));
   const rows = resolved.artefacts.flatMap((artefact): SyncRow[] => {
     const { truth: location, published } = artefact;
-    if (published === undefined || (location.kind !== 'secret' && location.kind !== 'configMap')) return [];
+    if (published === undefined || isFile(location)) return [];
     const directory = join(destinationDir, kindDirectory[location.kind], location.name);
     const expects = expectationOf(artefact, byName);
     const what = locationText(location);

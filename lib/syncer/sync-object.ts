@@ -1,11 +1,11 @@
 // One pass over one object: look at what the watch said and at the disk, decide (project.ts), read the object live
-// before anything is written or removed, decide again, act. A pass that changes nothing asks the API nothing.
+// before anything is written or removed, decide again, act. A recheck of what is in step asks the API nothing.
 import type { Clock } from '../clock.ts';
 import { isCode } from '../errors.ts';
 import type { KubeConnection, ObjectState } from '../kube/kube.ts';
 import { readPublished } from '../publish/inspect.ts';
 import { namesProblem } from '../publish/names.ts';
-import { difference, publish, type PublishOutcome } from '../publish/publish.ts';
+import { compare, publish, type PublishOutcome } from '../publish/publish.ts';
 import { unpublish } from '../publish/remove.ts';
 import type { Entries } from '../store/store.ts';
 import { entriesOf, factsOf, type ApiObject } from './material.ts';
@@ -17,6 +17,8 @@ export interface PassContext {
   readonly clock: Clock;
   readonly dryRun: boolean;
   readonly signal: AbortSignal;
+  /** The resourceVersion that the last good pass has seen. */
+  readonly synced?: string | undefined;
   /** Takes the lock of the destination, unless it is held. Throws AlreadyRunning, WriteFailed. */
   readonly hold: () => Promise<void>;
 }
@@ -47,11 +49,27 @@ export async function syncObject(
   context: PassContext,
   suggested?: ObjectState<ApiObject>,
 ): Promise<PassResult> {
-  const first = await look(row, suggested ?? (await readLive(row, context)), context);
-  if (suggested === undefined || !isChange(first.decision)) return act(row, context, first);
-  const live = await readLive(row, context);
-  const same = live.present && live.object.metadata?.resourceVersion === first.object?.metadata?.resourceVersion;
+  if (suggested === undefined) return act(row, context, await look(row, await readLive(row, context), context));
+  // Most likely a change: the live read that writing needs is asked for while the disk is looked at.
+  const early = versionOf(suggested) === context.synced ? undefined : settled(readLive(row, context));
+  const first = await look(row, suggested, context);
+  if (!isChange(first.decision)) return act(row, context, first);
+  const live = early === undefined ? await readLive(row, context) : (await early)();
+  const same = live.present && versionOf(live) === versionOf(suggested);
   return act(row, context, same ? first : await look(row, live, context));
+}
+
+const versionOf = (state: ObjectState<ApiObject>): string | undefined =>
+  state.present ? state.object.metadata?.resourceVersion : undefined;
+
+/** Holds a failure back until somebody asks for the value; nobody may. */
+function settled<T>(promise: Promise<T>): Promise<() => T> {
+  return promise.then(
+    (value) => () => value,
+    (err: unknown) => () => {
+      throw err;
+    },
+  );
 }
 
 const isChange = ({ action }: Decision): boolean => action === 'write' || action === 'remove';
@@ -92,13 +110,16 @@ async function lookAtDisk(row: SyncRow, entries: Entries, material: MaterialFact
   const { directory, what, mode } = row;
   const publishable = Object.keys(entries).length > 0 && material.problem === undefined;
   if (publishable && namesProblem(Object.keys(entries)) === undefined) {
-    const found = await difference({ directory, what, entries, mode });
-    if (found !== 'written') return { present: true, difference: found };
+    const { difference, published } = await compare({ directory, what, entries, mode });
+    if (difference !== 'written') return { present: true, difference };
+    return { difference, ...there(row, published) };
   }
   const published = await readPublished({ directory, what });
-  if (published === undefined) return { present: false, ...(publishable && { difference: 'written' }) };
-  return { present: true, material: factsOf(row, published), ...(publishable && { difference: 'written' }) };
+  return { ...there(row, published), ...(publishable && { difference: 'written' }) };
 }
+
+const there = (row: SyncRow, published: Entries | undefined): DiskFacts =>
+  published === undefined ? { present: false } : { present: true, material: factsOf(row, published) };
 
 async function act(row: SyncRow, context: PassContext, { decision, ...seen }: Look): Promise<PassResult> {
   const { directory, what, mode } = row;
@@ -112,7 +133,7 @@ async function act(row: SyncRow, context: PassContext, { decision, ...seen }: Lo
   if (!dryRun && isChange(decision)) await hold();
   if (decision.action === 'write') {
     const publication = { directory, what, entries: seen.entries, mode, now: () => clock.now() };
-    const outcome = dryRun ? await difference(publication) : await publish(publication);
+    const outcome = dryRun ? (await compare(publication)).difference : await publish(publication);
     return { ...facts, ...decision, outcome };
   }
   if (decision.action === 'remove' && !dryRun) await unpublish({ directory, what });

@@ -4,6 +4,7 @@ import { isCode } from '../errors.ts';
 import type { ApiLocation, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { interceptingWebhooks, type WebhookConfiguration, type WebhookFinding } from './intercepting.ts';
+import { isFile } from '../inventory/places.ts';
 
 export interface FindWebhooks {
   /** Of an administrator: the identities of the modes may not list webhooks. */
@@ -16,7 +17,7 @@ export interface FindWebhooks {
 function writtenObjects(artefacts: readonly ResolvedArtefact[]): ApiLocation[] {
   return artefacts.flatMap(({ kind, truth }) => {
     if (kind === 'keyPair' || kind === 'opaque') return [];
-    return truth.kind === 'secret' || truth.kind === 'configMap' ? [truth] : [];
+    return isFile(truth) ? [] : [truth];
   });
 }
 

@@ -127,6 +127,9 @@ export async function until(
   }
 }
 
+/** Epoch milliseconds at which the program wrote a line. */
+export const timeOf = ({ fields }: Line): number => Date.parse(String(fields['time']));
+
 export interface Memory {
   readonly rss: number;
   /** Private, not reclaimable. */

@@ -8,13 +8,11 @@ import { promisify } from 'node:util';
 import { setTimeout as delay } from 'node:timers/promises';
 import { executable, isRecovery, type Line, type RecoveryWorld, type Tool } from '../../test/support/recovery-world.ts';
 import { bothGoals, memoryRows, sampled } from './memory.ts';
-import { isServed, until } from './probes.ts';
+import { isServed, timeOf, until } from './probes.ts';
 import type { Measured } from './table.ts';
 
 const run = promisify(execFile);
 
-/** Epoch milliseconds at which the program wrote a line. */
-const timeOf = ({ fields }: Line): number => Date.parse(String(fields['time']));
 const epoch = (monotonic: number): number => performance.timeOrigin + monotonic;
 const writes = new Set(['signer.regenerated', 'caBundle.updated', 'copy.updated', 'target.regenerated']);
 const isApiWrite = ({ event, fields }: Line): boolean => writes.has(event) && fields['namespace'] !== undefined;
@@ -82,7 +80,7 @@ const row = (what: string, values: number[], goal?: string): Measured => ({
   ...(goal !== undefined && { goal }),
 });
 
-/** e, i: and the memory of the process that did it last. */
+/** e: and the memory of the process that did it last. */
 export async function recoveries(world: RecoveryWorld, count: number, idleMs: number): Promise<Measured[]> {
   const runs: Recovery[] = [];
   const memory: Measured[] = [];

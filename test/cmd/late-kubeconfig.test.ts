@@ -53,4 +53,4 @@ regen: { backupDir: ${at('backups')}, lockDir: ${at('lock')}, clockSynchronised:
   expect(failure).toBeUndefined();
   stop.abort();
   await ended;
-});
+}, 30_000);

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { runModes } from '../../cmd/modes.ts';
-import type { Shortfalls } from '../../cmd/modes.ts';
+import type { Shortfall } from '../../cmd/shortfalls.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { parseConfig } from '../../lib/config.ts';
@@ -63,7 +63,7 @@ describe('runModes() with regen and rows that cannot be renewed now', () => {
 
   it('names them at the end of one pass', async () => {
     const shortfalls = await run({ ...blocked, flags: { ...blocked.flags, once: true } });
-    expect(shortfalls.map((line) => line.split(':')[0])).toContain('etcd-signer');
+    expect(shortfalls.map(({ message }) => message.split(':')[0])).toContain('etcd-signer');
   });
 
   it('has no fault to find with a mode that runs on until it is asked to stop', async () => {
@@ -90,13 +90,13 @@ describe('runModes() with regen for one pass while the API server is away', () =
         token: 'none',
       });
       const signal = AbortSignal.timeout(15_000);
-      const shortfalls: Shortfalls = await run({
+      const shortfalls: readonly Shortfall[] = await run({
         flags: { once: true, dryRun, kubeconfig },
         clock: movedClock(0),
         signal,
       });
       expect(signal.aborted).toBe(false);
-      expect(shortfalls).toEqual(['regen gave up: the API server has not answered for 30 s']);
+      expect(shortfalls).toEqual([{ message: 'regen gave up: the API server has not answered for 30 s' }]);
       expect(await readdir(join(directory, 'pki/etcd'))).toEqual(expect.arrayContaining([...files]));
     },
     20_000,

@@ -41,6 +41,47 @@ const syncer: Flags = {
 };
 const regen: Flags = { mode: 'regen', preset: 'kubernetes', parameter: ['apiServerHostnames=a,b'], kubeconfig: '/k' };
 
+describe('parseConfig() of a kubeadm machine', () => {
+  const flags: Flags = { mode: 'regen', preset: 'kubeadm', once: true };
+
+  it('needs neither a kubeconfig nor anything else', () => {
+    const { modes, environment, inventory } = parseConfig(input({ flags }));
+    expect(modes).toEqual([expect.objectContaining({ mode: 'regen', rows: 'all' })]);
+    expect(modes[0]).not.toHaveProperty('kubeconfig');
+    expect(environment).toEqual({ parameters: {}, directories: {} });
+    expect(inventory.discover).toBe('kubeadm');
+  });
+
+  it('misses nothing that may be found on the machine, and refuses what is given wrongly', () => {
+    const own = (discover: string): string => `apiVersion: kube-cert-recovery/v1alpha1
+kind: Configuration
+modes: [regen]
+parameters: { node: [a_b] }
+inventory:
+${discover}  parameters: { node: { description: this node }, more: { description: more } }
+  artefacts:
+    - kind: signer
+      name: ca
+      truth: { pemPair: { certFile: /ca.crt, keyFile: /ca.key } }
+      validity: 2d
+      refresh: 1d
+    - kind: target
+      name: serving
+      truth: { pemPair: { certFile: /a.crt, keyFile: /a.key } }
+      issuer: ca
+      usage: serving
+      hostnames: [parameter: node, parameter: more]
+      validity: 2d
+      refresh: 1d
+`;
+    const wrong = expect.stringContaining('parameters.node[0]: must be a DNS name or an IP address') as unknown;
+    expect(problemsOf(() => parseConfig(input({ text: own('  discover: kubeadm\n') })))).toEqual([wrong]);
+    expect(problemsOf(() => parseConfig(input({ text: own('') })))).toEqual(
+      expect.arrayContaining([wrong, expect.stringContaining('parameters.more: is required') as unknown]),
+    );
+  });
+});
+
 describe('parseConfig()', () => {
   it('gives a syncer its own fields and nothing that regen needs', () => {
     expect(parseConfig(input({ flags: syncer }))).toMatchObject({
@@ -65,6 +106,7 @@ describe('parseConfig()', () => {
       {
         mode: 'regen',
         rows: 'all',
+        restart: false,
         kubeconfig: '/k',
         backupDir: '/var/lib/kube-cert-recovery/backups',
         lockDir: '/run/kube-cert-recovery',
@@ -101,6 +143,7 @@ describe('parseConfig()', () => {
         {
           mode: 'regen',
           rows: 'all',
+          restart: false,
           kubeconfig: '/etc/regen',
           backupDir: '/b',
           lockDir: '/l',
@@ -225,7 +268,7 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
   [
     'nothing at all',
     {},
-    ['--mode: is required: regen, syncer, or regen,syncer', '--preset: is required: one of kubernetes, '],
+    ['--mode: is required: regen, syncer, or regen,syncer', '--preset: is required: one of kubeadm, kubernetes, '],
   ],
   [
     'an unknown mode',
@@ -235,8 +278,8 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
   ['an empty mode', { flags: { ...syncer, mode: '' } }, ['--mode: must be a list of at least 1, got []']],
   [
     'an unknown preset',
-    { flags: { ...syncer, preset: 'kubeadn' } },
-    ['--preset: must be a known preset, got "kubeadn" (known: kubernetes, '],
+    { flags: { ...syncer, preset: 'talos' } },
+    ['--preset: must be a known preset, got "talos" (known: kubeadm, kubernetes, '],
   ],
   ['a preset that is a path', { flags: { ...syncer, preset: '../x' } }, ['--preset: must be a Kubernetes object name']],
   [

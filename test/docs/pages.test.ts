@@ -1,7 +1,7 @@
 // Holds the pages beside the README against the code, and all Markdown of the project against its house rules.
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -16,11 +16,13 @@ import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { judgeClock } from '../../lib/plan/clock-rules.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import type { ClockFacts } from '../../lib/plan/plan-types.ts';
+import { judgeRenewal } from '../../lib/proof/lease.ts';
 import { judgeSigned } from '../../lib/proof/signs-csr.ts';
-import { attempt } from '../../lib/publish/disk.ts';
+import { attempt } from '../../lib/disk/disk.ts';
 import { acquireLock } from '../../lib/store/lock.ts';
+import { refuseBesideKubeadm } from '../../lib/store/other-writer.ts';
 import { project } from '../../lib/syncer/project.ts';
-import { at, ca, chain, healthy, leaf, present, start, target } from '../support/facts.ts';
+import { at, ca, chain, healthy, leaf, present, signer, start, target } from '../support/facts.ts';
 import {
   anchorOf,
   blocks,
@@ -115,7 +117,7 @@ describe('docs/inventory.md', () => {
     const kinds = [...page('lib/inventory/model.ts').matchAll(/^ {2}readonly kind: '(\w+)';$/gm)].map(
       ([, kind = '']) => kind,
     );
-    const locations = ['secret', 'configMap', 'pemPair', 'pemFile'];
+    const locations = ['secret', 'configMap', 'pemPair', 'pemFile', 'combinedPem', 'kubeconfig'];
     expect(sorted(firstCodes(section(text, 'Kinds of artefact')))).toEqual(
       sorted(kinds.filter((kind) => !locations.includes(kind) && kind !== 'served')),
     );
@@ -198,6 +200,59 @@ async function publishMessage(code: string): Promise<string> {
   ).then(() => '', errorText);
 }
 
+/** A leaf of a kubeadm machine that has ended, and whose CA is external. */
+function externalMessage(): string {
+  const pair = (name: string) =>
+    ({ kind: 'pemPair', certFile: `${pkiDir}/${name}.crt`, keyFile: `${pkiDir}/${name}.key` }) as const;
+  const authority = { ...signer, name: 'ca', truth: pair('ca'), owned: false };
+  const apiserver = {
+    ...target,
+    name: 'apiserver',
+    issuer: 'ca',
+    truth: pair('apiserver'),
+    template: 'present',
+  } as const;
+  const kubernetes = { ...ca('ca', [-1, 59]), subject: 'CN=kubernetes' };
+  const facts = new Map<string, ArtefactFacts>([
+    ['ca', { state: 'broken', problem: 'keyAbsent', version: '1', message: 'x', certificates: [kubernetes] }],
+    ['apiserver', expired],
+  ]);
+  const resolved = { name: 'kubeadm', artefacts: [authority, { ...apiserver, commonName: 'kube-apiserver' }] };
+  const policy = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 } as const;
+  return plan({ resolved, facts, policy, clock: goodClock, now: start }).decisions.at(-1)?.message ?? '';
+}
+
+const pkiDir = '/etc/kubernetes/pki';
+
+async function diskMessage(code: string): Promise<string> {
+  const what = `pair "${pkiDir}/apiserver.crt"`;
+  const failing = Object.assign(new Error('x'), { code, dest: `${pkiDir}/apiserver.crt` });
+  const trying = { code: 'WriteFailed', action: 'write', what, directory: pkiDir } as const;
+  return attempt(trying, () => Promise.reject(failing)).then(() => '', errorText);
+}
+
+async function kubeadmMessage(): Promise<string> {
+  const proc = await mkdtemp(join(tmpdir(), 'proc-'));
+  try {
+    for (const pid of ['self', '4711']) {
+      await mkdir(join(proc, pid, 'ns'), { recursive: true });
+      await symlink('pid:[1]', join(proc, pid, 'ns/pid'));
+    }
+    await writeFile(join(proc, '4711/comm'), 'kubeadm\n');
+    refuseBesideKubeadm(proc);
+    return '';
+  } catch (err) {
+    return errorText(err);
+  } finally {
+    await rm(proc, { recursive: true });
+  }
+}
+
+function leaseMessage(): string {
+  const lease = { spec: { holderIdentity: 'node1', renewTime: at(-1).toISOString() } };
+  return judgeRenewal({ lease, publishedAt: start, now: at(1) }).message;
+}
+
 function syncMessages(): string[] {
   const row = {
     location: { kind: 'secret', namespace: 'kube-cert-recovery', name: 'client' },
@@ -259,13 +314,18 @@ describe('docs/troubleshooting.md', () => {
       await publishMessage('ENOSPC'),
       (await lockMessage()).replace(/"\S+"/, '"/run/kube-cert-recovery"'),
       configMessage(),
+      externalMessage(),
+      await diskMessage('EBUSY'),
+      await diskMessage('EPERM'),
+      await kubeadmMessage(),
+      leaseMessage(),
       judgeSigned({ requests: [], signer: signerPem(), now: start }).message,
     ].map((message) => flat(message ?? ''));
   });
 
   it('quotes messages as the program prints them', () => {
     expect(printed.filter((message) => !documented.includes(message))).toEqual([]);
-    expect(new Set(printed).size).toBe(18);
+    expect(new Set(printed).size).toBe(23);
   });
 
   it('quotes nothing that is not in the code', () => {

@@ -1,10 +1,18 @@
-// Holds the README against the code: no table lists what is not there, and nothing that is there is left out.
+// Holds the README and the reference against the code: no table lists what is not there, and nothing that is there is
+// left out.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
 import { exitCodes } from '../../cmd/exit-codes.ts';
-import { addDirectoryOption, addInstallOptions, addRunOptions, addSharedOptions } from '../../cmd/options.ts';
+import {
+  addDirectoryOption,
+  addHostOption,
+  addInstallOptions,
+  addRestoreOption,
+  addRunOptions,
+  addSharedOptions,
+} from '../../cmd/options.ts';
 import { jsonSchemas } from '../../lib/config-json-schema.ts';
 import { parseConfig, parseToolConfig } from '../../lib/config.ts';
 import type { ConfigInput } from '../../lib/config-reading.ts';
@@ -18,6 +26,7 @@ import { parseYaml } from '../../lib/yaml.ts';
 import { blocks, codes, firstCode, firstCodes, page, root, section, tables, unionMembers } from './markdown.ts';
 
 const readme = page('README.md');
+const reference = page('docs/reference.md');
 const sorted = (names: Iterable<string>): string[] => [...new Set(names)].toSorted();
 
 function sources(directory: string): string {
@@ -55,17 +64,17 @@ describe('exit codes', () => {
   });
 
   it('are listed nowhere else', () => {
-    expect(readme.match(/^\| exit/gm)).toHaveLength(1);
+    expect(`${readme}${reference}`.match(/^\| exit/gm)).toHaveLength(1);
   });
 });
 
 describe('log events', () => {
-  const documented = tables(section(readme, 'Log events'))[0] ?? [];
+  const documented = tables(section(reference, 'Log events'))[0] ?? [];
   const declared = unionMembers(page('lib/log.ts'), 'LogEvent');
 
   it('are exactly those of lib/log.ts', () => {
     expect(documented.map(([event = '']) => codes(event)[0])).toHaveLength(declared.length);
-    expect(sorted(firstCodes(section(readme, 'Log events')))).toEqual(sorted(declared));
+    expect(sorted(firstCodes(section(reference, 'Log events')))).toEqual(sorted(declared));
   });
 
   it('are all written somewhere', () => {
@@ -86,7 +95,7 @@ describe('log events', () => {
 });
 
 it('Kubernetes Events are those of lib/kube/events.ts', () => {
-  expect(sorted(firstCodes(section(readme, 'Kubernetes Events')))).toEqual(
+  expect(sorted(firstCodes(section(reference, 'Kubernetes Events')))).toEqual(
     sorted(unionMembers(page('lib/kube/events.ts'), 'EventReason')),
   );
 });
@@ -109,7 +118,7 @@ const flagsOf = (command: Command): string[] =>
   command.options.flatMap(({ short, long }) => [short, long].filter((flag) => flag !== undefined)).toSorted();
 
 describe('flags', () => {
-  const text = section(readme, 'Flags');
+  const text = section(reference, 'Flags');
   const [shared = [], running = [], ofCommands = []] = tables(text);
 
   it('are those of every command', () => {
@@ -120,7 +129,8 @@ describe('flags', () => {
     expect(names(running)).toEqual(flagsOf(addRunOptions(new Command())));
   });
   it('are those of commands', () => {
-    const own = [...flagsOf(addInstallOptions(new Command())), '--at', '--purge'];
+    const more = [addInstallOptions, addHostOption, addRestoreOption].flatMap((add) => flagsOf(add(new Command())));
+    const own = [...more, '--at', '--purge'];
     expect(names(ofCommands)).toEqual(own.toSorted());
     expect(flagsOf(addDirectoryOption(new Command()))).toEqual(['--out']);
   });
@@ -153,7 +163,7 @@ const input = (text: string): ConfigInput => ({
 });
 
 describe('the configuration file', () => {
-  const [example] = blocks(section(readme, 'Configuration file'));
+  const [example] = blocks(section(reference, 'Configuration file'));
 
   it('is one that the parser accepts, for modes and for commands', () => {
     expect(parseConfig(input(example?.text ?? '')).modes.map(({ mode }) => mode)).toEqual(['regen', 'syncer']);
@@ -175,7 +185,7 @@ describe('the configuration file', () => {
 
   it('shows the defaults: without them the same is configured', () => {
     const short = (example?.text ?? '').replaceAll(
-      /^ *(?:rows|backupDir|lockDir|clockSynchronised|kind: OnlyWhenExpired|grace|settle|level|format|once|dryRun|namespace|recoveryServerName|serviceIP|etcdHostnames|pkiDir|directories|policy|log)\b.*\n/gm,
+      /^ *(?:rows|restart|backupDir|lockDir|clockSynchronised|kind: OnlyWhenExpired|grace|settle|level|format|once|dryRun|namespace|recoveryServerName|serviceIP|etcdHostnames|pkiDir|directories|policy|log)\b.*\n/gm,
       '',
     );
     expect(short.length).toBeLessThan((example?.text ?? '').length - 600);
@@ -191,7 +201,7 @@ describe('the configuration file', () => {
 });
 
 it('names the ServiceAccounts and Roles that init makes, and what is not granted by name', () => {
-  const text = section(readme, 'Credentials and RBAC');
+  const text = section(page('docs/api.md'), 'Credentials and RBAC');
   const manifests = installManifests({
     artefacts: loadPreset('kubernetes').artefacts,
     namespace: 'kube-cert-recovery',
@@ -214,7 +224,7 @@ it('names the ServiceAccounts and Roles that init makes, and what is not granted
 });
 
 describe('status', () => {
-  const text = section(readme, 'Status');
+  const text = section(page('docs/status.md'), 'With certificates in the API');
   const date = new Date('2026-01-01T00:00:00Z');
   const row = {
     artefact: 'a',
@@ -273,11 +283,11 @@ describe('status', () => {
 it('metrics are those that are served', async () => {
   const metrics = await createMetrics({ version: '1', modes: ['regen'] });
   const served = [...(await metrics.render()).matchAll(/^# TYPE (\S+)/gm)].map(([, name = '']) => name);
-  const documented = tables(section(readme, 'Health and metrics'))[2] ?? [];
+  const documented = tables(section(reference, 'Health and metrics'))[2] ?? [];
   expect(documented.map(([name]) => firstCode(name)).toSorted()).toEqual(served.toSorted());
 });
 
 it('health checks are those that are set', () => {
   const set = [...code.matchAll(/health\?\.set\(\s*'([^']+)'/g)].map(([, name = '']) => name);
-  expect(sorted(firstCodes(section(readme, 'Health and metrics'), 1))).toEqual(sorted(set));
+  expect(sorted(firstCodes(section(reference, 'Health and metrics'), 1))).toEqual(sorted(set));
 });

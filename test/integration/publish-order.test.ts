@@ -79,8 +79,8 @@ test.skipIf(!hasStrace && process.env['CI'] !== 'true')('publish() keeps the dur
   const written = ['tls.crt', 'tls.key'].map((key) => `${next}/${key}`);
   for (const path of written) {
     expect(steps(`openat(`, `"${path}", O_WRONLY`)[0]?.text).toMatch(/O_CREAT\|O_EXCL.*, 0600 ?\)/);
-    after('mode before content', handle('fchmod', path), handle('write', path));
-    after('content before fsync', handle('write', path), handle('fsync', path));
+    after('content while it is private', handle('write', path), handle('fchmod', path));
+    after('content and mode before fsync', handle('fchmod', path), handle('fsync', path));
     after('fsync of the file before that of its directory', handle('fsync', path), handle('fsync', next));
   }
   const flips = steps('rename(', `"${directory}/..data"`).slice(-1);

@@ -1,5 +1,5 @@
-// The README's quick start, run as it is written, in its order, against a real control plane that is started with the
-// flags which `init render` prints. Only directories, and the port of the API server, are replaced.
+// The quick start of docs/api.md, run as it is written, in its order, against a real control plane that is started with
+// the flags which `init render` prints. Only directories, and the port of the API server, are replaced.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -13,7 +13,7 @@ import { eventually } from '../support/eventually.ts';
 import { choosePorts } from '../support/preparation.ts';
 import { guard } from '../support/process.ts';
 
-const quickStart = blocks(section(page('README.md'), 'Quick start'));
+const quickStart = blocks(section(page('docs/api.md'), 'Quick start'));
 const [render = '', init = '', run = '', heal = '', status = '', uninstall = ''] = quickStart
   .filter(({ language }) => language === 'sh')
   .map(({ text }) => text);
@@ -47,7 +47,7 @@ function start(command: string): ChildProcess {
   return child;
 }
 
-/** Standard output of a command of the README that ends. Rejects when it fails. */
+/** Standard output of a command of the page that ends. Rejects when it fails. */
 async function shell(command: string): Promise<string> {
   const child = start(command);
   const texts = { out: '', err: '' };

@@ -77,7 +77,7 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
   [
     'a missing key',
     changed('    issuer: signer\n    usage: serving', '    usage: serving'),
-    'artefacts[serving].issuer: is required: a Kubernetes object name',
+    'artefacts[serving].issuer: is required: the signer that signs it',
   ],
   [
     'an unknown kind',
@@ -120,7 +120,7 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
   [
     'no place',
     changed('{ secret: signer }', '{}'),
-    'artefacts[signer].truth: must have exactly one of secret, configMap, pemPair and pemFile, got none',
+    'artefacts[signer].truth: must have exactly one of secret, configMap, pemPair, pemFile, combinedPem and kubeconfig, got none',
   ],
   ['two places', changed('{ secret: signer }', '{ secret: a, pemFile: /b }'), 'got secret and pemFile'],
   ['no namespace anywhere', changed('namespace: certs\n', ''), 'artefacts[signer].truth.namespace: is required'],
@@ -164,6 +164,11 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
     'a default that is no host name',
     changed('description: names of the load balancer', 'description: x, default: ["a_b"]'),
     'parameters.names.default[0]: must be a DNS name or an IP address, got "a_b"',
+  ],
+  [
+    'a directory below one that is declared later',
+    changed('  pkiDir:', "  lower: { description: x, default: '{pkiDir}/x' }\n  pkiDir:"),
+    'directories.lower.default: must begin with a directory that is declared before it, got "{pkiDir}"',
   ],
   [
     'a host name that is none',
@@ -249,7 +254,7 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
   [
     'a copy in a place of another kind',
     added(copy('c', 'client')),
-    'artefacts[c].truth: must be a secret or a pemPair for a copy, got a configMap',
+    'artefacts[c].truth: must be a secret or a pemPair or a combinedPem or a kubeconfig for a copy, got a configMap',
   ],
   [
     'a signer in a ConfigMap',

@@ -19,6 +19,7 @@ function counts(name: string): { secrets: number[]; configMaps: number[] } {
 describe('presets', () => {
   it('are those that the documentation lists', () => {
     expect(presetNames()).toEqual([
+      'kubeadm',
       'kubernetes',
       'openshift-kube-apiserver',
       'openshift-kube-controller-manager',

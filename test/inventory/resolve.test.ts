@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { loadInventory } from '../../lib/inventory/load.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
 import { checkEnvironment, resolve } from '../../lib/inventory/resolve.ts';
 
 const inventory = loadInventory(`apiVersion: kube-cert-recovery/v1alpha1
@@ -50,6 +51,15 @@ describe('resolve()', () => {
       hostnames: ['10.0.0.1', 'b.example.com', 'localhost', 'z.example.com'],
       truth: { kind: 'pemPair', certFile: '/etc/pki/a.crt', keyFile: '/srv/a.key' },
     });
+  });
+
+  it('lets a directory follow the one that its default lies below, unless it is given itself', () => {
+    const preset = loadPreset('kubeadm');
+    const caAt = (directories: Readonly<Record<string, string>>): unknown =>
+      resolve(preset, { directories }).artefacts.find(({ name }) => name === 'ca')?.truth;
+    expect(caAt({})).toMatchObject({ certFile: '/etc/kubernetes/pki/ca.crt' });
+    expect(caAt({ kubernetesDir: '/k' })).toMatchObject({ certFile: '/k/pki/ca.crt' });
+    expect(caAt({ kubernetesDir: '/k', pkiDir: '/p' })).toMatchObject({ certFile: '/p/ca.crt' });
   });
 
   it('puts signers first, an issuer before what it signs, then bundles, then targets', () => {

@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { KeyAlgorithm } from '../../lib/pki/facts.ts';
@@ -189,6 +189,16 @@ describe('createKeyPool()', () => {
     await filling;
     const late = await Promise.all(Array.from({ length: 20 }, () => pool.take(p256)));
     expect(new Set([...early, ...late].map(({ pem }) => pem)).size).toBe(30);
+  });
+
+  test('files can be read while many keys are made: these never take all threads', async () => {
+    const pool = createKeyPool({ algorithm: p256, size: 1 });
+    let made = 0;
+    const taking = Array.from({ length: 12 }, () => pool.take(rsa).then(() => (made += 1)));
+    await stat(import.meta.filename);
+    expect(made).toBeLessThan(6);
+    await Promise.all(taking);
+    expect(made).toBe(12);
   });
 
   test('drop() forgets the keys and ends a running fill', async () => {

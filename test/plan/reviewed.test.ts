@@ -60,7 +60,7 @@ const rows: Row[] = [
     name: 'an expired leaf of such a CA waits for somebody with the key',
     resolved: onDisk(true),
     change: { signer: keyAbsent(ca('ca', [-1, 59])), target: present(leaf('leaf', [-9, -1], 'ca')) },
-    want: { signer: 'keep NotOurs', bundle: 'keep Healthy', target: 'blocked SignerUnusable' },
+    want: { signer: 'keep NotOurs', bundle: 'keep Healthy', target: 'blocked SignerExternal' },
   },
   {
     name: 'a CA that several machines share is not made anew by one of them',

@@ -4,7 +4,7 @@
 import * as promises from 'node:fs/promises';
 import { readdirSync } from 'node:fs';
 import { describe, expect, test, vi } from 'vitest';
-import type { Disk } from '../../lib/publish/disk.ts';
+import type { Disk } from '../../lib/disk/disk.ts';
 import { publish } from '../../lib/publish/publish.ts';
 import { unpublish } from '../../lib/publish/remove.ts';
 import { giveBack } from '../../lib/publish/take-over.ts';
@@ -185,7 +185,10 @@ test('unpublish() leaves all or nothing when any one call fails', async () => {
 test.each([
   ['ENOSPC', 'no space left on the disk; free some space there'],
   ['EROFS', 'the file system is read-only; mount it writable'],
-  ['EBUSY', 'in use as a mount point; mount its parent directory instead'],
+  [
+    'EBUSY',
+    'is a bind mount of its own (a single file mounted into a container), which cannot be replaced; mount its directory instead',
+  ],
   ['EXDEV', 'the directory spans two file systems; mount its parent directory as one'],
   ['EACCES', 'permission denied; the process must run as the owner of the directory (root)'],
 ])('publish() says what to do after %s', async (code, hint) => {

@@ -14,7 +14,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { difference, publish, type Publication } from '../../lib/publish/publish.ts';
+import { compare, publish, type Publication } from '../../lib/publish/publish.ts';
 import { readPublished } from '../../lib/publish/inspect.ts';
 import { prune, pruneRemoved, unpublish } from '../../lib/publish/remove.ts';
 import { entriesOf, generationAt, layoutProblems, newObjectPath, pairGeneration, what } from './object-directory.ts';
@@ -56,7 +56,7 @@ describe('publish()', () => {
     const publication = await published();
     const { directory } = publication;
     const before = [readdirSync(directory), statSync(directory).mtimeMs, lstatSync(join(directory, '..data')).ino];
-    expect(await difference(publication)).toBe('unchanged');
+    expect((await compare(publication)).difference).toBe('unchanged');
     expect(await publish(publication)).toBe('unchanged');
     expect([readdirSync(directory), statSync(directory).mtimeMs, lstatSync(join(directory, '..data')).ino]).toEqual(
       before,
@@ -67,7 +67,7 @@ describe('publish()', () => {
     const publication = await published();
     const old = readlinkSync(join(publication.directory, '..data'));
     const next = { ...publication, entries: entriesOf(2) };
-    expect(await difference(next)).toBe('written');
+    expect(await compare(next)).toEqual({ difference: 'written', published: publication.entries });
     expect(await publish(next)).toBe('written');
     expect(pairGeneration(publication.directory)).toBe('2');
     expect(existsSync(join(publication.directory, old))).toBe(false);
@@ -111,7 +111,7 @@ describe('publish()', () => {
   ])('repairs %s', async (_, damage) => {
     const publication = await published();
     damage(publication.directory);
-    expect(await difference(publication)).toBe('repaired');
+    expect((await compare(publication)).difference).toBe('repaired');
     expect(await publish(publication)).toBe('repaired');
     expect(layoutProblems(publication.directory, pair)).toEqual([]);
     expect(pairGeneration(publication.directory)).toBe('1');

@@ -109,9 +109,17 @@ describe('next()', () => {
       name: 'once, a row that cannot be read yet',
       outcome: { unavailable: 1 },
       streaks: { unavailable: 9 },
-      busyForMs: 29_999,
+      busyForMs: 29_000,
       once: true,
       expected: { kind: 'again', delayMs: 1000 },
+    },
+    {
+      name: 'once, a row that cannot be read, before the last try',
+      outcome: { unavailable: 1 },
+      streaks: { unavailable: 9 },
+      busyForMs: 29_990,
+      once: true,
+      expected: { kind: 'again', delayMs: 10 },
     },
     {
       name: 'once, a row that cannot be read',

@@ -1,11 +1,10 @@
 // The real disk with one call that fails: the nth of all calls, those of opened files included. With `forever` every
 // later call fails too, which leaves on disk what a process leaves that is killed there.
 import type { FileHandle } from 'node:fs/promises';
-import { realDisk } from '../../lib/store/disk-calls.ts';
-import type { DiskCalls } from '../../lib/store/disk-calls.ts';
+import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 
 export interface FailingDisk {
-  readonly disk: DiskCalls;
+  readonly disk: Disk;
   /** Names of the calls that were made, in order: `rename`, `open`, `handle.sync`. */
   readonly calls: string[];
 }
@@ -45,5 +44,5 @@ export function failingDisk({ at, code, forever, before }: Failure): FailingDisk
   const disk = Object.fromEntries(
     Object.entries(realDisk).map(([name, call]) => [name, guarded(name, call as AnyCall)] as const),
   );
-  return { disk: disk as unknown as DiskCalls, calls };
+  return { disk: disk as unknown as Disk, calls };
 }

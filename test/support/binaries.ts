@@ -31,13 +31,17 @@ async function isExecutable(path: string): Promise<boolean> {
   );
 }
 
+/** Where everything lies that is made once. */
+export function cacheRoot(env: NodeJS.ProcessEnv = process.env): string {
+  return join(env['XDG_CACHE_HOME'] || join(env['HOME'] ?? homedir(), '.cache'), 'kube-cert-recovery');
+}
+
 /** The directory for exactly these sources, built exactly this way, on this platform. */
 async function cacheDirectory(env: NodeJS.ProcessEnv): Promise<string> {
   const hash = createHash('sha256');
   for (const file of ['go.mod', 'go.sum', 'tools.go']) hash.update(await readFile(join(moduleDirectory, file)));
   hash.update(JSON.stringify([goBuildFlags('v0.0.0'), process.platform, process.arch]));
-  const home = env['XDG_CACHE_HOME'] || join(env['HOME'] ?? homedir(), '.cache');
-  return join(home, 'kube-cert-recovery', 'controlplane', hash.digest('hex').slice(0, 16));
+  return join(cacheRoot(env), 'controlplane', hash.digest('hex').slice(0, 16));
 }
 
 /** Path of each binary. Reports on standard error what takes long. */
@@ -94,12 +98,13 @@ async function fillCache(cache: string, names: readonly BinaryName[], options: R
   }
 }
 
-interface Versions {
+export interface Versions {
   readonly kubernetes: string;
   readonly etcd: string;
 }
 
-async function componentVersions(): Promise<Versions> {
+/** As test/controlplane pins them. */
+export async function componentVersions(): Promise<Versions> {
   const text = await readFile(join(moduleDirectory, 'go.mod'), 'utf8');
   const versionOf = (module: string): string => {
     const version = text.match(new RegExp(`^require ${module.replaceAll('.', '\\.')} (v\\S+)$`, 'm'))?.[1];
@@ -114,7 +119,7 @@ function nothingWorks(name: BinaryName, version: string, cache: string): string 
     `Cannot find ${name} ${version}: it is not in KUBEBUILDER_ASSETS, not in the cache (${cache}),`,
     'Docker with a reachable registry did not bring it, and Go is not installed. Do one of these:',
     '  - install Go 1.25 or newer, and run the same command again: it builds what is missing, once;',
-    '  - start a Docker daemon that can pull from registry.k8s.io (all but sample-apiserver);',
+    '  - start a Docker daemon that can pull from registry.k8s.io (all but kubeadm, kubelet, sample-apiserver);',
     `  - set KUBEBUILDER_ASSETS to a directory that holds ${name}.`,
   ].join('\n');
 }

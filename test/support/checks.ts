@@ -31,7 +31,7 @@ export async function leavesVerify(world: RecoveryWorld): Promise<string> {
   const purposes = { client: ['sslclient'], serving: ['sslserver'], peer: ['sslclient', 'sslserver'] } as const;
   for (const target of targets) {
     const bundle = artefacts.find(
-      (row): row is CaBundle => row.kind === 'caBundle' && row.signers.includes(target.issuer),
+      (row): row is CaBundle => row.kind === 'caBundle' && row.signers.includes(target.issuer ?? ''),
     );
     if (bundle === undefined) throw new Error(`no bundle holds the signer of ${target.name}`);
     const ca = join(world.root, `${bundle.name}.pem`);

@@ -12,7 +12,10 @@ export const componentNames = [
 ] as const;
 export type ComponentName = (typeof componentNames)[number];
 
-export type BinaryName = ComponentName | 'kubectl';
+/** What a kubeadm node runs besides. */
+export const nodeBinaryNames = ['kubeadm', 'kubelet', 'kubectl'] as const;
+
+export type BinaryName = ComponentName | (typeof nodeBinaryNames)[number];
 
 /** Flag name without dashes to value. A list repeats the flag; undefined removes it. */
 export type Flags = Readonly<Record<string, string | readonly string[] | undefined>>;

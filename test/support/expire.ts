@@ -65,7 +65,12 @@ async function expired(
     }
     case 'target': {
       const made = new Date(ended - artefact.validity);
-      return issueTarget({ artefact, issuer: authority(artefact.issuer), key: keyOf(found), now: made });
+      return issueTarget({
+        artefact,
+        issuer: authority(artefact.issuer ?? artefact.name),
+        key: keyOf(found),
+        now: made,
+      });
     }
     case 'caBundle':
       return issueBundle({

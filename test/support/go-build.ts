@@ -12,7 +12,9 @@ const packages: Readonly<Record<BinaryName, string>> = {
   'kube-apiserver': 'k8s.io/kubernetes/cmd/kube-apiserver',
   'kube-controller-manager': 'k8s.io/kubernetes/cmd/kube-controller-manager',
   'kube-scheduler': 'k8s.io/kubernetes/cmd/kube-scheduler',
+  kubeadm: 'k8s.io/kubernetes/cmd/kubeadm',
   kubectl: 'k8s.io/kubernetes/cmd/kubectl',
+  kubelet: 'k8s.io/kubernetes/cmd/kubelet',
   'sample-apiserver': 'k8s.io/sample-apiserver',
 };
 
@@ -22,7 +24,9 @@ const duration: Readonly<Record<BinaryName, string>> = {
   'kube-apiserver': '4 minutes',
   'kube-controller-manager': '1 minute',
   'kube-scheduler': '10 seconds',
+  kubeadm: '20 seconds',
   kubectl: '20 seconds',
+  kubelet: '30 seconds',
   'sample-apiserver': '10 seconds',
 };
 

@@ -8,7 +8,7 @@ import type { Progress } from './progress.ts';
 
 const run = promisify(execFile);
 
-/** Repository and path of the binary in it. The project publishes no sample-apiserver for each version. */
+/** Repository and path of the binary in it. kubeadm and kubelet have no image, sample-apiserver not one for each version. */
 const images: Readonly<Partial<Record<BinaryName, readonly [repository: string, path: string]>>> = {
   etcd: ['registry.k8s.io/etcd', '/usr/local/bin/etcd'],
   'kube-apiserver': ['registry.k8s.io/kube-apiserver', '/usr/local/bin/kube-apiserver'],

@@ -236,7 +236,7 @@ export class RecoveryWorld implements AsyncDisposable {
     if (artefact === undefined) throw new Error(`no artefact ${name}`);
     const { truth } = artefact;
     if (truth.kind === 'pemPair') return key === 'tls.crt' ? truth.certFile : truth.keyFile;
-    if (truth.kind === 'pemFile') return truth.file;
+    if (truth.kind !== 'secret' && truth.kind !== 'configMap') return truth.file;
     return join(this.certs, truth.kind === 'secret' ? 'secrets' : 'configmaps', truth.name, key);
   }
 

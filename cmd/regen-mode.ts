@@ -1,0 +1,130 @@
+// Mode regen as this program runs it: the stores of its locations, the connection of its own, the lock of this host, the
+// leases of the dead, and at the end of a single pass the components that must read renewed files again.
+import { isClockSynchronised } from '../lib/clock-synchronised.ts';
+import type { RegenConfig } from '../lib/config-types.ts';
+import type { Resolved } from '../lib/inventory/model.ts';
+import { createEventRecorder } from '../lib/kube/events.ts';
+import type { KubeConnection } from '../lib/kube/kube.ts';
+import { observeBoot } from '../lib/leases/boot.ts';
+import { releaseDeadLeases } from '../lib/leases/release.ts';
+import type { LeaseName } from '../lib/leases/release.ts';
+import { createKeyPool } from '../lib/pki/key-pool.ts';
+import { runRegen } from '../lib/regen/run.ts';
+import { createApiStore } from '../lib/store/api.ts';
+import { createDiskStore } from '../lib/store/disk.ts';
+import { refuseBesideKubeadm } from '../lib/store/other-writer.ts';
+import { createStore } from '../lib/store/stores.ts';
+import { connect, keepConnection, noApi } from './connections.ts';
+import { lockHost } from './lock-host.ts';
+import { createRestarts } from './restarts.ts';
+import { instanceOf, type Shared } from './shared.ts';
+import { shortfallsOf, type Shortfall } from './shortfalls.ts';
+import { isFile } from '../lib/inventory/places.ts';
+
+/** How long the process stays for the leases of the dead, when everything else is done. */
+const leasesMs = 5000;
+
+export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly Shortfall[]> {
+  const { config, resolved, clock, signal, builtAt, health, metrics } = shared;
+  const log = shared.log.with({ mode: 'regen' });
+  const connection = needsApi(mode, resolved) ? await healFilesUnless(mode, shared) : undefined;
+  const events = connection && createEventRecorder({ connection, clock, log, instance: instanceOf(shared) });
+  const size = resolved.artefacts.filter(({ kind }) => kind === 'signer' || kind === 'target').length;
+  const { keyAlgorithm = { name: 'RSA', bits: 2048 } } = mode;
+  const stopped = new AbortController();
+  const background = AbortSignal.any([signal, stopped.signal]);
+  const besides =
+    connection === undefined || config.once ? [] : [keepConnection(connection, { ...shared, signal: background })];
+  if (events !== undefined && !config.once) besides.push(events.run(background));
+  const leases = leasesOfTheDead(connection, shared, background);
+  const disk = createDiskStore({
+    backupDir: mode.backupDir,
+    ...(resolved.endpoints !== undefined && { endpoints: resolved.endpoints }),
+    onBackupFailed: ({ code, message }) => log.warn('backup.failed', { path: mode.backupDir, code, err: message }),
+  });
+  const restarts = await createRestarts(mode, disk, shared);
+  try {
+    const report = await runRegen({
+      resolved,
+      store: createStore({
+        api: connection === undefined ? noApi : createApiStore({ connection, fieldManager: 'kube-cert-recovery' }),
+        disk: restarts.store,
+      }),
+      policy: mode.policy,
+      clockFacts: async (thorough) => ({
+        builtAt,
+        synchronised: await isClockSynchronised(mode.clockSynchronised, { thorough }),
+      }),
+      keyPool: createKeyPool({ algorithm: keyAlgorithm, size }),
+      ...(mode.keyAlgorithm !== undefined && { keyAlgorithm: mode.keyAlgorithm }),
+      rows: connection === undefined ? 'disk' : mode.rows,
+      ...(events !== undefined && { events }),
+      ...(connection !== undefined && !config.dryRun && { onFirstAnswer: leases.release }),
+      lockDisk: () => lockHost({ lockDir: mode.lockDir, once: config.once, clock, signal }),
+      refuseBesideOthers: refuseBesideKubeadm,
+      once: config.once,
+      dryRun: config.dryRun,
+      clock,
+      log,
+      signal,
+      health,
+      metrics,
+    });
+    await events?.flush(AbortSignal.timeout(2000));
+    const unfinished = mode.restart && !config.dryRun ? await restarts.finish(report) : [];
+    return config.once ? [...shortfallsOf(report), ...unfinished] : [];
+  } finally {
+    if (connection !== undefined) await Promise.race([leases.released(), clock.sleep(leasesMs, background)]);
+    stopped.abort();
+    await Promise.all(besides);
+    await connection?.close();
+  }
+}
+
+function needsApi({ rows, kubeconfig }: RegenConfig, { artefacts }: Resolved): boolean {
+  return rows !== 'disk' && kubeconfig !== undefined && artefacts.some(({ truth }) => !isFile(truth));
+}
+
+/** The connection of regen. When its kubeconfig is unusable, files are healed first: they need no API. */
+async function healFilesUnless(mode: RegenConfig, shared: Shared): Promise<KubeConnection> {
+  try {
+    return await connect(mode.kubeconfig, shared);
+  } catch (err) {
+    if (mode.rows === 'all' && shared.resolved.artefacts.some(({ truth }) => isFile(truth))) {
+      await regen({ ...mode, rows: 'disk' }, { ...shared, config: { ...shared.config, once: true } });
+    }
+    throw err;
+  }
+}
+
+interface DeadLeases {
+  readonly release: () => void;
+  readonly released: () => Promise<unknown>;
+}
+
+/** Notes the time of the boot at once: a clock that is set later must not move it. */
+function leasesOfTheDead(
+  connection: KubeConnection | undefined,
+  { resolved, hostName, clock, log }: Shared,
+  signal: AbortSignal,
+): DeadLeases {
+  const boot = observeBoot(clock);
+  const leases = leasesOf(resolved);
+  let released: Promise<unknown> = Promise.resolve();
+  return {
+    release() {
+      if (connection === undefined) return;
+      const told = log.with({ mode: 'regen' });
+      released = releaseDeadLeases({ connection, leases, hostName, clock, log: told, signal, boot });
+    },
+    released: () => released,
+  };
+}
+
+/** The leases whose renewal proves something are the leader leases of this control plane. */
+function leasesOf({ artefacts }: Resolved): readonly LeaseName[] {
+  const named = artefacts.flatMap(({ readers }) =>
+    readers.flatMap(({ proof }) => (proof.kind === 'lease' ? [proof] : [])),
+  );
+  return [...new Map(named.map(({ namespace, name }) => [`${namespace}/${name}`, { namespace, name }])).values()];
+}

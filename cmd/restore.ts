@@ -1,0 +1,154 @@
+// `restore`: lists the copies that were kept of replaced files, and puts one of them back. What it replaces is kept too.
+// What must read the file again is noted as after a renewal: the next pass with --restart restarts it.
+import { systemClock } from '../lib/clock.ts';
+import { parseToolConfig } from '../lib/config.ts';
+import { RecoveryError } from '../lib/errors.ts';
+import type { Resolved } from '../lib/inventory/model.ts';
+import { suggestion } from '../lib/problems.ts';
+import type { Problem } from '../lib/problems.ts';
+import { componentsOf } from '../lib/restart/component.ts';
+import { createMarkingStore } from '../lib/restart/marking-store.ts';
+import { Markers } from '../lib/restart/markers.ts';
+import { bootId } from '../lib/restart/processes.ts';
+import { createDiskStore } from '../lib/store/disk.ts';
+import { type Generation, listGenerations, restoreGeneration, type RestoreOptions } from '../lib/store/restore.ts';
+import type { Store } from '../lib/store/store.ts';
+import { exitCodes } from './exit-codes.ts';
+import type { Io } from './io.ts';
+import { lockHost } from './lock-host.ts';
+import { configInput, type CommandLine, orKubeadm } from './read-config.ts';
+import { resolveHere } from './resolve-here.ts';
+import { isFile } from '../lib/inventory/places.ts';
+
+export interface RestoreLine extends CommandLine {
+  readonly generation?: string;
+}
+
+export async function restoreCommand(name: string | undefined, line: RestoreLine, io: Io): Promise<number> {
+  const { generation, ...flags } = line;
+  const problems = flagProblems(name, generation);
+  const config = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems });
+  const { backupDir, lockDir, dryRun } = config;
+  const resolved = await resolveHere(config);
+  const artefacts = resolved.artefacts.filter(({ truth }) => isFile(truth));
+  const tell = ({ message }: RecoveryError): void => void io.stderr.write(`${message}\n`);
+  const { endpoints } = resolved;
+  const options = { backupDir, onBackupFailed: tell, ...(endpoints !== undefined && { endpoints }) };
+  const kept = await listGenerations(artefacts, options);
+  if (name === undefined) {
+    io.stdout.write(kept.length === 0 ? `Nothing is kept in ${backupDir}.\n` : listText(kept));
+    return exitCodes.done;
+  }
+  const names = artefacts.map((artefact) => artefact.name);
+  if (!names.includes(name)) {
+    const message = `Cannot restore artefact "${name}": there is none on this host${suggestion(name, names)}`;
+    throw new RecoveryError('ConfigInvalid', message);
+  }
+  const wanted = chosen(kept, name, generation);
+  if (dryRun) {
+    io.stdout.write(`Would restore ${name} of ${wanted.keptAt.toISOString()} (generation ${wanted.generation})\n`);
+    return exitCodes.done;
+  }
+  const lock = await lockHost({ lockDir, once: true, clock: systemClock, signal: io.signal });
+  try {
+    const markers = new Markers({ directory: lockDir, onFailed: tell });
+    const outcome = await restoreMarked(wanted, { resolved, markers, options, signal: io.signal });
+    io.stdout.write(outcomeText(outcome, wanted) + (outcome === 'restored' ? restartText(wanted, resolved) : ''));
+    return outcome === 'conflict' ? exitCodes.failed : exitCodes.done;
+  } finally {
+    await lock.release();
+  }
+}
+
+type Outcome = Awaited<ReturnType<typeof restoreGeneration>>;
+
+interface MarkedRestore {
+  readonly resolved: Resolved;
+  readonly markers: Markers;
+  readonly options: RestoreOptions;
+  readonly signal: AbortSignal;
+}
+
+/** A write like any other for whoever notes what must be restarted: of what is not written nothing is noted. */
+async function restoreMarked(
+  wanted: Generation,
+  { resolved, markers, options, signal }: MarkedRestore,
+): Promise<Outcome> {
+  const disk = createDiskStore(options);
+  let outcome: Outcome = 'unchanged';
+  const restoring: Store = {
+    read: (location) => disk.read(location, signal),
+    write: async () => {
+      outcome = await restoreGeneration(wanted, options);
+      return outcome === 'restored' ? 'written' : 'conflict';
+    },
+  };
+  const components = componentsOf(resolved);
+  const boot = await bootId();
+  const marking = createMarkingStore({ store: restoring, components, markers, boot });
+  const present = await disk.read(wanted.location, signal);
+  const seen = present === undefined ? ('absent' as const) : { version: present.version };
+  await marking.write(wanted.location, { entries: {}, annotations: {} }, seen, signal);
+  return outcome;
+}
+
+/** What reads the file at its start only. */
+function restartText({ artefact, location }: Generation, resolved: Resolved): string {
+  const readers = resolved.artefacts.find(({ name }) => name === artefact)?.readers ?? [];
+  const names = [...new Set(readers.filter(({ needs }) => needs === 'restart').map(({ component }) => component))];
+  const marked = componentsOf(resolved).filter(({ locations }) => locations.includes(location));
+  const isMarked = (name: string): boolean => marked.some((component) => component.name === name);
+  const [next, others] = [names.filter(isMarked), names.filter((name) => !isMarked(name))];
+  return [
+    ...(next.length === 0 ? [] : [`${next.join(', ')} must be restarted: the next pass with --restart does it.\n`]),
+    ...(others.length === 0 ? [] : [`Restart ${others.join(', ')}, which read it at their start only.\n`]),
+  ].join('');
+}
+
+function flagProblems(name: string | undefined, generation: string | undefined): readonly Problem[] {
+  if (generation === undefined) return [];
+  const path = '--generation';
+  if (name === undefined) return [{ path, kind: 'conflict', message: 'must be left out without an artefact' }];
+  if (/^\d+$/.test(generation)) return [];
+  return [{ path, kind: 'invalid', message: `must be a number as it is listed, got "${generation}"` }];
+}
+
+/** The one that was asked for, else the youngest that can be put back. */
+function chosen(kept: readonly Generation[], name: string, generation: string | undefined): Generation {
+  const own = kept.filter(({ artefact }) => artefact === name);
+  const found =
+    generation === undefined
+      ? own.find(({ problem }) => problem === undefined)
+      : own.find((one) => Number(one.generation) === Number(generation));
+  if (found !== undefined) return found;
+  const there = own.map((one) => one.generation).join(', ');
+  const message = `Cannot restore artefact "${name}": ${generation === undefined ? 'no whole generation' : `no generation "${generation}"`} is kept`;
+  throw new RecoveryError('ReadFailed', `${message}${there === '' ? '' : `; there are ${there}`}`);
+}
+
+function outcomeText(outcome: Outcome, { artefact, generation, keptAt }: Generation): string {
+  const what = `${artefact} of ${keptAt.toISOString()} (generation ${generation})`;
+  if (outcome === 'unchanged') return `Unchanged: ${what} is what is there.\n`;
+  if (outcome === 'conflict') return `Not restored: somebody else has changed ${artefact} meanwhile; look again.\n`;
+  return `Restored ${what}; what was there is kept as a new generation.\n`;
+}
+
+function listText(kept: readonly Generation[]): string {
+  const rows = kept.map(({ artefact, generation, keptAt, notAfter, problem }) => [
+    artefact,
+    generation,
+    keptAt.toISOString(),
+    problem === undefined ? (notAfter?.toISOString() ?? '') : 'not whole',
+  ]);
+  const all = [['ARTEFACT', 'GENERATION', 'KEPT AT', 'EXPIRES'], ...rows];
+  const widths = [0, 1, 2].map((column) => Math.max(...all.map((row) => row[column]?.length ?? 0)) + 3);
+  return all
+    .map(
+      (row) =>
+        `${row
+          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+          .join('')
+          .trimEnd()}\n`,
+    )
+    .join('');
+}

@@ -1,0 +1,43 @@
+// Mode syncer as this program runs it: publishes objects as files, observes the files, proves that they are in use.
+import type { SyncerConfig } from '../lib/config-types.ts';
+import { runFileObserver } from '../lib/fileobserver/run.ts';
+import { createEventRecorder } from '../lib/kube/events.ts';
+import { createProver } from '../lib/proof/prove.ts';
+import { runSyncer } from '../lib/syncer/run.ts';
+import { addressOf, connect, keepConnection } from './connections.ts';
+import { instanceOf, type Shared } from './shared.ts';
+import type { Shortfall } from './shortfalls.ts';
+
+export async function syncer(mode: SyncerConfig, shared: Shared): Promise<readonly Shortfall[]> {
+  const { config, resolved, clock, signal, hostName, health } = shared;
+  const log = shared.log.with({ mode: 'syncer' });
+  const connection = await connect(mode.kubeconfig, shared);
+  const events = createEventRecorder({ connection, clock, log, instance: instanceOf(shared) });
+  const { destinationDir } = mode;
+  try {
+    const { once, dryRun } = config;
+    const run = runSyncer({ resolved, connection, destinationDir, once, dryRun, clock, log, health, events, signal });
+    if (once || dryRun) {
+      const report = await run;
+      await events.flush(AbortSignal.timeout(2000));
+      return once && !report.ok ? [{ message: 'not every object is on disk' }] : [];
+    }
+    const prove = createProver({
+      connection,
+      apiServer: addressOf(config, connection),
+      destinationDir,
+      clock,
+      signal,
+      hostName,
+    });
+    await Promise.all([
+      run,
+      runFileObserver({ resolved, destinationDir, prove, clock, log, signal, health }),
+      keepConnection(connection, shared),
+      events.run(signal),
+    ]);
+    return [];
+  } finally {
+    await connection.close();
+  }
+}

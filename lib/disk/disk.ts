@@ -1,0 +1,101 @@
+// The file system as this program uses it: a value, so that a test keeps the real disk and lets one call fail. Every
+// failure leaves as WriteFailed or ReadFailed that names the object, the path, its state and what to do.
+import * as promises from 'node:fs/promises';
+import { RecoveryError, systemCode, type ErrorCode } from '../errors.ts';
+
+const calls = [
+  'chmod',
+  'lstat',
+  'mkdir',
+  'mkdtemp',
+  'open',
+  'readFile',
+  'readdir',
+  'readlink',
+  'realpath',
+  'rename',
+  'rm',
+  'stat',
+  'symlink',
+  'unlink',
+] as const;
+
+export type Disk = Pick<typeof promises, (typeof calls)[number]>;
+
+export const realDisk: Disk = Object.fromEntries(calls.map((name) => [name, promises[name]])) as unknown as Disk;
+
+const hints: Readonly<Record<string, string>> = {
+  EACCES: 'permission denied; the process must run as the owner of the directory (root)',
+  EPERM: 'not permitted; the process must own the directory, and it must not be immutable',
+  EBUSY:
+    'is a bind mount of its own (a single file mounted into a container), which cannot be replaced; mount its ' +
+    'directory instead',
+  EDQUOT: 'the quota is used up; free some space there',
+  EIO: 'the disk reports an I/O error; check the disk',
+  EISDIR: 'is a directory where a file or link is wanted; move it away',
+  ELOOP: 'its symbolic links lead in a circle; correct them',
+  ENAMETOOLONG: 'the name is too long for this file system; choose a shorter path',
+  ENOENT: 'does not exist; create it or correct the path',
+  ENOSPC: 'no space left on the disk; free some space there',
+  ENOTDIR: 'is not a directory, but one is wanted; move it away',
+  EROFS: 'the file system is read-only; mount it writable',
+  EFBIG: 'is larger than 4 MiB, which nothing that belongs here is; move it away',
+  ENOTREG: 'is a device, a FIFO or a socket where a file is wanted; move it, or the link to it, away',
+  EXDEV: 'the directory spans two file systems; mount its parent directory as one',
+};
+
+/** Runs `call`, and makes sure that its failure carries `path` (calls on an open file do not say it). */
+export async function onPath<T>(path: string, call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (err) {
+    if (err instanceof Error && !(err instanceof RecoveryError)) (err as NodeJS.ErrnoException).path ??= path;
+    throw err;
+  }
+}
+
+interface Attempt {
+  readonly code: Extract<ErrorCode, 'WriteFailed' | 'ReadFailed'>;
+  /** `publish`, `remove`, `read`: fills "Cannot <action> <what>". */
+  readonly action: string;
+  /** Kind and name of the object: `Secret "a/b"`. */
+  readonly what: string;
+  /** Named where the failed call does not say which path it was. */
+  readonly directory: string;
+  /** What remains when a write fails. Default: the last good files stay in use. */
+  readonly remains?: string;
+}
+
+/** Runs `call` and turns what the system says into an error of ours: object, path, state, what to do. */
+export async function attempt<T>(trying: Attempt, call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (err) {
+    if (err instanceof RecoveryError) throw err;
+    const { code, action, what, directory } = trying;
+    // Of a rename the name that was to be taken: the other one is a temporary file.
+    const { path: first, dest } = err as NodeJS.ErrnoException & { readonly dest?: string };
+    const path = dest ?? first ?? directory;
+    const system = systemCode(err) ?? 'unknown';
+    const state = hints[system] ?? 'the call failed; check the path';
+    const remains = trying.remains ?? (code === 'WriteFailed' ? 'the last good files stay in use' : '');
+    const message = `Cannot ${action} ${what}: "${path}": ${state} (${system})${remains === '' ? '' : `; ${remains}`}`;
+    throw new RecoveryError(code, message, { cause: err, details: { path, system } });
+  }
+}
+
+/** The result of `call`, or undefined when the path is not there. */
+export async function unlessAbsent<T>(call: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await call();
+  } catch (err) {
+    if (systemCode(err) === 'ENOENT') return undefined;
+    throw err;
+  }
+}
+
+/** The results of calls that run side by side. It returns or throws (the first failure) once all of them have ended. */
+export async function together<T>(running: readonly Promise<T>[]): Promise<T[]> {
+  await Promise.allSettled(running);
+  return Promise.all(running);
+}

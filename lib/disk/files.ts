@@ -1,0 +1,128 @@
+// Files and directories that survive a power loss: complete and durable under a temporary name before they take their
+// own, so a killed run leaves the old file or the new one. A file with a key is never open to others, not for a moment.
+import { randomBytes } from 'node:crypto';
+import { basename, dirname, join } from 'node:path';
+import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from './disk.ts';
+
+export const directoryMode = 0o755;
+
+/** In the name of every temporary file, so that what a killed run leaves can be told and removed. */
+export const temporaryMark = '.kube-cert-recovery-';
+
+/** A name beside `path` that no other run uses, for content that is to take its place. */
+export function temporaryName(path: string): string {
+  return join(dirname(path), `${temporaryPrefix(path)}${randomBytes(6).toString('hex')}`);
+}
+
+function temporaryPrefix(path: string): string {
+  return `.${basename(path)}${temporaryMark}`;
+}
+
+/** Removes what killed runs have left beside `path`. Its directory must be there. */
+export async function removeLeftovers(disk: Disk, path: string): Promise<void> {
+  const directory = dirname(path);
+  const names = await disk.readdir(directory);
+  for (const name of names.filter((entry) => entry.startsWith(temporaryPrefix(path)))) {
+    await disk.rm(join(directory, name), { recursive: true, force: true });
+  }
+}
+
+/** Makes the entries of `directory` durable: names made, renamed and removed in it survive a power loss. */
+export async function syncDirectory(disk: Disk, directory: string): Promise<void> {
+  await onPath(directory, async () => {
+    const handle = await disk.open(directory, 'r');
+    try {
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+  });
+}
+
+export interface Ownership {
+  readonly mode: number;
+  /** Default: this process's. */
+  readonly uid?: number;
+  readonly gid?: number;
+}
+
+/** A new file with durable content. */
+export async function writeNewFile(disk: Disk, path: string, bytes: Uint8Array, owner: Ownership): Promise<void> {
+  const { mode, uid, gid } = owner;
+  await onPath(path, async () => {
+    // Exclusive and 0600 from the first moment: nobody else can have the file open when a key is written into it.
+    const handle = await disk.open(path, 'wx', 0o600);
+    try {
+      await handle.writeFile(bytes);
+      if (uid !== undefined && gid !== undefined) {
+        const own = await handle.stat();
+        if (uid !== own.uid || gid !== own.gid) await handle.chown(uid, gid);
+      }
+      await handle.chmod(mode & 0o777); // after chown, which may clear bits, and not by open, which obeys the umask
+      await handle.sync();
+    } finally {
+      await handle.close(); // close can report what fsync did not
+    }
+  });
+}
+
+/** Makes a directory and its missing parents, each durable in its own parent. */
+export async function ensureDirectory(disk: Disk, directory: string): Promise<void> {
+  await syncAll(disk, await makeDirectory(disk, directory, directoryMode));
+}
+
+/** Makes a directory and its missing parents; durable once those that are returned have been synced. */
+export async function makeDirectory(disk: Disk, directory: string, mode: number): Promise<string[]> {
+  const first = await disk.mkdir(directory, { recursive: true, mode });
+  if (first === undefined) return [];
+  const made: string[] = [];
+  for (let at = directory; at.length >= first.length; at = dirname(at)) made.push(at);
+  for (const path of made) await disk.chmod(path, mode); // umask
+  return made.map((path) => dirname(path));
+}
+
+/** Syncs directories side by side, each once. */
+export async function syncAll(disk: Disk, directories: readonly string[]): Promise<void> {
+  await together([...new Set(directories)].map(async (directory) => syncDirectory(disk, directory)));
+}
+
+/** Makes a directory that only its owner may enter, with its missing parents. */
+export async function ensurePrivateDirectory(directory: string, disk: Disk = realDisk): Promise<void> {
+  await attempt({ code: 'WriteFailed', action: 'make', what: 'directory', directory }, async () => {
+    await ensureDirectory(disk, dirname(directory));
+    if ((await unlessAbsent(() => disk.lstat(directory))) === undefined) {
+      await disk.mkdir(directory, { mode: 0o700 });
+      await syncDirectory(disk, dirname(directory));
+    }
+    await disk.chmod(directory, 0o700);
+  });
+}
+
+export interface FileToWrite {
+  readonly path: string;
+  readonly content: string | Uint8Array;
+  readonly mode: number;
+  /** For messages: `kubeconfig`. */
+  readonly what: string;
+}
+
+/** Puts the content in place of whatever is there, unless it is there already. Throws WriteFailed. */
+export async function replaceFile(file: FileToWrite, disk: Disk = realDisk): Promise<'written' | 'unchanged'> {
+  const { path, mode } = file;
+  const directory = dirname(path);
+  const bytes = Buffer.from(file.content);
+  return attempt({ code: 'WriteFailed', action: 'write', what: `${file.what} "${path}"`, directory }, async () => {
+    if ((await unlessAbsent(() => disk.lstat(directory))) === undefined) await ensureDirectory(disk, directory);
+    const before = await unlessAbsent(() => disk.readFile(path));
+    if (before !== undefined && bytes.equals(before)) {
+      await disk.chmod(path, mode);
+      return 'unchanged';
+    }
+    await removeLeftovers(disk, path);
+    const temporary = temporaryName(path);
+    await writeNewFile(disk, temporary, bytes, { mode });
+    await disk.rename(temporary, path);
+    await syncDirectory(disk, directory);
+    return 'written';
+  });
+}

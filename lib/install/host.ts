@@ -1,0 +1,149 @@
+// The files by which a machine heals itself, as text: a drop-in that repairs certificates before each start of the
+// kubelet, and a service with a timer for what ends while the machine runs or sleeps. Pure. All are files of our own, so
+// that an upgrade of kubeadm or of the kubelet's package (which owns 10-kubeadm.conf) leaves them alone.
+import { dirname } from 'node:path';
+import type { Resolved } from '../inventory/model.ts';
+import { filesOf, isFile } from '../inventory/places.ts';
+
+export interface HostUnits {
+  /** Absolute path of this program. */
+  readonly executable: string;
+  /** `--config=...` or `--preset=...` and what else tells the inventory; the mode is added here. */
+  readonly flags: readonly string[];
+  /** Directories that a repair writes to. */
+  readonly writable: readonly string[];
+  /** Below which systemd keeps the units of the administrator. Default: /etc/systemd/system. */
+  readonly unitDirectory?: string;
+}
+
+export interface UnitFile {
+  readonly path: string;
+  readonly content: string;
+}
+
+export const defaultUnitDirectory = '/etc/systemd/system';
+export const serviceName = 'kube-cert-recovery.service';
+export const timerName = 'kube-cert-recovery.timer';
+const dropInName = 'kubelet.service.d/20-kube-cert-recovery.conf';
+
+/** Well below DefaultTimeoutStartSec of systemd (90 s), after which the start of the kubelet itself would have failed. */
+const longestSeconds = 45;
+const killSeconds = 5;
+
+/** In the order in which they are written: what starts others comes last. */
+export function unitPaths(directory: string = defaultUnitDirectory): readonly string[] {
+  return [serviceName, dropInName, timerName].map((name) => `${directory}/${name}`);
+}
+
+export function renderHost(units: HostUnits): readonly UnitFile[] {
+  const contents = [service(units), dropIn(units), timer()];
+  return unitPaths(units.unitDirectory).map((path, at) => ({ path, content: contents[at] ?? '' }));
+}
+
+/** What other init systems run before each start of the kubelet. */
+export function plainCommand({ executable, flags }: HostUnits): readonly string[] {
+  return [executable, '--mode=regen', '--once', ...flags];
+}
+
+function dropIn(units: HostUnits): string {
+  return `# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".
+# Before each start of the kubelet: whatever has expired is made anew, so that the kubelet finds valid credentials and
+# starts etcd and the API server with valid certificates.
+[Service]
+# Whether this fails ("-") or hangs (timeout), the kubelet starts: its TimeoutStartSec never runs out here.
+ExecStartPre=-/usr/bin/timeout --kill-after=${killSeconds}s ${longestSeconds}s ${commandLine(plainCommand(units))}
+`;
+}
+
+function service(units: HostUnits): string {
+  const command = commandLine([...plainCommand(units), '--restart']);
+  return `# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".
+[Unit]
+Description=Recovery of expired control-plane certificates
+# While a start of the kubelet is under way its drop-in repairs; this run then restarts what must read the files again.
+# Two runs at once never write: a lock in /run keeps the second waiting.
+After=kubelet.service time-sync.target
+
+[Service]
+Type=oneshot
+ExecStart=${command}
+TimeoutStartSec=5min
+UMask=0077
+Nice=5
+# The lock and the notes of what must be restarted; they outlive the run.
+RuntimeDirectory=kube-cert-recovery
+RuntimeDirectoryMode=0700
+RuntimeDirectoryPreserve=yes
+# Copies of what is replaced.
+StateDirectory=kube-cert-recovery
+StateDirectoryMode=0700
+# Writes certificates and kubeconfigs, and nothing else.
+ProtectSystem=strict
+ReadWritePaths=${units.writable.map((path) => quoted(`-${path}`)).join(' ')}
+ProtectHome=read-only
+PrivateDevices=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+NoNewPrivileges=yes
+LockPersonality=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+RestrictNamespaces=yes
+# systemctl (AF_UNIX), proofs at the API server, and the addresses of this machine (AF_NETLINK).
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+# Files keep their owners (CHOWN, FOWNER, DAC_OVERRIDE); kube-controller-manager and kube-scheduler, in containers of
+# their own, are found (SYS_PTRACE) and asked to end (KILL).
+CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_KILL CAP_SYS_PTRACE
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallErrorNumber=EPERM
+`;
+}
+
+function timer(): string {
+  return `# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".
+[Unit]
+Description=Looks for expired control-plane certificates
+
+[Timer]
+# By the calendar, because such a timer also fires right after the machine was suspended or its clock was set. The
+# monotonic ones (OnUnitActiveSec and its like) do not count the time for which a machine sleeps.
+OnCalendar=minutely
+AccuracySec=1s
+Persistent=yes
+Unit=${serviceName}
+
+[Install]
+WantedBy=timers.target
+`;
+}
+
+/** Of systemd.service(5): words in quotes, with "%" and "$" doubled. */
+function commandLine(words: readonly string[]): string {
+  return words.map((word) => quoted(word.replaceAll('$', '$$$$'))).join(' ');
+}
+
+function quoted(word: string): string {
+  const plain = word.replaceAll('%', '%%');
+  return /^[\w@%+=:,./$-]+$/.test(plain) ? plain : `"${plain.replaceAll(/["\\]/g, String.raw`\$&`)}"`;
+}
+
+/**
+ * Directories in which a repair makes and replaces files; none lies in another. `real`: where a path lies with its
+ * symbolic links followed, because systemd opens what is named to it and a repair writes where the links lead.
+ */
+export function writableDirectories(
+  { artefacts }: Resolved,
+  more: readonly string[],
+  real: (path: string) => string = (path) => path,
+): readonly string[] {
+  const files = artefacts.flatMap(({ truth }) => (isFile(truth) ? filesOf(truth).map(({ file }) => file) : []));
+  const named = [...files.map((file) => dirname(file)), ...more];
+  const led = [...files.map((file) => dirname(real(file))), ...named.map(real)];
+  const all = [...new Set([...named, ...led])].toSorted();
+  return all.filter((path) => !all.some((other) => other !== path && path.startsWith(`${other}/`)));
+}

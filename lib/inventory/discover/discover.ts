@@ -1,0 +1,132 @@
+// Finds on this machine what its inventory cannot know and nobody has configured. Impure: it reads files, and nothing
+// else; what they mean is decided in kubeadm.ts. Never fails because of a file that is missing or broken: only a machine
+// that is no control plane of kubeadm is refused (ConfigInvalid).
+import { access } from 'node:fs/promises';
+import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import { realDisk } from '../../disk/disk.ts';
+import { readRegularFile } from '../../disk/read.ts';
+import { errorText, RecoveryError, systemCode } from '../../errors.ts';
+import type { Inventory } from '../model.ts';
+import { allDirectories, type Environment } from '../resolve.ts';
+import { decideKubeadm } from './kubeadm.ts';
+import type { Discovery, KubeadmFiles } from './kubeadm.ts';
+
+export type { Discovery };
+
+/** Whose files are read: this machine's, or those below another root. */
+export interface Machine {
+  /** Default: `/`. */
+  readonly root?: string;
+  /** Addresses by the name of the interface. */
+  readonly addresses?: () => Readonly<Record<string, readonly string[]>>;
+}
+
+export interface KubeadmQuestion extends Machine {
+  readonly directories: Readonly<Record<'kubernetesDir' | 'pkiDir' | 'kubeletDir', string>>;
+  /** What the administrator says. */
+  readonly given: Environment;
+}
+
+/**
+ * The environment of an inventory: what was given, and what discovery adds where the inventory asks for it; `notes` say
+ * in plain sentences what could not be read. Throws ConfigInvalid.
+ */
+export async function discoverEnvironment(
+  inventory: Inventory,
+  given: Environment,
+  machine: Machine = {},
+): Promise<{ readonly environment: Environment; readonly notes: readonly string[] }> {
+  if (inventory.discover === undefined) return { environment: given, notes: [] };
+  const known = allDirectories(inventory, given.directories ?? {});
+  const { kubernetesDir = '/etc/kubernetes', kubeletDir = '/var/lib/kubelet' } = known;
+  const directories = { kubernetesDir, kubeletDir, pkiDir: known['pkiDir'] ?? join(kubernetesDir, 'pki') };
+  const { parameters, endpoints, lacks, notes } = await discoverKubeadm({ ...machine, directories, given });
+  // An inventory of your own may declare fewer.
+  const declared = Object.entries(parameters).filter(
+    ([name]) => Object.hasOwn(inventory.parameters, name) || Object.hasOwn(given.parameters ?? {}, name),
+  );
+  return { environment: { ...given, parameters: Object.fromEntries(declared), endpoints, lacks }, notes };
+}
+
+/** Throws ConfigInvalid on a machine that is no control plane of kubeadm. */
+export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discovery> {
+  const { directories, given, root = '/', addresses = ownAddresses } = question;
+  const { kubernetesDir, pkiDir, kubeletDir } = directories;
+  // The CAs alone say nothing: people copy them to a machine before `kubeadm join --control-plane`, which refuses to join
+  // where it finds what we would make.
+  const manifest = join(kubernetesDir, 'manifests/kube-apiserver.yaml');
+  const own = ['controller-manager.conf', 'scheduler.conf'].map((name) => join(kubernetesDir, name));
+  const signs = [manifest, join(pkiDir, 'apiserver.crt'), join(pkiDir, 'apiserver.key'), ...own];
+  const there = await Promise.all(signs.map((path) => exists(join(root, path))));
+  if (!there.includes(true)) {
+    const message =
+      `Cannot find a control plane of kubeadm on this machine: there is no "${manifest}" and nothing that only a ` +
+      'control-plane node has, so nothing is here to be recovered; run this on a control-plane node after `kubeadm init` ' +
+      'or `kubeadm join`, or say where the files are (directories.kubernetesDir)';
+    throw new RecoveryError('ConfigInvalid', message);
+  }
+  const { text, unread } = reader(root);
+  const conf = (name: string): Promise<string | undefined> => text(join(kubernetesDir, name));
+  const files: KubeadmFiles = {
+    apiServerManifest: await text(manifest),
+    etcdManifest: await conf('manifests/etcd.yaml'),
+    kubeletConfiguration: await text(join(kubeletDir, 'config.yaml')),
+    kubeletFlags: await text(join(kubeletDir, 'kubeadm-flags.env')),
+    kubeletCertificate: await text(join(kubeletDir, 'pki/kubelet-client-current.pem')),
+    kubeletKubeconfig: await conf('kubelet.conf'),
+    adminKubeconfig: await conf('admin.conf'),
+    otherKubeconfigs: [
+      await conf('super-admin.conf'),
+      await conf('controller-manager.conf'),
+      await conf('scheduler.conf'),
+    ],
+    // What the kubelet takes for its name, and what it was at the last start of the machine.
+    hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),
+  };
+  const etcdAuthority = join(pkiDir, 'etcd/ca.crt');
+  const hasEtcdAuthority = await exists(join(root, etcdAuthority));
+  const address = defaultAddress((await text('/proc/net/route')) ?? '', addresses());
+  const discovery = decideKubeadm({ files, etcdAuthority, hasEtcdAuthority, address }, given);
+  return { ...discovery, notes: [...unread, ...discovery.notes] };
+}
+
+function reader(root: string): { text: (file: string) => Promise<string | undefined>; unread: string[] } {
+  const unread: string[] = [];
+  const text = async (file: string): Promise<string | undefined> => {
+    try {
+      return (await readRegularFile(realDisk, join(root, file))).toString('utf8');
+    } catch (err) {
+      const code = systemCode(err);
+      if (code !== 'ENOENT' && code !== 'ENOTDIR') unread.push(`"${file}" could not be read: ${errorText(err)}`);
+      return undefined;
+    }
+  };
+  return { text, unread };
+}
+
+/** What may not be looked at is there all the same. */
+async function exists(path: string): Promise<boolean> {
+  try {
+    await access(path);
+    return true;
+  } catch (err) {
+    const code = systemCode(err);
+    return code !== 'ENOENT' && code !== 'ENOTDIR';
+  }
+}
+
+function ownAddresses(): Record<string, string[]> {
+  const all = Object.entries(networkInterfaces()).map(([name, list = []]): [string, string[]] => [
+    name,
+    list.filter(({ internal }) => !internal).map(({ address }) => address),
+  ]);
+  return Object.fromEntries(all);
+}
+
+/** As kubeadm chooses: the address of the interface that has the default route (/proc/net/route). */
+function defaultAddress(routes: string, addresses: Readonly<Record<string, readonly string[]>>): string | undefined {
+  const rows = routes.split('\n').map((line) => line.trim().split(/\s+/));
+  const name = rows.find(([, destination]) => destination === '00000000')?.[0];
+  return name === undefined ? undefined : addresses[name]?.find((address) => !address.startsWith('fe80:'));
+}

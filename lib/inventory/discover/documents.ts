@@ -1,0 +1,78 @@
+// What the files of a kubeadm machine say, as far as discovery asks: flags of a static pod, servers and users of a
+// kubeconfig, one field of the kubelet's configuration. Pure. A text that is not what it should be gives undefined.
+import { wholeCertificates } from '../../pki/certificate.ts';
+import { type KnownServers, ownContext } from '../../store/own-context.ts';
+import { parseYaml } from '../../yaml.ts';
+
+type Mapping = Readonly<Record<string, unknown>>;
+
+const mapping = (value: unknown): Mapping =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Mapping) : {};
+const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+const text = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
+
+/** Undefined: no YAML, or no mapping. */
+export function document(yaml: string): Mapping | undefined {
+  try {
+    const value = parseYaml(yaml);
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Mapping) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Flags of the first container of a static-pod manifest, by name without dashes. Undefined where there are none. */
+export function flagsOf(manifest: string): ReadonlyMap<string, string> | undefined {
+  const [container] = list(mapping(document(manifest)?.['spec'])['containers']).map(mapping);
+  const words = [...list(container?.['command']), ...list(container?.['args'])].flatMap((word) => text(word) ?? []);
+  const flags = new Map<string, string>();
+  words.forEach((word, at) => {
+    const [, name, value] = /^--?([a-z][-a-z0-9]*)(?:=(.*))?$/s.exec(word) ?? [];
+    const next = words[at + 1];
+    if (name !== undefined) flags.set(name, value ?? (next?.startsWith('-') === false ? next : ''));
+  });
+  return flags.size === 0 ? undefined : flags;
+}
+
+export function clusterDomainOf(kubeletConfiguration: string): string | undefined {
+  return text(document(kubeletConfiguration)?.['clusterDomain']);
+}
+
+/** The value of a flag in kubeadm-flags.env: KUBELET_KUBEADM_ARGS="--hostname-override=..." */
+export function flagInEnv(env: string, flag: string): string | undefined {
+  return new RegExp(`(?:^|[\\s"'=])--${flag}[=\\s]([^\\s"']+)`).exec(env)?.[1];
+}
+
+export interface KubeconfigSight {
+  readonly server?: string;
+  /** Common name of an embedded client certificate. */
+  readonly commonName?: string;
+}
+
+/** Of the context that is this machine's; of a text without, the only cluster and the only user. */
+export function kubeconfigOf(yaml: string, known: KnownServers = {}): KubeconfigSight | undefined {
+  const config = document(yaml);
+  if (config === undefined) return undefined;
+  const own = ownContext(config, known);
+  if ('foreign' in own) return {};
+  const named = (group: string, field: string, name: unknown): Mapping => {
+    const entries = list(config[group]).map(mapping);
+    const chosen = entries.find((entry) => entry['name'] === name) ?? (entries.length === 1 ? entries[0] : undefined);
+    return mapping(chosen?.[field]);
+  };
+  const context = named('contexts', 'context', 'name' in own ? own.name : config['current-context']);
+  const server = text(named('clusters', 'cluster', context['cluster'])['server']);
+  const certificate = text(named('users', 'user', context['user'])['client-certificate-data']);
+  const commonName = certificate === undefined ? undefined : commonNameOf(Buffer.from(certificate, 'base64'));
+  if (server === undefined && commonName === undefined) return undefined;
+  return { ...(server !== undefined && { server }), ...(commonName !== undefined && { commonName }) };
+}
+
+/** Of the first certificate in a PEM text, whatever else is in it. */
+export function commonNameOf(pem: Uint8Array): string | undefined {
+  try {
+    return text(wholeCertificates(pem)[0]?.facts.commonName);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,200 @@
+// What the files of a kubeadm control plane say about it -> what its inventory needs to know. Pure.
+// Every source may be missing or garbage: then the next one holds, in the end what kubeadm itself takes by default. What
+// the administrator gave beats all of it. Sources of each value, best first:
+//
+//   nodeName            the kubelet's certificate, --hostname-override, etcd's --name, the host name
+//   advertiseAddress    kube-apiserver --advertise-address, etcd's URLs, the address of the default route
+//   serviceIP           kube-apiserver --service-cluster-ip-range, else 10.96.0.0/12
+//   clusterServiceNames the kubelet's clusterDomain, the issuer of service-account tokens, else cluster.local
+//   apiServerHostnames  the host of the control-plane endpoint, which kubeconfigs name
+//   stackedEtcd         the manifest of etcd, kube-apiserver --etcd-servers and --etcd-cafile, the CA of etcd
+import { isIP } from 'node:net';
+import { checkedHostname } from '../hostname.ts';
+import type { Endpoints, Feature, Parameters } from '../model.ts';
+import type { Environment } from '../resolve.ts';
+import { clusterDomainOf, commonNameOf, flagInEnv, flagsOf, kubeconfigOf } from './documents.ts';
+import { firstServiceIp } from './service-range.ts';
+
+/** The texts of files; undefined where there is none. */
+export interface KubeadmFiles {
+  readonly apiServerManifest?: string | undefined;
+  readonly etcdManifest?: string | undefined;
+  readonly kubeletConfiguration?: string | undefined;
+  readonly kubeletFlags?: string | undefined;
+  /** kubelet-client-current.pem. */
+  readonly kubeletCertificate?: string | undefined;
+  readonly kubeletKubeconfig?: string | undefined;
+  readonly adminKubeconfig?: string | undefined;
+  /** The others, which name the endpoint of the cluster in older versions. */
+  readonly otherKubeconfigs?: readonly (string | undefined)[];
+  readonly hostname?: string | undefined;
+}
+
+export interface KubeadmSight {
+  readonly files: KubeadmFiles;
+  /** Where kubeadm has the CA of an etcd that it made, and whether it is there. */
+  readonly etcdAuthority: string;
+  readonly hasEtcdAuthority: boolean;
+  /** Of the interface with the default route. */
+  readonly address?: string | undefined;
+}
+
+export interface Discovery {
+  readonly parameters: Parameters;
+  readonly endpoints: Endpoints;
+  readonly lacks: readonly Feature[];
+  /** Files that could not be understood, and what was taken in their place. */
+  readonly notes: readonly string[];
+}
+
+/** kubeadm's defaults (cmd/kubeadm/app/apis/kubeadm/v1beta4/defaults.go). */
+const defaults = { serviceRange: '10.96.0.0/12', domain: 'cluster.local', port: 6443 } as const;
+
+type Flags = ReadonlyMap<string, string>;
+
+export function decideKubeadm(sight: KubeadmSight, given: Environment): Discovery {
+  const { files, address } = sight;
+  const apiServer: Flags = flagsOf(files.apiServerManifest ?? '') ?? new Map<string, string>();
+  const etcd: Flags = flagsOf(files.etcdManifest ?? '') ?? new Map<string, string>();
+  const asked = given.parameters ?? {};
+
+  const nodeName = first(asked['nodeName'], nodeNames(files, etcd));
+  const advertised = first(asked['advertiseAddress'], advertisedAddresses(apiServer, etcd, address).filter(isAddress));
+  const local = given.endpoints?.local ?? urlOf(advertised, apiServer.get('secure-port'));
+  const known = { ...given.endpoints, ...(local !== undefined && { local }) };
+  const server = first(given.endpoints?.controlPlane, servers(files, advertised, known));
+  const range =
+    firstServiceIp(apiServer.get('service-cluster-ip-range') ?? '') ?? firstServiceIp(defaults.serviceRange);
+  const domain = first(undefined, domains(files, apiServer));
+  const controlPlane = server ?? local;
+  const host = server === undefined ? undefined : hostOf(server);
+
+  const found = {
+    nodeName: named(nodeName),
+    advertiseAddress: named(advertised),
+    serviceIP: named(range),
+    clusterServiceNames: named(`kubernetes.default.svc.${domain ?? defaults.domain}`),
+    apiServerHostnames: host === advertised ? [] : named(host),
+  };
+  return {
+    parameters: { ...found, ...asked },
+    endpoints: { ...(controlPlane !== undefined && { controlPlane }), ...(local !== undefined && { local }) },
+    lacks: given.lacks ?? (isStacked({ ...sight, apiServer, advertised }) ? [] : ['stackedEtcd']),
+    notes: notesOf(files),
+  };
+}
+
+/** What was given, else the first that is a host name or an address, in its one spelling. */
+function first(
+  given: readonly string[] | string | undefined,
+  found: readonly (string | undefined)[],
+): string | undefined {
+  if (typeof given === 'string') return given;
+  return given?.[0] ?? found.find((text) => text !== undefined && isUsable(text));
+}
+
+const isUsable = (text: string): boolean =>
+  /^https?:\/\//.test(text) ? hostOf(text) !== undefined : checkedHostname(text) !== undefined;
+const isAddress = (text: string | undefined): boolean => text !== undefined && isIP(text) !== 0;
+
+function named(text: string | undefined): readonly string[] {
+  const name = text === undefined ? undefined : checkedHostname(text);
+  return name === undefined ? [] : [name];
+}
+
+function nodeNames(files: KubeadmFiles, etcd: Flags): readonly (string | undefined)[] {
+  const { kubeletCertificate, kubeletKubeconfig, kubeletFlags, hostname } = files;
+  const identities = [
+    commonNameOf(Buffer.from(kubeletCertificate ?? '')),
+    kubeconfigOf(kubeletKubeconfig ?? '')?.commonName,
+  ];
+  return [
+    ...identities.map((name) => /^system:node:(.+)$/.exec(name ?? '')?.[1]),
+    flagInEnv(kubeletFlags ?? '', 'hostname-override'),
+    etcd.get('name'),
+    hostname?.trim().toLowerCase(),
+  ];
+}
+
+function advertisedAddresses(
+  apiServer: Flags,
+  etcd: Flags,
+  address: string | undefined,
+): readonly (string | undefined)[] {
+  const urls = ['advertise-client-urls', 'initial-advertise-peer-urls', 'listen-peer-urls', 'listen-client-urls']
+    .flatMap((flag) => (etcd.get(flag) ?? '').split(','))
+    .map((url) => hostOf(url));
+  const ours = urls.filter((host) => host !== undefined && !isLoopback(host) && host !== '0.0.0.0' && host !== '::');
+  return [apiServer.get('advertise-address'), ...ours, address];
+}
+
+/**
+ * Where kubeconfigs find the API server. People's name the endpoint of the cluster, in older versions all do; the others
+ * name this machine alone (cmd/kubeadm/app/phases/kubeconfig/kubeconfig.go), which is an answer only where none has another.
+ */
+function servers(
+  { kubeletKubeconfig, adminKubeconfig, otherKubeconfigs = [] }: KubeadmFiles,
+  advertised: string | undefined,
+  known: Endpoints,
+): readonly (string | undefined)[] {
+  const all = [adminKubeconfig, kubeletKubeconfig, ...otherKubeconfigs].map(
+    (yaml) => kubeconfigOf(yaml ?? '', known)?.server,
+  );
+  const elsewhere = all.filter((url) => url !== undefined && hostOf(url) !== advertised);
+  return [...elsewhere, ...all];
+}
+
+function domains({ kubeletConfiguration }: KubeadmFiles, apiServer: Flags): readonly (string | undefined)[] {
+  const issuer = hostOf(apiServer.get('service-account-issuer') ?? '');
+  return [clusterDomainOf(kubeletConfiguration ?? ''), /^kubernetes\.default\.svc\.(.+)$/.exec(issuer ?? '')?.[1]];
+}
+
+interface EtcdSight extends KubeadmSight {
+  readonly apiServer: Flags;
+  readonly advertised: string | undefined;
+}
+
+/** An etcd on this host that somebody else installed and certifies is none of kubeadm's: its CA is elsewhere. */
+function isStacked({ files, apiServer, etcdAuthority, hasEtcdAuthority, advertised }: EtcdSight): boolean {
+  if (files.etcdManifest !== undefined) return true;
+  if (!hasEtcdAuthority && apiServer.get('etcd-cafile') !== etcdAuthority) return false;
+  const asked = (apiServer.get('etcd-servers') ?? '').split(',').flatMap((url) => hostOf(url) ?? []);
+  return asked.length === 0 || asked.some((host) => isLoopback(host) || host === advertised);
+}
+
+const isLoopback = (host: string): boolean => host === 'localhost' || host === '::1' || host.startsWith('127.');
+
+function hostOf(url: string): string | undefined {
+  if (!/^https?:\/\//.test(url) || !URL.canParse(url)) return undefined;
+  return checkedHostname(new URL(url).hostname.replace(/^\[(.*)\]$/, '$1'));
+}
+
+function urlOf(host: string | undefined, port: string | undefined): string | undefined {
+  if (host === undefined) return undefined;
+  const digits = /^\d{1,5}$/.test(port ?? '') ? port : String(defaults.port);
+  return `https://${isIP(host) === 6 ? `[${host}]` : host}:${digits}`;
+}
+
+function notesOf(files: KubeadmFiles): readonly string[] {
+  const { apiServerManifest, etcdManifest, kubeletConfiguration, kubeletKubeconfig, adminKubeconfig } = files;
+  const state = (text: string | undefined, isUnderstood: boolean): string | undefined => {
+    if (text === undefined) return 'absent';
+    return isUnderstood ? undefined : 'not what it should be';
+  };
+  const told = (what: string, problem: string | undefined): string[] =>
+    problem === undefined ? [] : [`${what} is ${problem}; other files and kubeadm's defaults take its place`];
+  const isGarbage = (text: string | undefined, read: (text: string) => unknown): boolean =>
+    text !== undefined && read(text) === undefined;
+  return [
+    ...told('the manifest of kube-apiserver', state(apiServerManifest, flagsOf(apiServerManifest ?? '') !== undefined)),
+    ...(isGarbage(etcdManifest, flagsOf) ? told('the manifest of etcd', 'not what it should be') : []),
+    ...told(
+      'the configuration of the kubelet',
+      state(kubeletConfiguration, clusterDomainOf(kubeletConfiguration ?? '') !== undefined),
+    ),
+    ...(isGarbage(kubeletKubeconfig, (yaml) => kubeconfigOf(yaml))
+      ? told('kubelet.conf', 'not what it should be')
+      : []),
+    ...(isGarbage(adminKubeconfig, (yaml) => kubeconfigOf(yaml)) ? told('admin.conf', 'not what it should be') : []),
+  ];
+}

@@ -1,0 +1,49 @@
+// The first address of a network, which Kubernetes gives to the API server's own service. Pure.
+import { isIP } from 'node:net';
+import { ipText } from '../../pki/hostname.ts';
+
+/**
+ * Of `--service-cluster-ip-range`, which may name two networks: the API server's service has its address in the first
+ * (kubernetes/kubernetes: cmd/kubeadm/app/constants, GetAPIServerVirtualIP). Undefined when that is no network.
+ */
+export function firstServiceIp(ranges: string): string | undefined {
+  const [, address = '', digits = ''] = /^\s*([^/,\s]+)\/(\d{1,3})\s*(?:,|$)/.exec(ranges) ?? [];
+  const bytes = bytesOf(address);
+  const prefix = Number(digits);
+  if (bytes === undefined || prefix >= bytes.length * 8) return undefined;
+  for (const [index, byte] of bytes.entries()) {
+    const kept = Math.min(Math.max(prefix - index * 8, 0), 8);
+    bytes[index] = byte & ~(0xff >> kept);
+  }
+  const last = bytes.length - 1;
+  bytes[last] = (bytes[last] ?? 0) + 1;
+  return ipText(bytes);
+}
+
+function bytesOf(address: string): Buffer | undefined {
+  switch (isIP(address)) {
+    case 4:
+      return Buffer.from(address.split('.').map(Number));
+    case 6:
+      return address.includes('%') ? undefined : ipv6Bytes(address);
+    default:
+      return undefined;
+  }
+}
+
+/** A valid address; an IPv4 part at its end stands for two groups. */
+function ipv6Bytes(address: string): Buffer {
+  const plain = address.replace(/(\d+)\.(\d+)\.(\d+)\.(\d+)$/, (_, a: string, b: string, c: string, d: string) =>
+    [a + '.' + b, c + '.' + d]
+      .map((pair) => {
+        const [high = 0, low = 0] = pair.split('.').map(Number);
+        return (high * 256 + low).toString(16);
+      })
+      .join(':'),
+  );
+  const [before = [], after = []] = plain.split('::').map((half) => (half === '' ? [] : half.split(':')));
+  const zeros = Array.from({ length: 8 - before.length - after.length }, () => '0');
+  const bytes = Buffer.alloc(16);
+  [...before, ...zeros, ...after].forEach((group, at) => bytes.writeUInt16BE(Number.parseInt(group, 16), at * 2));
+  return bytes;
+}

@@ -1,0 +1,97 @@
+// Where artefacts lie on this host, and which parameters and directories of the inventory a declaration names. Pure.
+import type { Artefact, DiskLocation, Location, Target } from './model.ts';
+
+/** Whether an artefact is a file of this host: then it can be healed with no API server, and has one owner only. */
+export function isFile(location: Location): location is DiskLocation {
+  return location.kind !== 'secret' && location.kind !== 'configMap';
+}
+
+interface PlacedFile {
+  /** Where the inventory says it, below `truth`. */
+  readonly path: readonly string[];
+  readonly file: string;
+}
+
+/** Every file that a location takes for itself. */
+export function filesOf(place: DiskLocation): readonly PlacedFile[] {
+  switch (place.kind) {
+    case 'pemPair':
+      return [
+        { path: ['pemPair', 'certFile'], file: place.certFile },
+        { path: ['pemPair', 'keyFile'], file: place.keyFile },
+      ];
+    case 'kubeconfig':
+      return [
+        { path: ['kubeconfig', 'file'], file: place.file },
+        ...(place.credentials === undefined ? [] : [{ path: ['kubeconfig', 'credentials'], file: place.credentials }]),
+      ];
+    case 'pemFile':
+    case 'combinedPem':
+      break;
+  }
+  return [{ path: [place.kind], file: place.file }];
+}
+
+/** The directory parameter that a path begins with. */
+export function directoryOf(file: string): string | undefined {
+  return /^\{([^}]*)\}/.exec(file)?.[1];
+}
+
+/** The same place with every path changed. */
+export function withFiles(place: Location, change: (file: string) => string): Location {
+  switch (place.kind) {
+    case 'secret':
+    case 'configMap':
+      return place;
+    case 'pemPair':
+      return { ...place, certFile: change(place.certFile), keyFile: change(place.keyFile) };
+    case 'kubeconfig': {
+      const credentials = place.credentials === undefined ? {} : { credentials: change(place.credentials) };
+      return { ...place, file: change(place.file), ...credentials };
+    }
+    case 'pemFile':
+    case 'combinedPem':
+      break;
+  }
+  return { ...place, file: change(place.file) };
+}
+
+const placeholder = /\{([^{}]*)\}/g;
+
+/** The parameters that a common name holds. */
+export function parametersIn(commonName: string): readonly string[] {
+  return [...commonName.matchAll(placeholder)].map(([, name]) => name ?? '');
+}
+
+/** The common name with each parameter's value in its place. */
+export function withParameters(commonName: string, valueOf: (parameter: string) => string): string {
+  return commonName.replaceAll(placeholder, (_, name: string) => valueOf(name));
+}
+
+/** All parameters that a target names. */
+export function parametersOf({ hostnames, commonName = '' }: Pick<Target, 'hostnames' | 'commonName'>): string[] {
+  const sources = hostnames.flatMap((source) => (typeof source === 'string' ? [] : [source.parameter]));
+  return [...sources, ...parametersIn(commonName)];
+}
+
+interface Place {
+  readonly path: readonly string[];
+  readonly id: string;
+  readonly text: string;
+}
+
+/** Every place that an artefact takes for itself: its truth, and its path below the syncer's directory. */
+export function placesOf({ truth, published }: Artefact): readonly Place[] {
+  if (isFile(truth)) {
+    return filesOf(truth).map(({ path, file }) => ({ path: ['truth', ...path], id: file, text: `file "${file}"` }));
+  }
+  const { kind, namespace, name } = truth;
+  const word = kind === 'secret' ? 'Secret' : 'ConfigMap';
+  const object = { path: ['truth', kind], id: `${kind} ${namespace}/${name}`, text: `${word} "${namespace}/${name}"` };
+  const directory = `${kind === 'secret' ? 'secrets' : 'configmaps'}/${name}`;
+  if (published === undefined) return [object];
+  return [
+    object,
+    { path: ['published'], id: `published ${directory}`, text: `directory "${directory}" of the syncer` },
+  ];
+}

@@ -1,0 +1,127 @@
+// The bytes of a certificate, as Go's and OpenShift's tools would make them; whether it may be made is sign.ts. Home of
+// @peculiar/x509, which is loaded on first use: it costs tens of milliseconds and megabytes that a process that never
+// signs does not pay.
+import { createPublicKey, type KeyObject, randomBytes } from 'node:crypto';
+import { isIP } from 'node:net';
+import type * as X509 from '@peculiar/x509';
+import type { Certificate } from './certificate.ts';
+import { tags, writeDer } from './der.ts';
+import type { KeyAlgorithm } from './facts.ts';
+import { keyAlgorithmOf } from './key.ts';
+import type { Wanted } from './signed-check.ts';
+
+export interface Issuer {
+  readonly certificate: Certificate;
+  readonly key: KeyObject;
+}
+
+let loading: Promise<typeof X509> | undefined;
+
+/** Loads what signing needs, so that the first certificate does not wait for it. */
+export async function prepareSigning(): Promise<void> {
+  await loadX509();
+}
+
+function loadX509(): Promise<typeof X509> {
+  loading ??= import('reflect-metadata').then(() => import('@peculiar/x509'));
+  return loading;
+}
+
+export interface Keys {
+  /** Of the certificate that is made; it signs where there is no issuer. */
+  readonly key: KeyObject;
+  readonly issuer: Issuer | undefined;
+}
+
+/** PEM. Throws whatever the encoder throws. */
+export async function encode(wanted: Wanted, { key, issuer }: Keys): Promise<string> {
+  const x509 = await loadX509();
+  const algorithm = signingAlgorithm(keyAlgorithmOf(issuer?.key ?? key));
+  const publicKey = new x509.PublicKey(createPublicKey(key).export({ type: 'spki', format: 'der' }));
+  const subject =
+    wanted.exact === undefined
+      ? new x509.Name([...wanted.organizations.map((name) => ({ O: [name] })), { CN: [wanted.commonName] }])
+      : new x509.Name(wanted.exact.subject);
+  const certificate = await x509.X509CertificateGenerator.create({
+    serialNumber: randomSerial(wanted.exact === undefined ? 16 : 8),
+    subject,
+    // the bytes, not the text: text is encoded anew, perhaps in another string type, and Go compares bytes
+    issuer: issuer === undefined ? subject : new x509.Name(issuer.certificate.fields.subject.der),
+    notBefore: wanted.notBefore,
+    notAfter: wanted.notAfter,
+    publicKey,
+    signingAlgorithm: algorithm,
+    signingKey: (issuer?.key ?? key).toCryptoKey(algorithm, false, ['sign']),
+    extensions:
+      wanted.exact === undefined
+        ? await extensionsOf(x509, wanted, { publicKey, issuer })
+        : exactExtensions(x509, wanted, issuer),
+  });
+  return `${certificate.toString('pem').trimEnd()}\n`;
+}
+
+async function extensionsOf(
+  x509: typeof X509,
+  wanted: Wanted,
+  { publicKey, issuer }: { publicKey: X509.PublicKey; issuer: Issuer | undefined },
+): Promise<X509.Extension[]> {
+  const { digitalSignature, keyEncipherment, keyCertSign } = x509.KeyUsageFlags;
+  const leafUsage: X509.KeyUsageFlags = digitalSignature | keyEncipherment;
+  const caUsage: X509.KeyUsageFlags = leafUsage | keyCertSign;
+  const subjectKeyId = await x509.SubjectKeyIdentifierExtension.create(publicKey);
+  // the signer's own identifier: others compute it in other ways (Go from 1.25 on with SHA-256)
+  const authorityKeyId = issuer === undefined ? subjectKeyId.keyId : issuer.certificate.fields.subjectKeyId;
+  const names = wanted.hostnames.map((value) => ({
+    type: isIP(value) === 0 ? ('dns' as const) : ('ip' as const),
+    value,
+  }));
+  return [
+    new x509.KeyUsagesExtension(wanted.isCa ? caUsage : leafUsage, true),
+    ...extendedKeyUsage(x509, wanted),
+    new x509.BasicConstraintsExtension(wanted.isCa, undefined, true),
+    subjectKeyId,
+    ...(authorityKeyId === undefined ? [] : [new x509.AuthorityKeyIdentifierExtension(authorityKeyId)]),
+    ...(names.length === 0 ? [] : [new x509.SubjectAlternativeNameExtension(names)]),
+  ];
+}
+
+function extendedKeyUsage(x509: typeof X509, { extendedKeyUsage: oids }: Wanted): X509.Extension[] {
+  return oids === undefined ? [] : [new x509.ExtendedKeyUsageExtension([...oids])];
+}
+
+/**
+ * Of a leaf, as Go's x509.CreateCertificate puts them there from a template: no subject key identifier, and that of
+ * the issuer only where it has one.
+ */
+function exactExtensions(x509: typeof X509, wanted: Wanted, issuer: Issuer | undefined): X509.Extension[] {
+  const { digitalSignature, keyEncipherment } = x509.KeyUsageFlags;
+  const leafUsage: X509.KeyUsageFlags = digitalSignature | keyEncipherment;
+  const authorityKeyId = issuer?.certificate.fields.subjectKeyId;
+  const names = wanted.exact?.alternativeNames ?? [];
+  return [
+    new x509.KeyUsagesExtension(leafUsage, true),
+    ...extendedKeyUsage(x509, wanted),
+    new x509.BasicConstraintsExtension(false, undefined, true),
+    ...(authorityKeyId === undefined ? [] : [new x509.AuthorityKeyIdentifierExtension(authorityKeyId)]),
+    ...(names.length === 0 ? [] : [new x509.Extension(subjectAltName, false, writeDer(tags.sequence, ...names))]),
+  ];
+}
+
+const subjectAltName = '2.5.29.17';
+
+type SigningAlgorithm = { readonly name: string; readonly hash?: string; readonly namedCurve?: string };
+
+/** The hash that matches the strength of the key. */
+function signingAlgorithm(algorithm: KeyAlgorithm): SigningAlgorithm {
+  if (algorithm.name === 'RSA') return { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' };
+  if (algorithm.name === 'Ed25519') return { name: 'Ed25519' };
+  const hash = { 'P-256': 'SHA-256', 'P-384': 'SHA-384', 'P-521': 'SHA-512' }[algorithm.curve];
+  return { name: 'ECDSA', hash, namedCurve: algorithm.curve };
+}
+
+/** So many bytes, positive, without leading zeros (RFC 5280, 4.1.2.2). */
+function randomSerial(length: number): string {
+  const bytes = randomBytes(length);
+  bytes[0] = ((bytes[0] ?? 0) & 0x7f) | 0x40;
+  return bytes.toString('hex');
+}

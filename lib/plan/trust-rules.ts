@@ -1,0 +1,92 @@
+// Whether those who meet a certificate can know it: its signer is in the bundle that they read, and the holder of a
+// kubeconfig knows its server. Pure.
+import { bundlesAbove } from '../inventory/order.ts';
+import type { CertificateFacts } from './facts.ts';
+import { certificatesOf, settlesAt } from './judgement.ts';
+import type { Check, PairCase } from './judgement.ts';
+import { isFile } from '../inventory/places.ts';
+
+/**
+ * A leaf (or an intermediate) that no valid certificate of its own bundle has signed: readers refuse it. Those of a
+ * signer on disk without a bundle read its own file.
+ */
+export const notTrusted: Check = (at, certificate) => {
+  const { signedBy } = certificate;
+  const { artefact, facts, expected, resolved } = at;
+  if (artefact.issuer === undefined || isOfOthers(at, certificate)) return undefined;
+  const bundles = bundlesAbove(resolved.artefacts, artefact).map(({ name }) => name);
+  const trustees = bundles.length === 0 && isOwnBundle(at, artefact.issuer) ? [artefact.issuer] : bundles;
+  if (trustees.some((name) => facts.get(name)?.state === 'unavailable')) return undefined;
+  // Each bundle has readers of its own, so each must trust it.
+  const names = trustees.filter((name) => !signedBy.some((print) => expected.get(name)?.trusted.has(print)));
+  if (names.length === 0) return undefined;
+  const message = `no valid certificate in ${names.join(', ')} has signed it`;
+  // A bundle that is remade has lost its former signers for good; otherwise another writer may be at work.
+  if (names.some((name) => expected.get(name)?.renewed)) return { reason: 'IssuerNotTrusted', message };
+  const until = settlesAt(at, [artefact.name, artefact.issuer, ...names]);
+  return until === undefined
+    ? { reason: 'IssuerNotTrusted', message }
+    : { reason: 'Settling', message: `${message}; looked at again before it is believed`, keepUntil: until };
+};
+
+/**
+ * kube-controller-manager may sign for kubelets with a CA of its own (--cluster-signing-kubelet-*), which nobody here
+ * knows. One with the name of ours is a former one of ours.
+ */
+function isOfOthers({ artefact, expected }: PairCase, { issuer, signedBy }: CertificateFacts): boolean {
+  if (artefact.kind !== 'target' || artefact.rotatedBy === undefined || artefact.issuer === undefined) return false;
+  const signer = expected.get(artefact.issuer);
+  if (signer?.certificate === undefined || signedBy.some((print) => signer.trusted.has(print))) return false;
+  return issuer !== signer.certificate.subject;
+}
+
+/** What the kubelet asks for is signed by whom the cluster wants: it stays as long as it is valid. */
+export const signedByOthers: Check = (at, certificate) => {
+  if (!isOfOthers(at, certificate)) return undefined;
+  const message = `it is signed by another CA (${certificate.issuer}), and is left alone until it ends`;
+  return { reason: 'NotOurs', message, keepUntil: certificate.notAfter };
+};
+
+/** Whether readers of what this signer signs can have its own file, and there is something in it to compare with. */
+function isOwnBundle({ resolved, facts }: PairCase, issuer: string): boolean {
+  const signer = resolved.artefacts.find(({ name }) => name === issuer);
+  const fact = facts.get(issuer);
+  return signer !== undefined && isFile(signer.truth) && fact !== undefined && certificatesOf(fact).length > 0;
+}
+
+/**
+ * A kubeconfig that knows its server by another CA than the one that signs now: its holder refuses the server. While the
+ * CA is being replaced both are valid, and the former will do as long as the servers show its certificates. One that
+ * knows its server by a CA of others, or by the system's, reaches it through something that shows their certificates.
+ */
+export const authorityDiffers: Check = ({ artefact, fact, facts, expected, resolved, policy, now }) => {
+  if (fact.state !== 'present' || fact.authorities === undefined || fact.authorityIsForeign === true) return undefined;
+  const { authorities, othersAuthorityEnds } = fact;
+  const worksWithOthers = othersAuthorityEnds !== undefined && now < othersAuthorityEnds;
+  if (worksWithOthers && policy.kind === 'OnlyWhenExpired') return undefined;
+  const { issuer = '' } = artefact;
+  const signer = expected.get(issuer);
+  const live = signer?.certificate?.fingerprint;
+  if (signer === undefined || live === undefined || !signer.trusted.has(live) || authorities.includes(live)) {
+    return undefined;
+  }
+  const former = authorities.filter((print) => signer.trusted.has(print));
+  const served = resolved.artefacts.flatMap((row) =>
+    row.kind === 'target' &&
+    row.usage !== 'client' &&
+    row.issuer === issuer &&
+    expected.get(row.name)?.renewed === false
+      ? certificatesOf(facts.get(row.name) ?? { state: 'absent' }).slice(0, 1)
+      : [],
+  );
+  const willDo = served.length > 0 && served.every(({ signedBy }) => former.some((print) => signedBy.includes(print)));
+  if (willDo) return undefined;
+  return { reason: 'AuthorityDiffers', message: `it does not know its server by the certificate of ${issuer}` };
+};
+
+/** A CA on disk that is whole but for its key: as kubeadm has it, an external CA. */
+export function isKeyElsewhere({ facts, resolved }: PairCase, issuer: string): boolean {
+  const fact = facts.get(issuer);
+  const truth = resolved.artefacts.find(({ name }) => name === issuer)?.truth;
+  return truth !== undefined && isFile(truth) && fact?.state === 'broken' && fact.problem === 'keyAbsent';
+}

@@ -1,0 +1,97 @@
+// What must still be restarted, kept in the lock directory: a run that dies between a renewal and the restart is
+// completed by the next. A marker is whole or not there. One that cannot be written does not stop the repair: this
+// process still knows.
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { replaceFile } from '../disk/files.ts';
+import { errorText, RecoveryError, systemCode } from '../errors.ts';
+import { componentNames, type ComponentName } from './component.ts';
+import type { Marker } from './judge.ts';
+
+export interface MarkersOptions {
+  readonly directory: string;
+  /** Told of a marker that could not be written or removed. Must not throw. */
+  readonly onFailed: (err: RecoveryError) => void;
+}
+
+export class Markers {
+  readonly #options: MarkersOptions;
+  readonly #known = new Map<ComponentName, Marker>();
+  /** Those that are only known here. */
+  readonly #unwritten = new Set<ComponentName>();
+
+  constructor(options: MarkersOptions) {
+    this.#options = options;
+  }
+
+  /** With what earlier runs have left. */
+  async load(boot: string): Promise<this> {
+    for (const name of componentNames) await this.look(name, boot);
+    return this;
+  }
+
+  /**
+   * The marker as it is now: other runs leave and remove them, too. An unreadable one counts as one of a run that died
+   * while it wrote. What this process could not write down it still knows.
+   */
+  async look(name: ComponentName, boot: string): Promise<Marker | undefined> {
+    if (this.#unwritten.has(name)) return this.#known.get(name);
+    const text = await readFile(this.#path(name), 'utf8').catch((err: unknown) =>
+      ['ENOENT', 'ENOTDIR'].includes(systemCode(err) ?? '') ? undefined : '',
+    );
+    if (text === undefined) this.#known.delete(name);
+    else this.#known.set(name, parse(text) ?? { boot, state: 'writing', running: [] });
+    return this.#known.get(name);
+  }
+
+  get(name: ComponentName): Marker | undefined {
+    return this.#known.get(name);
+  }
+
+  async set(name: ComponentName, marker: Marker): Promise<void> {
+    this.#known.set(name, marker);
+    try {
+      await replaceFile({ path: this.#path(name), content: JSON.stringify(marker), mode: 0o600, what: 'marker' });
+      this.#unwritten.delete(name);
+    } catch (err) {
+      this.#unwritten.add(name);
+      this.#failed(err);
+    }
+  }
+
+  /** Once it has been acted on; a younger one of another run stays. */
+  async settle(name: ComponentName, done: Marker, boot: string): Promise<void> {
+    const now = await this.look(name, boot);
+    if (now === undefined || JSON.stringify(now) === JSON.stringify(done)) await this.remove(name);
+  }
+
+  async remove(name: ComponentName): Promise<void> {
+    this.#known.delete(name);
+    this.#unwritten.delete(name);
+    await rm(this.#path(name), { force: true }).catch((cause: unknown) => {
+      const message = `Cannot remove marker "${this.#path(name)}": ${systemCode(cause) ?? 'unknown'}; remove it by hand`;
+      this.#failed(new RecoveryError('WriteFailed', message, { cause }));
+    });
+  }
+
+  #path(name: ComponentName): string {
+    return join(this.#options.directory, `restart-${name}`);
+  }
+
+  #failed(err: unknown): void {
+    const known = err instanceof RecoveryError ? err : new RecoveryError('WriteFailed', errorText(err), { cause: err });
+    this.#options.onFailed(known);
+  }
+}
+
+function parse(text: string): Marker | undefined {
+  try {
+    const { boot, state, running } = JSON.parse(text) as Partial<Marker>;
+    if (typeof boot !== 'string' || (state !== 'writing' && state !== 'written') || !Array.isArray(running)) {
+      return undefined;
+    }
+    return { boot, state, running };
+  } catch {
+    return undefined;
+  }
+}

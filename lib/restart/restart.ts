@@ -1,0 +1,111 @@
+// Restarts what must read renewed files again, and nothing else: the processes that a marker names. A marker stays until
+// its component has been restarted, whichever run that takes. The kubelet comes first, because it starts the others
+// again; they wait until the API server answers, because without it they would end at once and be held back
+// (CrashLoopBackOff), and until there is a kubelet: while it is stopped nobody would start them again. One restart each.
+import type { Clock } from '../clock.ts';
+import { errorText, isCode } from '../errors.ts';
+import type { Log } from '../log.ts';
+import { restartProcess } from './act.ts';
+import type { Component } from './component.ts';
+import { due, type Marker, type ProcessFacts, readersOf } from './judge.ts';
+import type { Markers } from './markers.ts';
+import { ourPlaces, readProcesses } from './processes.ts';
+
+export interface RestartOptions {
+  readonly components: readonly Component[];
+  readonly markers: Markers;
+  readonly boot: string;
+  /** Whether an artefact is as it should be: what has not been repaired is not read again. */
+  readonly isReady: (artefact: string) => boolean;
+  /** Resolves when the API server answers, or when there is no more waiting for it. */
+  readonly apiAnswers: () => Promise<unknown>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+export interface RestartOutcome {
+  readonly component: Component;
+  /** Since then its processes have read what is there now. */
+  readonly since: Date;
+  /** Why it still has to be restarted. */
+  readonly failure?: string;
+}
+
+/** After a restart of ours, until whoever looks after the kubelet has started it again. */
+const kubeletMs = 10_000;
+
+/** One outcome for each component that had a marker. Never rejects but by an abort. */
+export async function restartReaders(options: RestartOptions): Promise<readonly RestartOutcome[]> {
+  const { components, markers, signal } = options;
+  const outcomes: RestartOutcome[] = [];
+  const marked = components.filter(({ name }) => markers.get(name) !== undefined);
+  let answers: Promise<unknown> | undefined;
+  // Waited for once: a machine whose API server stays away is to be told of in time.
+  const apiAnswers = (): Promise<unknown> => (answers ??= options.apiAnswers());
+  for (const component of marked.toSorted((one, other) => rank(one) - rank(other))) {
+    if (signal.aborted) break;
+    outcomes.push(await restart(component, { ...options, apiAnswers, hasRestarted: outcomes.some(isKubelet) }));
+  }
+  return outcomes;
+}
+
+const isKubelet = ({ component }: RestartOutcome): boolean => component.name === 'kubelet';
+const rank = ({ name }: Component): number => (name === 'kubelet' ? 0 : 1);
+
+interface Restarting extends RestartOptions {
+  /** The kubelet, in this run: it may be about to come back. */
+  readonly hasRestarted: boolean;
+}
+
+async function restart(component: Component, options: Restarting): Promise<RestartOutcome> {
+  const { markers, clock, log, signal, isReady, boot } = options;
+  const { name } = component;
+  const broken = component.artefacts.filter((artefact) => !isReady(artefact));
+  const not = (why: string): RestartOutcome => ({
+    component,
+    since: clock.now(),
+    failure: `${name} is not restarted ${why}`,
+  });
+  if (broken.length > 0) return not(`before ${broken.join(', ')} is repaired`);
+  let since = clock.now();
+  try {
+    const marker = await markers.look(name, boot);
+    if (marker === undefined) return { component, since }; // another run was quicker
+    if (name !== 'kubelet' && (await dueOf(component, marker, boot)).length > 0) {
+      if (!(await someoneStarts(options))) return not('while no kubelet runs, which would start it again');
+      await options.apiAnswers();
+    }
+    for (const reader of await dueOf(component, marker, boot)) {
+      const message = await restartProcess(component, reader, { clock, signal });
+      log.info('restart.done', { component: name, message });
+      since = clock.now(); // the old one may have renewed its Lease until it ended
+    }
+    await markers.settle(name, marker, boot);
+    return { component, since };
+  } catch (err) {
+    const failure = errorText(err);
+    log.error('restart.failed', {
+      component: name,
+      err: failure,
+      code: isCode(err, 'ReadFailed') ? err.code : 'WriteFailed',
+    });
+    return { component, since, failure };
+  }
+}
+
+async function dueOf(component: Component, marker: Marker, boot: string): Promise<readonly ProcessFacts[]> {
+  return due(marker, readersOf(component, await readProcesses(), ourPlaces), boot);
+}
+
+/** Whether a kubelet of ours runs. Where none is known by a file of ours, nothing is known about it. */
+async function someoneStarts({ components, clock, signal, hasRestarted }: Restarting): Promise<boolean> {
+  const kubelet = components.find(({ name }) => name === 'kubelet');
+  if (kubelet === undefined) return true;
+  const until = clock.now().getTime() + (hasRestarted ? kubeletMs : 0);
+  for (;;) {
+    if (readersOf(kubelet, await readProcesses(), ourPlaces).length > 0) return true;
+    if (signal.aborted || clock.now().getTime() >= until) return false;
+    await clock.sleep(100, signal);
+  }
+}

@@ -1,0 +1,126 @@
+// Which servers run on a kubeadm machine, and which certificate each shows now. One handshake each, all at once, with a
+// short patience: a machine that is down is the usual case. A handshake verifies nothing and sends nothing.
+import { isIP } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import type { Clock } from '../clock.ts';
+import type { Resolved } from '../inventory/model.ts';
+import type { ArtefactFacts, Facts } from '../plan/facts.ts';
+import { proveServed } from '../proof/served.ts';
+import { certificateKey, type Found, privateKeyKey } from '../store/store.ts';
+import type { ServedSight } from './node-report.ts';
+
+export interface LocalServer {
+  readonly component: string;
+  readonly host: string;
+  readonly port: number;
+  /** The artefacts that it may serve with, the likeliest first: the first that is there counts. */
+  readonly artefacts: readonly string[];
+  /** The pair with which to ask, where strangers are refused. */
+  readonly client?: string;
+  /** How it comes to read its file again. */
+  readonly remedy: string;
+}
+
+const loopback = '127.0.0.1';
+const staticPod = 'stop its container, the kubelet starts it anew';
+
+/** Ports of cmd/kubeadm/app/constants; the API server is where its manifest says. */
+export function localServers({ endpoints, artefacts }: Resolved): readonly LocalServer[] {
+  const local = endpoints?.local === undefined ? undefined : URL.parse(endpoints.local);
+  const host = local?.hostname.replace(/^\[(.+)\]$/, '$1') ?? loopback;
+  const known = new Set(artefacts.map(({ name }) => name));
+  const servers: readonly LocalServer[] = [
+    {
+      component: 'kube-apiserver',
+      host,
+      port: Number(local?.port || (local ? 443 : 6443)),
+      artefacts: ['apiserver'],
+      remedy: staticPod,
+    },
+    {
+      component: 'etcd',
+      host: loopback,
+      port: 2379,
+      artefacts: ['etcd-server'],
+      client: 'etcd-healthcheck-client',
+      remedy: staticPod,
+    },
+    { component: 'etcd', host, port: 2380, artefacts: ['etcd-peer'], client: 'etcd-peer', remedy: staticPod },
+    {
+      component: 'kubelet',
+      host: loopback,
+      port: 10250,
+      artefacts: ['kubelet-server-current', 'kubelet-server'],
+      remedy: 'restart the kubelet',
+    },
+  ];
+  return servers.filter((server) => server.artefacts.some((name) => known.has(name)));
+}
+
+export interface Asking {
+  readonly facts: Facts;
+  /** Holds keys: never told. */
+  readonly found: ReadonlyMap<string, Found>;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** Default: the addresses of this machine. One that it has no more belongs to somebody else, and is not asked. */
+  readonly addresses?: readonly string[];
+  /** Default 500: on the machine itself a handshake takes a few milliseconds. */
+  readonly timeoutMs?: number;
+}
+
+/** Never rejects. A server without a readable certificate on disk is left out: there is nothing to compare with. */
+export async function askServers(servers: readonly LocalServer[], asking: Asking): Promise<ServedSight[]> {
+  const sights = await Promise.all(servers.map((server) => askServer(server, asking)));
+  return sights.filter((sight) => sight !== undefined);
+}
+
+async function askServer(server: LocalServer, asking: Asking): Promise<ServedSight | undefined> {
+  const { component, host, port, artefacts, client } = server;
+  const { facts, clock, signal, addresses = ownAddresses(), timeoutMs = 500 } = asking;
+  const held = artefacts.map((name) => ({ name, certificate: leafOf(facts.get(name)) }));
+  const there = held.find(({ certificate }) => certificate !== undefined);
+  if (there?.certificate === undefined) return undefined;
+  const address = isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`;
+  const silent = { component, address, artefact: there.name, state: 'unreachable' } as const;
+  if (isIP(host) !== 0 && host !== loopback && !addresses.includes(host)) {
+    return { ...silent, message: `${host} is no address of this machine` };
+  }
+  const pair = client === undefined ? undefined : pairOf(client, asking);
+  const { servedFingerprint, servedNotAfter, message } = await proveServed({
+    host,
+    port,
+    serverName: host,
+    expected: there.certificate.fingerprint,
+    ...(pair !== undefined && { client: pair }),
+    timeoutMs,
+    clock,
+    signal,
+  });
+  if (servedFingerprint === undefined) return { ...silent, message };
+  const met = held.find(({ certificate }) => certificate?.fingerprint === servedFingerprint);
+  return {
+    component,
+    address,
+    artefact: met?.name ?? there.name,
+    state: met === undefined ? 'different' : 'same',
+    ...(servedNotAfter !== undefined && { notAfter: servedNotAfter }),
+    message: met === undefined ? `${message}; ${component} has not read its file again: ${server.remedy}` : message,
+  };
+}
+
+function leafOf(fact: ArtefactFacts | undefined): { readonly fingerprint: string } | undefined {
+  return fact?.state === 'present' ? fact.certificates[0] : undefined;
+}
+
+/** Only a pair that belongs together: another one would end the handshake on our side. */
+function pairOf(name: string, { facts, found }: Asking): { readonly cert: string; readonly key: string } | undefined {
+  if (facts.get(name)?.state !== 'present') return undefined;
+  const { [certificateKey]: cert, [privateKeyKey]: key } = found.get(name)?.entries ?? {};
+  if (cert === undefined || key === undefined) return undefined;
+  return { cert: Buffer.from(cert).toString(), key: Buffer.from(key).toString() };
+}
+
+function ownAddresses(): readonly string[] {
+  return Object.values(networkInterfaces()).flatMap((list = []) => list.map(({ address }) => address));
+}

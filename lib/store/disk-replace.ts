@@ -1,0 +1,130 @@
+// Files take new content so that no path is ever absent or half written: complete and durable under another name first,
+// then one rename each, in the order that is given. A file that is a link to dated files, as the kubelet keeps its
+// identity (client-go util/certificate/certificate_store.go), gets a new dated file and the link is flipped.
+import { basename, dirname, join } from 'node:path';
+import { type Disk, onPath, together, unlessAbsent } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/read.ts';
+import { RecoveryError } from '../errors.ts';
+import {
+  ensureDirectory,
+  type Ownership,
+  removeLeftovers,
+  syncAll,
+  syncDirectory,
+  temporaryName,
+  writeNewFile,
+} from '../disk/files.ts';
+import { datedName, finalTarget, flip, type Link, lastLink, pruneDated } from './dated-files.ts';
+import type { Change } from './disk-layout.ts';
+
+/** Where a change goes, and what is there until then. */
+export interface Placement {
+  readonly change: Change;
+  /** The file that gets the name: through links where there are any, or a new dated one. */
+  readonly file: string;
+  readonly temporary: string;
+  readonly before: Uint8Array | undefined;
+  readonly link?: Link;
+}
+
+/** Finds the place of every change, and removes what killed runs have left there. `now` dates a new file. */
+export async function placeAll(disk: Disk, changes: readonly Change[], now: Date): Promise<Placement[]> {
+  return together(changes.map(async (change) => onPath(change.file, () => place(disk, change, now))));
+}
+
+async function place(disk: Disk, change: Change, now: Date): Promise<Placement> {
+  const link = change.dated === true ? await lastLink(disk, change.file) : undefined;
+  const before = await unlessAbsent(() => readRegularFile(disk, change.file));
+  if (link === undefined) {
+    const file = (await unlessAbsent(() => disk.realpath(change.file))) ?? (await missingTarget(disk, change.file));
+    await removeLeftovers(disk, file);
+    return { change, file, temporary: temporaryName(file), before };
+  }
+  await ensureDirectory(disk, link.directory);
+  const beside = join(link.directory, basename(link.path));
+  for (const path of new Set([beside, link.path])) await removeLeftovers(disk, path);
+  const file = await datedName(disk, link, now);
+  return { change, file, temporary: temporaryName(beside), before, link };
+}
+
+/** Where an absent file belongs: a link is followed, because somebody has made it. Throws WriteFailed. */
+async function missingTarget(disk: Disk, file: string): Promise<string> {
+  const target = await finalTarget(disk, file);
+  if (target === file || (await unlessAbsent(() => disk.stat(dirname(target)))) !== undefined) return target;
+  throw new RecoveryError(
+    'WriteFailed',
+    `Cannot write "${file}": it is a link to "${target}", whose directory does not exist; mount the disk that ` +
+      'holds it, or correct the link',
+  );
+}
+
+/** Writes every temporary file, durably. */
+export async function prepareAll(disk: Disk, placements: readonly Placement[]): Promise<void> {
+  const write = async ({ change, temporary, link }: Placement): Promise<void> => {
+    const owner = await ownerOf(disk, change, placements);
+    await writeNewFile(disk, temporary, change.bytes, link === undefined ? owner : { ...owner, mode: 0o600 });
+  };
+  await together(placements.map(write));
+}
+
+/** Mode and owner of the file that is replaced; a missing half of a pair belongs to the owner of the other half. */
+async function ownerOf(disk: Disk, { file, mode, secret }: Change, all: readonly Placement[]): Promise<Ownership> {
+  const own = await unlessAbsent(() => disk.stat(file));
+  // A key that the world can read was an accident; a group (etcd's) is somebody's decision.
+  if (own !== undefined) return { mode: own.mode & (secret ? 0o770 : 0o777), uid: own.uid, gid: own.gid };
+  for (const { change } of all) {
+    const other = change.file === file ? undefined : await unlessAbsent(() => disk.stat(change.file));
+    if (other !== undefined) return { mode, uid: other.uid, gid: other.gid };
+  }
+  return { mode };
+}
+
+/**
+ * Renames in order, then makes it durable. When one fails, what was renamed before goes back: the last good stays. What
+ * cannot go back does not hide the failure that led here, and does not keep others from going back.
+ */
+export async function commitAll(disk: Disk, placements: readonly Placement[]): Promise<void> {
+  const made: Placement[] = [];
+  try {
+    for (const placement of placements) await commit(disk, placement, () => void made.push(placement));
+  } catch (err) {
+    for (const each of made.toReversed()) await takeBack(disk, each).catch(() => undefined);
+    throw err;
+  }
+  const directories = placements.flatMap(({ file, link }) => [dirname(file), ...(link ? [dirname(link.path)] : [])]);
+  await syncAll(disk, directories);
+  for (const { link, file } of placements) if (link !== undefined) await pruneDated(disk, link, file);
+}
+
+/** `named`: from here on there is something to take back. */
+async function commit(disk: Disk, { file, temporary, link }: Placement, named: () => void): Promise<void> {
+  await onPath(file, () => disk.rename(temporary, file));
+  named();
+  if (link === undefined) return;
+  await syncDirectory(disk, dirname(file)); // a link must not survive a power loss that its target does not
+  await flip(disk, link, link.relative ? basename(file) : file);
+}
+
+async function takeBack(disk: Disk, { change, file, before, link }: Placement): Promise<void> {
+  if (link === undefined) {
+    if (before === undefined) return; // there was none: half a pair is seen as broken, made anew
+    const temporary = temporaryName(file);
+    try {
+      await writeNewFile(disk, temporary, before, await ownerOf(disk, change, []));
+      await disk.rename(temporary, file);
+    } catch (err) {
+      await disk.rm(temporary, { force: true });
+      throw err;
+    }
+    return;
+  }
+  const leadsHere = async (): Promise<boolean> =>
+    (await unlessAbsent(() => disk.realpath(link.path))) === (await disk.realpath(file));
+  if (link.value !== undefined && (await leadsHere())) await flip(disk, link, link.value);
+  if (!(await leadsHere())) await disk.rm(file, { force: true });
+}
+
+/** Removes what did not take its name. The failure that led here is what counts; the next write removes the rest. */
+export async function discardAll(disk: Disk, placements: readonly Placement[]): Promise<void> {
+  for (const { temporary } of placements) await disk.rm(temporary, { force: true }).catch(() => undefined);
+}

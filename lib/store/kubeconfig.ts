@@ -1,0 +1,237 @@
+// A kubeconfig as the home of a client certificate: read from the document or from the files that it names, and written
+// where it was read. One that has to be made from nothing is like kubeadm's (kubernetes/kubernetes
+// cmd/kubeadm/app/util/kubeconfig): cluster `kubernetes`, its user named like the common name of the certificate.
+import { RecoveryError } from '../errors.ts';
+import type { Endpoints, KubeconfigLocation } from '../inventory/model.ts';
+import { parseCertificates } from '../pki/certificate.ts';
+import { editYaml, toYaml } from '../yaml.ts';
+import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './combined-pem.ts';
+import { evidentContextName } from './own-context.ts';
+import { bytesOf, type Change, type Layout, type Part, type Understood } from './disk-layout.ts';
+import { type KubeconfigReading, type KubeconfigView, readKubeconfigView, type Source } from './kubeconfig-view.ts';
+import { authorityKey, certificateKey, type Entries, locationText, privateKeyKey } from './store.ts';
+
+const documentRole = 'kubeconfig';
+const clusterName = 'kubernetes';
+
+export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoints = {}): Layout {
+  const { file } = location;
+  const view: View = (bytes) => readKubeconfigView(file, bytes, endpoints);
+  return {
+    async look(read) {
+      const bytes = await read(file);
+      const files = referencesOf(location, bytes, view);
+      const rest = files.map(async (each): Promise<Part> => ({ ...each, bytes: await read(each.file) }));
+      return [{ role: documentRole, file, bytes }, ...(await Promise.all(rest))];
+    },
+    understand: (parts) => understand(location, parts, view),
+    async change(next, parts, earlier) {
+      const { text, certificate, key } = await newDocument({ location, endpoints, view, next, parts, earlier });
+      const changes = fileChanges(next, parts, { certificate, key });
+      const before = bytesOf(parts, documentRole);
+      if (before !== undefined && Buffer.from(text).equals(before)) return changes;
+      return [...changes, documentChange(file, Buffer.from(text))];
+    },
+    putBack(kept) {
+      const bytes = kept.get(documentRole);
+      if (bytes === undefined) return [];
+      const files = referencesOf(location, bytes, view).flatMap(({ role, file: at, foreign }) => {
+        const content = kept.get(role);
+        return content === undefined || foreign === true ? [] : [credentialChange(at, content)];
+      });
+      return [...files, documentChange(file, bytes)];
+    },
+  };
+}
+
+type View = (bytes: Uint8Array) => KubeconfigReading;
+
+/** The files that the document names; of one that is not there, the file that a new one would name. */
+function referencesOf(location: KubeconfigLocation, bytes: Uint8Array | undefined, view: View): Omit<Part, 'bytes'>[] {
+  const reading = bytes === undefined ? undefined : view(bytes);
+  if (reading !== undefined && 'foreign' in reading) return [];
+  if (reading === undefined || 'problem' in reading) {
+    return location.credentials === undefined ? [] : [{ role: 'client.pem', file: location.credentials }];
+  }
+  const { certificate, key, authority } = reading;
+  const one = certificate.kind === 'file' && key.kind === 'file' && certificate.file === key.file;
+  return [
+    ...(one ? named('client.pem', certificate) : [...named('client.crt', certificate), ...named('client.key', key)]),
+    ...named('ca.crt', authority).map((part) => ({ ...part, foreign: true })),
+  ];
+}
+
+const named = (role: string, source: Source): { role: string; file: string }[] =>
+  source.kind === 'file' ? [{ role, file: source.file }] : [];
+
+function understand(location: KubeconfigLocation, parts: readonly Part[], view: View): Understood | undefined {
+  const document = bytesOf(parts, documentRole);
+  if (document === undefined) return undefined;
+  const what = locationText(location);
+  const reading = view(document);
+  if ('problem' in reading) return { entries: {}, problem: `Cannot use ${what}: ${reading.problem}` };
+  if ('foreign' in reading) return { entries: {}, foreign: `${what} is left alone: ${reading.foreign}` };
+  // A role, and not a path: a backup has the files of another day under their roles.
+  const content = (source: Source, ...roles: readonly string[]): Uint8Array | undefined =>
+    source.kind === 'data'
+      ? source.bytes
+      : source.kind === 'file'
+        ? roles.map((role) => bytesOf(parts, role)).find((bytes) => bytes !== undefined)
+        : undefined;
+  const certificate = content(reading.certificate, 'client.pem', 'client.crt');
+  const key = content(reading.key, 'client.pem', 'client.key');
+  const authority = content(reading.authority, 'ca.crt');
+  const entries: Record<string, Uint8Array> = {
+    ...(certificate !== undefined && { [certificateKey]: entryIn(certificate, certificateKey) }),
+    ...(key !== undefined && { [privateKeyKey]: entryIn(key, privateKeyKey) }),
+    ...(authority !== undefined && { [authorityKey]: authority }),
+  };
+  const damaged = [reading.certificate, reading.key, reading.authority].some(
+    (source) => source.kind === 'data' && source.bytes === undefined,
+  );
+  const foreign = reading.authority.kind === 'file' || reading.insecure ? { authorityIsForeign: true } : {};
+  if (!damaged) return { entries, ...foreign };
+  return { entries, ...foreign, problem: `Cannot use ${what}: its embedded data is not base64` };
+}
+
+interface Renewal {
+  readonly location: KubeconfigLocation;
+  readonly endpoints: Endpoints;
+  readonly view: View;
+  readonly next: Entries;
+  readonly parts: readonly Part[];
+  readonly earlier: () => Promise<readonly Part[] | undefined>;
+}
+
+interface NewDocument {
+  readonly text: string;
+  /** Where the credentials belong. */
+  readonly certificate: Source;
+  readonly key: Source;
+}
+
+async function newDocument(renewal: Renewal): Promise<NewDocument> {
+  const { location, parts, view, earlier } = renewal;
+  const present = bytesOf(parts, documentRole);
+  const reading = present === undefined ? undefined : view(present);
+  if (reading !== undefined && 'foreign' in reading) {
+    throw refusal(location, `${reading.foreign}; remove that, or leave this file out`);
+  }
+  if (present !== undefined && reading !== undefined && 'user' in reading) return edited(renewal, present, reading);
+  const pointed = present && withOwnContext(present, renewal.endpoints);
+  const pointedReading = pointed && view(pointed);
+  if (pointed !== undefined && pointedReading !== undefined && 'user' in pointedReading) {
+    return edited(renewal, pointed, pointedReading);
+  }
+  const kept = bytesOf((await earlier()) ?? [], documentRole);
+  const keptReading = kept === undefined ? undefined : view(kept);
+  if (kept !== undefined && keptReading !== undefined && 'user' in keptReading) {
+    return edited(renewal, kept, keptReading);
+  }
+  const bare = Buffer.from(bareDocument(renewal));
+  const bareReading = view(bare);
+  if (!('user' in bareReading)) throw refusal(location, 'no document could be made');
+  return edited(renewal, bare, bareReading);
+}
+
+/** A document that only lacks a current context that is there (`kubectl config unset`) keeps all that is in it. */
+function withOwnContext(document: Uint8Array, endpoints: Endpoints): Buffer | undefined {
+  try {
+    const edit = editYaml(Buffer.from(document).toString('utf8'));
+    const name = evidentContextName(edit.value, endpoints);
+    if (name === undefined) return undefined;
+    edit.set(['current-context'], name);
+    return Buffer.from(edit.text());
+  } catch (err) {
+    if (err instanceof RecoveryError) return undefined; // no YAML: there is nothing to keep
+    throw err;
+  }
+}
+
+/** The document with the new entries where they are embedded; what it only names stays named. */
+function edited({ location, next }: Renewal, document: Uint8Array, view: KubeconfigView): NewDocument {
+  const before = Buffer.from(document).toString('utf8');
+  const edit = editYaml(before);
+  const bare = view.certificate.kind === 'none' && view.key.kind === 'none';
+  let changed = false;
+  const place = (path: readonly (string | number)[], name: string, source: Source, entry: string): Source => {
+    const bytes = next[entry];
+    if (bytes === undefined) return source;
+    if (source.kind === 'file') return source;
+    if (entry !== authorityKey && bare && location.credentials !== undefined) {
+      edit.set([...path, name], location.credentials);
+      changed = true;
+      return { kind: 'file', file: location.credentials };
+    }
+    const former = source.kind === 'data' ? source.bytes : undefined;
+    const content = entry === certificateKey ? certificateFile(bytes, former) : Buffer.from(bytes);
+    if (former?.equals(content) === true) return source;
+    edit.set([...path, `${name}-data`], content.toString('base64'));
+    changed = true;
+    return { kind: 'data', bytes: content };
+  };
+  const certificate = place(view.user, 'client-certificate', view.certificate, certificateKey);
+  const key = place(view.user, 'client-key', view.key, privateKeyKey);
+  if (!view.insecure) place(view.cluster, 'certificate-authority', view.authority, authorityKey);
+  return { text: changed ? edit.text() : before, certificate, key };
+}
+
+function bareDocument({ location, endpoints, next }: Renewal): string {
+  const server = endpoints[location.endpoint];
+  if (server === undefined) {
+    const where = location.endpoint === 'local' ? "this machine's API server" : 'the control plane';
+    throw refusal(
+      location,
+      `there is none to go by and the address of ${where} is unknown; copy one from another machine`,
+    );
+  }
+  const { [certificateKey]: certificate, [authorityKey]: authority } = next;
+  if (certificate === undefined || authority === undefined) {
+    throw refusal(location, 'there is none to go by, and certificate and CA are needed to make one');
+  }
+  const [leaf] = parseCertificates(certificate, locationText(location));
+  const user = leaf?.facts.commonName ?? '';
+  const name = `${user}@${clusterName}`;
+  return toYaml({
+    apiVersion: 'v1',
+    clusters: [{ cluster: { server }, name: clusterName }],
+    contexts: [{ context: { cluster: clusterName, user }, name }],
+    'current-context': name,
+    kind: 'Config',
+    users: [{ name: user }],
+  });
+}
+
+function fileChanges(next: Entries, parts: readonly Part[], at: { certificate: Source; key: Source }): Change[] {
+  const { certificate, key } = at;
+  const { [certificateKey]: newCertificate, [privateKeyKey]: newKey } = next;
+  if (newCertificate === undefined || newKey === undefined) return [];
+  const formerOf = (file: string): Uint8Array | undefined => parts.find((part) => part.file === file)?.bytes;
+  const one = certificate.kind === 'file' && key.kind === 'file' && certificate.file === key.file;
+  const changes: Change[] = [];
+  if (key.kind === 'file' && !one) {
+    const former = formerOf(key.file);
+    changes.push(credentialChange(key.file, holdsCertificate(former) ? putTogether(next, former) : newKey));
+  }
+  if (certificate.kind === 'file') {
+    const former = formerOf(certificate.file);
+    const both = one || holdsKey(former);
+    changes.push(
+      credentialChange(certificate.file, both ? putTogether(next, former) : certificateFile(newCertificate, former)),
+    );
+  }
+  return changes;
+}
+
+function credentialChange(file: string, bytes: Uint8Array): Change {
+  const secret = holdsKey(bytes);
+  return { file, bytes, mode: secret ? 0o600 : 0o644, secret, dated: secret && holdsCertificate(bytes) };
+}
+
+function documentChange(file: string, bytes: Uint8Array): Change {
+  return { file, bytes, mode: 0o600, secret: Buffer.from(bytes).includes('client-key-data') };
+}
+
+function refusal(location: KubeconfigLocation, problem: string): RecoveryError {
+  return new RecoveryError('WriteFailed', `Cannot write ${locationText(location)}: ${problem}`);
+}

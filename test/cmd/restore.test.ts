@@ -1,0 +1,144 @@
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { run } from '../../cmd/cli.ts';
+import { createDiskStore } from '../../lib/store/disk.ts';
+import type { PemPairLocation } from '../../lib/inventory/model.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
+
+let directory: string;
+let location: PemPairLocation;
+let generations: readonly Pair[];
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'restore-'));
+  const at = (name: string): string => join(directory, name);
+  await mkdir(at('pki/etcd'), { recursive: true });
+  const ca = await createAuthority(at('ca'), { commonName: 'etcd-ca' });
+  location = { kind: 'pemPair', certFile: at('pki/etcd/peer.crt'), keyFile: at('pki/etcd/peer.key') };
+  const store = createDiskStore({ backupDir: at('backups') });
+  const signal = AbortSignal.timeout(20_000);
+  generations = await Promise.all(
+    [1, 2, 3].map((one) => createLeaf(at(`leaf${one}`), ca, { commonName: `node${one}` })),
+  );
+  for (const { cert, key } of generations) {
+    const before = await store.read(location, signal);
+    const entries = { 'tls.crt': await readFile(cert), 'tls.key': await readFile(key) };
+    const seen = before === undefined ? 'absent' : { version: before.version };
+    expect(await store.write(location, { entries, annotations: {} }, seen, signal)).toBe('written');
+  }
+  await writeFile(
+    at('config.yaml'),
+    `apiVersion: kube-cert-recovery/v1alpha1
+kind: Configuration
+preset: kubernetes
+parameters: { apiServerHostnames: [127.0.0.1] }
+directories: { pkiDir: ${at('pki')} }
+regen: { backupDir: ${at('backups')}, lockDir: ${at('lock')} }
+`,
+  );
+});
+afterAll(() => rm(directory, { recursive: true, force: true }));
+
+const restore = (...argv: readonly string[]): Promise<Outcome> => restoreBy('config.yaml', ...argv);
+
+interface Outcome {
+  readonly exit: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+async function restoreBy(config: string, ...argv: readonly string[]): Promise<Outcome> {
+  const [out, err]: [string[], string[]] = [[], []];
+  const exit = await run({
+    argv: ['restore', `--config=${config}`, ...argv],
+    env: {},
+    cwd: directory,
+    stdout: { write: (text) => out.push(text) },
+    stderr: { write: (text) => err.push(text) },
+    signal: new AbortController().signal,
+  });
+  return { exit, out: out.join(''), err: err.join('') };
+}
+const present = (): Promise<string> => readFile(location.certFile, 'utf8');
+const made = (at: number): Promise<string> => readFile(generations[at]?.cert ?? '', 'utf8');
+
+it('restore lists what is kept, puts one back, and keeps what it replaces', async () => {
+  const { out } = await restore();
+  const rows = out
+    .trim()
+    .split('\n')
+    .map((line) => line.split(/ {3,}/).slice(0, 2));
+  expect(rows).toEqual([['ARTEFACT', 'GENERATION'], ...['000002', '000001'].map((one) => ['etcd-peer', one])]);
+
+  expect(await restore('etcd-peer', '--dry-run')).toMatchObject({
+    exit: 0,
+    out: expect.stringMatching(/^Would restore/),
+  });
+  expect(await present()).toBe(await made(2));
+
+  expect(await restore('etcd-peer')).toMatchObject({ exit: 0, out: expect.stringMatching(/^Restored etcd-peer of /) });
+  expect(await present()).toBe(await made(1));
+  expect((await restore()).out).toContain('000003');
+
+  await restore('etcd-peer', '--generation=1');
+  expect(await present()).toBe(await made(0));
+  expect(await restore('etcd-peer', '--generation', '000001')).toMatchObject({
+    exit: 0,
+    out: expect.stringMatching(/^Unchanged: /),
+  });
+});
+
+it.each<[string, readonly string[], number, string]>([
+  ['an artefact that there is not', ['etcd-per'], 2, '(did you mean "etcd-peer"?)'],
+  ['an artefact without a copy', ['etcd-server'], 1, 'no whole generation is kept'],
+  ['a generation that there is not', ['etcd-peer', '--generation=99'], 1, 'generation "99" is kept; there are 00000'],
+  ['a generation that is no number', ['etcd-peer', '--generation=old'], 2, '--generation: must be a number'],
+  ['a generation of nothing', ['--generation=1'], 2, '--generation: must be left out without an artefact'],
+])('restore refuses %s', async (_, argv, exit, message) => {
+  const before = await present();
+  const outcome = await restore(...argv);
+  expect(outcome).toMatchObject({ exit, out: '' });
+  expect(outcome.err).toContain(message);
+  expect(await present()).toBe(before);
+});
+
+it('restore notes what must be restarted for the next pass, and nothing where nothing changes', async () => {
+  const at = (...names: readonly string[]): string => join(directory, 'machine', ...names);
+  await mkdir(at('pki'), { recursive: true });
+  await mkdir(at('manifests'));
+  await writeFile(at('manifests/kube-apiserver.yaml'), 'kind: Pod');
+  await writeFile(at('pki/apiserver.crt'), '');
+  const truth = { kind: 'kubeconfig', file: at('scheduler.conf'), endpoint: 'local' } as const;
+  const store = createDiskStore({ backupDir: at('backups'), endpoints: { local: 'https://10.0.0.1:6443' } });
+  const signal = AbortSignal.timeout(20_000);
+  for (const { cert, key } of generations) {
+    const before = await store.read(truth, signal);
+    const certificate = await readFile(cert);
+    const entries = { 'tls.crt': certificate, 'tls.key': await readFile(key), 'ca.crt': certificate };
+    const seen = before === undefined ? 'absent' : { version: before.version };
+    expect(await store.write(truth, { entries, annotations: {} }, seen, signal)).toBe('written');
+  }
+  await writeFile(
+    join(directory, 'machine.yaml'),
+    `apiVersion: kube-cert-recovery/v1alpha1
+kind: Configuration
+preset: kubeadm
+parameters: { nodeName: [node1], advertiseAddress: [10.0.0.1] }
+directories: { kubernetesDir: ${at()}, pkiDir: ${at('pki')}, kubeletDir: ${at('kubelet')} }
+regen: { backupDir: ${at('backups')}, lockDir: ${at('lock')} }
+`,
+  );
+  const markers = async (): Promise<string[]> =>
+    (await readdir(at('lock'))).filter((name) => name.startsWith('restart-'));
+  expect(await restoreBy('machine.yaml', 'scheduler.conf', '--generation=2')).toMatchObject({
+    exit: 0,
+    out: expect.stringContaining(
+      'kept as a new generation.\nkube-scheduler must be restarted: the next pass with --restart does it.\n',
+    ) as string,
+  });
+  expect(await markers()).toEqual(['restart-kube-scheduler']);
+  await rm(at('lock/restart-kube-scheduler'));
+  expect((await restoreBy('machine.yaml', 'scheduler.conf', '--generation=2')).out).toMatch(/^Unchanged: .*\n$/);
+  expect(await markers()).toEqual([]);
+});

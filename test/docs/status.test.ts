@@ -1,0 +1,38 @@
+// Holds docs/status.md against what `status` of a kubeadm machine prints.
+import { describe, expect, it } from 'vitest';
+import { renderNode } from '../../lib/status/node-structured.ts';
+import { tell } from '../status/node.ts';
+import { firstCodes, page, section, tables } from './markdown.ts';
+
+const text = page('docs/status.md');
+const info = JSON.parse(renderNode(tell(), 'json')) as Record<string, readonly object[]>;
+const ofKubeadm = ['kind', 'apiVersion', 'certificates', 'certificateAuthorities'];
+const ofKubeadmEntry = ['name', 'expirationDate', 'residualTime', 'externallyManaged', 'caName', 'missing'];
+
+describe('docs/status.md', () => {
+  it('has every key of an entry that kubeadm does not have', () => {
+    const keys = new Set(
+      ['certificates', 'nodeCertificates'].flatMap((list) => (info[list] ?? []).flatMap(Object.keys)),
+    );
+    expect(firstCodes(section(text, 'JSON and YAML')).toSorted()).toEqual(
+      [...keys].filter((key) => !ofKubeadmEntry.includes(key)).toSorted(),
+    );
+  });
+
+  it('has every key of the document that kubeadm does not have', () => {
+    expect(tables(section(text, 'JSON and YAML'))).toHaveLength(2);
+    expect(firstCodes(section(text, 'JSON and YAML'), 1).toSorted()).toEqual(
+      Object.keys(info)
+        .filter((key) => !ofKubeadm.includes(key))
+        .toSorted(),
+    );
+  });
+
+  it.each(['NODE CERTIFICATE', 'SERVED BY', 'STATE', 'WHAT WILL BE DONE', 'WHY', 'OTHER CA', '<unreadable>'])(
+    'names what the tables hold: %s',
+    (word) => {
+      expect(text).toContain(`\`${word}\``);
+      expect(page('lib/status/node-tables.ts')).toContain(`'${word}'`);
+    },
+  );
+});

@@ -1,0 +1,51 @@
+// Three stacked control planes: each repairs its own certificates, and etcd has its quorum again when two have done so.
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { proveHealthy } from '../support/node/boot.ts';
+import { Cluster } from '../support/node/cluster.ts';
+import { leaves, past, reissue } from '../support/node/leaves.ts';
+import type { Node } from '../support/node/node.ts';
+
+/** Real kubeadm's own: long enough for two joins on a slow machine, short enough to wait for. */
+const validitySeconds = 240;
+
+let cluster: Cluster;
+let made: number;
+
+beforeAll(async () => {
+  cluster = await Cluster.create(inject('workshop'), { certificateValidity: `${validitySeconds}s` });
+  await cluster.join();
+  await cluster.join();
+  made = Date.now();
+});
+afterAll(() => (cluster as Cluster | undefined)?.[Symbol.asyncDispose]());
+
+async function offPastExpiry(nodes: readonly Node[]): Promise<void> {
+  await Promise.all(nodes.map((node) => node.off()));
+  for (const node of nodes) await reissue(node, leaves, past(new Date()));
+}
+
+/** Switches them on together; every one must be Ready by its own API server's word. */
+async function on(nodes: readonly Node[]): Promise<void> {
+  const since = Date.now();
+  await Promise.all(nodes.map((node) => node.on()));
+  for (const node of nodes) await cluster.ready(node, { since, withinMs: 120_000 });
+  console.log(`${nodes.length} nodes Ready after ${Date.now() - since} ms`);
+  for (const node of nodes) await proveHealthy(cluster, node);
+}
+
+describe('three control planes that were off past the end of all their certificates', () => {
+  it('all come back when all are switched on', async () => {
+    await Promise.all(cluster.nodes.map((node) => node.off()));
+    await delay(made + validitySeconds * 1000 - Date.now());
+    await on(cluster.nodes);
+  }, 480_000);
+
+  it('two come back when the third is lost for good', async () => {
+    await offPastExpiry(cluster.nodes);
+    const [first, second, third] = cluster.nodes as [Node, Node, Node];
+    await first.remove();
+    await on([second, third]);
+    expect((await cluster.api('/readyz', { node: second })).status).toBe(200);
+  });
+});

@@ -1,0 +1,176 @@
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { realDisk } from '../../lib/disk/disk.ts';
+import { RecoveryError } from '../../lib/errors.ts';
+import { applyHost, type HostMachine, removeHost } from '../../lib/install/host-apply.ts';
+import { type HostUnits, plainCommand, renderHost, unitPaths, writableDirectories } from '../../lib/install/host.ts';
+import { publishedUnits } from '../../lib/install/published-manifests.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
+
+let directory: string;
+let told: string[];
+let machine: HostMachine;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'host-'));
+  told = [];
+  machine = { systemctl: async (...args) => void told.push(args.join(' ')) };
+});
+afterEach(() => rm(directory, { recursive: true, force: true }));
+
+const units = (more: Partial<HostUnits> = {}): HostUnits => ({
+  executable: '/opt/kube-cert-recovery',
+  flags: ['--preset=kubeadm'],
+  writable: ['/etc/kubernetes', '/var/lib/kubelet'],
+  unitDirectory: directory,
+  ...more,
+});
+const text = (end: string, more: Partial<HostUnits> = {}): string =>
+  renderHost(units(more)).find(({ path }) => path.endsWith(end))?.content ?? '';
+const line = (content: string, key: string): string | undefined =>
+  content.split('\n').find((one) => one.startsWith(`${key}=`));
+const installed = async (): Promise<string[]> =>
+  (await readdir(directory, { recursive: true })).filter((name) => name.includes('.')).toSorted();
+
+const names = [
+  'kube-cert-recovery.service',
+  'kube-cert-recovery.timer',
+  'kubelet.service.d',
+  'kubelet.service.d/20-kube-cert-recovery.conf',
+];
+
+describe('renderHost()', () => {
+  it('never lets the kubelet wait as long as systemd waits for it, nor fail', () => {
+    const pre = line(text('20-kube-cert-recovery.conf'), 'ExecStartPre') ?? '';
+    const [, kill, limit] =
+      /^ExecStartPre=-\/usr\/bin\/timeout --kill-after=(\d+)s (\d+)s \/opt\/kube-cert-rec/.exec(pre) ?? [];
+    expect(Number(kill) + Number(limit)).toBeLessThanOrEqual(60); // of 90
+    expect(pre).toContain('/opt/kube-cert-recovery --mode=regen --once --preset=kubeadm');
+  });
+
+  it('restarts nothing before the kubelet, and what it must in the service', () => {
+    expect(text('.conf')).not.toContain('--restart');
+    expect(line(text('.service'), 'ExecStart')).toBe(
+      'ExecStart=/opt/kube-cert-recovery --mode=regen --once --preset=kubeadm --restart',
+    );
+  });
+
+  it('takes a calendar timer: the others do not count the time of a suspended machine', () => {
+    expect(line(text('.timer'), 'OnCalendar')).toBe('OnCalendar=minutely');
+    expect(text('.timer')).not.toMatch(/^On(?:Boot|Startup|Unit\w+|Active)Sec=/m);
+  });
+
+  it('quotes what systemd would read otherwise', () => {
+    const odd = {
+      executable: '/opt/a b/x',
+      flags: ['--directory=pkiDir=/p%i', '--parameter=a=$HOME', '--config=/"c"'],
+    };
+    expect(line(text('.service', odd), 'ExecStart')).toBe(
+      String.raw`ExecStart="/opt/a b/x" --mode=regen --once --directory=pkiDir=/p%%i --parameter=a=$$HOME "--config=/\"c\"" --restart`,
+    );
+    expect(line(text('.service', { writable: ['/a b'] }), 'ReadWritePaths')).toBe('ReadWritePaths="-/a b"');
+  });
+
+  it('lets the service write where the inventory lies, and nowhere else', () => {
+    const { artefacts } = resolve(loadPreset('kubeadm'), {});
+    const writable = writableDirectories({ name: 'kubeadm', artefacts }, ['/etc/kubernetes', '/var/lib/kubelet']);
+    expect(writable).toEqual(['/etc/kubernetes', '/var/lib/kubelet']);
+    expect(text('.service')).toContain('ProtectSystem=strict\nReadWritePaths=-/etc/kubernetes -/var/lib/kubelet\n');
+    // Links lead elsewhere: a directory, and a single file.
+    const real = (path: string): string =>
+      path.replace('/etc/kubernetes/pki', '/data/pki').replace('/etc/kubernetes/admin.conf', '/root/admin.conf');
+    expect(writableDirectories({ name: 'kubeadm', artefacts }, ['/etc/kubernetes'], real)).toEqual([
+      '/data/pki',
+      '/etc/kubernetes',
+      '/root',
+      '/var/lib/kubelet/pki',
+    ]);
+  });
+});
+
+describe('applyHost()', () => {
+  it('writes the units, then starts the timer', async () => {
+    const outcome = await applyHost(renderHost(units()), machine);
+    expect(outcome).toEqual({ written: [...unitPaths(directory)], unchanged: [], hasKubelet: true });
+    expect(told).toEqual(['daemon-reload', 'enable --now kube-cert-recovery.timer', 'cat kubelet.service']);
+    expect(await installed()).toEqual(names);
+    for (const path of unitPaths(directory)) expect((await stat(path)).mode & 0o777).toBe(0o644);
+  });
+
+  it('run again repairs what has drifted and leaves the rest', async () => {
+    await applyHost(renderHost(units()), machine);
+    const [service = '', dropIn = '', timer = ''] = unitPaths(directory);
+    await writeFile(dropIn, '[Service]\n');
+    await rm(timer);
+    const outcome = await applyHost(renderHost(units()), machine);
+    expect(outcome).toMatchObject({ written: [dropIn, timer], unchanged: [service] });
+    expect(await readFile(dropIn, 'utf8')).toBe(text('.conf'));
+  });
+
+  it('writes nothing where systemd does not run', async () => {
+    expect(await applyHost(renderHost(units()), { systemctl: undefined })).toBeUndefined();
+    expect(await installed()).toEqual([]);
+    expect(plainCommand(units()).join(' ')).toBe('/opt/kube-cert-recovery --mode=regen --once --preset=kubeadm');
+  });
+
+  it('says when there is no kubelet, and fails when systemd refuses', async () => {
+    const refuse = (what: string): HostMachine => ({
+      systemctl: async (...args) => {
+        if (args[0] === what) throw new RecoveryError('WriteFailed', 'no');
+      },
+    });
+    expect(await applyHost(renderHost(units()), refuse('cat'))).toMatchObject({ hasKubelet: false });
+    await expect(applyHost(renderHost(units()), refuse('enable'))).rejects.toMatchObject({ code: 'WriteFailed' });
+  });
+});
+
+describe('removeHost()', () => {
+  const remove = (dryRun = false, more: Partial<HostMachine> = {}): Promise<readonly string[]> =>
+    removeHost(unitPaths(directory), { ...machine, ...more, dryRun });
+
+  it('takes all away, the timer stopped first', async () => {
+    await applyHost(renderHost(units()), machine);
+    await writeFile(join(directory, 'kubelet.service.d/10-kubeadm.conf'), '');
+    told.length = 0;
+    expect(await remove()).toEqual([...unitPaths(directory)]);
+    expect(told).toEqual(['disable --now kube-cert-recovery.timer', 'daemon-reload']);
+    expect(await installed()).toEqual(['kubelet.service.d', 'kubelet.service.d/10-kubeadm.conf']);
+    told.length = 0;
+    expect(await remove()).toEqual([]);
+    expect(told).toEqual([]);
+  });
+
+  it('interrupted at any file, is completed by the next', async () => {
+    for (const at of [1, 2, 3]) {
+      await applyHost(renderHost(units()), machine);
+      let calls = 0;
+      const rmOnce: typeof realDisk.rm = async (path, options) => {
+        calls += 1;
+        if (calls === at) throw Object.assign(new Error('x'), { code: 'EIO' });
+        return realDisk.rm(path, options);
+      };
+      await expect(remove(false, { disk: { ...realDisk, rm: rmOnce } })).rejects.toMatchObject({ code: 'WriteFailed' });
+      told.length = 0;
+      expect((await remove()).length).toBeGreaterThan(0);
+      expect(told).toEqual(['disable --now kube-cert-recovery.timer', 'daemon-reload']);
+      expect((await installed()).filter((name) => name.includes('recovery'))).toEqual([]);
+    }
+  });
+
+  it('says what it would remove', async () => {
+    await applyHost(renderHost(units()), machine);
+    expect(await remove(true)).toHaveLength(3);
+    expect(await installed()).toEqual(names);
+  });
+});
+
+describe('manifests/', () => {
+  it.each(Object.entries(publishedUnits()))(
+    '%s is what init host writes (node scripts/manifests.ts writes it)',
+    async (name, content) => {
+      expect(await readFile(new URL(`../../manifests/${name}`, import.meta.url), 'utf8')).toBe(content);
+    },
+  );
+});

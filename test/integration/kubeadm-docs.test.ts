@@ -1,0 +1,151 @@
+// The commands of docs/kubeadm.md, run as they are written, in their order, on files that the real kubeadm has made. They
+// find these where a machine has them: in a mount namespace with an /etc, a /var/lib and a /run of its own. systemd does
+// not run there; what the units do on a machine where it runs is told by test/e2e.
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { copyFile, mkdir, readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../lib/clock.ts';
+import { blocks, firstCodes, page, root as project, section } from '../docs/markdown.ts';
+import { createLeaf } from '../support/certificates.ts';
+import { KubeadmMachine, type Outcome } from '../support/kubeadm-machine.ts';
+
+const text = page('docs/kubeadm.md');
+const commands = blocks(text).flatMap(({ language, text: command }) => (language === 'sh' ? [command.trim()] : []));
+const [initHost = '', status = '', dryRun = '', forecast = '', repair = '', list = '', restore = '', uninstall = ''] =
+  commands;
+
+let machine: KubeadmMachine;
+beforeAll(async () => {
+  machine = await KubeadmMachine.create();
+  for (const directory of ['var/lib/kubelet', 'var/lib/kube-cert-recovery'])
+    await mkdir(join(machine.root, directory), { recursive: true });
+});
+afterAll(() => machine?.[Symbol.asyncDispose]());
+
+/** Whoever is not root becomes it in a user namespace. */
+const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
+/** A PID namespace too: a kubeadm that runs elsewhere on this machine is no other writer of these files. */
+const namespaces = [...asRoot, '--mount', '--net', '--pid', '--fork', '--mount-proc', '--kill-child'];
+const place = `set -e
+mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /etc
+mkdir /etc/kubernetes && mount --bind "$1/etc/kubernetes" /etc/kubernetes
+mount --bind "$1/var/lib" /var/lib
+`;
+
+/** The command as it is written, on the machine. */
+function run(command: string): Promise<Outcome> {
+  const { NODE_EXTRA_CA_CERTS: _own, ...env } = process.env;
+  const args = [...namespaces, 'sh', '-c', `${place}${command}`, 'sh', machine.root];
+  const options = { env: { ...env, PATH: `${join(project, 'dist')}:${process.env['PATH'] ?? ''}` } };
+  return new Promise((resolve) => {
+    execFile('unshare', args, options, (err, stdout, stderr) => {
+      resolve({ stdout, stderr, code: err === null ? 0 : typeof err.code === 'number' ? err.code : -1 });
+    });
+  });
+}
+
+/** Every file of the machine by the digest of its content. */
+async function files(): Promise<Readonly<Record<string, string>>> {
+  const all = await readdir(machine.root, { recursive: true, withFileTypes: true });
+  const digests = all
+    .filter((entry) => entry.isFile())
+    .map(async ({ parentPath, name }): Promise<[string, string]> => {
+      const bytes = await readFile(join(parentPath, name));
+      return [join(parentPath, name), createHash('sha256').update(bytes).digest('hex')];
+    });
+  return Object.fromEntries(await Promise.all(digests));
+}
+
+const certificate = (): Promise<string> => readFile(machine.path('pki/apiserver.crt'), 'utf8');
+
+async function expireApiserver(): Promise<string> {
+  const signer = { cert: machine.path('pki/ca.crt'), key: machine.path('pki/ca.key') };
+  const leaf = await createLeaf(join(machine.root, 'tmp'), signer, {
+    commonName: 'kube-apiserver',
+    dnsNames: ['node1', 'kubernetes', 'kubernetes.default', 'kubernetes.default.svc', 'by-hand.example.com'],
+    usages: ['serverAuth'],
+    notBefore: new Date('2025-01-01T00:00:00Z'),
+    notAfter: new Date('2026-01-01T00:00:00Z'),
+  });
+  await copyFile(leaf.cert, machine.path('pki/apiserver.crt'));
+  await copyFile(leaf.key, machine.path('pki/apiserver.key'));
+  return certificate();
+}
+
+describe('docs/kubeadm.md', () => {
+  it('has these commands, each of them run below', () => {
+    expect(commands).toHaveLength(8);
+    for (const command of commands) expect(command).toMatch(/^kube-cert-recovery .*$/);
+  });
+
+  it('init host --dry-run prints the units of its table and writes nothing', async () => {
+    const before = await files();
+    const { stdout, stderr, code } = await run(initHost);
+    expect(code, stderr).toBe(0);
+    const units = [...stdout.matchAll(/^# \/etc\/systemd\/system\/(\S+)$/gm)].map(([, unit = '']) => unit);
+    expect(units.toSorted()).toEqual(firstCodes(section(text, 'Once, on each control-plane node')).toSorted());
+    expect(stdout).toContain('--mode=regen --once --preset=kubeadm');
+    expect(await files()).toEqual(before);
+  });
+
+  it('init host without --dry-run says what to run where there is no systemd', async () => {
+    const { stdout, code } = await run(initHost.replace(' --dry-run', ''));
+    expect(code).toBe(1);
+    expect(stdout).toContain(repair.replace('kube-cert-recovery ', '/kube-cert-recovery '));
+  });
+
+  it('status finds nothing wrong on a fresh machine', async () => {
+    const { stdout, stderr, code } = await run(status);
+    expect(code, stderr).toBe(0);
+    expect(stdout).toContain('Everything is as it should be.');
+    expect(stdout).toContain(
+      'nothing repairs this machine by itself until "kube-cert-recovery init host" has been run',
+    );
+  });
+
+  it('status --at says that the machine would come back by itself', async () => {
+    const inTwoYears = new Date(systemClock.now().getTime() + 2 * 365 * 86_400_000).toISOString().slice(0, 10);
+    const { stdout } = await run(forecast.replace(/--at=\S+/, `--at=${inTwoYears}`));
+    expect(stdout).toContain('this node would come back by itself');
+  });
+
+  it('--once --dry-run says what would be made, and writes nothing', async () => {
+    await expireApiserver();
+    const before = await files();
+    const { stderr, code } = await run(dryRun);
+    expect(code, stderr).toBe(0);
+    expect(stderr).toContain('"event":"rotation.decided"');
+    expect(stderr).not.toContain('"event":"target.regenerated"');
+    expect(await files()).toEqual(before);
+    expect((await run(status)).code).toBe(3);
+  });
+
+  it('the plain command repairs, and keeps a copy', async () => {
+    const before = await certificate();
+    const { stderr, code } = await run(repair);
+    expect(code, stderr).toBe(0);
+    expect(await certificate()).not.toBe(before);
+    const after = await run(status);
+    expect(after.code, after.stdout).toBe(0);
+    expect((await run(list)).stdout).toMatch(/^apiserver +000001 +\S+ +2026-01-01T00:00:00.000Z$/m);
+  });
+
+  it('restore puts the copy back, and keeps what was there', async () => {
+    const made = await certificate();
+    const { stdout, stderr, code } = await run(restore);
+    expect(code, stderr).toBe(0);
+    expect(stdout).toContain('Restored apiserver of ');
+    expect(await certificate()).not.toBe(made);
+    expect((await run(status)).stdout).toMatch(/^apiserver +EXPIRED +made anew/m);
+    const again = await run(`${restore} --generation 2`);
+    expect(again.code, again.stderr).toBe(0);
+    expect(await certificate()).toBe(made);
+  });
+
+  it('uninstall host finds nothing to remove where nothing was installed', async () => {
+    expect(await run(uninstall)).toMatchObject({ code: 0, stdout: 'Nothing to remove.\n' });
+  });
+});

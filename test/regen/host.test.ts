@@ -1,0 +1,158 @@
+// A single run over the files of a kubeadm machine, without any API: what is lost or ended is made anew, a healthy node
+// costs no key, and an external CA is left alone. The CAs are openssl's.
+import { execFile } from 'node:child_process';
+import { mkdir, readFile, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Resolved } from '../../lib/inventory/model.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
+import type { KeyPool } from '../../lib/pki/key-pool.ts';
+import { runRegen } from '../../lib/regen/run.ts';
+import type { RegenReport } from '../../lib/regen/journal.ts';
+import { createDiskStore } from '../../lib/store/disk.ts';
+import { locationText, type Store } from '../../lib/store/store.ts';
+import { createAuthority } from '../support/certificates.ts';
+import { DiskWorld, fastKeys, movedClock } from './disk-world.ts';
+
+const run = promisify(execFile);
+const year = 366 * 24 * 3_600_000;
+const parameters = {
+  nodeName: ['node-1'],
+  advertiseAddress: ['192.0.2.1'],
+  serviceIP: ['10.96.0.1'],
+  clusterServiceNames: ['kubernetes.default.svc.cluster.local'],
+};
+const endpoints = { controlPlane: 'https://api.example.com:6443', local: 'https://192.0.2.1:6443' };
+
+let world: DiskWorld;
+let resolved: Resolved;
+let pki = '';
+beforeEach(async () => {
+  world = await DiskWorld.create();
+  const directories = {
+    kubernetesDir: join(world.directory, 'kubernetes'),
+    pkiDir: join(world.directory, 'kubernetes/pki'),
+    kubeletDir: join(world.directory, 'kubelet'),
+  };
+  pki = directories.pkiDir;
+  resolved = resolve(loadPreset('kubeadm'), { parameters, directories, endpoints });
+  await mkdir(join(directories.kubeletDir, 'pki'), { recursive: true });
+  const notAfter = new Date(new Date('2026-01-01T00:00:00Z').getTime() + 20 * year);
+  for (const [file, commonName] of [
+    ['ca', 'kubernetes'],
+    ['front-proxy-ca', 'front-proxy-ca'],
+    ['etcd/ca', 'etcd-ca'],
+  ] as const) {
+    const made = join(world.directory, 'made', file);
+    const { cert, key } = await createAuthority(made, { commonName, notAfter });
+    await mkdir(join(pki, 'etcd'), { recursive: true });
+    await rename(cert, join(pki, `${file}.crt`));
+    await rename(key, join(pki, `${file}.key`));
+  }
+});
+afterEach(() => world[Symbol.asyncDispose]());
+
+interface Counted {
+  readonly report: RegenReport;
+  readonly keys: number;
+  /** Of one file, the API server's certificate: once for each look, and around a write. */
+  readonly looks: number;
+}
+
+async function once(more: Partial<Parameters<typeof runRegen>[0]> = {}): Promise<Counted> {
+  const disk = createDiskStore({ backupDir: join(world.directory, 'backup'), endpoints });
+  const counts = { keys: 0, looks: 0 };
+  const pool = fastKeys();
+  const counting = (): number => (counts.keys += 1);
+  const keyPool: KeyPool = {
+    ready: 0,
+    fill: (count) => (counting(), pool.fill(count)),
+    take: (algorithm) => (counting(), pool.take(algorithm)),
+    drop: () => pool.drop(),
+  };
+  const apiserver = join(pki, 'apiserver.crt');
+  const store: Store = {
+    ...disk,
+    read: (location, signal) => {
+      if (locationText(location).includes(apiserver)) counts.looks += 1;
+      return disk.read(location, signal);
+    },
+  };
+  const report = await runRegen({ ...world.options({ resolved, store, keyPool }), ...more });
+  return { report, ...counts };
+}
+
+const decisions = ({ artefacts }: RegenReport): Record<string, string> =>
+  Object.fromEntries(artefacts.map(({ artefact, action, reason }) => [artefact, `${action} ${reason}`]));
+const optional = ['super-admin.conf', 'kubelet-server', 'kubelet-server-current'];
+const required = (): readonly string[] =>
+  resolved.artefacts.flatMap(({ name, kind }) => (kind === 'target' && !optional.includes(name) ? [name] : []));
+const writtenOf = ({ artefacts }: RegenReport): readonly string[] =>
+  artefacts.flatMap(({ artefact, writes }) => (writes > 0 ? [artefact] : []));
+
+describe('a single run on a kubeadm machine', () => {
+  it('makes what is lost in two looks, a key for each and none besides, and then has nothing to do in one', async () => {
+    const first = await once();
+    expect(first.report).toMatchObject({ converged: true, writes: 11 });
+    expect(writtenOf(first.report)).toEqual(required());
+    expect(first).toMatchObject({ keys: 11, looks: 2 });
+    expect(new Set(Object.values(decisions(first.report)))).toEqual(new Set(['keep Healthy']));
+    expect(await readFile(join(pki, '../admin.conf'), 'utf8')).toContain('https://api.example.com:6443');
+    expect(await readFile(join(pki, '../scheduler.conf'), 'utf8')).toContain('https://192.0.2.1:6443');
+    for (const [ca, leaf] of [
+      ['ca', 'apiserver'],
+      ['front-proxy-ca', 'front-proxy-client'],
+      ['etcd/ca', 'etcd/peer'],
+    ] as const) {
+      const { stdout } = await run('openssl', ['verify', '-CAfile', join(pki, `${ca}.crt`), join(pki, `${leaf}.crt`)]);
+      expect(stdout).toContain('OK');
+    }
+
+    const second = await once();
+    expect(second).toMatchObject({ keys: 0, looks: 1, report: { converged: true, writes: 0 } });
+  });
+
+  it('renews all that has ended, in two looks', async () => {
+    await once();
+    const { report, keys, looks } = await once({ clock: movedClock(year) });
+    expect(writtenOf(report)).toEqual(required());
+    expect({ keys, looks, converged: report.converged }).toEqual({ keys: 11, looks: 2, converged: true });
+  });
+
+  it('leaves an external CA alone: nothing is written, and the report says which must be brought', async () => {
+    await once();
+    await rm(join(pki, 'ca.key'));
+    const before = await readFile(join(pki, 'apiserver.crt'));
+    const healthy = await once();
+    expect(healthy.report).toMatchObject({ converged: true, writes: 0 });
+    expect(decisions(healthy.report)).toMatchObject({ ca: 'keep NotOurs', apiserver: 'keep Healthy' });
+
+    const { report } = await once({ clock: movedClock(year) });
+    expect(report.converged).toBe(true);
+    expect(decisions(report)).toMatchObject({
+      apiserver: 'blocked SignerExternal',
+      'admin.conf': 'blocked SignerExternal',
+      'kubelet.conf': 'blocked SignerExternal',
+      'front-proxy-client': 'keep Healthy',
+      'etcd-server': 'keep Healthy',
+    });
+    expect(writtenOf(report).filter((name) => decisions(report)[name] !== 'keep Healthy')).toEqual([]);
+    expect(await readFile(join(pki, 'apiserver.crt'))).toEqual(before);
+  });
+
+  it('gives up soon on a disk that refuses, because the machine waits', async () => {
+    await once();
+    await rm(join(pki, 'apiserver.crt'));
+    const clock = movedClock(0);
+    const refusing = createDiskStore({ endpoints });
+    const store: Store = {
+      read: (location, signal) => refusing.read(location, signal),
+      write: () => Promise.reject(new Error('ENOSPC')),
+    };
+    const { report } = await once({ clock, store });
+    expect(report).toMatchObject({ converged: false, writes: 0 });
+    expect(clock.slept).toBeLessThan(10_000);
+  });
+});

@@ -1,0 +1,153 @@
+import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { DiskLocation } from '../../lib/inventory/model.ts';
+import { createDiskStore } from '../../lib/store/disk.ts';
+import { listGenerations, restoreGeneration, type RestoreOptions } from '../../lib/store/restore.ts';
+import { certificateKey, type Material, privateKeyKey } from '../../lib/store/store.ts';
+import { createAuthority, createLeaf } from '../support/certificates.ts';
+import { combined, embedded, type HostFiles, kubeconfigText, layOut, materialIn, referenced } from './host-files.ts';
+
+const { signal } = new AbortController();
+const notAfter = new Date('2027-03-01T00:00:00Z');
+
+let root: string;
+let options: RestoreOptions;
+let files: HostFiles;
+let artefacts: { name: string; truth: DiskLocation }[];
+let first: Material;
+let second: Material;
+let authority: Buffer;
+
+beforeAll(async () => {
+  root = await mkdtemp(join(tmpdir(), 'restore-'));
+  const signer = await createAuthority(join(root, 'ca'), { commonName: 'kubernetes' });
+  for (const name of ['first', 'second']) await createLeaf(join(root, name), signer, { commonName: 'node', notAfter });
+  [first, second] = await Promise.all([materialIn(root, 'first'), materialIn(root, 'second')]);
+  authority = await readFile(signer.cert);
+});
+
+afterAll(() => rm(root, { recursive: true, force: true }));
+
+beforeEach(async () => {
+  const directory = await mkdtemp(join(root, 'case-'));
+  files = await layOut(directory, first, authority);
+  options = { backupDir: join(directory, 'backup') };
+  const { pair, admin, kubelet, server } = files;
+  artefacts = [
+    { name: 'apiserver', truth: pair },
+    { name: 'admin.conf', truth: admin },
+    { name: 'kubelet.conf', truth: kubelet },
+    { name: 'kubelet-server-current', truth: server },
+  ];
+});
+
+async function write(location: DiskLocation, material: Material): Promise<void> {
+  const store = createDiskStore(options);
+  const found = await store.read(location, signal);
+  const seen = found === undefined ? ('absent' as const) : { version: found.version };
+  expect(await store.write(location, material, seen, signal)).toBe('written');
+}
+
+const snapshot = async (): Promise<string[]> => {
+  const { pair, admin, kubelet, client, server } = files;
+  const paths = [pair.certFile, pair.keyFile, admin.file, kubelet.file, client.file, server.file];
+  return Promise.all(paths.map((path) => readFile(path, 'utf8')));
+};
+
+describe('listGenerations()', () => {
+  it('gives the generations of all artefacts, the youngest first, with the end of their certificates', async () => {
+    expect(await listGenerations(artefacts, options)).toEqual([]);
+    await write(files.pair, second);
+    await write(files.pair, first);
+    await write(files.admin, second);
+    const found = await listGenerations(
+      [...artefacts, { name: 'in the API', truth: { kind: 'secret', namespace: 'a', name: 'b' } }],
+      options,
+    );
+    expect(found.map(({ artefact, generation }) => `${artefact} ${generation}`)).toEqual([
+      'apiserver 000002',
+      'apiserver 000001',
+      'admin.conf 000001',
+    ]);
+    for (const each of found) expect(each).toMatchObject({ notAfter, keptAt: expect.any(Date) as Date });
+    expect(found.every(({ problem }) => problem === undefined)).toBe(true);
+  });
+
+  it('says of garbage that it is of no use', async () => {
+    await writeFile(files.pair.certFile, 'garbage');
+    await write(files.pair, second);
+    const [found] = await listGenerations(artefacts, options);
+    expect(found?.notAfter).toBeUndefined();
+    expect(found?.problem).toContain('Cannot read certificates');
+  });
+});
+
+describe('restoreGeneration()', () => {
+  it('puts every kind back byte for byte, and keeps what it replaces', async () => {
+    const before = await snapshot();
+    for (const { truth } of artefacts) await write(truth, second);
+    const renewed = await snapshot();
+    expect(renewed).not.toEqual(before);
+    for (const { truth } of artefacts) {
+      expect(await restoreGeneration({ location: truth, generation: '000001' }, options)).toBe('restored');
+    }
+    expect(await snapshot()).toEqual(before);
+    expect(await readlink(files.client.file)).toMatch(/kubelet-client-\d{4}(-\d{2}){5}\.pem$/);
+    for (const { truth } of artefacts) {
+      expect(await restoreGeneration({ location: truth, generation: '000001' }, options)).toBe('unchanged');
+      expect(await restoreGeneration({ location: truth, generation: '000002' }, options)).toBe('restored');
+    }
+    expect(await snapshot()).toEqual(renewed);
+    expect(await readFile(files.server.file, 'utf8')).toBe(combined(second));
+  });
+
+  it('makes absent files anew', async () => {
+    const before = await snapshot();
+    await write(files.admin, second);
+    await rm(files.admin.file);
+    await restoreGeneration({ location: files.admin, generation: '000001' }, options);
+    expect(await snapshot()).toEqual(before);
+  });
+
+  it('keeps files that only the kept document names', async () => {
+    const paths = [join(dirname(files.admin.file), 'a.crt'), join(dirname(files.admin.file), 'a.key')] as const;
+    const put = async (material: Material): Promise<void> => {
+      await writeFile(paths[0], material.entries[certificateKey] ?? '');
+      await writeFile(paths[1], material.entries[privateKeyKey] ?? '');
+    };
+    await put(first);
+    await writeFile(files.admin.file, kubeconfigText(authority.toString('base64'), referenced(...paths)));
+    await write(files.admin, second);
+    await writeFile(files.admin.file, kubeconfigText(authority.toString('base64'), embedded(first)));
+    expect(await restoreGeneration({ location: files.admin, generation: '000001' }, options)).toBe('restored');
+    expect(await readFile(paths[0])).toEqual(first.entries[certificateKey]);
+    const shelf = join(options.backupDir, encodeURIComponent(files.admin.file), '000002');
+    expect((await readdir(shelf)).toSorted()).toEqual(['kubeconfig', 'other-0-a.crt', 'other-1-a.key']);
+    expect(await readFile(join(shelf, 'other-1-a.key'))).toEqual(second.entries[privateKeyKey]);
+    expect(await restoreGeneration({ location: files.admin, generation: '000002' }, options)).toBe('restored');
+    expect(await readFile(files.admin.file, 'utf8')).toBe(
+      kubeconfigText(authority.toString('base64'), embedded(first)),
+    );
+  });
+
+  it('refuses a pair that does not belong together', async () => {
+    await write(files.pair, second);
+    const { backupDir } = options;
+    const [shelf = ''] = await readdir(backupDir);
+    await writeFile(join(backupDir, shelf, '000001', 'tls.key'), await readFile(files.pair.keyFile));
+    const before = await snapshot();
+    await expect(restoreGeneration({ location: files.pair, generation: '000001' }, options)).rejects.toMatchObject({
+      code: 'MaterialInvalid',
+    });
+    expect(await snapshot()).toEqual(before);
+  });
+
+  it('says that there is no such generation', async () => {
+    await expect(restoreGeneration({ location: files.pair, generation: '000009' }, options)).rejects.toMatchObject({
+      code: 'ReadFailed',
+      message: expect.stringContaining('there is no generation "000009"') as string,
+    });
+  });
+});

@@ -1,0 +1,141 @@
+// A Docker daemon for nodes in containers: the one that answers, else one of our own, which lives and dies with the test
+// run, with all that it holds.
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { mkdir, open, readdir, readFile } from 'node:fs/promises';
+import { get } from 'node:http';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { systemCode } from '../../../lib/errors.ts';
+import { cacheRoot } from '../binaries.ts';
+import { eventually } from '../eventually.ts';
+import type { Progress } from '../progress.ts';
+import { asRoot } from './as-root.ts';
+import { takeFirewall } from './firewall.ts';
+
+const run = promisify(execFile);
+const usualSocket = '/var/run/docker.sock';
+
+export interface Docker {
+  /** For DOCKER_HOST. */
+  readonly host: string;
+  /** Ends the daemon if it is our own. */
+  stop(): Promise<void>;
+}
+
+export function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (err) {
+    return systemCode(err) === 'EPERM'; // somebody else's
+  }
+}
+
+/** Whether a daemon is at work there: one that ended leaves its socket behind, one that starts does not answer yet. */
+function answers(socketPath: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const sent = get({ socketPath, path: '/_ping', agent: false, signal: AbortSignal.timeout(2000) }, (response) => {
+      response.resume();
+      resolve(response.statusCode === 200);
+    });
+    sent.once('error', () => resolve(false));
+  });
+}
+
+export async function findDocker(progress: Progress, env = process.env): Promise<Docker> {
+  const host = env['DOCKER_HOST'];
+  if (host !== undefined && host !== '') return { host, stop: async () => undefined };
+  if (await answers(usualSocket)) return { host: `unix://${usualSocket}`, stop: async () => undefined };
+  return startDocker(progress);
+}
+
+async function startDocker(progress: Progress): Promise<Docker> {
+  const found = ['/usr/bin/dockerd', '/usr/sbin/dockerd', '/usr/local/bin/dockerd'].find(existsSync);
+  if (found === undefined) {
+    throw new Error(
+      'Cannot start nodes: no Docker daemon answers and dockerd is not installed. Start Docker, or install it ' +
+        '(Debian, Ubuntu: apt-get install docker.io) and run the same command again: it starts one of its own.',
+    );
+  }
+  const homes = join(cacheRoot(), 'docker');
+  await mkdir(homes, { recursive: true });
+  // Two runs at a time cannot share one; what a killed run has left goes away now.
+  for (const name of await readdir(homes)) {
+    if (!isAlive(Number(name))) await run(...asRoot('rm', ['-rf', '--one-file-system', join(homes, name)]));
+  }
+  const home = join(homes, String(process.pid));
+  await mkdir(home, { recursive: true });
+  // The path of a Unix socket is limited to 107 bytes, that of a cache is not.
+  const runtime = `/run/kube-cert-recovery-docker-${process.pid}`;
+  const socket = `${runtime}/docker.sock`;
+  // Its bridge would stay on this machine when it has gone. (testcontainers does not start without one.)
+  const hadBridge = existsSync('/sys/class/net/docker0');
+  const places = ['--data-root', join(home, 'data'), '--exec-root', `${runtime}/exec`];
+  const args = ['--host', `unix://${socket}`, ...places];
+  const logFile = join(home, 'dockerd.log');
+  const log = await open(logFile, 'w');
+  await run(...asRoot('mkdir', ['-p', runtime]));
+  const firewall = await takeFirewall();
+  const child = spawn(
+    ...asRoot(found, [...args, '--pidfile', `${runtime}/pid`, '--group', String(process.getgid?.() ?? 0)]),
+    {
+      stdio: ['ignore', log.fd, log.fd],
+      // A group of its own: Ctrl-C is for the test run, which ends the containers first.
+      detached: true,
+    },
+  );
+  const watchdog = endWithUs(child.pid ?? 0);
+  await log.close();
+  const stop = async (): Promise<void> => {
+    await end(child);
+    watchdog.kill('SIGKILL');
+    if (!hadBridge) await run(...asRoot('ip', ['link', 'delete', 'docker0'])).catch(() => undefined); // never made
+    // Two daemons use the same chains: the last one takes them away.
+    if (!(await othersRun(homes))) await firewall.restore();
+    await run(...asRoot('rm', ['-rf', '--one-file-system', runtime, home]));
+  };
+  try {
+    await progress.during('starting a Docker daemon', () =>
+      eventually(
+        async () => {
+          if (child.exitCode !== null) throw new Error(`dockerd ended: ${await tail(logFile)}`);
+          if (!(await answers(socket))) throw new Error(`dockerd does not answer: ${await tail(logFile)}`);
+        },
+        { withinMs: 60_000 },
+      ),
+    );
+  } catch (err) {
+    await stop();
+    throw err;
+  }
+  return { host: `unix://${socket}`, stop };
+}
+
+async function othersRun(homes: string): Promise<boolean> {
+  const alive = (await readdir(homes)).filter((name) => name !== String(process.pid) && isAlive(Number(name)));
+  return alive.length > 0 || (await answers(usualSocket));
+}
+
+/** A shell that asks the daemon to end, and its containers with it, when this process is gone without having done so. */
+function endWithUs(pid: number): ChildProcess {
+  const [command, args] = asRoot('sh', ['-c', 'read -r _; kill -TERM "$1"', 'sh', String(pid)]);
+  const watchdog = spawn(command, args, { stdio: ['pipe', 'ignore', 'ignore'], detached: true });
+  watchdog.stdin?.on('error', () => undefined);
+  watchdog.unref();
+  return watchdog;
+}
+
+async function tail(file: string): Promise<string> {
+  return (await readFile(file, 'utf8')).trimEnd().split('\n').slice(-5).join('\n');
+}
+
+/** SIGTERM: dockerd ends its containers and its containerd. */
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return;
+  const ended = once(child, 'exit');
+  await run(...asRoot('kill', ['-TERM', String(child.pid)]));
+  const forced = setTimeout(() => child.kill('SIGKILL'), 30_000);
+  await ended;
+  clearTimeout(forced);
+}

@@ -1,0 +1,80 @@
+// What kubeadm is told: certificates as the test wants them, and a kubelet that may live in a container.
+import { componentVersions } from '../binaries.ts';
+
+export interface ClusterOptions {
+  /** Of certificates and of what the controller manager signs, as kubeadm writes durations: `3m`, `8760h`. */
+  readonly certificateValidity?: string;
+  readonly encryptionAlgorithm?: 'RSA-2048' | 'RSA-3072' | 'RSA-4096' | 'ECDSA-P256' | 'ECDSA-P384';
+}
+
+const nodeRegistration = (name: string) => ({
+  name,
+  criSocket: 'unix:///run/containerd/containerd.sock',
+  imagePullPolicy: 'Never',
+  ignorePreflightErrors: ['all'],
+  taints: [],
+});
+
+const apiVersion = 'kubeadm.k8s.io/v1beta4';
+/** Documents of JSON are YAML. */
+const documents = (...all: readonly object[]): string => all.map((one) => JSON.stringify(one)).join('\n---\n');
+
+export interface InitOptions extends ClusterOptions {
+  readonly name: string;
+  readonly address: string;
+  readonly token: string;
+  readonly certificateKey: string;
+}
+
+export async function initConfiguration(options: InitOptions): Promise<string> {
+  const { name, address, token, certificateKey, certificateValidity = '8760h' } = options;
+  const { kubernetes, etcd } = await componentVersions();
+  return documents(
+    {
+      apiVersion,
+      kind: 'InitConfiguration',
+      nodeRegistration: nodeRegistration(name),
+      localAPIEndpoint: { advertiseAddress: address },
+      bootstrapTokens: [{ token }],
+      certificateKey,
+      skipPhases: ['addon', 'mark-control-plane', 'show-join-command'],
+    },
+    {
+      apiVersion,
+      kind: 'ClusterConfiguration',
+      kubernetesVersion: kubernetes,
+      controlPlaneEndpoint: `${address}:6443`,
+      certificateValidityPeriod: certificateValidity,
+      ...(options.encryptionAlgorithm && { encryptionAlgorithm: options.encryptionAlgorithm }),
+      // Otherwise the kubelet's client certificate would outlive the others.
+      controllerManager: { extraArgs: [{ name: 'cluster-signing-duration', value: certificateValidity }] },
+      etcd: { local: { imageTag: `${etcd.slice(1)}-0` } },
+    },
+    {
+      apiVersion: 'kubelet.config.k8s.io/v1beta1',
+      kind: 'KubeletConfiguration',
+      failCgroupV1: false,
+      cgroupDriver: 'cgroupfs',
+      failSwapOn: false,
+    },
+  );
+}
+
+export interface JoinOptions {
+  readonly name: string;
+  readonly address: string;
+  /** Of the control plane that is there. */
+  readonly endpoint: string;
+  readonly token: string;
+  readonly certificateKey: string;
+}
+
+export function joinConfiguration({ name, address, endpoint, token, certificateKey }: JoinOptions): string {
+  return documents({
+    apiVersion,
+    kind: 'JoinConfiguration',
+    nodeRegistration: nodeRegistration(name),
+    controlPlane: { localAPIEndpoint: { advertiseAddress: address }, certificateKey },
+    discovery: { bootstrapToken: { token, apiServerEndpoint: endpoint, unsafeSkipCAVerification: true } },
+  });
+}

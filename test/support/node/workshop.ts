@@ -1,0 +1,93 @@
+// Everything that nodes are made of, prepared once for a test run or a benchmark: Docker, the disk, the component
+// images, the binaries, the built program. Plain data, so that it can be handed to the processes that run tests.
+import { cp, mkdtemp, realpath, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { getContainerRuntimeClient } from 'testcontainers';
+import { findBinaries } from '../binaries.ts';
+import { componentNames, nodeBinaryNames } from '../components.ts';
+import { createProgress, type Progress } from '../progress.ts';
+import { componentImages } from './component-images.ts';
+import { runLabel } from './container.ts';
+import { findDocker, isAlive } from './docker.ts';
+import { ensureNodeImage } from './image.ts';
+
+export interface Workshop {
+  readonly dockerHost: string;
+  /** Directory of image archives. */
+  readonly images: string;
+  /** A copy of dist/, so that a build during the run changes nothing. */
+  readonly program: string;
+  /** Path of Node. */
+  readonly node: string;
+  readonly binaries: Readonly<Record<string, string>>;
+  /** Directory of the files that nodes boot with. */
+  readonly scripts: string;
+}
+
+export interface OpenWorkshop extends AsyncDisposable {
+  readonly workshop: Workshop;
+}
+
+const projectRoot = fileURLToPath(new URL('../../..', import.meta.url));
+
+export async function openWorkshop(progress: Progress = createProgress()): Promise<OpenWorkshop> {
+  const binaries = await findBinaries([...componentNames, ...nodeBinaryNames], { progress });
+  const docker = await findDocker(progress);
+  const previousHost = process.env['DOCKER_HOST'];
+  process.env['DOCKER_HOST'] = docker.host;
+  process.env['TESTCONTAINERS_RYUK_DISABLED'] = 'true';
+  const program = await mkdtemp(join(tmpdir(), 'program-'));
+  const close = async (): Promise<void> => {
+    try {
+      await removeNodes(({ pid }) => pid === process.pid);
+    } finally {
+      await docker.stop();
+      await rm(program, { recursive: true, force: true });
+      if (previousHost === undefined) delete process.env['DOCKER_HOST'];
+      else process.env['DOCKER_HOST'] = previousHost;
+    }
+  };
+  try {
+    await removeNodes(({ alive }) => !alive);
+    await ensureNodeImage(progress);
+    const images = await componentImages(progress);
+    await cp(join(projectRoot, 'dist'), program, { recursive: true }).catch((err: unknown) => {
+      throw new Error('Cannot put the program on nodes: it is not built. Run "npm run build".', { cause: err });
+    });
+    const workshop: Workshop = {
+      dockerHost: docker.host,
+      images,
+      program,
+      node: await realpath(join(projectRoot, 'node_modules/.bin/node')),
+      binaries: Object.fromEntries(nodeBinaryNames.map((name) => [name, binaries.get(name) ?? ''])),
+      scripts: fileURLToPath(new URL('.', import.meta.url)),
+    };
+    return { workshop, [Symbol.asyncDispose]: close };
+  } catch (err) {
+    await close();
+    throw err;
+  }
+}
+
+interface Run {
+  readonly pid: number;
+  readonly alive: boolean;
+}
+
+/** Containers, their volumes and networks of runs that `which` names: of this one at its end, of killed ones before. */
+async function removeNodes(which: (run: Run) => boolean): Promise<void> {
+  const { dockerode } = (await getContainerRuntimeClient()).container;
+  const filters = { label: [runLabel] };
+  const ours = ({ Labels }: { readonly Labels?: Readonly<Record<string, string>> | undefined }): boolean => {
+    const pid = Number(Labels?.[runLabel]);
+    return which({ pid, alive: isAlive(pid) });
+  };
+  for (const found of await dockerode.listContainers({ all: true, filters })) {
+    if (ours(found)) await dockerode.getContainer(found.Id).remove({ force: true, v: true });
+  }
+  for (const found of await dockerode.listNetworks({ filters })) {
+    if (ours(found)) await dockerode.getNetwork(found.Id).remove();
+  }
+}
