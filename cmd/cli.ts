@@ -4,11 +4,13 @@ import { Command, CommanderError } from 'commander';
 import { errorText } from '../lib/errors.ts';
 import { exitCodes, exitOfError } from './exit-codes.ts';
 import type { HostLine } from './host.ts';
+import type { AdoptLine } from './init-adopt.ts';
 import type { InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
 import {
   addDirectoryOption,
   addHostOption,
+  addImageOption,
   addInstallOptions,
   addRestoreOption,
   addRunOptions,
@@ -21,7 +23,7 @@ import type { StatusLine } from './status.ts';
 import { version } from './version.ts';
 
 const name = 'kube-cert-recovery';
-const usage = `Usage: ${name} --mode=regen|syncer[,...] [--config FILE | --preset NAME] [--once] [--dry-run] [options]
+const usage = `Usage: ${name} --mode=regen|syncer|approver[,...] [--config FILE | --preset NAME] [--once] [--dry-run] [options]
        ${name} status|init|uninstall|restore|schema [options]
 Run "${name} --help" for all options.`;
 
@@ -86,6 +88,14 @@ function program(io: Io): Program {
       done(await initRenderCommand(self.optsWithGlobals<InstallLine>(), io));
     });
 
+  addImageOption(init.command('adopt'))
+    .allowExcessArguments(false)
+    .description('have the static pods of this kubeadm control-plane node follow objects in the API')
+    .action(async (_own, self: Command) => {
+      const { initAdoptCommand } = await import('./init-adopt.ts');
+      done(await initAdoptCommand(self.optsWithGlobals<AdoptLine>(), io));
+    });
+
   addHostOption(init.command('host'))
     .allowExcessArguments(false)
     .description('write systemd units that repair this control-plane node before each start of its kubelet')
@@ -112,6 +122,14 @@ function program(io: Io): Program {
     .action(async (_own, self: Command) => {
       const { uninstallHostCommand } = await import('./host.ts');
       done(await uninstallHostCommand(self.optsWithGlobals<HostLine>(), io));
+    });
+  uninstall
+    .command('adopt')
+    .allowExcessArguments(false)
+    .description("have the static pods of this control-plane node read kubeadm's files again")
+    .action(async (_own, self: Command) => {
+      const { uninstallAdoptCommand } = await import('./init-adopt.ts');
+      done(await uninstallAdoptCommand(self.optsWithGlobals<AdoptLine>(), io));
     });
 
   addRestoreOption(command.command('restore'))

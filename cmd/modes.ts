@@ -29,6 +29,10 @@ export async function runModes(config: Config, runtime: Runtime): Promise<readon
       config.modes.map(async (mode) => {
         try {
           if (mode.mode === 'regen') return await regen(mode, shared);
+          if (mode.mode === 'approver') {
+            const { approver } = await import('./approver-mode.ts');
+            return await approver(mode, shared);
+          }
           const { syncer } = await import('./syncer-mode.ts');
           return await syncer(mode, shared);
         } catch (err) {

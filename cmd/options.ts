@@ -63,12 +63,16 @@ export function addSharedOptions(command: Command): Command {
 /** Only where modes run. */
 export function addRunOptions(command: Command): Command {
   return command
-    .option('--mode <modes>', 'regen, syncer, or both with a comma between them')
+    .option('--mode <modes>', 'regen, syncer, approver, or several with commas between them')
     .option('--once', 'make one full pass, then exit')
     .option('--rows <which>', 'which artefacts regen looks at: all, disk (no API is needed) or api (default: all)')
     .option('--restart', 'with --once: restart components of this host that must read renewed files again; prove use')
+    .addOption(
+      new Option('--component <name,...>', 'write only what these components read; repeatable').argParser(each),
+    )
     .option('--regen-kubeconfig <file>', 'credential of mode regen')
     .option('--syncer-kubeconfig <file>', 'credential of mode syncer')
+    .option('--approver-kubeconfig <file>', 'credential of mode approver')
     .option(
       '--health-probe-bind-address <address>',
       'where /livez, /readyz, /healthz and /metrics are served ("0": nowhere)',
@@ -86,6 +90,14 @@ export function addDirectoryOption(command: Command): Command {
 /** Of init host. */
 export function addHostOption(command: Command): Command {
   return command.option('--executable <file>', 'program that the units start (default: this one)');
+}
+
+/** Of init adopt. */
+export function addImageOption(command: Command): Command {
+  return command.option(
+    '--image <reference>',
+    'image of this program, as the container runtime of this machine knows it',
+  );
 }
 
 /** Of restore. */

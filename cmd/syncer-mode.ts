@@ -1,15 +1,18 @@
 // Mode syncer as this program runs it: publishes objects as files, observes the files, proves that they are in use.
 import type { SyncerConfig } from '../lib/config-types.ts';
+import { readBy } from '../lib/inventory/components.ts';
 import { runFileObserver } from '../lib/fileobserver/run.ts';
 import { createEventRecorder } from '../lib/kube/events.ts';
 import { createProver } from '../lib/proof/prove.ts';
 import { runSyncer } from '../lib/syncer/run.ts';
 import { addressOf, connect, keepConnection } from './connections.ts';
+import { createRestartReactions } from './restart-reactions.ts';
 import { instanceOf, type Shared } from './shared.ts';
 import type { Shortfall } from './shortfalls.ts';
 
 export async function syncer(mode: SyncerConfig, shared: Shared): Promise<readonly Shortfall[]> {
-  const { config, resolved, clock, signal, hostName, health } = shared;
+  const { config, clock, signal, hostName, health } = shared;
+  const resolved = mode.components === undefined ? shared.resolved : readBy(shared.resolved, mode.components);
   const log = shared.log.with({ mode: 'syncer' });
   const connection = await connect(mode.kubeconfig, shared);
   const events = createEventRecorder({ connection, clock, log, instance: instanceOf(shared) });
@@ -30,9 +33,12 @@ export async function syncer(mode: SyncerConfig, shared: Shared): Promise<readon
       signal,
       hostName,
     });
+    const reactions = createRestartReactions(mode, { connection, resolved, hostName, clock, log, signal });
+    const { restart } = reactions;
     await Promise.all([
       run,
-      runFileObserver({ resolved, destinationDir, prove, clock, log, signal, health }),
+      runFileObserver({ resolved, destinationDir, prove, clock, log, signal, health, restart }),
+      reactions.run(),
       keepConnection(connection, shared),
       events.run(signal),
     ]);

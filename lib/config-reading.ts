@@ -60,7 +60,7 @@ function settingsOfFile(file: ConfigInput['file']): FileSettings {
 }
 
 function merged(file: Settings, flags: Settings): Settings {
-  const groups = ['parameters', 'directories', 'regen', 'syncer', 'policy', 'log'] as const;
+  const groups = ['parameters', 'directories', 'regen', 'syncer', 'approver', 'policy', 'log'] as const;
   const both = groups.map((key) => [key, { ...file[key], ...flags[key] }] as const);
   return { ...file, ...flags, ...(Object.fromEntries(both) as Settings) };
 }

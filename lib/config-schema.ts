@@ -36,7 +36,7 @@ const serverName = hostnameText.refine((text) => checkedHostname(text) !== undef
   error: 'a DNS name or an IP address',
 });
 
-export const modeNames = ['regen', 'syncer'] as const;
+export const modeNames = ['regen', 'syncer', 'approver'] as const;
 export const keyAlgorithmNames = ['rsa2048', 'rsa4096', 'ecdsaP256', 'ecdsaP384'] as const;
 
 const fields = {
@@ -76,8 +76,44 @@ const fields = {
     .strictObject({
       kubeconfig: directoryPath.optional().describe('Credential of mode syncer'),
       destinationDir: directoryPath.optional().describe('Directory below which objects become files'),
+      components: z
+        .array(objectName)
+        .min(1)
+        .optional()
+        .describe('Only what these components read becomes files. Default: everything that is published'),
+      restart: z
+        .enum(['report', 'react'])
+        .optional()
+        .describe('Readers that read files at their start only: report (default), or restart those in the same pod'),
+      manifestsDir: directoryPath
+        .optional()
+        .describe('Static-pod manifests of the kubelet, by which a pod that has not run long is restarted'),
+      shortBackOff: z
+        .boolean()
+        .optional()
+        .describe('Whether crashLoopBackOff.maxContainerRestartPeriod of the kubelet is few seconds. Default: false'),
     })
     .describe('Settings of mode syncer'),
+  approver: z
+    .strictObject({
+      kubeconfig: directoryPath.optional().describe('Credential of mode approver'),
+      nodeCertificate: directoryPath
+        .optional()
+        .describe(
+          "The client certificate of this machine's kubelet. Default: /var/lib/kubelet/pki/kubelet-client-current.pem",
+        ),
+      longestLife: durationUpTo('10000d')
+        .optional()
+        .describe('The longest that a client certificate of a kubelet lives in this cluster. Default: 365d'),
+      expectedNodes: z
+        .array(objectName)
+        .optional()
+        .describe('Names of nodes that are to come: the first request of each is approved. Default: none'),
+      bootstrapNamespace: namespaceName
+        .optional()
+        .describe('Namespace of the ServiceAccount of the bootstrap identity. Default: kube-cert-recovery'),
+    })
+    .describe('Settings of mode approver'),
   policy: z
     .strictObject({
       kind: z

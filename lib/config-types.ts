@@ -16,6 +16,7 @@ export interface Address {
 /** Who this process is, from the downward API. */
 export interface Identity {
   readonly podName?: string;
+  readonly nodeName?: string;
 }
 
 export interface CommonConfig {
@@ -63,9 +64,33 @@ export interface SyncerConfig {
   readonly mode: 'syncer';
   readonly kubeconfig: string;
   readonly destinationDir: string;
+  /** Only what these components read becomes files; undefined: everything that is published. */
+  readonly components?: readonly string[];
+  /** Undefined: readers that read files at their start only are reported. */
+  readonly restart?: RestartConfig;
 }
 
-export type ModeConfig = RegenConfig | SyncerConfig;
+/** Of components in the same pod. */
+export interface RestartConfig {
+  /** Where the kubelet has its static-pod manifests; undefined: they are not rewritten. */
+  readonly manifestsDir?: string;
+  /** Whether the kubelet is known to start a container again within seconds, however short it ran. */
+  readonly hasShortBackOff: boolean;
+}
+
+export interface ApproverConfig extends Pick<HostConfig, 'clockSynchronised'> {
+  readonly mode: 'approver';
+  readonly kubeconfig: string;
+  /** The client certificate of this machine's kubelet. Absolute path. */
+  readonly nodeCertificate: string;
+  /** Milliseconds. */
+  readonly longestLifeMs: number;
+  readonly expectedNodes: readonly string[];
+  /** Of the ServiceAccount whose requests are looked at. */
+  readonly bootstrapNamespace: string;
+}
+
+export type ModeConfig = RegenConfig | SyncerConfig | ApproverConfig;
 export type Mode = ModeConfig['mode'];
 
 /** Of a process that runs modes. */
@@ -95,9 +120,11 @@ export interface Flags {
   readonly kubeconfig?: string;
   readonly regenKubeconfig?: string;
   readonly syncerKubeconfig?: string;
+  readonly approverKubeconfig?: string;
   readonly rows?: string;
   readonly restart?: boolean;
   readonly destinationDir?: string;
+  readonly component?: readonly string[];
   readonly tlsServerNameOverride?: string;
   readonly recoveryServerName?: string;
   readonly apiServerAddress?: string;

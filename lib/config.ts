@@ -1,6 +1,8 @@
 // Command line + configuration file + environment -> what the program is to do. Pure. Flags beat the file; all that is
 // wrong in any of them, in the inventory and in its parameters is told at once.
+import { approverOf, inventoryOfApprover } from './config-approver.ts';
 import { missing, read } from './config-reading.ts';
+import { restartOf } from './config-restart.ts';
 import type { ConfigInput, Reading } from './config-reading.ts';
 import { parseAddress } from './config-schema.ts';
 import type { Settings } from './config-schema.ts';
@@ -13,6 +15,7 @@ import type {
   RenewalConfig,
   ToolConfig,
 } from './config-types.ts';
+import { componentsIn } from './inventory/components.ts';
 import { checkInventory, checkInventoryText } from './inventory/load.ts';
 import type { Inventory } from './inventory/model.ts';
 import { checkEnvironment } from './inventory/resolve.ts';
@@ -77,8 +80,8 @@ function checkParameters(reading: Reading, inventory: Inventory, environment: En
   }
 }
 
-function identityOf({ POD_NAME: podName }: ConfigInput['env']): Identity {
-  return podName === undefined || podName === '' ? {} : { podName };
+function identityOf({ POD_NAME: podName = '', NODE_NAME: nodeName = '' }: ConfigInput['env']): Identity {
+  return { ...(podName !== '' && { podName }), ...(nodeName !== '' && { nodeName }) };
 }
 
 function environmentOf({ parameters = {}, directories = {} }: Settings, mayLack: boolean): Environment {
@@ -148,7 +151,7 @@ function modesOf(reading: Reading, inventory: Inventory | undefined): readonly M
   return wanted.flatMap((mode): readonly ModeConfig[] => {
     const kubeconfig = settings[mode]?.kubeconfig ?? shared;
     const rows = settings.regen?.rows ?? 'all';
-    const needsApi = mode === 'syncer' || (rows !== 'disk' && inventory !== undefined && usesApi(inventory));
+    const needsApi = mode !== 'regen' || (rows !== 'disk' && inventory !== undefined && usesApi(inventory));
     if (kubeconfig === undefined && needsApi) {
       const given = ['kubeconfig', `${mode}.kubeconfig`, `--${mode}-kubeconfig`, 'env KUBECONFIG'];
       const message = `is required in mode ${mode} (or ${mode}.kubeconfig in the file, or env KUBECONFIG)`;
@@ -166,13 +169,30 @@ function modesOf(reading: Reading, inventory: Inventory | undefined): readonly M
         },
       ];
     }
+    if (mode === 'approver') return kubeconfig === undefined ? [] : [approverOf(settings, kubeconfig)];
     const destinationDir = settings.syncer?.destinationDir;
     if (destinationDir === undefined) {
       const message = 'is required in mode syncer (or syncer.destinationDir in the file)';
       missing(reading, ['--destination-dir', 'syncer.destinationDir'], message);
     }
-    return kubeconfig === undefined || destinationDir === undefined ? [] : [{ mode, kubeconfig, destinationDir }];
+    if (kubeconfig === undefined || destinationDir === undefined) return [];
+    const { components } = settings.syncer ?? {};
+    if (inventory !== undefined && components !== undefined) checkComponents(reading, inventory, components);
+    const more = { ...(components !== undefined && { components }), ...restartOf(reading) };
+    return [{ mode, kubeconfig, destinationDir, ...more }];
   });
+}
+
+function checkComponents(reading: Reading, inventory: Inventory, components: readonly string[]): void {
+  const known = componentsIn(inventory);
+  const path = reading.flags.syncer?.components === undefined ? 'syncer.components' : '--component';
+  for (const name of components.filter((one) => !known.includes(one))) {
+    const message =
+      known.length === 0
+        ? 'must be left out: the inventory does not say who reads what'
+        : `must name components that read artefacts of the inventory (${known.join(', ')}), got "${name}"${suggestion(name, known)}`;
+    reading.problems.push({ path, kind: 'notFound', message });
+  }
 }
 
 /** Flags that were typed and would do nothing: said, not passed over. */
@@ -181,12 +201,16 @@ function idleFlags({ flags, file, settings, problems }: Reading): void {
   const idle = (path: string, message: string): void => void problems.push({ path, kind: 'conflict', message });
   if (!modes.includes('syncer')) {
     if (flags.syncer?.destinationDir !== undefined) idle('--destination-dir', 'must be left out without mode syncer');
+    if (flags.syncer?.components !== undefined) idle('--component', 'must be left out without mode syncer');
     if (flags.syncer?.kubeconfig !== undefined) idle('--syncer-kubeconfig', 'must be left out without mode syncer');
   }
   if (!modes.includes('regen')) {
     if (flags.regen?.kubeconfig !== undefined) idle('--regen-kubeconfig', 'must be left out without mode regen');
     if (flags.regen?.rows !== undefined) idle('--rows', 'must be left out without mode regen');
     if (flags.regen?.restart !== undefined) idle('--restart', 'must be left out without mode regen');
+  }
+  if (!modes.includes('approver') && flags.approver?.kubeconfig !== undefined) {
+    idle('--approver-kubeconfig', 'must be left out without mode approver');
   }
   if (flags.regen?.restart === true && settings.once !== true) idle('--restart', 'must be left out without --once');
   const named = modes.filter((mode) => settings[mode]?.kubeconfig !== undefined);
@@ -211,8 +235,8 @@ export function parseConfig(input: ConfigInput): Config {
   const reading = read(input);
   const { settings, problems } = reading;
   const { modes: wanted, healthProbeBindAddress } = settings;
-  if (wanted === undefined) missing(reading, ['--mode', 'modes'], 'is required: regen, syncer, or regen,syncer');
-  const inventory = inventoryOf(reading);
+  if (wanted === undefined) missing(reading, ['--mode', 'modes'], 'is required: regen, syncer, approver, or several');
+  const inventory = inventoryOfApprover(reading) ?? inventoryOf(reading);
   // A syncer copies what is there: it needs no names.
   const environment = environmentOf(settings, wanted?.includes('regen') !== true);
   if (inventory !== undefined) checkParameters(reading, inventory, environment);

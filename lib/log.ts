@@ -43,6 +43,10 @@ export type LogEvent =
   | 'restart.failed'
   | 'lease.released'
   | 'lease.kept'
+  | 'csr.approved'
+  | 'csr.pending'
+  | 'csr.failed'
+  | 'csr.flooded'
   | 'event.dropped';
 
 export interface LogFields {
@@ -55,6 +59,9 @@ export interface LogFields {
   readonly configMap?: string;
   readonly lease?: string;
   readonly component?: string;
+  /** Name of a CertificateSigningRequest. */
+  readonly csr?: string;
+  readonly node?: string;
   readonly path?: string;
   readonly reason?: string;
   readonly message?: string;

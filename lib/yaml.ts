@@ -101,7 +101,8 @@ export function editYaml(text: string): YamlEdit {
   let shared = false;
   visit(doc, { Alias: () => ((shared = true), visit.BREAK) });
   if (shared) doc = new Document(JSON.parse(JSON.stringify(value)));
-  const indentSeq = !/^- /m.test(text);
+  // A list that begins where its key does, as Go's encoders write it.
+  const indentSeq = !/^( *)[^\s#-].*:[ \t]*\n\1- /m.test(text);
   return {
     value,
     set: (path, next) => {

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { RecoveryWorld } from '../test/support/recovery-world.ts';
 import { boots } from './bench/boot.ts';
+import { inContainer } from './bench/container.ts';
 import { addUnrelatedSecrets, steadyMemory } from './bench/memory.ts';
 import { recoveries, startToDisk, versionStart } from './bench/recovery.ts';
 import { repairs } from './bench/repair.ts';
@@ -50,6 +51,7 @@ const rows: Readonly<Record<string, Measure>> = {
   g: onWorld((world) => fileToReaction(world, some(200))),
   c: onWorld((world) => steadyMemory(world, idleMs, '14 objects')),
   e: onWorld((world) => recoveries(world, some(10), idleMs / 6)),
+  k: onWorld((world) => inContainer(world, some(20), idleMs / 6)),
   d: onWorld(async (world) => {
     await addUnrelatedSecrets(world, unrelated);
     return steadyMemory(world, idleMs, `beside ${unrelated} Secrets`);

@@ -1,19 +1,22 @@
 #!/bin/sh
-# collect-root.sh DIRECTORY NODE: fills DIRECTORY with a root file system that can run the bundled program: the given
-# Node as /usr/bin/node, the shared libraries it is linked with (at the paths where the loader looks), and dist/app.
+# collect-root.sh DIRECTORY NODE: fills DIRECTORY with a root file system that can run Node and nothing else: the given
+# Node as /usr/bin/node, without its symbols where strip is there, and the shared libraries that it is linked with, at
+# the paths where the loader looks.
 set -eu
 root=$1
 node=$(readlink -f -- "$2")
-cd -- "$(dirname -- "$0")/.."
 
 rm -rf -- "$root"
-mkdir -p "$root/app" "$root/etc" "$root/usr/bin" "$root/tmp"
+mkdir -p "$root/etc" "$root/licenses" "$root/usr/bin"
 cp -- "$node" "$root/usr/bin/node"
 if command -v strip >/dev/null; then strip "$root/usr/bin/node"; fi
 ldd "$node" | sed -n 's/.*\(=> *\|^[[:space:]]*\)\(\/[^ ]*\) (.*/\2/p' | while read -r library; do
   mkdir -p "$root$(dirname -- "$library")"
   cp -L -- "$library" "$root$library"
 done
-cp -R dist/app/. "$root/app/"
+# Whoever hands out Node hands out its licence.
+licence=${node%/bin/*}/LICENSE
+if [ -e "$licence" ]; then cp -- "$licence" "$root/licenses/node"; fi
 # Without it the name localhost cannot be resolved outside of a container runtime that brings its own.
 printf '127.0.0.1 localhost\n::1 localhost\n' > "$root/etc/hosts"
+chroot "$root" /usr/bin/node --version

@@ -62,6 +62,11 @@ describe('editYaml()', () => {
     },
     { name: 'lists that are not indented', text: 'l:\n- 1\na:\n  x: old\n', after: 'l:\n- 1\na:\n  x: new\n' },
     { name: 'lists that are indented', text: 'l:\n  - 1\na:\n  x: old\n', after: 'l:\n  - 1\na:\n  x: new\n' },
+    {
+      name: 'nested lists that are not indented',
+      text: 's:\n  l:\n  - m:\n    - 1\na:\n  x: old\n',
+      after: 's:\n  l:\n  - m:\n    - 1\na:\n  x: new\n',
+    },
     { name: 'quotes', text: 'a: { "x": "old", y: 1 }\n', after: 'a: { "x": "new", y: 1 }\n' },
     { name: 'JSON', text: '{"a":{"x":"old"}}', after: '{\n  "a": {\n    "x": "new"\n  }\n}\n' },
     { name: 'a value that an anchor shares', text: 'b: &s\n  x: old\na: *s\n', after: 'b:\n  x: old\na:\n  x: new\n' },

@@ -17,6 +17,8 @@ export interface Situation {
   /** `found`: they were there when we started, so whoever needs a restart may well have started after them. */
   readonly since: 'found' | 'changed';
   readonly readers: readonly Reader[];
+  /** Whether somebody looks at the processes before a restart: then files that were found are told, too. */
+  readonly canRestart: boolean;
 }
 
 export type Reaction =
@@ -24,7 +26,7 @@ export type Reaction =
   | { readonly kind: 'wait'; readonly reason: 'PairIncomplete' | 'PairMismatched' | 'FilesUnreadable' }
   | { readonly kind: 'react'; readonly prove: readonly Reader[]; readonly restart: readonly Reader[] };
 
-export function decide({ files, since, readers }: Situation): Reaction {
+export function decide({ files, since, readers, canRestart }: Situation): Reaction {
   if (readers.length === 0) return { kind: 'none', reason: 'NoReader' };
   switch (files) {
     case 'absent':
@@ -39,7 +41,7 @@ export function decide({ files, since, readers }: Situation): Reaction {
       break;
   }
   const prove = readers.filter(({ needs, proof }) => needs === 'nothing' && proof.kind !== 'none');
-  const restart = since === 'changed' ? readers.filter(({ needs }) => needs === 'restart') : [];
+  const restart = since === 'changed' || canRestart ? readers.filter(({ needs }) => needs === 'restart') : [];
   if (prove.length + restart.length === 0) return { kind: 'none', reason: 'NothingToSee' };
   return { kind: 'react', prove, restart };
 }

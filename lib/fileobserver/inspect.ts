@@ -11,14 +11,19 @@ export interface Inspection {
   readonly state: FilesState;
   /** SHA-256 over all contents; empty unless the state is `complete`. */
   readonly digest: string;
+  /** When the newest of the files came into its place (ctime), where the state is `complete`. */
+  readonly changedAt?: Date;
 }
 
 export async function inspectFiles(files: ArtefactFiles): Promise<Inspection> {
   const paths = pathsOf(files);
   const contents: Buffer[] = [];
+  let newest = 0;
   for (const path of paths) {
     try {
+      const { ctimeMs } = await realDisk.stat(path); // before the content: what comes in between is a change of its own
       contents.push(await readRegularFile(realDisk, path));
+      newest = Math.max(newest, ctimeMs);
     } catch (err) {
       const code = systemCode(err);
       if (code !== 'ENOENT' && code !== 'ENOTDIR') return incomplete('unreadable');
@@ -32,7 +37,7 @@ export async function inspectFiles(files: ArtefactFiles): Promise<Inspection> {
   }
   const hash = createHash('sha256');
   for (const content of contents) hash.update(`${content.length}:`).update(content);
-  return { state: 'complete', digest: hash.digest('hex') };
+  return { state: 'complete', digest: hash.digest('hex'), changedAt: new Date(Math.ceil(newest)) };
 }
 
 const incomplete = (state: FilesState): Inspection => ({ state, digest: '' });

@@ -24,6 +24,17 @@ export interface Pace {
 /** A lease is renewed every two seconds and a failed start of a component is seen within a minute. */
 export const defaultPace: Pace = { firstMs: 10, mostMs: 1_000, boundMs: 60_000, slowMs: 30_000 };
 
+/** Files that a component reads at its start only are whole. */
+export interface InputChange {
+  readonly component: string;
+  readonly artefact: string;
+  /** Of the contents. */
+  readonly digest: string;
+  /** Their newest ctime. */
+  readonly changedAt: Date;
+  readonly since: 'found' | 'changed';
+}
+
 export interface ReactorOptions {
   readonly artefact: ResolvedArtefact;
   readonly files: ArtefactFiles;
@@ -32,6 +43,8 @@ export interface ReactorOptions {
   readonly log: Log;
   readonly signal: AbortSignal;
   readonly pace?: Partial<Pace>;
+  /** Sees to a restart where one is needed. Without it such readers are only reported. */
+  readonly restart?: ((change: InputChange) => void) | undefined;
   /** Told whenever it becomes known whether the newest files are in use. */
   readonly onState?: (state: 'pending' | 'settled') => void;
 }
@@ -120,9 +133,10 @@ export class Reactor {
   }
 
   async #attempt(change: Noticed): Promise<Outcome> {
-    const { artefact, files, prove } = this.#options;
-    const { state: filesState, digest } = await inspectFiles(files);
-    const reaction = decide({ files: filesState, since: change.since, readers: artefact.readers });
+    const { artefact, files, prove, restart } = this.#options;
+    const { state: filesState, digest, changedAt = change.at } = await inspectFiles(files);
+    const canRestart = restart !== undefined;
+    const reaction = decide({ files: filesState, since: change.since, readers: artefact.readers, canRestart });
     if (reaction.kind === 'none' || (digest !== '' && digest === this.#settled)) return { done: true, digest };
     if (reaction.kind === 'wait') {
       const message = `Cannot use the files of "${artefact.name}": ${waiting[reaction.reason]}`;
@@ -132,6 +146,10 @@ export class Reactor {
     for (const { component } of reaction.restart) {
       if (this.#restartTold.get(component) === digest) continue;
       this.#restartTold.set(component, digest);
+      if (restart !== undefined) {
+        restart({ component, artefact: artefact.name, digest, changedAt, since: change.since });
+        continue;
+      }
       const message = `${component} reads "${artefact.name}" only at its start: it must be restarted to use the new files`;
       this.#log.error('reaction.failed', { component, reason: 'RestartNeeded', message });
     }

@@ -8,7 +8,7 @@ import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
 import { filesOf, pathsOf } from '../proof/published.ts';
 import { observeFiles, reportChanges } from './observe.ts';
-import { Reactor, type Pace } from './react.ts';
+import { type InputChange, Reactor, type Pace } from './react.ts';
 
 export interface FileObserverOptions {
   readonly resolved: Resolved;
@@ -22,6 +22,8 @@ export interface FileObserverOptions {
   readonly health?: Pick<Health, 'set'>;
   readonly rescanMs?: number;
   readonly pace?: Partial<Pace>;
+  /** Sees to a restart where a reader needs one. Must not block. Without it such readers are only reported. */
+  readonly restart?: ((change: InputChange) => void) | undefined;
 }
 
 /** Runs until the signal aborts. */

@@ -1,6 +1,6 @@
-// The credentials of regen and of syncer as files: a token without an end, and a kubeconfig that verifies the API
-// server by the name that outlives all others. Each identity has a directory of its own, so that a pod can mount one
-// and not the other.
+// The credentials of each mode, and of kubelets without a certificate, as files: a token without an end, and a kubeconfig
+// that verifies the API server by the name that outlives all others. Each identity has a directory of its own, so that a
+// pod can mount one and not the other.
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
@@ -10,7 +10,7 @@ import { type Api, readIfThere } from './apply.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { kubeconfigYaml } from './kubeconfig.ts';
 import { fileOf, type Layout } from './layout.ts';
-import { accountName, type Identity, tokenSecretName } from './rbac.ts';
+import { type Account, accountName, tokenSecretName } from './rbac.ts';
 
 export interface CredentialOptions {
   readonly api: Api;
@@ -27,18 +27,18 @@ export interface CredentialOptions {
 
 const pollMs = 100;
 
-export function credentialDirectory({ credentials }: Layout, identity: Identity): string {
+export function credentialDirectory({ credentials }: Layout, identity: Account): string {
   return join(credentials, identity);
 }
 
-export function credentialKubeconfig(layout: Layout, identity: Identity): string {
+export function credentialKubeconfig(layout: Layout, identity: Account): string {
   return join(credentialDirectory(layout, identity), 'kubeconfig');
 }
 
 /** Writes token, CA where needed, and kubeconfig of one identity. Returns the files that changed. */
-export async function writeCredential(identity: Identity, options: CredentialOptions): Promise<string[]> {
+export async function writeCredential(identity: Account, options: CredentialOptions): Promise<string[]> {
   const { layout, server, recoveryServerName: tlsServerName } = options;
-  const token = await waitForToken(identity, options);
+  const token = await readToken(options.api, { ...options, secret: tokenSecretName(identity) });
   const directory = credentialDirectory(layout, identity);
   await ensurePrivateDirectory(layout.credentials);
   await ensurePrivateDirectory(directory);
@@ -61,9 +61,20 @@ export async function writeCredential(identity: Identity, options: CredentialOpt
   return written;
 }
 
-async function waitForToken(identity: Identity, options: CredentialOptions): Promise<string> {
-  const { api, clock, namespace, tokenTimeoutMs } = options;
-  const path = `/api/v1/namespaces/${namespace}/secrets/${tokenSecretName(identity)}`;
+export interface ReadToken {
+  readonly namespace: string;
+  readonly secret: string;
+  readonly clock: Clock;
+  /** How long kube-controller-manager may take to fill it. */
+  readonly tokenTimeoutMs: number;
+}
+
+/** The token in a Secret that kube-controller-manager fills. Throws KubeUnavailable when it has not in time. */
+export async function readToken(
+  api: Api,
+  { namespace, secret: name, clock, tokenTimeoutMs }: ReadToken,
+): Promise<string> {
+  const path = `/api/v1/namespaces/${namespace}/secrets/${name}`;
   const deadline = clock.now().getTime() + tokenTimeoutMs;
   for (;;) {
     const secret = await readIfThere<{ readonly data?: Readonly<Record<string, string>> }>(api, path);
@@ -74,7 +85,7 @@ async function waitForToken(identity: Identity, options: CredentialOptions): Pro
   }
   throw new RecoveryError(
     'KubeUnavailable',
-    `Cannot read the token in Secret "${namespace}/${tokenSecretName(identity)}": kube-controller-manager has not filled it; ` +
+    `Cannot read the token in Secret "${namespace}/${name}": kube-controller-manager has not filled it; ` +
       'see that it runs, then run init again',
   );
 }

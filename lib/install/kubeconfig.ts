@@ -1,5 +1,5 @@
 // Kubeconfigs that name files and embed nothing: a renewed certificate or token is picked up without a restart, and the
-// kubeconfig itself holds no secret. Pure.
+// kubeconfig itself holds no secret. Only the kubelet's bootstrap kubeconfig embeds its token, as kubeadm's does. Pure.
 import { toYaml } from '../yaml.ts';
 
 export interface KubeconfigContent {
@@ -9,14 +9,16 @@ export interface KubeconfigContent {
   readonly tlsServerName?: string;
   readonly user:
     | { readonly name: string; readonly certFile: string; readonly keyFile: string }
-    | { readonly name: string; readonly tokenFile: string };
+    | { readonly name: string; readonly tokenFile: string }
+    | { readonly name: string; readonly token: string };
 }
 
 export function kubeconfigYaml({ server, certificateAuthority, tlsServerName, user }: KubeconfigContent): string {
+  const { name: _name, ...credential } = user;
   const identity =
-    'tokenFile' in user
-      ? { tokenFile: user.tokenFile }
-      : { 'client-certificate': user.certFile, 'client-key': user.keyFile };
+    'certFile' in credential
+      ? { 'client-certificate': credential.certFile, 'client-key': credential.keyFile }
+      : credential;
   return toYaml({
     apiVersion: 'v1',
     kind: 'Config',

@@ -12,6 +12,14 @@ export interface Manifest {
   readonly [field: string]: unknown;
 }
 
+/** Of a Role or a ClusterRole. */
+export interface Rule {
+  readonly apiGroups: readonly string[];
+  readonly resources: readonly string[];
+  readonly resourceNames?: readonly string[];
+  readonly verbs: readonly string[];
+}
+
 const rbac = '/apis/rbac.authorization.k8s.io/v1';
 
 /** Path of the collection by kind; `{namespace}` where objects live in one. */

@@ -1,39 +1,43 @@
-// What regen and syncer may do, by name of every object of the inventory. Pure. Each has a ServiceAccount of its own,
-// because whoever reads signers' keys is as powerful as cluster-admin, and the syncer need not.
+// What the modes may do, by name of every object of the inventory, and on request what the approver and the bootstrap
+// identity of kubelets may. Pure. Each has a ServiceAccount of its own, because whoever reads signers' keys is as
+// powerful as cluster-admin, and the others need not.
 //
 // Creation can be limited by name only when it is done by a PATCH (server-side apply): the API server then asks for
 // both `patch` and `create` with the object's name; a POST carries no name and is refused.
 // The exceptions to "by name" are Events (create only), and lists of CertificateSigningRequests and APIServices, which
 // the syncer's proofs read.
 import type { Artefact, ResolvedArtefact } from '../inventory/model.ts';
-import { type Manifest, ownLabel } from './manifest.ts';
+import { bootstrapAccount, defaultBootstrapNamespace } from '../bootstrap-identity.ts';
+import { isFile } from '../inventory/places.ts';
+import { restartTurn } from '../leases/turn.ts';
+import { type Manifest, ownLabel, type Rule } from './manifest.ts';
 
 export interface RbacOptions {
   readonly artefacts: readonly (Artefact | ResolvedArtefact)[];
   /** Where the ServiceAccounts live. */
   readonly namespace: string;
+  /** Also the identities by which kubelets get a new client certificate. Default: false. */
+  readonly approver?: boolean;
 }
 
-export type Identity = 'regen' | 'syncer';
+export type Identity = 'regen' | 'syncer' | 'approver';
+/** Who has a token: the modes, and kubelets without a certificate of their own. */
+export type Account = Identity | 'node-bootstrapper';
 
-export const defaultNamespace = 'kube-cert-recovery';
-export const accountName = (identity: Identity): string => `kube-cert-recovery-${identity}`;
-export const tokenSecretName = (identity: Identity): string => `kube-cert-recovery-${identity}-token`;
+export const defaultNamespace = defaultBootstrapNamespace;
+export const accountName = (identity: Account): string =>
+  identity === 'node-bootstrapper' ? bootstrapAccount : `kube-cert-recovery-${identity}`;
+export const tokenSecretName = (identity: Account): string => `${accountName(identity)}-token`;
+
+export const bootstrapTokenSecretName = `${bootstrapAccount}-token`;
 
 const identities = ['regen', 'syncer'] as const;
 const rbacVersion = 'rbac.authorization.k8s.io/v1';
 const rbacGroup = 'rbac.authorization.k8s.io';
 const kubeletClient = 'kube-apiserver-kubelet-client';
 
-interface Rule {
-  readonly apiGroups: readonly string[];
-  readonly resources: readonly string[];
-  readonly resourceNames?: readonly string[];
-  readonly verbs: readonly string[];
-}
-
 /** Everything that `init` makes besides the certificates' own objects, in the order in which it is made. */
-export function installManifests({ artefacts, namespace }: RbacOptions): Manifest[] {
+export function installManifests({ artefacts, namespace, approver = false }: RbacOptions): Manifest[] {
   const namespaces = new Set([
     namespace,
     ...artefacts.flatMap(({ truth }) => ('namespace' in truth ? truth.namespace : [])),
@@ -43,7 +47,7 @@ export function installManifests({ artefacts, namespace }: RbacOptions): Manifes
     ...[...namespaces]
       .toSorted()
       .map((name): Manifest => ({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } })),
-    ...identities.map((identity) => account(identity, namespace)),
+    ...identities.map((identity) => account(accountName(identity), namespace)),
     ...identities.flatMap((identity) =>
       [...rules[identity]]
         .toSorted(([a], [b]) => (a < b ? -1 : 1))
@@ -51,7 +55,8 @@ export function installManifests({ artefacts, namespace }: RbacOptions): Manifes
     ),
     ...proofs(namespace),
     ...kubeletAccess(artefacts),
-    ...identities.map((identity) => token(identity, namespace)),
+    ...identities.map((identity) => token(accountName(identity), namespace)),
+    ...(approver ? approverManifests(namespace) : []),
   ];
 }
 
@@ -76,7 +81,22 @@ function syncerRules(artefacts: RbacOptions['artefacts']): RulesByNamespace {
   const published = artefacts.filter((artefact) => artefact.published !== undefined);
   const rules = rulesByName([[published, ['get', 'list', 'watch']]]);
   addLeases(rules, artefacts, ['get']);
+  addTurn(rules, artefacts);
   return rules;
+}
+
+/** Where kube-apiserver must be restarted for what the syncer observes, one machine after the other. */
+function addTurn(rules: RulesByNamespace, artefacts: RbacOptions['artefacts']): void {
+  const isNeeded = artefacts.some(
+    ({ published, truth, readers }) =>
+      (published !== undefined || isFile(truth)) &&
+      readers.some(({ component, needs }) => component === 'kube-apiserver' && needs === 'restart'),
+  );
+  if (!isNeeded) return;
+  const { namespace, name } = restartTurn;
+  const resources = { apiGroups: ['coordination.k8s.io'], resources: ['leases'], resourceNames: [name] };
+  const rule = { ...resources, verbs: ['get', 'create', 'patch', 'update'] };
+  rules.set(namespace, [...(rules.get(namespace) ?? []), rule]);
 }
 
 function rulesByName(grants: readonly (readonly [RbacOptions['artefacts'], readonly string[]])[]): RulesByNamespace {
@@ -120,11 +140,11 @@ function addLeases(rules: RulesByNamespace, artefacts: RbacOptions['artefacts'],
   }
 }
 
-function account(identity: Identity, namespace: string): Manifest {
+function account(name: string, namespace: string): Manifest {
   return {
     apiVersion: 'v1',
     kind: 'ServiceAccount',
-    metadata: { namespace, name: accountName(identity), labels: ownLabel },
+    metadata: { namespace, name, labels: ownLabel },
     automountServiceAccountToken: false,
   };
 }
@@ -133,15 +153,15 @@ function account(identity: Identity, namespace: string): Manifest {
  * A token without an end: it must still be good after years off. It is not listed in the ServiceAccount's `.secrets`,
  * because kube-controller-manager removes listed ones that were not used for a year (legacy_serviceaccount_token_cleaner.go).
  */
-function token(identity: Identity, namespace: string): Manifest {
+function token(name: string, namespace: string): Manifest {
   return {
     apiVersion: 'v1',
     kind: 'Secret',
     metadata: {
       namespace,
-      name: tokenSecretName(identity),
+      name: `${name}-token`,
       labels: ownLabel,
-      annotations: { 'kubernetes.io/service-account.name': accountName(identity) },
+      annotations: { 'kubernetes.io/service-account.name': name },
     },
     type: 'kubernetes.io/service-account-token',
   };
@@ -173,24 +193,74 @@ function grant({ identity, account: from, where, rules }: Grant): Manifest[] {
 /** APIServices show whether the proxy client is in use, CertificateSigningRequests whether the CSR signer is. */
 function proofs(namespace: string): Manifest[] {
   const name = 'kube-cert-recovery-proofs';
-  const metadata = { name, labels: ownLabel };
+  const rules = [
+    { apiGroups: ['certificates.k8s.io'], resources: ['certificatesigningrequests'], verbs: ['list'] },
+    { apiGroups: ['apiregistration.k8s.io'], resources: ['apiservices'], verbs: ['list'] },
+  ];
+  return grantEverywhere({ name, namespace, account: accountName('syncer'), rules });
+}
+
+/** A role of the whole cluster, for one ServiceAccount. */
+function grantEverywhere(given: {
+  readonly name: string;
+  readonly namespace: string;
+  readonly account: string;
+  readonly rules: readonly Rule[];
+}): Manifest[] {
+  const { name, rules, ...bound } = given;
+  const role: Manifest = { apiVersion: rbacVersion, kind: 'ClusterRole', metadata: { name, labels: ownLabel }, rules };
+  return [role, bindEverywhere({ name, role: name, ...bound })];
+}
+
+function bindEverywhere(given: {
+  readonly name: string;
+  readonly role: string;
+  readonly namespace: string;
+  readonly account: string;
+}): Manifest {
+  const { name, role, namespace, account: to } = given;
+  return {
+    apiVersion: rbacVersion,
+    kind: 'ClusterRoleBinding',
+    metadata: { name, labels: ownLabel },
+    roleRef: { apiGroup: rbacGroup, kind: 'ClusterRole', name: role },
+    subjects: [{ kind: 'ServiceAccount', namespace, name: to }],
+  };
+}
+
+const kubeletSigner = 'kubernetes.io/kube-apiserver-client-kubelet';
+
+/**
+ * Requests for certificates are many and their names are not known beforehand; approval is limited by signer instead
+ * (the verb `approve` on it: plugin/pkg/admission/certificates/approval). Nodes and their Leases are only read.
+ */
+function approverManifests(namespace: string): Manifest[] {
+  const name = accountName('approver');
+  const certificates = 'certificates.k8s.io';
+  const rules = [
+    { apiGroups: [certificates], resources: ['certificatesigningrequests'], verbs: ['get', 'list', 'watch'] },
+    { apiGroups: [certificates], resources: ['certificatesigningrequests/approval'], verbs: ['update'] },
+    { apiGroups: [certificates], resources: ['signers'], resourceNames: [kubeletSigner], verbs: ['approve'] },
+    { apiGroups: [''], resources: ['nodes'], verbs: ['get'] },
+  ];
+  const leases = { apiGroups: ['coordination.k8s.io'], resources: ['leases'], verbs: ['get'] };
+  // Events about what has no namespace live in this one.
+  const events = { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create'] };
   return [
-    {
-      apiVersion: rbacVersion,
-      kind: 'ClusterRole',
-      metadata,
-      rules: [
-        { apiGroups: ['certificates.k8s.io'], resources: ['certificatesigningrequests'], verbs: ['list'] },
-        { apiGroups: ['apiregistration.k8s.io'], resources: ['apiservices'], verbs: ['list'] },
-      ],
-    },
-    {
-      apiVersion: rbacVersion,
-      kind: 'ClusterRoleBinding',
-      metadata,
-      roleRef: { apiGroup: rbacGroup, kind: 'ClusterRole', name },
-      subjects: [{ kind: 'ServiceAccount', namespace, name: accountName('syncer') }],
-    },
+    account(name, namespace),
+    account(bootstrapAccount, namespace),
+    ...grantEverywhere({ name, namespace, account: name, rules }),
+    ...grant({ identity: 'approver', account: namespace, where: 'kube-node-lease', rules: [leases] }),
+    ...grant({ identity: 'approver', account: namespace, where: 'default', rules: [events] }),
+    // Upstream's role for kubelets that have no certificate yet, without the one that has kcm approve by itself.
+    bindEverywhere({
+      name: bootstrapAccount,
+      role: 'system:node-bootstrapper',
+      namespace,
+      account: bootstrapAccount,
+    }),
+    token(name, namespace),
+    token(bootstrapAccount, namespace),
   ];
 }
 

@@ -16,17 +16,11 @@ import { publish } from '../publish/publish.ts';
 import { createDiskStore } from '../store/disk.ts';
 import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Seen } from '../store/store.ts';
 import { dirname } from 'node:path';
-import {
-  componentFlags,
-  type ComponentFlags,
-  kubeconfigClients,
-  localServing,
-  serverBundle,
-} from './component-flags.ts';
+import { componentFlags, type ComponentFlags, kubeconfigClients } from './component-flags.ts';
+import { componentKubeconfigs } from './component-kubeconfigs.ts';
 import { namesIn, readIfPresent, writeIfAbsent } from './files.ts';
 import { makeGeneration } from './generation.ts';
-import { kubeconfigYaml } from './kubeconfig.ts';
-import { fileOf, kubeconfigFile, type Layout, layoutOf, objectDirectory } from './layout.ts';
+import { kubeconfigFile, type Layout, layoutOf, objectDirectory } from './layout.ts';
 import { readStaged, stage } from './staging.ts';
 
 export interface RenderOptions {
@@ -158,26 +152,10 @@ class RenderRun {
 
   async #kubeconfigs(): Promise<void> {
     const { resolved, server = defaultServer, dryRun = false } = this.#options;
-    const bundle = find(resolved, serverBundle);
-    const certificateAuthority = bundle && fileOf(bundle, 'ca-bundle.crt', this.#layout);
-    if (certificateAuthority === undefined) return;
-    for (const [component, name] of kubeconfigClients) {
-      const client = find(resolved, name);
-      const certFile = client && fileOf(client, certificateKey, this.#layout);
-      const keyFile = client && fileOf(client, privateKeyKey, this.#layout);
-      if (certFile === undefined || keyFile === undefined) continue;
-      const path = kubeconfigFile(this.#layout, component);
-      const isLocal = component !== 'admin' && find(resolved, localServing.artefact) !== undefined;
-      const content = kubeconfigYaml({
-        server,
-        certificateAuthority,
-        ...(isLocal && { tlsServerName: localServing.serverName }),
-        user: { name: component, certFile, keyFile },
-      });
-      const file = { path, content, mode: 0o600, what: 'kubeconfig' };
+    for (const { path, content } of componentKubeconfigs(resolved, this.#layout, server)) {
       const there = dryRun && (await readIfPresent(path, 'kubeconfig')) !== undefined;
       if (dryRun) this.#note(there ? 'unchanged' : 'written', path);
-      else this.#note(await writeIfAbsent(file), path);
+      else this.#note(await writeIfAbsent({ path, content, mode: 0o600, what: 'kubeconfig' }), path);
     }
   }
 

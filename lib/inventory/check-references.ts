@@ -154,6 +154,17 @@ function signersAreHeld(entries: readonly Entry[], byName: ReadonlyMap<string, E
   });
 }
 
+/** Trust in a bundle needs no time before it is used. */
+function promotedPairs(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
+  return entries.flatMap(({ index, artefact }): Finding[] => {
+    if (artefact?.kind !== 'copy' || artefact.promoteAfter === undefined) return [];
+    const original = originalOf(artefact, byName);
+    if (original === undefined || original.kind === 'signer' || original.kind === 'target') return [];
+    const message = `must be left out: only a signer or a target is promoted, got a copy of "${original.name}", ${kindText(original.kind)}`;
+    return [{ index, path: ['promoteAfter'], kind: 'invalid', message }];
+  });
+}
+
 export function checkReferences(entries: readonly Entry[]): Finding[] {
   const byName = new Map(
     entries.toReversed().flatMap((entry) => (entry.name === undefined ? [] : [[entry.name, entry]])),
@@ -163,5 +174,6 @@ export function checkReferences(entries: readonly Entry[]): Finding[] {
     soundReferences(entries, byName),
     noCycles(entries, byName),
     signersAreHeld(entries, byName),
+    promotedPairs(entries, byName),
   ].flat();
 }

@@ -68,6 +68,21 @@ function life(artefact: Artefact): What[] {
   ];
 }
 
+/** What is renewed again before it is promoted would never be in use. */
+function promotion(artefact: Artefact, byName: Byname): What[] {
+  if (artefact.kind !== 'copy' || artefact.promoteAfter === undefined) return [];
+  const original = originalOf(artefact, byName);
+  if (original?.kind !== 'signer' && original?.kind !== 'target') return [];
+  if (original.kind === 'target' && original.template === 'present') {
+    const message = `must be left out: a renewal of "${original.name}" begins with its CA (template: present), so nothing tells its age`;
+    return [invalid(['promoteAfter'], message)];
+  }
+  const { promoteAfter } = artefact;
+  if (promoteAfter > 0 && promoteAfter < original.refresh) return [];
+  const wanted = `more than 0s and less than the refresh ${durationText(original.refresh)} of "${original.name}"`;
+  return [invalid(['promoteAfter'], `must be ${wanted}, got ${durationText(promoteAfter)}`)];
+}
+
 function hostnames({ usage, hostnames: sources, commonName }: Target, parameters: ReadonlySet<string>): What[] {
   const found: What[] = [];
   if (usage === 'client') {
@@ -162,6 +177,7 @@ export function checkValues(entries: readonly Entry[], { parameters, directories
       ...condition(artefact, discovers),
       ...selfSigned(artefact),
       ...life(artefact),
+      ...promotion(artefact, byName),
       ...(artefact.kind === 'target' ? hostnames(artefact, parameters) : []),
       ...proofs(artefact, byName),
       ...declaredDirectories(artefact, directories),

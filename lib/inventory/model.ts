@@ -121,10 +121,17 @@ export interface ComposedBundle extends ArtefactBase {
   readonly kind: 'composedBundle';
   readonly inputs: readonly string[];
 }
-/** The same bytes in another object. */
+/** The same bytes in another place. */
 export interface Copy extends ArtefactBase {
   readonly kind: 'copy';
   readonly of: string;
+  /**
+   * Of a signer or a target: a new one must be trusted everywhere before it is used, so the copy follows only when its
+   * original's certificate has been there for this long, or at once when what the copy holds cannot be used
+   * (cluster-kube-controller-manager-operator pkg/operator/targetconfigcontroller/targetconfigcontroller.go,
+   * ManageCSRSigner: five minutes).
+   */
+  readonly promoteAfter?: DurationMs;
 }
 /** A leaf certificate with its key. */
 export interface Target extends ArtefactBase {

@@ -5,7 +5,7 @@ import type { Artefact } from './model.ts';
 
 type Node = Pick<Artefact, 'name' | 'kind'> &
   Partial<Record<'issuer' | 'of', string>> &
-  Partial<Record<'signers' | 'inputs', readonly string[]>>;
+  Partial<Record<'signers' | 'inputs', readonly string[]>> & { readonly promoteAfter?: number };
 
 const rank: Readonly<Record<Artefact['kind'], number>> = {
   signer: 0,
@@ -39,17 +39,57 @@ export function bundlesAbove<T extends Node>(
   );
 }
 
+/** The bundles by which readers know what a signer signs, or know a target. */
+export function bundlesFor<T extends Node>(artefacts: readonly T[], pair: Issued & Pick<Node, 'kind'>): readonly T[] {
+  if (pair.kind !== 'signer') return bundlesAbove(artefacts, pair);
+  return artefacts.filter(({ kind, signers = [] }) => kind === 'caBundle' && signers.includes(pair.name));
+}
+
+/** Composed bundles and copies that hold what these bundles hold, directly or through each other. */
+export function madeOf<T extends Node>(artefacts: readonly T[], bundles: readonly Pick<Node, 'name'>[]): readonly T[] {
+  const names = new Set(bundles.map(({ name }) => name));
+  const found = new Set<T>();
+  for (let before = -1; before < found.size;) {
+    before = found.size;
+    for (const row of artefacts) {
+      if (found.has(row)) continue;
+      const { of = '', inputs = [] } = row;
+      if (!names.has(of) && !inputs.some((input) => names.has(input))) continue;
+      found.add(row);
+      names.add(row.name);
+    }
+  }
+  return artefacts.filter((row) => found.has(row));
+}
+
+/** What a copy is in the end a copy of, and what is no copy itself; undefined where that leads nowhere. */
+export function originalOf<T extends Node>(artefacts: readonly T[], artefact: T): T | undefined {
+  let at: T | undefined = artefact;
+  for (let hops = 0; at?.kind === 'copy' && hops <= artefacts.length; hops += 1) {
+    const { of }: T = at;
+    at = artefacts.find(({ name }) => name === of);
+  }
+  return at?.kind === 'copy' ? undefined : at;
+}
+
 /**
  * By name: the artefacts that must be right before this one is made. What has an issuer also waits for every bundle
- * above it.
+ * above it; a promoted copy for everything by which readers know its original.
  */
 export function dependenciesOf(artefacts: readonly Node[]): ReadonlyMap<string, readonly string[]> {
   return new Map(
     artefacts.map((artefact) => {
-      const above = bundlesAbove(artefacts, artefact).map(({ name }) => name);
-      return [artefact.name, [...referencesOf(artefact), ...above]];
+      const above = [...bundlesAbove(artefacts, artefact), ...trustOfPromoted(artefacts, artefact)];
+      return [artefact.name, [...referencesOf(artefact), ...above.map(({ name }) => name)]];
     }),
   );
+}
+
+function trustOfPromoted(artefacts: readonly Node[], artefact: Node): readonly Node[] {
+  const original = artefact.promoteAfter === undefined ? undefined : originalOf(artefacts, artefact);
+  if (original === undefined) return [];
+  const bundles = bundlesFor(artefacts, original);
+  return [...bundles, ...madeOf(artefacts, bundles)];
 }
 
 export interface Order<T> {

@@ -133,7 +133,18 @@ const artefact = z.discriminatedUnion('kind', [
   z
     .strictObject({ kind: z.literal('composedBundle'), ...base, inputs: names })
     .describe('All certificates of several bundles'),
-  z.strictObject({ kind: z.literal('copy'), ...base, of: objectName }).describe('The same bytes in another place'),
+  z
+    .strictObject({
+      kind: z.literal('copy'),
+      ...base,
+      of: objectName,
+      promoteAfter: duration
+        .optional()
+        .describe(
+          'Of a signer or a target: how long a new one is there before it is in use here; at once where this one cannot be used',
+        ),
+    })
+    .describe('The same bytes in another place'),
   z
     .strictObject({
       kind: z.literal('target'),

@@ -6,6 +6,7 @@ import { RecoveryError } from '../errors.ts';
 import type { CaBundle, ComposedBundle, Copy, Location, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { encodeBundle, mergeBundle } from '../pki/bundle.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
+import { backDatedMs } from '../pki/facts.ts';
 import { keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
 import { signLeaf, signSigner } from '../pki/sign.ts';
 import {
@@ -29,9 +30,6 @@ export interface Issued extends Material {
   /** The certificates of the entries, in their order; for a pair the new one first. */
   readonly certificates: readonly Certificate[];
 }
-
-/** A new certificate begins a second early (library-go pkg/crypto), for clocks that are a little behind. */
-const backDatedMs = 1000;
 
 /** The signer that a Secret or a pair of files holds. Throws MaterialInvalid. */
 export function readAuthority(location: Location, entries: Entries): Authority {

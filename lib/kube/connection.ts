@@ -152,7 +152,7 @@ class Connection implements KubeConnection {
       const exchange = this.#exchange(line.client, request, limit.signal);
       const { status, retryAfter, text } = await Promise.race([exchange, limit.reached]);
       if (status < 200 || status >= 300) throw statusError(attempt, status, text, retryAfter);
-      return parseAnswer(attempt, text) as T;
+      return (request.answer === 'text' ? text : parseAnswer(attempt, text)) as T;
     } catch (err) {
       if (limit.passed) {
         lines.retire(line); // the connection may be dead: the next request gets a new one

@@ -1,6 +1,7 @@
-// Kubernetes Events (events.k8s.io/v1) in the namespace of the object they are about. They inform people and decide
-// nothing: recording never waits and never fails, what the API does not take is kept while there is room and dropped,
-// counted, when there is not. An event has its name from the start, so that sending it twice makes one event.
+// Kubernetes Events (events.k8s.io/v1) in the namespace of the object they are about, `default` where it has none. They
+// inform people and decide nothing: recording never waits and never fails, what the API does not take is kept while
+// there is room and dropped, counted, when there is not. An event has its name from the start, so that sending it twice
+// makes one event.
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
@@ -9,21 +10,25 @@ import { withoutPem } from '../log.ts';
 import { backoffMs } from './backoff.ts';
 import type { KubeConnection } from './kube.ts';
 
-/** The reasons that OpenShift's certificate rotation uses (library-go, pkg/operator/certrotation). */
+/** The reasons that OpenShift's certificate rotation uses (library-go, pkg/operator/certrotation), and the approver's. */
 export type EventReason =
   | 'CertificateUpdated'
   | 'CertificateRemoved'
   | 'CertificateUpdateFailed'
   | 'SignerUpdateRequired'
   | 'CABundleUpdateRequired'
-  | 'TargetUpdateRequired';
+  | 'TargetUpdateRequired'
+  | 'CertificateRequestApproved'
+  | 'CertificateRequestPending';
 
-export interface EventSubject {
-  readonly kind: 'Secret' | 'ConfigMap';
-  readonly namespace: string;
+interface Named {
   readonly name: string;
   readonly uid?: string;
 }
+
+export type EventSubject =
+  | (Named & { readonly kind: 'Secret' | 'ConfigMap'; readonly namespace: string })
+  | (Named & { readonly kind: 'CertificateSigningRequest' });
 
 export interface RecordedEvent {
   readonly type: 'Normal' | 'Warning';
@@ -65,6 +70,15 @@ const longestRetryMs = 30_000;
 /** Every event is one more write for etcd: those of a recovery are told when its own writes are through. */
 const afterWorkMs = 1000;
 
+const apiVersions: Readonly<Record<EventSubject['kind'], string>> = {
+  Secret: 'v1',
+  ConfigMap: 'v1',
+  CertificateSigningRequest: 'certificates.k8s.io/v1',
+};
+
+/** Where the API keeps Events about objects without a namespace (pkg/apis/core/validation/events.go). */
+const namespaceOf = (subject: EventSubject): string => ('namespace' in subject ? subject.namespace : 'default');
+
 interface Queued {
   readonly namespace: string;
   readonly body: unknown;
@@ -91,7 +105,7 @@ class Recorder implements EventRecorder {
   }
 
   record(event: RecordedEvent): void {
-    const { namespace } = event.regarding;
+    const namespace = namespaceOf(event.regarding);
     this.#queue.push({ namespace, body: this.#body(event), refusals: 0 });
     if (this.#queue.length > (this.#options.limit ?? 256)) {
       this.#queue.shift();
@@ -160,7 +174,7 @@ class Recorder implements EventRecorder {
       apiVersion,
       kind: 'Event',
       metadata: {
-        namespace: regarding.namespace,
+        namespace: namespaceOf(regarding),
         name: `${regarding.name.slice(0, 230).replace(/[^a-z0-9]+$/, '')}.${randomBytes(8).toString('hex')}`,
       },
       // MicroTime: six digits after the second.
@@ -170,7 +184,7 @@ class Recorder implements EventRecorder {
       action: 'CertificateRecovery',
       reason,
       type,
-      regarding: { apiVersion: 'v1', ...regarding },
+      regarding: { apiVersion: apiVersions[regarding.kind], ...regarding },
       note: withoutPem(note).slice(0, longestNote),
     };
   }

@@ -13,6 +13,8 @@ export interface KubeRequest {
   readonly body?: unknown;
   /** For PATCH: `application/apply-patch+yaml`, `application/merge-patch+json`. */
   readonly contentType?: string;
+  /** What is answered: JSON (default), or `text` as it comes, of /readyz. */
+  readonly answer?: 'json' | 'text';
   /** Milliseconds until the request is given up. Default 10 000. */
   readonly timeoutMs?: number;
   readonly signal: AbortSignal;

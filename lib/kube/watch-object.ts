@@ -1,22 +1,12 @@
-// The newest state of one named Secret or ConfigMap, for as long as it is asked for: list, then watch from there.
-// "Absent" is said only after a successful list without the object or a DELETED event, never because of an error.
-// After any failure the object is listed again, so an update made while the API was away is reported, not lost; only
-// when the server ends a watch in an orderly way is the next one started from the last version, without a list.
+// The newest state of one named Secret or ConfigMap: a list and a watch (list-watch.ts) narrowed to its name, which RBAC
+// by resourceNames authorises. "Absent" is said only after a successful list without the object or a DELETED event,
+// never because of an error.
 import type { Clock } from '../clock.ts';
-import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Log } from '../log.ts';
-import { describeRequest, statusError, unavailable } from './api-error.ts';
-import type { Attempt } from './api-error.ts';
-import { backoffMs } from './backoff.ts';
-import type { ConfigMap, KubeConnection, ObjectState, Secret, WatchEvent } from './kube.ts';
+import type { ConfigMap, KubeConnection, ObjectState, Secret } from './kube.ts';
+import { listWatch, type WatchStatus } from './list-watch.ts';
 
-/** What a watch is doing now, for health checks. `lastProgress`: when the server last said something about the object. */
-export type WatchStatus = { readonly lastProgress: Date | undefined } & (
-  | { readonly phase: 'listing' }
-  | { readonly phase: 'watching'; readonly resourceVersion: string }
-  | { readonly phase: 'waiting'; readonly attempt: number; readonly until: Date; readonly message: string }
-  | { readonly phase: 'stopped' }
-);
+export type { WatchStatus };
 
 export interface WatchObjectOptions<T extends Secret | ConfigMap> {
   readonly connection: KubeConnection;
@@ -35,155 +25,16 @@ export interface WatchObjectOptions<T extends Secret | ConfigMap> {
 }
 
 const resources = { secret: 'secrets', configMap: 'configmaps' } as const;
-const firstRetryMs = 100;
-/** Until the first success the API server is taken to be starting: it is asked often. */
-const longestRetryAtStartMs = 1000;
-const longestRetryMs = 5000;
-/** A watch that the server ends sooner, having said nothing, counts as a failure: no tight loop of watches. */
-const shortestWatchMs = 1000;
 
-interface Metadata {
-  readonly metadata?: { readonly resourceVersion?: string };
-}
-interface ObjectList<T> extends Metadata {
-  readonly items?: readonly T[];
-}
-
-class ObjectWatch<T extends Secret | ConfigMap> {
-  readonly #options: WatchObjectOptions<T>;
-  readonly #log: Log;
-  readonly #path: string;
-  readonly #random: () => number;
-  #lastProgress: Date | undefined;
-  #resourceVersion: string | undefined;
-  #listedOnce = false;
-  /** Failures since the last progress of a watch. */
-  #failures = 0;
-
-  constructor(options: WatchObjectOptions<T>) {
-    const { kind, namespace, name } = options;
-    this.#options = options;
-    this.#random = options.random ?? Math.random;
-    this.#log = options.log.with({ [kind]: `${namespace}/${name}` });
-    const selector = `fieldSelector=${encodeURIComponent(`metadata.name=${name}`)}`;
-    this.#path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/${resources[kind]}?${selector}`;
-  }
-
-  async run(): Promise<void> {
-    const { signal } = this.#options;
-    while (!signal.aborted) {
-      try {
-        this.#resourceVersion ??= await this.#list();
-        if (!(await this.#watch(this.#resourceVersion))) await this.#pause('the server ended the watch at once');
-      } catch (err) {
-        if (!signal.aborted) await this.#failed(err);
-      }
-    }
-    this.#status({ phase: 'stopped' });
-  }
-
-  async #list(): Promise<string> {
-    const { connection, signal, onState } = this.#options;
-    this.#status({ phase: 'listing' });
-    // No resourceVersion: a read that is as new as etcd itself, never from a cache that lags behind.
-    const list = await connection.request<ObjectList<T>>({ method: 'GET', path: this.#path, signal });
-    const version = list.metadata?.resourceVersion;
-    if (version === undefined || !Array.isArray(list.items)) {
-      throw unavailable(this.#attempt('list'), 'the answer is not a list');
-    }
-    const [object] = list.items as readonly T[];
-    this.#progress();
-    onState(object === undefined ? { present: false } : { present: true, object });
-    this.#log.debug(this.#listedOnce ? 'watch.restarted' : 'watch.synced', { resourceVersion: version });
-    this.#listedOnce = true;
-    return version;
-  }
-
-  /** Whether the watch was of use: it said something, or lasted. */
-  async #watch(from: string): Promise<boolean> {
-    const { connection, clock, signal, silenceMs = 90_000 } = this.#options;
-    // The server's own limit, spread so that many watches do not all end at once.
-    const timeoutSeconds = 300 + Math.floor(this.#random() * 300);
-    const path =
-      `${this.#path}&watch=true&allowWatchBookmarks=true` +
-      `&resourceVersion=${encodeURIComponent(from)}&timeoutSeconds=${timeoutSeconds}`;
-    const began = clock.now().getTime();
-    const lasted = (): boolean => Math.abs(clock.now().getTime() - began) >= shortestWatchMs;
-    let heard = false;
-    this.#status({ phase: 'watching', resourceVersion: from });
-    try {
-      for await (const event of connection.watch(path, { silenceMs, signal })) {
-        this.#take(event);
-        heard = true;
-      }
-    } finally {
-      if (lasted()) this.#failures = 0;
-    }
-    return heard || lasted() || signal.aborted;
-  }
-
-  #take({ type, object }: WatchEvent): void {
-    if (type === 'ERROR') throw eventError(object, this.#attempt('watch'));
-    const version = (object as Metadata | undefined)?.metadata?.resourceVersion;
-    if (version === undefined) {
-      throw unavailable(this.#attempt('watch'), 'an event has no resourceVersion');
-    }
-    this.#resourceVersion = version;
-    this.#failures = 0;
-    this.#progress();
-    if (type === 'DELETED') this.#options.onState({ present: false });
-    else if (type !== 'BOOKMARK') this.#options.onState({ present: true, object: object as T });
-    this.#status({ phase: 'watching', resourceVersion: version });
-  }
-
-  async #failed(err: unknown): Promise<void> {
-    this.#resourceVersion = undefined;
-    // The version is too old for the server's memory: normal after a pause or a compaction, and a list settles it.
-    if (isCode(err, 'WatchExpired') && this.#failures === 0) {
-      this.#failures = 1;
-      return;
-    }
-    const retryAfter = err instanceof RecoveryError ? Number(err.details['retryAfterMs'] ?? 0) : 0;
-    await this.#pause(errorText(err), retryAfter, err instanceof RecoveryError ? err.code : undefined);
-  }
-
-  async #pause(message: string, atLeastMs = 0, code?: string): Promise<void> {
-    const { clock, signal } = this.#options;
-    this.#failures += 1;
-    const longestMs = this.#listedOnce ? longestRetryMs : longestRetryAtStartMs;
-    const own = backoffMs(this.#failures, { firstMs: firstRetryMs, longestMs, random: this.#random });
-    const ms = Math.max(own, Math.min(atLeastMs, longestMs));
-    const fields = { err: message, attempt: this.#failures, duration: ms, ...(code !== undefined && { code }) };
-    // The first failure is news, and one that lasts; those in between are not.
-    if (this.#failures === 1 || this.#failures % 20 === 0) this.#log.warn('watch.failed', fields);
-    else this.#log.debug('watch.failed', fields);
-    const until = new Date(clock.now().getTime() + ms);
-    this.#status({ phase: 'waiting', attempt: this.#failures, until, message });
-    await clock.sleep(ms, signal);
-  }
-
-  #attempt(verb: string): Attempt {
-    return { ...describeRequest('GET', this.#path), verb, server: this.#options.connection.server };
-  }
-
-  #progress(): void {
-    this.#lastProgress = this.#options.clock.now();
-  }
-
-  #status(status: WatchPhase): void {
-    this.#options.onStatus?.({ ...status, lastProgress: this.#lastProgress });
-  }
-}
-
-type WatchPhase = WatchStatus extends infer S ? (S extends WatchStatus ? Omit<S, 'lastProgress'> : never) : never;
-
-/** An ERROR event carries a Status, as a refused request would. */
-function eventError(object: unknown, attempt: Attempt): RecoveryError {
-  const code = Number((object as { readonly code?: unknown } | undefined)?.code ?? 500);
-  return statusError(attempt, code, JSON.stringify(object ?? {}));
-}
-
-/** Reports the object's newest state until `signal` aborts; see the head of this file. Never rejects. */
+/** Reports the object's newest state until `signal` aborts. Never rejects. */
 export function watchObject<T extends Secret | ConfigMap>(options: WatchObjectOptions<T>): Promise<void> {
-  return new ObjectWatch(options).run();
+  const { kind, namespace, name, onState, log, ...rest } = options;
+  const selector = `fieldSelector=${encodeURIComponent(`metadata.name=${name}`)}`;
+  return listWatch<T>({
+    ...rest,
+    path: `/api/v1/namespaces/${encodeURIComponent(namespace)}/${resources[kind]}?${selector}`,
+    log: log.with({ [kind]: `${namespace}/${name}` }),
+    onList: ([object]) => onState(object === undefined ? { present: false } : { present: true, object }),
+    onEvent: (type, object) => onState(type === 'DELETED' ? { present: false } : { present: true, object }),
+  });
 }

@@ -31,7 +31,7 @@ export interface CertificateFields {
   readonly unknownCritical: readonly string[];
 }
 
-type Extensions = ReadonlyMap<string, { readonly critical: boolean; readonly value: Buffer }>;
+export type Extensions = ReadonlyMap<string, { readonly critical: boolean; readonly value: Buffer }>;
 
 const known = {
   subjectKeyId: '2.5.29.14',
@@ -96,7 +96,8 @@ function readInteger(der: Buffer): number {
   return content.readIntBE(0, content.length);
 }
 
-function readExtensions(part: DerValue | undefined): Extensions {
+/** `part` holds the sequence of extensions as its first value. */
+export function readExtensions(part: DerValue | undefined): Extensions {
   if (part === undefined) return new Map();
   return new Map(
     childrenOf(firstOf(part)).map((extension) => {
@@ -109,7 +110,7 @@ function readExtensions(part: DerValue | undefined): Extensions {
   );
 }
 
-function readBasicConstraints(extensions: Extensions): Pick<CertificateFields, 'basicConstraints'> {
+export function readBasicConstraints(extensions: Extensions): Pick<CertificateFields, 'basicConstraints'> {
   const extension = extensions.get(known.basicConstraints);
   if (extension === undefined) return {};
   const parts = childrenOf(readDer(extension.value));
@@ -118,7 +119,7 @@ function readBasicConstraints(extensions: Extensions): Pick<CertificateFields, '
   return { basicConstraints: { ca, ...(length !== undefined && { pathLength: readInteger(length.raw) }) } };
 }
 
-function readKeyUsage(extensions: Extensions): Pick<CertificateFields, 'keyUsage'> {
+export function readKeyUsage(extensions: Extensions): Pick<CertificateFields, 'keyUsage'> {
   const extension = extensions.get(known.keyUsage);
   if (extension === undefined) return {};
   // BIT STRING: the first byte counts unused bits, bit 0 is the highest of the next

@@ -9,6 +9,8 @@ export interface DistinguishedName {
   /** The last one, where there are several (as Go); empty where there is none. */
   readonly commonName: string;
   readonly organizations: readonly string[];
+  /** All of it, in the order of the bytes: types by short name (CN, O), others as object identifiers. */
+  readonly attributes: readonly { readonly type: string; readonly value: string }[];
 }
 
 const shortNames: Readonly<Record<string, string>> = {
@@ -39,16 +41,14 @@ export function readDistinguishedName(name: DerValue): DistinguishedName {
       return { type: shortNames[oid] ?? oid, value: stringText(value) };
     }),
   );
+  const attributes = rdns.flat();
   const valuesOf = (wanted: string): string[] =>
-    rdns
-      .flat()
-      .filter(({ type }) => type === wanted)
-      .map(({ value }) => value);
+    attributes.filter(({ type }) => type === wanted).map(({ value }) => value);
   const text = rdns
     .toReversed()
     .map((rdn) => rdn.map(({ type, value }) => `${type}=${escapeValue(value)}`).join('+'))
     .join(',');
-  return { der: name.raw, text, commonName: valuesOf('CN').at(-1) ?? '', organizations: valuesOf('O') };
+  return { der: name.raw, text, commonName: valuesOf('CN').at(-1) ?? '', organizations: valuesOf('O'), attributes };
 }
 
 const oids = { commonName: Buffer.from('0603550403', 'hex'), organization: Buffer.from('060355040a', 'hex') };

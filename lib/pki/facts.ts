@@ -1,5 +1,12 @@
 // What a certificate says about itself: plain data without bytes and keys, read by everything that decides.
 
+/** A new certificate begins a second early (library-go pkg/crypto), for clocks that are a little behind. */
+export const backDatedMs = 1000;
+
+/** When a certificate in the API was made: its NotBefore without the back-dating. */
+export const madeAt = ({ notBefore }: Pick<CertificateFacts, 'notBefore'>): Date =>
+  new Date(notBefore.getTime() + backDatedMs);
+
 export type KeyAlgorithm =
   | { readonly name: 'RSA'; readonly bits: number }
   | { readonly name: 'ECDSA'; readonly curve: 'P-256' | 'P-384' | 'P-521' }

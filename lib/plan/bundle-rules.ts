@@ -108,7 +108,7 @@ export function judgeCopy(at: Case<Copy>): Verdict {
     return blocked('Unavailable', `its original ${artefact.of} is not there or not usable`, laterMs(now, lookAgainMs));
   }
   const damage = damaged(at);
-  if (damage !== undefined) return renewal(damage);
+  if (damage !== undefined) return settled(at, [artefact.name], damage, renewal);
   if (fact.state === 'present' && fact.digest === originalFact.digest) return healthy(at);
   const difference: Difference = { reason: 'OriginalDiffers', message: `it differs from ${artefact.of}` };
   if (validNow(originalFact, now).size === 0 && validNow(fact, now).size > 0) {
@@ -120,7 +120,9 @@ export function judgeCopy(at: Case<Copy>): Verdict {
 
 function damaged({ fact }: Case<CaBundle | ComposedBundle | Copy>): Difference | undefined {
   if (fact.state === 'absent') return { reason: 'Absent', message: 'it is absent' };
-  return fact.state === 'broken' ? { reason: 'Unreadable', message: `it is broken: ${fact.message}` } : undefined;
+  if (fact.state !== 'broken') return undefined;
+  const reason = fact.problem === 'mismatchedPair' ? 'MismatchedPair' : 'Unreadable';
+  return { reason, message: `it is broken: ${fact.message}` };
 }
 
 /** A contradiction that has stood long enough is repaired; a fresh one may be another writer between two writes. */

@@ -2,8 +2,9 @@
 // The checks are read from top to bottom; the first that finds something decides. Two policies: OnlyWhenExpired touches
 // what is absent, broken, expired or untrusted; BeforeExpiry also renews ahead of time (library-go's certrotation rules).
 import { isIP } from 'node:net';
-import type { ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
-import { bundlesAbove } from '../inventory/order.ts';
+import type { ResolvedTarget, Signer } from '../inventory/model.ts';
+import { bundlesAbove, madeOf } from '../inventory/order.ts';
+import { madeAt } from '../pki/facts.ts';
 import { dnsNameCovers } from '../pki/hostname.ts';
 import { locationText } from '../store/store.ts';
 import { clockSkewMs } from './clock-rules.ts';
@@ -11,7 +12,7 @@ import type { CertificateFacts } from './facts.ts';
 import { blocked, bring, type Case, certificatesOf, earliest, type Expected, keep, laterMs } from './judgement.ts';
 import { renew, settlesAt, type Verdict } from './judgement.ts';
 import type { Check, Finding, PairCase } from './judgement.ts';
-import { authorityDiffers, isKeyElsewhere, notTrusted, signedByOthers } from './trust-rules.ts';
+import { authorityDiffers, holds, isKeyElsewhere, notTrusted, signedByOthers } from './trust-rules.ts';
 import { isFile } from '../inventory/places.ts';
 
 const lookAgainMs = 30_000;
@@ -88,16 +89,16 @@ function judgePair(at: PairCase, checks: readonly Check[]): Verdict {
 }
 
 /** What the kubelet rotates it renews ahead of time itself: two owners would take turns. */
-const isOwner = ({ artefact, policy }: PairCase): boolean =>
+export const isOwner = ({ artefact, policy }: PairCase): boolean =>
   !(artefact.kind === 'target' && artefact.rotatedBy !== undefined) &&
   (policy.kind === 'BeforeExpiry' || artefact.renewAhead === true);
 
 /** In the API the cluster's own rotator has its turn first; files have no other rotator. */
-function expiryWithGrace({ artefact, policy }: PairCase, { notAfter }: CertificateFacts): Date {
+export function expiryWithGrace({ artefact, policy }: PairCase, { notAfter }: CertificateFacts): Date {
   return !isFile(artefact.truth) ? laterMs(notAfter, policy.graceMs) : notAfter;
 }
 
-const notYetValid: Check = ({ now }, { notBefore }) => {
+export const notYetValid: Check = ({ now }, { notBefore }) => {
   if (notBefore <= now) return undefined;
   const message = `it is not valid before ${notBefore.toISOString()}`;
   // A few minutes are another machine's clock: it becomes valid by itself. More is for the clock rules to judge.
@@ -105,7 +106,7 @@ const notYetValid: Check = ({ now }, { notBefore }) => {
   return withinSkew ? { reason: 'NotYetValid', message, keepUntil: notBefore } : { reason: 'NotYetValid', message };
 };
 
-const expired: Check = (at, certificate) => {
+export const expired: Check = (at, certificate) => {
   if (at.now < certificate.notAfter) return undefined;
   const message = `it expired at ${certificate.notAfter.toISOString()}`;
   const graceEnds = expiryWithGrace(at, certificate);
@@ -177,7 +178,7 @@ function signerTrustedFrom({ artefact, expected, resolved, now }: PairCase): Dat
   const signer = expected.get(artefact.issuer);
   const spread = artefact.refresh / 10;
   if (signer?.renewed === true) return laterMs(now, spread);
-  return signer?.certificate === undefined ? undefined : laterMs(signer.certificate.notBefore, spread);
+  return signer?.certificate === undefined ? undefined : laterMs(madeAt(signer.certificate), spread);
 }
 
 /** The end of a certificate made now: its validity, capped at its signer's end. */
@@ -208,7 +209,7 @@ function renewed(at: PairCase, { reason, message }: Finding, present?: Certifica
   }
   const bundles = bundlesAbove(resolved.artefacts, artefact);
   const works = present !== undefined && artefact.kind === 'target' && now < present.notAfter;
-  const readers = works ? [...bundles, ...madeOf(at, bundles)] : bundles;
+  const readers = works ? [...bundles, ...madeOf(resolved.artefacts, bundles)] : bundles;
   const without = readers.find(({ name }) => !holds(expected.get(name), issuer, signer));
   if (without !== undefined) return waitFor(at, { without: without.name, issuer, message });
   const after = [issuer, ...readers.map(({ name }) => name)].filter((name) => expected.get(name)?.renewed === true);
@@ -243,25 +244,7 @@ function waitFor(at: PairCase, { without, issuer, message }: Waiting): Verdict {
   return blocked('SignerMissingFromBundle', `${message}; ${state}`, until);
 }
 
-/** Composed bundles and copies that hold what these bundles hold, directly or through each other. */
-function madeOf({ resolved }: PairCase, bundles: readonly { readonly name: string }[]): readonly ResolvedArtefact[] {
-  const names = new Set(bundles.map(({ name }) => name));
-  return resolved.artefacts.filter((row) => {
-    const isMadeOf =
-      (row.kind === 'composedBundle' && row.inputs.some((input) => names.has(input))) ||
-      (row.kind === 'copy' && names.has(row.of));
-    if (isMadeOf) names.add(row.name);
-    return isMadeOf;
-  });
-}
-
 function canSign({ renewed: isNew, hasKey, certificate, trusted }: Expected, now: Date): boolean {
   if (isNew) return true;
   return hasKey && certificate !== undefined && certificate.notBefore <= now && trusted.has(certificate.fingerprint);
-}
-
-function holds(bundle: Expected | undefined, issuer: string, signer: Expected): boolean {
-  if (bundle === undefined) return false;
-  if (signer.renewed) return bundle.newFrom.has(issuer);
-  return signer.certificate !== undefined && bundle.trusted.has(signer.certificate.fingerprint);
 }

@@ -18,6 +18,7 @@ import {
 import type { Store } from '../store/store.ts';
 import { backupsOf, isFromNothing } from './backups.ts';
 import type { ArtefactFacts, Facts } from './facts.ts';
+import { pairOf } from './judgement.ts';
 import { isVouchedFor, othersEnd } from './kinship.ts';
 
 export interface GatherInput {
@@ -48,15 +49,18 @@ export async function gather(input: GatherInput): Promise<Gathered> {
   const found = new Map<string, Found>();
   const failures = new Map<string, RecoveryError>();
   const seen = new Map<string, Look>();
+  const { artefacts } = input.resolved;
+  // What a copy of a pair holds may be another generation, and broken by itself: it is understood as its original is.
+  const rows = artefacts.map((row) => (row.kind === 'copy' ? (pairOf(artefacts, row) ?? row) : row));
   await Promise.all(
-    input.resolved.artefacts.map(async (artefact) => {
+    rows.map(async (artefact) => {
       const look = await lookAt(artefact, input);
       seen.set(artefact.name, look);
       if ('found' in look) found.set(artefact.name, look.found);
       if ('failure' in look && look.failure !== undefined) failures.set(artefact.name, look.failure);
     }),
   );
-  const related = relate(seen, input);
+  const related = relate(seen, rows, input);
   const backups = await backupsOf(related, input);
   const facts = new Map(
     [...related].map(([name, fact]) => [
@@ -221,9 +225,9 @@ function digestOf(entries: Entries): string {
 }
 
 /** Adds what only the whole shows: who signed what, and since when a version has been there. */
-function relate(seen: ReadonlyMap<string, Look>, input: GatherInput): Facts {
-  const { resolved, previous, now } = input;
-  const rows = new Map(resolved.artefacts.map((row) => [row.name, row]));
+function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArtefact[], input: GatherInput): Facts {
+  const { previous, now } = input;
+  const rows = new Map(artefacts.map((row) => [row.name, row]));
   const looks = [...seen.values()].flatMap((look) => ('certificates' in look ? look.certificates : []));
   const authorities = new Map(looks.filter(({ facts }) => facts.isCa).map((ca) => [ca.facts.fingerprint, ca]));
   const facts = new Map<string, ArtefactFacts>();

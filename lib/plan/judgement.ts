@@ -1,5 +1,6 @@
 // The vocabulary shared by the rules: the case before them, the verdict they give, and small sentences. Pure.
 import type { Location, Resolved, ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
+import { originalOf } from '../inventory/order.ts';
 import { clockSkewMs } from './clock-rules.ts';
 import type { ArtefactFacts, CertificateFacts, Facts } from './facts.ts';
 import type { Decision, Reason, RenewalPolicy } from './plan-types.ts';
@@ -20,6 +21,8 @@ export interface Expected {
   readonly newNotAfter?: Date;
   /** It may be written anew then, so what is made of it now would soon be made again. */
   readonly settlesAt?: Date;
+  /** It needs renewal, and that is not possible now. */
+  readonly blocked?: true;
   /** It must be brought, and nothing can be made of it before that. */
   readonly byHand?: true;
 }
@@ -37,6 +40,14 @@ export interface Case<A extends ResolvedArtefact> {
 /** What has a certificate and a key of its own. */
 export type Pair = Signer | ResolvedTarget;
 export type PairCase = Case<Pair>;
+
+/** A copy of a pair as a pair of its own: what its original is, in the copy's place and by its name. */
+export function pairOf(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): Pair | undefined {
+  const original = originalOf(artefacts, copy);
+  if (original?.kind !== 'signer' && original?.kind !== 'target') return undefined;
+  return { ...original, name: copy.name, truth: copy.truth };
+}
+
 /** A check's finding: renew for this reason, or leave it alone until then. */
 export type Finding = { readonly reason: Reason; readonly message: string; readonly keepUntil?: Date };
 export type Check = (at: PairCase, certificate: CertificateFacts) => Finding | undefined;

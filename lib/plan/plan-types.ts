@@ -16,6 +16,7 @@ export type Reason =
   | 'AuthorityDiffers'
   | 'InputsDiffer'
   | 'OriginalDiffers'
+  | 'NotPromotedYet'
   | 'Settling'
   | 'RefreshDue'
   | 'SignerTooYoung'

@@ -20,6 +20,7 @@ import {
   type Verdict,
 } from './judgement.ts';
 import type { ClockFacts, Decision, Plan, RenewalPolicy } from './plan-types.ts';
+import { judgePromotion } from './promotion-rules.ts';
 
 export interface PlanInput {
   readonly resolved: Resolved;
@@ -67,7 +68,9 @@ function judge(at: Case<ResolvedArtefact>): Verdict {
     case 'composedBundle':
       return judgeComposedBundle({ ...at, artefact });
     case 'copy':
-      return judgeCopy({ ...at, artefact });
+      return artefact.promoteAfter === undefined
+        ? judgeCopy({ ...at, artefact })
+        : judgePromotion({ ...at, artefact }, artefact.promoteAfter);
     case 'keyPair':
     case 'opaque':
       return judgeForeign(artefact, at.fact, now);
@@ -84,8 +87,14 @@ function judgeForeign({ kind, published }: KeyPair | Opaque, fact: ArtefactFacts
   return blocked('NotOurs', `${state}; ${what} is never made here, restore it`, recheckAt);
 }
 
-function outlook({ reason, recheckAt, byHand }: Omit<Decision, 'artefact'>): Pick<Expected, 'settlesAt' | 'byHand'> {
-  return { ...(reason === 'Settling' && { settlesAt: recheckAt }), ...(byHand === true && { byHand }) };
+type Outlook = Pick<Expected, 'settlesAt' | 'blocked' | 'byHand'>;
+
+function outlook({ action, reason, recheckAt, byHand }: Omit<Decision, 'artefact'>): Outlook {
+  return {
+    ...(reason === 'Settling' && { settlesAt: recheckAt }),
+    ...(action === 'blocked' && { blocked: true }),
+    ...(byHand === true && { byHand }),
+  };
 }
 
 /** What others can count on when an artefact is not renewed: its certificates that are valid now. */

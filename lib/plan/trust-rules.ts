@@ -3,7 +3,7 @@
 import { bundlesAbove } from '../inventory/order.ts';
 import type { CertificateFacts } from './facts.ts';
 import { certificatesOf, settlesAt } from './judgement.ts';
-import type { Check, PairCase } from './judgement.ts';
+import type { Check, Expected, PairCase } from './judgement.ts';
 import { isFile } from '../inventory/places.ts';
 
 /**
@@ -89,4 +89,11 @@ export function isKeyElsewhere({ facts, resolved }: PairCase, issuer: string): b
   const fact = facts.get(issuer);
   const truth = resolved.artefacts.find(({ name }) => name === issuer)?.truth;
   return truth !== undefined && isFile(truth) && fact?.state === 'broken' && fact.problem === 'keyAbsent';
+}
+
+/** Whether a bundle will hold the certificate of this signer, also one that is not made yet. */
+export function holds(bundle: Expected | undefined, issuer: string, signer: Expected): boolean {
+  if (bundle === undefined) return false;
+  if (signer.renewed) return bundle.newFrom.has(issuer);
+  return signer.certificate !== undefined && bundle.trusted.has(signer.certificate.fingerprint);
 }

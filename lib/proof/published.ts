@@ -2,6 +2,7 @@
 // directory for objects of the API, the paths themselves for artefacts whose truth is on disk.
 import { join } from 'node:path';
 import type { Location, ResolvedArtefact } from '../inventory/model.ts';
+import { originalOf } from '../inventory/order.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../store/store.ts';
 
 /** A certificate and the key that must belong to it, or files that stand for themselves. Absolute paths. */
@@ -30,7 +31,7 @@ export function filesOf({ artefact, artefacts, destinationDir }: FilesOf): Artef
   const directory = publishedDirectory(truth, destinationDir);
   if (directory === undefined || artefact.published === undefined) return undefined;
   const at = (key: string): string => join(directory, key);
-  const original = originalOf(artefact, artefacts);
+  const original = originalOf(artefacts, artefact);
   switch (original?.kind) {
     case 'signer':
     case 'target':
@@ -46,16 +47,6 @@ export function filesOf({ artefact, artefacts, destinationDir }: FilesOf): Artef
       break;
   }
   return undefined;
-}
-
-/** A copy of a copy is followed to its end; the length of the inventory bounds a circle that nobody should have let in. */
-function originalOf(artefact: ResolvedArtefact, artefacts: readonly ResolvedArtefact[]): ResolvedArtefact | undefined {
-  let at: ResolvedArtefact | undefined = artefact;
-  for (let hops = 0; at?.kind === 'copy' && hops <= artefacts.length; hops += 1) {
-    const of: string = at.of;
-    at = artefacts.find(({ name }) => name === of);
-  }
-  return at?.kind === 'copy' ? undefined : at;
 }
 
 export const pathsOf = (files: ArtefactFiles): readonly string[] =>

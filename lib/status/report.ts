@@ -1,6 +1,7 @@
 // What `status` says, as plain data: one row for each artefact, and in one word whether the cluster is well. Pure: facts
 // and decisions are the plan's, another time gives the report of another time.
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { originalOf } from '../inventory/order.ts';
 import type { ArtefactFacts, CertificateFacts, Facts } from '../plan/facts.ts';
 import type { Decision, Plan, Reason } from '../plan/plan-types.ts';
 import { locationText } from '../store/store.ts';
@@ -123,7 +124,9 @@ function whyApiUnread({ resolved, facts }: ReportInput): string | undefined {
 function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInput): StatusRow {
   const { now, facts } = input;
   const fact: ArtefactFacts = facts.get(artefact.name) ?? { state: 'unavailable', message: '' };
-  const certificate = leading(artefact, fact);
+  const { kind } = originalOf(input.resolved.artefacts, artefact) ?? artefact;
+  const isPair = kind === 'signer' || kind === 'target';
+  const certificate = leading(fact, isPair);
   const onDisk = input.onDisk?.get(artefact.name);
   const inUse = input.inUse?.get(artefact.name);
   const issuer = 'issuer' in artefact ? artefact.issuer : undefined;
@@ -131,7 +134,7 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
     artefact: artefact.name,
     kind: artefact.kind,
     location: locationText(artefact.truth),
-    state: stateOf({ artefact, fact, certificate, decision, now }),
+    state: stateOf({ isPair, fact, certificate, decision, now }),
     ...(certificate !== undefined && {
       notBefore: certificate.notBefore,
       notAfter: certificate.notAfter,
@@ -149,9 +152,9 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
 }
 
 /** The certificate whose dates stand for the artefact: a pair's own; of a bundle the one that ends last. */
-function leading({ kind }: ResolvedArtefact, fact: ArtefactFacts): CertificateFacts | undefined {
+function leading(fact: ArtefactFacts, isPair: boolean): CertificateFacts | undefined {
   if (fact.state !== 'present') return undefined;
-  if (kind === 'signer' || kind === 'target') return fact.certificates[0];
+  if (isPair) return fact.certificates[0];
   return fact.certificates.reduce<CertificateFacts | undefined>(
     (last, one) => (last === undefined || one.notAfter > last.notAfter ? one : last),
     undefined,
@@ -159,7 +162,8 @@ function leading({ kind }: ResolvedArtefact, fact: ArtefactFacts): CertificateFa
 }
 
 interface Judged {
-  readonly artefact: ResolvedArtefact;
+  /** A certificate with its key, or a copy of one. */
+  readonly isPair: boolean;
   readonly fact: ArtefactFacts;
   readonly certificate: CertificateFacts | undefined;
   readonly decision: Decision;
@@ -169,7 +173,7 @@ interface Judged {
 const endingReasons: readonly Reason[] = ['RefreshDue', 'SignerTooYoung', 'SignerEnding'];
 const lastFifth = 0.2;
 
-function stateOf({ artefact, fact, certificate, decision, now }: Judged): RowState {
+function stateOf({ isPair, fact, certificate, decision, now }: Judged): RowState {
   if (fact.state === 'unavailable') return 'UNKNOWN';
   if (fact.state === 'absent') return 'MISSING';
   if (fact.state === 'broken') return fact.problem === 'foreign' ? 'OK' : 'BROKEN'; // others keep it
@@ -179,7 +183,7 @@ function stateOf({ artefact, fact, certificate, decision, now }: Judged): RowSta
   }
   if (endingReasons.includes(decision.reason)) return 'EXPIRING';
   if (decision.action !== 'keep') return 'BROKEN'; // valid by its dates, and still refused by whoever reads it
-  if (certificate === undefined || (artefact.kind !== 'signer' && artefact.kind !== 'target')) return 'OK';
+  if (certificate === undefined || !isPair) return 'OK';
   const life = certificate.notAfter.getTime() - certificate.notBefore.getTime();
   return certificate.notAfter.getTime() - now.getTime() < life * lastFifth ? 'EXPIRING' : 'OK';
 }

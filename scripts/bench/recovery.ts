@@ -6,6 +6,7 @@ import { mkdtemp, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { executable, isRecovery, type Line, type RecoveryWorld, type Tool } from '../../test/support/recovery-world.ts';
 import { bothGoals, memoryRows, sampled } from './memory.ts';
 import { isServed, timeOf, until } from './probes.ts';
@@ -27,6 +28,13 @@ interface Recovery {
   readonly tool: Tool;
 }
 
+/** What a recovery puts on disk. */
+export function publishedRows(world: RecoveryWorld): ResolvedArtefact[] {
+  return world.resolved.artefacts.filter(
+    (one) => one.published !== undefined && one.kind !== 'keyPair' && !isRecovery(one) && 'namespace' in one.truth,
+  );
+}
+
 async function recoverOnce(world: RecoveryWorld): Promise<Recovery> {
   await world.expireAll();
   await world.controlPlane.kill();
@@ -40,9 +48,7 @@ async function recoverOnce(world: RecoveryWorld): Promise<Recovery> {
     'kube-apiserver-serving': 'kubernetes',
     'localhost-serving': 'localhost',
   };
-  const published = world.resolved.artefacts.filter(
-    (row) => row.published !== undefined && row.kind !== 'keyPair' && !isRecovery(row) && 'namespace' in row.truth,
-  );
+  const published = publishedRows(world);
   const tool = world.startTool([], ({ event, fields }) => {
     const name = String(fields['secret'] ?? '').split('/')[1] ?? '';
     const servername = serving[name];
@@ -136,9 +142,9 @@ export async function startToDisk(world: RecoveryWorld, count: number): Promise<
 }
 
 /** h */
-export async function versionStart(count: number): Promise<Measured[]> {
+export async function versionStart(count: number, before = 2): Promise<Measured[]> {
   const values: number[] = [];
-  for (let n = -2; n < count; n += 1) {
+  for (let n = -before; n < count; n += 1) {
     const began = performance.now();
     await run(executable, ['--version']);
     if (n >= 0) values.push(performance.now() - began);

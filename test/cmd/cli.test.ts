@@ -65,7 +65,7 @@ describe('run()', () => {
     const { exit, out, err } = await cli(...argv);
     expect({ exit, out }).toEqual({ exit: exitCodes.usage, out: '' });
     expect(err).toContain(message);
-    expect(err).toContain('Usage: kube-cert-recovery --mode=regen|syncer[,...]');
+    expect(err).toContain('Usage: kube-cert-recovery --mode=regen|syncer|approver[,...]');
   });
 
   it('tells all problems of flags and file together, then the usage', async () => {
@@ -77,7 +77,7 @@ describe('run()', () => {
     expect({ exit, out }).toEqual({ exit: exitCodes.usage, out: '' });
     expect(err.split('\n').slice(0, 5)).toEqual([
       'Cannot use the configuration: 3 problems',
-      '  --mode: must be one of regen, syncer, got "regn" (did you mean "regen"?)',
+      '  --mode: must be one of regen, syncer, approver, got "regn" (did you mean "regen"?)',
       `  ${join(directory, 'bad.yaml')} line 3: lgo: unknown key (did you mean "log"?)`,
       '  --preset: must be a known preset, got "kubernets" (did you mean "kubernetes"?)',
       '',

@@ -202,6 +202,17 @@ describe('parseConfig()', () => {
     expect(modes).toEqual([{ mode: 'syncer', kubeconfig: '/home/admin/k', destinationDir: '/home/certs' }]);
   });
 
+  it('takes components for the syncer, several times and with commas, and from the file', () => {
+    const syncing = { mode: 'syncer', preset: 'kubernetes', kubeconfig: '/k', destinationDir: '/d' };
+    const wanted = ['kube-apiserver', 'kubelet', 'admin'];
+    const typed = parseConfig(input({ flags: { ...syncing, component: ['kube-apiserver,kubelet', 'admin'] } }));
+    expect(typed.modes).toEqual([expect.objectContaining({ components: wanted })]);
+    const text = file(`syncer: { components: [${wanted.join(', ')}] }`);
+    expect(parseConfig(input({ flags: syncing, text })).modes).toEqual([
+      expect.objectContaining({ components: wanted }),
+    ]);
+  });
+
   it.each([
     ['2', 'info'],
     ['4', 'debug'],
@@ -268,12 +279,12 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
   [
     'nothing at all',
     {},
-    ['--mode: is required: regen, syncer, or regen,syncer', '--preset: is required: one of kubeadm, kubernetes, '],
+    ['--mode: is required: regen, syncer, approver, or several', '--preset: is required: one of kubeadm, kubernetes, '],
   ],
   [
     'an unknown mode',
     { flags: { ...syncer, mode: 'syncr' } },
-    ['--mode: must be one of regen, syncer, got "syncr" (did you mean "syncer"?)'],
+    ['--mode: must be one of regen, syncer, approver, got "syncr" (did you mean "syncer"?)'],
   ],
   ['an empty mode', { flags: { ...syncer, mode: '' } }, ['--mode: must be a list of at least 1, got []']],
   [
@@ -311,11 +322,24 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
   ],
   [
     'flags of a mode that does not run',
-    { flags: { ...regen, destinationDir: '/d', syncerKubeconfig: '/s' } },
+    { flags: { ...regen, destinationDir: '/d', component: ['kubelet'], syncerKubeconfig: '/s' } },
     [
       '--destination-dir: must be left out without mode syncer',
+      '--component: must be left out without mode syncer',
       '--syncer-kubeconfig: must be left out without mode syncer',
     ],
+  ],
+  [
+    'a component that reads nothing of the inventory',
+    { flags: { ...syncer, preset: 'kubernetes', destinationDir: '/d', component: ['kube-shceduler'] } },
+    [
+      '--component: must name components that read artefacts of the inventory (admin, etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet), got "kube-shceduler" (did you mean "kube-scheduler"?)',
+    ],
+  ],
+  [
+    'a component where the inventory names no reader',
+    { flags: { ...syncer, destinationDir: '/d', component: ['kube-scheduler'] } },
+    ['--component: must be left out: the inventory does not say who reads what'],
   ],
   [
     '--regen-kubeconfig without regen',
@@ -430,7 +454,7 @@ describe('parseConfig() refuses', () => {
     );
     const flags: Flags = { mode: 'regn', logFormat: 'xml' };
     expect(problemsOf(() => parseConfig(input({ flags, text, env: { KUBECONFIG: 'a' } })))).toEqual([
-      '--mode: must be one of regen, syncer, got "regn" (did you mean "regen"?)',
+      '--mode: must be one of regen, syncer, approver, got "regn" (did you mean "regen"?)',
       '--log-format: must be one of json, text, got "xml"',
       '/etc/recovery.yaml line 3: mods: unknown key (did you mean "modes"?)',
       '/etc/recovery.yaml line 4: log.lvl: unknown key (did you mean "level"?)',

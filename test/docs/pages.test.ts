@@ -93,6 +93,12 @@ describe('docs/reasons.md', () => {
     expect(own.length).toBeGreaterThan(5);
   });
 
+  it('has every reason why a component is not restarted', () => {
+    const judged = unionMembers(page('lib/restart/reaction.ts'), 'CannotReason');
+    const failed = unionMembers(page('lib/restart/reactions.ts'), 'FailureReason');
+    expect(sorted(firstCodes(section(reasons, 'Restarts')))).toEqual(sorted([...judged, ...failed]));
+  });
+
   it('has every reason why a Lease is kept', () => {
     const here = /reason: LeaseReason((?: \| '\w+')+)/.exec(page('lib/leases/release.ts'))?.[1] ?? '';
     const more = [...here.matchAll(/'(\w+)'/g)].map(([, reason = '']) => reason);
@@ -329,7 +335,10 @@ describe('docs/troubleshooting.md', () => {
   });
 
   it('quotes nothing that is not in the code', () => {
-    const code = execFileSync('cat', sourceFiles(), { encoding: 'utf8' }).replaceAll(/['`] \+\s*['`]/g, '');
+    const code = execFileSync('cat', sourceFiles(), { encoding: 'utf8', maxBuffer: 2 ** 24 }).replaceAll(
+      /['`] \+\s*['`]/g,
+      '',
+    );
     const others = documented.filter((message) => !printed.includes(message));
     // What stands between names: each part must be in the source as it is.
     const name = /"[^"]*"|\b(?:localhost-recovery-serving: it has ended|kube-controller-manager|ConfigMap|Secret)\b/;

@@ -8,6 +8,7 @@ import { exitCodes } from '../../cmd/exit-codes.ts';
 import {
   addDirectoryOption,
   addHostOption,
+  addImageOption,
   addInstallOptions,
   addRestoreOption,
   addRunOptions,
@@ -129,7 +130,9 @@ describe('flags', () => {
     expect(names(running)).toEqual(flagsOf(addRunOptions(new Command())));
   });
   it('are those of commands', () => {
-    const more = [addInstallOptions, addHostOption, addRestoreOption].flatMap((add) => flagsOf(add(new Command())));
+    const more = [addInstallOptions, addHostOption, addImageOption, addRestoreOption].flatMap((add) =>
+      flagsOf(add(new Command())),
+    );
     const own = [...more, '--at', '--purge'];
     expect(names(ofCommands)).toEqual(own.toSorted());
     expect(flagsOf(addDirectoryOption(new Command()))).toEqual(['--out']);
@@ -166,13 +169,17 @@ describe('the configuration file', () => {
   const [example] = blocks(section(reference, 'Configuration file'));
 
   it('is one that the parser accepts, for modes and for commands', () => {
-    expect(parseConfig(input(example?.text ?? '')).modes.map(({ mode }) => mode)).toEqual(['regen', 'syncer']);
+    expect(parseConfig(input(example?.text ?? '')).modes.map(({ mode }) => mode)).toEqual([
+      'regen',
+      'syncer',
+      'approver',
+    ]);
     expect(parseToolConfig(input(example?.text ?? '')).inventory.name).toBe('kubernetes');
   });
 
   it('has every field that there is', () => {
     const value = parseYaml(example?.text ?? '') as Readonly<Record<string, object>>;
-    const groups = ['regen', 'syncer', 'policy', 'log'];
+    const groups = ['regen', 'syncer', 'approver', 'policy', 'log'];
     const present = Object.entries(value).flatMap(([name, group]) =>
       groups.includes(name) ? [name, ...Object.keys(group).map((field) => `${name}.${field}`)] : [name],
     );
@@ -185,7 +192,7 @@ describe('the configuration file', () => {
 
   it('shows the defaults: without them the same is configured', () => {
     const short = (example?.text ?? '').replaceAll(
-      /^ *(?:rows|restart|backupDir|lockDir|clockSynchronised|kind: OnlyWhenExpired|grace|settle|level|format|once|dryRun|namespace|recoveryServerName|serviceIP|etcdHostnames|pkiDir|directories|policy|log)\b.*\n/gm,
+      /^ *(?:rows|restart: false|shortBackOff|backupDir|lockDir|clockSynchronised|kind: OnlyWhenExpired|grace|settle|level|format|once|dryRun|namespace|recoveryServerName|serviceIP|etcdHostnames|pkiDir|nodeCertificate|longestLife|expectedNodes|bootstrapNamespace|directories|policy|log)\b.*\n/gm,
       '',
     );
     expect(short.length).toBeLessThan((example?.text ?? '').length - 600);

@@ -17,6 +17,10 @@ const rows: Record<string, [given: Partial<Situation>, want: Reaction]> = {
     { since: 'found', readers: [restarts] },
     { kind: 'none', reason: 'NothingToSee' },
   ],
+  'files that were there at the start, where somebody looks at the processes': [
+    { since: 'found', readers: [restarts], canRestart: true },
+    { kind: 'react', prove: [], restart: [restarts] },
+  ],
   'files that were there at the start are proven': [
     { since: 'found', readers: [reloads, restarts] },
     { kind: 'react', prove: [reloads], restart: [] },
@@ -34,5 +38,7 @@ const rows: Record<string, [given: Partial<Situation>, want: Reaction]> = {
 };
 
 test.each(Object.entries(rows))('decide(): %s', (_title, [given, want]) => {
-  expect(decide({ files: 'complete', since: 'changed', readers: [reloads], ...given })).toEqual(want);
+  expect(decide({ files: 'complete', since: 'changed', canRestart: false, readers: [reloads], ...given })).toEqual(
+    want,
+  );
 });

@@ -1,9 +1,9 @@
 // A reactor on real pairs; the proof is a function of the test's.
-import { copyFile, rm, writeFile } from 'node:fs/promises';
+import { copyFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { systemClock } from '../../lib/clock.ts';
-import { Reactor, type ReactorOptions } from '../../lib/fileobserver/react.ts';
+import { type Clock, systemClock } from '../../lib/clock.ts';
+import { type InputChange, Reactor, type ReactorOptions } from '../../lib/fileobserver/react.ts';
 import type { Reader, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import type { ProofResult } from '../../lib/proof/result.ts';
@@ -26,6 +26,13 @@ const restarts: Reader = { component: 'kcm', needs: 'restart', proof: { kind: 'n
 const at = new Date('2026-11-21T08:00:00Z');
 const result = (state: ProofResult['state']): ProofResult => ({ state, message: `it is ${state}`, at });
 
+interface SetupOptions {
+  readonly readers?: readonly Reader[];
+  readonly clock?: Clock;
+  readonly boundMs?: number;
+  readonly restart?: ReactorOptions['restart'];
+}
+
 class Setup implements AsyncDisposable {
   readonly directory = new TemporaryDirectory();
   readonly lines: Record<string, unknown>[] = [];
@@ -34,7 +41,10 @@ class Setup implements AsyncDisposable {
   readonly reactor: Reactor;
   readonly #running: Promise<void>;
 
-  constructor(prove: ReactorOptions['prove'], { readers = [reloads], clock = systemClock, boundMs = 60_000 } = {}) {
+  constructor(
+    prove: ReactorOptions['prove'],
+    { readers = [reloads], clock = systemClock, boundMs = 60_000, restart }: SetupOptions = {},
+  ) {
     const artefact: ResolvedArtefact = {
       kind: 'opaque',
       name: 'serving',
@@ -45,6 +55,7 @@ class Setup implements AsyncDisposable {
       artefact,
       files: { kind: 'pair', certFile: this.cert, keyFile: this.key },
       prove,
+      restart,
       clock,
       log: createLog({ level: 'debug', write: (line) => this.lines.push(JSON.parse(line) as Record<string, unknown>) }),
       signal: this.#stop.signal,
@@ -186,6 +197,28 @@ test('Reactor says once for each change that a component must be restarted, and 
   setup.reactor.notice('changed', new Date());
   await soon(() => setup.events()).toEqual(['proof.given', 'reaction.failed', 'proof.given']);
   expect(setup.lines[1]).toMatchObject({ level: 'error', component: 'kcm', reason: 'RestartNeeded' });
+});
+
+test('Reactor tells of each content that a component must be restarted for, also of what it finds', async () => {
+  const told: InputChange[] = [];
+  await using setup = new Setup(() => Promise.resolve(result('proven')), {
+    readers: [restarts, reloads],
+    restart: (change) => void told.push(change),
+  });
+  await setup.put(first);
+  const { ctimeMs } = await stat(setup.key);
+  const changedAt = new Date(Math.ceil(ctimeMs));
+  setup.reactor.notice('found', new Date());
+  await soon(() => told.length).toBe(1);
+  expect(told[0]).toMatchObject({ component: 'kcm', artefact: 'serving', since: 'found', changedAt });
+  await setup.put(second);
+  setup.reactor.notice('changed', new Date());
+  await soon(() => told.length).toBe(2);
+  await setup.put(first);
+  setup.reactor.notice('changed', new Date());
+  await soon(() => setup.events()).toEqual(['proof.given', 'proof.given', 'proof.given']);
+  expect(told.map(({ since }) => since)).toEqual(['found', 'changed', 'changed']);
+  expect(new Set(told.map(({ digest }) => digest)).size).toBe(2);
 });
 
 test('Reactor says that a component must be restarted only once the pair is whole', async () => {

@@ -59,8 +59,25 @@ describe('installManifests()', () => {
       how !== undefined && truth.kind === 'secret' ? [truth.name] : [],
     );
     expect(namesOf(rules, 'secrets')).toEqual(published.toSorted());
-    const verbs = rules.filter(({ resourceNames }) => resourceNames !== undefined).flatMap((rule) => rule.verbs);
-    expect([...new Set(verbs)].toSorted()).toEqual(['get', 'list', 'watch']);
+    const ofObjects = rules.filter(({ apiGroups }) => apiGroups.includes(''));
+    expect([...new Set(ofObjects.flatMap(({ verbs }) => verbs))].toSorted()).toEqual(['get', 'list', 'watch']);
+  });
+
+  it('lets syncer take the turn to restart kube-apiserver, where that must ever be restarted', () => {
+    const turn = {
+      apiGroups: ['coordination.k8s.io'],
+      resources: ['leases'],
+      resourceNames: ['kube-apiserver-restart'],
+    };
+    const verbs = ['get', 'create', 'patch', 'update'];
+    expect(rulesOf('kube-cert-recovery-syncer', 'kube-cert-recovery')).toContainEqual({ ...turn, verbs });
+    const reloading = artefacts.map((one) => ({
+      ...one,
+      readers: one.readers.filter(({ needs }) => needs === 'nothing'),
+    }));
+    const without = installManifests({ artefacts: reloading, namespace: 'kube-cert-recovery' });
+    expect(JSON.stringify(without)).not.toContain('kube-apiserver-restart');
+    expect(namesOf(rulesOf('kube-cert-recovery-regen', 'kube-cert-recovery'), 'leases')).toEqual([]);
   });
 
   it('lets nobody but regen touch the leases that prove use', () => {
@@ -92,6 +109,47 @@ describe('installManifests()', () => {
   it('binds the API server to kubelets only where the inventory has that client', () => {
     expect(bound(manifests)).toBe(true);
     expect(bound(installManifests({ artefacts: [], namespace: 'n' }))).toBe(false);
+  });
+});
+
+describe('installManifests() with the approver', () => {
+  const own = installManifests({ artefacts: [], namespace: 'ns', approver: true });
+  const named = (kind: string, name: string): Manifest | undefined =>
+    own.find((one) => one.kind === kind && one.metadata.name === name);
+  const approver = 'kube-cert-recovery-approver';
+  const bootstrapper = 'kube-cert-recovery-node-bootstrapper';
+
+  it('is what is asked for, and nothing of it is there unasked', () => {
+    const unasked = installManifests({ artefacts: [], namespace: 'ns' });
+    expect(JSON.stringify(unasked)).not.toMatch(/approver|bootstrapper/);
+    expect(own.slice(0, unasked.length)).toEqual(unasked);
+  });
+
+  it('may approve the requests of one signer', () => {
+    const rules = named('ClusterRole', approver)?.['rules'] as Rule[];
+    expect(rules.map(({ resources, verbs }) => `${verbs.join()} ${resources.join()}`)).toEqual([
+      'get,list,watch certificatesigningrequests',
+      'update certificatesigningrequests/approval',
+      'approve signers',
+      'get nodes',
+    ]);
+    expect(namesOf(rules, 'signers')).toEqual(['kubernetes.io/kube-apiserver-client-kubelet']);
+    expect(rulesOf(approver, 'kube-node-lease', own).map(({ verbs }) => verbs)).toEqual([['get']]);
+    expect(rulesOf(approver, 'default', own).map(({ verbs }) => verbs)).toEqual([['create']]);
+  });
+
+  it('binds the bootstrap identity to the role of asking, and to that alone', () => {
+    const to = own.filter((one) => JSON.stringify(one['subjects'] ?? []).includes(bootstrapper));
+    expect(to.map((one) => one['roleRef'])).toMatchObject([{ kind: 'ClusterRole', name: 'system:node-bootstrapper' }]);
+    expect(JSON.stringify(own)).not.toContain('nodeclient');
+  });
+
+  it.each([approver, bootstrapper])('gives %s an account and a token without an end', (name) => {
+    expect(named('ServiceAccount', name)?.metadata.namespace).toBe('ns');
+    expect(named('Secret', `${name}-token`)).toMatchObject({
+      type: 'kubernetes.io/service-account-token',
+      metadata: { namespace: 'ns', annotations: { 'kubernetes.io/service-account.name': name } },
+    });
   });
 });
 

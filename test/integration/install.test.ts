@@ -7,6 +7,7 @@ import { type InitOutcome, renderInitManifests, runInit } from '../../lib/instal
 import { runUninstall } from '../../lib/install/uninstall.ts';
 import type { ApiLocation } from '../../lib/inventory/model.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
+import { LeaseTurn, restartTurn } from '../../lib/leases/turn.ts';
 import { createApiStore } from '../../lib/store/api.ts';
 import { apiRequest } from '../support/api-client.ts';
 import { type RenderedControlPlane, startRenderedControlPlane } from '../support/rendered-control-plane.ts';
@@ -258,6 +259,8 @@ const checkSyncer = async (location: ApiLocation): Promise<void> => {
   expect(await as('syncer', { method: 'GET', path: watch }), watch).toBe(wanted);
 };
 
+const otherLease = `/apis/coordination.k8s.io/v1/namespaces/${ns}/leases/other`;
+
 describe('the rights of syncer', () => {
   it('reads and watches every published object, and nothing else of the inventory', async () => {
     await Promise.all(apiObjects().map(checkSyncer));
@@ -284,6 +287,23 @@ describe('the rights of syncer', () => {
     expect(await as('syncer', { method: 'POST', path, body: event })).toBe(201);
   });
 
+  it('takes the turn to restart kube-apiserver, and gives it back', async () => {
+    const kubeconfigFile = join(out, 'credentials', 'syncer', 'kubeconfig');
+    const connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
+    const turn = new LeaseTurn({ connection, lease: restartTurn, holder: 'node1', clock: systemClock, signal });
+    const holder = async (): Promise<unknown> => {
+      const path = `/apis/coordination.k8s.io/v1/namespaces/${restartTurn.namespace}/leases/${restartTurn.name}`;
+      return ((await controlPlane.admin(path)).body as { spec: { holderIdentity?: string } }).spec.holderIdentity;
+    };
+    for (const _ of ['made', 'there']) {
+      await turn.take();
+      expect(await holder()).toBe('node1');
+      await turn.giveBack();
+      expect((await holder()) ?? '').toBe('');
+    }
+    await connection.close();
+  });
+
   const refused: Record<string, Request> = {
     'read of a signer': { method: 'GET', path: inSecrets('kube-apiserver-serving-signer') },
     'list of all Secrets': { method: 'GET', path: `/api/v1/namespaces/${ns}/secrets` },
@@ -296,6 +316,13 @@ describe('the rights of syncer', () => {
     },
     'read of the token of regen': { method: 'GET', path: inSecrets('kube-cert-recovery-regen-token') },
     'release of a lease': { method: 'PUT', path: leasePath('kube-scheduler'), body: {} },
+    'another lease of its namespace': { method: 'GET', path: otherLease },
+    'creation of another lease': {
+      method: 'PATCH',
+      path: `${otherLease}?fieldManager=t`,
+      contentType: apply,
+      body: {},
+    },
     'creation of a CSR': {
       method: 'POST',
       path: '/apis/certificates.k8s.io/v1/certificatesigningrequests',

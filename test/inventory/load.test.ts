@@ -52,6 +52,9 @@ const composed = (name: string, inputs: string): string =>
 const copy = (name: string, of: string, truth = `configMap: ${name}`): string =>
   `{ kind: copy, name: ${name}, truth: { ${truth} }, of: ${of} }`;
 
+const promoted = (name: string, of: string, after: string, truth = `secret: ${name}`): string =>
+  copy(name, of, truth).replace(' }', ` }, promoteAfter: ${after}`);
+
 function problemsOf(text: string): string[] {
   const { inventory, problems } = checkInventoryText(text);
   expect(inventory === undefined).toBe(problems.length > 0);
@@ -250,6 +253,32 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
     'a copy of nothing',
     added(copy('c', 'gone')),
     'artefacts[c].of: must name a signer, a target, a bundle or a copy of one of this inventory, got "gone"',
+  ],
+  [
+    'a bundle that is promoted',
+    added(copy('a', 'ca'), promoted('b', 'a', '5m', 'configMap: b')),
+    'artefacts[b].promoteAfter: must be left out: only a signer or a target is promoted, got a copy of "ca", a caBundle',
+  ],
+  [
+    'a promotion after nothing',
+    added(promoted('c', 'signer', '0s')),
+    'artefacts[c].promoteAfter: must be more than 0s and less than the refresh 15d of "signer", got 0s',
+  ],
+  [
+    'a promotion after the next renewal, over two copies',
+    added(copy('b', 'client', 'secret: b'), promoted('c', 'b', '5s')),
+    'artefacts[c].promoteAfter: must be more than 0s and less than the refresh 5s of "client", got 5s',
+  ],
+  [
+    'a promotion of what does not tell its age',
+    changed('commonName: system:client', 'commonName: system:client\n    template: present') +
+      `  - ${promoted('c', 'client', '1s')}\n`,
+    'artefacts[c].promoteAfter: must be left out: a renewal of "client" begins with its CA (template: present), so nothing tells its age',
+  ],
+  [
+    'a promotion of what is no copy',
+    changed('signers: [signer] }', 'signers: [signer], promoteAfter: 5m }'),
+    'artefacts[ca].promoteAfter: unknown key',
   ],
   [
     'a copy in a place of another kind',

@@ -22,7 +22,8 @@ describe('topologicalOrder()', () => {
   });
 
   it('where it has a choice, puts signers before bundles, and those before targets', () => {
-    const free = artefacts.filter(({ name }) => name !== 'csr-signer' && name !== 'csr-signer-ca');
+    const bound = ['next-csr-signer', 'csr-signer-ca', 'csr-signer'];
+    const free = artefacts.filter(({ name }) => !bound.includes(name));
     const kinds = topologicalOrder(free.toReversed()).ordered.map(({ kind }) => kind);
     expect([...new Set(kinds)]).toEqual(['signer', 'caBundle', 'composedBundle', 'copy', 'target', 'keyPair']);
     expect(kinds.lastIndexOf('signer')).toBeLessThan(kinds.indexOf('caBundle'));
@@ -49,15 +50,34 @@ describe('dependenciesOf()', () => {
     ['a self-signed signer needs nothing', 'csr-signer-signer', []],
     [
       'an intermediate signer needs its issuer and the bundles that hold it',
-      'csr-signer',
+      'next-csr-signer',
       ['csr-signer-signer', 'csr-controller-signer-ca'],
     ],
-    ['a bundle needs its signers', 'csr-signer-ca', ['csr-signer']],
+    ['a bundle needs its signers', 'csr-signer-ca', ['next-csr-signer']],
     ['a composed bundle needs its inputs', 'csr-controller-ca', ['csr-signer-ca', 'csr-controller-signer-ca']],
     ['a copy needs its original', 'kubelet-serving-ca', ['csr-controller-ca']],
+    [
+      'a promoted copy needs everything by which its original is known',
+      'csr-signer',
+      ['next-csr-signer', 'csr-signer-ca', 'csr-controller-ca', 'client-ca', 'kubelet-serving-ca'],
+    ],
     ['a target needs its signer and the bundles that hold it', 'etcd-client', ['etcd-signer', 'etcd-ca']],
     ['a key pair needs nothing', 'service-account-key', []],
   ])('%s', (_title, name, needed) => {
     expect(dependencies.get(name)).toEqual(needed);
+  });
+
+  it('a promoted copy of a target needs the bundles above it, also over another copy', () => {
+    const rows = [
+      { kind: 'signer' as const, name: 'signer' },
+      { kind: 'caBundle' as const, name: 'ca', signers: ['signer'] },
+      { kind: 'composedBundle' as const, name: 'all', inputs: ['ca-copy'] },
+      { kind: 'copy' as const, name: 'ca-copy', of: 'ca' },
+      { kind: 'target' as const, name: 'leaf', issuer: 'signer' },
+      { kind: 'copy' as const, name: 'next', of: 'leaf' },
+      { kind: 'copy' as const, name: 'used', of: 'next', promoteAfter: 1 },
+    ];
+    expect(dependenciesOf(rows).get('used')).toEqual(['next', 'ca', 'all', 'ca-copy']);
+    expect(dependenciesOf(rows).get('next')).toEqual(['leaf']);
   });
 });

@@ -112,10 +112,21 @@ describe('preset kubernetes', () => {
     ['localhost-recovery-serving-signer', 3650, 2920],
     ['kube-control-plane-signer', 60, 30],
     ['csr-signer-signer', 60, 30],
-    ['csr-signer', 30, 15],
+    ['next-csr-signer', 30, 15],
     ['localhost-recovery-serving', 3650, 2920],
   ])('%s lives %i days and is refreshed after %i', (name, validity, refresh) => {
     expect(byName.get(name)).toMatchObject({ validity: validity * day, refresh: refresh * day });
+  });
+
+  it('uses a new CSR signer five minutes after it was made', () => {
+    expect(byName.get('csr-signer')).toMatchObject({
+      kind: 'copy',
+      of: 'next-csr-signer',
+      promoteAfter: 300_000,
+      published: 'required',
+    });
+    expect(byName.get('next-csr-signer')?.published).toBeUndefined();
+    expect(byName.get('csr-signer-ca')).toMatchObject({ signers: ['next-csr-signer'] });
   });
 
   it.each([

@@ -4,7 +4,7 @@ import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { type ReportInput, report, type RowState, type StatusReport } from '../../lib/status/report.ts';
 import { renderStatus } from '../../lib/status/render.ts';
-import { at, ca, chain, healthy, leaf, present, start } from '../support/facts.ts';
+import { at, ca, chain, copy, healthy, leaf, present, start } from '../support/facts.ts';
 
 const policy = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 } as const;
 const clock = { builtAt: at(-100), synchronised: true };
@@ -73,6 +73,29 @@ describe('report()', () => {
     const facts = withFacts('bundle', present(ca('old', [-50, 5]), ca('ca', [-1, 59])));
     const row = reportOf({ facts }).rows.find(({ artefact }) => artefact === 'bundle');
     expect(row).toMatchObject({ notAfter: at(59), residualMs: at(59).getTime() - start.getTime() });
+  });
+
+  it('gives a copy of a target the dates and the state of its leaf', () => {
+    const row: ResolvedArtefact = { kind: 'copy', name: 'used', truth: copy.truth, readers: [], of: 'target' };
+    const used = present(leaf('leaf', [-1, 5], 'ca'), ca('ca', [-1, 59]));
+    const setting = { resolved: { ...chain, artefacts: [...chain.artefacts, row] }, facts: withFacts('used', used) };
+    const shown = (now: Date) => reportOf({ ...setting, now }).rows.find(({ artefact }) => artefact === 'used');
+    expect(shown(at(4.9))).toMatchObject({ notAfter: at(5) });
+    expect(shown(at(6))).toMatchObject({ notAfter: at(5), state: 'EXPIRED' });
+  });
+
+  it('says that a copy which is not promoted yet is well', () => {
+    const row: ResolvedArtefact = { ...copy, name: 'used', of: 'signer', promoteAfter: 60_000 };
+    const resolved = { ...chain, artefacts: [...chain.artefacts, row] };
+    const facts = withFacts('used', present(ca('old', [-50, 30]))).set('signer', present(ca('ca', [0, 60])));
+    facts.set('bundle', present(ca('old', [-50, 30]), ca('ca', [0, 60])));
+    const status = reportOf({ resolved, facts });
+    expect(status.class).toBe('recovering'); // the other bundles of this table follow
+    expect(status.rows.find(({ artefact }) => artefact === 'used')).toMatchObject({
+      state: 'OK',
+      action: 'keep',
+      reason: 'NotPromotedYet',
+    });
   });
 
   it('shows a future in which everything ends and comes back', () => {

@@ -3,6 +3,7 @@
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts, CertificateFacts } from '../../lib/plan/facts.ts';
 import type { ClockFacts, Plan, RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import { pairOf } from '../../lib/plan/judgement.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { certificate } from './facts.ts';
 
@@ -47,7 +48,10 @@ export class SimulatedCluster {
   /** Artefacts that a reader would refuse at `now`: expired, not yet valid, or signed by nobody in their bundle. */
   unusable(now: Date): string[] {
     return this.resolved.artefacts
-      .filter((row) => row.kind === 'target' || row.kind === 'signer')
+      .flatMap((row) => {
+        const pair = row.kind === 'copy' ? pairOf(this.resolved.artefacts, row) : row;
+        return pair?.kind === 'target' || pair?.kind === 'signer' ? [pair] : [];
+      })
       .filter((row) => {
         const leaf = this.#certificates(row.name)[0];
         if (leaf === undefined || now < leaf.notBefore || leaf.notAfter <= now) return true;

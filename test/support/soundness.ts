@@ -1,7 +1,7 @@
 // Whether the material of an inventory is whole: an opinion of its own (node:crypto), which shares no code with what is
 // tested. It looks at plain entries, so the same check is for objects of the API and for files on disk.
 import { createPrivateKey, X509Certificate } from 'node:crypto';
-import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
+import type { Copy, Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ControlPlane } from './control-plane.ts';
 
 /** PEM text by key, of each artefact that is there, by the artefact's name. */
@@ -89,12 +89,28 @@ function problemOf(row: ResolvedArtefact, { artefacts, contents, now }: Surround
       return row.signers.flatMap(validIn).every(holds) ? undefined : 'it lacks a signer';
     case 'composedBundle':
       return row.inputs.flatMap(validIn).every(holds) ? undefined : 'it lacks a certificate of its inputs';
-    case 'copy':
+    case 'copy': {
+      if (row.promoteAfter !== undefined) return promotedProblem(row, { artefacts, contents, now });
       return JSON.stringify(contents.get(row.of)) === JSON.stringify(entries) ? undefined : 'it is unlike its original';
+    }
     case 'keyPair':
     case 'opaque':
       return undefined;
   }
+}
+
+/** It may hold the generation before its original's, which is still trusted: the bundles of its original hold it. */
+function promotedProblem(row: Copy, { artefacts, contents, now }: Surroundings): string | undefined {
+  const [leaf] = certificatesIn(contents.get(row.name)?.['tls.crt'] ?? '');
+  if (leaf === undefined || !isValid(leaf, now)) return `not valid: until ${leaf?.validTo ?? 'never'}`;
+  const isHeld = artefacts
+    .filter((one) => one.kind === 'caBundle' && one.signers.includes(row.of))
+    .every(({ name }) =>
+      certificatesIn(contents.get(name)?.['ca-bundle.crt'] ?? '').some(
+        ({ fingerprint256 }) => fingerprint256 === leaf.fingerprint256,
+      ),
+    );
+  return isHeld ? undefined : `a bundle of ${row.of} does not hold it`;
 }
 
 function isValid({ validFromDate, validToDate }: X509Certificate, now: Date): boolean {

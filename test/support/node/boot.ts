@@ -6,6 +6,8 @@ import type { Node } from './node.ts';
 export interface Boot {
   /** Milliseconds from the moment when the container runtime answered to the first report of the node as Ready. */
   readonly runtimeToReady: number;
+  /** Of that report, in milliseconds since the epoch. */
+  readonly ready: number;
   /** The moments of the machine's script, in milliseconds after its start; not known with systemd. */
   readonly timeline: string;
 }
@@ -40,7 +42,7 @@ export async function measureBoot(
     .filter((entry): entry is [string, number] => entry[1] !== undefined)
     .toSorted(([, a], [, b]) => a - b)
     .map(([what, at]) => `${what} ${at - start}`);
-  return { runtimeToReady: ready - moments.runtime, timeline: timeline.join(', ') };
+  return { runtimeToReady: ready - moments.runtime, ready, timeline: timeline.join(', ') };
 }
 
 /** Throws unless every leaf of the node is sound, its API server answers, and a new Pod runs on it. */

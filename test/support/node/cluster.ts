@@ -111,6 +111,22 @@ export class Cluster implements AsyncDisposable {
     };
   }
 
+  /** A kubeconfig of the tests' admin, for a connection of the program's own kind. */
+  kubeconfig(node = this.node): string {
+    const { ca, cert, key } = this.#credentials ?? {};
+    const data = (text = ''): string => Buffer.from(text).toString('base64');
+    return JSON.stringify({
+      apiVersion: 'v1',
+      kind: 'Config',
+      clusters: [
+        { name: 'c', cluster: { server: `https://${node.address}:6443`, 'certificate-authority-data': data(ca) } },
+      ],
+      users: [{ name: 'u', user: { 'client-certificate-data': data(cert), 'client-key-data': data(key) } }],
+      contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
+      'current-context': 'x',
+    });
+  }
+
   /** A request to the API server of one node, which must show a certificate that its CA has signed for its address. */
   api(path: string, { node = this.node, method = 'GET', body }: ApiRequestOptions = {}): Promise<ApiAnswer> {
     return new Promise((resolve, reject) => {
@@ -226,7 +242,11 @@ function parsed(text: string): unknown {
 async function kubeadm(node: Node, command: string, configuration: string): Promise<void> {
   const file = '/var/lib/machine/kubeadm.yaml';
   await node.sh(`cat > ${file} <<'END'\n${configuration}\nEND`);
-  await node.sh(`kubeadm ${command} --config ${file} --ignore-preflight-errors=all 2>&1`, { seconds: 240 });
+  try {
+    await node.sh(`kubeadm ${command} --config ${file} --ignore-preflight-errors=all 2>&1`, { seconds: 400 });
+  } catch (err) {
+    throw new Error(`${(err as Error).message}\n${await node.journal()}`, { cause: err });
+  }
 }
 
 interface Network {

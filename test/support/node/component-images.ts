@@ -3,13 +3,15 @@
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { createReadStream, existsSync } from 'node:fs';
-import { copyFile, link, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { constants, copyFile, link, mkdir, mkdtemp, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { promisify } from 'node:util';
+import { systemCode } from '../../../lib/errors.ts';
 import { cacheRoot, componentVersions, findBinaries } from '../binaries.ts';
 import type { Progress } from '../progress.ts';
 import { nodeRoot } from './image.ts';
+import { removeUnused } from './program-image.ts';
 
 const run = promisify(execFile);
 
@@ -62,11 +64,28 @@ export async function componentImages(progress: Progress): Promise<string> {
   return directory;
 }
 
+/** A directory with the archives of all images that nodes import at their first boot: those of components, and others. */
+export async function imageDirectory(progress: Progress, others: readonly string[]): Promise<string> {
+  const made = await componentImages(progress);
+  const archives = (await readdir(made)).map((name) => join(made, name));
+  const all = [...archives, ...others];
+  const cache = join(cacheRoot(), 'node-images');
+  const directory = join(cache, createHash('sha256').update(JSON.stringify(all)).digest('hex').slice(0, 12));
+  await mkdir(directory, { recursive: true });
+  for (const archive of all) {
+    await link(archive, join(directory, basename(archive))).catch((err: unknown) => {
+      if (systemCode(err) !== 'EEXIST') throw err;
+    });
+  }
+  await removeUnused(cache, directory);
+  return directory;
+}
+
 async function writeImage({ reference, from, to, args = [] }: Image, archive: string): Promise<void> {
   const work = `${archive}.work`;
   const file = join(work, 'layer', to);
   await mkdir(dirname(file), { recursive: true });
-  await link(from, file).catch(() => copyFile(from, file)); // another file system: a copy
+  await copyFile(from, file, constants.COPYFILE_FICLONE); // a link would change what another run's tar is reading
   await run('tar', ['-C', join(work, 'layer'), '--owner=0', '--group=0', '-cf', join(work, 'layer.tar'), '.']);
   const layer = createHash('sha256');
   await pipeline(createReadStream(join(work, 'layer.tar')), layer);

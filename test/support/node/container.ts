@@ -54,7 +54,7 @@ export class NodeContainer extends GenericContainer {
       [node, '/opt/kube-cert-recovery/node_modules/.bin/node'],
       [`${scripts}/entry.sh`, '/usr/local/bin/machine'],
       [`${scripts}/containerd.toml`, '/etc/containerd/machine.toml'],
-      [`${scripts}/bridge.conflist`, '/etc/cni/net.d/10-bridge.conflist'],
+      [`${scripts}/bridge.conflist`, '/usr/local/share/machine-cni/10-bridge.conflist'],
       [`${scripts}/units`, '/usr/local/share/machine-units'],
       ...Object.entries(binaries).map(([binary, path]): [string, string] => [path, `/usr/bin/${binary}`]),
     ];

@@ -93,6 +93,8 @@ async function startDocker(progress: Progress): Promise<Docker> {
     if (!hadBridge) await run(...asRoot('ip', ['link', 'delete', 'docker0'])).catch(() => undefined); // never made
     // Two daemons use the same chains: the last one takes them away.
     if (!(await othersRun(homes))) await firewall.restore();
+    // Made for containers in the network of this machine; dockerd leaves it mounted.
+    await run(...asRoot('umount', [`${runtime}/exec/netns/default`])).catch(() => undefined); // there was none
     await run(...asRoot('rm', ['-rf', '--one-file-system', runtime, home]));
   };
   try {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What a control-plane machine does when it is switched on: the container runtime, the images once, then the kubelet
 # with the command of the systemd drop-in before each of its starts, as systemd would run it (failure ignored, bounded).
-# Files in /var/lib/machine switch parts off or on: no-recovery, no-kubelet, timer. With the argument "systemd", systemd
+# Files in /var/lib/machine switch parts off or on: no-recovery, no-kubelet, no-cni, timer. With the argument "systemd", systemd
 # itself does all that, from the units of a machine where kubeadm's packages are installed.
 machine=/var/lib/machine
 mkdir -p /etc/cni/net.d /var/lib/kubelet "$machine" /run/machine
@@ -24,6 +24,8 @@ mount -o remount,rw /sys
 for hierarchy in /sys/fs/cgroup /sys/fs/cgroup/*; do mount -o remount,bind,rw "$hierarchy" 2>/dev/null; done
 
 since_boot start
+# Else a Pod of the cluster brings it, and the node is not Ready until that has run.
+if [ -e "$machine/no-cni" ]; then rm -f /etc/cni/net.d/*; else cp /usr/local/share/machine-cni/* /etc/cni/net.d/; fi
 # What a test wants to have happened while the machine was off.
 [ -e "$machine/at-boot" ] && sh "$machine/at-boot" && rm "$machine/at-boot"
 if [ "${1-}" = systemd ]; then
@@ -45,7 +47,10 @@ if [ -f /sys/fs/cgroup/cgroup.controllers ]; then
   sed 's/^/+/; s/ / +/g' /sys/fs/cgroup/cgroup.controllers > /sys/fs/cgroup/cgroup.subtree_control
 fi
 
-containerd --config /etc/containerd/machine.toml > /var/log/containerd.log 2>&1 &
+# The kernel has been up for longer than this machine. A time namespace gives its pods the uptime that they would see.
+booted=$(cut -d. -f1 /proc/uptime)
+unshare --time --boottime="-$booted" --fork --kill-child containerd --config /etc/containerd/machine.toml \
+  > /var/log/containerd.log 2>&1 &
 runtime_ready &
 
 # Where there is no systemd somebody else runs the service once a minute, by the clock: so also after a suspend.

@@ -75,6 +75,8 @@ export function joinConfiguration({ name, address, endpoint, token, certificateK
     kind: 'JoinConfiguration',
     nodeRegistration: nodeRegistration(name),
     controlPlane: { localAPIEndpoint: { advertiseAddress: address }, certificateKey },
+    // kubeadm's own two minutes for a new member of etcd are too few when two cores run three machines.
+    timeouts: { etcdAPICall: '5m', kubernetesAPICall: '5m', controlPlaneComponentHealthCheck: '5m' },
     discovery: { bootstrapToken: { token, apiServerEndpoint: endpoint, unsafeSkipCAVerification: true } },
   });
 }

@@ -114,6 +114,12 @@ export class Node {
     return { start, runtime, command: first('command'), recovered: first('recovered'), kubelet: first('kubelet') };
   }
 
+  /** The ends of its logs, for whoever has to find out why it does not come up. */
+  async journal(): Promise<string> {
+    const logs = '/var/log/recovery.log /var/log/containerd.log /var/log/kubelet.log';
+    return (await this.run(`tail -n 40 ${logs}; ctr -n k8s.io tasks list; ps -ef`)).output;
+  }
+
   async read(path: string): Promise<string> {
     return this.sh(`cat '${path}'`);
   }

@@ -8,14 +8,15 @@ import { getContainerRuntimeClient } from 'testcontainers';
 import { findBinaries } from '../binaries.ts';
 import { componentNames, nodeBinaryNames } from '../components.ts';
 import { createProgress, type Progress } from '../progress.ts';
-import { componentImages } from './component-images.ts';
+import { imageDirectory } from './component-images.ts';
 import { runLabel } from './container.ts';
 import { findDocker, isAlive } from './docker.ts';
 import { ensureNodeImage } from './image.ts';
+import { loadProgramImage, programImage } from './program-image.ts';
 
 export interface Workshop {
   readonly dockerHost: string;
-  /** Directory of image archives. */
+  /** Directory of image archives; the program's own (programReference) is one of them. */
   readonly images: string;
   /** A copy of dist/, so that a build during the run changes nothing. */
   readonly program: string;
@@ -52,7 +53,9 @@ export async function openWorkshop(progress: Progress = createProgress()): Promi
   try {
     await removeNodes(({ alive }) => !alive);
     await ensureNodeImage(progress);
-    const images = await componentImages(progress);
+    const archive = await programImage(progress);
+    await loadProgramImage(archive);
+    const images = await imageDirectory(progress, [archive]);
     await cp(join(projectRoot, 'dist'), program, { recursive: true }).catch((err: unknown) => {
       throw new Error('Cannot put the program on nodes: it is not built. Run "npm run build".', { cause: err });
     });

@@ -1,0 +1,53 @@
+// Mode approver as this program runs it: approves the requests of kubelets whose client certificate has ended, with a
+// connection of its own.
+import { runApprover } from '../lib/approver/run.ts';
+import { bootstrapRequester } from '../lib/bootstrap-identity.ts';
+import { isClockSynchronised } from '../lib/clock-synchronised.ts';
+import type { ApproverConfig } from '../lib/config-types.ts';
+import { createEventRecorder } from '../lib/kube/events.ts';
+import { connect, keepConnection } from './connections.ts';
+import { instanceOf, type Shared } from './shared.ts';
+import type { Shortfall } from './shortfalls.ts';
+
+const recheckMs = 30_000;
+
+export async function approver(mode: ApproverConfig, shared: Shared): Promise<readonly Shortfall[]> {
+  const { config, clock, signal, hostName, health, builtAt } = shared;
+  const { once, dryRun, identity } = config;
+  const log = shared.log.with({ mode: 'approver' });
+  const connection = await connect(mode.kubeconfig, shared);
+  const events = createEventRecorder({ connection, clock, log, instance: instanceOf(shared) });
+  const run = runApprover({
+    connection,
+    // A kubelet registers its host name in lower case (pkg/util/node/node.go, GetHostname).
+    nodeName: identity.nodeName ?? hostName.toLowerCase(),
+    nodeCertificate: mode.nodeCertificate,
+    longestLifeMs: mode.longestLifeMs,
+    expectedNodes: mode.expectedNodes,
+    requester: bootstrapRequester(mode.bootstrapNamespace),
+    clockFacts: async (thorough) => ({
+      builtAt,
+      synchronised: await isClockSynchronised(mode.clockSynchronised, { thorough }),
+    }),
+    once,
+    dryRun,
+    recheckMs,
+    clock,
+    log,
+    health,
+    events,
+    signal,
+  });
+  try {
+    if (once) {
+      const { failed, isFlooded } = await run;
+      await events.flush(AbortSignal.timeout(2000));
+      const flood = isFlooded ? ['too many CertificateSigningRequests wait: none was looked at'] : [];
+      return [...failed, ...flood].map((message) => ({ message }));
+    }
+    await Promise.all([run, keepConnection(connection, shared), events.run(signal)]);
+    return [];
+  } finally {
+    await connection.close();
+  }
+}

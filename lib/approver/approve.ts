@@ -1,0 +1,49 @@
+// The only write of the approver: the condition Approved, by PUT to the approval of one request. It carries the
+// resourceVersion that was read, so that an approval or a denial by somebody else in between wins. Never a denial.
+import { isCode, RecoveryError } from '../errors.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import type { Condition, SigningRequest } from './request.ts';
+
+export interface ApproveOptions {
+  readonly connection: KubeConnection;
+  readonly request: SigningRequest;
+  /** The evidence, for people. */
+  readonly message: string;
+  readonly now: Date;
+  readonly signal: AbortSignal;
+}
+
+export const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
+
+/** `conflict`: it has changed since it was read, or is gone. Throws what the API refuses. */
+export async function approve(options: ApproveOptions): Promise<'approved' | 'conflict'> {
+  const { connection, request, message, now, signal } = options;
+  const { name, resourceVersion = '' } = request.metadata;
+  // Without a resourceVersion a PUT is unconditional and could overrule a denial.
+  if (resourceVersion === '') throw new RecoveryError('KubeRejected', `Cannot approve "${name}": it has no version`);
+  const at = now.toISOString().replace(/\.\d+Z$/, 'Z'); // metav1.Time
+  const condition: Condition = {
+    type: 'Approved',
+    status: 'True',
+    reason: 'KubeCertRecovery',
+    message,
+    lastUpdateTime: at,
+    lastTransitionTime: at,
+  };
+  const conditions = [...(request.status?.conditions ?? []), condition];
+  // Objects of a list come without their kind.
+  const kind = { apiVersion: 'certificates.k8s.io/v1', kind: 'CertificateSigningRequest' };
+  const body = { ...kind, ...request, status: { ...request.status, conditions } };
+  try {
+    await connection.request({
+      method: 'PUT',
+      path: `${collection}/${encodeURIComponent(name)}/approval`,
+      body,
+      signal,
+    });
+    return 'approved';
+  } catch (err) {
+    if (isCode(err, 'KubeConflict', 'KubeNotFound')) return 'conflict';
+    throw err;
+  }
+}

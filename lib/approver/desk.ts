@@ -1,0 +1,213 @@
+// The requests that wait for a decision, and what is done about each: gather, judge, approve or say why not. The only place
+// of the approver that logs. A reason is told once for each request, in the log and as an Event, not at every look.
+import { errorText, RecoveryError } from '../errors.ts';
+import { backoffMs } from '../kube/backoff.ts';
+import type { EventReason } from '../kube/events.ts';
+import type { LogFields } from '../log.ts';
+import { judgeClock } from '../plan/clock-rules.ts';
+import type { ClockFacts } from '../plan/plan-types.ts';
+import { approve } from './approve.ts';
+import { contentOf, gatherNode } from './gather.ts';
+import { judge, type Judgement, type NodeFacts, type Verdict } from './judge.ts';
+import type { ApproverOptions } from './options.ts';
+import { Records } from './records.ts';
+import { isAskedBy, isDecided, requestedAt, type SigningRequest } from './request.ts';
+import { judgeShape } from './shape.ts';
+
+/** A cluster that is switched on has a request for each node; more say that somebody floods, or that kubelets cannot start. */
+const mostWaiting = 100;
+const firstRetryMs = 100;
+const longestRetryMs = 10_000;
+const longestMessage = 600;
+
+interface Waiting {
+  readonly request: SigningRequest;
+  /** Milliseconds since the epoch; undefined: at once. */
+  lookAt?: number;
+  failures: number;
+  /** What has been told of it. */
+  readonly told: Set<string>;
+}
+
+export interface PassReport {
+  readonly approved: number;
+  /** Left as they are. */
+  readonly left: number;
+  readonly failed: readonly string[];
+  readonly isFlooded: boolean;
+}
+
+export class Desk {
+  readonly #options: ApproverOptions;
+  readonly #records: Records;
+  /** By name. */
+  #waiting = new Map<string, Waiting>();
+  #isFlooded = false;
+
+  constructor(options: ApproverOptions) {
+    this.#options = options;
+    this.#records = new Records(options.requester);
+  }
+
+  /** All requests that there are. */
+  replace(requests: readonly SigningRequest[]): void {
+    const before = this.#waiting;
+    this.#waiting = new Map();
+    for (const request of requests) this.put(request, before);
+  }
+
+  put(request: SigningRequest, before: ReadonlyMap<string, Waiting> = this.#waiting): void {
+    this.#records.see(request);
+    const { name, uid } = request.metadata;
+    if (isDecided(request) || !isAskedBy(request, this.#options.requester)) {
+      this.#waiting.delete(name);
+      return;
+    }
+    const known = before.get(name);
+    const told = known?.request.metadata.uid === uid ? known?.told : undefined;
+    this.#waiting.set(name, { request, failures: 0, told: told ?? new Set() });
+  }
+
+  remove({ metadata }: SigningRequest): void {
+    this.#waiting.delete(metadata.name);
+  }
+
+  /** When the next look is due, in milliseconds from now; undefined: nothing waits for one. */
+  dueInMs(): number | undefined {
+    const now = this.#options.clock.now().getTime();
+    if (this.#waiting.size === 0 || this.#waiting.size > mostWaiting) return undefined;
+    return Math.min(...[...this.#waiting.values()].map((waiting) => this.#untilDue(waiting, now)));
+  }
+
+  /** Looks at every request that is due. Never rejects. */
+  async pass(): Promise<PassReport> {
+    const { clock, signal } = this.#options;
+    if (this.#flooded()) return { approved: 0, left: this.#waiting.size, failed: [], isFlooded: true };
+    const now = clock.now().getTime();
+    // The newest of a node first: it is the one that its kubelet waits for.
+    const due = [...this.#waiting.values()]
+      .filter((waiting) => this.#untilDue(waiting, now) === 0)
+      .toSorted((a, b) => requestedAt(b.request).getTime() - requestedAt(a.request).getTime());
+    let approved = 0;
+    const failed: string[] = [];
+    for (const waiting of due) {
+      if (signal.aborted) break;
+      try {
+        if (await this.#decide(waiting)) approved += 1;
+      } catch (err) {
+        if (signal.aborted) break;
+        failed.push(this.#failed(waiting, err));
+      }
+    }
+    return { approved, left: this.#waiting.size, failed, isFlooded: false };
+  }
+
+  #untilDue({ lookAt = 0 }: Waiting, now: number): number {
+    const ms = lookAt - now;
+    // More than was ever asked for: the clock has been set back.
+    return ms > Math.max(this.#options.recheckMs, longestRetryMs) ? 0 : Math.max(0, ms);
+  }
+
+  /** Whether it has been approved. */
+  async #decide(waiting: Waiting): Promise<boolean> {
+    const { clock, recheckMs } = this.#options;
+    const verdict = await this.#judge(waiting.request);
+    waiting.failures = 0;
+    waiting.lookAt = clock.now().getTime() + recheckMs;
+    if (verdict.action === 'approve') return this.#approve(waiting, verdict);
+    if (verdict.action === 'leave') this.#left(waiting, verdict);
+    return false;
+  }
+
+  async #judge(request: SigningRequest): Promise<Verdict> {
+    const { requester, connection, longestLifeMs, clock, signal } = this.#options;
+    const content = contentOf(request);
+    const shape = judgeShape(request, content, requester);
+    const gathering = { ...this.#options, connection, records: this.#records, signal };
+    const facts: NodeFacts | undefined =
+      shape.kind === 'suitable' ? await gatherNode(shape.node, gathering) : undefined;
+    const now = clock.now();
+    const judgement: Omit<Judgement, 'clock'> = { request, content, requester, facts, longestLifeMs, now };
+    return judge({ ...judgement, clock: await this.#clockFacts(now) });
+  }
+
+  /** Whether the clock is synchronised is asked thoroughly, which takes a process, only where it matters. */
+  async #clockFacts(now: Date): Promise<ClockFacts> {
+    const { clockFacts } = this.#options;
+    const clock = await clockFacts(false);
+    const isDoubted = judgeClock({ resolved: { name: '', artefacts: [] }, facts: new Map(), clock, now }) !== undefined;
+    return isDoubted && !clock.synchronised ? clockFacts(true) : clock;
+  }
+
+  async #approve(waiting: Waiting, { node, message }: Extract<Verdict, { action: 'approve' }>): Promise<boolean> {
+    const { connection, clock, signal, dryRun, log } = this.#options;
+    const { request } = waiting;
+    const now = clock.now();
+    if (dryRun) {
+      const fields = { csr: request.metadata.name, node, message: `would be approved: ${message}` };
+      if (isNews(waiting, 'dryRun')) log.info('csr.pending', { ...fields, reason: 'DryRun' });
+    } else if ((await approve({ connection, request, message, now, signal })) === 'conflict') {
+      // The watch brings what it has become.
+      waiting.lookAt = now.getTime() + longestRetryMs;
+      return false;
+    } else {
+      this.#waiting.delete(request.metadata.name);
+      log.info('csr.approved', { csr: request.metadata.name, node, message });
+      this.#tell('CertificateRequestApproved', request, message);
+    }
+    // Before the watch tells of it: the next request of the same node may be the next to be judged.
+    this.#records.approved(node, request, now);
+    return !dryRun;
+  }
+
+  #left(waiting: Waiting, { node, reason, message }: Extract<Verdict, { action: 'leave' }>): void {
+    if (!isNews(waiting, reason)) return;
+    const { request } = waiting;
+    const text = message.length > longestMessage ? `${message.slice(0, longestMessage)}...` : message;
+    const fields: LogFields = {
+      csr: request.metadata.name,
+      ...(node !== undefined && { node }),
+      reason,
+      message: text,
+    };
+    this.#options.log.warn('csr.pending', fields);
+    this.#tell('CertificateRequestPending', request, `${reason}: ${text}`);
+  }
+
+  #tell(reason: EventReason, { metadata: { name, uid } }: SigningRequest, note: string): void {
+    if (this.#options.dryRun) return;
+    const regarding = { kind: 'CertificateSigningRequest', name, ...(uid !== undefined && { uid }) } as const;
+    const type = reason === 'CertificateRequestApproved' ? 'Normal' : 'Warning';
+    this.#options.events?.record({ type, reason, regarding, note });
+  }
+
+  #failed(waiting: Waiting, err: unknown): string {
+    const { clock, log, random = Math.random } = this.#options;
+    const { name } = waiting.request.metadata;
+    waiting.failures += 1;
+    const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random };
+    waiting.lookAt = clock.now().getTime() + backoffMs(waiting.failures, delay);
+    const code = err instanceof RecoveryError ? err.code : 'unknown';
+    const fields = { csr: name, err: errorText(err), code, attempt: waiting.failures };
+    if (isNews(waiting, `failed ${code}`)) log.warn('csr.failed', fields);
+    else log.debug('csr.failed', fields);
+    return `CertificateSigningRequest "${name}": ${errorText(err)}`;
+  }
+
+  #flooded(): boolean {
+    const count = this.#waiting.size;
+    const isFlooded = count > mostWaiting;
+    if (isFlooded && !this.#isFlooded) {
+      const message = `more than ${mostWaiting} requests wait, so none is looked at; deny or delete what nobody needs`;
+      this.#options.log.warn('csr.flooded', { count, message });
+    }
+    this.#isFlooded = isFlooded;
+    return isFlooded;
+  }
+}
+
+function isNews({ told }: Waiting, what: string): boolean {
+  if (told.has(what)) return false;
+  told.add(what);
+  return true;
+}

@@ -1,0 +1,125 @@
+// The facts about one request: what it holds, and of the node that it names what lies on this machine (its own node) or
+// what the API has (any other). Nothing here decides.
+import { readlink, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { realDisk } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/read.ts';
+import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { parseCertificates } from '../pki/certificate.ts';
+import { parseCertificateRequest } from '../pki/csr.ts';
+import type { NodeFacts, OwnCertificate } from './judge.ts';
+import { type Records, requestText } from './records.ts';
+import type { SigningRequest } from './request.ts';
+import type { Content } from './shape.ts';
+
+export interface GatherOptions {
+  readonly connection: KubeConnection;
+  /** The node of this machine. */
+  readonly nodeName: string;
+  /** Its kubelet's client certificate. Absolute path. */
+  readonly nodeCertificate: string;
+  /** Names of Nodes that are to come. */
+  readonly expectedNodes: readonly string[];
+  readonly records: Records;
+  readonly signal: AbortSignal;
+}
+
+export function contentOf(request: SigningRequest): Content {
+  try {
+    return parseCertificateRequest(Buffer.from(request.spec.request, 'base64'), requestText(request));
+  } catch (err) {
+    if (isCode(err, 'MaterialInvalid')) return { problem: err.message };
+    throw err;
+  }
+}
+
+/** Throws what the API refuses. */
+export async function gatherNode(node: string, options: GatherOptions): Promise<NodeFacts> {
+  const { nodeName, nodeCertificate, expectedNodes, records } = options;
+  const known = { ...records.of(node), isExpected: expectedNodes.includes(node) };
+  if (node === nodeName) return { ...known, own: await readOwnCertificate(nodeCertificate) };
+  const name = encodeURIComponent(node);
+  const [object, lease] = await Promise.all([
+    readIfThere<NodeObject>(`/api/v1/nodes/${name}`, options),
+    readIfThere<Lease>(`/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/${name}`, options),
+  ]);
+  const renewedAt = dateOf(lease?.spec?.renewTime);
+  const createdAt = dateOf(object?.metadata?.creationTimestamp);
+  if (object !== undefined && createdAt === undefined) {
+    throw new RecoveryError('MaterialInvalid', `Cannot judge Node "${node}": it does not say since when it is there`);
+  }
+  return { ...known, ...(createdAt && { node: { createdAt } }), ...(renewedAt && { renewedAt }) };
+}
+
+function dateOf(text: string | null | undefined): Date | undefined {
+  const ms = Date.parse(text ?? '');
+  return Number.isNaN(ms) ? undefined : new Date(ms);
+}
+
+interface NodeObject {
+  readonly metadata?: { readonly creationTimestamp?: string };
+}
+interface Lease {
+  readonly spec?: { readonly renewTime?: string | null };
+}
+
+async function readIfThere<T>(path: string, { connection, signal }: GatherOptions): Promise<T | undefined> {
+  try {
+    return await connection.request<T>({ method: 'GET', path, signal });
+  } catch (err) {
+    if (isCode(err, 'KubeNotFound')) return undefined;
+    throw err;
+  }
+}
+
+/** What the system says of a file that no kubelet could use either. */
+const useless: ReadonlySet<string> = new Set(['EISDIR', 'ELOOP', 'EFBIG', 'ENOTREG']);
+
+export async function readOwnCertificate(path: string): Promise<OwnCertificate> {
+  const looked = await lookAt(path);
+  if ('state' in looked) return looked;
+  try {
+    // The key lies in the same file: its block is passed over, and what is no certificate says nothing of it.
+    const [leaf] = parseCertificates(looked.bytes, `"${path}"`, 'skipped');
+    if (leaf === undefined) throw new RangeError('it holds no certificate');
+    return { state: 'present', path, commonName: leaf.facts.commonName, notAfter: leaf.facts.notAfter };
+  } catch (err) {
+    return { state: 'broken', problem: `the kubelet cannot use "${path}": ${errorText(err)}` };
+  }
+}
+
+async function lookAt(path: string): Promise<OwnCertificate | { readonly bytes: Buffer }> {
+  try {
+    return { bytes: await readFollowing(path) };
+  } catch (err) {
+    const code = systemCode(err) ?? errorText(err);
+    if (code === 'ENOENT' && (await isDirectory(dirname(path)))) {
+      return { state: 'absent', problem: `there is no certificate "${path}" on this machine` };
+    }
+    if (useless.has(code)) return { state: 'broken', problem: `the kubelet cannot use "${path}" (${code})` };
+    // Not the kubelet's trouble, perhaps, but a mount that is missing: it is no evidence.
+    return { state: 'unknown', problem: `"${path}" cannot be looked at (${code}); mount its directory from the host` };
+  }
+}
+
+/**
+ * `kubelet-client-current.pem` is a link with the full path of a file beside it, which leads nowhere where the directory
+ * is mounted at another place.
+ */
+async function readFollowing(path: string): Promise<Buffer> {
+  try {
+    return await readRegularFile(realDisk, path);
+  } catch (err) {
+    if (systemCode(err) !== 'ENOENT') throw err;
+    const target = await readlink(path); // throws as well where there is no link
+    return readRegularFile(realDisk, join(dirname(path), basename(target)));
+  }
+}
+
+async function isDirectory(path: string): Promise<boolean> {
+  return stat(path).then(
+    (stats) => stats.isDirectory(),
+    () => false,
+  );
+}

@@ -1,0 +1,36 @@
+// What the approver is given by the process that runs it.
+import type { Requester } from '../bootstrap-identity.ts';
+import type { Clock } from '../clock.ts';
+import type { Health } from '../health.ts';
+import type { EventRecorder } from '../kube/events.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import type { Log } from '../log.ts';
+import type { ClockFacts } from '../plan/plan-types.ts';
+
+export interface ApproverOptions {
+  readonly connection: KubeConnection;
+  /** The node of this machine. */
+  readonly nodeName: string;
+  /** Its kubelet's client certificate. Absolute path. */
+  readonly nodeCertificate: string;
+  /** The longest that a client certificate of a kubelet lives here, in milliseconds. */
+  readonly longestLifeMs: number;
+  /** Names of Nodes that are to come. */
+  readonly expectedNodes: readonly string[];
+  /** The only one whose requests are looked at. */
+  readonly requester: Requester;
+  /** Asked before something may be approved. `thorough`: at the cost of a process. */
+  readonly clockFacts: (thorough: boolean) => Promise<ClockFacts>;
+  /** One look at what is there, without a watch. */
+  readonly once: boolean;
+  /** Nothing is written, no Event either; the log says what would be done. */
+  readonly dryRun: boolean;
+  /** Milliseconds until a request that is left is looked at again, and the longest time between two looks. */
+  readonly recheckMs: number;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly health?: Pick<Health, 'set'>;
+  readonly events?: Pick<EventRecorder, 'record'>;
+  readonly signal: AbortSignal;
+  readonly random?: () => number;
+}

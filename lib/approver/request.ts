@@ -1,0 +1,62 @@
+// CertificateSigningRequests (certificates.k8s.io/v1) as the approver reads them, and what can be said of one without
+// looking into it. Pure.
+import type { Requester } from '../bootstrap-identity.ts';
+
+/** The signer of kubelets' client certificates; every other signer's requests are none of ours. */
+export const kubeletClientSigner = 'kubernetes.io/kube-apiserver-client-kubelet';
+
+export interface Condition {
+  readonly type: string;
+  readonly status: string;
+  readonly reason?: string;
+  readonly message?: string;
+  readonly lastUpdateTime?: string | null;
+  readonly lastTransitionTime?: string | null;
+}
+
+export interface SigningRequest {
+  readonly metadata: {
+    readonly name: string;
+    readonly uid?: string;
+    readonly resourceVersion?: string;
+    readonly creationTimestamp?: string | null;
+  };
+  /** Never changes (pkg/registry/certificates/certificates/strategy.go). */
+  readonly spec: {
+    /** Base64 of PEM. */
+    readonly request: string;
+    readonly signerName: string;
+    readonly usages?: readonly string[];
+    /** Who asked, as the API server knows it: written by the server. */
+    readonly username?: string;
+    readonly groups?: readonly string[];
+  };
+  readonly status?: {
+    readonly conditions?: readonly Condition[];
+    /** Base64 of PEM. */
+    readonly certificate?: string;
+  };
+}
+
+const deciding = new Set(['Approved', 'Denied', 'Failed']);
+
+/** Somebody has decided, or signed: nothing is left to do for an approver. */
+export function isDecided({ status }: SigningRequest): boolean {
+  const { conditions = [], certificate = '' } = status ?? {};
+  return certificate !== '' || conditions.some(({ type }) => deciding.has(type));
+}
+
+/** When it was approved; undefined while it is not, or was denied besides. */
+export function approvedAt({ metadata, status }: SigningRequest): Date | undefined {
+  const { conditions = [] } = status ?? {};
+  const approval = conditions.find(({ type }) => type === 'Approved');
+  if (approval === undefined || conditions.some(({ type }) => type === 'Denied')) return undefined;
+  return new Date(approval.lastUpdateTime ?? approval.lastTransitionTime ?? metadata.creationTimestamp ?? 0);
+}
+
+export const requestedAt = ({ metadata }: SigningRequest): Date => new Date(metadata.creationTimestamp ?? 0);
+
+/** By name alone: what asks with the right name and other groups is looked at, and told. */
+export function isAskedBy({ spec }: SigningRequest, { username }: Requester): boolean {
+  return spec.signerName === kubeletClientSigner && spec.username === username;
+}

@@ -1,0 +1,96 @@
+// The loop of the approver: a list and a watch of the requests for the signer of kubelets' client certificates, and a look
+// at each that waits, at once when it comes and again from time to time, because its certificate ends or is replaced
+// without a change of the request. Any number of approvers may run: the resourceVersion makes one approval.
+import type { CheckState } from '../health.ts';
+import { listWatch, type WatchStatus } from '../kube/list-watch.ts';
+import { collection } from './approve.ts';
+import { Desk, type PassReport } from './desk.ts';
+import type { ApproverOptions } from './options.ts';
+import { kubeletClientSigner, type SigningRequest } from './request.ts';
+
+export type { ApproverOptions };
+
+const path = `${collection}?fieldSelector=${encodeURIComponent(`spec.signerName=${kubeletClientSigner}`)}`;
+const longestSilenceMs = 120_000;
+
+/** Runs until `signal` aborts; with `once` it throws what a list of the requests meets. */
+export async function runApprover(options: ApproverOptions): Promise<PassReport> {
+  const { connection, signal } = options;
+  const desk = new Desk(options);
+  if (!options.once) return follow(desk, options);
+  const list = await connection.request<{ readonly items?: readonly SigningRequest[] | null }>({
+    method: 'GET',
+    path,
+    signal,
+  });
+  desk.replace(list.items ?? []);
+  return desk.pass();
+}
+
+async function follow(desk: Desk, options: ApproverOptions): Promise<PassReport> {
+  const { clock, signal, health, recheckMs } = options;
+  const bell = new Bell();
+  const began = clock.now();
+  let status: WatchStatus | undefined;
+  let report: PassReport = { approved: 0, left: 0, failed: [], isFlooded: false };
+  health?.set('approver', () => check({ status, report, silentMs: silence(status?.lastProgress ?? began, options) }));
+  const watch = listWatch<SigningRequest>({
+    ...options,
+    path,
+    onList(requests) {
+      desk.replace(requests);
+      bell.ring();
+    },
+    onEvent(type, request) {
+      if (type === 'DELETED') desk.remove(request);
+      else desk.put(request);
+      bell.ring();
+    },
+    onStatus: (next) => void (status = next),
+  });
+  while (!signal.aborted) {
+    const waiting = new AbortController();
+    const delay = Math.min(desk.dueInMs() ?? recheckMs, recheckMs);
+    await bell.rung(clock.sleep(delay, AbortSignal.any([signal, waiting.signal])));
+    waiting.abort();
+    if (!signal.aborted) report = await desk.pass();
+  }
+  await watch;
+  return report;
+}
+
+const silence = (since: Date, { clock }: ApproverOptions): number => clock.now().getTime() - since.getTime();
+
+interface Checked {
+  readonly status: WatchStatus | undefined;
+  readonly report: PassReport;
+  readonly silentMs: number;
+}
+
+/** A watch of a quiet collection hears a bookmark about every minute, so silence means that it fails, or hangs. */
+function check({ status, report, silentMs }: Checked): CheckState {
+  const { failed, left, isFlooded } = report;
+  if (status?.lastProgress === undefined || silentMs > longestSilenceMs) {
+    const why = status?.phase === 'waiting' ? `: ${status.message}` : '';
+    return { ok: false, message: `the requests have not been listed, or nothing was heard for two minutes${why}` };
+  }
+  if (isFlooded) return { ok: false, message: `${left} requests wait, which is too many: none is looked at` };
+  if (failed.length > 0) return { ok: false, message: failed.slice(0, 3).join(', ') };
+  return { ok: true, message: `${left} requests are left as they are` };
+}
+
+/** Wakes its one listener; rung while nobody listens, it wakes the next one at once. */
+class Bell {
+  #isRung = false;
+  #wake: () => void = () => undefined;
+
+  ring(): void {
+    this.#isRung = true;
+    this.#wake();
+  }
+
+  async rung(elapsed: Promise<void>): Promise<void> {
+    if (!this.#isRung) await Promise.race([new Promise<void>((resolve) => (this.#wake = resolve)), elapsed]);
+    this.#isRung = false;
+  }
+}

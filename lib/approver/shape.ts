@@ -1,0 +1,100 @@
+// Whether a request is one that a kubelet sends when it has no client certificate, from the bootstrap identity and for the
+// signer of kubelets' client certificates. Pure. What kube-controller-manager asks before it approves and signs
+// (pkg/apis/certificates/helpers.go, ValidateKubeletClientCSR), and more: one common name, the request's own signature,
+// a key of some strength, no wish to be a CA.
+import type { Requester } from '../bootstrap-identity.ts';
+import { dnsSubdomain } from '../inventory/hostname.ts';
+import type { CertificateRequest } from '../pki/csr.ts';
+import { algorithmText } from '../pki/key.ts';
+import { isAskedBy, isDecided, type SigningRequest } from './request.ts';
+
+export type ShapeReason =
+  | 'RequesterDiffers'
+  | 'RequestUnreadable'
+  | 'SignatureInvalid'
+  | 'SubjectUnsuitable'
+  | 'NamesForbidden'
+  | 'ExtensionForbidden'
+  | 'UsagesUnsuitable'
+  | 'KeyTooWeak';
+
+/** What the request holds; a problem where it cannot be read. */
+export type Content = CertificateRequest | { readonly problem: string };
+
+export type Shape =
+  /** None of ours, or decided already: not a word about it. */
+  | { readonly kind: 'ignored' }
+  | { readonly kind: 'unsuitable'; readonly reason: ShapeReason; readonly message: string }
+  /** A kubelet's request for the certificate of `node`. */
+  | { readonly kind: 'suitable'; readonly node: string };
+
+export const nodePrefix = 'system:node:';
+const nodesGroup = 'system:nodes';
+const wantedUsages = ['client auth', 'digital signature'];
+const allowedUsages = [...wantedUsages, 'key encipherment'];
+const leastRsaBits = 2048;
+
+const unsuitable = (reason: ShapeReason, message: string): Shape => ({ kind: 'unsuitable', reason, message });
+const quoted = (texts: readonly string[]): string => texts.map((text) => JSON.stringify(text)).join(', ') || 'none';
+
+/** The name in `system:node:<name>`; undefined where it is no name that a Node can have. */
+export function nodeOf(commonName: string): string | undefined {
+  const name = commonName.startsWith(nodePrefix) ? commonName.slice(nodePrefix.length) : '';
+  return dnsSubdomain.test(name) ? name : undefined;
+}
+
+/** The rules in their order; the first that fails is told. */
+export function judgeShape(request: SigningRequest, content: Content, requester: Requester): Shape {
+  if (!isAskedBy(request, requester) || isDecided(request)) return { kind: 'ignored' };
+  const { groups = [], usages = [] } = request.spec;
+  if (!sameSet(groups, requester.groups)) {
+    return unsuitable(
+      'RequesterDiffers',
+      `its requester has the groups ${quoted(groups)}, wanted ${quoted(requester.groups)}`,
+    );
+  }
+  if ('problem' in content) return unsuitable('RequestUnreadable', content.problem);
+  if (!content.provesPossession) {
+    return unsuitable('SignatureInvalid', 'it is not signed by the key that it asks a certificate for');
+  }
+  const node = nodeOf(content.subject.commonName);
+  if (node === undefined || !isNodeSubject(content)) {
+    const wanted = `wanted "CN=${nodePrefix}<node>,O=${nodesGroup}" and nothing else`;
+    return unsuitable('SubjectUnsuitable', `its subject is ${quoted([content.subject.text])}, ${wanted}`);
+  }
+  if (content.alternativeNames.length > 0) {
+    const names = content.alternativeNames.map(({ kind, value }) => `${kind} ${value}`);
+    return unsuitable('NamesForbidden', `it asks for alternative names (${quoted(names)}), a client has none`);
+  }
+  if (content.wantsCa) return unsuitable('ExtensionForbidden', 'it asks for the rights of a CA');
+  if (content.otherAttributes.length > 0) {
+    return unsuitable(
+      'ExtensionForbidden',
+      `it has attributes that no kubelet sends: ${quoted(content.otherAttributes)}`,
+    );
+  }
+  if (
+    !wantedUsages.every((usage) => usages.includes(usage)) ||
+    !usages.every((usage) => allowedUsages.includes(usage))
+  ) {
+    const wanted = `wanted ${quoted(wantedUsages)}, and "key encipherment" or not`;
+    return unsuitable('UsagesUnsuitable', `its usages are ${quoted(usages)}, ${wanted}`);
+  }
+  if (content.key.name === 'RSA' && content.key.bits < leastRsaBits) {
+    return unsuitable('KeyTooWeak', `its key is ${algorithmText(content.key)}, wanted ${leastRsaBits} bits at least`);
+  }
+  return { kind: 'suitable', node };
+}
+
+function isNodeSubject({ subject: { attributes } }: CertificateRequest): boolean {
+  const [organization] = attributes.filter(({ type }) => type === 'O');
+  return (
+    attributes.length === 2 &&
+    organization?.value === nodesGroup &&
+    attributes.filter(({ type }) => type === 'CN').length === 1
+  );
+}
+
+function sameSet(a: readonly string[], b: readonly string[]): boolean {
+  return a.every((one) => b.includes(one)) && b.every((one) => a.includes(one));
+}

@@ -1,0 +1,145 @@
+// `init adopt`: a control-plane machine of a kubeadm cluster comes to read its certificates from files that follow
+// objects in the API. Run on one machine after the other, the API stays up where there are several:
+//
+//  1. RBAC, identities, tokens          4. the kubelet's way back: a bootstrap kubeconfig
+//  2. the objects (create only)         5. patches for kubeadm, which writes manifests anew
+//  3. the files of the three pods       6. the manifests: kube-apiserver, then its clients
+//
+// Everything is there before a component reads it. Run again, it changes nothing that is as it should be, completes what
+// a killed run began, and puts the manifests right after `kubeadm upgrade`.
+import { join } from 'node:path';
+import type { Clock } from '../clock.ts';
+import { replaceFile } from '../disk/files.ts';
+import { RecoveryError } from '../errors.ts';
+import { readBy } from '../inventory/components.ts';
+import type { Resolved } from '../inventory/model.ts';
+import { isFile } from '../inventory/places.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { createApiStore } from '../store/api.ts';
+import { caBundleKey } from '../store/store.ts';
+import { findWebhooks } from '../webhooks/find.ts';
+import type { WebhookFinding } from '../webhooks/intercepting.ts';
+import { toYaml } from '../yaml.ts';
+import { adoptMaterial } from './adopt-material.ts';
+import { type Api, applyManifest, fieldManager } from './apply.ts';
+import { serverBundle } from './component-flags.ts';
+import { readToken } from './credentials.ts';
+import { kubeconfigYaml } from './kubeconfig.ts';
+import { fileOf } from './layout.ts';
+import { manifestText } from './manifest.ts';
+import { podAddition, podLayout, writePodFiles } from './pod-files.ts';
+import { bootstrapTokenSecretName, defaultNamespace, installManifests } from './rbac.ts';
+import { changeStaticPod, readManifest } from './static-pods-apply.ts';
+import { addTo, componentsOfPod, kubeadmPatches, manifestPath, staticPods } from './static-pods.ts';
+
+export interface AdoptOptions {
+  /** As an administrator. */
+  readonly connection: KubeConnection;
+  readonly resolved: Resolved;
+  /** Of our files. Absolute path. */
+  readonly directory: string;
+  readonly kubernetesDir: string;
+  readonly pkiDir: string;
+  readonly kubeletDir: string;
+  readonly nodeName: string;
+  readonly image: string;
+  /** Of the ServiceAccounts. */
+  readonly namespace?: string;
+  /** The API server on this machine, for whoever lives beside it. */
+  readonly server: string;
+  readonly recoveryServerName: string;
+  readonly settings: Readonly<Record<string, unknown>>;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** Writes nothing, and tells what would be written. */
+  readonly dryRun: boolean;
+  /** Told of each step when it is done. */
+  readonly told: (line: string) => void;
+}
+
+export interface AdoptOutcome {
+  readonly webhooks: readonly WebhookFinding[];
+}
+
+const tokenTimeoutMs = 60_000;
+
+/** Throws what the API refuses, WriteFailed, ReadFailed, MaterialInvalid, ProofFailed: each names what to do. */
+export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
+  const { connection, signal, told, clock, directory, namespace = defaultNamespace } = options;
+  const { kubernetesDir, pkiDir, kubeletDir, nodeName, image } = options;
+  const api: Api = { connection, signal };
+  const store = createApiStore({ connection, fieldManager });
+  const resolved = { ...options.resolved, artefacts: options.resolved.artefacts.filter(({ truth }) => !isFile(truth)) };
+
+  const webhooks = await findWebhooks({ ...api, artefacts: resolved.artefacts });
+  const kubeletPki = join(kubeletDir, 'pki');
+  const manifestsDir = join(kubernetesDir, 'manifests');
+  const additions = staticPods.map((pod) => podAddition(pod, { resolved, directory, image, kubeletPki }));
+  const rights = installManifests({ artefacts: resolved.artefacts, namespace, approver: true });
+  if (options.dryRun) {
+    for (const manifest of rights) told(`---\n${toYaml(manifest)}`.trimEnd());
+    for (const addition of additions) {
+      const path = manifestPath(manifestsDir, addition.pod);
+      told(`--- # ${path}\n${toYaml(addTo(await readManifest(path, addition.pod), addition))}`.trimEnd());
+    }
+    return { webhooks };
+  }
+
+  let changed = 0;
+  for (const manifest of rights) {
+    const outcome = await applyManifest(api, manifest);
+    if (outcome !== 'unchanged') changed += 1;
+    if (outcome === 'updated') told(`Updated ${manifestText(manifest)}`);
+  }
+  told(`Identities and their rights: ${changed === 0 ? 'as they should be' : `${changed} objects applied`}`);
+
+  const directories = { kubernetesDir, pkiDir };
+  const { material, created } = await adoptMaterial({ resolved, directories, store, clock, signal });
+  for (const { what, from } of created) told(`Created ${what}${from === undefined ? '' : ` from ${from}`}`);
+
+  const nodeCertificate = join(kubeletPki, 'kubelet-client-current.pem');
+  const files = { ...options, api, store, resolved, namespace, material, nodeCertificate, tokenTimeoutMs };
+  for (const pod of staticPods) {
+    const written = await writePodFiles(pod, files);
+    if (written.length > 0) told(`Wrote ${written.length} files and directories below ${join(directory, pod)}`);
+  }
+
+  const path = join(kubernetesDir, 'bootstrap-kubelet.conf');
+  const content = await bootstrapKubeconfig(api, { ...options, namespace, resolved });
+  if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') told(`Wrote ${path}`);
+
+  const patches = join(directory, 'patches');
+  for (const [name, patch] of additions.flatMap((addition) => Object.entries(kubeadmPatches(addition)))) {
+    await replaceFile({ path: join(patches, name), content: toYaml(patch), mode: 0o644, what: 'patch' });
+  }
+
+  const machine = { api, manifestsDir, nodeName, clock };
+  for (const addition of additions) {
+    const outcome = await changeStaticPod(addition.pod, (before) => addTo(before, addition), machine);
+    told(`Static pod ${addition.pod}: ${outcome === 'written' ? 'changed, and runs' : 'runs, as it should be'}`);
+  }
+  return { webhooks };
+}
+
+/** By which the kubelet asks for a certificate when its own has ended. */
+async function bootstrapKubeconfig(
+  api: Api,
+  options: Pick<AdoptOptions, 'clock' | 'directory' | 'server' | 'recoveryServerName'> & {
+    readonly namespace: string;
+    readonly resolved: Resolved;
+  },
+): Promise<string> {
+  const { clock, namespace, directory, server, recoveryServerName, resolved } = options;
+  // The kubelet.conf that the kubelet writes afterwards has this file as its CA, but not the name to ask for: so it must
+  // hold both, the CA of the recovery name and that of the API server's own.
+  const seen = readBy(resolved, componentsOfPod['kube-apiserver']);
+  const bundle = seen.artefacts.find(({ name }) => name === serverBundle);
+  const certificateAuthority = bundle && fileOf(bundle, caBundleKey, podLayout(directory, 'kube-apiserver'));
+  if (certificateAuthority === undefined) {
+    const message = `Cannot write the bootstrap kubeconfig of the kubelet: the inventory publishes no "${serverBundle}" beside kube-apiserver; name "kubelet" among its readers`;
+    throw new RecoveryError('InventoryInvalid', message);
+  }
+  const token = await readToken(api, { clock, namespace, secret: bootstrapTokenSecretName, tokenTimeoutMs });
+  const user = { name: 'kubelet-bootstrap', token };
+  return kubeconfigYaml({ server, certificateAuthority, tlsServerName: recoveryServerName, user });
+}

@@ -1,0 +1,131 @@
+// Everything that a static pod of an adopted machine finds on disk when it starts: certificates in the syncer's layout,
+// kubeconfigs, credentials, configuration. Each pod has a directory of its own, so that it mounts nothing of another's.
+import { join } from 'node:path';
+import { ensureDirectory, replaceFile } from '../disk/files.ts';
+import { realDisk } from '../disk/disk.ts';
+import { readBy } from '../inventory/components.ts';
+import type { Resolved } from '../inventory/model.ts';
+import { publish } from '../publish/publish.ts';
+import { locationText, type Material } from '../store/store.ts';
+import { toYaml } from '../yaml.ts';
+import { componentFlags, type Flags } from './component-flags.ts';
+import { componentKubeconfigs } from './component-kubeconfigs.ts';
+import { credentialKubeconfig, type CredentialOptions, writeCredential } from './credentials.ts';
+import { type Layout, layoutOf, objectDirectory } from './layout.ts';
+import type { Identity } from './rbac.ts';
+import { componentsOfPod, healthPorts, type PodAddition, type StaticPod } from './static-pods.ts';
+
+export interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
+  /** Of all pods. Absolute path. */
+  readonly directory: string;
+  /** As the API has it, by artefact. */
+  readonly material: ReadonlyMap<string, Material>;
+  /** What the configurations say of the cluster: preset or inventory, parameters. */
+  readonly settings: Readonly<Record<string, unknown>>;
+  /** The kubelet's certificate on this machine, which the approver looks at. */
+  readonly nodeCertificate: string;
+}
+
+/** Modes of the container in each pod. */
+const modesOf: Readonly<Record<StaticPod, readonly Identity[]>> = {
+  'kube-apiserver': ['regen', 'syncer', 'approver'],
+  'kube-controller-manager': ['syncer'],
+  'kube-scheduler': ['syncer'],
+};
+
+/** Which of them read something at their start only that is renewed here: --root-ca-file. */
+const restarts: ReadonlySet<StaticPod> = new Set(['kube-controller-manager']);
+
+export function podLayout(directory: string, pod: StaticPod): Layout {
+  return layoutOf(join(directory, pod));
+}
+
+/** Flags of the component that name files of ours. What goes with them (kubeadm says it, too) stays kubeadm's. */
+export function podFlags(resolved: Resolved, layout: Layout, pod: StaticPod): Flags {
+  const all = componentFlags(readBy(resolved, componentsOfPod[pod]), layout)[pod] ?? {};
+  return Object.fromEntries(
+    Object.entries(all).filter(([, value]) => [value].flat().some((text) => text.includes(layout.directory))),
+  );
+}
+
+/** Returns the files that changed. Throws WriteFailed and what the API refuses. */
+export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): Promise<readonly string[]> {
+  const { directory, material, server } = options;
+  const layout = podLayout(directory, pod);
+  const resolved = readBy(options.resolved, componentsOfPod[pod]);
+  const written: string[] = [];
+  for (const artefact of resolved.artefacts) {
+    const place = artefact.published === undefined ? undefined : objectDirectory(artefact, layout);
+    const own = material.get(artefact.name);
+    if (place === undefined || own === undefined) continue;
+    const mode = artefact.truth.kind === 'secret' ? 0o600 : 0o644;
+    const what = locationText(artefact.truth);
+    if ((await publish({ directory: place, what, entries: own.entries, mode })) !== 'unchanged') written.push(place);
+  }
+  await ensureDirectory(realDisk, layout.kubeconfigs);
+  for (const { path, content } of componentKubeconfigs(resolved, layout, server)) {
+    if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') written.push(path);
+  }
+  const modes = modesOf[pod];
+  for (const identity of modes) written.push(...(await writeCredential(identity, { ...options, resolved, layout })));
+  const file = {
+    path: layout.configFile,
+    content: podConfig(pod, layout, options),
+    mode: 0o644,
+    what: 'configuration',
+  };
+  if ((await replaceFile(file)) === 'written') written.push(file.path);
+  return written;
+}
+
+/** The configuration of the container in a pod, as YAML. Pure. */
+export function podConfig(
+  pod: StaticPod,
+  layout: Layout,
+  { settings, nodeCertificate }: Pick<PodFilesOptions, 'settings' | 'nodeCertificate'>,
+): string {
+  const modes = modesOf[pod];
+  const sections = {
+    regen: { ...asFields(settings['regen']), kubeconfig: credentialKubeconfig(layout, 'regen'), rows: 'api' },
+    syncer: {
+      kubeconfig: credentialKubeconfig(layout, 'syncer'),
+      destinationDir: layout.certs,
+      components: componentsOfPod[pod],
+      ...(restarts.has(pod) && { restart: 'react' }),
+    },
+    approver: {
+      ...asFields(settings['approver']),
+      kubeconfig: credentialKubeconfig(layout, 'approver'),
+      nodeCertificate,
+    },
+  } satisfies Record<Identity, unknown>;
+  const { regen: _regen, syncer: _syncer, approver: _approver, ...cluster } = settings;
+  return toYaml({
+    apiVersion: 'kube-cert-recovery/v1alpha1',
+    kind: 'Configuration',
+    modes,
+    ...cluster,
+    ...Object.fromEntries(modes.map((mode) => [mode, sections[mode]])),
+    healthProbeBindAddress: `127.0.0.1:${healthPorts[pod]}`,
+  });
+}
+
+function asFields(value: unknown): object {
+  return typeof value === 'object' && value !== null ? value : {};
+}
+
+/** What is added to the manifest of a pod. */
+export function podAddition(
+  pod: StaticPod,
+  {
+    resolved,
+    directory,
+    image,
+    kubeletPki,
+  }: { readonly resolved: Resolved; readonly directory: string; readonly image: string; readonly kubeletPki: string },
+): PodAddition {
+  const layout = podLayout(directory, pod);
+  const flags = podFlags(resolved, layout, pod);
+  const sharesProcesses = restarts.has(pod);
+  return { pod, image, layout, flags, sharesProcesses, ...(modesOf[pod].includes('approver') && { kubeletPki }) };
+}

@@ -1,0 +1,264 @@
+// What is added to the static pods of a control plane, and taken out again: our container, what it and the component
+// mount, and flags by which the component reads what our container writes. Pure.
+//
+// Flags are appended to the component's own. The last one counts (pflag), so what was there stays as it was written and
+// comes into force again when ours are taken away. What was added stands in an annotation: a manifest that kubeadm has
+// written anew has none, and whatever a person has changed in it meanwhile stays.
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import { RecoveryError } from '../errors.ts';
+import { flagArguments, type Flags } from './component-flags.ts';
+import type { Layout } from './layout.ts';
+
+export const staticPods = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] as const;
+export type StaticPod = (typeof staticPods)[number];
+
+/** Whose files the container in a pod writes. People and the kubelet read what lies beside the API server. */
+export const componentsOfPod: Readonly<Record<StaticPod, readonly string[]>> = {
+  'kube-apiserver': ['kube-apiserver', 'kubelet', 'admin'],
+  'kube-controller-manager': ['kube-controller-manager'],
+  'kube-scheduler': ['kube-scheduler'],
+};
+
+/** Where each container's health is asked, on the loopback address of the machine, whose network all three pods share. */
+export const healthPorts: Readonly<Record<StaticPod, number>> = {
+  'kube-apiserver': 11443,
+  'kube-controller-manager': 11444,
+  'kube-scheduler': 11445,
+};
+
+export const containerName = 'kube-cert-recovery';
+const volumePrefix = 'kube-cert-recovery';
+/** The flags that were added, as JSON. */
+const flagsAnnotation = 'kube-cert-recovery/flags';
+/** There where the shared PID namespace is ours. */
+const processesAnnotation = 'kube-cert-recovery/shares-processes';
+/** Of everything that was added: what a mirror pod shows tells which of our manifests runs. */
+export const digestAnnotation = 'kube-cert-recovery/digest';
+
+export interface PodAddition {
+  readonly pod: StaticPod;
+  /** Of our container. */
+  readonly image: string;
+  /** Of this pod's files. */
+  readonly layout: Layout;
+  /** That name files of ours. */
+  readonly flags: Flags;
+  /** The kubelet's certificates, which the approver looks at; none in the other pods. */
+  readonly kubeletPki?: string;
+  /** Whether our container sees the component's process, to end it when it must read its files again. */
+  readonly sharesProcesses: boolean;
+}
+
+interface Named {
+  readonly name: string;
+  readonly [field: string]: unknown;
+}
+interface Container extends Named {
+  readonly command?: readonly string[];
+  readonly args?: readonly string[];
+  readonly volumeMounts?: readonly Named[];
+}
+export interface PodManifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly annotations?: Readonly<Record<string, string>>;
+    readonly [field: string]: unknown;
+  };
+  readonly spec: {
+    readonly containers: readonly Container[];
+    readonly volumes?: readonly Named[];
+    readonly [field: string]: unknown;
+  };
+}
+
+/** The value of a manifest's text as the pod that it must be. Throws MaterialInvalid. */
+export function podManifest(value: unknown, pod: StaticPod, path: string): PodManifest {
+  const manifest = value as Partial<PodManifest> | null | undefined;
+  const containers: unknown = manifest?.spec?.containers;
+  const isPod = manifest?.kind === 'Pod' && typeof manifest.metadata === 'object' && Array.isArray(containers);
+  if (isPod && (containers as readonly Partial<Container>[]).some(({ name }) => name === pod)) {
+    return manifest as PodManifest;
+  }
+  const message = `Cannot use manifest "${path}": it is no Pod with a container "${pod}"; bring the one that kubeadm wrote`;
+  throw new RecoveryError('MaterialInvalid', message, { details: { path } });
+}
+
+interface Mounted {
+  readonly volume: Named;
+  readonly mount: Named;
+}
+
+function hostPath(suffix: string, path: string, { readOnly }: { readonly readOnly: boolean }): Mounted {
+  const name = suffix === '' ? volumePrefix : `${volumePrefix}-${suffix}`;
+  return {
+    volume: { name, hostPath: { path, type: 'Directory' } },
+    mount: { name, mountPath: path, ...(readOnly && { readOnly: true }) },
+  };
+}
+
+/** The parent of what is flipped is mounted, never what is flipped: a mount keeps the directory that it has found. */
+function mountsOf({ layout, kubeletPki }: PodAddition): {
+  readonly own: readonly Mounted[];
+  readonly component: readonly Mounted[];
+} {
+  const whole = hostPath('', layout.directory, { readOnly: false });
+  const kubelet = kubeletPki === undefined ? [] : [hostPath('kubelet', kubeletPki, { readOnly: true })];
+  const read = [
+    hostPath('certs', layout.certs, { readOnly: true }),
+    hostPath('kubeconfigs', layout.kubeconfigs, { readOnly: true }),
+  ];
+  return { own: [whole, ...kubelet], component: read };
+}
+
+const fromField = (name: string, fieldPath: string) => ({ name, valueFrom: { fieldRef: { fieldPath } } });
+
+function ownContainer(addition: PodAddition): Container {
+  const { pod, image, layout } = addition;
+  const probe = { httpGet: { host: '127.0.0.1', port: healthPorts[pod], path: '/livez', scheme: 'HTTP' } };
+  return {
+    name: containerName,
+    image,
+    // A machine that comes back may reach no registry.
+    imagePullPolicy: 'IfNotPresent',
+    args: [`--config=${layout.configFile}`],
+    env: [
+      fromField('NODE_NAME', 'spec.nodeName'),
+      fromField('POD_NAME', 'metadata.name'),
+      fromField('POD_NAMESPACE', 'metadata.namespace'),
+    ],
+    livenessProbe: { ...probe, initialDelaySeconds: 30, periodSeconds: 30, timeoutSeconds: 15, failureThreshold: 4 },
+    resources: { requests: { cpu: '10m', memory: '100Mi' }, limits: { memory: '250Mi' } },
+    securityContext: {
+      // Certificates and keys on a control-plane node belong to root; no capability is needed to write one's own files.
+      runAsUser: 0,
+      runAsGroup: 0,
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ['ALL'] },
+      seccompProfile: { type: 'RuntimeDefault' },
+    },
+    terminationMessagePolicy: 'FallbackToLogsOnError',
+    volumeMounts: mountsOf(addition).own.map(({ mount }) => mount),
+  };
+}
+
+/** Where a container's flags stand. */
+const wordsOf = ({ args }: Container): 'args' | 'command' => (args === undefined ? 'command' : 'args');
+
+/** With everything of ours; what of ours was there before is replaced. */
+export function addTo(before: PodManifest, addition: PodAddition): PodManifest {
+  const manifest = removeFrom(before);
+  const { pod } = addition;
+  const { own, component } = mountsOf(addition);
+  const added = flagArguments(addition.flags);
+  const containers = manifest.spec.containers.map((container): Container => {
+    if (container.name !== pod) return container;
+    const words = wordsOf(container);
+    return {
+      ...container,
+      [words]: [...(container[words] ?? []), ...added],
+      volumeMounts: [...(container.volumeMounts ?? []), ...component.map(({ mount }) => mount)],
+    };
+  });
+  return {
+    ...manifest,
+    metadata: {
+      ...manifest.metadata,
+      annotations: { ...manifest.metadata.annotations, ...annotationsOf(addition, manifest) },
+    },
+    spec: {
+      ...manifest.spec,
+      ...(addition.sharesProcesses && { shareProcessNamespace: true }),
+      containers: [...containers, ownContainer(addition)],
+      volumes: [...(manifest.spec.volumes ?? []), ...[...own, ...component].map(({ volume }) => volume)],
+    },
+  };
+}
+
+function annotationsOf(addition: PodAddition, before?: PodManifest): Readonly<Record<string, string>> {
+  const isNew = addition.sharesProcesses && before?.spec['shareProcessNamespace'] !== true;
+  return {
+    [flagsAnnotation]: JSON.stringify(flagArguments(addition.flags)),
+    ...(isNew && { [processesAnnotation]: 'true' }),
+    [digestAnnotation]: digestOf(addition),
+  };
+}
+
+/** Without anything of ours; a manifest that has nothing of ours is returned as it is. */
+export function removeFrom(manifest: PodManifest): PodManifest {
+  const { annotations = {} } = manifest.metadata;
+  const added = new Set(flagsIn(annotations[flagsAnnotation]));
+  const isOurs = ({ name }: Named): boolean => name === volumePrefix || name.startsWith(`${volumePrefix}-`);
+  const { containers, volumes } = manifest.spec;
+  if (!(flagsAnnotation in annotations) && ![...containers, ...(volumes ?? [])].some(isOurs)) return manifest;
+  const without = (words: readonly string[] | undefined) => words?.filter((word) => !added.has(word));
+  const {
+    [flagsAnnotation]: _flags,
+    [digestAnnotation]: _digest,
+    [processesAnnotation]: shares,
+    ...others
+  } = annotations;
+  const { annotations: _annotations, ...bare } = manifest.metadata;
+  const { shareProcessNamespace, ...spec } = manifest.spec;
+  const keepsSharing = shareProcessNamespace !== undefined && shares === undefined;
+  return {
+    ...manifest,
+    metadata: Object.keys(others).length > 0 ? { ...manifest.metadata, annotations: others } : bare,
+    spec: {
+      ...(keepsSharing ? manifest.spec : spec),
+      containers: containers
+        .filter((container) => !isOurs(container))
+        .map((container) => ({
+          ...container,
+          ...(container.command !== undefined && { command: without(container.command) ?? [] }),
+          ...(container.args !== undefined && { args: without(container.args) ?? [] }),
+          ...(container.volumeMounts !== undefined && {
+            volumeMounts: container.volumeMounts.filter((mount) => !isOurs(mount)),
+          }),
+        })),
+      ...(volumes !== undefined && { volumes: volumes.filter((volume) => !isOurs(volume)) }),
+    },
+  };
+}
+
+function flagsIn(annotation: string | undefined): readonly string[] {
+  try {
+    const value: unknown = JSON.parse(annotation ?? '[]');
+    return Array.isArray(value) ? value.filter((flag) => typeof flag === 'string') : [];
+  } catch {
+    return []; // somebody has edited it: then the flags are theirs
+  }
+}
+
+/** Twelve hex digits. */
+export function digestOf(addition: PodAddition): string {
+  return createHash('sha256').update(JSON.stringify(addition)).digest('hex').slice(0, 12);
+}
+
+/**
+ * The same as files for `kubeadm ... --patches DIRECTORY`, by name: kubeadm applies them whenever it writes a manifest
+ * anew (cmd/kubeadm/app/util/patches). A JSON patch appends flags, which a strategic merge would replace as a whole.
+ */
+export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, unknown>> {
+  const { pod, flags } = addition;
+  const { own, component } = mountsOf(addition);
+  const added = flagArguments(flags);
+  return {
+    [`${pod}0+json.yaml`]: added.map((value) => ({ op: 'add', path: '/spec/containers/0/command/-', value })),
+    [`${pod}1+strategic.yaml`]: {
+      metadata: { annotations: annotationsOf(addition) },
+      spec: {
+        ...(addition.sharesProcesses && { shareProcessNamespace: true }),
+        containers: [{ name: pod, volumeMounts: component.map(({ mount }) => mount) }, ownContainer(addition)],
+        volumes: [...own, ...component].map(({ volume }) => volume),
+      },
+    },
+  };
+}
+
+export function manifestPath(manifestsDir: string, pod: StaticPod): string {
+  return join(manifestsDir, `${pod}.yaml`);
+}

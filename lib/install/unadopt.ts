@@ -1,0 +1,83 @@
+// `uninstall adopt`: the static pods of this machine read kubeadm's files again. The objects in the API stay, for the
+// other machines; `uninstall` takes them. Refused while kubeadm's own files have ended: they lay idle since the machine
+// was adopted, and an API server that reads an expired certificate serves nobody.
+import { join } from 'node:path';
+import type { Clock } from '../clock.ts';
+import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/read.ts';
+import { syncDirectory } from '../disk/files.ts';
+import { RecoveryError } from '../errors.ts';
+import type { Resolved } from '../inventory/model.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { wholeCertificates } from '../pki/certificate.ts';
+import { createDiskStore } from '../store/disk.ts';
+import { certificateKey, locationText } from '../store/store.ts';
+import { sourceOf } from './adopt-sources.ts';
+import { removeDirectory } from './files.ts';
+import { podLayout } from './pod-files.ts';
+import { changeStaticPod } from './static-pods-apply.ts';
+import { removeFrom, staticPods } from './static-pods.ts';
+
+export interface UnadoptOptions {
+  /** As an administrator. */
+  readonly connection: KubeConnection;
+  readonly resolved: Resolved;
+  readonly directory: string;
+  readonly kubernetesDir: string;
+  readonly pkiDir: string;
+  readonly nodeName: string;
+  readonly dryRun: boolean;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly told: (line: string) => void;
+}
+
+/** Throws MaterialInvalid when kubeadm's files cannot be used, and what changing a static pod throws. */
+export async function runUnadopt(options: UnadoptOptions): Promise<void> {
+  const { connection, directory, kubernetesDir, nodeName, clock, signal, dryRun, told } = options;
+  await requireKubeadmFiles(options);
+  const done = dryRun ? 'Would change' : 'Changed';
+  const machine = { api: { connection, signal }, manifestsDir: join(kubernetesDir, 'manifests'), nodeName, clock };
+  // Clients first: while kube-apiserver starts again they have what they need already.
+  for (const pod of staticPods.toReversed()) {
+    const outcome = dryRun ? 'written' : await changeStaticPod(pod, removeFrom, machine);
+    if (outcome === 'written') told(`${done} static pod ${pod}`);
+  }
+  const bootstrap = join(kubernetesDir, 'bootstrap-kubelet.conf');
+  if ((await holds(bootstrap, directory)) && !dryRun) await remove(bootstrap);
+  for (const path of [...staticPods.map((pod) => podLayout(directory, pod).directory), join(directory, 'patches')]) {
+    if (!dryRun) await removeDirectory(path);
+    told(`${dryRun ? 'Would remove' : 'Removed'} ${path}`);
+  }
+}
+
+async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: UnadoptOptions): Promise<void> {
+  const store = createDiskStore();
+  const bad: string[] = [];
+  for (const artefact of resolved.artefacts) {
+    const source = artefact.kind === 'target' ? sourceOf(artefact, directories) : undefined;
+    if (source === undefined) continue;
+    const found = await store.read(source, signal);
+    const [leaf] = wholeCertificates(found?.entries[certificateKey] ?? new Uint8Array());
+    if (leaf === undefined || leaf.facts.notAfter <= clock.now()) bad.push(locationText(source));
+  }
+  if (bad.length === 0) return;
+  const message = `Cannot give the static pods back to kubeadm's files: ${bad.join(', ')} cannot be used or has expired; run "kube-cert-recovery --mode=regen --once --preset=kubeadm", then this again`;
+  throw new RecoveryError('MaterialInvalid', message);
+}
+
+/** A bootstrap kubeconfig that names files of ours is ours. */
+function holds(path: string, directory: string): Promise<boolean> {
+  return attempt({ code: 'ReadFailed', action: 'read', what: `kubeconfig "${path}"`, directory }, async () => {
+    const bytes = await unlessAbsent(() => readRegularFile(realDisk, path));
+    return bytes?.toString('utf8').includes(directory) === true;
+  });
+}
+
+function remove(path: string): Promise<void> {
+  const directory = join(path, '..');
+  return attempt({ code: 'WriteFailed', action: 'remove', what: `kubeconfig "${path}"`, directory }, async () => {
+    await realDisk.rm(path, { force: true });
+    await syncDirectory(realDisk, directory);
+  });
+}

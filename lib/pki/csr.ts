@@ -1,0 +1,148 @@
+// Certificate signing requests (PKCS #10, RFC 2986) from PEM text, strictly: one block and nothing else. Whether a request
+// is signed by its own key is told here, because kube-controller-manager's signer does not ask (pkg/apis/certificates,
+// ParseCSR reads only): without it, somebody could get a certificate for a key that is not theirs.
+// The few fields are read from their DER and node:crypto verifies the bytes: @peculiar/x509 costs time and memory that a
+// process that never signs does not pay.
+import { createPublicKey, type KeyObject, verify } from 'node:crypto';
+import { errorText, isCode, RecoveryError } from '../errors.ts';
+import { readBasicConstraints, readExtensions, readKeyUsage, type Extensions } from './certificate-fields.ts';
+import { childrenOf, type DerValue, oidText, readDer, tags } from './der.ts';
+import { type DistinguishedName, readDistinguishedName } from './distinguished-name.ts';
+import type { KeyAlgorithm } from './facts.ts';
+import { ipText } from './hostname.ts';
+import { keyAlgorithmOf } from './key-algorithm.ts';
+import { readPem } from './pem.ts';
+
+/** A name that a request asks for besides its subject. `kind` is `other` for what Kubernetes has no use for. */
+export interface AlternativeName {
+  readonly kind: 'DNS' | 'IP' | 'email' | 'URI' | 'other';
+  readonly value: string;
+}
+
+export interface CertificateRequest {
+  readonly subject: DistinguishedName;
+  readonly key: KeyAlgorithm;
+  /** Its signature is that of its own key: whoever made it has the private half. */
+  readonly provesPossession: boolean;
+  readonly alternativeNames: readonly AlternativeName[];
+  /** An extension asks for the rights of a CA. */
+  readonly wantsCa: boolean;
+  /** Object identifiers of attributes that are no request for extensions, say a challenge password. */
+  readonly otherAttributes: readonly string[];
+}
+
+const extensionRequest = '1.2.840.113549.1.9.14';
+const subjectAltName = '2.5.29.17';
+const attributesTag = 0xa0;
+
+/** RFC 8017, RFC 5758, RFC 8410. SHA-1 is refused, as by Go's CheckSignature. */
+const signatures: Readonly<Record<string, { readonly key: KeyAlgorithm['name']; readonly hash: string | null }>> = {
+  '1.2.840.113549.1.1.11': { key: 'RSA', hash: 'sha256' },
+  '1.2.840.113549.1.1.12': { key: 'RSA', hash: 'sha384' },
+  '1.2.840.113549.1.1.13': { key: 'RSA', hash: 'sha512' },
+  '1.2.840.10045.4.3.2': { key: 'ECDSA', hash: 'sha256' },
+  '1.2.840.10045.4.3.3': { key: 'ECDSA', hash: 'sha384' },
+  '1.2.840.10045.4.3.4': { key: 'ECDSA', hash: 'sha512' },
+  '1.3.101.112': { key: 'Ed25519', hash: null },
+};
+
+const kinds: Readonly<Record<number, AlternativeName['kind']>> = {
+  0x81: 'email',
+  0x82: 'DNS',
+  0x86: 'URI',
+  0x87: 'IP',
+};
+
+/** `what` names it in messages: `CertificateSigningRequest "csr-x"`. Throws MaterialInvalid. */
+export function parseCertificateRequest(pem: Uint8Array, what: string): CertificateRequest {
+  const subject = `request of ${what}`;
+  const refuse = (problem: string): RecoveryError =>
+    new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem}`);
+  const [block, ...more] = readPem(pem, subject);
+  if (block?.label !== 'CERTIFICATE REQUEST' || more.length > 0) {
+    const found = block === undefined ? 'none' : [block, ...more].map(({ label }) => `"${label}"`).join(', ');
+    throw refuse(`PEM blocks: ${found}, wanted one "CERTIFICATE REQUEST"`);
+  }
+  try {
+    return readRequest(block.der);
+  } catch (err) {
+    if (isCode(err, 'MaterialInvalid')) throw refuse(err.message);
+    throw refuse(`the block is not a certificate request (${errorText(err)})`);
+  }
+}
+
+function readRequest(der: Buffer): CertificateRequest {
+  const [info, signatureAlgorithm, signature, ...after] = childrenOf(readDer(der));
+  if (info === undefined || signatureAlgorithm === undefined || signature === undefined || after.length > 0) {
+    throw new RangeError('it does not have three parts');
+  }
+  const [version, subject, publicKey, attributes, ...rest] = childrenOf(info);
+  if (version?.tag !== tags.integer || subject === undefined || publicKey === undefined || rest.length > 0) {
+    throw new RangeError('parts are missing, or there are more');
+  }
+  if (attributes !== undefined && attributes.tag !== attributesTag)
+    throw new RangeError('attributes are something else');
+  const key = createPublicKey({ key: publicKey.raw, format: 'der', type: 'spki' });
+  const algorithm = keyAlgorithmOf(key);
+  const { extensions, others } = readAttributes(attributes);
+  const { basicConstraints } = readBasicConstraints(extensions);
+  const { keyUsage } = readKeyUsage(extensions);
+  return {
+    subject: readDistinguishedName(subject),
+    key: algorithm,
+    provesPossession: isSignedBy({ key, algorithm }, { info, signatureAlgorithm, signature }),
+    alternativeNames: readNames(extensions),
+    wantsCa: basicConstraints?.ca === true || keyUsage?.certSign === true,
+    otherAttributes: others,
+  };
+}
+
+/** Go reads the extensions of every such attribute and refuses a second one of a kind; here a second attribute is too much. */
+function readAttributes(attributes: DerValue | undefined): { extensions: Extensions; others: string[] } {
+  const all = (attributes === undefined ? [] : childrenOf(attributes)).map((attribute) => {
+    const [type, values, ...more] = childrenOf(attribute);
+    if (type === undefined || values?.tag !== tags.set || more.length > 0) throw new RangeError('broken attribute');
+    return { oid: oidText(type), values };
+  });
+  const [asked, second] = all.filter(({ oid }) => oid === extensionRequest);
+  if (second !== undefined || (asked !== undefined && childrenOf(asked.values).length !== 1)) {
+    throw new RangeError('more than one list of extensions');
+  }
+  const others = all.filter(({ oid }) => oid !== extensionRequest).map(({ oid }) => oid);
+  return { extensions: readExtensions(asked?.values), others };
+}
+
+function readNames(extensions: Extensions): AlternativeName[] {
+  const extension = extensions.get(subjectAltName);
+  if (extension === undefined) return [];
+  const names = childrenOf(readDer(extension.value));
+  // An empty list is not what RFC 5280 allows, and it is not nothing.
+  if (names.length === 0) return [{ kind: 'other', value: '' }];
+  return names.map(({ tag, content }) => {
+    const kind = kinds[tag] ?? 'other';
+    const text = kind === 'IP' ? ipText(content) : kind === 'other' ? undefined : content.toString('latin1');
+    return { kind, value: text ?? content.toString('hex') };
+  });
+}
+
+interface Signed {
+  readonly info: DerValue;
+  readonly signatureAlgorithm: DerValue;
+  readonly signature: DerValue;
+}
+
+function isSignedBy(
+  { key, algorithm }: { readonly key: KeyObject; readonly algorithm: KeyAlgorithm },
+  { info, signatureAlgorithm, signature }: Signed,
+): boolean {
+  const [oid] = childrenOf(signatureAlgorithm);
+  const scheme = oid && signatures[oidText(oid)];
+  if (scheme?.key !== algorithm.name) return false;
+  // BIT STRING: its first byte counts unused bits
+  if (signature.tag !== tags.bitString || signature.content[0] !== 0) return false;
+  try {
+    return verify(scheme.hash, info.raw, key, signature.content.subarray(1));
+  } catch {
+    return false; // a signature of another length or form
+  }
+}

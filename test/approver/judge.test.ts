@@ -1,0 +1,286 @@
+// The rules by which a kubelet's request for a client certificate is approved, with requests that openssl has made.
+import { beforeAll, describe, expect, it } from 'vitest';
+import { contentOf } from '../../lib/approver/gather.ts';
+import { judge, type NodeFacts, type PendingReason, type Verdict } from '../../lib/approver/judge.ts';
+import { kubeletClientSigner, type SigningRequest } from '../../lib/approver/request.ts';
+import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
+import { createRequest, kubeletRequest, type RequestOptions, withSignatureOf } from '../support/requests.ts';
+
+const now = new Date('2026-06-01T12:00:00Z');
+const ago = (ms: number): Date => new Date(now.getTime() - ms);
+const minute = 60_000;
+const day = 86_400_000;
+const requester = bootstrapRequester('kube-cert-recovery');
+const path = '/var/lib/kubelet/pki/kubelet-client-current.pem';
+
+let panda: string;
+beforeAll(async () => {
+  panda = await kubeletRequest('panda');
+});
+
+interface Given {
+  readonly pem?: string;
+  readonly spec?: Partial<SigningRequest['spec']>;
+  readonly status?: SigningRequest['status'];
+  readonly requestedAt?: Date;
+  readonly facts?: Partial<NodeFacts>;
+  readonly now?: Date;
+  readonly builtAt?: Date;
+}
+
+/** What this machine's kubelet sends; without facts its certificate has ended. */
+function judged({ pem = panda, spec = {}, status, requestedAt = now, facts, ...time }: Given = {}): Verdict {
+  const request: SigningRequest = {
+    metadata: { name: 'csr-1', uid: 'u1', resourceVersion: '7', creationTimestamp: requestedAt.toISOString() },
+    spec: {
+      request: Buffer.from(pem).toString('base64'),
+      signerName: kubeletClientSigner,
+      usages: ['digital signature', 'client auth'],
+      ...requester,
+      ...spec,
+    },
+    ...(status !== undefined && { status }),
+  };
+  return judge({
+    request,
+    content: contentOf(request),
+    requester,
+    facts: { isExpected: false, ...(facts ?? { own: ended }) },
+    longestLifeMs: 365 * day,
+    clock: { builtAt: time.builtAt ?? new Date('2026-01-01T00:00:00Z'), synchronised: false },
+    now: time.now ?? now,
+  });
+}
+
+const own = (notAfter: Date, commonName = 'system:node:panda') =>
+  ({ state: 'present', path, commonName, notAfter }) as const;
+const ended = own(ago(day));
+
+const left = (reason: PendingReason): object => ({ action: 'leave', reason });
+const approved = { action: 'approve', node: 'panda' };
+
+describe('judge(): what a request must be', () => {
+  it.each<[string, Given, object]>([
+    ['the two usages', {}, approved],
+    [
+      'key encipherment besides',
+      { spec: { usages: ['key encipherment', 'client auth', 'digital signature'] } },
+      approved,
+    ],
+    ['groups in another order', { spec: { groups: requester.groups.toReversed() } }, approved],
+  ])('approves a request of the bootstrap identity with %s', (_what, given, verdict) => {
+    expect(judged(given)).toMatchObject(verdict);
+  });
+
+  it.each<[string, Given]>([
+    ['by another ServiceAccount', { spec: { username: 'system:serviceaccount:kube-system:node-bootstrapper' } }],
+    ['by one of the same name elsewhere', { spec: bootstrapRequester('elsewhere') }],
+    [
+      'by the node itself',
+      { spec: { username: 'system:node:panda', groups: ['system:nodes', 'system:authenticated'] } },
+    ],
+    ['by an administrator', { spec: { username: 'kubernetes-admin', groups: ['system:masters'] } }],
+    ['for the signer of serving certificates', { spec: { signerName: 'kubernetes.io/kubelet-serving' } }],
+    ['for the signer of all clients', { spec: { signerName: 'kubernetes.io/kube-apiserver-client' } }],
+    ['that is approved', { status: { conditions: [{ type: 'Approved', status: 'True' }] } }],
+    ['that is denied', { status: { conditions: [{ type: 'Denied', status: 'True' }] } }],
+    ['that has failed', { status: { conditions: [{ type: 'Failed', status: 'True' }] } }],
+    ['that has its certificate', { status: { certificate: 'eA==' } }],
+  ])('has nothing to say about a request %s', (_what, given) => {
+    expect(judged(given)).toEqual({ action: 'ignore' });
+  });
+
+  it.each<[string, readonly string[]]>([
+    ['one more', [...requester.groups, 'system:masters']],
+    ['one fewer', requester.groups.slice(1)],
+    ['none', []],
+  ])('leaves a request whose requester has other groups: %s', (_what, groups) => {
+    expect(judged({ spec: { groups } })).toMatchObject(left('RequesterDiffers'));
+  });
+
+  it.each<[string, readonly string[]]>([
+    ['none', []],
+    ['server auth in place of client auth', ['digital signature', 'server auth']],
+    ['server auth besides', ['digital signature', 'client auth', 'server auth']],
+    ['a fourth', ['digital signature', 'client auth', 'key encipherment', 'signing']],
+    ['client auth alone', ['client auth']],
+    ['digital signature alone', ['digital signature']],
+  ])('leaves a request with other usages: %s', (_what, usages) => {
+    expect(judged({ spec: { usages } })).toMatchObject(left('UsagesUnsuitable'));
+  });
+
+  it.each<[string, readonly string[]]>([
+    ['a second organization', ['O=system:nodes', 'O=system:masters', 'CN=system:node:panda']],
+    ['another organization', ['O=system:masters', 'CN=system:node:panda']],
+    ['no organization', ['CN=system:node:panda']],
+    ['the same organization twice', ['O=system:nodes', 'O=system:nodes', 'CN=system:node:panda']],
+    ['no prefix', ['O=system:nodes', 'CN=panda']],
+    ['no node name', ['O=system:nodes', 'CN=system:node:']],
+    ['no common name', ['O=system:nodes', 'OU=system:node:panda']],
+    ['two common names', ['O=system:nodes', 'CN=system:node:other', 'CN=system:node:panda']],
+    ['a unit besides', ['O=system:nodes', 'OU=x', 'CN=system:node:panda']],
+    ['an e-mail address besides', ['O=system:nodes', 'CN=system:node:panda', 'emailAddress=a@example.com']],
+    ['a name in upper case', ['O=system:nodes', 'CN=system:node:Panda']],
+    ['a name that is a path', ['O=system:nodes', 'CN=system:node:../../secrets']],
+    ['a name with a final dot', ['O=system:nodes', 'CN=system:node:panda.']],
+    ['a name that only looks like it', ['O=system:nodes', 'CN=system:node:pаnda']],
+  ])('leaves a request with another subject: %s', async (_what, subject) => {
+    expect(judged({ pem: await createRequest({ subject }) })).toMatchObject(left('SubjectUnsuitable'));
+  });
+
+  it('takes the two attributes of the subject in either order', async () => {
+    const pem = await createRequest({ subject: ['CN=system:node:panda', 'O=system:nodes'] });
+    expect(judged({ pem })).toMatchObject(approved);
+  });
+
+  it.each<[PendingReason, string, Partial<RequestOptions>]>([
+    ['NamesForbidden', 'DNS panda', { extensions: ['subjectAltName = DNS:panda'] }],
+    ['NamesForbidden', 'IP 192.0.2.1', { extensions: ['subjectAltName = IP:192.0.2.1'] }],
+    ['NamesForbidden', 'email a@example.com', { extensions: ['subjectAltName = email:a@example.com'] }],
+    ['NamesForbidden', 'URI spiffe://a', { extensions: ['subjectAltName = URI:spiffe://a'] }],
+    ['NamesForbidden', 'other', { extensions: ['subjectAltName = otherName:1.2.3;UTF8:x'] }],
+    ['ExtensionForbidden', 'CA', { extensions: ['basicConstraints = critical,CA:TRUE'] }],
+    ['ExtensionForbidden', 'CA', { extensions: ['keyUsage = keyCertSign'] }],
+    ['ExtensionForbidden', '1.2.840.113549.1.9.7', { challengePassword: 'secret' }],
+    ['KeyTooWeak', 'RSA-1024', { key: 'rsa1024' }],
+    ['RequestUnreadable', 'secp256k1', { key: 'secp256k1' }],
+    ['SignatureInvalid', 'key', { digest: 'sha1' }],
+  ])('leaves a request by the rule %s, and names what it found: %s', async (reason, found, options) => {
+    const verdict = judged({ pem: await kubeletRequest('panda', options) });
+    expect(verdict).toMatchObject(left(reason));
+    expect(verdict).toHaveProperty('message', expect.stringContaining(found));
+  });
+
+  it.each<RequestOptions['key']>(['rsa2048', 'P-384', 'P-521', 'ed25519'])('takes a key of kind %s', async (key) => {
+    expect(judged({ pem: await kubeletRequest('panda', { ...(key && { key }) }) })).toMatchObject(approved);
+  });
+
+  it('leaves a request with the signature of another key', async () => {
+    const pem = withSignatureOf(await kubeletRequest('panda'), panda);
+    expect(judged({ pem })).toMatchObject(left('SignatureInvalid'));
+  });
+
+  it.each(['', 'x', '-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n'])(
+    'leaves a request that cannot be read: %j',
+    (pem) => {
+      expect(judged({ pem })).toMatchObject(left('RequestUnreadable'));
+    },
+  );
+});
+
+describe("judge(): this machine's node", () => {
+  it.each<[string, Partial<NodeFacts>, string]>([
+    ['has ended', { own: ended }, 'ended at 2026-05-31T12:00:00.000Z'],
+    ['ends at this moment', { own: own(now) }, 'ended at 2026-06-01T12:00:00.000Z'],
+    ['is not there', { own: { state: 'absent', problem: 'there is none' } }, 'there is none'],
+    ['cannot be used', { own: { state: 'broken', problem: 'it is torn' } }, 'it is torn'],
+    [
+      'has ended, whatever its Lease and record say',
+      { own: ended, renewedAt: now, issuedUntil: ago(-day) },
+      'ended at',
+    ],
+  ])('is approved when its certificate %s', (_what, facts, message) => {
+    expect(judged({ facts })).toMatchObject({ ...approved, message: expect.stringContaining(message) as unknown });
+  });
+
+  it.each<[string, Partial<NodeFacts>, PendingReason]>([
+    ['is valid for a second', { own: own(ago(-1000)) }, 'CertificateStillValid'],
+    ['is that of another node', { own: own(ago(day), 'system:node:other') }, 'CertificateOfOtherNode'],
+    ['is valid, and that of another node', { own: own(ago(-day), 'system:node:other') }, 'CertificateOfOtherNode'],
+    ['is no node certificate', { own: own(ago(day), 'panda') }, 'CertificateOfOtherNode'],
+    ['cannot be looked at', { own: { state: 'unknown', problem: 'EACCES' } }, 'CertificateUnknown'],
+  ])('is left when its certificate %s', (_what, facts, reason) => {
+    expect(judged({ facts })).toMatchObject(left(reason));
+  });
+
+  const earlier = { uid: 'u0', at: ago(minute), requestedAt: ago(2 * minute), isIssued: true };
+  it('is approved again when a kubelet was started anew before it got its certificate', () => {
+    expect(judged({ facts: { own: ended, approval: earlier, issuedUntil: ago(-day) } })).toMatchObject(approved);
+  });
+  it('is left when a later request was approved, because nobody waits for this one', () => {
+    const facts = { own: ended, approval: earlier };
+    expect(judged({ requestedAt: ago(3 * minute), facts })).toMatchObject(left('AlreadyApproved'));
+  });
+});
+
+describe('judge(): another node', () => {
+  const node = { createdAt: ago(1000 * day) };
+  it.each<[string, Partial<NodeFacts>]>([
+    ['the last certificate that was seen has ended', { node, issuedUntil: ago(1), renewedAt: ago(day) }],
+    ['it has ended, and there is no Lease', { node: { createdAt: ago(day) }, issuedUntil: ago(1) }],
+    ['it has not renewed its Lease for a year', { node, renewedAt: ago(365 * day) }],
+    ['it has no Lease and is older than a year', { node: { createdAt: ago(365 * day) } }],
+    [
+      'the last approval has led to a certificate that has ended',
+      {
+        node,
+        issuedUntil: ago(1),
+        renewedAt: ago(minute),
+        approval: { uid: 'u0', at: ago(5 * minute), requestedAt: ago(6 * minute), isIssued: true },
+      },
+    ],
+    [
+      'an approval was never answered, and its request is gone for long',
+      {
+        node,
+        renewedAt: ago(400 * day),
+        approval: { uid: 'u0', at: ago(61 * minute), requestedAt: ago(70 * minute), isIssued: false },
+      },
+    ],
+  ])('is approved when %s', (_what, facts) => {
+    expect(judged({ facts })).toMatchObject(approved);
+  });
+
+  it.each<[string, Partial<NodeFacts>]>([
+    ['the last certificate that was seen is valid', { node, issuedUntil: ago(-1000), renewedAt: ago(400 * day) }],
+    [
+      'it renewed its Lease after the end of that certificate',
+      { node, issuedUntil: ago(day), renewedAt: ago(2 * minute) },
+    ],
+    ['it renewed its Lease within a year', { node, renewedAt: ago(365 * day - 1) }],
+    [
+      'it was registered within a year, whatever its Lease says',
+      { node: { createdAt: ago(day) }, renewedAt: ago(400 * day) },
+    ],
+    ['it renews its Lease in the future', { node, renewedAt: ago(-day) }],
+  ])('is left when %s', (_what, facts) => {
+    expect(judged({ facts })).toMatchObject(left('CertificateMayBeValid'));
+  });
+
+  const approval = { uid: 'u0', at: ago(5 * minute), requestedAt: ago(6 * minute), isIssued: true };
+  it.each<[string, Partial<NodeFacts>]>([
+    ['issued just now', { node, issuedUntil: ago(-day), approval }],
+    ['not issued yet', { node, renewedAt: ago(400 * day), approval: { ...approval, isIssued: false } }],
+    ['not issued for half an hour', { node, approval: { ...approval, at: ago(30 * minute), isIssued: false } }],
+    ['issued just now, to a name without a Node', { issuedUntil: ago(-day), approval, isExpected: true }],
+  ])('is left when the certificate of an approved request is %s', (_what, facts) => {
+    expect(judged({ facts })).toMatchObject(left('AlreadyApproved'));
+  });
+
+  it('counts an approval of the very same request for none', () => {
+    const facts = { node, renewedAt: ago(400 * day), approval: { ...approval, uid: 'u1', isIssued: false } };
+    expect(judged({ facts })).toMatchObject(approved);
+  });
+});
+
+describe('judge(): a name without a Node', () => {
+  it('is approved where it is expected', () => {
+    expect(judged({ facts: { isExpected: true } })).toMatchObject(approved);
+  });
+  it('is approved once: not while the certificate that it got is valid', () => {
+    const verdict = judged({ facts: { isExpected: true, issuedUntil: ago(-day) } });
+    expect(verdict).toMatchObject(left('AlreadyApproved'));
+  });
+  it('is left where it is not', () => {
+    expect(judged({ facts: {} })).toMatchObject(left('NodeUnknown'));
+  });
+});
+
+describe('judge(): the clock', () => {
+  it('leaves what it would approve while the clock shows a time before the build', () => {
+    expect(judged({ builtAt: ago(-day) })).toMatchObject(left('ClockImplausible'));
+  });
+  it('leaves it when the clock is ten years ahead and nothing says that it is right', () => {
+    expect(judged({ now: new Date('2037-01-01T00:00:00Z') })).toMatchObject(left('ClockImplausible'));
+  });
+});

@@ -1,0 +1,86 @@
+// What is remembered of each node's certificates from the requests that pass by.
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Records } from '../../lib/approver/records.ts';
+import { kubeletClientSigner, type SigningRequest } from '../../lib/approver/request.ts';
+import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
+import { createAuthority, createLeaf } from '../support/certificates.ts';
+import { kubeletRequest } from '../support/requests.ts';
+
+const requester = bootstrapRequester('ns');
+const base64 = (text: string): string => Buffer.from(text).toString('base64');
+const [early, late] = [new Date('2026-03-01T00:00:00Z'), new Date('2026-04-01T00:00:00Z')] as const;
+
+let root: string;
+let asked: string;
+const certificates = new Map<Date, string>();
+beforeAll(async () => {
+  root = await mkdtemp(join(tmpdir(), 'records-'));
+  const ca = await createAuthority(join(root, 'ca'), { commonName: 'ca' });
+  for (const notAfter of [early, late]) {
+    const names = { commonName: 'system:node:panda', organization: 'system:nodes' };
+    const { cert } = await createLeaf(join(root, notAfter.toISOString()), ca, { ...names, notAfter });
+    certificates.set(notAfter, await readFile(cert, 'utf8'));
+  }
+  asked = await kubeletRequest('panda');
+});
+afterAll(() => rm(root, { recursive: true, force: true }));
+
+let records: Records;
+beforeEach(() => (records = new Records(requester)));
+
+interface Seen {
+  readonly uid?: string;
+  readonly minute?: number;
+  readonly issued?: string | undefined;
+  readonly spec?: Partial<SigningRequest['spec']>;
+  readonly conditions?: readonly string[];
+}
+
+const at = (minute: number): Date => new Date(Date.UTC(2026, 0, 1, 0, minute));
+
+function request({ uid = 'u1', minute = 0, issued, spec, conditions = ['Approved'] }: Seen): SigningRequest {
+  return {
+    metadata: { name: uid, uid, creationTimestamp: at(minute).toISOString() },
+    spec: { request: base64(asked), signerName: kubeletClientSigner, usages: [], ...requester, ...spec },
+    status: {
+      conditions: conditions.map((type) => ({ type, status: 'True', lastUpdateTime: at(minute + 1).toISOString() })),
+      ...(issued !== undefined && { certificate: base64(issued) }),
+    },
+  };
+}
+
+describe('Records', () => {
+  it('keeps the end of the newest certificate, whoever asked for it and in whatever order they are seen', () => {
+    const spec = { username: 'system:node:panda', groups: ['system:nodes'] };
+    records.see(request({ issued: certificates.get(late), spec }));
+    records.see(request({ issued: certificates.get(early) }));
+    expect(records.of('panda').issuedUntil).toEqual(late);
+  });
+
+  it('keeps the newest approved request of the bootstrap identity, before and after it is answered', () => {
+    records.see(request({ uid: 'u2', minute: 5 }));
+    records.see(request({ uid: 'u1', minute: 3, issued: certificates.get(early) }));
+    expect(records.of('panda').approval).toEqual({ uid: 'u2', at: at(6), requestedAt: at(5), isIssued: false });
+    records.see(request({ uid: 'u2', minute: 5, issued: certificates.get(late) }));
+    expect(records.of('panda').approval).toMatchObject({ uid: 'u2', isIssued: true });
+  });
+
+  it.each<[string, Seen]>([
+    ['waits', { conditions: [] }],
+    ['was denied', { conditions: ['Approved', 'Denied'] }],
+    ['is of another signer', { spec: { signerName: 'kubernetes.io/kubelet-serving' } }],
+    ['was made by somebody else', { spec: { username: 'kubernetes-admin' } }],
+    ['cannot be read', { spec: { request: 'eA==' } }],
+  ])('remembers no approval of a request that %s', (_what, seen) => {
+    records.see(request(seen));
+    expect(records.of('panda')).toEqual({});
+  });
+
+  it('passes over a certificate that is none', () => {
+    records.see(request({ issued: 'nonsense', spec: { username: 'x' } }));
+    expect(records.of('panda')).toEqual({});
+  });
+});

@@ -1,0 +1,90 @@
+// The form in which the program is used: containers in the static pods of a control plane whose certificates are objects
+// in the API. A kubeadm machine is adopted; its certificates expire while it is off; switched on, it comes back with
+// nothing typed.
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { eventually } from '../support/eventually.ts';
+import {
+  adopt,
+  endSoon,
+  ends,
+  networkFromDaemonSet,
+  ownerRuns,
+  recoveryDirectory,
+  startOwner,
+} from '../support/node/adopted.ts';
+import { measureBoot } from '../support/node/boot.ts';
+import { Cluster } from '../support/node/cluster.ts';
+import { kubeletClient, past, reissue } from '../support/node/leaves.ts';
+import { Handshakes, stepsOf, stepsText } from '../support/node/steps.ts';
+
+/** What outlives everything else: recovery itself stands on it. */
+const lasting = new Set([
+  'localhost-recovery-serving-signer',
+  'localhost-recovery-serving-ca',
+  'localhost-recovery-serving',
+]);
+/** From the last write to the end of what was written: the syncers need a moment, the power a second to go. */
+const inMs = 15_000;
+const leaves = ['kube-apiserver-serving', 'kube-controller-manager-client', 'kube-scheduler-client'];
+
+describe('one adopted control-plane machine', () => {
+  let cluster: Cluster;
+
+  beforeAll(async () => {
+    cluster = await Cluster.create(inject('workshop'));
+    const { node } = cluster;
+    await node.sh('touch /var/lib/machine/no-recovery');
+    console.log(await adopt(node));
+    await cluster.ready(node);
+    await networkFromDaemonSet(cluster);
+  });
+  afterAll(() => (cluster as Cluster | undefined)?.[Symbol.asyncDispose]());
+
+  /** Every leaf in the API ends at the same moment, which is the answer; the machine has them on disk by then. */
+  async function endLeaves(): Promise<number> {
+    const end = Date.now() + inMs;
+    await endSoon(cluster, { inMs, except: ({ name, kind }) => lasting.has(name) || kind !== 'target' });
+    await eventually(
+      async () => {
+        const found = await ends(cluster.node);
+        for (const name of leaves) expect(found.get(name)?.getTime()).toBeLessThan(end + 2000);
+      },
+      { withinMs: 10_000, everyMs: 300 },
+    );
+    return end;
+  }
+
+  it('takes every step of the recovery flow after its certificates have expired while it was off', async () => {
+    const { node } = cluster;
+    const end = await endLeaves();
+    await node.off();
+    await reissue(node, [kubeletClient], past(new Date()));
+    await delay(end + 3000 - Date.now());
+    const since = Date.now();
+    const handshakes = new Handshakes(node);
+    await node.on();
+    // What the operators are in that flow; kube-controller-manager makes its Pod, the scheduler places it.
+    await startOwner(cluster);
+    const [boot, owner] = await Promise.all([
+      measureBoot(cluster, node, { since, withinMs: 120_000 }),
+      ownerRuns(cluster),
+    ]);
+    await handshakes.stop();
+    const { created: podCreated, scheduled: podScheduled, running: podRunning } = owner;
+    const seen = { cluster, node, since, handshakes, podCreated, podScheduled, podRunning, ready: boot.ready };
+    const steps = await stepsOf(seen);
+    console.log(`${stepsText(steps)}\ncontainer runtime up to Ready: ${boot.runtimeToReady} ms`);
+    expect(steps.filter(({ ms }) => ms === undefined)).toEqual([]);
+    await cluster.runPod();
+  });
+
+  it('has left no key and no token in any log', async () => {
+    const { node } = cluster;
+    const tokens = await node.sh(`cat ${recoveryDirectory}/*/credentials/*/token | tr -s '\\n'`);
+    expect(tokens.length).toBeGreaterThan(100);
+    await node.sh(`cat ${recoveryDirectory}/*/credentials/*/token > /tmp/secrets; echo 'PRIVATE KEY' >> /tmp/secrets`);
+    const found = await node.sh('grep -rlFf /tmp/secrets /var/log/ || true; rm /tmp/secrets');
+    expect(found.trim()).toBe('');
+  });
+});

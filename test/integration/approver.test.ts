@@ -1,0 +1,335 @@
+// Mode approver as it is built, against a real kube-apiserver, and kube-controller-manager, which signs what is approved.
+// Each test leaves the program running or not as the next one expects: the order is the story.
+import { X509Certificate } from 'node:crypto';
+import { copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { kubeletClientSigner } from '../../lib/approver/request.ts';
+import { runApprover } from '../../lib/approver/run.ts';
+import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
+import { systemClock } from '../../lib/clock.ts';
+import { applyManifest } from '../../lib/install/apply.ts';
+import { installManifests, tokenSecretName } from '../../lib/install/rbac.ts';
+import { openConnection } from '../../lib/kube/connection.ts';
+import { createLog } from '../../lib/log.ts';
+import { apiRequest, type ApiRequest, type ApiResponse } from '../support/api-client.ts';
+import { createLeaf } from '../support/certificates.ts';
+import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import { eventually } from '../support/eventually.ts';
+import { writeKubeconfig } from '../support/kubeconfig.ts';
+import { type Line, Tool } from '../support/recovery-world.ts';
+import { kubeletRequest } from '../support/requests.ts';
+
+const namespace = 'kube-cert-recovery';
+const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
+const hour = 3_600_000;
+
+let root: string;
+let controlPlane: ControlPlane;
+let configFile: string;
+let kubeconfig: string;
+let nodeCertificate: string;
+const tokens = { approver: '', bootstrapper: '', other: '' };
+const tools: Tool[] = [];
+
+const as = (token: string, path: string, request: ApiRequest = {}): Promise<ApiResponse> =>
+  apiRequest(
+    { port: controlPlane.port, caFile: controlPlane.recoveryCa, serverName: 'localhost-recovery', token },
+    path,
+    request,
+  );
+
+async function ownCertificate(notAfter: Date): Promise<void> {
+  const names = { commonName: 'system:node:panda', organization: 'system:nodes' };
+  const notBefore = new Date(notAfter.getTime() - 24 * hour);
+  const { cert } = await createLeaf(join(root, 'leaf'), controlPlane.pki.clusterCa, { ...names, notBefore, notAfter });
+  await copyFile(cert, nodeCertificate);
+}
+
+beforeAll(async () => {
+  root = await mkdtemp(join(tmpdir(), 'approver-'));
+  process.env['NODE_NAME'] = 'panda';
+  nodeCertificate = join(root, 'pki', 'kubelet-client-current.pem');
+  await mkdir(join(root, 'pki'));
+  controlPlane = await startControlPlane({
+    components: ['etcd', 'kube-apiserver', 'kube-controller-manager'],
+    unsafeNoFsync: true,
+  });
+  const kubeconfigFile = controlPlane.recoveryKubeconfig;
+  const connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
+  const { signal } = new AbortController();
+  for (const manifest of installManifests({ artefacts: [], namespace, approver: true })) {
+    await applyManifest({ connection, signal }, manifest);
+  }
+  await connection.close();
+  const tokenOf = (secret: string): Promise<string> =>
+    eventually(async () => {
+      const { body } = await controlPlane.admin(`/api/v1/namespaces/${namespace}/secrets/${secret}`);
+      const { token } = (body as { data: { token: string } }).data;
+      return Buffer.from(token, 'base64').toString();
+    });
+  tokens.approver = await tokenOf(tokenSecretName('approver'));
+  tokens.bootstrapper = await tokenOf(tokenSecretName('node-bootstrapper'));
+  // Somebody else who may ask, and is not allowed to be approved by kube-controller-manager.
+  await controlPlane.kubectl('create', 'serviceaccount', 'other');
+  const binding = ['create', 'clusterrolebinding', 'other', '--clusterrole=system:node-bootstrapper'];
+  await controlPlane.kubectl(...binding, '--serviceaccount=default:other');
+  tokens.other = (await controlPlane.kubectl('create', 'token', 'other')).trim();
+  await ownCertificate(new Date(Date.now() - hour));
+  kubeconfig = await writeKubeconfig(join(root, 'kubeconfig'), {
+    server: controlPlane.url,
+    certificateAuthority: controlPlane.recoveryCa,
+    tlsServerName: 'localhost-recovery',
+    token: tokens.approver,
+  });
+  configFile = join(root, 'config.yaml');
+  await writeFile(
+    configFile,
+    `apiVersion: kube-cert-recovery/v1alpha1
+kind: Configuration
+modes: [approver]
+approver: { kubeconfig: ${kubeconfig}, nodeCertificate: ${nodeCertificate}, expectedNodes: [newcomer] }
+log: { level: debug }
+`,
+  );
+});
+afterAll(async () => {
+  for (const tool of tools) await tool.stop();
+  await controlPlane?.[Symbol.asyncDispose]();
+  await rm(root, { recursive: true, force: true });
+});
+
+function start(...flags: readonly string[]): Tool {
+  const tool = new Tool([`--config=${configFile}`, ...flags]);
+  tools.push(tool);
+  return tool;
+}
+
+interface Sent {
+  readonly name: string;
+  readonly node?: string;
+  readonly token?: string;
+  readonly usages?: readonly string[];
+  readonly pem?: string;
+  readonly signerName?: string;
+}
+
+async function send({ name, node = 'panda', token = tokens.bootstrapper, pem, ...wish }: Sent): Promise<void> {
+  const { usages = ['digital signature', 'client auth'], signerName = kubeletClientSigner } = wish;
+  const request = Buffer.from(pem ?? (await kubeletRequest(node))).toString('base64');
+  const body = { metadata: { name }, spec: { request, signerName, usages } };
+  expect(await as(token, collection, { method: 'POST', body })).toMatchObject({ status: 201 });
+}
+
+interface Csr {
+  readonly metadata: { readonly resourceVersion: string };
+  readonly status: {
+    readonly certificate?: string;
+    readonly conditions?: readonly { readonly type: string; readonly reason: string; readonly message: string }[];
+  };
+}
+
+const csr = async (name: string): Promise<Csr> => (await controlPlane.admin(`${collection}/${name}`)).body as Csr;
+
+const issued = (name: string): Promise<X509Certificate> =>
+  eventually(async () => new X509Certificate(Buffer.from((await csr(name)).status.certificate ?? '', 'base64')));
+
+const linesOf = (tool: Tool, name: string): readonly Line[] =>
+  tool.lines.filter(({ fields }) => fields['csr'] === name);
+const said = (tool: Tool, name: string): Promise<readonly Line[]> =>
+  eventually(() => {
+    const lines = linesOf(tool, name);
+    expect(lines, name).not.toEqual([]);
+    return lines;
+  });
+
+async function eventsOf(name: string): Promise<readonly { type: string; reason: string; note: string }[]> {
+  const { body } = await controlPlane.admin('/apis/events.k8s.io/v1/namespaces/default/events');
+  const { items } = body as { items: { type: string; reason: string; note: string; regarding: { name: string } }[] };
+  return items.filter(({ regarding }) => regarding.name === name);
+}
+
+let running: Tool;
+
+describe('--mode=approver', () => {
+  it('with --dry-run says what it would approve, and writes nothing', async () => {
+    await send({ name: 'first' });
+    const before = await csr('first');
+    const tool = start('--dry-run', '--once');
+    expect(await tool.ended).toBe(0);
+    expect(linesOf(tool, 'first').map(({ fields }) => fields['reason'])).toEqual(['DryRun']);
+    expect(await csr('first')).toEqual(before);
+    expect(await eventsOf('first')).toEqual([]);
+  });
+
+  it('approves what waits and what comes while the certificate on disk has ended; kcm signs it', async () => {
+    running = start();
+    expect((await issued('first')).subject).toBe('O=system:nodes\nCN=system:node:panda');
+    const [condition] = (await csr('first')).status.conditions ?? [];
+    expect(condition).toMatchObject({ type: 'Approved', reason: 'KubeCertRecovery' });
+    expect(condition?.message).toContain(nodeCertificate);
+    await send({ name: 'second' });
+    await issued('second');
+    expect(await said(running, 'second')).toMatchObject([{ event: 'csr.approved', fields: { node: 'panda' } }]);
+    await eventually(async () =>
+      expect(await eventsOf('second')).toMatchObject([{ type: 'Normal', reason: 'CertificateRequestApproved' }]),
+    );
+  });
+
+  it('has no eyes for the requests of others', async () => {
+    await send({ name: 'others', token: tokens.other });
+    await send({ name: 'after-others', node: 'stranger' });
+    await said(running, 'after-others');
+    expect((await csr('others')).status).toEqual({});
+    expect(linesOf(running, 'others')).toEqual([]);
+    expect(await eventsOf('others')).toEqual([]);
+  });
+
+  it('leaves what it cannot approve, and says why once, in the log and as an Event', async () => {
+    await send({ name: 'greedy', usages: ['digital signature', 'client auth', 'server auth'] });
+    const fields = { csr: 'greedy', reason: 'UsagesUnsuitable', mode: 'approver' };
+    expect(await said(running, 'greedy')).toMatchObject([{ event: 'csr.pending', fields }]);
+    expect(await said(running, 'after-others')).toMatchObject([
+      { fields: { reason: 'NodeUnknown', node: 'stranger' } },
+    ]);
+    // The object changes, so that it is looked at again; then another one is.
+    await controlPlane.kubectl('label', 'csr', 'greedy', 'a=b');
+    await send({ name: 'after-greedy', node: 'stranger' });
+    await said(running, 'after-greedy');
+    expect(linesOf(running, 'greedy')).toHaveLength(1);
+    expect((await csr('greedy')).status).toEqual({});
+    await eventually(async () =>
+      expect(await eventsOf('greedy')).toMatchObject([{ type: 'Warning', reason: 'CertificateRequestPending' }]),
+    );
+    expect((await eventsOf('greedy'))[0]?.note).toContain('UsagesUnsuitable: its usages are');
+  });
+
+  it('approves an expected node once', async () => {
+    await send({ name: 'newcomer-1', node: 'newcomer' });
+    await issued('newcomer-1');
+    await send({ name: 'newcomer-2', node: 'newcomer' });
+    expect(await said(running, 'newcomer-2')).toMatchObject([
+      { event: 'csr.pending', fields: { reason: 'AlreadyApproved' } },
+    ]);
+  });
+
+  it('leaves requests of its own node while the certificate on disk is valid', async () => {
+    await ownCertificate(new Date(Date.now() + hour));
+    await send({ name: 'too-early' });
+    expect(await said(running, 'too-early')).toMatchObject([
+      { event: 'csr.pending', fields: { reason: 'CertificateStillValid', node: 'panda' } },
+    ]);
+    expect((await csr('too-early')).status).toEqual({});
+  });
+
+  it('ends in good order, and has said nothing that is key material', async () => {
+    expect(await running.stop()).toBe(0);
+    const text = JSON.stringify(running.lines);
+    for (const secret of [tokens.approver, tokens.bootstrapper, 'PRIVATE KEY', 'BEGIN CERTIFICATE']) {
+      expect(text).not.toContain(secret);
+    }
+    expect(running.lines.filter(({ event }) => event === 'csr.failed' || event === 'event.dropped')).toEqual([]);
+  });
+});
+
+describe('runApprover()', () => {
+  it('approves another node when its certificate must have ended, without a change of the request', async () => {
+    const stop = new AbortController();
+    const connection = await openConnection({ kubeconfigFile: kubeconfig, clock: systemClock, userAgent: 'test' });
+    const reasons: unknown[] = [];
+    const ended = runApprover({
+      connection,
+      nodeName: 'panda',
+      nodeCertificate,
+      longestLifeMs: 4000,
+      expectedNodes: [],
+      requester: bootstrapRequester(namespace),
+      clockFacts: () => Promise.resolve({ builtAt: new Date(0), synchronised: true }),
+      once: false,
+      dryRun: false,
+      recheckMs: 200,
+      clock: systemClock,
+      log: createLog({ write: (line) => reasons.push((JSON.parse(line) as { reason?: string }).reason) }),
+      signal: stop.signal,
+    });
+    const body = { metadata: { name: 'worker' } };
+    expect(await controlPlane.admin('/api/v1/nodes', { method: 'POST', body })).toMatchObject({ status: 201 });
+    await send({ name: 'worker-1', node: 'worker' });
+    await eventually(() => expect(reasons).toContain('CertificateMayBeValid'));
+    expect((await csr('worker-1')).status).toEqual({});
+    await issued('worker-1');
+    await send({ name: 'worker-2', node: 'worker' });
+    await eventually(() => expect(reasons).toContain('AlreadyApproved'));
+    stop.abort();
+    await ended;
+    await connection.close();
+  });
+
+  it('looks at none when more than a hundred wait', async () => {
+    const pem = await kubeletRequest('panda');
+    await ownCertificate(new Date(Date.now() - hour));
+    for (let count = 0; count < 101; count += 1) await send({ name: `flood-${count}`, pem });
+    const tool = start('--once');
+    expect(await tool.ended).toBe(1);
+    expect(tool.lines.filter(({ event }) => event.startsWith('csr.'))).toMatchObject([{ event: 'csr.flooded' }]);
+    expect((await csr('flood-0')).status).toEqual({});
+  });
+});
+
+describe('the rights', () => {
+  const approval = { type: 'Approved', status: 'True', reason: 'x', message: 'x' };
+  it('of the approver end with the requests of one signer', async () => {
+    await send({
+      name: 'serving',
+      signerName: 'kubernetes.io/kubelet-serving',
+      usages: ['digital signature', 'server auth'],
+    });
+    const { body: serving } = await controlPlane.admin(`${collection}/serving`);
+    const { body: own } = await controlPlane.admin(`${collection}/greedy`);
+    const approved = { ...(serving as Csr), status: { conditions: [approval] } };
+    const event = {
+      apiVersion: 'events.k8s.io/v1',
+      kind: 'Event',
+      metadata: { name: 'x', namespace: 'kube-system' },
+      eventTime: '2026-01-01T00:00:00.000000Z',
+    };
+    const refused: readonly (readonly [string, ApiRequest?])[] = [
+      [`${collection}/serving/approval`, { method: 'PUT', body: approved }],
+      [`${collection}/greedy`, { method: 'PUT', body: own }],
+      [`${collection}/greedy`, { method: 'DELETE' }],
+      [`${collection}/greedy/status`, { method: 'PUT', body: own }],
+      [collection, { method: 'POST', body: { metadata: { name: 'x' }, spec: {} } }],
+      ['/api/v1/nodes'],
+      ['/api/v1/nodes/worker', { method: 'PATCH', body: {} }],
+      ['/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases'],
+      ['/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager'],
+      [`/api/v1/namespaces/${namespace}/secrets`],
+      [`/api/v1/namespaces/${namespace}/secrets/${tokenSecretName('node-bootstrapper')}`],
+      [
+        `/api/v1/namespaces/${namespace}/serviceaccounts/kube-cert-recovery-approver/token`,
+        { method: 'POST', body: {} },
+      ],
+      ['/apis/events.k8s.io/v1/namespaces/kube-system/events', { method: 'POST', body: event }],
+    ];
+    for (const [path, request] of refused) {
+      const { status } = await as(tokens.approver, path, request);
+      expect(status, `${request?.method ?? 'GET'} ${path}`).toBe(403);
+    }
+  });
+
+  it('of the bootstrap identity are to ask and to look', async () => {
+    const { body: own } = await controlPlane.admin(`${collection}/greedy`);
+    const approved = { ...(own as Csr), status: { conditions: [approval] } };
+    const refused: readonly (readonly [string, ApiRequest?])[] = [
+      [`${collection}/greedy/approval`, { method: 'PUT', body: approved }],
+      [`${collection}/greedy`, { method: 'DELETE' }],
+      ['/api/v1/nodes'],
+      [`/api/v1/namespaces/${namespace}/secrets`],
+    ];
+    for (const [path, request] of refused) {
+      const { status } = await as(tokens.bootstrapper, path, request);
+      expect(status, `${request?.method ?? 'GET'} ${path}`).toBe(403);
+    }
+  });
+});

@@ -1,0 +1,164 @@
+// What is added to kubeadm's static pods, on manifests that the real kubeadm has written: what comes out can be taken out
+// again to the byte, and kubeadm itself comes to the same when it is given our patches.
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { podAddition, podLayout } from '../../lib/install/pod-files.ts';
+import {
+  addTo,
+  containerName,
+  kubeadmPatches,
+  type PodManifest,
+  podManifest,
+  removeFrom,
+  type StaticPod,
+  staticPods,
+} from '../../lib/install/static-pods.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
+import { parseYaml, toYaml } from '../../lib/yaml.ts';
+import { KubeadmMachine } from '../support/kubeadm-machine.ts';
+
+const directory = '/etc/kubernetes/kube-cert-recovery';
+const resolved = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: ['api.example.com'] } });
+const additionTo = (pod: StaticPod) =>
+  podAddition(pod, { resolved, directory, image: 'example.com/recovery:1', kubeletPki: '/var/lib/kubelet/pki' });
+
+let machine: KubeadmMachine;
+beforeAll(async () => {
+  machine = await KubeadmMachine.create();
+});
+afterAll(() => machine[Symbol.asyncDispose]());
+
+const pathOf = (pod: StaticPod): string => join(machine.root, 'etc/kubernetes/manifests', `${pod}.yaml`);
+async function manifestOf(pod: StaticPod): Promise<PodManifest> {
+  return podManifest(parseYaml(await readFile(pathOf(pod), 'utf8')), pod, pathOf(pod));
+}
+const containerOf = ({ spec }: PodManifest, wanted: string) => spec.containers.find(({ name }) => name === wanted);
+
+describe.each(staticPods)('the static pod %s', (pod) => {
+  test('has our container and reads our files with the flags that count last', async () => {
+    const before = await manifestOf(pod);
+    const after = addTo(before, additionTo(pod));
+    const { layout } = additionTo(pod);
+    const command = containerOf(after, pod)?.command ?? [];
+    const original = containerOf(before, pod)?.command ?? [];
+    expect(command.slice(0, original.length)).toEqual(original);
+    const added = command.slice(original.length);
+    expect(added.length).toBeGreaterThanOrEqual(3);
+    expect(added.filter((flag) => !flag.includes(layout.directory))).toEqual([]);
+    const own = containerOf(after, containerName);
+    expect(own?.['securityContext']).toMatchObject({
+      runAsUser: 0,
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ['ALL'] },
+    });
+  });
+
+  test('every file that a flag names lies where the component has it mounted', async () => {
+    const after = addTo(await manifestOf(pod), additionTo(pod));
+    const { volumeMounts = [], command = [] } = containerOf(after, pod) ?? {};
+    const mounted = volumeMounts.map(({ mountPath }) => String(mountPath));
+    const ours = command.flatMap((flag) => flag.match(new RegExp(`${directory}[^,:]*`, 'g')) ?? []);
+    expect(ours.filter((file) => !mounted.some((path) => file.startsWith(`${path}/`)))).toEqual([]);
+    const volumes = new Set(after.spec.volumes?.map(({ name }) => name));
+    expect(volumeMounts.filter(({ name }) => !volumes.has(name))).toEqual([]);
+  });
+
+  test('mounts nothing of the other pods', async () => {
+    const { volumes = [] } = addTo(await manifestOf(pod), additionTo(pod)).spec;
+    const others = staticPods.filter((one) => one !== pod).map((one) => podLayout(directory, one).directory);
+    expect(JSON.stringify(volumes)).not.toMatch(new RegExp(others.join('|')));
+  });
+
+  test('added twice it is the same as added once, and removed it is as it was', async () => {
+    const before = await manifestOf(pod);
+    const once = addTo(before, additionTo(pod));
+    const read = podManifest(parseYaml(toYaml(once)), pod, 'copy');
+    expect(isDeepStrictEqual(addTo(read, additionTo(pod)), once)).toBe(true);
+    expect(removeFrom(podManifest(parseYaml(toYaml(once)), pod, 'copy'))).toEqual(before);
+    expect(removeFrom(before)).toBe(before);
+  });
+
+  test('shares the processes of the pod only where a component is restarted', async () => {
+    const after = addTo(await manifestOf(pod), additionTo(pod));
+    const expected = pod === 'kube-controller-manager' ? true : undefined;
+    expect(after.spec['shareProcessNamespace']).toBe(expected);
+    // One that somebody else has set stays when ours is taken out.
+    const shared = { ...(await manifestOf(pod)) };
+    const theirs: PodManifest = { ...shared, spec: { ...shared.spec, shareProcessNamespace: true } };
+    expect(removeFrom(addTo(theirs, additionTo(pod)))).toEqual(theirs);
+  });
+
+  test('another image takes the place of the former', async () => {
+    const once = addTo(await manifestOf(pod), additionTo(pod));
+    const twice = addTo(once, { ...additionTo(pod), image: 'example.com/recovery:2' });
+    expect(twice.spec.containers.filter(({ name }) => name === containerName)).toHaveLength(1);
+    expect(containerOf(twice, containerName)?.['image']).toBe('example.com/recovery:2');
+    expect(containerOf(twice, pod)).toEqual(containerOf(once, pod));
+  });
+
+  test('what a person has changed besides stays when ours is taken out', async () => {
+    const before = await manifestOf(pod);
+    const edited = addTo(before, additionTo(pod));
+    const changed: PodManifest = { ...edited, metadata: { ...edited.metadata, labels: { tier: 'theirs' } } };
+    expect(removeFrom(changed)).toEqual({ ...before, metadata: { ...before.metadata, labels: { tier: 'theirs' } } });
+  });
+});
+
+test('kubeadm, given our patches, writes the same pods', async () => {
+  const patched = await machine.copy();
+  try {
+    await mkdir(join(patched.root, 'patches'));
+    for (const pod of staticPods) {
+      for (const [name, patch] of Object.entries(kubeadmPatches(additionTo(pod)))) {
+        await writeFile(join(patched.root, 'patches', name), toYaml(patch));
+      }
+    }
+    const config = join(patched.root, 'config.yaml');
+    const text = await readFile(config, 'utf8');
+    await writeFile(config, text.replace('kind: InitConfiguration', '$&\npatches: { directory: /patches }'));
+    await patched.kubeadmDone('init', 'phase', 'control-plane', 'all');
+    for (const pod of staticPods) {
+      const path = join(patched.root, 'etc/kubernetes/manifests', `${pod}.yaml`);
+      const written = podManifest(parseYaml(await readFile(path, 'utf8')), pod, path);
+      const ours = addTo(await manifestOf(pod), additionTo(pod));
+      expect(sorted(written)).toEqual(sorted(ours));
+      // and it is taken out of those in the same way
+      expect(sorted(removeFrom(written))).toEqual(sorted(await manifestOf(pod)));
+    }
+  } finally {
+    await patched[Symbol.asyncDispose]();
+  }
+});
+
+/** kubeadm sorts lists that are merged by name. */
+function sorted(manifest: PodManifest): unknown {
+  const byName = (a: { name: string }, b: { name: string }): number => (a.name < b.name ? -1 : 1);
+  const { containers, volumes = [], ...spec } = manifest.spec;
+  return JSON.parse(
+    JSON.stringify({
+      ...manifest,
+      spec: {
+        ...spec,
+        volumes: volumes.toSorted(byName),
+        containers: containers
+          .map((container) => ({ ...container, volumeMounts: (container.volumeMounts ?? []).toSorted(byName) }))
+          .toSorted(byName),
+      },
+    }),
+  );
+}
+
+test.each([
+  ['no mapping', '[]'],
+  ['no Pod', 'kind: Deployment\nmetadata: {name: a}\nspec: {containers: [{name: kube-apiserver}]}'],
+  ['a Pod of another component', 'kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: kube-scheduler}]}'],
+  ['a Pod without containers', 'kind: Pod\nmetadata: {name: a}\nspec: {}'],
+])('refuses %s', (_, text) => {
+  expect(() => podManifest(parseYaml(text), 'kube-apiserver', '/etc/kube-apiserver.yaml')).toThrow(
+    'Cannot use manifest "/etc/kube-apiserver.yaml": it is no Pod with a container "kube-apiserver"',
+  );
+});

@@ -1,0 +1,196 @@
+// A machine whose static pods follow objects in the API: how it becomes one, and what it looks like then.
+import { X509Certificate } from 'node:crypto';
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { systemClock } from '../../../lib/clock.ts';
+import type { Parameters, ResolvedArtefact } from '../../../lib/inventory/model.ts';
+import { isFile } from '../../../lib/inventory/places.ts';
+import { loadPreset } from '../../../lib/inventory/preset.ts';
+import { resolve } from '../../../lib/inventory/resolve.ts';
+import { openConnection } from '../../../lib/kube/connection.ts';
+import { createApiStore } from '../../../lib/store/api.ts';
+import { parseYaml } from '../../../lib/yaml.ts';
+import { eventually } from '../eventually.ts';
+import { expire } from '../expire.ts';
+import type { Cluster } from './cluster.ts';
+import { programPath } from './container.ts';
+import { type Node, withScratch } from './node.ts';
+import { programReference } from './program-image.ts';
+
+export const recoveryDirectory = '/etc/kubernetes/kube-cert-recovery';
+
+/** Certificates in the API get no more than this after their end: the cluster has no other rotator. */
+const configuration = `apiVersion: kube-cert-recovery/v1alpha1
+kind: Configuration
+preset: kubernetes
+policy: { grace: 2s }
+`;
+
+/** `init adopt`, with what it prints. */
+export async function adopt(node: Node): Promise<string> {
+  const config = '/var/lib/machine/recovery.yaml';
+  await node.sh(`cat > ${config} <<'END'\n${configuration}END`);
+  return node.sh(`${programPath} init adopt --config=${config} --image=${programReference} 2>&1`, { seconds: 300 });
+}
+
+/** etcd cannot be healed by an API that needs it: its certificates are to outlive the test. */
+export async function renewEtcd(node: Node): Promise<void> {
+  const lasting = '/var/lib/machine/kubeadm-year.yaml';
+  await node.sh(`sed 's/"certificateValidityPeriod":"[^"]*"/"certificateValidityPeriod":"8760h"/' \\
+    /var/lib/machine/kubeadm.yaml > ${lasting}`);
+  for (const name of ['etcd-server', 'etcd-peer', 'etcd-healthcheck-client', 'apiserver-etcd-client']) {
+    await node.sh(`kubeadm certs renew ${name} --config ${lasting} 2>&1`);
+  }
+}
+
+/**
+ * Gives certificates in the API a new end: same keys, same signers. The containers that would act on it stand still
+ * meanwhile, because a half-changed set looks broken. Resolves when the machine has them on disk.
+ */
+export async function endSoon(
+  cluster: Cluster,
+  { inMs, except }: { readonly inMs: number; readonly except: (artefact: ResolvedArtefact) => boolean },
+): Promise<void> {
+  const { parameters } = parseYaml(await cluster.node.read(`${recoveryDirectory}/kube-apiserver/config.yaml`)) as {
+    parameters: Parameters;
+  };
+  const { artefacts, ...resolved } = resolve(loadPreset('kubernetes'), { parameters });
+  const objects = { ...resolved, artefacts: artefacts.filter(({ truth }) => !isFile(truth)) };
+  await withScratch(async (scratch) => {
+    const kubeconfigFile = join(scratch, 'kubeconfig');
+    await writeFile(kubeconfigFile, cluster.kubeconfig());
+    const connection = await openConnection({ kubeconfigFile, userAgent: 'test', clock: systemClock });
+    const store = createApiStore({ connection, fieldManager: 'test' });
+    const paused = await Promise.all(cluster.nodes.map(async (node) => pause(node)));
+    try {
+      await expire({ resolved: objects, store, now: new Date(), agoMs: -inMs, lifeMs: inMs + 60_000, except });
+    } finally {
+      await Promise.all(paused.map((resume) => resume()));
+      await connection.close();
+    }
+  });
+}
+
+const mounted = (name: string, path: string) => ({
+  volume: { name, hostPath: { path } },
+  mount: { name, mountPath: path },
+});
+
+/** A Pod on the network of its machine, as root, with directories of the machine at the same paths. */
+function podSpec(name: string, container: object, paths: readonly string[]) {
+  const all = paths.map((path, at) => mounted(`path${at}`, path));
+  const image = { image: programReference, imagePullPolicy: 'Never' };
+  return {
+    hostNetwork: true,
+    automountServiceAccountToken: false,
+    terminationGracePeriodSeconds: 0,
+    tolerations: [{ operator: 'Exists' }],
+    containers: [{ name, ...image, ...container, volumeMounts: all.map(({ mount }) => mount) }],
+    volumes: all.map(({ volume }) => volume),
+  };
+}
+
+function workload(kind: 'DaemonSet' | 'Deployment', name: string, spec: object) {
+  const labels = { app: name };
+  return {
+    apiVersion: 'apps/v1',
+    kind,
+    metadata: { name },
+    spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
+  };
+}
+
+/** Brings the configuration of the network to each machine, as network plugins do: without it no node is Ready. */
+export async function networkFromDaemonSet(cluster: Cluster): Promise<void> {
+  const [from, to] = ['/usr/local/share/machine-cni', '/etc/cni/net.d'];
+  const script = `fs.cpSync('${from}', '${to}', { recursive: true }); setInterval(() => {}, 1e6)`;
+  const container = { command: ['/usr/bin/node', '-e', script] };
+  await create(cluster, workload('DaemonSet', 'network', podSpec('network', container, [from, to])));
+  for (const node of cluster.nodes) await node.sh('touch /var/lib/machine/no-cni');
+}
+
+/** The owner of the certificates, in the place of an operator: renews ahead of time, from a Pod of the cluster. */
+export async function startOwner(cluster: Cluster): Promise<void> {
+  const directory = `${recoveryDirectory}/kube-apiserver`;
+  const config = `${directory}/owner.yaml`;
+  for (const node of cluster.nodes) {
+    const own = parseYaml(await node.read(`${directory}/config.yaml`)) as Record<string, unknown>;
+    const { syncer: _syncer, approver: _approver, healthProbeBindAddress: _address, ...rest } = own;
+    const owner = { ...rest, modes: ['regen'], policy: { kind: 'BeforeExpiry' } };
+    await node.sh(`cat > ${config} <<'END'\n${JSON.stringify(owner)}\nEND`);
+  }
+  await create(
+    cluster,
+    workload('Deployment', 'owner', podSpec('owner', { args: [`--config=${config}`] }, [directory])),
+  );
+}
+
+export interface Moments {
+  readonly created: number;
+  readonly scheduled: number;
+  readonly running: number;
+}
+
+/** When the Pod of the owner was there, had a node, and ran. */
+export async function ownerRuns(cluster: Cluster, { withinMs = 120_000, node = cluster.node } = {}): Promise<Moments> {
+  const moments: { created?: number; scheduled?: number; running?: number } = {};
+  return eventually(
+    async () => {
+      const { body } = await cluster.api('/api/v1/namespaces/default/pods?labelSelector=app%3Downer', { node });
+      const [pod] = (body as { items?: { spec: { nodeName?: string }; status: { phase: string } }[] }).items ?? [];
+      const at = Date.now();
+      if (pod !== undefined) moments.created ??= at;
+      if (pod?.spec.nodeName !== undefined) moments.scheduled ??= at;
+      if (pod?.status.phase === 'Running') moments.running ??= at;
+      const { created, scheduled, running } = moments;
+      if (created === undefined || scheduled === undefined || running === undefined) {
+        throw new Error(`The owner does not run: ${JSON.stringify(moments)}, ${JSON.stringify(pod?.status)}`);
+      }
+      return { created, scheduled, running };
+    },
+    { withinMs, everyMs: 100 },
+  );
+}
+
+async function create(cluster: Cluster, object: ReturnType<typeof workload>): Promise<void> {
+  const path = `/apis/apps/v1/namespaces/default/${object.kind.toLowerCase()}s`;
+  await eventually(
+    async () => {
+      const { status, body } = await cluster.api(path, { method: 'POST', body: object });
+      if (status !== 201)
+        throw new Error(`${object.kind} "${object.metadata.name}" was not made: ${JSON.stringify(body)}`);
+    },
+    { withinMs: 60_000, everyMs: 200 },
+  );
+}
+
+/** Our containers of one machine; the answer lets them go on. */
+async function pause(node: Node): Promise<() => Promise<unknown>> {
+  const select = `ctr -n k8s.io containers list 'labels."io.kubernetes.container.name"==kube-cert-recovery' --quiet`;
+  const each = (verb: string): Promise<string> =>
+    node.sh(`for id in $(${select}); do ctr -n k8s.io tasks ${verb} "$id" || true; done`);
+  await each('pause');
+  return () => each('resume');
+}
+
+/** When the published certificates end, by name, and under `kubelet` its own; the machine may be off. */
+export async function ends(node: Node): Promise<ReadonlyMap<string, Date>> {
+  const copy = await node.copyOut(recoveryDirectory);
+  const kubelet = await node.copyOut('/var/lib/kubelet/pki');
+  try {
+    const found: [string, string][] = [['kubelet', join(kubelet, 'kubelet-client-current.pem')]];
+    for (const pod of await readdir(copy)) {
+      const secrets = join(copy, pod, 'certs/secrets');
+      for (const name of await readdir(secrets).catch(() => [])) found.push([name, join(secrets, name, 'tls.crt')]);
+    }
+    const all = new Map<string, Date>();
+    for (const [name, path] of found) {
+      const pem = await readFile(path, 'utf8').catch(() => '');
+      const certificate = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/.exec(pem)?.[0];
+      if (certificate !== undefined) all.set(name, new X509Certificate(certificate).validToDate);
+    }
+    return all;
+  } finally {
+    for (const path of [copy, kubelet]) await rm(dirname(path), { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,173 @@
+// The twenty steps of the recovery flow of OpenShift's enhancement "automatic cert recovery for kube-apiserver and
+// kube-controller-manager", each with the moment at which an adopted machine took it. What our containers did stands in
+// their logs, what others did in the API and in TLS handshakes.
+import { connect } from 'node:tls';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Cluster } from './cluster.ts';
+import type { Node } from './node.ts';
+
+type Pod = 'kube-apiserver' | 'kube-controller-manager' | 'kube-scheduler';
+
+interface Line {
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+  readonly pod: Pod;
+  readonly event?: string;
+  readonly mode?: string;
+  readonly artefact?: string;
+  readonly object?: string;
+}
+
+export interface Step {
+  readonly number: number;
+  readonly what: string;
+  /** Milliseconds since power on; undefined: it was not taken. */
+  readonly ms: number | undefined;
+}
+
+/** What our containers have written since then; lines of the container runtime's log format. */
+export async function ownLog(node: Node, since: number): Promise<readonly Line[]> {
+  const text = await node.sh('cd /var/log/pods && grep -H "" kube-system_*/kube-cert-recovery/*.log || true');
+  return text.split('\n').flatMap((line): Line[] => {
+    const [, pod, at, json] = /^kube-system_(kube-[a-z-]+?)-[^-_]+_[^:]*:(\S+) \S+ \S (\{.*\})$/.exec(line) ?? [];
+    if (pod === undefined || at === undefined || json === undefined) return [];
+    const entry = { ...(JSON.parse(json) as Omit<Line, 'at' | 'pod'>), pod: pod as Pod, at: Date.parse(at) };
+    return entry.at >= since ? [entry] : [];
+  });
+}
+
+/** When the API server of a node first showed an expired certificate, and when a valid one, to whoever names nothing. */
+export class Handshakes {
+  expired: number | undefined;
+  valid: number | undefined;
+  readonly #stop = new AbortController();
+  readonly #running: Promise<void>;
+
+  constructor(node: Node) {
+    this.#running = this.#watch(node);
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+  }
+
+  async #watch({ address }: Node): Promise<void> {
+    while (!this.#stop.signal.aborted && this.valid === undefined) {
+      const end = await endOfServed(address);
+      if (end !== undefined && end > Date.now()) this.valid = Date.now();
+      else if (end !== undefined) this.expired ??= Date.now();
+      await delay(50);
+    }
+  }
+}
+
+function endOfServed(host: string): Promise<number | undefined> {
+  return new Promise((resolve) => {
+    const socket = connect({ host, port: 6443, rejectUnauthorized: false, timeout: 2000 });
+    const done = (end?: number): void => {
+      socket.destroy();
+      resolve(end);
+    };
+    socket.once('secureConnect', () => done(Date.parse(socket.getPeerCertificate().valid_to)));
+    socket.once('timeout', () => done());
+    socket.once('error', () => done());
+  });
+}
+
+interface Observed {
+  readonly cluster: Cluster;
+  readonly node: Node;
+  readonly since: number;
+  readonly handshakes: Handshakes;
+  /** Moments, of the Deployment that a test has made after the boot and of the node. */
+  readonly podCreated: number;
+  readonly podScheduled: number;
+  readonly podRunning: number;
+  readonly ready: number;
+}
+
+export async function stepsOf(seen: Observed): Promise<readonly Step[]> {
+  const { cluster, node, since, handshakes } = seen;
+  const log = await ownLog(node, since);
+  const first = (pod: Pod, event: string, more: Partial<Line> = {}): number | undefined =>
+    log.find((line) => {
+      const same = Object.entries(more).every(([key, value]) => line[key as keyof Line] === value);
+      return line.pod === pod && line.event === event && same;
+    })?.at;
+  const [kas, kcm, scheduler] = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] as const;
+  const client = 'kube-controller-manager-client';
+  const reloaded = first(kcm, 'proof.given', { artefact: client });
+  const issued = await issuedAt(cluster, node, since);
+  const moments: readonly (readonly [string, number | undefined])[] = [
+    ['kube-apiserver starts with expired certificates', handshakes.expired],
+    ['its syncer reaches it by localhost-recovery', first(kas, 'watch.synced')],
+    ['regen reaches it by localhost-recovery and makes certificates anew', first(kas, 'target.regenerated')],
+    ['its syncer writes them', first(kas, 'sync.written')],
+    ['kube-apiserver serves the new one', handshakes.valid],
+    ['kube-controller-manager starts with expired certificates', await started(node, kcm, since)],
+    ['its syncer reaches kube-apiserver by localhost-recovery', first(kcm, 'watch.synced')],
+    ['its client certificate is made anew', first(kas, 'target.regenerated', { artefact: client })],
+    ['its syncer writes it', first(kcm, 'sync.written', { artefact: client })],
+    ['kube-controller-manager uses it without a restart', reloaded],
+    ['kube-controller-manager signs with the CSR signer on disk', issued],
+    ['both are up, with valid certificates', later(handshakes.valid, reloaded)],
+    ['kube-controller-manager makes Pods', seen.podCreated],
+    ["the kubelet's request is approved, by nobody's hand", first(kas, 'csr.approved')],
+    ['the kubelet talks to kube-apiserver', await leaseRenewed(cluster, node)],
+    ["kube-scheduler's syncer writes its client certificate", first(scheduler, 'sync.written')],
+    ['kube-scheduler uses it without a restart', first(scheduler, 'proof.given')],
+    ['kube-scheduler places Pods', seen.podScheduled],
+    ['the node is Ready', seen.ready],
+    ['the owner of the certificates runs again', seen.podRunning],
+  ];
+  return moments.map(([what, at], index) => ({
+    number: index + 1,
+    what,
+    ms: at === undefined || at < since ? undefined : at - since,
+  }));
+}
+
+const later = (a: number | undefined, b: number | undefined): number | undefined =>
+  a === undefined || b === undefined ? undefined : Math.max(a, b);
+
+/** When the present container of a component wrote its first line. */
+async function started(node: Node, pod: Pod, since: number): Promise<number | undefined> {
+  const text = await node.sh(`cd /var/log/pods && cat kube-system_${pod}-*/${pod}/*.log | cut -d' ' -f1`);
+  return text
+    .split('\n')
+    .map((line) => Date.parse(line))
+    .find((at) => at >= since);
+}
+
+async function issuedAt(cluster: Cluster, node: Node, since: number): Promise<number | undefined> {
+  const { body } = await cluster.api('/apis/certificates.k8s.io/v1/certificatesigningrequests', { node });
+  const { items = [] } = body as {
+    items?: readonly {
+      status?: { certificate?: string; conditions?: readonly { type: string; lastUpdateTime: string }[] };
+    }[];
+  };
+  const moments = items.flatMap(({ status }) => {
+    const approved = status?.conditions?.find(({ type }) => type === 'Approved');
+    // Told in whole seconds; the certificate follows the approval.
+    return approved === undefined || status?.certificate === undefined
+      ? []
+      : [Date.parse(approved.lastUpdateTime) + 999];
+  });
+  return moments.toSorted((a, b) => a - b).find((at) => at >= since);
+}
+
+async function leaseRenewed(cluster: Cluster, node: Node): Promise<number> {
+  const path = `/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/${node.name}`;
+  const { body } = await cluster.api(path, { node });
+  return Date.parse((body as { spec: { renewTime: string } }).spec.renewTime);
+}
+
+export function stepsText(steps: readonly Step[]): string {
+  return steps
+    .map(({ number, what, ms }) => {
+      const moment = ms === undefined ? 'MISSING' : `${(ms / 1000).toFixed(1)} s`;
+      return `${String(number).padStart(3)}. ${moment.padStart(8)}  ${what}`;
+    })
+    .join('\n');
+}
