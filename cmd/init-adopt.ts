@@ -58,6 +58,7 @@ export async function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): P
       image: image ?? '',
       ...(flags.namespace !== undefined && { namespace: flags.namespace }),
       server,
+      kubeletServer: discovery.endpoints.local ?? server,
       recoveryServerName,
       settings: installedSettings({ ...input, environment }),
       dryRun: config.dryRun,

@@ -47,6 +47,11 @@ export interface AdoptOptions {
   readonly namespace?: string;
   /** The API server on this machine, for whoever lives beside it. */
   readonly server: string;
+  /**
+   * The same for the kubelet, which after its first certificate asks for no name of ours any more: an address that the
+   * API server's own certificate holds.
+   */
+  readonly kubeletServer: string;
   readonly recoveryServerName: string;
   readonly settings: Readonly<Record<string, unknown>>;
   readonly clock: Clock;
@@ -124,12 +129,12 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
 /** By which the kubelet asks for a certificate when its own has ended. */
 async function bootstrapKubeconfig(
   api: Api,
-  options: Pick<AdoptOptions, 'clock' | 'directory' | 'server' | 'recoveryServerName'> & {
+  options: Pick<AdoptOptions, 'clock' | 'directory' | 'kubeletServer' | 'recoveryServerName'> & {
     readonly namespace: string;
     readonly resolved: Resolved;
   },
 ): Promise<string> {
-  const { clock, namespace, directory, server, recoveryServerName, resolved } = options;
+  const { clock, namespace, directory, kubeletServer: server, recoveryServerName, resolved } = options;
   // The kubelet.conf that the kubelet writes afterwards has this file as its CA, but not the name to ask for: so it must
   // hold both, the CA of the recovery name and that of the API server's own.
   const seen = readBy(resolved, componentsOfPod['kube-apiserver']);

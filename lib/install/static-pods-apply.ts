@@ -18,6 +18,8 @@ export interface StaticPodMachine {
   readonly clock: Clock;
   /** How long a pod may take until it runs. Default: three minutes. */
   readonly timeoutMs?: number;
+  /** What must follow a written manifest before the pod can be seen to run. */
+  readonly onWritten?: () => Promise<void>;
 }
 
 const pollMs = 250;
@@ -40,6 +42,7 @@ export async function changeStaticPod(
     // What the kubelet will read, read again: nothing else may take the place of a manifest that works.
     podManifest(parseYaml(content), pod, path);
     await replaceFile({ path, content, mode: 0o600, what: 'manifest' });
+    await machine.onWritten?.();
   }
   await runs(pod, after.metadata.annotations?.[digestAnnotation], machine);
   return isSame ? 'unchanged' : 'written';

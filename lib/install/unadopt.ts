@@ -14,6 +14,7 @@ import { createDiskStore } from '../store/disk.ts';
 import { certificateKey, locationText } from '../store/store.ts';
 import { sourceOf } from './adopt-sources.ts';
 import { removeDirectory } from './files.ts';
+import { giveBackKubelet } from './kubelet-authority.ts';
 import { podLayout } from './pod-files.ts';
 import { changeStaticPod } from './static-pods-apply.ts';
 import { removeFrom, staticPods } from './static-pods.ts';
@@ -38,9 +39,14 @@ export async function runUnadopt(options: UnadoptOptions): Promise<void> {
   await requireKubeadmFiles(options);
   const done = dryRun ? 'Would change' : 'Changed';
   const machine = { api: { connection, signal }, manifestsDir: join(kubernetesDir, 'manifests'), nodeName, clock };
+  const authority = join(options.pkiDir, 'ca.crt');
+  const kubelet = { kubeconfig: join(kubernetesDir, 'kubelet.conf'), authority, directory, clock, signal };
   // Clients first: while kube-apiserver starts again they have what they need already.
   for (const pod of staticPods.toReversed()) {
-    const outcome = dryRun ? 'written' : await changeStaticPod(pod, removeFrom, machine);
+    const onWritten = async (): Promise<void> => {
+      if (pod === 'kube-apiserver' && (await giveBackKubelet(kubelet))) told('Restarted the kubelet');
+    };
+    const outcome = dryRun ? 'written' : await changeStaticPod(pod, removeFrom, { ...machine, onWritten });
     if (outcome === 'written') told(`${done} static pod ${pod}`);
   }
   const bootstrap = join(kubernetesDir, 'bootstrap-kubelet.conf');

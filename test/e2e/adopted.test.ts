@@ -13,10 +13,11 @@ import {
   recoveryDirectory,
   startOwner,
 } from '../support/node/adopted.ts';
-import { measureBoot } from '../support/node/boot.ts';
+import { measureBoot, powerCycle } from '../support/node/boot.ts';
 import { Cluster } from '../support/node/cluster.ts';
+import { programPath } from '../support/node/container.ts';
 import { kubeletClient, past, reissue } from '../support/node/leaves.ts';
-import { Handshakes, stepsOf, stepsText } from '../support/node/steps.ts';
+import { Handshakes, kubeletIssued, stepsOf, stepsText } from '../support/node/steps.ts';
 
 /** What outlives everything else: recovery itself stands on it. */
 const lasting = new Set([
@@ -66,17 +67,42 @@ describe('one adopted control-plane machine', () => {
     await node.on();
     // What the operators are in that flow; kube-controller-manager makes its Pod, the scheduler places it.
     await startOwner(cluster);
-    const [boot, owner] = await Promise.all([
+    const [boot, owner, issued] = await Promise.all([
       measureBoot(cluster, node, { since, withinMs: 120_000 }),
       ownerRuns(cluster),
+      kubeletIssued(cluster, { since, withinMs: 120_000 }),
     ]);
     await handshakes.stop();
     const { created: podCreated, scheduled: podScheduled, running: podRunning } = owner;
-    const seen = { cluster, node, since, handshakes, podCreated, podScheduled, podRunning, ready: boot.ready };
+    const seen = { cluster, node, since, handshakes, issued, podCreated, podScheduled, podRunning, ready: boot.ready };
     const steps = await stepsOf(seen);
     console.log(`${stepsText(steps)}\ncontainer runtime up to Ready: ${boot.runtimeToReady} ms`);
     expect(steps.filter(({ ms }) => ms === undefined)).toEqual([]);
     await cluster.runPod();
+  });
+
+  it('comes up as ever when nothing has expired', async () => {
+    const healthy = await powerCycle(cluster);
+    await cluster.runPod();
+    console.log(`healthy: container runtime up to Ready: ${healthy.runtimeToReady} ms`);
+  });
+
+  it('comes back after its certificates have expired while all its processes stood still', async () => {
+    const { node } = cluster;
+    const end = await endLeaves();
+    await node.freeze();
+    await delay(end + 3000 - Date.now());
+    const since = Date.now();
+    await node.thaw();
+    await eventually(
+      async () => {
+        const found = await ends(node);
+        for (const name of leaves) expect(found.get(name)?.getTime()).toBeGreaterThan(Date.now());
+      },
+      { withinMs: 60_000, everyMs: 300 },
+    );
+    await cluster.runPod();
+    console.log(`thawed to a new Pod: ${Date.now() - since} ms`);
   });
 
   it('has left no key and no token in any log', async () => {
@@ -86,5 +112,30 @@ describe('one adopted control-plane machine', () => {
     await node.sh(`cat ${recoveryDirectory}/*/credentials/*/token > /tmp/secrets; echo 'PRIVATE KEY' >> /tmp/secrets`);
     const found = await node.sh('grep -rlFf /tmp/secrets /var/log/ || true; rm /tmp/secrets');
     expect(found.trim()).toBe('');
+  });
+
+  it('is put right by the same command after kubeadm has written a manifest anew', async () => {
+    const { node } = cluster;
+    const manifest = '/etc/kubernetes/manifests/kube-scheduler.yaml';
+    await node.sh('kubeadm init phase control-plane scheduler --config /var/lib/machine/kubeadm.yaml 2>&1');
+    expect(await node.read(manifest)).not.toContain('kube-cert-recovery');
+    const told = await adopt(node);
+    expect(told).toContain('Static pod kube-scheduler: changed, and runs');
+    expect(told).toContain('Static pod kube-apiserver: runs, as it should be');
+    expect(told).not.toMatch(/Created|Updated/);
+    expect(await node.read(manifest)).toContain('name: kube-cert-recovery');
+  });
+
+  it("is given back to kubeadm's files", async () => {
+    const { node } = cluster;
+    await node.sh(`${programPath} uninstall adopt 2>&1`, { seconds: 300 });
+    expect(await node.sh('grep -l kube-cert-recovery /etc/kubernetes/manifests/* || true')).toBe('');
+    expect(await node.sh(`ls ${recoveryDirectory} /etc/kubernetes/bootstrap-kubelet.conf 2>/dev/null || true`)).toBe(
+      '',
+    );
+    await cluster.runPod();
+    // Nothing that is gone is still needed.
+    await powerCycle(cluster);
+    await cluster.runPod();
   });
 });

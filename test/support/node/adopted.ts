@@ -19,11 +19,12 @@ import { programReference } from './program-image.ts';
 
 export const recoveryDirectory = '/etc/kubernetes/kube-cert-recovery';
 
-/** Certificates in the API get no more than this after their end: the cluster has no other rotator. */
+/** Certificates get no more than this grace after their end: the cluster has no other rotator. Logs tell the steps. */
 const configuration = `apiVersion: kube-cert-recovery/v1alpha1
 kind: Configuration
 preset: kubernetes
 policy: { grace: 2s }
+log: { level: debug }
 `;
 
 /** `init adopt`, with what it prints. */

@@ -3,6 +3,7 @@
 // their logs, what others did in the API and in TLS handshakes.
 import { connect } from 'node:tls';
 import { setTimeout as delay } from 'node:timers/promises';
+import { eventually } from '../eventually.ts';
 import type { Cluster } from './cluster.ts';
 import type { Node } from './node.ts';
 
@@ -15,7 +16,7 @@ interface Line {
   readonly event?: string;
   readonly mode?: string;
   readonly artefact?: string;
-  readonly object?: string;
+  readonly secret?: string;
 }
 
 export interface Step {
@@ -80,6 +81,8 @@ interface Observed {
   readonly node: Node;
   readonly since: number;
   readonly handshakes: Handshakes;
+  /** When the kubelet's request had its certificate. */
+  readonly issued: number;
   /** Moments, of the Deployment that a test has made after the boot and of the node. */
   readonly podCreated: number;
   readonly podScheduled: number;
@@ -98,7 +101,6 @@ export async function stepsOf(seen: Observed): Promise<readonly Step[]> {
   const [kas, kcm, scheduler] = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] as const;
   const client = 'kube-controller-manager-client';
   const reloaded = first(kcm, 'proof.given', { artefact: client });
-  const issued = await issuedAt(cluster, node, since);
   const moments: readonly (readonly [string, number | undefined])[] = [
     ['kube-apiserver starts with expired certificates', handshakes.expired],
     ['its syncer reaches it by localhost-recovery', first(kas, 'watch.synced')],
@@ -108,9 +110,9 @@ export async function stepsOf(seen: Observed): Promise<readonly Step[]> {
     ['kube-controller-manager starts with expired certificates', await started(node, kcm, since)],
     ['its syncer reaches kube-apiserver by localhost-recovery', first(kcm, 'watch.synced')],
     ['its client certificate is made anew', first(kas, 'target.regenerated', { artefact: client })],
-    ['its syncer writes it', first(kcm, 'sync.written', { artefact: client })],
+    ['its syncer writes it', first(kcm, 'sync.written', { secret: `kube-cert-recovery/${client}` })],
     ['kube-controller-manager uses it without a restart', reloaded],
-    ['kube-controller-manager signs with the CSR signer on disk', issued],
+    ['kube-controller-manager signs with the CSR signer on disk', seen.issued],
     ['both are up, with valid certificates', later(handshakes.valid, reloaded)],
     ['kube-controller-manager makes Pods', seen.podCreated],
     ["the kubelet's request is approved, by nobody's hand", first(kas, 'csr.approved')],
@@ -140,21 +142,31 @@ async function started(node: Node, pod: Pod, since: number): Promise<number | un
     .find((at) => at >= since);
 }
 
-async function issuedAt(cluster: Cluster, node: Node, since: number): Promise<number | undefined> {
-  const { body } = await cluster.api('/apis/certificates.k8s.io/v1/certificatesigningrequests', { node });
-  const { items = [] } = body as {
-    items?: readonly {
-      status?: { certificate?: string; conditions?: readonly { type: string; lastUpdateTime: string }[] };
-    }[];
-  };
-  const moments = items.flatMap(({ status }) => {
-    const approved = status?.conditions?.find(({ type }) => type === 'Approved');
-    // Told in whole seconds; the certificate follows the approval.
-    return approved === undefined || status?.certificate === undefined
-      ? []
-      : [Date.parse(approved.lastUpdateTime) + 999];
-  });
-  return moments.toSorted((a, b) => a - b).find((at) => at >= since);
+interface Requests {
+  readonly items?: readonly {
+    readonly metadata: { readonly creationTimestamp: string };
+    readonly status?: { readonly certificate?: string };
+  }[];
+}
+
+/** When a request that was made since then had its certificate. */
+export function kubeletIssued(
+  cluster: Cluster,
+  { since, withinMs, node = cluster.node }: { since: number; withinMs: number; node?: Node },
+): Promise<number> {
+  return eventually(
+    async () => {
+      const { body } = await cluster.api('/apis/certificates.k8s.io/v1/certificatesigningrequests', { node });
+      const issued = ((body as Requests).items ?? []).some(
+        // Told in whole seconds.
+        ({ metadata, status }) =>
+          Date.parse(metadata.creationTimestamp) >= since - 1000 && status?.certificate !== undefined,
+      );
+      if (!issued) throw new Error(`No request has a certificate: ${JSON.stringify(body)}`);
+      return Date.now();
+    },
+    { withinMs, everyMs: 100 },
+  );
 }
 
 async function leaseRenewed(cluster: Cluster, node: Node): Promise<number> {

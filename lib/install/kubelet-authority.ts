@@ -1,0 +1,48 @@
+// A kubelet that has asked for a certificate with our bootstrap kubeconfig knows its API server by our bundle, and its
+// process asks for the recovery name until it ends (cmd/kubelet/app/server.go, buildKubeletClientConfig). Both must be
+// over before our files and that name go away.
+import { dirname } from 'node:path';
+import type { Clock } from '../clock.ts';
+import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
+import { replaceFile } from '../disk/files.ts';
+import { readRegularFile } from '../disk/read.ts';
+import { restartProcess } from '../restart/act.ts';
+import { readersOf } from '../restart/judge.ts';
+import { ourPlaces, readProcesses } from '../restart/processes.ts';
+import { editYaml } from '../yaml.ts';
+
+export interface KubeletAuthority {
+  /** kubelet.conf. */
+  readonly kubeconfig: string;
+  /** kubeadm's CA, which takes the place of our bundle. */
+  readonly authority: string;
+  /** Of our files. */
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+interface Clusters {
+  readonly clusters?: readonly { readonly cluster?: { readonly 'certificate-authority'?: string } }[];
+}
+
+/** Whether anything had to be done. Throws ReadFailed, WriteFailed, MaterialInvalid. */
+export async function giveBackKubelet(options: KubeletAuthority): Promise<boolean> {
+  const { kubeconfig, authority, directory, clock, signal } = options;
+  const what = `kubeconfig "${kubeconfig}"`;
+  const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(kubeconfig) }, () =>
+    unlessAbsent(() => readRegularFile(realDisk, kubeconfig)),
+  );
+  const edit = editYaml(bytes?.toString('utf8') ?? '');
+  const ours = ((edit.value as Clusters | null)?.clusters ?? []).flatMap(({ cluster }, at) =>
+    cluster?.['certificate-authority']?.startsWith(`${directory}/`) === true ? [at] : [],
+  );
+  if (ours.length === 0) return false;
+  for (const at of ours) edit.set(['clusters', at, 'cluster', 'certificate-authority'], authority);
+  await replaceFile({ path: kubeconfig, content: edit.text(), mode: 0o600, what: 'kubeconfig' });
+  const kubelet = { name: 'kubelet', kubeconfig } as const;
+  for (const reader of readersOf(kubelet, await readProcesses(), ourPlaces)) {
+    await restartProcess(kubelet, reader, { clock, signal });
+  }
+  return true;
+}
