@@ -80,9 +80,12 @@ export function parseYaml(text: string): unknown {
   return value;
 }
 
-/** `value` as YAML, without anchors: what people read and `kubectl apply -f` takes. */
+/**
+ * `value` as YAML, without anchors: what people read and `kubectl apply -f` takes. Kubernetes reads YAML 1.1, in which
+ * `on` and `0b11` are no text unless they stand in quotes.
+ */
 export function toYaml(value: unknown): string {
-  return stringify(value, { aliasDuplicateObjects: false, lineWidth: 0 });
+  return stringify(value, { aliasDuplicateObjects: false, lineWidth: 0, compat: 'yaml-1.1' });
 }
 
 /** A YAML or JSON text that is changed in places and keeps the rest: comments, order, values that nobody here knows. */

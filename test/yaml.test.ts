@@ -45,6 +45,11 @@ describe('readYaml()', () => {
 });
 
 describe('toYaml()', () => {
+  it.each(['on', 'off', 'yes', 'no', 'y', 'N', '0b11', '1_000', '0o7', 'true', '1e3'])(
+    'keeps the text %s a text for readers of YAML 1.1, as Kubernetes is one',
+    (text) => expect(toYaml({ text })).toBe(`text: "${text}"\n`),
+  );
+
   it('writes what parseYaml reads back, without anchors', () => {
     const shared = { namespace: 'a' };
     const value = { one: shared, two: shared, text: 'a: b\nc' };

@@ -55,7 +55,13 @@ export async function adoptMaterial(options: AdoptMaterial): Promise<AdoptedMate
   const made = new Map<string, Material>();
   const created: { what: string; from?: string }[] = [];
   const now = clock.now();
-  for await (const one of makeGeneration({ resolved, now, keyAlgorithm: defaultKeyAlgorithm, existing })) {
+  for await (const one of makeGeneration({
+    resolved,
+    now,
+    keyAlgorithm: defaultKeyAlgorithm,
+    existing,
+    inUse: (name) => isThere.has(name),
+  })) {
     const { name, truth } = one.artefact;
     made.set(name, one.material);
     if (isThere.has(name)) continue;
@@ -86,7 +92,7 @@ async function takeOver(artefact: ResolvedArtefact, options: AdoptMaterial): Pro
   if (certificate === undefined || key === undefined) {
     if (artefact.kind === 'target') return undefined; // made anew
     const missing = certificate === undefined ? 'is not there' : 'has no key on this machine';
-    const message = `Cannot adopt ${from}: it ${missing}; what the cluster trusts cannot be kept without it, bring it here for the time of this command`;
+    const message = `Cannot adopt ${from}: it ${missing}; what the cluster trusts cannot be kept without it; bring it here, it becomes a Secret, or leave this cluster to kubeadm`;
     throw new RecoveryError('MaterialInvalid', message);
   }
   const [leaf] = parseCertificates(certificate, from, 'skipped');

@@ -20,17 +20,28 @@ import { caBundleKey } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
+import { requireKubeadmFlags, requireSameTrust, trustedFiles } from './adopt-guard.ts';
 import { adoptMaterial } from './adopt-material.ts';
 import { type Api, applyManifest, fieldManager } from './apply.ts';
 import { serverBundle } from './component-flags.ts';
 import { readToken } from './credentials.ts';
+import { readIfPresent } from './files.ts';
 import { kubeconfigYaml } from './kubeconfig.ts';
 import { fileOf } from './layout.ts';
 import { manifestText } from './manifest.ts';
 import { podAddition, podLayout, writePodFiles } from './pod-files.ts';
 import { bootstrapTokenSecretName, defaultNamespace, installManifests } from './rbac.ts';
 import { changeStaticPod, readManifest } from './static-pods-apply.ts';
-import { addTo, componentsOfPod, kubeadmPatches, manifestPath, staticPods } from './static-pods.ts';
+import {
+  addTo,
+  componentsOfPod,
+  digestAnnotation,
+  kubeadmPatches,
+  manifestPath,
+  removeFrom,
+  type StaticPod,
+  staticPods,
+} from './static-pods.ts';
 
 export interface AdoptOptions {
   /** As an administrator. */
@@ -90,6 +101,19 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
     return { webhooks };
   }
 
+  // Everything that would stop it later stops it now.
+  const running = new Set<StaticPod>();
+  for (const pod of staticPods) {
+    const manifest = await readManifest(manifestPath(manifestsDir, pod), pod);
+    requireKubeadmFlags(removeFrom(manifest), pod, { kubernetesDir, pkiDir });
+    if (manifest.metadata.annotations?.[digestAnnotation] !== undefined) running.add(pod);
+  }
+  const nodeCertificate = join(kubeletPki, 'kubelet-client-current.pem');
+  if ((await readIfPresent(nodeCertificate, 'certificate')) === undefined) {
+    const message = `Cannot adopt this machine: "${nodeCertificate}" is not there, and the approver would take that for a certificate that has ended; have kubelet.conf name it (kubeadm init phase kubelet-finalize)`;
+    throw new RecoveryError('MaterialInvalid', message);
+  }
+
   let changed = 0;
   for (const manifest of rights) {
     const outcome = await applyManifest(api, manifest);
@@ -102,8 +126,14 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
   const { material, created } = await adoptMaterial({ resolved, directories, store, clock, signal });
   for (const { what, from } of created) told(`Created ${what}${from === undefined ? '' : ` from ${from}`}`);
 
-  const nodeCertificate = join(kubeletPki, 'kubelet-client-current.pem');
-  const files = { ...options, api, store, resolved, namespace, material, nodeCertificate, tokenTimeoutMs };
+  const authorities = new Map<string, Uint8Array>();
+  for (const file of trustedFiles) {
+    authorities.set(file, (await readIfPresent(join(pkiDir, file), 'CA')) ?? new Uint8Array());
+  }
+  requireSameTrust(material, authorities, clock.now());
+
+  const runs = (pod: StaticPod): boolean => running.has(pod);
+  const files = { ...options, api, store, resolved, namespace, material, nodeCertificate, runs, tokenTimeoutMs };
   for (const pod of staticPods) {
     const written = await writePodFiles(pod, files);
     if (written.length > 0) told(`Wrote ${written.length} files and directories below ${join(directory, pod)}`);
@@ -111,6 +141,12 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
 
   const path = join(kubernetesDir, 'bootstrap-kubelet.conf');
   const content = await bootstrapKubeconfig(api, { ...options, namespace, resolved });
+  const former = await readIfPresent(path, 'kubeconfig');
+  if (former !== undefined && !former.includes(directory)) {
+    const kept = join(directory, 'bootstrap-kubelet.conf.former');
+    await replaceFile({ path: kept, content: former, mode: 0o600, what: 'kubeconfig' });
+    told(`Kept the former ${path} as ${kept}`);
+  }
   if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') told(`Wrote ${path}`);
 
   const patches = join(directory, 'patches');

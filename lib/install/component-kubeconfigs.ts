@@ -16,6 +16,8 @@ export function componentKubeconfigs(
   { artefacts }: Resolved,
   layout: Layout,
   server: string,
+  /** For people. */
+  adminServer = server,
 ): readonly ComponentKubeconfig[] {
   const named = new Map<string, ResolvedArtefact>(artefacts.map((artefact) => [artefact.name, artefact]));
   const file = (name: string, key: string): string | undefined => {
@@ -29,7 +31,7 @@ export function componentKubeconfigs(
     if (certFile === undefined || keyFile === undefined) return [];
     const isLocal = component !== 'admin' && named.has(localServing.artefact);
     const content = kubeconfigYaml({
-      server,
+      server: component === 'admin' ? adminServer : server,
       certificateAuthority,
       ...(isLocal && { tlsServerName: localServing.serverName }),
       user: { name: component, certFile, keyFile },

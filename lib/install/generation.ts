@@ -18,6 +18,8 @@ export interface GenerationOptions {
   readonly keyAlgorithm: KeyAlgorithm;
   /** What is there already, by artefact. */
   readonly existing?: ReadonlyMap<string, Material>;
+  /** What is in use and taken as it is, also when it has ended. */
+  readonly inUse?: (artefact: string) => boolean;
   /** A key that lies ready for an artefact; by default one is made. */
   readonly keyFor?: (artefact: string) => PrivateKey | undefined;
 }
@@ -48,7 +50,8 @@ export async function* makeGeneration(options: GenerationOptions): AsyncGenerato
   for (const artefact of options.resolved.artefacts) {
     if (artefact.kind === 'opaque') continue;
     const there = options.existing?.get(artefact.name);
-    if (there !== undefined) requireUsable(artefact, there, { done, options });
+    if (there !== undefined && options.inUse?.(artefact.name) !== true)
+      requireUsable(artefact, there, { done, options });
     const material = there ?? (await makeOne(artefact, done, options));
     done.set(artefact.name, material);
     yield { artefact, material, isNew: there === undefined };

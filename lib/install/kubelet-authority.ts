@@ -18,6 +18,8 @@ export interface KubeletAuthority {
   readonly authority: string;
   /** Of our files. */
   readonly directory: string;
+  /** Whether the process may still ask for the recovery name, although its kubeconfig is right. */
+  readonly isBegun: boolean;
   readonly clock: Clock;
   readonly signal: AbortSignal;
 }
@@ -28,7 +30,7 @@ interface Clusters {
 
 /** Whether anything had to be done. Throws ReadFailed, WriteFailed, MaterialInvalid. */
 export async function giveBackKubelet(options: KubeletAuthority): Promise<boolean> {
-  const { kubeconfig, authority, directory, clock, signal } = options;
+  const { kubeconfig, authority, directory, isBegun, clock, signal } = options;
   const what = `kubeconfig "${kubeconfig}"`;
   const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(kubeconfig) }, () =>
     unlessAbsent(() => readRegularFile(realDisk, kubeconfig)),
@@ -37,9 +39,9 @@ export async function giveBackKubelet(options: KubeletAuthority): Promise<boolea
   const ours = ((edit.value as Clusters | null)?.clusters ?? []).flatMap(({ cluster }, at) =>
     cluster?.['certificate-authority']?.startsWith(`${directory}/`) === true ? [at] : [],
   );
-  if (ours.length === 0) return false;
+  if (ours.length === 0 && !isBegun) return false;
   for (const at of ours) edit.set(['clusters', at, 'cluster', 'certificate-authority'], authority);
-  await replaceFile({ path: kubeconfig, content: edit.text(), mode: 0o600, what: 'kubeconfig' });
+  if (ours.length > 0) await replaceFile({ path: kubeconfig, content: edit.text(), mode: 0o600, what: 'kubeconfig' });
   const kubelet = { name: 'kubelet', kubeconfig } as const;
   for (const reader of readersOf(kubelet, await readProcesses(), ourPlaces)) {
     await restartProcess(kubelet, reader, { clock, signal });

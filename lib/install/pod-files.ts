@@ -24,6 +24,10 @@ export interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
   readonly settings: Readonly<Record<string, unknown>>;
   /** The kubelet's certificate on this machine, which the approver looks at. */
   readonly nodeCertificate: string;
+  /** The API server by an address that its own certificate holds, for people, who ask for no name of ours. */
+  readonly kubeletServer: string;
+  /** Whether our container runs in that pod: then its syncer writes the certificates, and nobody beside it may. */
+  readonly runs: (pod: StaticPod) => boolean;
 }
 
 /** Modes of the container in each pod. */
@@ -57,13 +61,13 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
   for (const artefact of resolved.artefacts) {
     const place = artefact.published === undefined ? undefined : objectDirectory(artefact, layout);
     const own = material.get(artefact.name);
-    if (place === undefined || own === undefined) continue;
+    if (place === undefined || own === undefined || options.runs(pod)) continue;
     const mode = artefact.truth.kind === 'secret' ? 0o600 : 0o644;
     const what = locationText(artefact.truth);
     if ((await publish({ directory: place, what, entries: own.entries, mode })) !== 'unchanged') written.push(place);
   }
   await ensureDirectory(realDisk, layout.kubeconfigs);
-  for (const { path, content } of componentKubeconfigs(resolved, layout, server)) {
+  for (const { path, content } of componentKubeconfigs(resolved, layout, server, options.kubeletServer)) {
     if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') written.push(path);
   }
   const modes = modesOf[pod];
@@ -82,7 +86,7 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
 export function podConfig(
   pod: StaticPod,
   layout: Layout,
-  { settings, nodeCertificate }: Pick<PodFilesOptions, 'settings' | 'nodeCertificate'>,
+  { settings, namespace, nodeCertificate }: Pick<PodFilesOptions, 'settings' | 'namespace' | 'nodeCertificate'>,
 ): string {
   const modes = modesOf[pod];
   const sections = {
@@ -96,6 +100,7 @@ export function podConfig(
     approver: {
       ...asFields(settings['approver']),
       kubeconfig: credentialKubeconfig(layout, 'approver'),
+      bootstrapNamespace: namespace,
       nodeCertificate,
     },
   } satisfies Record<Identity, unknown>;

@@ -38,11 +38,12 @@ const kubeletClient = 'kube-apiserver-kubelet-client';
 
 /** Everything that `init` makes besides the certificates' own objects, in the order in which it is made. */
 export function installManifests({ artefacts, namespace, approver = false }: RbacOptions): Manifest[] {
+  const rules = { regen: regenRules(artefacts), syncer: syncerRules(artefacts) };
   const namespaces = new Set([
     namespace,
     ...artefacts.flatMap(({ truth }) => ('namespace' in truth ? truth.namespace : [])),
+    ...(rules.syncer.has(restartTurn.namespace) ? [restartTurn.namespace] : []),
   ]);
-  const rules = { regen: regenRules(artefacts), syncer: syncerRules(artefacts) };
   return [
     ...[...namespaces]
       .toSorted()

@@ -18,15 +18,16 @@ export interface StaticPodMachine {
   readonly clock: Clock;
   /** How long a pod may take until it runs. Default: three minutes. */
   readonly timeoutMs?: number;
-  /** What must follow a written manifest before the pod can be seen to run. */
-  readonly onWritten?: () => Promise<void>;
+  /** What must be done between the manifest and the moment when the pod can be seen to run. */
+  readonly beforeWait?: () => Promise<void>;
 }
 
 const pollMs = 250;
 
 /**
  * Changes the manifest of one pod, and resolves when the pod runs as the manifest says (also when it was there already).
- * Throws ReadFailed, WriteFailed, MaterialInvalid, and ProofFailed when the pod does not come up: the manifest stays.
+ * Throws ReadFailed, WriteFailed, MaterialInvalid, and ProofFailed when the pod does not come up: then the former manifest
+ * is back in its place.
  */
 export async function changeStaticPod(
   pod: StaticPod,
@@ -34,27 +35,47 @@ export async function changeStaticPod(
   machine: StaticPodMachine,
 ): Promise<'written' | 'unchanged'> {
   const path = manifestPath(machine.manifestsDir, pod);
-  const before = await readManifest(path, pod);
+  const bytes = await readBytes(path);
+  const before = podManifest(parseYaml(bytes.toString('utf8')), pod, path);
   const after = change(before);
   const isSame = isDeepStrictEqual(after, before);
   if (!isSame) {
     const content = toYaml(after);
     // What the kubelet will read, read again: nothing else may take the place of a manifest that works.
-    podManifest(parseYaml(content), pod, path);
+    if (!isDeepStrictEqual(podManifest(parseYaml(content), pod, path), after)) {
+      throw new RecoveryError(
+        'MaterialInvalid',
+        `Cannot write manifest "${path}": it would not be read as it is meant`,
+      );
+    }
+    if (!(await readBytes(path)).equals(bytes)) {
+      throw new RecoveryError(
+        'WriteFailed',
+        `Cannot write manifest "${path}": somebody else has just written it; run this again`,
+      );
+    }
     await replaceFile({ path, content, mode: 0o600, what: 'manifest' });
-    await machine.onWritten?.();
   }
-  await runs(pod, after.metadata.annotations?.[digestAnnotation], machine);
+  await machine.beforeWait?.();
+  try {
+    await runs(pod, after.metadata.annotations?.[digestAnnotation], machine);
+  } catch (err) {
+    // A pod that worked is worth more than one of ours that does not.
+    if (!isSame) await replaceFile({ path, content: bytes, mode: 0o600, what: 'manifest' });
+    throw err;
+  }
   return isSame ? 'unchanged' : 'written';
 }
 
 /** Throws ReadFailed, MaterialInvalid. */
 export async function readManifest(path: string, pod: StaticPod): Promise<PodManifest> {
-  const what = `manifest "${path}"`;
-  const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(path) }, () =>
+  return podManifest(parseYaml((await readBytes(path)).toString('utf8')), pod, path);
+}
+
+function readBytes(path: string): Promise<Buffer> {
+  return attempt({ code: 'ReadFailed', action: 'read', what: `manifest "${path}"`, directory: dirname(path) }, () =>
     readRegularFile(realDisk, path),
   );
-  return podManifest(parseYaml(bytes.toString('utf8')), pod, path);
 }
 
 interface MirrorPod {
@@ -82,7 +103,7 @@ async function runs(pod: StaticPod, digest: string | undefined, machine: StaticP
     }
     await clock.sleep(pollMs, api.signal);
   }
-  const message = `Pod "kube-system/${pod}-${nodeName}" does not run as its manifest says: ${state}; look at its containers (crictl ps -a, crictl logs), then run this again`;
+  const message = `Pod "kube-system/${pod}-${nodeName}" has not come to run as its new manifest said: ${state}; the former one is back in its place. Look at its containers (crictl ps -a, crictl logs), then run this again`;
   throw new RecoveryError('ProofFailed', message);
 }
 

@@ -13,7 +13,7 @@ import { wholeCertificates } from '../pki/certificate.ts';
 import { createDiskStore } from '../store/disk.ts';
 import { certificateKey, locationText } from '../store/store.ts';
 import { sourceOf } from './adopt-sources.ts';
-import { removeDirectory } from './files.ts';
+import { namesIn, removeDirectory } from './files.ts';
 import { giveBackKubelet } from './kubelet-authority.ts';
 import { podLayout } from './pod-files.ts';
 import { changeStaticPod } from './static-pods-apply.ts';
@@ -40,21 +40,25 @@ export async function runUnadopt(options: UnadoptOptions): Promise<void> {
   const done = dryRun ? 'Would change' : 'Changed';
   const machine = { api: { connection, signal }, manifestsDir: join(kubernetesDir, 'manifests'), nodeName, clock };
   const authority = join(options.pkiDir, 'ca.crt');
-  const kubelet = { kubeconfig: join(kubernetesDir, 'kubelet.conf'), authority, directory, clock, signal };
+  const bootstrap = join(kubernetesDir, 'bootstrap-kubelet.conf');
+  // It goes last, so a run that was killed in between is completed.
+  const isBegun = await holds(bootstrap, directory);
+  const kubeconfig = join(kubernetesDir, 'kubelet.conf');
+  const kubelet = { kubeconfig, authority, directory, isBegun, clock, signal };
   // Clients first: while kube-apiserver starts again they have what they need already.
   for (const pod of staticPods.toReversed()) {
-    const onWritten = async (): Promise<void> => {
+    const beforeWait = async (): Promise<void> => {
       if (pod === 'kube-apiserver' && (await giveBackKubelet(kubelet))) told('Restarted the kubelet');
     };
-    const outcome = dryRun ? 'written' : await changeStaticPod(pod, removeFrom, { ...machine, onWritten });
+    const outcome = dryRun ? 'written' : await changeStaticPod(pod, removeFrom, { ...machine, beforeWait });
     if (outcome === 'written') told(`${done} static pod ${pod}`);
   }
-  const bootstrap = join(kubernetesDir, 'bootstrap-kubelet.conf');
-  if ((await holds(bootstrap, directory)) && !dryRun) await remove(bootstrap);
+  if (isBegun && !dryRun) await remove(bootstrap);
   for (const path of [...staticPods.map((pod) => podLayout(directory, pod).directory), join(directory, 'patches')]) {
     if (!dryRun) await removeDirectory(path);
     told(`${dryRun ? 'Would remove' : 'Removed'} ${path}`);
   }
+  if (!dryRun && (await namesIn(directory)).length === 0) await removeDirectory(directory);
 }
 
 async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: UnadoptOptions): Promise<void> {

@@ -40,7 +40,7 @@ regen: { backupDir: ${at('backups')}, lockDir: ${at('lock')}, clockSynchronised:
     (err: unknown) => (failure = err),
   );
 
-  await expect.poll(() => readdir(at('pki/etcd')), { timeout: 15_000 }).toContain('server.crt');
+  await expect.poll(() => readdir(at('pki/etcd')), { timeout: 30_000 }).toContain('server.crt');
   const waiting = lines.filter(({ event, path }) => event === 'api.waiting' && path === at('kubeconfig'));
   expect(waiting[0]).toMatchObject({ code: 'ConfigInvalid', err: expect.stringContaining('ENOENT') });
 
@@ -49,8 +49,8 @@ regen: { backupDir: ${at('backups')}, lockDir: ${at('lock')}, clockSynchronised:
   const server = 'https://127.0.0.1:1';
   await writeKubeconfig(at('kubeconfig'), { server, certificateAuthority: cert, token: 'none' });
   const opened = () => lines.filter(({ event }) => event === 'connection.changed');
-  await expect.poll(opened, { timeout: 10_000 }).toMatchObject([{ server }, { server }]);
+  await expect.poll(opened, { timeout: 30_000 }).toMatchObject([{ server }, { server }]);
   expect(failure).toBeUndefined();
   stop.abort();
   await ended;
-}, 30_000);
+}, 90_000);

@@ -4,6 +4,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { requireKubeadmFlags, requireSameTrust } from '../../lib/install/adopt-guard.ts';
 import { podAddition, podLayout } from '../../lib/install/pod-files.ts';
 import {
   addTo,
@@ -17,6 +18,7 @@ import {
 } from '../../lib/install/static-pods.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
+import type { Material } from '../../lib/store/store.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { KubeadmMachine } from '../support/kubeadm-machine.ts';
 
@@ -151,6 +153,62 @@ function sorted(manifest: PodManifest): unknown {
     }),
   );
 }
+
+describe('kubeadm’s flags', () => {
+  const directories = { kubernetesDir: '/etc/kubernetes', pkiDir: '/etc/kubernetes/pki' };
+
+  test.each(staticPods)('are those that ours take the place of: %s', async (pod) => {
+    requireKubeadmFlags(await manifestOf(pod), pod, directories);
+    requireKubeadmFlags(removeFrom(addTo(await manifestOf(pod), additionTo(pod))), pod, directories);
+  });
+
+  const edits: readonly (readonly [StaticPod, (command: readonly string[]) => readonly string[], string])[] = [
+    [
+      'kube-apiserver',
+      (command) => [...command, '--client-ca-file=/etc/ca.pem'],
+      '--client-ca-file names "/etc/ca.pem"',
+    ],
+    ['kube-apiserver', (command) => [...command, '--tls-sni-cert-key=a,b'], '--tls-sni-cert-key of its own'],
+    ['kube-apiserver', (command) => [...command, '--bind-address=192.0.2.1'], '--bind-address=192.0.2.1'],
+    ['kube-scheduler', () => ['sh', '-c', 'exec kube-scheduler'], 'its command is "sh"'],
+    ['kube-scheduler', (command) => [...command, '--kubeconfig=/root.conf'], '--kubeconfig names "/root.conf"'],
+  ];
+  test.each(edits)('that somebody has changed are not overruled: %s %#', async (pod, change, problem) => {
+    const manifest = await manifestOf(pod);
+    const containers = manifest.spec.containers.map((one) => ({ ...one, command: change(one.command ?? []) }));
+    const edited = { ...manifest, spec: { ...manifest.spec, containers } };
+    expect(() => requireKubeadmFlags(edited, pod, directories)).toThrow(problem);
+  });
+});
+
+describe('trust', () => {
+  const authority = async (name: string): Promise<Buffer> => readFile(machine.path('pki', `${name}.crt`));
+  const bundleOf = (pem: Uint8Array): Material => ({ entries: { 'ca-bundle.crt': pem }, annotations: {} });
+  const now = new Date();
+
+  test('in every CA of this machine is kept', async () => {
+    const [ca, proxy] = [await authority('ca'), await authority('front-proxy-ca')];
+    const material = new Map([
+      ['client-ca', bundleOf(ca)],
+      ['kube-apiserver-server-ca', bundleOf(Buffer.concat([proxy, ca]))],
+      ['aggregator-client-ca', bundleOf(proxy)],
+    ]);
+    const authorities = new Map([
+      ['ca.crt', ca],
+      ['front-proxy-ca.crt', proxy],
+    ]);
+    requireSameTrust(material, authorities, now);
+    // In the middle of a rotation a second CA stands in the file.
+    const both = new Map(authorities).set('ca.crt', Buffer.concat([ca, proxy]));
+    const refusal = 'ConfigMap "client-ca" in the API lacks "CN=front-proxy-ca" of "ca.crt"';
+    expect(() => requireSameTrust(material, both, now)).toThrow(refusal);
+    expect(() => requireSameTrust(new Map(material).set('client-ca', bundleOf(proxy)), authorities, now)).toThrow(
+      'ConfigMap "client-ca" in the API lacks "CN=kubernetes" of "ca.crt"',
+    );
+    // What has ended is trusted by nobody.
+    requireSameTrust(new Map(), authorities, new Date('2200-01-01'));
+  });
+});
 
 test.each([
   ['no mapping', '[]'],

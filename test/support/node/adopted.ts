@@ -28,10 +28,11 @@ log: { level: debug }
 `;
 
 /** `init adopt`, with what it prints. */
-export async function adopt(node: Node): Promise<string> {
+export async function adopt(node: Node, ...more: readonly string[]): Promise<string> {
   const config = '/var/lib/machine/recovery.yaml';
   await node.sh(`cat > ${config} <<'END'\n${configuration}END`);
-  return node.sh(`${programPath} init adopt --config=${config} --image=${programReference} 2>&1`, { seconds: 300 });
+  const flags = [`--config=${config}`, `--image=${programReference}`, ...more].join(' ');
+  return node.sh(`${programPath} init adopt ${flags} 2>&1`, { seconds: 300 });
 }
 
 /** etcd cannot be healed by an API that needs it: its certificates are to outlive the test. */
