@@ -5,7 +5,14 @@ const env = { TESTCONTAINERS_RYUK_DISABLED: 'true' };
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: 'unit', include: ['test/**/*.test.ts'], exclude: ['test/integration/**', 'test/e2e/**'], env } },
+      {
+        test: {
+          name: 'unit',
+          include: ['test/**/*.test.ts'],
+          exclude: ['test/integration/**', 'test/e2e/**', 'test/long/**'],
+          env,
+        },
+      },
       {
         test: {
           name: 'integration',

@@ -48,9 +48,10 @@ if [ -f /sys/fs/cgroup/cgroup.controllers ]; then
 fi
 
 # The kernel has been up for longer than this machine. A time namespace gives its pods the uptime that they would see.
-booted=$(cut -d. -f1 /proc/uptime)
-unshare --time --boottime="-$booted" --fork --kill-child containerd --config /etc/containerd/machine.toml \
-  > /var/log/containerd.log 2>&1 &
+own_uptime=
+unshare --time true 2>/dev/null && own_uptime="unshare --time --boottime=-$(cut -d. -f1 /proc/uptime) --fork --kill-child"
+# Unquoted: several words, or none.
+$own_uptime containerd --config /etc/containerd/machine.toml > /var/log/containerd.log 2>&1 &
 runtime_ready &
 
 # Where there is no systemd somebody else runs the service once a minute, by the clock: so also after a suspend.
