@@ -3,10 +3,12 @@
 import type { Clock } from '../clock.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import type { ProcessId } from './judge.ts';
+import { startOf } from './processes.ts';
 
 /** Throws WriteFailed. A process that has ended by itself is none to tell of. */
-export function terminate(component: string, due: readonly ProcessId[]): void {
-  for (const { pid } of due) {
+export async function terminate(component: string, due: readonly ProcessId[]): Promise<void> {
+  for (const { pid, started } of due) {
+    if ((await startOf(pid)) !== started) continue; // another process may have the number by now
     try {
       process.kill(pid, 'SIGTERM');
     } catch (cause) {

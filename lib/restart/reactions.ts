@@ -208,7 +208,7 @@ export class RestartReaction {
     const { component } = this.#options;
     const why = verdict.kind === 'signal' ? verdict.message : await this.#annotate(verdict.manifest);
     if (why === undefined) return `manifest "${(verdict as { manifest: string }).manifest}" was rewritten`;
-    terminate(component, verdict.due);
+    await terminate(component, verdict.due);
     return why;
   }
 
