@@ -32,6 +32,9 @@ if [ "${1-}" = systemd ]; then
   # systemd looks for this to know that it is in a container.
   export container=docker
   cp -R /usr/local/share/machine-units/. /etc/systemd/system
+  for unit in machine-images.service kubelet.service; do
+    ln -sf "/etc/systemd/system/$unit" "/etc/systemd/system/multi-user.target.wants/$unit"
+  done
   # What belongs to real hardware, and what would set values of the kernel that all machines here share.
   for unit in systemd-udevd.service systemd-udevd-control.socket systemd-udevd-kernel.socket systemd-udev-trigger.service \
     systemd-sysctl.service systemd-modules-load.service systemd-timesyncd.service systemd-networkd.service getty.target; do
