@@ -4,6 +4,9 @@
 
 export const bootstrapAccount = 'kube-cert-recovery-node-bootstrapper';
 
+/** Who signs client certificates of kubelets (staging/src/k8s.io/api/certificates/v1/types.go). */
+export const kubeletClientSigner = 'kubernetes.io/kube-apiserver-client-kubelet';
+
 /** Where `init` makes ServiceAccounts, unless told otherwise. */
 export const defaultBootstrapNamespace = 'kube-cert-recovery';
 

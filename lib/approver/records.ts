@@ -6,7 +6,8 @@ import type { Requester } from '../bootstrap-identity.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
 import type { Approval } from './judge.ts';
-import { approvedAt, isAskedBy, kubeletClientSigner, requestedAt, type SigningRequest } from './request.ts';
+import { approvedAt, isAskedBy, requestedAt, type SigningRequest } from './request.ts';
+import { kubeletClientSigner } from '../bootstrap-identity.ts';
 import { nodeOf } from './shape.ts';
 
 export interface NodeRecord {

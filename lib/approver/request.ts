@@ -1,9 +1,6 @@
 // CertificateSigningRequests (certificates.k8s.io/v1) as the approver reads them, and what can be said of one without
 // looking into it. Pure.
-import type { Requester } from '../bootstrap-identity.ts';
-
-/** The signer of kubelets' client certificates; every other signer's requests are none of ours. */
-export const kubeletClientSigner = 'kubernetes.io/kube-apiserver-client-kubelet';
+import { kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
 
 export interface Condition {
   readonly type: string;

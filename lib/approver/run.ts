@@ -6,7 +6,8 @@ import { listWatch, type WatchStatus } from '../kube/list-watch.ts';
 import { collection } from './approve.ts';
 import { Desk, type PassReport } from './desk.ts';
 import type { ApproverOptions } from './options.ts';
-import { kubeletClientSigner, type SigningRequest } from './request.ts';
+import type { SigningRequest } from './request.ts';
+import { kubeletClientSigner } from '../bootstrap-identity.ts';
 
 export type { ApproverOptions };
 

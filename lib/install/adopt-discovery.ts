@@ -1,11 +1,10 @@
 // What the machines of a kubeadm cluster say of the names at which its API server is reached: the certificate that it
 // serves now, and the control planes that the cluster knows. The one certificate that all of them will share holds all.
-import { dirname, join } from 'node:path';
-import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { join } from 'node:path';
 import { canonicalHostnames } from '../pki/hostname.ts';
 import { wholeCertificates } from '../pki/certificate.ts';
 import type { Api } from './apply.ts';
+import { readRegularIfPresent } from './files.ts';
 
 interface PodList {
   readonly items?: readonly {
@@ -25,10 +24,7 @@ export async function controlPlaneNames({ connection, signal }: Api): Promise<re
 /** Names in the certificate that kube-apiserver was given by kubeadm; none where there is none. */
 export async function servedNames(pkiDir: string): Promise<readonly string[]> {
   const path = join(pkiDir, 'apiserver.crt');
-  const what = `certificate "${path}"`;
-  const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(path) }, () =>
-    unlessAbsent(() => readRegularFile(realDisk, path)),
-  );
+  const bytes = await readRegularIfPresent(path, 'certificate');
   return bytes === undefined ? [] : (wholeCertificates(bytes)[0]?.facts.hostnames ?? []);
 }
 

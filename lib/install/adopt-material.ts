@@ -1,10 +1,7 @@
 // The first generation of a cluster that kubeadm has made: what the API has already, else what kubeadm's files hold, else
 // made anew with the cluster's CAs. Written create-only, each artefact before those that need it, so a killed run is
 // completed by the next and two machines that adopt at once come to one generation.
-import { dirname } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/read.ts';
 import { RecoveryError } from '../errors.ts';
 import type { KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { annotationsOf } from '../issue/annotations.ts';
@@ -13,6 +10,7 @@ import { dnsNameCovers } from '../pki/hostname.ts';
 import { createDiskStore } from '../store/disk.ts';
 import { certificateKey, locationText, type Material, privateKeyKey, type Store } from '../store/store.ts';
 import { accountKeyFiles, type KubeadmDirectories, sourceOf } from './adopt-sources.ts';
+import { readRegularIfPresent } from './files.ts';
 import { makeGeneration } from './generation.ts';
 
 export interface AdoptMaterial {
@@ -113,17 +111,13 @@ async function accountKeys(
   directories: KubeadmDirectories,
 ): Promise<TakenOver> {
   const files = accountKeyFiles(directories);
-  const [own, open] = [await readWhole(files.private), await readWhole(files.public)];
+  const [own, open] = [
+    await readRegularIfPresent(files.private, 'key'),
+    await readRegularIfPresent(files.public, 'key'),
+  ];
   if (own === undefined || open === undefined) {
     const message = `Cannot adopt ${locationText(truth)}: "${files.private}" and "${files.public}" must both be there; without them every token would become invalid`;
     throw new RecoveryError('MaterialInvalid', message);
   }
   return { material: { entries: { [privateKey]: own, [publicKey]: open }, annotations: {} }, from: files.private };
-}
-
-function readWhole(path: string): Promise<Buffer | undefined> {
-  const what = `key "${path}"`;
-  return attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(path) }, () =>
-    unlessAbsent(() => readRegularFile(realDisk, path)),
-  );
 }

@@ -30,7 +30,7 @@ import { kubeconfigYaml } from './kubeconfig.ts';
 import { fileOf } from './layout.ts';
 import { manifestText } from './manifest.ts';
 import { podAddition, podLayout, writePodFiles } from './pod-files.ts';
-import { bootstrapTokenSecretName, defaultNamespace, installManifests } from './rbac.ts';
+import { defaultNamespace, installManifests, tokenSecretName } from './rbac.ts';
 import { changeStaticPod, readManifest } from './static-pods-apply.ts';
 import {
   addTo,
@@ -180,7 +180,8 @@ async function bootstrapKubeconfig(
     const message = `Cannot write the bootstrap kubeconfig of the kubelet: the inventory publishes no "${serverBundle}" beside kube-apiserver; name "kubelet" among its readers`;
     throw new RecoveryError('InventoryInvalid', message);
   }
-  const token = await readToken(api, { clock, namespace, secret: bootstrapTokenSecretName, tokenTimeoutMs });
+  const secret = tokenSecretName('node-bootstrapper');
+  const token = await readToken(api, { clock, namespace, secret, tokenTimeoutMs });
   const user = { name: 'kubelet-bootstrap', token };
   return kubeconfigYaml({ server, certificateAuthority, tlsServerName: recoveryServerName, user });
 }

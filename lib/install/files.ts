@@ -2,6 +2,7 @@
 // failure names the file.
 import { dirname } from 'node:path';
 import { attempt, type Disk, realDisk, unlessAbsent } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/read.ts';
 import { type FileToWrite, replaceFile, syncDirectory, temporaryMark } from '../disk/files.ts';
 
 /** Puts the content at its path, but leaves a file alone that is there: a person may have changed it. */
@@ -16,6 +17,13 @@ export async function writeIfAbsent(file: FileToWrite, disk: Disk = realDisk): P
 export async function readIfPresent(path: string, what: string, disk: Disk = realDisk): Promise<Buffer | undefined> {
   return attempt({ code: 'ReadFailed', action: 'read', what: `${what} "${path}"`, directory: dirname(path) }, () =>
     unlessAbsent(() => disk.readFile(path)),
+  );
+}
+
+/** The same for a file that somebody else may have put there: see readRegularFile. */
+export function readRegularIfPresent(path: string, what: string): Promise<Buffer | undefined> {
+  return attempt({ code: 'ReadFailed', action: 'read', what: `${what} "${path}"`, directory: dirname(path) }, () =>
+    unlessAbsent(() => readRegularFile(realDisk, path)),
   );
 }
 

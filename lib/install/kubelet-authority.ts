@@ -1,15 +1,13 @@
 // A kubelet that has asked for a certificate with our bootstrap kubeconfig knows its API server by our bundle, and its
 // process asks for the recovery name until it ends (cmd/kubelet/app/server.go, buildKubeletClientConfig). Both must be
 // over before our files and that name go away.
-import { dirname } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
-import { readRegularFile } from '../disk/read.ts';
 import { restartProcess } from '../restart/act.ts';
 import { readersOf } from '../restart/judge.ts';
 import { ourPlaces, readProcesses } from '../restart/processes.ts';
 import { editYaml } from '../yaml.ts';
+import { readRegularIfPresent } from './files.ts';
 
 export interface KubeletAuthority {
   /** kubelet.conf. */
@@ -31,10 +29,7 @@ interface Clusters {
 /** Whether anything had to be done. Throws ReadFailed, WriteFailed, MaterialInvalid. */
 export async function giveBackKubelet(options: KubeletAuthority): Promise<boolean> {
   const { kubeconfig, authority, directory, isBegun, clock, signal } = options;
-  const what = `kubeconfig "${kubeconfig}"`;
-  const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(kubeconfig) }, () =>
-    unlessAbsent(() => readRegularFile(realDisk, kubeconfig)),
-  );
+  const bytes = await readRegularIfPresent(kubeconfig, 'kubeconfig');
   const edit = editYaml(bytes?.toString('utf8') ?? '');
   const ours = ((edit.value as Clusters | null)?.clusters ?? []).flatMap(({ cluster }, at) =>
     cluster?.['certificate-authority']?.startsWith(`${directory}/`) === true ? [at] : [],

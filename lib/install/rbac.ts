@@ -7,7 +7,7 @@
 // The exceptions to "by name" are Events (create only), and lists of CertificateSigningRequests and APIServices, which
 // the syncer's proofs read.
 import type { Artefact, ResolvedArtefact } from '../inventory/model.ts';
-import { bootstrapAccount, defaultBootstrapNamespace } from '../bootstrap-identity.ts';
+import { bootstrapAccount, defaultBootstrapNamespace, kubeletClientSigner } from '../bootstrap-identity.ts';
 import { isFile } from '../inventory/places.ts';
 import { restartTurn } from '../leases/turn.ts';
 import { type Manifest, ownLabel, type Rule } from './manifest.ts';
@@ -28,8 +28,6 @@ export const defaultNamespace = defaultBootstrapNamespace;
 export const accountName = (identity: Account): string =>
   identity === 'node-bootstrapper' ? bootstrapAccount : `kube-cert-recovery-${identity}`;
 export const tokenSecretName = (identity: Account): string => `${accountName(identity)}-token`;
-
-export const bootstrapTokenSecretName = `${bootstrapAccount}-token`;
 
 const identities = ['regen', 'syncer'] as const;
 const rbacVersion = 'rbac.authorization.k8s.io/v1';
@@ -229,8 +227,6 @@ function bindEverywhere(given: {
   };
 }
 
-const kubeletSigner = 'kubernetes.io/kube-apiserver-client-kubelet';
-
 /**
  * Requests for certificates are many and their names are not known beforehand; approval is limited by signer instead
  * (the verb `approve` on it: plugin/pkg/admission/certificates/approval). Nodes and their Leases are only read.
@@ -241,7 +237,7 @@ function approverManifests(namespace: string): Manifest[] {
   const rules = [
     { apiGroups: [certificates], resources: ['certificatesigningrequests'], verbs: ['get', 'list', 'watch'] },
     { apiGroups: [certificates], resources: ['certificatesigningrequests/approval'], verbs: ['update'] },
-    { apiGroups: [certificates], resources: ['signers'], resourceNames: [kubeletSigner], verbs: ['approve'] },
+    { apiGroups: [certificates], resources: ['signers'], resourceNames: [kubeletClientSigner], verbs: ['approve'] },
     { apiGroups: [''], resources: ['nodes'], verbs: ['get'] },
   ];
   const leases = { apiGroups: ['coordination.k8s.io'], resources: ['leases'], verbs: ['get'] };

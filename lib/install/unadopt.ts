@@ -1,10 +1,9 @@
 // `uninstall adopt`: the static pods of this machine read kubeadm's files again. The objects in the API stay, for the
 // other machines; `uninstall` takes them. Refused while kubeadm's own files have ended: they lay idle since the machine
 // was adopted, and an API server that reads an expired certificate serves nobody.
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { attempt, realDisk } from '../disk/disk.ts';
 import { syncDirectory } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved } from '../inventory/model.ts';
@@ -13,7 +12,7 @@ import { wholeCertificates } from '../pki/certificate.ts';
 import { createDiskStore } from '../store/disk.ts';
 import { certificateKey, locationText } from '../store/store.ts';
 import { sourceOf } from './adopt-sources.ts';
-import { namesIn, removeDirectory } from './files.ts';
+import { namesIn, readRegularIfPresent, removeDirectory } from './files.ts';
 import { giveBackKubelet } from './kubelet-authority.ts';
 import { podLayout } from './pod-files.ts';
 import { changeStaticPod } from './static-pods-apply.ts';
@@ -77,15 +76,12 @@ async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: 
 }
 
 /** A bootstrap kubeconfig that names files of ours is ours. */
-function holds(path: string, directory: string): Promise<boolean> {
-  return attempt({ code: 'ReadFailed', action: 'read', what: `kubeconfig "${path}"`, directory }, async () => {
-    const bytes = await unlessAbsent(() => readRegularFile(realDisk, path));
-    return bytes?.toString('utf8').includes(directory) === true;
-  });
+async function holds(path: string, directory: string): Promise<boolean> {
+  return (await readRegularIfPresent(path, 'kubeconfig'))?.includes(directory) === true;
 }
 
 function remove(path: string): Promise<void> {
-  const directory = join(path, '..');
+  const directory = dirname(path);
   return attempt({ code: 'WriteFailed', action: 'remove', what: `kubeconfig "${path}"`, directory }, async () => {
     await realDisk.rm(path, { force: true });
     await syncDirectory(realDisk, directory);

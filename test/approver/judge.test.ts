@@ -2,7 +2,8 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { contentOf } from '../../lib/approver/gather.ts';
 import { judge, type NodeFacts, type PendingReason, type Verdict } from '../../lib/approver/judge.ts';
-import { kubeletClientSigner, type SigningRequest } from '../../lib/approver/request.ts';
+import type { SigningRequest } from '../../lib/approver/request.ts';
+import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
 import { createRequest, kubeletRequest, type RequestOptions, withSignatureOf } from '../support/requests.ts';
 

@@ -5,7 +5,7 @@ import { copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { kubeletClientSigner } from '../../lib/approver/request.ts';
+import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { runApprover } from '../../lib/approver/run.ts';
 import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
 import { systemClock } from '../../lib/clock.ts';
