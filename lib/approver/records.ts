@@ -2,12 +2,11 @@
 // that was approved. It lives in memory, where neither the node nor the bootstrap identity can write; issued requests
 // leave the API after an hour (pkg/controller/certificates/cleaner), so what was issued before this process is not known.
 // Certificates are believed because only who may sign for the signer can put one into a request.
-import type { Requester } from '../bootstrap-identity.ts';
+import { kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
 import type { Approval } from './judge.ts';
 import { approvedAt, isAskedBy, requestedAt, type SigningRequest } from './request.ts';
-import { kubeletClientSigner } from '../bootstrap-identity.ts';
 import { nodeOf } from './shape.ts';
 
 export interface NodeRecord {
