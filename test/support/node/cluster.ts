@@ -5,6 +5,7 @@ import { request } from 'node:https';
 import { getContainerRuntimeClient } from 'testcontainers';
 import { eventually } from '../eventually.ts';
 import { runLabel } from './container.ts';
+import { firewallRules } from './firewall.ts';
 import { initConfiguration, joinConfiguration, type ClusterOptions } from './kubeadm-config.ts';
 import { Node } from './node.ts';
 import type { Workshop } from './workshop.ts';
@@ -242,11 +243,10 @@ function parsed(text: string): unknown {
 async function kubeadm(node: Node, command: string, configuration: string): Promise<void> {
   const file = '/var/lib/machine/kubeadm.yaml';
   await node.sh(`cat > ${file} <<'END'\n${configuration}\nEND`);
-  try {
-    await node.sh(`kubeadm ${command} --config ${file} --ignore-preflight-errors=all 2>&1`, { seconds: 400 });
-  } catch (err) {
-    throw new Error(`${(err as Error).message}\n${await node.journal()}`, { cause: err });
-  }
+  const line = `kubeadm ${command} --config ${file} --ignore-preflight-errors=all 2>&1`;
+  const { code, output } = await node.run(line, { seconds: 400 });
+  // What kubeadm said comes last, where a log that was cut short still has it.
+  if (code !== 0) throw new Error(`${await node.journal()}\n${node.name}: exit code ${code} of: ${line}\n${output}`);
 }
 
 interface Network {
@@ -262,9 +262,11 @@ async function createNetwork(): Promise<Network> {
   // Docker knows its own networks only, and another daemon may have made others. All addresses of this machine, also of
   // a network without members, which node:os does not list.
   const addresses = await readFile('/proc/net/fib_trie', 'utf8');
+  // A network of a daemon that was killed has left a rule which would give other addresses to what these nodes send.
+  const rules = await firewallRules('iptables');
   for (let third = 100; third < 120; third += 1) {
     const prefix = `172.30.${third}`;
-    if (addresses.includes(` ${prefix}.`)) continue;
+    if (addresses.includes(` ${prefix}.`) || rules.includes(` ${prefix}.`)) continue;
     const name = `kcr-${randomBytes(3).toString('hex')}`;
     try {
       const network = await dockerode.createNetwork({

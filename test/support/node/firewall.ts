@@ -15,12 +15,12 @@ export interface Firewall {
 
 export async function takeFirewall(): Promise<Firewall> {
   const before = new Map<string, string>();
-  for (const family of families) before.set(family, await saved(family));
+  for (const family of families) before.set(family, await firewallRules(family));
   const forwarded = (await readFile(forwarding, 'utf8')).trim();
   return {
     restore: async () => {
       for (const [family, rules] of before) {
-        const script = undoing(rules, await saved(family));
+        const script = undoing(rules, await firewallRules(family));
         if (script !== '') await fed(asRoot(`${family}-restore`, ['--noflush']), script);
       }
       if ((await readFile(forwarding, 'utf8')).trim() !== forwarded)
@@ -29,8 +29,8 @@ export async function takeFirewall(): Promise<Firewall> {
   };
 }
 
-/** Empty where that family or its tool does not exist: then dockerd changes nothing there. */
-const saved = async (family: string): Promise<string> =>
+/** As iptables-save prints them. Empty where that family or its tool does not exist: then dockerd changes nothing there. */
+export const firewallRules = async (family: string): Promise<string> =>
   run(...asRoot(`${family}-save`, [])).then(
     ({ stdout }) => stdout,
     () => '',

@@ -55,8 +55,13 @@ export function past(now: Date): Dates {
   return { notBefore: new Date(now.getTime() - 7_200_000), notAfter: new Date(now.getTime() - 3_600_000) };
 }
 
-/** Gives leaves of a machine that is off other dates; keys, names, serial numbers, modes stay. */
-export async function reissue(node: Node, which: readonly Leaf[], dates: Dates): Promise<void> {
+/** Gives leaves of a machine other dates; keys, names, serial numbers, modes stay. It is off unless said otherwise. */
+export async function reissue(
+  node: Node,
+  which: readonly Leaf[],
+  dates: Dates,
+  { runs = false }: { readonly runs?: boolean } = {},
+): Promise<void> {
   await withScratch(async (scratch) => {
     const root = join(scratch, 'root');
     for (const path of ['/etc/kubernetes', '/var/lib/kubelet/pki']) {
@@ -67,7 +72,7 @@ export async function reissue(node: Node, which: readonly Leaf[], dates: Dates):
     }
     const changed = join(scratch, 'changed');
     await reissueFiles(root, which, { ...dates, to: changed });
-    await node.copyIn(changed, '/');
+    await (runs ? node.renameIn(changed) : node.copyIn(changed, '/'));
   });
 }
 

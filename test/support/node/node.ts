@@ -117,7 +117,8 @@ export class Node {
   /** The ends of its logs, for whoever has to find out why it does not come up. */
   async journal(): Promise<string> {
     const logs = '/var/log/recovery.log /var/log/containerd.log /var/log/kubelet.log';
-    return (await this.run(`tail -n 40 ${logs}; ctr -n k8s.io tasks list; ps -ef`)).output;
+    const script = `ps -ef; ctr -n k8s.io tasks list; tail -n 40 ${logs}; tail -n 15 /var/log/pods/kube-system_*/*/*.log`;
+    return (await this.run(script)).output;
   }
 
   async read(path: string): Promise<string> {
@@ -142,6 +143,17 @@ export class Node {
     const tar = execFile('sh', ['-c', script, 'sh', from], { encoding: 'buffer', maxBuffer: 2 ** 26 });
     if (tar.stdout === null) throw new Error('tar has no standard output');
     await (await this.#docker()).putArchive(tar.stdout, { path: to });
+  }
+
+  /**
+   * The same for files below / of a machine that runs: whoever watches one sees it replaced and never absent, without
+   * which kube-apiserver gives up watching for a minute (dynamiccertificates).
+   */
+  async renameIn(from: string): Promise<void> {
+    const incoming = '/var/lib/machine/incoming';
+    await this.sh(`mkdir ${incoming}`);
+    await this.copyIn(from, incoming);
+    await this.sh(`cd ${incoming} && find . ! -type d -exec sh -c 'mv "$1" "/$1"' sh {} \\; && rm -r ${incoming}`);
   }
 
   /** Has a script run at the next start, before everything else. The machine may be off. */
