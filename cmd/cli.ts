@@ -8,9 +8,9 @@ import type { AdoptLine } from './init-adopt.ts';
 import type { InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
 import {
+  addAdoptOptions,
   addDirectoryOption,
   addHostOption,
-  addImageOption,
   addInstallOptions,
   addRestoreOption,
   addRunOptions,
@@ -88,12 +88,17 @@ function program(io: Io): Program {
       done(await initRenderCommand(self.optsWithGlobals<InstallLine>(), io));
     });
 
-  addImageOption(init.command('adopt'))
+  addAdoptOptions(init.command('adopt'))
     .allowExcessArguments(false)
     .description('have the static pods of this kubeadm control-plane node follow objects in the API')
     .action(async (_own, self: Command) => {
+      const { repair = false, ...line } = self.optsWithGlobals<AdoptLine & { readonly repair?: boolean }>();
+      if (repair) {
+        const { repairAdoptCommand } = await import('./adopt-repair.ts');
+        return done(await repairAdoptCommand(line, io));
+      }
       const { initAdoptCommand } = await import('./init-adopt.ts');
-      done(await initAdoptCommand(self.optsWithGlobals<AdoptLine>(), io));
+      done(await initAdoptCommand(line, io));
     });
 
   addHostOption(init.command('host'))

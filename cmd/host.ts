@@ -7,7 +7,7 @@ import { parseToolConfig } from '../lib/config.ts';
 import type { ToolConfig } from '../lib/config-types.ts';
 import { applyHost, removeHost, thisMachine } from '../lib/install/host-apply.ts';
 import type { HostMachine } from '../lib/install/host-apply.ts';
-import { plainCommand, renderHost, unitPaths, writableDirectories } from '../lib/install/host.ts';
+import { plainCommand, renderHost, repairCommand, unitPaths, writableDirectories } from '../lib/install/host.ts';
 import type { HostUnits } from '../lib/install/host.ts';
 import { allDirectories } from '../lib/inventory/resolve.ts';
 import type { Problem } from '../lib/problems.ts';
@@ -28,12 +28,11 @@ const idle = [
   ['destinationDir', '--destination-dir'],
   ['tlsServerNameOverride', '--tls-server-name-override'],
   ['recoveryServerName', '--recovery-server-name'],
-  ['out', '--out'],
   ['server', '--server'],
   ['output', '--output'],
   ['purge', '--purge'],
   ['giveBack', '--give-back'],
-] as const satisfies readonly (readonly [keyof HostLine, string])[];
+] as const satisfies readonly (readonly [keyof Omit<HostLine, 'out'>, string])[];
 
 interface HostFlags {
   readonly flags: CommandLine;
@@ -41,7 +40,7 @@ interface HostFlags {
   readonly problems: readonly Problem[];
 }
 
-function hostFlags({ executable, ...line }: HostLine, cwd: string): HostFlags {
+function hostFlags({ executable, ...line }: Omit<HostLine, 'out'>, cwd: string): HostFlags {
   const problems = idle.flatMap(([name, path]): Problem[] =>
     line[name] === undefined
       ? []
@@ -52,7 +51,7 @@ function hostFlags({ executable, ...line }: HostLine, cwd: string): HostFlags {
     const message = `must name the program that the units start; "${program}" is no file that can be executed`;
     problems.push({ path: '--executable', kind: 'invalid', message });
   }
-  const { out: _out, server: _server, output: _output, purge: _purge, giveBack: _giveBack, ...flags } = line;
+  const { server: _server, output: _output, purge: _purge, giveBack: _giveBack, ...flags } = line;
   return { flags: orKubeadm(flags), executable: program, problems };
 }
 
@@ -91,7 +90,7 @@ export function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
   ];
 }
 
-async function unitsOf(config: ToolConfig, executable: string, flags: readonly string[]): Promise<HostUnits> {
+async function unitsOf(config: ToolConfig, told: Omit<HostUnits, 'writable'>): Promise<HostUnits> {
   const { inventory, environment, backupDir, lockDir } = config;
   const declared = Object.values(allDirectories(inventory, environment.directories ?? {}));
   // The units make the usual ones. Of others the parent must be writable, so that they can be made; of what lies in /run
@@ -99,7 +98,7 @@ async function unitsOf(config: ToolConfig, executable: string, flags: readonly s
   const parents = [backupDir, lockDir].map((path) => (path.startsWith('/run/') ? '/run' : dirname(path)));
   const more = [backupDir, lockDir].flatMap((path, at) => (usual.includes(path) ? [] : (parents[at] ?? [])));
   const writable = writableDirectories(await resolveHere(config), [...declared, ...more], realOf);
-  return { executable, flags, writable };
+  return { ...told, writable };
 }
 
 /** With its links followed as far as it exists: what is not there yet is made where its directory leads. */
@@ -115,10 +114,11 @@ function realOf(path: string): string {
 /** RuntimeDirectory and StateDirectory of the service. */
 const usual: readonly string[] = ['/var/lib/kube-cert-recovery/backups', '/run/kube-cert-recovery'];
 
-export async function initHostCommand(line: HostLine, io: Io, machine?: HostMachine): Promise<number> {
+export async function initHostCommand({ out, ...line }: HostLine, io: Io, machine?: HostMachine): Promise<number> {
   const { flags, executable, problems } = hostFlags(line, io.cwd);
   const config = parseToolConfig({ ...configInput(flags, io), problems });
-  const units = await unitsOf(config, executable, unitFlags(flags, io.cwd));
+  const adoption = out === undefined ? {} : { adoptionDirectory: resolve(io.cwd, out) };
+  const units = await unitsOf(config, { executable, flags: unitFlags(flags, io.cwd), ...adoption });
   const files = renderHost(units);
   if (config.dryRun) {
     io.stdout.write(files.map(({ path, content }) => `# ${path}\n${content}`).join('\n'));
@@ -128,7 +128,8 @@ export async function initHostCommand(line: HostLine, io: Io, machine?: HostMach
   if (outcome === undefined) {
     io.stdout.write(
       'systemd does not run here: nothing was written. Run this as root before each start of the kubelet, whatever its\n' +
-        `exit code, and once a minute with --restart besides:\n  ${plainCommand(units).join(' ')}\n`,
+        `exit code, and once a minute with --restart besides:\n  ${plainCommand(units).join(' ')}\n` +
+        `Where the machine is adopted ("init adopt"), this once a minute, too:\n  ${repairCommand(units).join(' ')}\n`,
     );
     return exitCodes.failed;
   }
@@ -142,7 +143,11 @@ export async function initHostCommand(line: HostLine, io: Io, machine?: HostMach
   return exitCodes.done;
 }
 
-export async function uninstallHostCommand(line: HostLine, io: Io, machine?: HostMachine): Promise<number> {
+export async function uninstallHostCommand(
+  { out: _out, ...line }: HostLine,
+  io: Io,
+  machine?: HostMachine,
+): Promise<number> {
   const { flags, problems } = hostFlags({ ...line, executable: '/proc/self/exe' }, io.cwd);
   const { dryRun, backupDir } = parseToolConfig({ ...configInput(flags, io), problems });
   const removed = await removeHost(unitPaths(), { ...(machine ?? thisMachine(io.signal)), dryRun });

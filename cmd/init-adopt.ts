@@ -5,7 +5,7 @@ import { systemClock } from '../lib/clock.ts';
 import { installedSettings } from '../lib/config-installed.ts';
 import { parseToolConfig } from '../lib/config.ts';
 import { runAdopt } from '../lib/install/adopt.ts';
-import { controlPlaneNames, joinNames, servedNames } from '../lib/install/adopt-discovery.ts';
+import { controlPlaneNames, joinNames, localServer, servedNames } from '../lib/install/adopt-discovery.ts';
 import { runUnadopt } from '../lib/install/unadopt.ts';
 import { type Discovery, discoverKubeadm } from '../lib/inventory/discover/discover.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
@@ -26,76 +26,80 @@ export interface AdoptLine extends InstallLine {
 /** Where kubeadm has its files; --directory names others. */
 const usual = { kubernetesDir: '/etc/kubernetes', kubeletDir: '/var/lib/kubelet' } as const;
 
-export async function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise<number> {
-  const { flags, options, problems } = installFlags(line, io);
-  const all: Problem[] = [...problems];
-  if (image === undefined) {
-    const message = 'is required: the image of this program, as the container runtime of this machine knows it';
-    all.push({ path: '--image', kind: 'required', message });
-  }
-  const directories = directoriesOf(flags);
-  const admin = { kubeconfig: join(directories.kubernetesDir, 'admin.conf'), ...given(flags) };
-  // What must be right before the cluster is asked anything; names are found below.
-  const early = parseToolConfig({ ...configInput(withNames(admin, ['localhost'], []), io), problems: all });
-  const discovery = await discoverKubeadm({ directories, given: {} });
-  const log = createLog({ ...early.log, write: (entry) => void io.stderr.write(entry) });
-  const connecting = { config: early, clock: systemClock, log, signal: io.signal };
-  const connection = await connect(early.kubeconfig, connecting);
-  try {
-    const names = await hostnamesOf(discovery, { connection, pkiDir: directories.pkiDir, signal: io.signal });
+export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise<number> {
+  const message = 'is required: the image of this program, as the container runtime of this machine knows it';
+  const missing: readonly Problem[] = image === undefined ? [{ path: '--image', kind: 'required', message }] : [];
+  return onMachine({ line, io, problems: missing }, async (machine) => {
+    const { flags, options, directories, admin, discovery, connecting } = machine;
+    const names = await hostnamesOf(discovery, { ...connecting, pkiDir: directories.pkiDir });
     const input = configInput(withNames(admin, names, discovery.parameters['serviceIP'] ?? []), io);
     const config = parseToolConfig(input);
     const { recoveryServerName, environment } = config;
-    const { server = localServer(discovery), directory } = options;
-    const told = (text: string): void => void io.stdout.write(`${text}\n`);
+    const { server = localServer(discovery.endpoints), directory } = options;
+    const { told } = connecting;
     const { webhooks } = await runAdopt({
       ...connecting,
       ...directories,
-      connection,
       resolved: resolve(config.inventory, environment),
       directory,
-      nodeName: discovery.parameters['nodeName']?.[0] ?? '',
       image: image ?? '',
       ...(flags.namespace !== undefined && { namespace: flags.namespace }),
       server,
       kubeletServer: discovery.endpoints.local ?? server,
       recoveryServerName,
       settings: installedSettings({ ...input, environment }),
-      dryRun: config.dryRun,
-      told,
     });
     for (const webhook of webhooks) told(webhookText(webhook));
     if (!config.dryRun) told(`For kubeadm upgrade: --patches=${join(directory, 'patches')}`);
+  });
+}
+
+export function uninstallAdoptCommand(line: AdoptLine, io: Io): Promise<number> {
+  return onMachine({ line, io }, async ({ config, options, directories, connecting }) => {
+    const resolved = resolve(config.inventory, config.environment);
+    await runUnadopt({ ...connecting, ...directories, resolved, directory: options.directory });
+  });
+}
+
+type OnMachine = Awaited<ReturnType<typeof machineOf>>;
+
+async function onMachine(typed: MachineLine, run: (machine: OnMachine) => Promise<void>): Promise<number> {
+  const machine = await machineOf(typed);
+  try {
+    await run(machine);
     return exitCodes.done;
   } finally {
-    await connection.close();
+    await machine.connecting.connection.close();
   }
 }
 
-export async function uninstallAdoptCommand(line: AdoptLine, io: Io): Promise<number> {
+interface MachineLine {
+  readonly line: AdoptLine;
+  readonly io: Io;
+  /** Found already. */
+  readonly problems?: readonly Problem[];
+}
+
+/** This machine, and a connection as its administrator. What is wrong on the command line is told before anything is asked. */
+async function machineOf({ line, io, problems: found = [] }: MachineLine) {
   const { flags, options, problems } = installFlags(line, io);
   const directories = directoriesOf(flags);
   const admin = { kubeconfig: join(directories.kubernetesDir, 'admin.conf'), ...given(flags) };
-  const config = parseToolConfig({ ...configInput(withNames(admin, ['localhost'], []), io), problems });
-  const { parameters } = await discoverKubeadm({ directories, given: {} });
+  // Names are found later, in the cluster.
+  const input = configInput(withNames(admin, ['localhost'], []), io);
+  const config = parseToolConfig({ ...input, problems: [...problems, ...found] });
+  const discovery = await discoverKubeadm({ directories, given: {} });
   const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
-  const connecting = { config, clock: systemClock, log, signal: io.signal };
-  const connection = await connect(config.kubeconfig, connecting);
-  try {
-    await runUnadopt({
-      ...connecting,
-      ...directories,
-      connection,
-      resolved: resolve(config.inventory, config.environment),
-      directory: options.directory,
-      nodeName: parameters['nodeName']?.[0] ?? '',
-      dryRun: config.dryRun,
-      told: (text) => void io.stdout.write(`${text}\n`),
-    });
-    return exitCodes.done;
-  } finally {
-    await connection.close();
-  }
+  const common = { config, clock: systemClock, log, signal: io.signal };
+  const connecting = {
+    ...common,
+    connection: await connect(config.kubeconfig, common),
+    nodeName: discovery.parameters['nodeName']?.[0] ?? '',
+    lockDir: config.lockDir,
+    dryRun: config.dryRun,
+    told: (text: string): void => void io.stdout.write(`${text}\n`),
+  };
+  return { flags, options, directories, admin, config, discovery, connecting };
 }
 
 interface Directories {
@@ -151,11 +155,4 @@ async function hostnamesOf(
   const others = await controlPlaneNames({ connection, signal });
   const serviceIP = parameters['serviceIP'] ?? [];
   return joinNames([...declared, ...serviceIP], own, await servedNames(pkiDir), others);
-}
-
-/** By address: no resolver is needed then. */
-function localServer({ endpoints }: Discovery): string {
-  const url = URL.parse(endpoints.local ?? '');
-  const host = url?.hostname.startsWith('[') === true ? '[::1]' : '127.0.0.1';
-  return `https://${host}:${url?.port || '6443'}`;
 }

@@ -1,5 +1,6 @@
 // Flags of init, init render and uninstall, judged together with the configuration.
 import { resolve } from 'node:path';
+import { defaultDirectory } from '../lib/install/layout.ts';
 import { valueText } from '../lib/problems.ts';
 import type { Problem } from '../lib/problems.ts';
 import type { Io } from './io.ts';
@@ -15,7 +16,6 @@ export interface InstallLine extends CommandLine {
 }
 
 const formats = ['text', 'json'] as const;
-const defaultDirectory = '/etc/kubernetes/kube-cert-recovery';
 
 export interface InstallOptions {
   /** Absolute. */

@@ -93,11 +93,10 @@ export function addHostOption(command: Command): Command {
 }
 
 /** Of init adopt. */
-export function addImageOption(command: Command): Command {
-  return command.option(
-    '--image <reference>',
-    'image of this program, as the container runtime of this machine knows it',
-  );
+export function addAdoptOptions(command: Command): Command {
+  return command
+    .option('--image <reference>', 'image of this program, as the container runtime of this machine knows it')
+    .option('--repair', 'add again to manifests what somebody has written anew without it, as the last adoption did');
 }
 
 /** Of restore. */

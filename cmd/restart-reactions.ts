@@ -2,7 +2,7 @@
 // reaction of its own. kube-apiserver waits for its turn among the machines of the cluster.
 import { join } from 'node:path';
 import type { SyncerConfig } from '../lib/config-types.ts';
-import type { InputChange } from '../lib/fileobserver/react.ts';
+import type { RestartRequest } from '../lib/fileobserver/react.ts';
 import { componentsIn } from '../lib/inventory/components.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
@@ -13,7 +13,7 @@ import type { Shared } from './shared.ts';
 
 export interface RestartReactions {
   /** Undefined: what needs a restart is only reported. */
-  readonly restart?: (change: InputChange) => void;
+  readonly restart?: (request: RestartRequest) => void;
   /** Until the signal aborts. */
   run(): Promise<void>;
 }

@@ -1,13 +1,15 @@
 // `status`: what is expired, what would break, what would be done; with --at as of another day.
 import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
+import { basename, join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
 import { isClockSynchronised } from '../lib/clock-synchronised.ts';
 import { parseToolConfig } from '../lib/config.ts';
 import type { ToolConfig } from '../lib/config-types.ts';
 import { unitPaths } from '../lib/install/host.ts';
+import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
-import { resolve } from '../lib/inventory/resolve.ts';
+import { allDirectories, resolve } from '../lib/inventory/resolve.ts';
 import type { ClockFacts } from '../lib/plan/plan-types.ts';
 import { createLog } from '../lib/log.ts';
 import { valueText } from '../lib/problems.ts';
@@ -88,7 +90,7 @@ async function nodeStatus(config: ToolConfig, { at, output }: StatusOptions, { s
   const endpoints = resolved.endpoints === undefined ? {} : { endpoints: resolved.endpoints };
   const status = await runNodeStatus({
     resolved,
-    notes: [...notes, ...missingUnits()],
+    notes: [...notes, ...missingUnits(), ...(await adoptionNotesOf(config))],
     store: createStore({ api: noApi, disk: createDiskStore({ backupDir, ...endpoints }) }),
     policy: config.policy,
     clockFacts: await clockFactsOf(config, at),
@@ -108,6 +110,15 @@ function missingUnits(): readonly string[] {
     `"${missing}" is absent: nothing repairs this machine by itself until "kube-cert-recovery init host" has been run, ` +
       'unless another init system runs "kube-cert-recovery --mode=regen --once" before each start of the kubelet',
   ];
+}
+
+/** Of a machine that is adopted. `init adopt` has its files there, unless it was told otherwise. */
+async function adoptionNotesOf({ inventory, environment }: ToolConfig): Promise<readonly string[]> {
+  const { kubernetesDir = '/etc/kubernetes' } = allDirectories(inventory, environment.directories ?? {});
+  const directory = join(kubernetesDir, basename(defaultDirectory));
+  if (!existsSync(adoptionFile(directory))) return [];
+  const { adoptionNotes } = await import('../lib/install/adopt-notes.ts');
+  return adoptionNotes(directory);
 }
 
 /** Of another time nobody knows what its clock will say. */

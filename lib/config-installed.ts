@@ -11,6 +11,12 @@ export interface InstalledInput {
   readonly environment: Environment;
 }
 
+/** What settings say of one mode; nothing where they do not. */
+export function sectionOf(settings: Readonly<Record<string, unknown>>, mode: string): object {
+  const section = settings[mode];
+  return typeof section === 'object' && section !== null ? section : {};
+}
+
 const notOfTheCluster = new Set(['apiVersion', 'kind', 'modes', 'kubeconfig', 'syncer', 'once', 'dryRun']);
 
 /**

@@ -1,11 +1,12 @@
 // Measures the built program on a real control plane and keeps the result in docs/benchmarks.md:
-//   npm run bench                    every row (about twelve minutes)
+//   npm run bench                    every row (about twenty minutes)
 //   npm run bench -- --only=b,e      some rows; the others keep their last result
 //   npm run bench -- --dry-run       prints, writes nothing
 // Never a test: the figures depend on the machine and on what else runs there, which is why the load is printed.
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { RecoveryWorld } from '../test/support/recovery-world.ts';
+import { adoptedRecoveries } from './bench/adopted.ts';
 import { boots } from './bench/boot.ts';
 import { inContainer } from './bench/container.ts';
 import { addUnrelatedSecrets, steadyMemory } from './bench/memory.ts';
@@ -59,6 +60,10 @@ const rows: Readonly<Record<string, Measure>> = {
   j: async () => {
     await endShared();
     return boots(some(7), say);
+  },
+  l: async () => {
+    await endShared();
+    return adoptedRecoveries(some(10), say);
   },
 };
 

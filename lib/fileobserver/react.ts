@@ -7,6 +7,7 @@ import type { Reader, ResolvedArtefact } from '../inventory/model.ts';
 import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
 import type { ArtefactFiles } from '../proof/published.ts';
+import type { InputChange } from '../restart/reactions.ts';
 import { decide, type Reaction } from './decide.ts';
 import { inspectFiles } from './inspect.ts';
 
@@ -24,15 +25,9 @@ export interface Pace {
 /** A lease is renewed every two seconds and a failed start of a component is seen within a minute. */
 export const defaultPace: Pace = { firstMs: 10, mostMs: 1_000, boundMs: 60_000, slowMs: 30_000 };
 
-/** Files that a component reads at its start only are whole. */
-export interface InputChange {
+/** By whom the files of a change are read. */
+export interface RestartRequest extends InputChange {
   readonly component: string;
-  readonly artefact: string;
-  /** Of the contents. */
-  readonly digest: string;
-  /** Their newest ctime. */
-  readonly changedAt: Date;
-  readonly since: 'found' | 'changed';
 }
 
 export interface ReactorOptions {
@@ -44,7 +39,7 @@ export interface ReactorOptions {
   readonly signal: AbortSignal;
   readonly pace?: Partial<Pace>;
   /** Sees to a restart where one is needed. Without it such readers are only reported. */
-  readonly restart?: ((change: InputChange) => void) | undefined;
+  readonly restart?: ((request: RestartRequest) => void) | undefined;
   /** Told whenever it becomes known whether the newest files are in use. */
   readonly onState?: (state: 'pending' | 'settled') => void;
 }

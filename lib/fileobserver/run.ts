@@ -8,7 +8,7 @@ import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
 import { filesOf, pathsOf } from '../proof/published.ts';
 import { observeFiles, reportChanges } from './observe.ts';
-import { type InputChange, Reactor, type Pace } from './react.ts';
+import { type Pace, Reactor, type RestartRequest } from './react.ts';
 
 export interface FileObserverOptions {
   readonly resolved: Resolved;
@@ -23,7 +23,7 @@ export interface FileObserverOptions {
   readonly rescanMs?: number;
   readonly pace?: Partial<Pace>;
   /** Sees to a restart where a reader needs one. Must not block. Without it such readers are only reported. */
-  readonly restart?: ((change: InputChange) => void) | undefined;
+  readonly restart?: ((request: RestartRequest) => void) | undefined;
 }
 
 /** Runs until the signal aborts. */

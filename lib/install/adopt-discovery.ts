@@ -1,6 +1,7 @@
 // What the machines of a kubeadm cluster say of the names at which its API server is reached: the certificate that it
 // serves now, and the control planes that the cluster knows. The one certificate that all of them will share holds all.
 import { join } from 'node:path';
+import type { Endpoints } from '../inventory/model.ts';
 import { canonicalHostnames } from '../pki/hostname.ts';
 import { wholeCertificates } from '../pki/certificate.ts';
 import type { Api } from './apply.ts';
@@ -31,4 +32,11 @@ export async function servedNames(pkiDir: string): Promise<readonly string[]> {
 /** One list, each name once, in its one spelling, without what the inventory declares by itself. */
 export function joinNames(declared: readonly string[], ...found: readonly (readonly string[])[]): readonly string[] {
   return canonicalHostnames(found.flat()).filter((name) => !declared.includes(name));
+}
+
+/** The API server of this machine, for whoever lives beside it. By address: no resolver is needed then. */
+export function localServer({ local = '' }: Endpoints): string {
+  const url = URL.parse(local);
+  const host = url?.hostname.startsWith('[') === true ? '[::1]' : '127.0.0.1';
+  return `https://${host}:${url?.port || '6443'}`;
 }

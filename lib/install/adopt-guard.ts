@@ -33,8 +33,37 @@ export function requireSameTrust(
   }
 }
 
-/** Files of which requireSameTrust must know the content. */
+/** Files of which requireSameTrust and requireTrustInFiles must know the content. */
 export const trustedFiles = [...new Set(trusted.map(([, file]) => file))];
+
+/** On the way back: bundles of the API, and the file of kubeadm that readers trust instead of them. */
+export const trustInApi: readonly (readonly [artefact: string, file: string])[] = [
+  ['client-ca', 'ca.crt'],
+  ['kube-apiserver-serving-ca', 'ca.crt'], // not what clients on this machine know of it besides
+  ['aggregator-client-ca', 'front-proxy-ca.crt'],
+];
+
+/**
+ * Throws MaterialInvalid when a CA that the cluster trusts now is not in kubeadm's files: it has been replaced since the
+ * machine was adopted, and whoever has a certificate of the new one, or trusts it alone, would be cut off.
+ */
+export function requireTrustInFiles(
+  material: ReadonlyMap<string, Material>,
+  authorities: ReadonlyMap<string, Uint8Array>,
+  now: Date,
+): void {
+  for (const [artefact, file] of trustInApi) {
+    const own = wholeCertificates(authorities.get(file) ?? new Uint8Array());
+    const prints = new Set(own.map(({ facts }) => facts.fingerprint));
+    const held = wholeCertificates(material.get(artefact)?.entries[caBundleKey] ?? new Uint8Array());
+    const lost = held.filter(({ facts }) => facts.notAfter > now && !prints.has(facts.fingerprint));
+    if (lost.length === 0) continue;
+    const names = lost.map(({ facts }) => `"${facts.subject}" (until ${facts.notAfter.toISOString()})`).join(', ');
+    const state = `"${file}" lacks ${names}, whom the cluster trusts now (ConfigMap "${artefact}")`;
+    const message = `Cannot give the static pods back to kubeadm's files: ${state}; whoever has a certificate of it would be cut off. Leave this machine adopted, or replace kubeadm's CA first: its certificate and key are in the Secret of its signer; then run "kube-cert-recovery --mode=regen --once --preset=kubeadm", and this again`;
+    throw new RecoveryError('MaterialInvalid', message);
+  }
+}
 
 /** By flag that ours take the place of, the file that kubeadm gives it; below pkiDir. */
 const kubeadmFiles: Readonly<Record<string, string>> = {

@@ -3,12 +3,12 @@
 // completed by the next and two machines that adopt at once come to one generation.
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
-import type { KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { KeyPair, Resolved, ResolvedArtefact, ResolvedTarget } from '../inventory/model.ts';
 import { annotationsOf } from '../issue/annotations.ts';
-import { parseCertificates } from '../pki/certificate.ts';
-import { dnsNameCovers } from '../pki/hostname.ts';
+import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { createDiskStore } from '../store/disk.ts';
-import { certificateKey, locationText, type Material, privateKeyKey, type Store } from '../store/store.ts';
+import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Store } from '../store/store.ts';
+import { missingNames } from './adopt-names.ts';
 import { accountKeyFiles, type KubeadmDirectories, sourceOf } from './adopt-sources.ts';
 import { readRegularIfPresent } from './files.ts';
 import { makeGeneration } from './generation.ts';
@@ -32,46 +32,62 @@ export interface AdoptedMaterial {
 
 const defaultKeyAlgorithm = { name: 'RSA', bits: 2048 } as const;
 
+/** What the first generation is made of. */
+interface Stock {
+  /** In the API. */
+  readonly there: ReadonlyMap<string, Found>;
+  /** From kubeadm's files. */
+  readonly taken: ReadonlyMap<string, TakenOver>;
+}
+
+/** Writes nothing. Throws MaterialInvalid when something is missing that cannot be made anew, and ReadFailed. */
+export async function takeStock(options: AdoptMaterial): Promise<Stock> {
+  const there = new Map<string, Found>();
+  const taken = new Map<string, TakenOver>();
+  for (const artefact of options.resolved.artefacts) {
+    const found = await options.store.read(artefact.truth, options.signal);
+    const own = found === undefined ? await takeOver(artefact, options) : undefined;
+    if (found !== undefined) there.set(artefact.name, found);
+    if (own !== undefined) taken.set(artefact.name, own);
+  }
+  return { there, taken };
+}
+
 /** Throws MaterialInvalid, ReadFailed, SignFailed, KubeConflict, and what the API refuses. */
 export async function adoptMaterial(options: AdoptMaterial): Promise<AdoptedMaterial> {
-  const { resolved, store, clock, signal } = options;
-  const existing = new Map<string, Material>();
-  const sources = new Map<string, string>();
-  const isThere = new Set<string>();
-  for (const artefact of resolved.artefacts) {
-    const found = await store.read(artefact.truth, signal);
-    if (found !== undefined) {
-      existing.set(artefact.name, found);
-      isThere.add(artefact.name);
-      continue;
-    }
-    const taken = await takeOver(artefact, options);
-    if (taken === undefined) continue;
-    existing.set(artefact.name, taken.material);
-    sources.set(artefact.name, taken.from);
-  }
-  const made = new Map<string, Material>();
   const created: { what: string; from?: string }[] = [];
-  const now = clock.now();
-  for await (const one of makeGeneration({
-    resolved,
-    now,
-    keyAlgorithm: defaultKeyAlgorithm,
-    existing,
-    inUse: (name) => isThere.has(name),
-  })) {
-    const { name, truth } = one.artefact;
-    made.set(name, one.material);
-    if (isThere.has(name)) continue;
-    const what = locationText(truth);
-    if ((await store.write(truth, one.material, 'absent', signal)) === 'conflict') {
-      const message = `Cannot create ${what}: somebody else has just made it, perhaps another machine that is adopted; run this again`;
-      throw new RecoveryError('KubeConflict', message);
-    }
-    const from = sources.get(name);
-    created.push({ what, ...(from !== undefined && { from }) });
+  // Each time that another machine was quicker there is one object more, which is taken as it is.
+  for (const _ of options.resolved.artefacts) {
+    const material = await createMissing(await takeStock(options), options, (one) => created.push(one));
+    if (material !== undefined) return { material, created };
   }
-  return { material: made, created };
+  const message =
+    'Cannot create the objects of this cluster: somebody else makes them at the same time, perhaps another machine that is adopted; run this again';
+  throw new RecoveryError('KubeConflict', message);
+}
+
+/** Undefined when somebody else has made one of them meanwhile: what would follow belongs to ours, not to theirs. */
+async function createMissing(
+  { there, taken }: Stock,
+  { resolved, store, clock, signal }: AdoptMaterial,
+  told: (created: { what: string; from?: string }) => void,
+): Promise<Map<string, Material> | undefined> {
+  const made = new Map<string, Material>();
+  for await (const { artefact, material } of makeGeneration({
+    resolved,
+    now: clock.now(),
+    keyAlgorithm: defaultKeyAlgorithm,
+    existing: new Map<string, Material>([...there, ...[...taken].map(([name, one]) => [name, one.material] as const)]),
+    inUse: (name) => there.has(name),
+  })) {
+    const { name, truth } = artefact;
+    made.set(name, material);
+    if (there.has(name)) continue;
+    if ((await store.write(truth, material, 'absent', signal)) === 'conflict') return undefined;
+    const from = taken.get(name)?.from;
+    told({ what: locationText(truth), ...(from !== undefined && { from }) });
+  }
+  return made;
 }
 
 interface TakenOver {
@@ -98,13 +114,16 @@ async function takeOver(artefact: ResolvedArtefact, options: AdoptMaterial): Pro
     if (artefact.kind === 'target') return undefined;
     throw new RecoveryError('MaterialInvalid', `Cannot adopt ${from}: it has expired; renew the CA first`);
   }
-  if (artefact.kind === 'target' && !holdsAll(leaf.facts.hostnames, artefact.hostnames)) return undefined;
+  if (artefact.kind === 'target' && !fits(artefact, leaf)) return undefined;
   const entries = { [certificateKey]: certificate, [privateKeyKey]: key };
   return { material: { entries, annotations: annotationsOf(artefact.truth, leaf) }, from };
 }
 
-const holdsAll = (held: readonly string[], wanted: readonly string[]): boolean =>
-  wanted.every((name) => held.some((one) => one === name || dnsNameCovers(one, name)));
+/** Whether it does the work of what takes its place: who a client is decides what it may. */
+function fits({ usage, commonName, hostnames }: ResolvedTarget, { facts, fields }: Certificate): boolean {
+  if (usage !== 'client') return missingNames(facts.hostnames, hostnames).length === 0;
+  return commonName === undefined || fields.subject.commonName === commonName;
+}
 
 async function accountKeys(
   { truth, privateKey, publicKey }: KeyPair,

@@ -2,9 +2,10 @@
 // objects in the API. Run on one machine after the other, the API stays up where there are several:
 //
 //  1. RBAC, identities, tokens          4. the kubelet's way back: a bootstrap kubeconfig
-//  2. the objects (create only)         5. patches for kubeadm, which writes manifests anew
+//  2. the objects (see below)           5. patches for kubeadm, which writes manifests anew
 //  3. the files of the three pods       6. the manifests: kube-apiserver, then its clients
 //
+// Objects are made where they are absent, and a serving certificate that is there gets the names of this machine, too.
 // Everything is there before a component reads it. Run again, it changes nothing that is as it should be, completes what
 // a killed run began, and puts the manifests right after `kubeadm upgrade`.
 import { join } from 'node:path';
@@ -20,17 +21,23 @@ import { caBundleKey } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
+import { defaultNamespace, tokenSecretName } from './accounts.ts';
 import { requireKubeadmFlags, requireSameTrust, trustedFiles } from './adopt-guard.ts';
-import { adoptMaterial } from './adopt-material.ts';
+import { adoptMaterial, takeStock } from './adopt-material.ts';
+import { completeNames } from './adopt-names.ts';
+import { asPresent } from './adopt-present.ts';
+import { writeRecord } from './adopt-record.ts';
 import { type Api, applyManifest, fieldManager } from './apply.ts';
 import { serverBundle } from './component-flags.ts';
 import { readToken } from './credentials.ts';
 import { readIfPresent } from './files.ts';
+import { removeFormerSyncer } from './former-syncer.ts';
 import { kubeconfigYaml } from './kubeconfig.ts';
 import { fileOf } from './layout.ts';
 import { manifestText } from './manifest.ts';
-import { podAddition, podLayout, writePodFiles } from './pod-files.ts';
-import { defaultNamespace, installManifests, tokenSecretName } from './rbac.ts';
+import { withManifestsLock } from './manifests-lock.ts';
+import { podAddition, podLayout, podSyncers, writePodFiles } from './pod-files.ts';
+import { installManifests } from './rbac.ts';
 import { changeStaticPod, readManifest } from './static-pods-apply.ts';
 import {
   addTo,
@@ -65,6 +72,8 @@ export interface AdoptOptions {
   readonly kubeletServer: string;
   readonly recoveryServerName: string;
   readonly settings: Readonly<Record<string, unknown>>;
+  /** Of the locks of this machine. */
+  readonly lockDir: string;
   readonly clock: Clock;
   readonly signal: AbortSignal;
   /** Writes nothing, and tells what would be written. */
@@ -85,13 +94,16 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
   const { kubernetesDir, pkiDir, kubeletDir, nodeName, image } = options;
   const api: Api = { connection, signal };
   const store = createApiStore({ connection, fieldManager });
-  const resolved = { ...options.resolved, artefacts: options.resolved.artefacts.filter(({ truth }) => !isFile(truth)) };
+  const directories = { kubernetesDir, pkiDir };
+  const inApi = { ...options.resolved, artefacts: options.resolved.artefacts.filter(({ truth }) => !isFile(truth)) };
+  const resolved = await asPresent(inApi, directories, signal);
 
   const webhooks = await findWebhooks({ ...api, artefacts: resolved.artefacts });
   const kubeletPki = join(kubeletDir, 'pki');
   const manifestsDir = join(kubernetesDir, 'manifests');
   const additions = staticPods.map((pod) => podAddition(pod, { resolved, directory, image, kubeletPki }));
-  const rights = installManifests({ artefacts: resolved.artefacts, namespace, approver: true });
+  const { artefacts } = resolved;
+  const rights = installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: true });
   if (options.dryRun) {
     for (const manifest of rights) told(`---\n${toYaml(manifest)}`.trimEnd());
     for (const addition of additions) {
@@ -105,7 +117,7 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
   const running = new Set<StaticPod>();
   for (const pod of staticPods) {
     const manifest = await readManifest(manifestPath(manifestsDir, pod), pod);
-    requireKubeadmFlags(removeFrom(manifest), pod, { kubernetesDir, pkiDir });
+    requireKubeadmFlags(removeFrom(manifest), pod, directories);
     if (manifest.metadata.annotations?.[digestAnnotation] !== undefined) running.add(pod);
   }
   const nodeCertificate = join(kubeletPki, 'kubelet-client-current.pem');
@@ -113,6 +125,7 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
     const message = `Cannot adopt this machine: "${nodeCertificate}" is not there, and the approver would take that for a certificate that has ended; have kubelet.conf name it (kubeadm init phase kubelet-finalize)`;
     throw new RecoveryError('MaterialInvalid', message);
   }
+  await takeStock({ resolved, directories, store, clock, signal });
 
   let changed = 0;
   for (const manifest of rights) {
@@ -122,9 +135,9 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
   }
   told(`Identities and their rights: ${changed === 0 ? 'as they should be' : `${changed} objects applied`}`);
 
-  const directories = { kubernetesDir, pkiDir };
-  const { material, created } = await adoptMaterial({ resolved, directories, store, clock, signal });
-  for (const { what, from } of created) told(`Created ${what}${from === undefined ? '' : ` from ${from}`}`);
+  const adopted = await adoptMaterial({ resolved, directories, store, clock, signal });
+  for (const { what, from } of adopted.created) told(`Created ${what}${from === undefined ? '' : ` from ${from}`}`);
+  const material = await completeNames({ resolved, material: adopted.material, store, clock, signal, told });
 
   const authorities = new Map<string, Uint8Array>();
   for (const file of trustedFiles) {
@@ -155,10 +168,16 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
   }
 
   const machine = { api, manifestsDir, nodeName, clock };
-  for (const addition of additions) {
-    const outcome = await changeStaticPod(addition.pod, (before) => addTo(before, addition), machine);
-    told(`Static pod ${addition.pod}: ${outcome === 'written' ? 'changed, and runs' : 'runs, as it should be'}`);
-  }
+  await withManifestsLock(options, async () => {
+    for (const addition of additions) {
+      const outcome = await changeStaticPod(addition.pod, (before) => addTo(before, addition), machine);
+      told(`Static pod ${addition.pod}: ${outcome === 'written' ? 'changed, and runs' : 'runs, as it should be'}`);
+    }
+    await writeRecord(directory, { kubernetesDir, pkiDir, nodeName, additions });
+  });
+  const { removed, usedOn } = await removeFormerSyncer(api);
+  for (const what of removed) told(`Removed ${what}: each pod has an account of its own now`);
+  if (usedOn.length > 0) told(`Run this on ${usedOn.join(', ')}, too: there one account still serves all pods`);
   return { webhooks };
 }
 

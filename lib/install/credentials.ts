@@ -6,11 +6,11 @@ import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { caBundleKey, locationText, type Store } from '../store/store.ts';
+import { type Account, accountName, type Identity, tokenSecretName } from './accounts.ts';
 import { type Api, readIfThere } from './apply.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { kubeconfigYaml } from './kubeconfig.ts';
 import { fileOf, type Layout } from './layout.ts';
-import { type Account, accountName, tokenSecretName } from './rbac.ts';
 
 export interface CredentialOptions {
   readonly api: Api;
@@ -27,25 +27,32 @@ export interface CredentialOptions {
 
 const pollMs = 100;
 
-export function credentialDirectory({ credentials }: Layout, identity: Account): string {
+function credentialDirectory({ credentials }: Layout, identity: Identity): string {
   return join(credentials, identity);
 }
 
-export function credentialKubeconfig(layout: Layout, identity: Account): string {
+export function credentialKubeconfig(layout: Layout, identity: Identity): string {
   return join(credentialDirectory(layout, identity), 'kubeconfig');
 }
 
-/** Writes token, CA where needed, and kubeconfig of one identity. Returns the files that changed. */
-export async function writeCredential(identity: Account, options: CredentialOptions): Promise<string[]> {
+/**
+ * Writes token, CA where needed, and kubeconfig of one identity, with the token of this account. Returns the files that
+ * changed.
+ */
+export async function writeCredential(
+  identity: Identity,
+  options: CredentialOptions,
+  account: Account = identity,
+): Promise<string[]> {
   const { layout, server, recoveryServerName: tlsServerName } = options;
-  const token = await readToken(options.api, { ...options, secret: tokenSecretName(identity) });
+  const token = await readToken(options.api, { ...options, secret: tokenSecretName(account) });
   const directory = credentialDirectory(layout, identity);
   await ensurePrivateDirectory(layout.credentials);
   await ensurePrivateDirectory(directory);
   const tokenFile = join(directory, 'token');
   const ca = await recoveryAuthority(options, directory);
   const certificateAuthority = ca.path;
-  const user = { name: accountName(identity), tokenFile };
+  const user = { name: accountName(account), tokenFile };
   const files = [
     { path: tokenFile, content: token, mode: 0o600, what: 'token' },
     ...(ca.content === undefined ? [] : [{ path: ca.path, content: ca.content, mode: 0o600, what: 'CA bundle' }]),

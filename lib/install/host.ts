@@ -1,9 +1,11 @@
 // The files by which a machine heals itself, as text: a drop-in that repairs certificates before each start of the
-// kubelet, and a service with a timer for what ends while the machine runs or sleeps. Pure. All are files of our own, so
-// that an upgrade of kubeadm or of the kubelet's package (which owns 10-kubeadm.conf) leaves them alone.
+// kubelet, and services with a timer for what ends while the machine runs or sleeps, and for what an upgrade of kubeadm
+// takes out of the manifests of an adopted one. Pure. All are files of our own, so that an upgrade of kubeadm or of the
+// kubelet's package (which owns 10-kubeadm.conf) leaves them alone.
 import { dirname } from 'node:path';
 import type { Resolved } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
+import { adoptionFile, defaultDirectory } from './layout.ts';
 
 export interface HostUnits {
   /** Absolute path of this program. */
@@ -12,6 +14,8 @@ export interface HostUnits {
   readonly flags: readonly string[];
   /** Directories that a repair writes to. */
   readonly writable: readonly string[];
+  /** Of the files of `init adopt`. Default: `defaultDirectory`. */
+  readonly adoptionDirectory?: string;
   /** Below which systemd keeps the units of the administrator. Default: /etc/systemd/system. */
   readonly unitDirectory?: string;
 }
@@ -23,8 +27,11 @@ export interface UnitFile {
 
 export const defaultUnitDirectory = '/etc/systemd/system';
 export const serviceName = 'kube-cert-recovery.service';
+export const adoptedName = 'kube-cert-recovery-adopted.service';
 export const timerName = 'kube-cert-recovery.timer';
 const dropInName = 'kubelet.service.d/20-kube-cert-recovery.conf';
+
+const written = '# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".';
 
 /** Well below DefaultTimeoutStartSec of systemd (90 s), after which the start of the kubelet itself would have failed. */
 const longestSeconds = 45;
@@ -32,11 +39,11 @@ const killSeconds = 5;
 
 /** In the order in which they are written: what starts others comes last. */
 export function unitPaths(directory: string = defaultUnitDirectory): readonly string[] {
-  return [serviceName, dropInName, timerName].map((name) => `${directory}/${name}`);
+  return [serviceName, adoptedName, dropInName, timerName].map((name) => `${directory}/${name}`);
 }
 
 export function renderHost(units: HostUnits): readonly UnitFile[] {
-  const contents = [service(units), dropIn(units), timer()];
+  const contents = [service(units), adopted(units), dropIn(units), timer()];
   return unitPaths(units.unitDirectory).map((path, at) => ({ path, content: contents[at] ?? '' }));
 }
 
@@ -45,8 +52,14 @@ export function plainCommand({ executable, flags }: HostUnits): readonly string[
   return [executable, '--mode=regen', '--once', ...flags];
 }
 
+/** What other init systems run once a minute on a machine that is adopted. */
+export function repairCommand({ executable, flags, adoptionDirectory }: HostUnits): readonly string[] {
+  const out = adoptionDirectory === undefined ? [] : [`--out=${adoptionDirectory}`];
+  return [executable, 'init', 'adopt', '--repair', ...flags, ...out];
+}
+
 function dropIn(units: HostUnits): string {
-  return `# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".
+  return `${written}
 # Before each start of the kubelet: whatever has expired is made anew, so that the kubelet finds valid credentials and
 # starts etcd and the API server with valid certificates.
 [Service]
@@ -57,18 +70,49 @@ ExecStartPre=-/usr/bin/timeout --kill-after=${killSeconds}s ${longestSeconds}s $
 
 function service(units: HostUnits): string {
   const command = commandLine([...plainCommand(units), '--restart']);
-  return `# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".
+  return `${written}
 [Unit]
 Description=Recovery of expired control-plane certificates
 # While a start of the kubelet is under way its drop-in repairs; this run then restarts what must read the files again.
 # Two runs at once never write: a lock in /run keeps the second waiting.
 After=kubelet.service time-sync.target
+# The timer starts both. Each fails by itself.
+Wants=${adoptedName}
 
 [Service]
 Type=oneshot
 ExecStart=${command}
 TimeoutStartSec=5min
-UMask=0077
+${sandbox(units)}
+# Files keep their owners (CHOWN, FOWNER, DAC_OVERRIDE); kube-controller-manager and kube-scheduler, in containers of
+# their own, are found (SYS_PTRACE) and asked to end (KILL).
+CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_KILL CAP_SYS_PTRACE
+`;
+}
+
+function adopted(units: HostUnits): string {
+  return `${written}
+[Unit]
+Description=Repair of the static pods of an adopted control plane
+# Certificates first: a repair asks the API server.
+After=${serviceName}
+ConditionPathExists=${adoptionFile(units.adoptionDirectory ?? defaultDirectory).replaceAll('%', '%%')}
+
+[Service]
+Type=oneshot
+ExecStart=${commandLine(repairCommand(units))}
+# Three pods, one after the other, three minutes each.
+TimeoutStartSec=10min
+${sandbox(units)}
+# Manifests keep their owners (CHOWN, FOWNER, DAC_OVERRIDE); a kubeadm that runs here is told from one in a container
+# (SYS_PTRACE).
+CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_SYS_PTRACE
+`;
+}
+
+/** Of both services. */
+function sandbox({ writable }: HostUnits): string {
+  return `UMask=0077
 Nice=5
 # The lock and the notes of what must be restarted; they outlive the run.
 RuntimeDirectory=kube-cert-recovery
@@ -77,9 +121,9 @@ RuntimeDirectoryPreserve=yes
 # Copies of what is replaced.
 StateDirectory=kube-cert-recovery
 StateDirectoryMode=0700
-# Writes certificates and kubeconfigs, and nothing else.
+# Writes certificates, kubeconfigs and manifests, and nothing else.
 ProtectSystem=strict
-ReadWritePaths=${units.writable.map((path) => quoted(`-${path}`)).join(' ')}
+ReadWritePaths=${writable.map((path) => quoted(`-${path}`)).join(' ')}
 ProtectHome=read-only
 PrivateDevices=yes
 ProtectKernelTunables=yes
@@ -93,19 +137,15 @@ LockPersonality=yes
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
 RestrictNamespaces=yes
-# systemctl (AF_UNIX), proofs at the API server, and the addresses of this machine (AF_NETLINK).
+# systemctl (AF_UNIX), the API server, and the addresses of this machine (AF_NETLINK).
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
-# Files keep their owners (CHOWN, FOWNER, DAC_OVERRIDE); kube-controller-manager and kube-scheduler, in containers of
-# their own, are found (SYS_PTRACE) and asked to end (KILL).
-CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_KILL CAP_SYS_PTRACE
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
-SystemCallErrorNumber=EPERM
-`;
+SystemCallErrorNumber=EPERM`;
 }
 
 function timer(): string {
-  return `# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".
+  return `${written}
 [Unit]
 Description=Looks for expired control-plane certificates
 

@@ -3,6 +3,7 @@
 // again, it changes nothing that is as it should be, and completes what a killed run began. The staging directory, which
 // holds signers' keys, goes last and only when every object in the API is byte for byte the staged one.
 import type { Clock } from '../clock.ts';
+import { sectionOf } from '../config-installed.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createApiStore } from '../store/api.ts';
@@ -10,12 +11,13 @@ import { type Entries, locationText, type Material, type Store } from '../store/
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
+import { defaultNamespace } from './accounts.ts';
 import { type Api, applyManifest, fieldManager } from './apply.ts';
 import { credentialKubeconfig, writeCredential } from './credentials.ts';
 import { writeIfAbsent } from './files.ts';
 import { layoutOf, type Layout } from './layout.ts';
 import { manifestText } from './manifest.ts';
-import { defaultNamespace, installManifests } from './rbac.ts';
+import { installManifests } from './rbac.ts';
 import { defaultServer } from './render.ts';
 import { isStaged, objectManifest, readStaged, removeStaging } from './staging.ts';
 import { isFile } from '../inventory/places.ts';
@@ -141,16 +143,12 @@ async function writeFiles(places: Places, options: InitOptions): Promise<string[
     kind: 'Configuration',
     modes: ['regen', 'syncer'],
     ...settings,
-    regen: { ...asFields(settings['regen']), kubeconfig: credentialKubeconfig(layout, 'regen') },
+    regen: { ...sectionOf(settings, 'regen'), kubeconfig: credentialKubeconfig(layout, 'regen') },
     syncer: { kubeconfig: credentialKubeconfig(layout, 'syncer'), destinationDir: layout.certs },
   });
   const file = { path: layout.configFile, content, mode: 0o644, what: 'configuration' };
   if ((await writeIfAbsent(file)) === 'written') written.push(file.path);
   return written;
-}
-
-function asFields(value: unknown): object {
-  return typeof value === 'object' && value !== null ? value : {};
 }
 
 /**

@@ -4,6 +4,9 @@ import { join } from 'node:path';
 import type { ResolvedArtefact } from '../inventory/model.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../store/store.ts';
 
+/** Of all that `init` writes on a machine. */
+export const defaultDirectory = '/etc/kubernetes/kube-cert-recovery';
+
 export interface Layout {
   readonly directory: string;
   /** The syncer's destination: `secrets/<name>/<key>` and `configmaps/<name>/<key>`. */
@@ -28,6 +31,11 @@ export function layoutOf(directory: string): Layout {
     generationFile: join(directory, 'generation.json'),
     configFile: join(directory, 'config.yaml'),
   };
+}
+
+/** What `init adopt --repair` goes by; there where this machine is adopted. Beside the directories of the pods. */
+export function adoptionFile(directory: string): string {
+  return join(directory, 'adoption.json');
 }
 
 /** The directory that the syncer writes a published object to; undefined where there is none. */

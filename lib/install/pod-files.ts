@@ -1,6 +1,7 @@
 // Everything that a static pod of an adopted machine finds on disk when it starts: certificates in the syncer's layout,
 // kubeconfigs, credentials, configuration. Each pod has a directory of its own, so that it mounts nothing of another's.
 import { join } from 'node:path';
+import { sectionOf } from '../config-installed.ts';
 import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readBy } from '../inventory/components.ts';
@@ -8,12 +9,13 @@ import type { Resolved } from '../inventory/model.ts';
 import { publish } from '../publish/publish.ts';
 import { locationText, type Material } from '../store/store.ts';
 import { toYaml } from '../yaml.ts';
+import { type Account, accountName, type Identity } from './accounts.ts';
 import { componentFlags, type Flags } from './component-flags.ts';
 import { componentKubeconfigs } from './component-kubeconfigs.ts';
 import { credentialKubeconfig, type CredentialOptions, writeCredential } from './credentials.ts';
 import { type Layout, layoutOf, objectDirectory } from './layout.ts';
-import type { Identity } from './rbac.ts';
-import { componentsOfPod, healthPorts, type PodAddition, type StaticPod } from './static-pods.ts';
+import type { SyncerGrant } from './rbac.ts';
+import { componentsOfPod, healthPorts, type PodAddition, type StaticPod, staticPods } from './static-pods.ts';
 
 export interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
   /** Of all pods. Absolute path. */
@@ -39,6 +41,19 @@ const modesOf: Readonly<Record<StaticPod, readonly Identity[]>> = {
 
 /** Which of them read something at their start only that is renewed here: --root-ca-file. */
 const restarts: ReadonlySet<StaticPod> = new Set(['kube-controller-manager']);
+
+/** Whose token a mode has in a pod. Only what writes files is in more than one, so only that has an account for each. */
+function accountIn(pod: StaticPod, identity: Identity): Account {
+  return identity === 'syncer' ? `syncer-${pod}` : identity;
+}
+
+/** What the syncer of each pod publishes and looks after. */
+export function podSyncers(resolved: Resolved): readonly SyncerGrant[] {
+  return staticPods.map((pod) => {
+    const { artefacts } = readBy(resolved, componentsOfPod[pod]);
+    return { account: `syncer-${pod}`, artefacts, reacts: restarts.has(pod) };
+  });
+}
 
 export function podLayout(directory: string, pod: StaticPod): Layout {
   return layoutOf(join(directory, pod));
@@ -71,7 +86,9 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
     if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') written.push(path);
   }
   const modes = modesOf[pod];
-  for (const identity of modes) written.push(...(await writeCredential(identity, { ...options, resolved, layout })));
+  for (const identity of modes) {
+    written.push(...(await writeCredential(identity, { ...options, resolved, layout }, accountIn(pod, identity))));
+  }
   const file = {
     path: layout.configFile,
     content: podConfig(pod, layout, options),
@@ -90,7 +107,7 @@ export function podConfig(
 ): string {
   const modes = modesOf[pod];
   const sections = {
-    regen: { ...asFields(settings['regen']), kubeconfig: credentialKubeconfig(layout, 'regen'), rows: 'api' },
+    regen: { ...sectionOf(settings, 'regen'), kubeconfig: credentialKubeconfig(layout, 'regen'), rows: 'api' },
     syncer: {
       kubeconfig: credentialKubeconfig(layout, 'syncer'),
       destinationDir: layout.certs,
@@ -98,7 +115,7 @@ export function podConfig(
       ...(restarts.has(pod) && { restart: 'react' }),
     },
     approver: {
-      ...asFields(settings['approver']),
+      ...sectionOf(settings, 'approver'),
       kubeconfig: credentialKubeconfig(layout, 'approver'),
       bootstrapNamespace: namespace,
       nodeCertificate,
@@ -115,10 +132,6 @@ export function podConfig(
   });
 }
 
-function asFields(value: unknown): object {
-  return typeof value === 'object' && value !== null ? value : {};
-}
-
 /** What is added to the manifest of a pod. */
 export function podAddition(
   pod: StaticPod,
@@ -132,5 +145,14 @@ export function podAddition(
   const layout = podLayout(directory, pod);
   const flags = podFlags(resolved, layout, pod);
   const sharesProcesses = restarts.has(pod);
-  return { pod, image, layout, flags, sharesProcesses, ...(modesOf[pod].includes('approver') && { kubeletPki }) };
+  const account = accountName(accountIn(pod, 'syncer'));
+  return {
+    pod,
+    image,
+    layout,
+    flags,
+    account,
+    sharesProcesses,
+    ...(modesOf[pod].includes('approver') && { kubeletPki }),
+  };
 }

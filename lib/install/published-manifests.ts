@@ -1,21 +1,32 @@
-// The manifests that come with the project, so that administrators can read what `init` would apply: one file for each
-// preset whose truth is in the API. Pure but for the presets themselves.
+// The manifests that come with the project, so that administrators can read what `init` would apply. Pure but for the
+// presets themselves.
+import { isFile } from '../inventory/places.ts';
 import { loadPreset } from '../inventory/preset.ts';
-import { allDirectories } from '../inventory/resolve.ts';
+import { allDirectories, resolve } from '../inventory/resolve.ts';
 import { renderHost } from './host.ts';
 import { toYaml } from '../yaml.ts';
-import { defaultNamespace, installManifests } from './rbac.ts';
+import { defaultNamespace } from './accounts.ts';
+import { podSyncers } from './pod-files.ts';
+import { installManifests, type RbacOptions } from './rbac.ts';
 
-const presets = ['kubernetes'] as const;
+const preset = 'kubernetes';
 
-/** Text by file name. */
+/** Text by file name: one process for all components (`init`), and one container in each static pod (`init adopt`). */
 export function manifestsYaml(): Readonly<Record<string, string>> {
-  const files = presets.map((preset) => {
-    const manifests = installManifests({ artefacts: loadPreset(preset).artefacts, namespace: defaultNamespace });
-    const head = `# Generated from the preset "${preset}": what "kube-cert-recovery init" applies besides the certificates.\n`;
-    return [`rbac-${preset}.yaml`, head + manifests.map((manifest) => toYaml(manifest)).join('---\n')];
-  });
-  return Object.fromEntries(files) as Record<string, string>;
+  const inventory = loadPreset(preset);
+  const { artefacts } = inventory;
+  const names = { apiServerHostnames: ['localhost'] }; // whatever they are, rights are the same
+  const inApi = { ...inventory, artefacts: artefacts.filter(({ truth }) => !isFile(truth)) };
+  const syncers = podSyncers(resolve(inApi, { parameters: names }));
+  const text = (command: string, options: Omit<RbacOptions, 'namespace'>): string =>
+    `# Generated from the preset "${preset}": what "kube-cert-recovery ${command}" applies besides the certificates.\n` +
+    installManifests({ ...options, namespace: defaultNamespace })
+      .map((manifest) => toYaml(manifest))
+      .join('---\n');
+  return {
+    [`rbac-${preset}.yaml`]: text('init', { artefacts }),
+    [`rbac-${preset}-adopted.yaml`]: text('init adopt', { artefacts: inApi.artefacts, syncers, approver: true }),
+  };
 }
 
 /** The units of `init host` on a machine of kubeadm, by file name. */

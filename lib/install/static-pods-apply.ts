@@ -1,15 +1,24 @@
 // Puts our manifests of static pods in the place of what is there, one component after the other, and waits until the
-// kubelet runs what was written. A manifest is replaced by one rename and never absent: the kubelet would stop the pod.
+// kubelet runs what was written and everything in it is ready.
 import { dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
-import { replaceFile } from '../disk/files.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { errorText, RecoveryError } from '../errors.ts';
+import { editManifest } from '../restart/manifest-file.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
 import { type Api, readIfThere } from './apply.ts';
-import { digestAnnotation, manifestPath, type PodManifest, podManifest, type StaticPod } from './static-pods.ts';
+import { askReady } from './readyz.ts';
+import {
+  containerName,
+  digestAnnotation,
+  healthAddress,
+  manifestPath,
+  type PodManifest,
+  podManifest,
+  type StaticPod,
+} from './static-pods.ts';
 
 export interface StaticPodMachine {
   readonly api: Api;
@@ -25,9 +34,9 @@ export interface StaticPodMachine {
 const pollMs = 250;
 
 /**
- * Changes the manifest of one pod, and resolves when the pod runs as the manifest says (also when it was there already).
- * Throws ReadFailed, WriteFailed, MaterialInvalid, and ProofFailed when the pod does not come up: then the former manifest
- * is back in its place.
+ * Changes the manifest of one pod, and resolves when the pod runs as the manifest says (also when it was there already):
+ * its containers are ready by the API, and ours says so itself. Throws ReadFailed, WriteFailed, MaterialInvalid, and
+ * ProofFailed when the pod does not come up: then the former manifest is back in its place.
  */
 export async function changeStaticPod(
   pod: StaticPod,
@@ -35,47 +44,45 @@ export async function changeStaticPod(
   machine: StaticPodMachine,
 ): Promise<'written' | 'unchanged'> {
   const path = manifestPath(machine.manifestsDir, pod);
-  const bytes = await readBytes(path);
-  const before = podManifest(parseYaml(bytes.toString('utf8')), pod, path);
-  const after = change(before);
-  const isSame = isDeepStrictEqual(after, before);
-  if (!isSame) {
-    const content = toYaml(after);
+  const read = (bytes: Buffer): PodManifest => podManifest(parseYaml(bytes.toString('utf8')), pod, path);
+  const { outcome, before, after } = await editManifest(path, (bytes) => {
+    const present = read(bytes);
+    const wanted = change(present);
+    if (isDeepStrictEqual(wanted, present)) return undefined;
+    const content = Buffer.from(toYaml(wanted));
     // What the kubelet will read, read again: nothing else may take the place of a manifest that works.
-    if (!isDeepStrictEqual(podManifest(parseYaml(content), pod, path), after)) {
-      throw new RecoveryError(
-        'MaterialInvalid',
-        `Cannot write manifest "${path}": it would not be read as it is meant`,
-      );
-    }
-    if (!(await readBytes(path)).equals(bytes)) {
-      throw new RecoveryError(
-        'WriteFailed',
-        `Cannot write manifest "${path}": somebody else has just written it; run this again`,
-      );
-    }
-    await replaceFile({ path, content, mode: 0o600, what: 'manifest' });
+    if (isDeepStrictEqual(read(content), wanted)) return content;
+    const message = `Cannot write manifest "${path}": it would not be read as it is meant`;
+    throw new RecoveryError('MaterialInvalid', message);
+  });
+  if (outcome === 'conflict') {
+    const message = `Cannot write manifest "${path}": somebody else has just written it; run this again`;
+    throw new RecoveryError('WriteFailed', message);
   }
   await machine.beforeWait?.();
-  try {
-    await runs(pod, after.metadata.annotations?.[digestAnnotation], machine);
-  } catch (err) {
-    // A pod that worked is worth more than one of ours that does not.
-    if (!isSame) await replaceFile({ path, content: bytes, mode: 0o600, what: 'manifest' });
-    throw err;
+  const missing = await untilItRuns(pod, read(after), machine);
+  if (missing === undefined) return outcome;
+  const says =
+    outcome === 'written' ? `new manifest says: ${missing}; ${await giveBack()}` : `manifest says: ${missing}`;
+  const message = `Pod "kube-system/${pod}-${machine.nodeName}" has not come to run as its ${says}. Look at its containers (crictl ps -a, crictl logs), then run this again`;
+  throw new RecoveryError('ProofFailed', message);
+
+  /** A pod that worked is worth more than one of ours that does not. */
+  async function giveBack(): Promise<string> {
+    const back = await editManifest(path, (bytes) => (bytes.equals(after) ? before : undefined));
+    return back.outcome === 'written'
+      ? 'the former one is back in its place'
+      : 'somebody else has written it meanwhile, so the former one was not put back';
   }
-  return isSame ? 'unchanged' : 'written';
 }
 
 /** Throws ReadFailed, MaterialInvalid. */
 export async function readManifest(path: string, pod: StaticPod): Promise<PodManifest> {
-  return podManifest(parseYaml((await readBytes(path)).toString('utf8')), pod, path);
-}
-
-function readBytes(path: string): Promise<Buffer> {
-  return attempt({ code: 'ReadFailed', action: 'read', what: `manifest "${path}"`, directory: dirname(path) }, () =>
+  const what = `manifest "${path}"`;
+  const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(path) }, () =>
     readRegularFile(realDisk, path),
   );
+  return podManifest(parseYaml(bytes.toString('utf8')), pod, path);
 }
 
 interface MirrorPod {
@@ -86,27 +93,38 @@ interface MirrorPod {
   };
 }
 
-/** The mirror pod shows the annotations of the manifest that the kubelet runs. */
-async function runs(pod: StaticPod, digest: string | undefined, machine: StaticPodMachine): Promise<void> {
+/** Resolves when it runs, or with what is missing when it has taken too long. */
+async function untilItRuns(
+  pod: StaticPod,
+  manifest: PodManifest,
+  machine: StaticPodMachine,
+): Promise<string | undefined> {
   const { api, nodeName, clock, timeoutMs = 180_000 } = machine;
   const path = `/api/v1/namespaces/kube-system/pods/${pod}-${nodeName}`;
+  const health = healthAddress(manifest);
   const deadline = clock.now().getTime() + timeoutMs;
-  let state = 'the API server does not know it';
+  let missing = 'it was not looked at';
   while (clock.now().getTime() < deadline && !api.signal.aborted) {
-    try {
-      const found = await readIfThere<MirrorPod>(api, path);
-      const waits = found === undefined ? 'the API server does not know it' : waitsFor(found, digest);
-      if (waits === undefined) return;
-      state = waits;
-    } catch (err) {
-      state = errorText(err); // while it is kube-apiserver that starts again
-    }
+    const found = await look(api, path, manifest.metadata.annotations?.[digestAnnotation]);
+    // Who answers there while the kubelet still runs the former pod is the former container.
+    const own = found === undefined && health !== undefined ? await askReady(health, api.signal) : undefined;
+    if (found === undefined && own === undefined) return undefined;
+    missing = found ?? `its container "${containerName}" runs, but is not ready: ${own ?? ''}`;
     await clock.sleep(pollMs, api.signal);
   }
-  const message = `Pod "kube-system/${pod}-${nodeName}" has not come to run as its new manifest said: ${state}; the former one is back in its place. Look at its containers (crictl ps -a, crictl logs), then run this again`;
-  throw new RecoveryError('ProofFailed', message);
+  return missing;
 }
 
+async function look(api: Api, path: string, digest: string | undefined): Promise<string | undefined> {
+  try {
+    const found = await readIfThere<MirrorPod>(api, path);
+    return found === undefined ? 'the API server does not know it' : waitsFor(found, digest);
+  } catch (err) {
+    return errorText(err); // while it is kube-apiserver that starts again
+  }
+}
+
+/** The mirror pod shows the annotations of the manifest that the kubelet runs. */
 function waitsFor({ metadata, status }: MirrorPod, digest: string | undefined): string | undefined {
   if (metadata?.annotations?.[digestAnnotation] !== digest) return 'the kubelet runs the former manifest';
   const containers = status?.containerStatuses ?? [];

@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { RecoveryError } from '../errors.ts';
 import { flagArguments, type Flags } from './component-flags.ts';
 import type { Layout } from './layout.ts';
+import type { HealthAddress } from './readyz.ts';
 
 export const staticPods = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] as const;
 export type StaticPod = (typeof staticPods)[number];
@@ -33,6 +34,8 @@ const volumePrefix = 'kube-cert-recovery';
 const flagsAnnotation = 'kube-cert-recovery/flags';
 /** There where the shared PID namespace is ours. */
 const processesAnnotation = 'kube-cert-recovery/shares-processes';
+/** Whose token the container's syncer has. A pod of ours without it is of an earlier layout (former-syncer.ts). */
+export const accountAnnotation = 'kube-cert-recovery/syncer-account';
 /** Of everything that was added: what a mirror pod shows tells which of our manifests runs. */
 export const digestAnnotation = 'kube-cert-recovery/digest';
 
@@ -44,6 +47,8 @@ export interface PodAddition {
   readonly layout: Layout;
   /** That name files of ours. */
   readonly flags: Flags;
+  /** Name of the ServiceAccount by which our container follows objects. */
+  readonly account: string;
   /** The kubelet's certificates, which the approver looks at; none in the other pods. */
   readonly kubeletPki?: string;
   /** Whether our container sees the component's process, to end it when it must read its files again. */
@@ -183,6 +188,7 @@ function annotationsOf(addition: PodAddition, before?: PodManifest): Readonly<Re
   return {
     [flagsAnnotation]: JSON.stringify(flagArguments(addition.flags)),
     ...(isNew && { [processesAnnotation]: 'true' }),
+    [accountAnnotation]: addition.account,
     [digestAnnotation]: digestOf(addition),
   };
 }
@@ -198,6 +204,7 @@ export function removeFrom(manifest: PodManifest): PodManifest {
   const {
     [flagsAnnotation]: _flags,
     [digestAnnotation]: _digest,
+    [accountAnnotation]: _account,
     [processesAnnotation]: shares,
     ...others
   } = annotations;
@@ -222,6 +229,17 @@ export function removeFrom(manifest: PodManifest): PodManifest {
       ...(volumes !== undefined && { volumes: volumes.filter((volume) => !isOurs(volume)) }),
     },
   };
+}
+
+interface Probe {
+  readonly httpGet?: { readonly host?: string; readonly port?: number };
+}
+
+/** Where our container in this manifest answers for its health; undefined where the manifest has none of ours. */
+export function healthAddress({ spec }: PodManifest): HealthAddress | undefined {
+  const own = spec.containers.find(({ name }) => name === containerName);
+  const { host, port } = (own?.['livenessProbe'] as Probe | undefined)?.httpGet ?? {};
+  return host === undefined || port === undefined ? undefined : { host, port };
 }
 
 function flagsIn(annotation: string | undefined): readonly string[] {

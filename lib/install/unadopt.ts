@@ -1,6 +1,6 @@
 // `uninstall adopt`: the static pods of this machine read kubeadm's files again. The objects in the API stay, for the
-// other machines; `uninstall` takes them. Refused while kubeadm's own files have ended: they lay idle since the machine
-// was adopted, and an API server that reads an expired certificate serves nobody.
+// other machines; `uninstall` takes them. Refused while kubeadm's own files have ended or their CA is not the cluster's any
+// more: they lay idle since the machine was adopted, and an API server that reads them would serve nobody.
 import { dirname, join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
@@ -9,11 +9,16 @@ import { RecoveryError } from '../errors.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { wholeCertificates } from '../pki/certificate.ts';
+import { createApiStore } from '../store/api.ts';
 import { createDiskStore } from '../store/disk.ts';
-import { certificateKey, locationText } from '../store/store.ts';
+import { certificateKey, locationText, type Material } from '../store/store.ts';
+import { requireTrustInFiles, trustInApi } from './adopt-guard.ts';
+import { removeRecord } from './adopt-record.ts';
 import { sourceOf } from './adopt-sources.ts';
+import { fieldManager } from './apply.ts';
 import { namesIn, readRegularIfPresent, removeDirectory } from './files.ts';
 import { giveBackKubelet } from './kubelet-authority.ts';
+import { withManifestsLock } from './manifests-lock.ts';
 import { podLayout } from './pod-files.ts';
 import { changeStaticPod } from './static-pods-apply.ts';
 import { removeFrom, staticPods } from './static-pods.ts';
@@ -26,6 +31,8 @@ export interface UnadoptOptions {
   readonly kubernetesDir: string;
   readonly pkiDir: string;
   readonly nodeName: string;
+  /** Of the locks of this machine. */
+  readonly lockDir: string;
   readonly dryRun: boolean;
   readonly clock: Clock;
   readonly signal: AbortSignal;
@@ -34,8 +41,18 @@ export interface UnadoptOptions {
 
 /** Throws MaterialInvalid when kubeadm's files cannot be used, and what changing a static pod throws. */
 export async function runUnadopt(options: UnadoptOptions): Promise<void> {
-  const { connection, directory, kubernetesDir, nodeName, clock, signal, dryRun, told } = options;
   await requireKubeadmFiles(options);
+  await requireSameAuthorities(options);
+  if (options.dryRun) return giveBackPods(options);
+  await withManifestsLock(options, async () => {
+    // First of all: from here on no timer adds again what is taken out below, also when this run dies.
+    await removeRecord(options.directory);
+    await giveBackPods(options);
+  });
+}
+
+async function giveBackPods(options: UnadoptOptions): Promise<void> {
+  const { connection, directory, kubernetesDir, nodeName, clock, signal, dryRun, told } = options;
   const done = dryRun ? 'Would change' : 'Changed';
   const machine = { api: { connection, signal }, manifestsDir: join(kubernetesDir, 'manifests'), nodeName, clock };
   const authority = join(options.pkiDir, 'ca.crt');
@@ -73,6 +90,19 @@ async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: 
   if (bad.length === 0) return;
   const message = `Cannot give the static pods back to kubeadm's files: ${bad.join(', ')} cannot be used or has expired; run "kube-cert-recovery --mode=regen --once --preset=kubeadm", then this again`;
   throw new RecoveryError('MaterialInvalid', message);
+}
+
+async function requireSameAuthorities({ connection, resolved, pkiDir, clock, signal }: UnadoptOptions): Promise<void> {
+  const store = createApiStore({ connection, fieldManager });
+  const material = new Map<string, Material>();
+  const authorities = new Map<string, Uint8Array>();
+  for (const [name, file] of trustInApi) {
+    const bundle = resolved.artefacts.find((artefact) => artefact.name === name);
+    const found = bundle && (await store.read(bundle.truth, signal));
+    if (found !== undefined) material.set(name, found);
+    authorities.set(file, (await readRegularIfPresent(join(pkiDir, file), 'CA')) ?? new Uint8Array());
+  }
+  requireTrustInFiles(material, authorities, clock.now());
 }
 
 /** A bootstrap kubeconfig that names files of ours is ours. */

@@ -2,13 +2,15 @@
 // certificates' own objects stay, because the control plane lives on them; with `purge` they go too. Everything of ours
 // is found by its label, so what an earlier inventory made goes as well. Running it again finds nothing to do.
 import type { Resolved } from '../inventory/model.ts';
+import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { leasePath } from '../leases/release.ts';
+import { restartTurn } from '../leases/turn.ts';
 import { locationText } from '../store/store.ts';
 import { type Api, deleteObject, ownObjects, readIfThere } from './apply.ts';
 import { namesIn, removeDirectory } from './files.ts';
 import { layoutOf } from './layout.ts';
 import { manifestText, objectPath } from './manifest.ts';
-import { isFile } from '../inventory/places.ts';
 
 export interface UninstallOptions {
   /** As an administrator. */
@@ -41,6 +43,8 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
   for (const kind of kinds) {
     for (const manifest of await ownObjects(api, kind)) await remove(objectPath(manifest), manifestText(manifest));
   }
+  // Whoever took turns by it has no identity any more.
+  await remove(leasePath(restartTurn), `Lease "${restartTurn.namespace}/${restartTurn.name}"`);
   if (purge) {
     for (const { truth } of resolved.artefacts) {
       if (isFile(truth)) continue;

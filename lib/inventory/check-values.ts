@@ -83,6 +83,15 @@ function promotion(artefact: Artefact, byName: Byname): What[] {
   return [invalid(['promoteAfter'], `must be ${wanted}, got ${durationText(promoteAfter)}`)];
 }
 
+/** Where nothing else tells whom a renewal is for. */
+function keptSubject({ keepsSubject, usage, template }: Target): What[] {
+  if (keepsSubject !== true) return [];
+  if (usage !== 'client')
+    return [invalid(['keepsSubject'], `must be left out: only a client has rights, got ${usage}`)];
+  if (template !== 'present') return [];
+  return [invalid(['keepsSubject'], 'must be left out: template: present keeps the subject already')];
+}
+
 function hostnames({ usage, hostnames: sources, commonName }: Target, parameters: ReadonlySet<string>): What[] {
   const found: What[] = [];
   if (usage === 'client') {
@@ -178,7 +187,7 @@ export function checkValues(entries: readonly Entry[], { parameters, directories
       ...selfSigned(artefact),
       ...life(artefact),
       ...promotion(artefact, byName),
-      ...(artefact.kind === 'target' ? hostnames(artefact, parameters) : []),
+      ...(artefact.kind === 'target' ? [...keptSubject(artefact), ...hostnames(artefact, parameters)] : []),
       ...proofs(artefact, byName),
       ...declaredDirectories(artefact, directories),
     ].map((what) => ({ index, ...what }));

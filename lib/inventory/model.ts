@@ -77,13 +77,16 @@ export interface Reader {
   readonly proof: Proof;
 }
 
-/** What a machine has or has not, as discovery finds it. `stackedEtcd`: its etcd is a static pod beside the API server. */
-export type Feature = 'stackedEtcd';
+/**
+ * What a machine has or has not, as discovery finds it. `stackedEtcd`: its etcd is a static pod beside the API server.
+ * `trustedAuthority`: the CA of kubeadm on this machine and its API server know each other.
+ */
+export type Feature = 'stackedEtcd' | 'trustedAuthority';
 
 interface ArtefactBase {
   /** Unique in the inventory; the name people see in `status`, logs and configuration. */
   readonly name: string;
-  /** Only where the machine has this feature (`stackedEtcd`), which discovery tells; elsewhere the row does not exist. */
+  /** Only where the machine has this feature, which discovery tells; elsewhere the row does not exist. */
   readonly when?: Feature;
   readonly truth: Location;
   /**
@@ -157,6 +160,11 @@ export interface Target extends ArtefactBase {
   /** Left out for a serving certificate: then the first host name in sorted order. May hold `{parameter}` of one value. */
   readonly commonName?: string;
   readonly organizations: readonly string[];
+  /**
+   * Of a client in the API: a renewal keeps common name and organizations of the certificate that is there, so it gives
+   * nobody other rights than that has; what is declared here serves where there is none.
+   */
+  readonly keepsSubject?: boolean;
   readonly hostnames: readonly HostnameSource[];
   /**
    * Renewed at its refresh time under every policy: what recovery itself stands on must never come to its end, because

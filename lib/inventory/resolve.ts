@@ -12,12 +12,13 @@ import type {
   HostnameSource,
   Inventory,
   Parameters,
+  Reader,
   Resolved,
   ResolvedArtefact,
   Target,
 } from './model.ts';
 import { topologicalOrder } from './order.ts';
-import { directoryOf, parametersIn, withFiles, withParameters } from './places.ts';
+import { directoryOf, filesOf, isFile, parametersIn, withFiles, withParameters } from './places.ts';
 
 /** What the inventory cannot know by itself. */
 export interface Environment {
@@ -28,6 +29,8 @@ export interface Environment {
   readonly endpoints?: Endpoints;
   /** Features that this machine lacks; rows that need one of them do not exist here. */
   readonly lacks?: readonly Feature[];
+  /** By component, the files that it reads, where its manifest names others than kubeadm's: then it reads no others. */
+  readonly reads?: Readonly<Record<string, readonly string[]>>;
   /** For a process that makes no certificate: a parameter without value counts as empty, a directory stays open. */
   readonly mayLack?: boolean;
 }
@@ -179,20 +182,30 @@ export function checkEnvironment(inventory: Inventory, environment: Environment)
   return problems.length > 0 ? problems : sharedPlaces(inventory, directories);
 }
 
+function readersHere(
+  { truth, readers }: Pick<Artefact, 'truth' | 'readers'>,
+  reads: NonNullable<Environment['reads']>,
+): readonly Reader[] {
+  if (!isFile(truth)) return readers;
+  const files = filesOf(truth).map(({ file }) => file);
+  return readers.filter(({ component }) => reads[component]?.some((file) => files.includes(file)) !== false);
+}
+
 /** Throws InventoryInvalid, which lists every missing parameter and every name that is no host name. */
 export function resolve(inventory: Inventory, environment: Environment): Resolved {
   const problems = checkEnvironment(inventory, environment);
   if (problems.length > 0)
     throw problemsError('InventoryInvalid', `Cannot resolve inventory "${inventory.name}"`, problems);
   const directories = allDirectories(inventory, environment.directories ?? {});
-  const { parameters = {}, lacks = [], endpoints } = environment;
+  const { parameters = {}, lacks = [], reads = {}, endpoints } = environment;
   const here = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
   const artefacts = topologicalOrder(here).ordered.map((artefact): ResolvedArtefact => {
     const truth = withFiles(artefact.truth, (file) => inDirectory(file, directories));
-    if (artefact.kind !== 'target') return { ...artefact, truth };
+    const readers = readersHere({ truth, readers: artefact.readers }, reads);
+    if (artefact.kind !== 'target') return { ...artefact, truth, readers };
     const { commonName: _, ...target } = artefact;
     const names = commonNameOf(artefact, inventory, parameters);
-    return { ...target, ...names, truth, hostnames: flat(artefact.hostnames, inventory, parameters) };
+    return { ...target, ...names, truth, readers, hostnames: flat(artefact.hostnames, inventory, parameters) };
   });
   return { name: inventory.name, ...(endpoints !== undefined && { endpoints }), artefacts };
 }

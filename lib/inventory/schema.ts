@@ -95,9 +95,12 @@ const base = {
   name: objectName.describe('Unique in the inventory'),
   truth: location,
   when: z
-    .enum(['stackedEtcd'])
+    .enum(['stackedEtcd', 'trustedAuthority'])
     .optional()
-    .describe('Only on a machine that has this: stackedEtcd, an etcd beside the API server. Needs `discover`'),
+    .describe(
+      'Only on a machine that has this: stackedEtcd, an etcd beside the API server; trustedAuthority, a CA of kubeadm ' +
+        'that its API server still trusts. Needs `discover`',
+    ),
   published: z
     .enum(['required', 'optional'])
     .optional()
@@ -171,6 +174,10 @@ const artefact = z.discriminatedUnion('kind', [
         .describe('A target in whose presence nobody reads this one any more: then nothing is made here'),
       commonName: someText.optional().describe('Required for a client. May hold {NAME} of a parameter with one value'),
       organizations: z.array(someText).default([]).describe('Groups of a client'),
+      keepsSubject: z
+        .boolean()
+        .optional()
+        .describe('Of a client: a renewal keeps common name and organizations of the certificate that is there'),
       hostnames: z
         .array(
           z.union([hostnameText, z.strictObject({ parameter: parameterName })], {

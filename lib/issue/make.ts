@@ -85,7 +85,7 @@ export async function make(artefact: ResolvedArtefact, from: Ingredients): Promi
 }
 
 async function makeDeclared(artefact: ResolvedTarget, issuer: Authority, from: Ingredients): Promise<Issued> {
-  const named = { ...artefact, hostnames: hostnamesOf(artefact, from) };
+  const named = { ...artefact, ...subjectOf(artefact, from), hostnames: hostnamesOf(artefact, from) };
   const key = await from.takeKey(artefact);
   return issueTarget({ artefact: named, issuer: withChain(artefact, issuer, from), key, now: from.now });
 }
@@ -120,6 +120,18 @@ function authorityEntry(places: readonly (Held | undefined)[], live: Certificate
   const known = wholeCertificates(present);
   if (known.some(({ facts }) => facts.fingerprint === live.facts.fingerprint)) return present;
   return Buffer.from(encodeBundle([live, ...known.filter(({ facts }) => now < facts.notAfter)]));
+}
+
+/** Whom a certificate is for that keeps its subject; of one that cannot be read what is declared. */
+function subjectOf(
+  { name, keepsSubject }: ResolvedTarget,
+  { material }: Ingredients,
+): Pick<ResolvedTarget, 'commonName' | 'organizations'> | undefined {
+  const pem = keepsSubject === true ? material.get(name)?.entries[certificateKey] : undefined;
+  const [present] = pem === undefined ? [] : wholeCertificates(pem);
+  if (present === undefined || present.facts.isCa || present.facts.commonName === '') return undefined;
+  const { commonName, organizations } = present.fields.subject;
+  return { commonName, organizations };
 }
 
 /**

@@ -13,6 +13,10 @@ export interface LeaseName {
   readonly name: string;
 }
 
+export function leasePath({ namespace, name }: LeaseName): string {
+  return `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/${name}`;
+}
+
 export interface ReleaseOptions {
   readonly connection: KubeConnection;
   readonly leases: readonly LeaseName[];
@@ -58,7 +62,7 @@ export async function releaseDeadLeases(options: ReleaseOptions): Promise<readon
 
 async function releaseOne(lease: LeaseName, boot: () => Boot, options: ReleaseOptions): Promise<ReleaseOutcome> {
   const { connection, hostName, clock, signal } = options;
-  const path = `/apis/coordination.k8s.io/v1/namespaces/${lease.namespace}/leases/${lease.name}`;
+  const path = leasePath(lease);
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
     try {
       const found = await connection.request<ReadLease>({ method: 'GET', path, signal });

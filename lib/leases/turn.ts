@@ -1,11 +1,11 @@
 // A turn that one machine of a cluster has at a time: a Lease, taken by compare-and-swap. It is made by server-side apply,
 // because RBAC can name an object that is made so; the resourceVersion that no object has lets the apply only create
-// (409 where another was quicker). It is never deleted.
+// (409 where another was quicker). Only `uninstall` deletes it.
 import type { Clock } from '../clock.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { judgeTurn, turnSeconds, type TurnSpec } from './judge-turn.ts';
-import type { LeaseName } from './release.ts';
+import { type LeaseName, leasePath } from './release.ts';
 
 /** kube-apiserver is restarted on one machine at a time; `init` grants it by this name. */
 export const restartTurn: LeaseName = { namespace: 'kube-cert-recovery', name: 'kube-apiserver-restart' };
@@ -34,8 +34,7 @@ export class LeaseTurn {
 
   constructor(options: TurnOptions) {
     this.#options = options;
-    const { namespace, name } = options.lease;
-    this.#path = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/${name}`;
+    this.#path = leasePath(options.lease);
   }
 
   /** Resolves when it is ours. Throws KubeConflict while it is another's, and what the connection throws. */

@@ -1,17 +1,11 @@
 // Restarts a static pod by an annotation of its manifest: for the kubelet a changed manifest is another pod
 // (pkg/kubelet/config/common.go, applyDefaults). The annotation holds the hash of what the component reads at its start,
 // so it changes when that has changed and never else; it outlives our own container, which is replaced with the pod.
-//
-// The manifest is never absent, and nothing else in it changes. The temporary file lies in the same directory, where the
-// kubelet passes over names that begin with a dot (pkg/kubelet/config/file.go, extractFromDir; file_linux.go,
-// produceWatchEvent).
 import { isDeepStrictEqual } from 'node:util';
-import { dirname } from 'node:path';
-import { attempt, type Disk, realDisk } from '../disk/disk.ts';
-import { removeLeftovers, syncDirectory, temporaryName, writeNewFile } from '../disk/files.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { type Disk, realDisk } from '../disk/disk.ts';
 import { RecoveryError } from '../errors.ts';
 import { editYaml, parseYaml } from '../yaml.ts';
+import { editManifest } from './manifest-file.ts';
 
 export const inputsAnnotation = (component: string): string => `kube-cert-recovery/inputs-${component}`;
 
@@ -34,42 +28,11 @@ export interface ManifestRewrite {
  * replaced anyway. Throws ReadFailed, WriteFailed, and MaterialInvalid for what is no manifest of a pod with this component.
  */
 export async function rewriteManifest(
-  { path, component, hash }: ManifestRewrite,
+  rewrite: ManifestRewrite,
   disk: Disk = realDisk,
 ): Promise<'written' | 'unchanged' | 'conflict'> {
-  const what = `manifest "${path}"`;
-  const directory = dirname(path);
-  const reading = { code: 'ReadFailed', action: 'read', what, directory } as const;
-  const { before, stats } = await attempt(reading, async () => {
-    // The kubelet would follow a link, but whoever has made it wants the target changed, and not the link replaced.
-    const link = await disk.lstat(path);
-    if (link.isSymbolicLink()) throw refused(path, 'it is a symbolic link, wanted the file itself');
-    return { stats: link, before: await readRegularFile(disk, path) };
-  });
-  const next = annotated(before.toString('utf8'), { path, component, hash });
-  if (next === undefined) return 'unchanged';
-  const remains = 'the manifest stays as it is';
-  return attempt<'written' | 'conflict'>(
-    { code: 'WriteFailed', action: 'write', what, directory, remains },
-    async () => {
-      await removeLeftovers(disk, path);
-      const temporary = temporaryName(path);
-      try {
-        const { mode, uid, gid } = stats;
-        await writeNewFile(disk, temporary, Buffer.from(next), { mode, uid, gid });
-        if (!before.equals(await readRegularFile(disk, path))) {
-          await disk.rm(temporary, { force: true });
-          return 'conflict';
-        }
-        await disk.rename(temporary, path);
-      } catch (err) {
-        await disk.rm(temporary, { force: true });
-        throw err;
-      }
-      await syncDirectory(disk, directory);
-      return 'written';
-    },
-  );
+  const { path } = rewrite;
+  return (await editManifest(path, (before) => annotated(before.toString('utf8'), rewrite), disk)).outcome;
 }
 
 /** The text with the annotation; undefined when it has it. What is published is what has been parsed again. */

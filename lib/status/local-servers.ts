@@ -28,7 +28,8 @@ const staticPod = 'stop its container, the kubelet starts it anew';
 export function localServers({ endpoints, artefacts }: Resolved): readonly LocalServer[] {
   const local = endpoints?.local === undefined ? undefined : URL.parse(endpoints.local);
   const host = local?.hostname.replace(/^\[(.+)\]$/, '$1') ?? loopback;
-  const known = new Set(artefacts.map(({ name }) => name));
+  const isRead = (name: string, component: string): boolean =>
+    artefacts.some((one) => one.name === name && one.readers.some((reader) => reader.component === component));
   const servers: readonly LocalServer[] = [
     {
       component: 'kube-apiserver',
@@ -54,7 +55,7 @@ export function localServers({ endpoints, artefacts }: Resolved): readonly Local
       remedy: 'restart the kubelet',
     },
   ];
-  return servers.filter((server) => server.artefacts.some((name) => known.has(name)));
+  return servers.filter((server) => server.artefacts.some((name) => isRead(name, server.component)));
 }
 
 export interface Asking {

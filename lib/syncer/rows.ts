@@ -2,6 +2,7 @@
 import { isAbsolute, join, normalize } from 'node:path';
 import { RecoveryError } from '../errors.ts';
 import type { ApiLocation, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { originalOf } from '../inventory/order.ts';
 import type { FileMode } from '../publish/publish.ts';
 import { nameProblem } from '../publish/names.ts';
 import { caBundleKey, certificateKey, locationText, privateKeyKey } from '../store/store.ts';
@@ -43,12 +44,11 @@ const fileMode = { secret: 0o600, configMap: 0o644 } as const;
 
 /** Throws InventoryInvalid when two objects would share a directory, or a name cannot be one. */
 export function rowsOf(resolved: Resolved, destinationDir: string): SyncRow[] {
-  const byName = new Map(resolved.artefacts.map((artefact) => [artefact.name, artefact]));
   const rows = resolved.artefacts.flatMap((artefact): SyncRow[] => {
     const { truth: location, published } = artefact;
     if (published === undefined || isFile(location)) return [];
     const directory = join(destinationDir, kindDirectory[location.kind], location.name);
-    const expects = expectationOf(artefact, byName);
+    const expects = expectationOf(artefact, resolved);
     const what = locationText(location);
     return [{ name: artefact.name, location, published, expects, directory, mode: fileMode[location.kind], what }];
   });
@@ -56,11 +56,12 @@ export function rowsOf(resolved: Resolved, destinationDir: string): SyncRow[] {
   return rows;
 }
 
-function expectationOf(artefact: ResolvedArtefact, byName: ReadonlyMap<string, ResolvedArtefact>): Expectation {
-  const original = artefact.kind === 'copy' ? byName.get(artefact.of) : artefact;
+/** A copy, also of another copy, must be what its original is. */
+function expectationOf(artefact: ResolvedArtefact, { artefacts }: Resolved): Expectation {
+  const original = originalOf(artefacts, artefact);
   if (original?.kind === 'signer' || original?.kind === 'target') return { kind: 'pair' };
   if (original?.kind === 'caBundle' || original?.kind === 'composedBundle') return { kind: 'bundle' };
-  if (original?.kind !== 'keyPair') return { kind: 'opaque' }; // and a copy of a copy: what its keys look like
+  if (original?.kind !== 'keyPair') return { kind: 'opaque' };
   return { kind: 'keyPair', privateKey: original.privateKey, publicKey: original.publicKey };
 }
 

@@ -28,7 +28,11 @@ describe('docs/kubeadm.md', () => {
   it('gives the plain command as the units have it', () => {
     const units = renderHost({ executable: 'kube-cert-recovery', flags: ['--preset=kubeadm'], writable: [] });
     const [plain] = blocks(section(text, 'Without systemd'));
-    for (const { path, content } of units) if (!path.endsWith('.timer')) expect(content).toContain(plain?.text.trim());
+    const healing = units.filter(({ path }) => !/\.timer$|-adopted\.service$/.test(path));
+    for (const { content } of healing) expect(content).toContain(plain?.text.trim());
+    const [, repair] = blocks(section(text, 'Without systemd'));
+    const adopted = units.find(({ path }) => path.endsWith('-adopted.service'))?.content;
+    expect(adopted).toContain(repair?.text.trim());
   });
 
   it('gives the life of every leaf, and when it is renewed ahead of its end', () => {

@@ -8,7 +8,7 @@ import { exitCodes } from '../../cmd/exit-codes.ts';
 import {
   addDirectoryOption,
   addHostOption,
-  addImageOption,
+  addAdoptOptions,
   addInstallOptions,
   addRestoreOption,
   addRunOptions,
@@ -130,7 +130,7 @@ describe('flags', () => {
     expect(names(running)).toEqual(flagsOf(addRunOptions(new Command())));
   });
   it('are those of commands', () => {
-    const more = [addInstallOptions, addHostOption, addImageOption, addRestoreOption].flatMap((add) =>
+    const more = [addInstallOptions, addHostOption, addAdoptOptions, addRestoreOption].flatMap((add) =>
       flagsOf(add(new Command())),
     );
     const own = [...more, '--at', '--purge'];

@@ -3,7 +3,7 @@ import { copyFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../lib/clock.ts';
-import { type InputChange, Reactor, type ReactorOptions } from '../../lib/fileobserver/react.ts';
+import { Reactor, type ReactorOptions, type RestartRequest } from '../../lib/fileobserver/react.ts';
 import type { Reader, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import type { ProofResult } from '../../lib/proof/result.ts';
@@ -200,7 +200,7 @@ test('Reactor says once for each change that a component must be restarted, and 
 });
 
 test('Reactor tells of each content that a component must be restarted for, also of what it finds', async () => {
-  const told: InputChange[] = [];
+  const told: RestartRequest[] = [];
   await using setup = new Setup(() => Promise.resolve(result('proven')), {
     readers: [restarts, reloads],
     restart: (change) => void told.push(change),

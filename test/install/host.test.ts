@@ -35,6 +35,7 @@ const installed = async (): Promise<string[]> =>
   (await readdir(directory, { recursive: true })).filter((name) => name.includes('.')).toSorted();
 
 const names = [
+  'kube-cert-recovery-adopted.service',
   'kube-cert-recovery.service',
   'kube-cert-recovery.timer',
   'kubelet.service.d',
@@ -52,9 +53,23 @@ describe('renderHost()', () => {
 
   it('restarts nothing before the kubelet, and what it must in the service', () => {
     expect(text('.conf')).not.toContain('--restart');
-    expect(line(text('.service'), 'ExecStart')).toBe(
+    expect(line(text('recovery.service'), 'ExecStart')).toBe(
       'ExecStart=/opt/kube-cert-recovery --mode=regen --once --preset=kubeadm --restart',
     );
+  });
+
+  it('repairs an adopted machine with a service of its own, which the timer starts with the other', () => {
+    const service = text('adopted.service');
+    expect(line(service, 'ExecStart')).toBe('ExecStart=/opt/kube-cert-recovery init adopt --repair --preset=kubeadm');
+    expect(line(service, 'ConditionPathExists')).toBe(
+      'ConditionPathExists=/etc/kubernetes/kube-cert-recovery/adoption.json',
+    );
+    expect(line(text('recovery.service'), 'Wants')).toBe('Wants=kube-cert-recovery-adopted.service');
+    const elsewhere = text('adopted.service', { adoptionDirectory: '/srv/50% off' });
+    expect(line(elsewhere, 'ExecStart')).toMatch(/ "--out=\/srv\/50%% off"$/);
+    expect(line(elsewhere, 'ConditionPathExists')).toBe('ConditionPathExists=/srv/50%% off/adoption.json');
+    // A start of the kubelet waits for no manifest.
+    expect(text('.conf')).not.toContain('--repair');
   });
 
   it('takes a calendar timer: the others do not count the time of a suspended machine', () => {
@@ -67,17 +82,19 @@ describe('renderHost()', () => {
       executable: '/opt/a b/x',
       flags: ['--directory=pkiDir=/p%i', '--parameter=a=$HOME', '--config=/"c"'],
     };
-    expect(line(text('.service', odd), 'ExecStart')).toBe(
+    expect(line(text('recovery.service', odd), 'ExecStart')).toBe(
       String.raw`ExecStart="/opt/a b/x" --mode=regen --once --directory=pkiDir=/p%%i --parameter=a=$$HOME "--config=/\"c\"" --restart`,
     );
-    expect(line(text('.service', { writable: ['/a b'] }), 'ReadWritePaths')).toBe('ReadWritePaths="-/a b"');
+    expect(line(text('recovery.service', { writable: ['/a b'] }), 'ReadWritePaths')).toBe('ReadWritePaths="-/a b"');
   });
 
   it('lets the service write where the inventory lies, and nowhere else', () => {
     const { artefacts } = resolve(loadPreset('kubeadm'), {});
     const writable = writableDirectories({ name: 'kubeadm', artefacts }, ['/etc/kubernetes', '/var/lib/kubelet']);
     expect(writable).toEqual(['/etc/kubernetes', '/var/lib/kubelet']);
-    expect(text('.service')).toContain('ProtectSystem=strict\nReadWritePaths=-/etc/kubernetes -/var/lib/kubelet\n');
+    expect(text('recovery.service')).toContain(
+      'ProtectSystem=strict\nReadWritePaths=-/etc/kubernetes -/var/lib/kubelet\n',
+    );
     // Links lead elsewhere: a directory, and a single file.
     const real = (path: string): string =>
       path.replace('/etc/kubernetes/pki', '/data/pki').replace('/etc/kubernetes/admin.conf', '/root/admin.conf');
@@ -101,11 +118,11 @@ describe('applyHost()', () => {
 
   it('run again repairs what has drifted and leaves the rest', async () => {
     await applyHost(renderHost(units()), machine);
-    const [service = '', dropIn = '', timer = ''] = unitPaths(directory);
+    const [service = '', adopted = '', dropIn = '', timer = ''] = unitPaths(directory);
     await writeFile(dropIn, '[Service]\n');
     await rm(timer);
     const outcome = await applyHost(renderHost(units()), machine);
-    expect(outcome).toMatchObject({ written: [dropIn, timer], unchanged: [service] });
+    expect(outcome).toMatchObject({ written: [dropIn, timer], unchanged: [service, adopted] });
     expect(await readFile(dropIn, 'utf8')).toBe(text('.conf'));
   });
 
@@ -143,7 +160,7 @@ describe('removeHost()', () => {
   });
 
   it('interrupted at any file, is completed by the next', async () => {
-    for (const at of [1, 2, 3]) {
+    for (const at of [1, 2, 3, 4]) {
       await applyHost(renderHost(units()), machine);
       let calls = 0;
       const rmOnce: typeof realDisk.rm = async (path, options) => {
@@ -161,7 +178,7 @@ describe('removeHost()', () => {
 
   it('says what it would remove', async () => {
     await applyHost(renderHost(units()), machine);
-    expect(await remove(true)).toHaveLength(3);
+    expect(await remove(true)).toHaveLength(4);
     expect(await installed()).toEqual(names);
   });
 });

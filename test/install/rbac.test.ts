@@ -4,8 +4,15 @@ import type { Artefact } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import type { Manifest } from '../../lib/install/manifest.ts';
 import { manifestsYaml } from '../../lib/install/published-manifests.ts';
+import { accountName } from '../../lib/install/accounts.ts';
+import { podSyncers } from '../../lib/install/pod-files.ts';
 import { installManifests } from '../../lib/install/rbac.ts';
+import { staticPods } from '../../lib/install/static-pods.ts';
+import { isFile } from '../../lib/inventory/places.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
 import { parseYaml } from '../../lib/yaml.ts';
+import { documentedRights } from '../support/documented-rights.ts';
+import { grantsOf, grantText } from '../support/grants.ts';
 
 interface Rule {
   readonly apiGroups: string[];
@@ -128,7 +135,7 @@ describe('installManifests() with the approver', () => {
   it('may approve the requests of one signer', () => {
     const rules = named('ClusterRole', approver)?.['rules'] as Rule[];
     expect(rules.map(({ resources, verbs }) => `${verbs.join()} ${resources.join()}`)).toEqual([
-      'get,list,watch certificatesigningrequests',
+      'list,watch certificatesigningrequests',
       'update certificatesigningrequests/approval',
       'approve signers',
       'get nodes',
@@ -150,6 +157,100 @@ describe('installManifests() with the approver', () => {
       type: 'kubernetes.io/service-account-token',
       metadata: { namespace: 'ns', annotations: { 'kubernetes.io/service-account.name': name } },
     });
+  });
+});
+
+describe('installManifests() with a syncer for each static pod', () => {
+  const namespace = 'kube-cert-recovery';
+  const resolved = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: [] } });
+  const own = installManifests({ artefacts, namespace, syncers: podSyncers(resolved) });
+  const accountOf = (pod: string): string => `kube-cert-recovery-syncer-${pod}`;
+  const mayRead = (pod: string): string[] => {
+    const rules = rulesOf(accountOf(pod), namespace, own);
+    return [...namesOf(rules, 'secrets'), ...namesOf(rules, 'configmaps')];
+  };
+  const proofsOf = (pod: string): string[] => {
+    const role = own.find(
+      ({ kind, metadata }) => kind === 'ClusterRole' && metadata.name === `kube-cert-recovery-proofs-${pod}`,
+    );
+    return ((role?.['rules'] ?? []) as Rule[]).flatMap(({ resources, verbs }) => `${verbs.join()} ${resources.join()}`);
+  };
+
+  it('has no account that serves more than one pod', () => {
+    const accounts = own.flatMap(({ kind, metadata }) => (kind === 'ServiceAccount' ? [metadata.name] : []));
+    expect(accounts).toEqual([
+      'kube-cert-recovery-regen',
+      accountOf('kube-apiserver'),
+      accountOf('kube-controller-manager'),
+      accountOf('kube-scheduler'),
+    ]);
+    for (const account of accounts) {
+      expect(
+        own.filter(({ kind, metadata }) => kind === 'Secret' && metadata.name === `${account}-token`),
+      ).toHaveLength(1);
+    }
+  });
+
+  it('lets each read what is published in its pod', () => {
+    expect(mayRead('kube-scheduler')).toEqual(['kube-scheduler-client', 'kube-apiserver-server-ca']);
+    expect(mayRead('kube-controller-manager')).toEqual([
+      'csr-signer',
+      'kube-controller-manager-client',
+      'service-account-key',
+      'client-ca',
+      'kube-apiserver-server-ca',
+    ]);
+    expect(mayRead('kube-apiserver')).toEqual([
+      'admin-client',
+      'aggregator-client',
+      'kube-apiserver-serving',
+      'kubelet-client',
+      'localhost-recovery-serving',
+      'localhost-serving',
+      'service-account-key',
+      'aggregator-client-ca',
+      'client-ca',
+      'kube-apiserver-server-ca',
+    ]);
+  });
+
+  it('lets each ask for the proofs of its own component', () => {
+    const leasesOf = (pod: string): string[] => namesOf(rulesOf(accountOf(pod), 'kube-system', own), 'leases');
+    expect(leasesOf('kube-scheduler')).toEqual(['kube-scheduler']);
+    expect(leasesOf('kube-controller-manager')).toEqual(['kube-controller-manager']);
+    expect(leasesOf('kube-apiserver')).toEqual([]);
+    expect(proofsOf('kube-scheduler')).toEqual([]);
+    expect(proofsOf('kube-controller-manager')).toEqual(['list certificatesigningrequests']);
+    expect(proofsOf('kube-apiserver')).toEqual(['list apiservices']);
+  });
+
+  it('gives nobody the turn to restart kube-apiserver, which no pod restarts', () => {
+    expect(JSON.stringify(own)).not.toContain('kube-apiserver-restart');
+    const reacting = podSyncers(resolved).map((one) => ({ ...one, reacts: true }));
+    const some = installManifests({ artefacts, namespace, syncers: reacting });
+    const turn = (pod: string): string[] => namesOf(rulesOf(accountOf(pod), namespace, some), 'leases');
+    expect(turn('kube-apiserver')).toEqual(['kube-apiserver-restart']);
+    expect(turn('kube-scheduler')).toEqual([]);
+  });
+});
+
+describe('docs/api.md and docs/static-pods.md', () => {
+  const namespace = 'kube-cert-recovery';
+  const inApi = artefacts.filter(({ truth }) => !isFile(truth));
+  const resolved = resolve(
+    { ...loadPreset('kubernetes'), artefacts: inApi },
+    { parameters: { apiServerHostnames: [] } },
+  );
+  const all = [
+    ...installManifests({ artefacts: inApi, namespace }),
+    ...installManifests({ artefacts: inApi, namespace, syncers: podSyncers(resolved), approver: true }),
+  ];
+  const pods = staticPods.map((pod) => `syncer-${pod}` as const);
+
+  it.each(['regen', 'syncer', ...pods, 'approver'] as const)('tell every right of %s', (account) => {
+    const granted = grantsOf(all).filter((grant) => grant.account === accountName(account));
+    const documented = documentedRights(account).map(grantText);
+    expect(documented.toSorted()).toEqual([...new Set(granted.map(grantText))].toSorted());
   });
 });
 

@@ -62,8 +62,9 @@ function analyze(...args: readonly string[]): Promise<string> {
   });
 }
 
+const services = ['kube-cert-recovery.service', 'kube-cert-recovery-adopted.service'];
 const verify = (): Promise<string> =>
-  analyze('verify', '--man=no', 'kube-cert-recovery.service', 'kube-cert-recovery.timer', 'kubelet.service');
+  analyze('verify', '--man=no', ...services, 'kube-cert-recovery.timer', 'kubelet.service');
 
 describe('systemd-analyze', () => {
   it('has nothing to say about the units, the drop-in of the kubelet included', async () => {
@@ -82,8 +83,8 @@ describe('systemd-analyze', () => {
     await put(dropIn, rest[dropIn] ?? '');
   });
 
-  it('finds the service little exposed', async () => {
-    const service = join(units, 'kube-cert-recovery.service');
+  it.each(services)('finds %s little exposed', async (name) => {
+    const service = join(units, name);
     expect(await analyze('security', '--offline=true', '--threshold=40', '--no-pager', service)).toBe('');
   });
 
@@ -125,11 +126,11 @@ describe('init host', () => {
   });
 
   it('refuses flags that the units would not use, and a program that is none, together', async () => {
-    const idle = ['--kubeconfig=/k', '--out=/o', '--server=https://s'];
+    const idle = ['--kubeconfig=/k', '--server=https://s'];
     const { exit, err } = await cli('init', 'host', '--executable=/nowhere', ...idle);
     expect(exit).toBe(2);
     const paths = err.split('\n').flatMap((text) => /^ {2}(--[a-z-]+):/.exec(text)?.[1] ?? []);
-    expect(paths.toSorted()).toEqual(['--executable', '--kubeconfig', '--out', '--server']);
+    expect(paths.toSorted()).toEqual(['--executable', '--kubeconfig', '--server']);
   });
 
   it('refuses a machine that is no control plane of kubeadm', async () => {

@@ -13,8 +13,8 @@ import { KubeadmMachine, type Outcome } from '../support/kubeadm-machine.ts';
 
 const text = page('docs/kubeadm.md');
 const commands = blocks(text).flatMap(({ language, text: command }) => (language === 'sh' ? [command.trim()] : []));
-const [initHost = '', status = '', dryRun = '', forecast = '', repair = '', list = '', restore = '', uninstall = ''] =
-  commands;
+const [initHost = '', status = '', dryRun = '', forecast = '', repair = '', ...others] = commands;
+const [repairAdopted = '', list = '', restore = '', uninstall = ''] = others;
 
 let machine: KubeadmMachine;
 beforeAll(async () => {
@@ -77,7 +77,7 @@ async function expireApiserver(): Promise<string> {
 
 describe('docs/kubeadm.md', () => {
   it('has these commands, each of them run below', () => {
-    expect(commands).toHaveLength(8);
+    expect(commands).toHaveLength(9);
     for (const command of commands) expect(command).toMatch(/^kube-cert-recovery .*$/);
   });
 
@@ -94,7 +94,9 @@ describe('docs/kubeadm.md', () => {
   it('init host without --dry-run says what to run where there is no systemd', async () => {
     const { stdout, code } = await run(initHost.replace(' --dry-run', ''));
     expect(code).toBe(1);
-    expect(stdout).toContain(repair.replace('kube-cert-recovery ', '/kube-cert-recovery '));
+    for (const plain of [repair, repairAdopted]) {
+      expect(stdout).toContain(plain.replace('kube-cert-recovery ', '/kube-cert-recovery '));
+    }
   });
 
   it('status finds nothing wrong on a fresh machine', async () => {
@@ -131,6 +133,10 @@ describe('docs/kubeadm.md', () => {
     const after = await run(status);
     expect(after.code, after.stdout).toBe(0);
     expect((await run(list)).stdout).toMatch(/^apiserver +000001 +\S+ +2026-01-01T00:00:00.000Z$/m);
+  });
+
+  it('the repair of manifests is silent where nothing is adopted', async () => {
+    expect(await run(repairAdopted)).toEqual({ stdout: '', stderr: '', code: 0 });
   });
 
   it('restore puts the copy back, and keeps what was there', async () => {

@@ -276,6 +276,16 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
     'artefacts[c].promoteAfter: must be left out: a renewal of "client" begins with its CA (template: present), so nothing tells its age',
   ],
   [
+    'a server that keeps its subject',
+    changed('    usage: serving', '    usage: serving\n    keepsSubject: true'),
+    'must be left out: only a client has rights, got serving',
+  ],
+  [
+    'a subject that is kept twice',
+    changed('commonName: system:client', 'commonName: system:client\n    template: present\n    keepsSubject: true'),
+    'artefacts[client].keepsSubject: must be left out: template: present keeps the subject already',
+  ],
+  [
     'a promotion of what is no copy',
     changed('signers: [signer] }', 'signers: [signer], promoteAfter: 5m }'),
     'artefacts[ca].promoteAfter: unknown key',

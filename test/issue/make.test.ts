@@ -48,3 +48,24 @@ test('make() keeps every whole certificate of a bundle in which one block is tor
   expect(certificates.length).toBe(2);
   expect(certificates.map(({ pem }) => pem.trim())).toContain(former.trim());
 });
+
+test('make() gives a client that keeps its subject the rights of the one that is there, and else those declared', async () => {
+  const material = await made();
+  const client: ResolvedTarget = {
+    ...target,
+    usage: 'client',
+    commonName: 'kubernetes-admin',
+    organizations: ['system:masters'],
+    hostnames: [],
+  };
+  const there = { ...client, commonName: 'somebody', organizations: ['kubeadm:cluster-admins'] };
+  const subjectOf = async (artefact: ResolvedTarget): Promise<string | undefined> =>
+    (await make(artefact, { resolved, material, takeKey, now })).certificates[0]?.fields.subject.text;
+  const declared = await subjectOf(client);
+  material.set('target', await make(there, { resolved, material, takeKey, now }));
+  const kept = await subjectOf({ ...client, keepsSubject: true });
+  expect([declared, kept]).toEqual(['CN=kubernetes-admin,O=system:masters', 'CN=somebody,O=kubeadm:cluster-admins']);
+  expect(await subjectOf(client)).toBe(declared);
+  material.set('target', { entries: { 'tls.crt': Buffer.from('garbage') }, annotations: {} });
+  expect(await subjectOf({ ...client, keepsSubject: true })).toBe(declared);
+});

@@ -1,13 +1,15 @@
 // Three adopted control planes, which share every certificate in the API: one after the other they are adopted while the
-// API stays up, and two of them, switched on in any order, are enough for all.
+// API stays up; switched on in one order or another, or all at once, or without one of them, they come back with one
+// new generation; a lease is left to whoever lives.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
-import { adopt, endSoon, ends } from '../support/node/adopted.ts';
+import { adopt, endLeaves, ends, offPast } from '../support/node/adopted.ts';
+import { powerCycle } from '../support/node/boot.ts';
 import { Cluster } from '../support/node/cluster.ts';
-import { kubeletClient, past, reissue } from '../support/node/leaves.ts';
+import { leaderLeases, leaders } from '../support/node/cut-off.ts';
 import type { Node } from '../support/node/node.ts';
-import { ownLog } from '../support/node/steps.ts';
+import { type Line, ownLog } from '../support/node/steps.ts';
 
 const inMs = 20_000;
 
@@ -28,6 +30,48 @@ async function answering(): Promise<readonly string[]> {
     return status === 200 ? [node.name] : [];
   });
   return (await Promise.all(found)).flat();
+}
+
+/** All are off until all has expired. */
+async function allOffPastExpiry(): Promise<void> {
+  const end = await endLeaves(cluster, { inMs });
+  await Promise.all(cluster.nodes.map((node) => offPast(node, end)));
+}
+
+async function ready(nodes: readonly Node[], since: number): Promise<void> {
+  const moments = nodes.map(async (node) => {
+    const at = await cluster.ready(node, { since, withinMs: 180_000 });
+    console.log(`${node.name} Ready after ${at - since} ms`);
+  });
+  await Promise.all(moments);
+}
+
+/** What all of them have written since then, with the node; in the order of nodes. */
+async function logs(nodes: readonly Node[], since: number): Promise<readonly (Line & { readonly node: string })[]> {
+  const all = nodes.map(async (node) => (await ownLog(node, since)).map((line) => ({ ...line, node: node.name })));
+  return (await Promise.all(all)).flat();
+}
+
+/** Every shared leaf was made by one of them, once, and all have the same on disk. */
+async function expectOneGeneration(nodes: readonly Node[], since: number): Promise<void> {
+  const made = (await logs(nodes, since)).filter(({ event }) => event === 'target.regenerated');
+  const names = made.map(({ artefact }) => artefact ?? '');
+  expect(names.length).toBeGreaterThanOrEqual(7);
+  expect(names.toSorted()).toEqual([...new Set(names)].toSorted());
+  const onDisk = nodes.map(async (node) => {
+    const { kubelet: _own, ...shared } = Object.fromEntries(await ends(node));
+    return shared;
+  });
+  const [first = {}, ...others] = await Promise.all(onDisk);
+  expect(Object.keys(first).length).toBeGreaterThanOrEqual(7);
+  for (const other of others) expect(other).toEqual(first);
+}
+
+/** A lease was released by the machine of its holder, or by nobody. */
+async function expectOwnLeasesOnly(nodes: readonly Node[], since: number): Promise<void> {
+  const released = (await logs(nodes, since)).filter(({ event }) => event === 'lease.released');
+  console.log(released.map(({ node, lease, message }) => `${node} released ${lease}: ${message}`).join('\n'));
+  for (const { node, message } of released) expect(message).toMatch(new RegExp(`^holder was ${node}_[0-9a-f-]+$`));
 }
 
 describe('three control planes', () => {
@@ -52,38 +96,50 @@ describe('three control planes', () => {
   });
 
   it('recover when two of them are switched on, with one new generation of everything they share', async () => {
-    const end = Date.now() + inMs;
-    const lasting = 'localhost-recovery-serving';
-    await endSoon(cluster, { inMs, except: ({ name, kind }) => name === lasting || kind !== 'target' });
-    for (const node of cluster.nodes) {
-      await eventually(
-        async () => {
-          const found = await ends(node);
-          expect(found.get('kube-scheduler-client')?.getTime()).toBeLessThan(end + 2000);
-        },
-        { withinMs: 10_000, everyMs: 300 },
-      );
-    }
     const [first, second, third] = cluster.nodes as [Node, Node, Node];
-    await Promise.all(cluster.nodes.map((node) => node.off()));
-    for (const node of cluster.nodes) await reissue(node, [kubeletClient], past(new Date()));
-    await delay(end + 3000 - Date.now());
+    await allOffPastExpiry();
     const since = Date.now();
     await third.on();
     await delay(2000);
     await first.on();
-    for (const node of [third, first]) {
-      const ready = await cluster.ready(node, { since, withinMs: 180_000 });
-      console.log(`${node.name} Ready after ${ready - since} ms`);
-    }
-    const logs = (await Promise.all([third, first].map(async (node) => ownLog(node, since)))).flat();
-    const made = logs.filter(({ event }) => event === 'target.regenerated').map(({ artefact }) => artefact ?? '');
-    expect(made.length).toBeGreaterThanOrEqual(7);
-    expect(made.toSorted()).toEqual([...new Set(made)].toSorted());
+    await ready([third, first], since);
+    await expectOneGeneration([third, first], since);
+    await expectOwnLeasesOnly([third, first], since);
     for (const node of [third, first]) await cluster.runPod(node);
 
     await second.on();
-    await cluster.ready(second, { since: Date.now(), withinMs: 180_000 });
+    await ready([second], Date.now());
     await cluster.runPod(second);
+  });
+
+  it('leave a lease to its holder on another node, which lives', async () => {
+    const before = await leaders(cluster);
+    const holds = (node: Node): boolean =>
+      [...before.values()].some(({ holderIdentity }) => holderIdentity.startsWith(`${node.name}_`));
+    // Two leases, three nodes. The first one has the address that kubeadm told the others.
+    const free = cluster.nodes.findLast((node) => !holds(node)) as Node;
+    const since = Date.now();
+    await powerCycle(cluster, { node: free, withinMs: 180_000 });
+    const log = await ownLog(free, since);
+    for (const lease of leaderLeases) {
+      const judged = log.filter((line) => line.lease === lease).map(({ event, reason }) => ({ event, reason }));
+      expect(judged, lease).toEqual([{ event: 'lease.kept', reason: 'OtherHolder' }]);
+    }
+    const after = await leaders(cluster, free);
+    for (const lease of leaderLeases) {
+      const [was, is] = [before.get(lease), after.get(lease)];
+      expect(is?.holderIdentity, lease).toBe(was?.holderIdentity);
+      expect(is?.leaseTransitions, lease).toBe(was?.leaseTransitions);
+    }
+  });
+
+  it('recover when all are switched on at once, with one new generation', async () => {
+    await allOffPastExpiry();
+    const since = Date.now();
+    await Promise.all(cluster.nodes.map((node) => node.on()));
+    await ready(cluster.nodes, since);
+    await expectOneGeneration(cluster.nodes, since);
+    await expectOwnLeasesOnly(cluster.nodes, since);
+    for (const node of cluster.nodes) await cluster.runPod(node);
   });
 });

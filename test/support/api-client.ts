@@ -1,7 +1,7 @@
 // Plain requests to an API server for tests: node:https, one connection each, always verified against the CA given.
 // It shares no code with what is tested.
 import { readFileSync } from 'node:fs';
-import { request } from 'node:https';
+import { type Agent, request } from 'node:https';
 
 export interface ApiRequest {
   readonly method?: string;
@@ -9,6 +9,8 @@ export interface ApiRequest {
   /** Default: application/json; for PATCH application/merge-patch+json. */
   readonly contentType?: string;
   readonly timeoutMs?: number;
+  /** Besides those that every request has. */
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 export interface ApiResponse {
@@ -22,6 +24,8 @@ export interface ApiTarget {
   readonly caFile: string;
   readonly serverName: string;
   readonly token?: string;
+  /** Keeps connections for many requests. Default: none is kept. */
+  readonly agent?: Agent;
 }
 
 function parsed(text: string): unknown {
@@ -43,12 +47,13 @@ export function apiRequest(target: ApiTarget, path: string, options: ApiRequest 
         port: target.port,
         path,
         method,
-        agent: false,
+        agent: target.agent ?? false,
         ca: readFileSync(target.caFile),
         servername: target.serverName,
         signal: AbortSignal.timeout(timeoutMs),
         headers: {
           accept: 'application/json',
+          ...options.headers,
           ...(target.token !== undefined && { authorization: `Bearer ${target.token}` }),
           ...(body !== undefined && { 'content-type': contentType }),
         },

@@ -47,6 +47,8 @@ export interface Place {
   readonly adminKubeconfig: string;
   readonly tokenFile: string;
   readonly unsafeNoFsync: boolean;
+  /** Policy and log of kube-apiserver's audit; undefined: none. */
+  readonly audit?: { readonly policyFile: string; readonly logFile: string } | undefined;
 }
 
 const url = (port: number): string => `https://127.0.0.1:${port}`;
@@ -77,6 +79,8 @@ export function placeFlags({ directory, ports, ...place }: Place): Record<Compon
       'service-account-issuer': 'https://kubernetes.default.svc',
       'allow-privileged': 'true',
       profiling: 'false',
+      'audit-policy-file': place.audit?.policyFile,
+      'audit-log-path': place.audit?.logFile,
     },
     'kube-controller-manager': {
       ...local,

@@ -35,6 +35,8 @@ export interface ControlPlaneOptions {
   readonly restarts?: number;
   /** etcd without fsync: faster, and not what a machine does. */
   readonly unsafeNoFsync?: boolean;
+  /** kube-apiserver notes every request, its sender and its answer (see audit.ts). */
+  readonly audit?: boolean;
   /** Start it at once and wait until it is ready. Default: true. */
   readonly start?: boolean;
 }

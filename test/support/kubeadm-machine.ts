@@ -71,6 +71,11 @@ export class KubeadmMachine implements AsyncDisposable {
     return machine;
   }
 
+  /** One whose files are there already. */
+  static async at(root: string): Promise<KubeadmMachine> {
+    return new KubeadmMachine(root, (await findBinaries(['kubeadm'])).get('kubeadm') ?? '');
+  }
+
   /** Another one with the same files. */
   async copy(): Promise<KubeadmMachine> {
     const root = await mkdtemp(join(tmpdir(), 'kubeadm-machine-'));

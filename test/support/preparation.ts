@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { writeAuditPolicy } from './audit.ts';
 import { componentNames, ownPkiFlags, placeFlags, type ComponentName, type Flags, type Ports } from './components.ts';
 import { writeKubeconfig } from './kubeconfig.ts';
 import { ensureOwnPki, type OwnPki } from './own-pki.ts';
@@ -16,6 +17,7 @@ export interface Preparation {
   readonly trust?: { readonly servingCa: string; readonly recoveryCa: string };
   readonly ports?: Ports;
   readonly unsafeNoFsync?: boolean;
+  readonly audit?: boolean;
 }
 
 export interface Prepared {
@@ -73,12 +75,14 @@ export async function prepare(directory: string, options: Preparation): Promise<
     tlsServerName: 'localhost-recovery',
     token: adminToken,
   });
+  const audit = options.audit === true ? await writeAuditPolicy(directory) : undefined;
   const base = placeFlags({
     directory,
     ports,
     adminKubeconfig,
     tokenFile,
     unsafeNoFsync: options.unsafeNoFsync ?? false,
+    audit,
   });
   const certificates = pki && ownPkiFlags(pki, await clientKubeconfigs(directory, server, pki));
   const flags = Object.fromEntries(

@@ -39,6 +39,11 @@ describe('rowsOf()', () => {
     ]);
   });
 
+  test('expects of a copy of a copy what its original is', () => {
+    const second: Artefact = { ...copy, name: 'second', truth: configMap('second'), of: 'copy' };
+    expect(rowsFor(bundle, copy, second)).toMatchObject([{}, {}, { name: 'second', expects: { kind: 'bundle' } }]);
+  });
+
   test('leaves out what is not published and what lies on disk', () => {
     const { published: _, ...unpublished } = signer;
     const onDisk = { ...opaque, truth: { kind: 'pemFile', file: '/x' } } as const;

@@ -9,10 +9,14 @@ import { readRegularFile } from '../../disk/read.ts';
 import { errorText, RecoveryError, systemCode } from '../../errors.ts';
 import type { Inventory } from '../model.ts';
 import { allDirectories, type Environment } from '../resolve.ts';
-import { decideKubeadm } from './kubeadm.ts';
-import type { Discovery, KubeadmFiles } from './kubeadm.ts';
+import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
+import { flagsOf } from './documents.ts';
+import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubeadm.ts';
 
-export type { Discovery };
+/** `reads`: by component of an adopted machine, the files that its flags name. */
+export interface Discovery extends KubeadmFindings {
+  readonly reads: FilesRead;
+}
 
 /** Whose files are read: this machine's, or those below another root. */
 export interface Machine {
@@ -41,12 +45,12 @@ export async function discoverEnvironment(
   const known = allDirectories(inventory, given.directories ?? {});
   const { kubernetesDir = '/etc/kubernetes', kubeletDir = '/var/lib/kubelet' } = known;
   const directories = { kubernetesDir, kubeletDir, pkiDir: known['pkiDir'] ?? join(kubernetesDir, 'pki') };
-  const { parameters, endpoints, lacks, notes } = await discoverKubeadm({ ...machine, directories, given });
+  const { parameters, endpoints, lacks, reads, notes } = await discoverKubeadm({ ...machine, directories, given });
   // An inventory of your own may declare fewer.
   const declared = Object.entries(parameters).filter(
     ([name]) => Object.hasOwn(inventory.parameters, name) || Object.hasOwn(given.parameters ?? {}, name),
   );
-  return { environment: { ...given, parameters: Object.fromEntries(declared), endpoints, lacks }, notes };
+  return { environment: { ...given, parameters: Object.fromEntries(declared), endpoints, lacks, reads }, notes };
 }
 
 /** Throws ConfigInvalid on a machine that is no control plane of kubeadm. */
@@ -68,13 +72,15 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   }
   const { text, unread } = reader(root);
   const conf = (name: string): Promise<string | undefined> => text(join(kubernetesDir, name));
+  const apiServerManifest = await text(manifest);
+  const kubeletKubeconfig = await conf('kubelet.conf');
   const files: KubeadmFiles = {
-    apiServerManifest: await text(manifest),
+    apiServerManifest,
     etcdManifest: await conf('manifests/etcd.yaml'),
     kubeletConfiguration: await text(join(kubeletDir, 'config.yaml')),
     kubeletFlags: await text(join(kubeletDir, 'kubeadm-flags.env')),
     kubeletCertificate: await text(join(kubeletDir, 'pki/kubelet-client-current.pem')),
-    kubeletKubeconfig: await conf('kubelet.conf'),
+    kubeletKubeconfig,
     adminKubeconfig: await conf('admin.conf'),
     otherKubeconfigs: [
       await conf('super-admin.conf'),
@@ -88,7 +94,27 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const hasEtcdAuthority = await exists(join(root, etcdAuthority));
   const address = defaultAddress((await text('/proc/net/route')) ?? '', addresses());
   const discovery = decideKubeadm({ files, etcdAuthority, hasEtcdAuthority, address }, given);
-  return { ...discovery, notes: [...unread, ...discovery.notes] };
+  const reads = readByAdopted({
+    'kube-apiserver': apiServerManifest,
+    'kube-controller-manager': await conf('manifests/kube-controller-manager.yaml'),
+    'kube-scheduler': await conf('manifests/kube-scheduler.yaml'),
+  });
+  const authority = join(pkiDir, 'ca.crt');
+  const flags = reads['kube-apiserver'] && flagsOf(apiServerManifest ?? '', 'kube-apiserver');
+  const problem =
+    flags &&
+    signingProblem({
+      authority: await text(authority),
+      clientAuthorities: await text(flags.get('client-ca-file') ?? authority),
+      served: await text(flags.get('tls-cert-file') ?? join(pkiDir, 'apiserver.crt')),
+      kubeletKubeconfig,
+      kubeconfigFile: join(kubernetesDir, 'kubelet.conf'),
+      endpoints: discovery.endpoints,
+    });
+  const found = { ...discovery, reads, notes: [...unread, ...discovery.notes] };
+  if (problem === undefined) return found;
+  const note = `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
+  return { ...found, lacks: given.lacks ?? [...found.lacks, 'trustedAuthority'], notes: [...found.notes, note] };
 }
 
 function reader(root: string): { text: (file: string) => Promise<string | undefined>; unread: string[] } {

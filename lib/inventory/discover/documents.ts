@@ -21,9 +21,13 @@ export function document(yaml: string): Mapping | undefined {
   }
 }
 
-/** Flags of the first container of a static-pod manifest, by name without dashes. Undefined where there are none. */
-export function flagsOf(manifest: string): ReadonlyMap<string, string> | undefined {
-  const [container] = list(mapping(document(manifest)?.['spec'])['containers']).map(mapping);
+/**
+ * Flags of a container of a static-pod manifest, by name without dashes; of one that is given several times the last
+ * value, which counts. Without a name the first container's. Undefined where there are none.
+ */
+export function flagsOf(manifest: string, wanted?: string): ReadonlyMap<string, string> | undefined {
+  const containers = list(mapping(document(manifest)?.['spec'])['containers']).map(mapping);
+  const container = containers.find((one) => wanted === undefined || one['name'] === wanted);
   const words = [...list(container?.['command']), ...list(container?.['args'])].flatMap((word) => text(word) ?? []);
   const flags = new Map<string, string>();
   words.forEach((word, at) => {

@@ -39,7 +39,7 @@ export interface KubeadmSight {
   readonly address?: string | undefined;
 }
 
-export interface Discovery {
+export interface KubeadmFindings {
   readonly parameters: Parameters;
   readonly endpoints: Endpoints;
   readonly lacks: readonly Feature[];
@@ -52,7 +52,7 @@ const defaults = { serviceRange: '10.96.0.0/12', domain: 'cluster.local', port: 
 
 type Flags = ReadonlyMap<string, string>;
 
-export function decideKubeadm(sight: KubeadmSight, given: Environment): Discovery {
+export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmFindings {
   const { files, address } = sight;
   const apiServer: Flags = flagsOf(files.apiServerManifest ?? '') ?? new Map<string, string>();
   const etcd: Flags = flagsOf(files.etcdManifest ?? '') ?? new Map<string, string>();

@@ -1,7 +1,8 @@
 // A machine whose static pods follow objects in the API: how it becomes one, and what it looks like then.
 import { X509Certificate } from 'node:crypto';
-import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { systemClock } from '../../../lib/clock.ts';
 import type { Parameters, ResolvedArtefact } from '../../../lib/inventory/model.ts';
 import { isFile } from '../../../lib/inventory/places.ts';
@@ -10,10 +11,12 @@ import { resolve } from '../../../lib/inventory/resolve.ts';
 import { openConnection } from '../../../lib/kube/connection.ts';
 import { createApiStore } from '../../../lib/store/api.ts';
 import { parseYaml } from '../../../lib/yaml.ts';
+import { blocks, page } from '../../docs/markdown.ts';
 import { eventually } from '../eventually.ts';
 import { expire } from '../expire.ts';
 import type { Cluster } from './cluster.ts';
 import { programPath } from './container.ts';
+import { kubeletClient, past, reissue } from './leaves.ts';
 import { type Node, withScratch } from './node.ts';
 import { programReference } from './program-image.ts';
 
@@ -27,12 +30,26 @@ policy: { grace: 2s }
 log: { level: debug }
 `;
 
-/** `init adopt`, with what it prints. */
+const documented = blocks(page('docs/static-pods.md')).map(({ text }) => text.trim());
+
+/** The one command of docs/static-pods.md that begins so, with the program and the image of these machines. */
+function asDocumented(start: string): string {
+  const [command, ...others] = documented.filter((text) => text.startsWith(`kube-cert-recovery ${start}`));
+  if (command === undefined || others.length > 0) throw new Error(`The page has not one command "${start}"`);
+  return command.replace(/^kube-cert-recovery/, programPath).replace(/--image=\S+/, `--image=${programReference}`);
+}
+
+/** What the page tells to type, with what it prints. */
 export async function adopt(node: Node, ...more: readonly string[]): Promise<string> {
   const config = '/var/lib/machine/recovery.yaml';
   await node.sh(`cat > ${config} <<'END'\n${configuration}END`);
-  const flags = [`--config=${config}`, `--image=${programReference}`, ...more].join(' ');
-  return node.sh(`${programPath} init adopt ${flags} 2>&1`, { seconds: 300 });
+  const command = [asDocumented('init adopt'), `--config=${config}`, ...more].join(' ');
+  return node.sh(`${command} 2>&1`, { seconds: 300 });
+}
+
+/** The way back that the page tells. */
+export async function giveBack(node: Node): Promise<string> {
+  return node.sh(`${asDocumented('uninstall adopt')} 2>&1`, { seconds: 300 });
 }
 
 /** etcd cannot be healed by an API that needs it: its certificates are to outlive the test. */
@@ -71,6 +88,52 @@ export async function endSoon(
       await connection.close();
     }
   });
+}
+
+/** What outlives everything else: recovery itself stands on it. */
+const lasting = new Set([
+  'localhost-recovery-serving-signer',
+  'localhost-recovery-serving-ca',
+  'localhost-recovery-serving',
+]);
+
+/** Leaves that every recovery of a machine must bring back: one of each pod. */
+export const leavesOfPods = ['kube-apiserver-serving', 'kube-controller-manager-client', 'kube-scheduler-client'];
+
+/** Every leaf in the API ends at the same moment, which is the answer; all machines have them on disk by then. */
+export async function endLeaves(cluster: Cluster, { inMs }: { readonly inMs: number }): Promise<number> {
+  const end = Date.now() + inMs;
+  await endSoon(cluster, { inMs, except: ({ name, kind }) => lasting.has(name) || kind !== 'target' });
+  for (const node of cluster.nodes) {
+    await eventually(
+      async () => {
+        const found = await ends(node);
+        const late = leavesOfPods.filter((name) => !((found.get(name)?.getTime() ?? Infinity) < end + 2000));
+        if (late.length > 0) throw new Error(`${node.name} does not have on disk yet: ${late.join(', ')}`);
+      },
+      { withinMs: 10_000, everyMs: 300 },
+    );
+  }
+  return end;
+}
+
+/** Resolves when a machine has valid ones on disk. */
+export async function leavesValid(node: Node, withinMs = 60_000): Promise<void> {
+  await eventually(
+    async () => {
+      const found = await ends(node);
+      const expired = leavesOfPods.filter((name) => !((found.get(name)?.getTime() ?? 0) > Date.now()));
+      if (expired.length > 0) throw new Error(`${node.name} has expired: ${expired.join(', ')}`);
+    },
+    { withinMs, everyMs: 300 },
+  );
+}
+
+/** Switches a machine off, past the end of the kubelet's own certificate and that moment. */
+export async function offPast(node: Node, end: number): Promise<void> {
+  await node.off();
+  await reissue(node, [kubeletClient], past(new Date()));
+  await delay(end + 3000 - Date.now());
 }
 
 const mounted = (name: string, path: string) => ({
@@ -180,7 +243,9 @@ export async function ends(node: Node): Promise<ReadonlyMap<string, Date>> {
   const copy = await node.copyOut(recoveryDirectory);
   const kubelet = await node.copyOut('/var/lib/kubelet/pki');
   try {
-    const found: [string, string][] = [['kubelet', join(kubelet, 'kubelet-client-current.pem')]];
+    // A link, whose target is named as on the machine.
+    const own = await readlink(join(kubelet, 'kubelet-client-current.pem'));
+    const found: [string, string][] = [['kubelet', join(kubelet, basename(own))]];
     for (const pod of await readdir(copy)) {
       const secrets = join(copy, pod, 'certs/secrets');
       for (const name of await readdir(secrets).catch(() => [])) found.push([name, join(secrets, name, 'tls.crt')]);

@@ -7,9 +7,9 @@ import { eventually } from '../eventually.ts';
 import type { Cluster } from './cluster.ts';
 import type { Node } from './node.ts';
 
-type Pod = 'kube-apiserver' | 'kube-controller-manager' | 'kube-scheduler';
+export type Pod = 'kube-apiserver' | 'kube-controller-manager' | 'kube-scheduler';
 
-interface Line {
+export interface Line {
   /** Milliseconds since the epoch. */
   readonly at: number;
   readonly pod: Pod;
@@ -17,6 +17,10 @@ interface Line {
   readonly mode?: string;
   readonly artefact?: string;
   readonly secret?: string;
+  readonly lease?: string;
+  readonly reason?: string;
+  readonly message?: string;
+  readonly err?: string;
 }
 
 export interface Step {
@@ -26,26 +30,28 @@ export interface Step {
   readonly ms: number | undefined;
 }
 
-/** What our containers have written since then; lines of the container runtime's log format. */
+/** What our containers have written since then, by their own clock; lines of the container runtime's log format. */
 export async function ownLog(node: Node, since: number): Promise<readonly Line[]> {
   const text = await node.sh('cd /var/log/pods && grep -H "" kube-system_*/kube-cert-recovery/*.log || true');
   return text.split('\n').flatMap((line): Line[] => {
-    const [, pod, at, json] = /^kube-system_(kube-[a-z-]+?)-[^-_]+_[^:]*:(\S+) \S+ \S (\{.*\})$/.exec(line) ?? [];
-    if (pod === undefined || at === undefined || json === undefined) return [];
-    const entry = { ...(JSON.parse(json) as Omit<Line, 'at' | 'pod'>), pod: pod as Pod, at: Date.parse(at) };
-    return entry.at >= since ? [entry] : [];
+    const [, pod, json] = /^kube-system_(kube-[a-z-]+?)-[^-_]+_[^:]*:\S+ \S+ \S (\{.*\})$/.exec(line) ?? [];
+    if (pod === undefined || json === undefined) return [];
+    const { time, ...entry } = JSON.parse(json) as Omit<Line, 'at' | 'pod'> & { readonly time: string };
+    const at = Date.parse(time);
+    return at >= since ? [{ ...entry, pod: pod as Pod, at }] : [];
   });
 }
 
-/** When the API server of a node first showed an expired certificate, and when a valid one, to whoever names nothing. */
+/** When the API server of a node first showed an expired certificate, and when a valid one, to whoever asks for that name. */
 export class Handshakes {
   expired: number | undefined;
   valid: number | undefined;
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
 
-  constructor(node: Node) {
-    this.#running = this.#watch(node);
+  /** Without a name it shows what it shows to those that name nothing. */
+  constructor(node: Node, servername = '') {
+    this.#running = this.#watch(node, servername);
   }
 
   async stop(): Promise<void> {
@@ -53,9 +59,9 @@ export class Handshakes {
     await this.#running;
   }
 
-  async #watch({ address }: Node): Promise<void> {
+  async #watch({ address }: Node, servername: string): Promise<void> {
     while (!this.#stop.signal.aborted && this.valid === undefined) {
-      const end = await endOfServed(address);
+      const end = await endOfServed(address, servername);
       if (end !== undefined && end > Date.now()) this.valid = Date.now();
       else if (end !== undefined) this.expired ??= Date.now();
       await delay(50);
@@ -63,9 +69,9 @@ export class Handshakes {
   }
 }
 
-function endOfServed(host: string): Promise<number | undefined> {
+function endOfServed(host: string, servername: string): Promise<number | undefined> {
   return new Promise((resolve) => {
-    const socket = connect({ host, port: 6443, rejectUnauthorized: false, timeout: 2000 });
+    const socket = connect({ host, servername, port: 6443, rejectUnauthorized: false, timeout: 2000 });
     const done = (end?: number): void => {
       socket.destroy();
       resolve(end);
@@ -93,14 +99,19 @@ interface Observed {
 export async function stepsOf(seen: Observed): Promise<readonly Step[]> {
   const { cluster, node, since, handshakes } = seen;
   const log = await ownLog(node, since);
-  const first = (pod: Pod, event: string, more: Partial<Line> = {}): number | undefined =>
+  const first = (pod: Pod, event: string, more: Partial<Line> = {}, after = since): number | undefined =>
     log.find((line) => {
       const same = Object.entries(more).every(([key, value]) => line[key as keyof Line] === value);
-      return line.pod === pod && line.event === event && same;
+      return line.pod === pod && line.event === event && line.at >= after && same;
     })?.at;
+  const written = (pod: Pod, name: string): number | undefined =>
+    first(pod, 'sync.written', { secret: `kube-cert-recovery/${name}` });
+  /** A certificate that has expired is in use, too, by its lease: what counts is the one that was written since. */
+  const inUse = (pod: Pod, artefact: string): number | undefined =>
+    first(pod, 'proof.given', { artefact }, written(pod, artefact) ?? Infinity);
   const [kas, kcm, scheduler] = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] as const;
   const client = 'kube-controller-manager-client';
-  const reloaded = first(kcm, 'proof.given', { artefact: client });
+  const reloaded = inUse(kcm, client);
   const moments: readonly (readonly [string, number | undefined])[] = [
     ['kube-apiserver starts with expired certificates', handshakes.expired],
     ['its syncer reaches it by localhost-recovery', first(kas, 'watch.synced')],
@@ -110,15 +121,15 @@ export async function stepsOf(seen: Observed): Promise<readonly Step[]> {
     ['kube-controller-manager starts with expired certificates', await started(node, kcm, since)],
     ['its syncer reaches kube-apiserver by localhost-recovery', first(kcm, 'watch.synced')],
     ['its client certificate is made anew', first(kas, 'target.regenerated', { artefact: client })],
-    ['its syncer writes it', first(kcm, 'sync.written', { secret: `kube-cert-recovery/${client}` })],
+    ['its syncer writes it', written(kcm, client)],
     ['kube-controller-manager uses it without a restart', reloaded],
     ['kube-controller-manager signs with the CSR signer on disk', seen.issued],
     ['both are up, with valid certificates', later(handshakes.valid, reloaded)],
     ['kube-controller-manager makes Pods', seen.podCreated],
     ["the kubelet's request is approved, by nobody's hand", first(kas, 'csr.approved')],
     ['the kubelet talks to kube-apiserver', await leaseRenewed(cluster, node)],
-    ["kube-scheduler's syncer writes its client certificate", first(scheduler, 'sync.written')],
-    ['kube-scheduler uses it without a restart', first(scheduler, 'proof.given')],
+    ["kube-scheduler's syncer writes its client certificate", written(scheduler, 'kube-scheduler-client')],
+    ['kube-scheduler uses it without a restart', inUse(scheduler, 'kube-scheduler-client')],
     ['kube-scheduler places Pods', seen.podScheduled],
     ['the node is Ready', seen.ready],
     ['the owner of the certificates runs again', seen.podRunning],

@@ -1,0 +1,79 @@
+// `init adopt --repair`: an adopted machine stays adopted. A timer runs it, so it says nothing where there is nothing to
+// do, and what it does by log lines.
+import { join } from 'node:path';
+import { systemClock } from '../lib/clock.ts';
+import { parseToolConfig } from '../lib/config.ts';
+import { errorText, RecoveryError } from '../lib/errors.ts';
+import type { AdoptionRecord } from '../lib/install/adopt-record.ts';
+import { runRepair } from '../lib/install/adopt-repair.ts';
+import { kubeconfigFile } from '../lib/install/layout.ts';
+import { podLayout } from '../lib/install/pod-files.ts';
+import type { KubeConnection } from '../lib/kube/kube.ts';
+import { createLog } from '../lib/log.ts';
+import type { Problem } from '../lib/problems.ts';
+import { type Connecting, connect } from './connections.ts';
+import { exitCodes, exitOfError } from './exit-codes.ts';
+import type { AdoptLine } from './init-adopt.ts';
+import { installFlags } from './install-flags.ts';
+import type { Io } from './io.ts';
+import { configInput, orKubeadm } from './read-config.ts';
+
+/** An API server that has just been started anew gets this long; one that is away waits for the next minute. */
+const patienceMs = 15_000;
+const askAgainMs = 1000;
+const answerMs = 5000;
+
+export async function repairAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise<number> {
+  const { flags, options, problems } = installFlags(line, io);
+  const all: Problem[] = [...problems];
+  if (image !== undefined) {
+    const message = 'must be left out: a repair adds what the last adoption did; adopt again for another image';
+    all.push({ path: '--image', kind: 'conflict', message });
+  }
+  const config = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems: all });
+  const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
+  const connecting = { config, clock: systemClock, log, signal: io.signal };
+  const { directory } = options;
+  const own = kubeconfigFile(podLayout(directory, 'kube-apiserver'), 'admin');
+  const credentials = ({ kubernetesDir }: AdoptionRecord): readonly string[] =>
+    config.kubeconfig === undefined ? [own, join(kubernetesDir, 'admin.conf')] : [config.kubeconfig];
+  try {
+    await runRepair({
+      ...connecting,
+      directory,
+      lockDir: config.lockDir,
+      dryRun: config.dryRun,
+      reach: (record) => reach(credentials(record), record, connecting),
+    });
+    return exitCodes.done;
+  } catch (err) {
+    const code = err instanceof RecoveryError ? err.code : undefined;
+    log.error('process.failed', { err: errorText(err), ...(code !== undefined && { code }) });
+    return exitOfError(err);
+  }
+}
+
+/** The first credential that may look at pods; undefined when none has been answered. */
+async function reach(
+  kubeconfigs: readonly string[],
+  { nodeName }: AdoptionRecord,
+  connecting: Connecting,
+): Promise<KubeConnection | undefined> {
+  const { clock, signal } = connecting;
+  const until = clock.now().getTime() + patienceMs;
+  const path = `/api/v1/namespaces/kube-system/pods?fieldSelector=spec.nodeName%3D${nodeName}&limit=1`;
+  while (!signal.aborted) {
+    for (const kubeconfig of kubeconfigs) {
+      const connection = await connect(kubeconfig, connecting).catch(() => undefined);
+      try {
+        await connection?.request({ method: 'GET', path, timeoutMs: answerMs, signal });
+        if (connection !== undefined) return connection;
+      } catch {
+        await connection?.close(); // the next one may be known, or the API server may answer in a moment
+      }
+    }
+    if (clock.now().getTime() >= until) return undefined;
+    await clock.sleep(askAgainMs, signal);
+  }
+  return undefined;
+}

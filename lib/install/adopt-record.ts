@@ -1,0 +1,115 @@
+// What `init adopt` leaves behind for `init adopt --repair`: all that is added to the three manifests, so that it can be
+// added again with nobody asked and no API. Written when the last pod has been seen to run, so it never names an image
+// that did not; `uninstall adopt` removes it before anything else. It holds paths and names, no secrets.
+import { isAbsolute } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { attempt, type Disk, realDisk } from '../disk/disk.ts';
+import { replaceFile, syncDirectory } from '../disk/files.ts';
+import { RecoveryError } from '../errors.ts';
+import { readRegularIfPresent } from './files.ts';
+import { adoptionFile } from './layout.ts';
+import { podLayout } from './pod-files.ts';
+import { digestOf, type PodAddition, type StaticPod, staticPods } from './static-pods.ts';
+
+export interface AdoptionRecord {
+  readonly kubernetesDir: string;
+  readonly pkiDir: string;
+  readonly nodeName: string;
+  /** One for each static pod, in their order. */
+  readonly additions: readonly PodAddition[];
+}
+
+const header = { apiVersion: 'kube-cert-recovery/v1alpha1', kind: 'Adoption' } as const;
+const fields = ['apiVersion', 'kind', 'kubernetesDir', 'pkiDir', 'nodeName', 'additions', 'digests'];
+const additionFields = ['pod', 'image', 'layout', 'flags', 'account', 'kubeletPki', 'sharesProcesses'];
+
+export function recordText(record: AdoptionRecord): string {
+  const { kubernetesDir, pkiDir, nodeName, additions } = record;
+  // The digests tell a record that somebody has edited, and one of a version that adds other things.
+  const digests = Object.fromEntries(additions.map((addition) => [addition.pod, digestOf(addition)]));
+  return `${JSON.stringify({ ...header, kubernetesDir, pkiDir, nodeName, additions, digests }, undefined, 2)}\n`;
+}
+
+/** Throws MaterialInvalid for whatever this version would not have written. */
+export function parseRecord(text: string, directory: string): AdoptionRecord {
+  const problem = (what: string): RecoveryError => {
+    const again = 'run "kube-cert-recovery init adopt" again, which writes it anew';
+    return new RecoveryError('MaterialInvalid', `Cannot use record "${adoptionFile(directory)}": ${what}; ${again}`);
+  };
+  const value = fieldsOf(jsonOf(text));
+  if (value === undefined) throw problem('it is no JSON object');
+  if (value['apiVersion'] !== header.apiVersion || value['kind'] !== header.kind) {
+    throw problem(`it is not of version "${header.apiVersion}" and kind "${header.kind}"`);
+  }
+  const unknown = Object.keys(value).find((name) => !fields.includes(name));
+  if (unknown !== undefined) throw problem(`field "${unknown}" is unknown`);
+  const { kubernetesDir, pkiDir, nodeName, additions } = value;
+  if (!isPath(kubernetesDir) || !isPath(pkiDir)) throw problem('a directory is no absolute path');
+  if (!isName(nodeName) || nodeName.includes('/')) throw problem('it has no nodeName');
+  const all = Array.isArray(additions) ? (additions as readonly unknown[]) : [];
+  if (all.length !== staticPods.length) throw problem('it does not name the three static pods');
+  const digests = fieldsOf(value['digests']) ?? {};
+  const read = staticPods.map((pod, at) => {
+    const wrong = additionProblem(all[at], pod, directory) ?? digestProblem(all[at] as PodAddition, digests[pod]);
+    if (wrong !== undefined) throw problem(`what is added to ${pod} ${wrong}`);
+    return all[at] as PodAddition;
+  });
+  return { kubernetesDir, pkiDir, nodeName, additions: read };
+}
+
+/** Undefined when this machine has not been adopted. Throws ReadFailed, MaterialInvalid. */
+export async function readRecord(directory: string): Promise<AdoptionRecord | undefined> {
+  const bytes = await readRegularIfPresent(adoptionFile(directory), 'record');
+  return bytes === undefined ? undefined : parseRecord(bytes.toString('utf8'), directory);
+}
+
+/** Throws WriteFailed. */
+export async function writeRecord(directory: string, record: AdoptionRecord): Promise<void> {
+  const file = { path: adoptionFile(directory), content: recordText(record), mode: 0o644, what: 'record' };
+  await replaceFile(file);
+}
+
+/** Durably; one that is not there is as wanted. Throws WriteFailed. */
+export async function removeRecord(directory: string, disk: Disk = realDisk): Promise<void> {
+  const path = adoptionFile(directory);
+  if ((await readRegularIfPresent(path, 'record')) === undefined) return;
+  await attempt({ code: 'WriteFailed', action: 'remove', what: `record "${path}"`, directory }, async () => {
+    await disk.rm(path, { force: true });
+    await syncDirectory(disk, directory);
+  });
+}
+
+/** What keeps a value from being what this version adds to a pod; undefined: nothing. */
+function additionProblem(value: unknown, pod: StaticPod, directory: string): string | undefined {
+  const { pod: named, image, layout, flags, account, kubeletPki, sharesProcesses, ...rest } = fieldsOf(value) ?? {};
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) return `has an unknown field "${unknown}" (known: ${additionFields.join(', ')})`;
+  if (named !== pod) return 'is that of another pod';
+  if (!isName(image)) return 'has no image';
+  if (!isName(account)) return 'has no account';
+  if (!isDeepStrictEqual(layout, podLayout(directory, pod))) return `has files elsewhere than below "${directory}"`;
+  if (kubeletPki !== undefined && !isPath(kubeletPki)) return 'has a kubeletPki that is no absolute path';
+  if (typeof sharesProcesses !== 'boolean') return 'does not say whether processes are shared';
+  const values = Object.values(fieldsOf(flags) ?? {}).flat();
+  return values.length > 0 && values.every(isName) ? undefined : 'has no flags';
+}
+
+function digestProblem(addition: PodAddition, digest: unknown): string | undefined {
+  return digestOf(addition) === digest ? undefined : 'has been edited, or is of another version of this program';
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function fieldsOf(value: unknown): Readonly<Record<string, unknown>> | undefined {
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isObject ? (value as Readonly<Record<string, unknown>>) : undefined;
+}
+
+const isName = (value: unknown): value is string => typeof value === 'string' && value !== '';
+const isPath = (value: unknown): value is string => isName(value) && isAbsolute(value);

@@ -1,0 +1,135 @@
+// What the modes do to objects, as rules of RBAC: by name of every object of the inventory, and no verb that is not
+// used. Pure.
+//
+// Creation can be limited by name only when it is done by a PATCH (server-side apply): the API server then asks for
+// both `patch` and `create` with the object's name; a POST carries no name and is refused.
+// The exceptions to "by name" are Events (create only), and lists of CertificateSigningRequests and APIServices, which
+// proofs read.
+import { kubeletClientSigner } from '../bootstrap-identity.ts';
+import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
+import { isFile } from '../inventory/places.ts';
+import { restartTurn } from '../leases/turn.ts';
+import type { Rule } from './manifest.ts';
+
+export type Artefacts = readonly (Artefact | ResolvedArtefact)[];
+/** Of Roles, by namespace. */
+export type RulesByNamespace = ReadonlyMap<string, readonly Rule[]>;
+
+const leases = { apiGroups: ['coordination.k8s.io'], resources: ['leases'] } as const;
+const createEvents: Rule = { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create'] };
+const certificates = 'certificates.k8s.io';
+
+/**
+ * What regen never writes it still reads: key pairs are checked, and of opaque objects it says which are gone. Without
+ * the right to read one, that row would count as out of reach, and regen would never be ready. Leader leases it releases
+ * when their holder was switched off.
+ */
+export function regenRules(artefacts: Artefacts): RulesByNamespace {
+  const made = artefacts.filter(({ kind }) => kind !== 'keyPair' && kind !== 'opaque');
+  const onlyRead = artefacts.filter((artefact) => !made.includes(artefact));
+  return byNamespace([
+    ...objectRules(made, ['get', 'update', 'patch', 'create']),
+    ...objectRules(onlyRead, ['get']),
+    ...eventRules(artefacts),
+    ...leaseRules(artefacts, ['get', 'update']),
+  ]);
+}
+
+/** `reacts`: it restarts components that must read their files again, kube-apiserver on one machine at a time. */
+export function syncerRules(artefacts: Artefacts, { reacts }: { readonly reacts: boolean }): RulesByNamespace {
+  const published = artefacts.filter((artefact) => artefact.published !== undefined);
+  return byNamespace([
+    ...objectRules(published, ['get', 'list', 'watch']),
+    ...eventRules(published),
+    ...leaseRules(artefacts, ['get']),
+    ...(reacts ? turnRules(artefacts) : []),
+  ]);
+}
+
+/** APIServices show whether the proxy client is in use, CertificateSigningRequests whether the CSR signer is. */
+export function proofRules(artefacts: Artefacts): readonly Rule[] {
+  const kinds = new Set(proofsOf(artefacts).map(({ kind }) => kind));
+  const list = (group: string, resource: string): Rule => ({
+    apiGroups: [group],
+    resources: [resource],
+    verbs: ['list'],
+  });
+  return [
+    ...(kinds.has('signsCsr') ? [list(certificates, 'certificatesigningrequests')] : []),
+    ...(kinds.has('proxied') ? [list('apiregistration.k8s.io', 'apiservices')] : []),
+  ];
+}
+
+/**
+ * Requests for certificates are many and their names are not known beforehand; approval is limited by signer instead
+ * (the verb `approve` on it: plugin/pkg/admission/certificates/approval). Nodes are only read.
+ */
+export const approverClusterRules: readonly Rule[] = [
+  { apiGroups: [certificates], resources: ['certificatesigningrequests'], verbs: ['list', 'watch'] },
+  { apiGroups: [certificates], resources: ['certificatesigningrequests/approval'], verbs: ['update'] },
+  { apiGroups: [certificates], resources: ['signers'], resourceNames: [kubeletClientSigner], verbs: ['approve'] },
+  { apiGroups: [''], resources: ['nodes'], verbs: ['get'] },
+];
+
+/** Events about what has no namespace live in `default`. */
+export const approverRules: RulesByNamespace = new Map([
+  ['kube-node-lease', [{ ...leases, verbs: ['get'] }]],
+  ['default', [createEvents]],
+]);
+
+type Placed = readonly [namespace: string, rule: Rule];
+
+function byNamespace(placed: readonly Placed[]): RulesByNamespace {
+  const rules = new Map<string, Rule[]>();
+  for (const [namespace, rule] of placed) rules.set(namespace, [...(rules.get(namespace) ?? []), rule]);
+  return rules;
+}
+
+function objectRules(artefacts: Artefacts, verbs: readonly string[]): Placed[] {
+  const resources = [['secret', 'secrets'] as const, ['configMap', 'configmaps'] as const];
+  return resources.flatMap(([kind, resource]) => {
+    const named = artefacts.flatMap(({ truth }) => (truth.kind === kind ? [truth] : []));
+    const rule = { apiGroups: [''], resources: [resource] };
+    return namesByNamespace(named).map(([namespace, names]): Placed => [namespace, { ...rule, ...names, verbs }]);
+  });
+}
+
+function eventRules(artefacts: Artefacts): Placed[] {
+  const namespaces = artefacts.flatMap(({ truth }) => ('namespace' in truth ? [truth.namespace] : []));
+  return [...new Set(namespaces)].map((namespace) => [namespace, createEvents]);
+}
+
+/** Leader leases by which use is proven. */
+function leaseRules(artefacts: Artefacts, verbs: readonly string[]): Placed[] {
+  const named = artefacts
+    .flatMap(({ readers }) => readers.map(({ proof }) => proof))
+    .filter((proof) => proof.kind === 'lease');
+  return namesByNamespace(named).map(([namespace, names]): Placed => [namespace, { ...leases, ...names, verbs }]);
+}
+
+/** Where kube-apiserver must be restarted for what is observed, one machine after the other. */
+function turnRules(artefacts: Artefacts): Placed[] {
+  const isNeeded = observed(artefacts).some(({ readers }) =>
+    readers.some(({ component, needs }) => component === 'kube-apiserver' && needs === 'restart'),
+  );
+  const { namespace, name } = restartTurn;
+  const rule: Rule = { ...leases, resourceNames: [name], verbs: ['get', 'create', 'patch', 'update'] };
+  return isNeeded ? [[namespace, rule]] : [];
+}
+
+/** Whose files lie on disk: only of these does the syncer ask for proofs. */
+function observed(artefacts: Artefacts): Artefacts {
+  return artefacts.filter(({ published, truth }) => published !== undefined || isFile(truth));
+}
+
+function proofsOf(artefacts: Artefacts): readonly Proof[] {
+  return observed(artefacts).flatMap(({ readers }) => readers.map(({ proof }) => proof));
+}
+
+function namesByNamespace(
+  named: readonly { readonly namespace: string; readonly name: string }[],
+): readonly (readonly [namespace: string, names: { readonly resourceNames: readonly string[] }])[] {
+  const found = new Map<string, Set<string>>();
+  for (const { namespace, name } of named) found.set(namespace, (found.get(namespace) ?? new Set()).add(name));
+  return [...found].map(([namespace, names]) => [namespace, { resourceNames: [...names].toSorted() }] as const);
+}

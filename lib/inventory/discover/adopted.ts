@@ -1,0 +1,87 @@
+// What a kubeadm machine has become whose static pods follow objects in the API (`init adopt`). Their flags name kubeadm's
+// files first and ours after them, and the last one counts. So kubeadm's files are kept good there for the way back, but
+// whoever is not named by a flag any more reads them no longer: nothing has to be restarted for them, and nobody serves
+// them. Pure.
+//
+// The kubelet stays kubeadm's: its certificate is signed with the CA key on this machine. That serves only while the API
+// server still trusts that CA, and while the kubelet trusts what the API server serves; else a certificate that looks
+// valid would keep the kubelet from asking for a good one with its bootstrap kubeconfig.
+import type { KeyObject } from 'node:crypto';
+import { type Certificate, wholeCertificates } from '../../pki/certificate.ts';
+import { signatureMatches } from '../../pki/verify.ts';
+import { readKubeconfigView } from '../../store/kubeconfig-view.ts';
+import type { Endpoints } from '../model.ts';
+import { document, flagsOf } from './documents.ts';
+
+/** The name of our container in a static pod (lib/install/static-pods.ts). */
+const ownContainer = 'kube-cert-recovery';
+
+/** Files by component: one that is named here reads these and no others. */
+export type FilesRead = Readonly<Record<string, readonly string[]>>;
+
+/** `manifests`: their texts by component. */
+export function readByAdopted(manifests: Readonly<Record<string, string | undefined>>): FilesRead {
+  const adopted = Object.entries(manifests).filter(
+    ([, text]) => text?.includes(ownContainer) === true && hasOwnContainer(text),
+  );
+  return Object.fromEntries(
+    adopted.map(([component, text]) => [component, [...(flagsOf(text ?? '', component)?.values() ?? [])]]),
+  );
+}
+
+function hasOwnContainer(manifest: string): boolean {
+  const { containers } = (document(manifest)?.['spec'] ?? {}) as { readonly containers?: unknown };
+  return (
+    Array.isArray(containers) && containers.some((one) => (one as { name?: unknown } | null)?.name === ownContainer)
+  );
+}
+
+/** What a kubelet identity of this machine would meet. Texts in PEM; undefined: it could not be read. */
+export interface KubeletTrust {
+  /** kubeadm's CA on this machine, which would sign. */
+  readonly authority: string | undefined;
+  /** kube-apiserver --client-ca-file and --tls-cert-file, the ones that count. */
+  readonly clientAuthorities: string | undefined;
+  readonly served: string | undefined;
+  readonly kubeletKubeconfig: string | undefined;
+  /** Where that lies. */
+  readonly kubeconfigFile: string;
+  readonly endpoints: Endpoints;
+}
+
+/** Why the CA on this machine must not sign for the kubelet, as the end of a sentence; undefined: nothing is against it. */
+export function signingProblem(trust: KubeletTrust): string | undefined {
+  const own = certificatesIn(trust.authority);
+  const clients = certificatesIn(trust.clientAuthorities);
+  if (
+    own.length > 0 &&
+    clients.length > 0 &&
+    !own.some((one) => clients.some((other) => isSameAuthority(one, other)))
+  ) {
+    return 'the API server trusts no client of that CA any more';
+  }
+  const [leaf] = certificatesIn(trust.served);
+  const known = authoritiesOfKubelet(trust) ?? own;
+  if (leaf === undefined || known.length === 0 || known.some((one) => signatureMatches(leaf, one))) return undefined;
+  return 'kubelet.conf knows the API server by that CA, which has not signed what it serves';
+}
+
+/** Empty where it names a file: whoever has written that keeps it up to date. Undefined where there is no CA in it. */
+function authoritiesOfKubelet({
+  kubeletKubeconfig,
+  kubeconfigFile,
+  endpoints,
+}: KubeletTrust): readonly Certificate[] | undefined {
+  if (kubeletKubeconfig === undefined) return undefined;
+  const view = readKubeconfigView(kubeconfigFile, Buffer.from(kubeletKubeconfig), endpoints);
+  if (!('authority' in view) || view.authority.kind === 'none') return undefined;
+  return view.authority.kind === 'file' ? [] : certificatesIn(view.authority.bytes?.toString('utf8'));
+}
+
+/** Renewed with the same name and key, a CA is the same for all that it has signed. */
+function isSameAuthority(one: Certificate, other: Certificate): boolean {
+  const key: KeyObject = one.x509.publicKey;
+  return one.fields.subject.der.equals(other.fields.subject.der) && key.equals(other.x509.publicKey);
+}
+
+const certificatesIn = (pem = ''): readonly Certificate[] => wholeCertificates(Buffer.from(pem));

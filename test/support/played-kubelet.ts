@@ -1,0 +1,119 @@
+// What a kubelet does with the static pods of a machine, as far as the API shows it: for each manifest in its directory
+// a mirror pod with the manifest's annotations, whose containers run; and the health of our container, on the address
+// that its manifest names. Nothing is run. A test says what is not ready.
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { createHealth, type Health, type HealthServer, serveHealth } from '../../lib/health.ts';
+import { healthAddress, type PodManifest } from '../../lib/install/static-pods.ts';
+import { parseYaml } from '../../lib/yaml.ts';
+import type { ControlPlane } from './control-plane.ts';
+
+const pods = '/api/v1/namespaces/kube-system/pods';
+
+export interface PlayedMachine {
+  readonly manifestsDir: string;
+  readonly nodeName: string;
+  /** Whether it answers for the health of our containers. Two machines here would answer on the same ports. Default: true. */
+  readonly answers?: boolean;
+}
+
+export class PlayedKubelet implements AsyncDisposable {
+  readonly #health = new Map<string, Health>();
+  readonly #answers: boolean;
+  /** Names of containers that never become ready. */
+  readonly unready = new Set<string>();
+  readonly #plane: ControlPlane;
+  readonly #manifestsDir: string;
+  readonly #nodeName: string;
+  readonly #seen = new Map<string, string>();
+  readonly #servers = new Map<string, { readonly end: AbortController; readonly server: HealthServer }>();
+  readonly #end = new AbortController();
+  readonly #loop: Promise<void>;
+
+  constructor(plane: ControlPlane, { manifestsDir, nodeName, answers = true }: PlayedMachine) {
+    this.#plane = plane;
+    this.#manifestsDir = manifestsDir;
+    this.#nodeName = nodeName;
+    this.#answers = answers;
+    this.#loop = this.#run().catch((err: unknown) => console.error('the played kubelet:', err));
+  }
+
+  /** What our container in this pod says of its health. */
+  healthOf(pod: string): Health {
+    const health = this.#health.get(pod) ?? createHealth();
+    this.#health.set(pod, health);
+    return health;
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#end.signal.aborted) {
+      for (const name of await readdir(this.#manifestsDir)) {
+        if (name.startsWith('.')) continue;
+        const text = await readFile(join(this.#manifestsDir, name), 'utf8');
+        if (this.#seen.get(name) === text) continue;
+        this.#seen.set(name, text);
+        await this.#show(parseYaml(text) as PodManifest);
+      }
+      await delay(30);
+    }
+  }
+
+  async #show({ metadata, spec }: PodManifest, manifest = { metadata, spec } as PodManifest): Promise<void> {
+    const name = `${metadata.name}-${this.#nodeName}`;
+    await this.#plane.admin(`${pods}/${name}?gracePeriodSeconds=0`, { method: 'DELETE' });
+    await this.#answer(metadata.name, manifest);
+    const body = {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: {
+        name,
+        labels: metadata['labels'],
+        annotations: { ...metadata.annotations, 'kubernetes.io/config.mirror': 'played' },
+      },
+      spec: {
+        nodeName: this.#nodeName,
+        hostNetwork: true,
+        containers: spec.containers.map((one) => ({ name: one.name, image: 'played' })),
+      },
+    };
+    const made = await this.#plane.admin(pods, { method: 'POST', body });
+    if (made.status !== 201) throw new Error(`No mirror pod ${name}: ${JSON.stringify(made.body)}`);
+    const containerStatuses = spec.containers.map((one) => ({
+      name: one.name,
+      image: 'played',
+      imageID: '',
+      restartCount: 0,
+      ready: !this.unready.has(one.name),
+      state: { running: {} },
+    }));
+    const status = { phase: 'Running', hostIP: '192.0.2.10', hostIPs: [{ ip: '192.0.2.10' }], containerStatuses };
+    const contentType = 'application/merge-patch+json';
+    await this.#plane.admin(`${pods}/${name}/status`, { method: 'PATCH', contentType, body: { status } });
+  }
+
+  async #answer(pod: string, manifest: PodManifest): Promise<void> {
+    const before = this.#servers.get(pod);
+    before?.end.abort();
+    await before?.server.closed;
+    this.#servers.delete(pod);
+    const address = healthAddress(manifest);
+    if (address === undefined || !this.#answers) return;
+    const health = this.healthOf(pod);
+    const end = new AbortController();
+    this.#servers.set(pod, { end, server: await serveHealth({ address, health, signal: end.signal }) });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#end.abort();
+    await this.#loop;
+    for (const { end, server } of this.#servers.values()) {
+      end.abort();
+      await server.closed;
+    }
+    for (const name of this.#seen.keys()) {
+      const path = `${pods}/${name.replace(/\.yaml$/, '')}-${this.#nodeName}`;
+      await this.#plane.admin(`${path}?gracePeriodSeconds=0`, { method: 'DELETE' });
+    }
+  }
+}
