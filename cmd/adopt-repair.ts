@@ -3,10 +3,11 @@
 import { join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
 import { parseToolConfig } from '../lib/config.ts';
-import { errorText, RecoveryError } from '../lib/errors.ts';
+import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
 import type { AdoptionRecord } from '../lib/install/adopt-record.ts';
 import { runRepair } from '../lib/install/adopt-repair.ts';
 import { kubeconfigFile } from '../lib/install/layout.ts';
+import { machineLockDir } from '../lib/install/manifests-lock.ts';
 import { podLayout } from '../lib/install/pod-files.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { createLog } from '../lib/log.ts';
@@ -19,7 +20,7 @@ import type { Io } from './io.ts';
 import { configInput, orKubeadm } from './read-config.ts';
 
 /** An API server that has just been started anew gets this long; one that is away waits for the next minute. */
-const patienceMs = 15_000;
+const usualPatienceMs = 15_000;
 const askAgainMs = 1000;
 const answerMs = 5000;
 
@@ -38,14 +39,14 @@ export async function repairAdoptCommand({ image, ...line }: AdoptLine, io: Io):
   const credentials = ({ kubernetesDir }: AdoptionRecord): readonly string[] =>
     config.kubeconfig === undefined ? [own, join(kubernetesDir, 'admin.conf')] : [config.kubeconfig];
   try {
-    await runRepair({
+    const { failures } = await runRepair({
       ...connecting,
       directory,
-      lockDir: config.lockDir,
+      lockDir: machineLockDir,
       dryRun: config.dryRun,
       reach: (record) => reach(credentials(record), record, connecting),
     });
-    return exitCodes.done;
+    return failures.length === 0 ? exitCodes.done : exitOfError(failures[0]);
   } catch (err) {
     const code = err instanceof RecoveryError ? err.code : undefined;
     log.error('process.failed', { err: errorText(err), ...(code !== undefined && { code }) });
@@ -53,27 +54,45 @@ export async function repairAdoptCommand({ image, ...line }: AdoptLine, io: Io):
   }
 }
 
-/** The first credential that may look at pods; undefined when none has been answered. */
-async function reach(
+/** The first credential that may look at pods; undefined when no API server answers. Throws when it answers none of them. */
+export async function reach(
   kubeconfigs: readonly string[],
   { nodeName }: AdoptionRecord,
   connecting: Connecting,
+  patienceMs = usualPatienceMs,
 ): Promise<KubeConnection | undefined> {
   const { clock, signal } = connecting;
   const until = clock.now().getTime() + patienceMs;
   const path = `/api/v1/namespaces/kube-system/pods?fieldSelector=spec.nodeName%3D${nodeName}&limit=1`;
-  while (!signal.aborted) {
+  for (;;) {
+    const failures: { readonly kubeconfig: string; readonly err: unknown }[] = [];
     for (const kubeconfig of kubeconfigs) {
-      const connection = await connect(kubeconfig, connecting).catch(() => undefined);
+      let connection: KubeConnection | undefined;
       try {
-        await connection?.request({ method: 'GET', path, timeoutMs: answerMs, signal });
-        if (connection !== undefined) return connection;
-      } catch {
-        await connection?.close(); // the next one may be known, or the API server may answer in a moment
+        connection = await connect(kubeconfig, connecting);
+        await connection.request({ method: 'GET', path, timeoutMs: answerMs, signal });
+        return connection;
+      } catch (err) {
+        failures.push({ kubeconfig, err }); // the next one may be known, or the API server may answer in a moment
+        await connection?.close();
       }
     }
-    if (clock.now().getTime() >= until) return undefined;
-    await clock.sleep(askAgainMs, signal);
+    // An API server that has just started may refuse whom it knows, so that is no last word before the time is over.
+    if (!signal.aborted && clock.now().getTime() < until) {
+      await clock.sleep(askAgainMs, signal);
+      continue;
+    }
+    const answered = failures.find(({ err }) => !isAway(err) && !isCode(err, 'ConfigInvalid'));
+    const [unreadable] = failures.some(({ err }) => isAway(err)) ? [] : failures;
+    const refused = answered ?? unreadable;
+    if (refused === undefined) return undefined;
+    const { kubeconfig, err } = refused;
+    const message = `Cannot repair static pods by kubeconfig "${kubeconfig}": ${errorText(err)}; name one that the API server knows (--kubeconfig), or mend this one`;
+    throw new RecoveryError(err instanceof RecoveryError ? err.code : 'KubeUnavailable', message, { cause: err });
   }
-  return undefined;
+}
+
+/** Whoever is not trusted has answered. */
+function isAway(err: unknown): boolean {
+  return isCode(err, 'KubeUnavailable') && err.details['untrusted'] !== true;
 }

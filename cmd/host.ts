@@ -7,7 +7,14 @@ import { parseToolConfig } from '../lib/config.ts';
 import type { ToolConfig } from '../lib/config-types.ts';
 import { applyHost, removeHost, thisMachine } from '../lib/install/host-apply.ts';
 import type { HostMachine } from '../lib/install/host-apply.ts';
-import { plainCommand, renderHost, repairCommand, unitPaths, writableDirectories } from '../lib/install/host.ts';
+import {
+  manifestsDirectories,
+  plainCommand,
+  renderHost,
+  repairCommand,
+  unitPaths,
+  writableDirectories,
+} from '../lib/install/host.ts';
 import type { HostUnits } from '../lib/install/host.ts';
 import { allDirectories } from '../lib/inventory/resolve.ts';
 import type { Problem } from '../lib/problems.ts';
@@ -90,15 +97,16 @@ export function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
   ];
 }
 
-async function unitsOf(config: ToolConfig, told: Omit<HostUnits, 'writable'>): Promise<HostUnits> {
+async function unitsOf(config: ToolConfig, told: Omit<HostUnits, 'writable' | 'manifests'>): Promise<HostUnits> {
   const { inventory, environment, backupDir, lockDir } = config;
-  const declared = Object.values(allDirectories(inventory, environment.directories ?? {}));
+  const directories = allDirectories(inventory, environment.directories ?? {});
+  const declared = Object.values(directories);
   // The units make the usual ones. Of others the parent must be writable, so that they can be made; of what lies in /run
   // not even that is there after a boot.
   const parents = [backupDir, lockDir].map((path) => (path.startsWith('/run/') ? '/run' : dirname(path)));
   const more = [backupDir, lockDir].flatMap((path, at) => (usual.includes(path) ? [] : (parents[at] ?? [])));
   const writable = writableDirectories(await resolveHere(config), [...declared, ...more], realOf);
-  return { ...told, writable };
+  return { ...told, writable, manifests: manifestsDirectories(directories, realOf) };
 }
 
 /** With its links followed as far as it exists: what is not there yet is made where its directory leads. */

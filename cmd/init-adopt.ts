@@ -6,6 +6,7 @@ import { installedSettings } from '../lib/config-installed.ts';
 import { parseToolConfig } from '../lib/config.ts';
 import { runAdopt } from '../lib/install/adopt.ts';
 import { controlPlaneNames, joinNames, localServer, servedNames } from '../lib/install/adopt-discovery.ts';
+import { machineLockDir } from '../lib/install/manifests-lock.ts';
 import { runUnadopt } from '../lib/install/unadopt.ts';
 import { type Discovery, discoverKubeadm } from '../lib/inventory/discover/discover.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
@@ -95,7 +96,7 @@ async function machineOf({ line, io, problems: found = [] }: MachineLine) {
     ...common,
     connection: await connect(config.kubeconfig, common),
     nodeName: discovery.parameters['nodeName']?.[0] ?? '',
-    lockDir: config.lockDir,
+    lockDir: machineLockDir,
     dryRun: config.dryRun,
     told: (text: string): void => void io.stdout.write(`${text}\n`),
   };

@@ -41,6 +41,7 @@ export type LogEvent =
   | 'clock.jumped'
   | 'manifest.drifted'
   | 'manifest.repaired'
+  | 'manifest.waiting'
   | 'manifest.failed'
   | 'restart.done'
   | 'restart.failed'

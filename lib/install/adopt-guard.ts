@@ -1,6 +1,7 @@
 // What must hold before the static pods of a machine are changed: nobody may lose a trust or a setting that works today.
 // Pure.
 import { basename, join } from 'node:path';
+import { flagsIn } from '../command-flags.ts';
 import { RecoveryError } from '../errors.ts';
 import { wholeCertificates } from '../pki/certificate.ts';
 import { caBundleKey, type Material } from '../store/store.ts';
@@ -28,7 +29,7 @@ export function requireSameTrust(
     );
     if (lost.length === 0) continue;
     const names = lost.map(({ facts }) => `"${facts.subject}"`).join(', ');
-    const message = `Cannot adopt this machine: ConfigMap "${artefact}" in the API lacks ${names} of "${file}", whom it trusts today; finish a rotation of the CA first, or delete what an earlier installation has left (uninstall --purge)`;
+    const message = `Cannot adopt this machine: ConfigMap "${artefact}" in the API would not hold ${names} of "${file}", whom it trusts today; finish a rotation of the CA first, or delete what an earlier installation has left (uninstall --purge)`;
     throw new RecoveryError('MaterialInvalid', message);
   }
 }
@@ -107,8 +108,7 @@ export function requireKubeadmFlags(manifest: PodManifest, pod: StaticPod, direc
     throw new RecoveryError('MaterialInvalid', message);
   };
   if (basename(words[0] ?? '') !== pod) refuse(`its command is "${words[0] ?? ''}"`, `the program ${pod} is wanted`);
-  for (const word of words.slice(1)) {
-    const [, flag = '', value = ''] = /^--([^=]+)=(.*)$/s.exec(word) ?? [];
+  for (const { name: flag, value = '' } of flagsIn(words.slice(1))) {
     const expected = expectedFile(pod, flag, directories);
     if (expected !== undefined && value !== expected) {
       refuse(

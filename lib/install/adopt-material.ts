@@ -2,9 +2,10 @@
 // made anew with the cluster's CAs. Written create-only, each artefact before those that need it, so a killed run is
 // completed by the next and two machines that adopt at once come to one generation.
 import type { Clock } from '../clock.ts';
-import { RecoveryError } from '../errors.ts';
+import { isCode, RecoveryError } from '../errors.ts';
 import type { KeyPair, Resolved, ResolvedArtefact, ResolvedTarget } from '../inventory/model.ts';
 import { annotationsOf } from '../issue/annotations.ts';
+import { make } from '../issue/make.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { createDiskStore } from '../store/disk.ts';
 import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Store } from '../store/store.ts';
@@ -33,7 +34,7 @@ export interface AdoptedMaterial {
 const defaultKeyAlgorithm = { name: 'RSA', bits: 2048 } as const;
 
 /** What the first generation is made of. */
-interface Stock {
+export interface Stock {
   /** In the API. */
   readonly there: ReadonlyMap<string, Found>;
   /** From kubeadm's files. */
@@ -51,6 +52,30 @@ export async function takeStock(options: AdoptMaterial): Promise<Stock> {
     if (own !== undefined) taken.set(artefact.name, own);
   }
   return { there, taken };
+}
+
+/**
+ * The bundles as they will be, by artefact, without what is yet to be made: new CAs come in beside these. Throws
+ * MaterialInvalid.
+ */
+export async function bundlesOf(
+  { there, taken }: Stock,
+  { resolved, clock }: AdoptMaterial,
+): Promise<ReadonlyMap<string, Material>> {
+  const material = new Map<string, Material>([
+    ...there,
+    ...[...taken].map(([name, one]) => [name, one.material] as const),
+  ]);
+  const takeKey = (): Promise<never> => Promise.reject(new RecoveryError('SignFailed', 'A bundle needs no key'));
+  for (const artefact of resolved.artefacts) {
+    if (material.has(artefact.name) || !['caBundle', 'composedBundle'].includes(artefact.kind)) continue;
+    try {
+      material.set(artefact.name, await make(artefact, { resolved, material, takeKey, now: clock.now() }));
+    } catch (err) {
+      if (!isCode(err, 'SignFailed')) throw err; // all that it will hold is yet to be made
+    }
+  }
+  return material;
 }
 
 /** Throws MaterialInvalid, ReadFailed, SignFailed, KubeConflict, and what the API refuses. */

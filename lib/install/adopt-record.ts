@@ -1,6 +1,7 @@
 // What `init adopt` leaves behind for `init adopt --repair`: all that is added to the three manifests, so that it can be
-// added again with nobody asked and no API. Written when the last pod has been seen to run, so it never names an image
-// that did not; `uninstall adopt` removes it before anything else. It holds paths and names, no secrets.
+// added again with nobody asked and no API. First written when the last pod has been seen to run; from then on each pod
+// that has been seen to run with another addition comes into it at once. So it never names an image that did not run.
+// `uninstall adopt` removes it before anything else. It holds paths and names, no secrets.
 import { isAbsolute } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { attempt, type Disk, realDisk } from '../disk/disk.ts';

@@ -3,30 +3,28 @@
 //
 //  1. no record, or nothing has drifted: done; this is all that it costs every minute
 //  2. the lock; the record and the manifests once more: the machine may just have been given back to kubeadm
-//  3. one pod after the other: what would be lost, whether our files are there, the manifest, and the wait for the pod
+//  3. an API server: without one nobody sees whether a pod runs, so nothing is written before one answers
+//  4. one pod after the other: what would be lost, whether our files are there, the manifest, and the wait for the pod
 //
-// Without an API nobody can tell whether a pod runs. The manifest is written all the same: an API server that serves
-// kubeadm's expired files is away for good, and the one that reads ours comes back. A pod that has been seen not to run
-// gets its former manifest back, and is not tried again until that manifest, the record or the boot is another.
-import { createHash } from 'node:crypto';
+// Waiting for an API is safe: what has drifted reads kubeadm's files, and the run before this one heals those. A pod that
+// has been seen not to run gets its former manifest back, and is not tried again until that manifest, the record or the
+// boot is another; the others would get the same image and ask the same API, so they are not tried either.
 import { access } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { replaceFile } from '../disk/files.ts';
 import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { LeaseTurn, restartTurn } from '../leases/turn.ts';
 import type { Log } from '../log.ts';
-import { editManifest } from '../restart/manifest-file.ts';
 import { refuseBesideKubeadm } from '../store/other-writer.ts';
-import { parseYaml, toYaml } from '../yaml.ts';
+import { parseYaml } from '../yaml.ts';
 import { driftOf } from './adopt-drift.ts';
 import { requireKubeadmFlags } from './adopt-guard.ts';
 import { type AdoptionRecord, readRecord } from './adopt-record.ts';
 import { readRegularIfPresent } from './files.ts';
-import { manifestsLockDirectory, withManifestsLock } from './manifests-lock.ts';
+import { adoptionFile } from './layout.ts';
+import { forgetFailures, hasFailed, manifestsLockDirectory, noteFailure, withManifestsLock } from './manifests-lock.ts';
 import { changeStaticPod } from './static-pods-apply.ts';
-import { addTo, digestOf, manifestPath, type PodAddition, podManifest, removeFrom } from './static-pods.ts';
+import { addTo, manifestPath, type PodAddition, type PodManifest, podManifest, removeFrom } from './static-pods.ts';
 
 export interface RepairOptions {
   /** Of our files. Absolute path. */
@@ -45,6 +43,13 @@ export interface RepairOptions {
   readonly signal: AbortSignal;
 }
 
+export interface RepairOutcome {
+  /** How many manifests were put right; with dryRun: would be. */
+  readonly repaired: number;
+  /** What kept others from it, each logged already. */
+  readonly failures: readonly unknown[];
+}
+
 export interface Drift {
   readonly addition: PodAddition;
   /** Of the manifest. */
@@ -55,117 +60,115 @@ export interface Drift {
 }
 
 /** An absent manifest is a pod that somebody has stopped: there is nothing to add to. Throws ReadFailed, MaterialInvalid. */
-export async function findDrift({ kubernetesDir, additions }: AdoptionRecord): Promise<readonly Drift[]> {
+export async function findDrift(record: AdoptionRecord): Promise<readonly Drift[]> {
   const found: Drift[] = [];
-  for (const addition of additions) {
-    const path = manifestPath(join(kubernetesDir, 'manifests'), addition.pod);
-    const before = await readRegularIfPresent(path, 'manifest');
-    if (before === undefined) continue;
-    const missing = driftOf(podManifest(parseYaml(before.toString('utf8')), addition.pod, path), addition);
-    if (missing !== undefined) found.push({ addition, path, before, message: `${basename(path)} ${missing}` });
-  }
+  for (const addition of record.additions) found.push(...(await driftIn(record, addition)));
   return found;
 }
 
-/** How many manifests were put right (with dryRun: would be). Throws the first of what kept others from it. */
-export async function runRepair(options: RepairOptions): Promise<number> {
+async function driftIn({ kubernetesDir }: AdoptionRecord, addition: PodAddition): Promise<readonly Drift[]> {
+  const path = manifestPath(join(kubernetesDir, 'manifests'), addition.pod);
+  const before = await readRegularIfPresent(path, 'manifest');
+  if (before === undefined) return [];
+  const missing = driftOf(podManifest(parseYaml(before.toString('utf8')), addition.pod, path), addition);
+  return missing === undefined ? [] : [{ addition, path, before, message: `${basename(path)} ${missing}` }];
+}
+
+const nothing: RepairOutcome = { repaired: 0, failures: [] };
+
+/** Throws what concerns the whole machine: the record, a manifest that cannot be read, AlreadyRunning, what `reach` throws. */
+export async function runRepair(options: RepairOptions): Promise<RepairOutcome> {
   const { directory, refuseBesideOthers = refuseBesideKubeadm, dryRun, log } = options;
   const seen = await readRecord(directory);
-  if (seen === undefined || (await findDrift(seen)).length === 0) return 0;
+  if (seen === undefined || (await findDrift(seen)).length === 0) return nothing;
   return withManifestsLock(options, async () => {
     refuseBesideOthers();
     const record = await readRecord(directory);
     const drifted = record === undefined ? [] : await findDrift(record);
     for (const { addition, path, message } of drifted) {
-      log.warn('manifest.drifted', { component: addition.pod, path, message });
+      const keep = `what it lacks is added again. To keep it as it is, run "kube-cert-recovery uninstall adopt", or remove "${adoptionFile(directory)}" when no API server answers`;
+      log.warn('manifest.drifted', { component: addition.pod, path, message: `${message}; ${keep}` });
     }
-    if (record === undefined || drifted.length === 0 || dryRun) return drifted.length;
+    if (record === undefined || drifted.length === 0) return nothing;
+    if (dryRun) return { repaired: drifted.length, failures: [] };
     const connection = await options.reach(record);
+    if (connection === undefined) {
+      const message =
+        'no API server answers, so nobody could see whether a pod runs; nothing is written before one does';
+      log.info('manifest.waiting', { message });
+      return nothing;
+    }
     try {
-      return await repairAll(drifted, { ...options, record, connection });
+      return await repairAll({ ...options, refuseBesideOthers, record, connection });
     } finally {
-      await connection?.close();
+      await connection.close();
     }
   });
 }
 
 interface Repairing extends RepairOptions {
+  readonly refuseBesideOthers: () => void;
   readonly record: AdoptionRecord;
-  readonly connection: KubeConnection | undefined;
+  readonly connection: KubeConnection;
 }
 
-async function repairAll(drifted: readonly Drift[], repairing: Repairing): Promise<number> {
+async function repairAll(repairing: Repairing): Promise<RepairOutcome> {
+  const { record, log, signal, refuseBesideOthers } = repairing;
   const failures: unknown[] = [];
-  for (const drift of drifted) {
-    const fields = { component: drift.addition.pod, path: drift.path };
+  let repaired = 0;
+  for (const addition of record.additions) {
+    // The pod before may have taken minutes.
+    refuseBesideOthers();
+    const [drift] = await driftIn(record, addition);
+    if (drift === undefined) continue;
+    const fields = { component: addition.pod, path: drift.path };
     try {
       await repairOne(drift, repairing);
-      const unseen = 'no API server answers, so whether the pod runs is not known';
-      repairing.log.info('manifest.repaired', {
-        ...fields,
-        ...(repairing.connection === undefined && { message: unseen }),
-      });
+      log.info('manifest.repaired', fields);
+      repaired += 1;
     } catch (err) {
-      // One that is refused says nothing about the others.
-      repairing.log.error('manifest.failed', { ...fields, err: errorText(err) });
+      if (isCode(err, 'KubeConflict')) {
+        log.info('manifest.waiting', { ...fields, message: errorText(err) }); // for its turn
+        continue;
+      }
+      log.error('manifest.failed', { ...fields, err: errorText(err) });
       failures.push(err);
+      // One that is refused says nothing about the others; one that did not run does.
+      if (isCode(err, 'ProofFailed') || signal.aborted) break;
     }
   }
-  if (failures.length > 0) throw failures[0];
-  return drifted.length;
+  return { repaired, failures };
 }
 
 async function repairOne(drift: Drift, repairing: Repairing): Promise<void> {
-  const { addition, path, before } = drift;
-  const { record, connection, lockDir, clock, signal } = repairing;
+  const { addition, path } = drift;
+  const { record, connection, lockDir, timeoutMs, clock, signal } = repairing;
   const { pod } = addition;
-  requireKubeadmFlags(removeFrom(podManifest(parseYaml(before.toString('utf8')), pod, path)), pod, record);
   await requireFiles(addition);
-  if (connection === undefined) return placeManifest(drift);
-
-  const note = join(manifestsLockDirectory(lockDir), `${pod}.failed`);
-  const attempt = createHash('sha256').update(before).update(digestOf(addition)).digest('hex');
-  if ((await readRegularIfPresent(note, 'note'))?.toString('utf8') === attempt) {
+  if (await hasFailed(lockDir, drift)) {
     const message = `Cannot repair manifest "${path}": its pod has not come to run when that was tried, and nothing has changed since; look at its containers (crictl ps -a, crictl logs), then run "kube-cert-recovery init adopt" again`;
     throw new RecoveryError('ProofFailed', message);
   }
-  const turn =
-    pod === 'kube-apiserver'
-      ? new LeaseTurn({ connection, lease: restartTurn, holder: record.nodeName, clock, signal })
-      : undefined;
-  await takeTurn(turn);
+  const change = (manifest: PodManifest): PodManifest => {
+    requireKubeadmFlags(removeFrom(manifest), pod, record);
+    return addTo(manifest, addition);
+  };
   try {
-    const api = { connection, signal };
-    const machine = { api, manifestsDir: join(record.kubernetesDir, 'manifests'), nodeName: record.nodeName, clock };
-    const { timeoutMs } = repairing;
-    const options = { ...machine, ...(timeoutMs !== undefined && { timeoutMs }) };
-    await changeStaticPod(pod, (manifest) => addTo(manifest, addition), options);
+    await changeStaticPod(pod, change, {
+      api: { connection, signal },
+      manifestsDir: join(record.kubernetesDir, 'manifests'),
+      nodeName: record.nodeName,
+      // The next run of the timer asks again, and must know since when this one has waited.
+      turnTimeoutMs: 0,
+      turnSeenFile: join(manifestsLockDirectory(lockDir), 'kube-apiserver-restart.seen'),
+      ...(timeoutMs !== undefined && { timeoutMs }),
+      clock,
+    });
   } catch (err) {
-    if (isCode(err, 'ProofFailed') && !signal.aborted) {
-      await replaceFile({ path: note, content: attempt, mode: 0o600, what: 'note' });
-    }
+    if (isCode(err, 'ProofFailed') && !signal.aborted) await noteFailure(lockDir, drift);
     throw err;
-  } finally {
-    await turn?.giveBack();
   }
-}
-
-async function takeTurn(turn: LeaseTurn | undefined): Promise<void> {
-  try {
-    await turn?.take();
-  } catch (err) {
-    // Where there is no namespace for the Lease nobody else can have taken it.
-    if (!isCode(err, 'KubeNotFound')) throw err;
-  }
-}
-
-async function placeManifest({ addition, path, before }: Drift): Promise<void> {
-  const { pod } = addition;
-  const next = toYaml(addTo(podManifest(parseYaml(before.toString('utf8')), pod, path), addition));
-  const { outcome } = await editManifest(path, (bytes) => (bytes.equals(before) ? next : undefined));
-  if (outcome === 'written') return;
-  const message = `Cannot write manifest "${path}": somebody else has just written it; run this again`;
-  throw new RecoveryError('WriteFailed', message);
+  await forgetFailures(lockDir, [pod]);
 }
 
 /** A component whose flags name a file that is not there does not start. */

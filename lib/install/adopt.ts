@@ -11,41 +11,43 @@
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { replaceFile } from '../disk/files.ts';
-import { RecoveryError } from '../errors.ts';
+import { isCode, RecoveryError } from '../errors.ts';
 import { readBy } from '../inventory/components.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createApiStore } from '../store/api.ts';
-import { caBundleKey } from '../store/store.ts';
+import { refuseBesideKubeadm } from '../store/other-writer.ts';
+import { caBundleKey, type Material, type Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
 import { defaultNamespace, tokenSecretName } from './accounts.ts';
 import { requireKubeadmFlags, requireSameTrust, trustedFiles } from './adopt-guard.ts';
-import { adoptMaterial, takeStock } from './adopt-material.ts';
+import { adoptMaterial, bundlesOf, takeStock } from './adopt-material.ts';
 import { completeNames } from './adopt-names.ts';
 import { asPresent } from './adopt-present.ts';
-import { writeRecord } from './adopt-record.ts';
+import { readRecord, writeRecord } from './adopt-record.ts';
 import { type Api, applyManifest, fieldManager } from './apply.ts';
 import { serverBundle } from './component-flags.ts';
 import { readToken } from './credentials.ts';
-import { readIfPresent } from './files.ts';
+import { readRegularIfPresent } from './files.ts';
 import { removeFormerSyncer } from './former-syncer.ts';
 import { kubeconfigYaml } from './kubeconfig.ts';
 import { fileOf } from './layout.ts';
-import { manifestText } from './manifest.ts';
-import { withManifestsLock } from './manifests-lock.ts';
+import { type Manifest, manifestText } from './manifest.ts';
+import { forgetFailures, withManifestsLock } from './manifests-lock.ts';
 import { podAddition, podLayout, podSyncers, writePodFiles } from './pod-files.ts';
 import { installManifests } from './rbac.ts';
 import { changeStaticPod, readManifest } from './static-pods-apply.ts';
 import {
   addTo,
   componentsOfPod,
-  digestAnnotation,
   kubeadmPatches,
   manifestPath,
+  type PodAddition,
   removeFrom,
+  runsOurs,
   type StaticPod,
   staticPods,
 } from './static-pods.ts';
@@ -74,6 +76,8 @@ export interface AdoptOptions {
   readonly settings: Readonly<Record<string, unknown>>;
   /** Of the locks of this machine. */
   readonly lockDir: string;
+  /** Throws AlreadyRunning while kubeadm runs, which writes the same manifests. */
+  readonly refuseBesideOthers?: () => void;
   readonly clock: Clock;
   readonly signal: AbortSignal;
   /** Writes nothing, and tells what would be written. */
@@ -88,45 +92,91 @@ export interface AdoptOutcome {
 
 const tokenTimeoutMs = 60_000;
 
+/** What is to be done on this machine. `resolved`: artefacts in the API alone, as the machine has them at present. */
+interface Adoption extends AdoptOptions {
+  readonly namespace: string;
+  readonly api: Api;
+  readonly store: Store;
+  readonly manifestsDir: string;
+  readonly nodeCertificate: string;
+  readonly rights: readonly Manifest[];
+  readonly additions: readonly PodAddition[];
+  readonly webhooks: readonly WebhookFinding[];
+}
+
 /** Throws what the API refuses, WriteFailed, ReadFailed, MaterialInvalid, ProofFailed: each names what to do. */
 export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
-  const { connection, signal, told, clock, directory, namespace = defaultNamespace } = options;
-  const { kubernetesDir, pkiDir, kubeletDir, nodeName, image } = options;
-  const api: Api = { connection, signal };
-  const store = createApiStore({ connection, fieldManager });
-  const directories = { kubernetesDir, pkiDir };
-  const inApi = { ...options.resolved, artefacts: options.resolved.artefacts.filter(({ truth }) => !isFile(truth)) };
-  const resolved = await asPresent(inApi, directories, signal);
-
-  const webhooks = await findWebhooks({ ...api, artefacts: resolved.artefacts });
-  const kubeletPki = join(kubeletDir, 'pki');
-  const manifestsDir = join(kubernetesDir, 'manifests');
-  const additions = staticPods.map((pod) => podAddition(pod, { resolved, directory, image, kubeletPki }));
-  const { artefacts } = resolved;
-  const rights = installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: true });
   if (options.dryRun) {
-    for (const manifest of rights) told(`---\n${toYaml(manifest)}`.trimEnd());
-    for (const addition of additions) {
-      const path = manifestPath(manifestsDir, addition.pod);
-      told(`--- # ${path}\n${toYaml(addTo(await readManifest(path, addition.pod), addition))}`.trimEnd());
-    }
-    return { webhooks };
+    const adoption = await plannedAdoption(options);
+    await requireAdoptable(adoption);
+    await tellPlan(adoption);
+    return { webhooks: adoption.webhooks };
   }
+  const { refuseBesideOthers = refuseBesideKubeadm } = options;
+  // What is decided below holds until it is done: no timer starts a container of ours meanwhile.
+  return withManifestsLock(options, async () => {
+    refuseBesideOthers();
+    const adoption = await plannedAdoption(options);
+    const running = await requireAdoptable(adoption);
+    await applyRights(adoption);
+    const material = await adoptObjects(adoption);
+    await writeMachine(adoption, material, running);
+    await changeStaticPods(adoption);
+    await leaveFormerSyncer(adoption);
+    return { webhooks: adoption.webhooks };
+  });
+}
 
-  // Everything that would stop it later stops it now.
+/** Writes nothing. */
+async function plannedAdoption(options: AdoptOptions): Promise<Adoption> {
+  const { connection, signal, directory, kubernetesDir, kubeletDir, image, namespace = defaultNamespace } = options;
+  const api: Api = { connection, signal };
+  const inApi = { ...options.resolved, artefacts: options.resolved.artefacts.filter(({ truth }) => !isFile(truth)) };
+  const resolved = await asPresent(inApi, options, signal);
+  const { artefacts } = resolved;
+  const kubeletPki = join(kubeletDir, 'pki');
+  return {
+    ...options,
+    resolved,
+    namespace,
+    api,
+    store: createApiStore({ connection, fieldManager }),
+    manifestsDir: join(kubernetesDir, 'manifests'),
+    nodeCertificate: join(kubeletPki, 'kubelet-client-current.pem'),
+    rights: installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: true }),
+    additions: staticPods.map((pod) => podAddition(pod, { resolved, directory, image, kubeletPki })),
+    webhooks: await findWebhooks({ ...api, artefacts }),
+  };
+}
+
+/** Everything that would stop it later stops it now. Returns the pods in which our container runs. */
+async function requireAdoptable(adoption: Adoption): Promise<ReadonlySet<StaticPod>> {
+  const { resolved, store, manifestsDir, nodeCertificate, clock, signal } = adoption;
   const running = new Set<StaticPod>();
   for (const pod of staticPods) {
     const manifest = await readManifest(manifestPath(manifestsDir, pod), pod);
-    requireKubeadmFlags(removeFrom(manifest), pod, directories);
-    if (manifest.metadata.annotations?.[digestAnnotation] !== undefined) running.add(pod);
+    requireKubeadmFlags(removeFrom(manifest), pod, adoption);
+    if (runsOurs(manifest)) running.add(pod);
   }
-  const nodeCertificate = join(kubeletPki, 'kubelet-client-current.pem');
-  if ((await readIfPresent(nodeCertificate, 'certificate')) === undefined) {
+  if ((await readRegularIfPresent(nodeCertificate, 'certificate')) === undefined) {
     const message = `Cannot adopt this machine: "${nodeCertificate}" is not there, and the approver would take that for a certificate that has ended; have kubelet.conf name it (kubeadm init phase kubelet-finalize)`;
     throw new RecoveryError('MaterialInvalid', message);
   }
-  await takeStock({ resolved, directories, store, clock, signal });
+  const material = { resolved, directories: adoption, store, clock, signal };
+  const stock = await takeStock(material);
+  requireSameTrust(await bundlesOf(stock, material), await authoritiesOf(adoption), clock.now());
+  return running;
+}
 
+async function tellPlan({ rights, additions, manifestsDir, told }: Adoption): Promise<void> {
+  for (const manifest of rights) told(`---\n${toYaml(manifest)}`.trimEnd());
+  for (const addition of additions) {
+    const path = manifestPath(manifestsDir, addition.pod);
+    told(`--- # ${path}\n${toYaml(addTo(await readManifest(path, addition.pod), addition))}`.trimEnd());
+  }
+}
+
+async function applyRights({ api, rights, told }: Adoption): Promise<void> {
   let changed = 0;
   for (const manifest of rights) {
     const outcome = await applyManifest(api, manifest);
@@ -134,62 +184,94 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
     if (outcome === 'updated') told(`Updated ${manifestText(manifest)}`);
   }
   told(`Identities and their rights: ${changed === 0 ? 'as they should be' : `${changed} objects applied`}`);
+}
 
-  const adopted = await adoptMaterial({ resolved, directories, store, clock, signal });
+/** As the API has them then, by artefact. */
+async function adoptObjects(adoption: Adoption): Promise<ReadonlyMap<string, Material>> {
+  const { resolved, store, clock, signal, told } = adoption;
+  const adopted = await adoptMaterial({ resolved, directories: adoption, store, clock, signal });
   for (const { what, from } of adopted.created) told(`Created ${what}${from === undefined ? '' : ` from ${from}`}`);
   const material = await completeNames({ resolved, material: adopted.material, store, clock, signal, told });
+  // Once more: another machine may have been quicker with an object, and this one is about to believe it.
+  requireSameTrust(material, await authoritiesOf(adoption), clock.now());
+  return material;
+}
 
-  const authorities = new Map<string, Uint8Array>();
-  for (const file of trustedFiles) {
-    authorities.set(file, (await readIfPresent(join(pkiDir, file), 'CA')) ?? new Uint8Array());
-  }
-  requireSameTrust(material, authorities, clock.now());
+/** kubeadm's files of CAs, by name. */
+async function authoritiesOf({ pkiDir }: Adoption): Promise<ReadonlyMap<string, Uint8Array>> {
+  const read = trustedFiles.map(async (file) => {
+    const bytes = await readRegularIfPresent(join(pkiDir, file), 'CA');
+    return [file, bytes ?? new Uint8Array()] as const;
+  });
+  return new Map(await Promise.all(read));
+}
 
+/** All files but the manifests. */
+async function writeMachine(
+  adoption: Adoption,
+  material: ReadonlyMap<string, Material>,
+  running: ReadonlySet<StaticPod>,
+): Promise<void> {
+  const { directory, additions, told } = adoption;
   const runs = (pod: StaticPod): boolean => running.has(pod);
-  const files = { ...options, api, store, resolved, namespace, material, nodeCertificate, runs, tokenTimeoutMs };
   for (const pod of staticPods) {
-    const written = await writePodFiles(pod, files);
+    const written = await writePodFiles(pod, { ...adoption, material, runs, tokenTimeoutMs });
     if (written.length > 0) told(`Wrote ${written.length} files and directories below ${join(directory, pod)}`);
   }
+  await writeBootstrapKubeconfig(adoption);
+  const patches = join(directory, 'patches');
+  for (const [name, patch] of additions.flatMap((addition) => Object.entries(kubeadmPatches(addition)))) {
+    await replaceFile({ path: join(patches, name), content: toYaml(patch), mode: 0o644, what: 'patch' });
+  }
+}
 
+async function writeBootstrapKubeconfig(adoption: Adoption): Promise<void> {
+  const { kubernetesDir, directory, told } = adoption;
   const path = join(kubernetesDir, 'bootstrap-kubelet.conf');
-  const content = await bootstrapKubeconfig(api, { ...options, namespace, resolved });
-  const former = await readIfPresent(path, 'kubeconfig');
+  const content = await bootstrapKubeconfig(adoption);
+  const former = await readRegularIfPresent(path, 'kubeconfig');
   if (former !== undefined && !former.includes(directory)) {
     const kept = join(directory, 'bootstrap-kubelet.conf.former');
     await replaceFile({ path: kept, content: former, mode: 0o600, what: 'kubeconfig' });
     told(`Kept the former ${path} as ${kept}`);
   }
   if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') told(`Wrote ${path}`);
+}
 
-  const patches = join(directory, 'patches');
-  for (const [name, patch] of additions.flatMap((addition) => Object.entries(kubeadmPatches(addition)))) {
-    await replaceFile({ path: join(patches, name), content: toYaml(patch), mode: 0o644, what: 'patch' });
+/** One after the other, each seen to run before the next. */
+async function changeStaticPods(adoption: Adoption): Promise<void> {
+  const { additions, directory, told } = adoption;
+  let recorded = await recordedAdditions(directory);
+  for (const addition of additions) {
+    const outcome = await changeStaticPod(addition.pod, (before) => addTo(before, addition), adoption);
+    // A timer gives every pod what the record says, so a run that ends here must not leave the former addition in it.
+    recorded = recorded?.map((former) => (former.pod === addition.pod ? addition : former));
+    if (recorded !== undefined) await writeRecord(directory, { ...adoption, additions: recorded });
+    told(`Static pod ${addition.pod}: ${outcome === 'written' ? 'changed, and runs' : 'runs, as it should be'}`);
+    await forgetFailures(adoption.lockDir, [addition.pod]);
   }
+  if (recorded === undefined) await writeRecord(directory, adoption);
+}
 
-  const machine = { api, manifestsDir, nodeName, clock };
-  await withManifestsLock(options, async () => {
-    for (const addition of additions) {
-      const outcome = await changeStaticPod(addition.pod, (before) => addTo(before, addition), machine);
-      told(`Static pod ${addition.pod}: ${outcome === 'written' ? 'changed, and runs' : 'runs, as it should be'}`);
-    }
-    await writeRecord(directory, { kubernetesDir, pkiDir, nodeName, additions });
-  });
+/** Undefined on a machine that is not adopted, and where the record is of no use: then nobody goes by it. */
+async function recordedAdditions(directory: string): Promise<readonly PodAddition[] | undefined> {
+  try {
+    return (await readRecord(directory))?.additions;
+  } catch (err) {
+    if (isCode(err, 'MaterialInvalid')) return undefined;
+    throw err;
+  }
+}
+
+async function leaveFormerSyncer({ api, told }: Adoption): Promise<void> {
   const { removed, usedOn } = await removeFormerSyncer(api);
   for (const what of removed) told(`Removed ${what}: each pod has an account of its own now`);
   if (usedOn.length > 0) told(`Run this on ${usedOn.join(', ')}, too: there one account still serves all pods`);
-  return { webhooks };
 }
 
 /** By which the kubelet asks for a certificate when its own has ended. */
-async function bootstrapKubeconfig(
-  api: Api,
-  options: Pick<AdoptOptions, 'clock' | 'directory' | 'kubeletServer' | 'recoveryServerName'> & {
-    readonly namespace: string;
-    readonly resolved: Resolved;
-  },
-): Promise<string> {
-  const { clock, namespace, directory, kubeletServer: server, recoveryServerName, resolved } = options;
+async function bootstrapKubeconfig(adoption: Adoption): Promise<string> {
+  const { api, clock, namespace, directory, kubeletServer: server, recoveryServerName, resolved } = adoption;
   // The kubelet.conf that the kubelet writes afterwards has this file as its CA, but not the name to ask for: so it must
   // hold both, the CA of the recovery name and that of the API server's own.
   const seen = readBy(resolved, componentsOfPod['kube-apiserver']);

@@ -1,9 +1,10 @@
 // An earlier layout had one account for the syncers of all static pods, which could read what any of them publishes. Pods
 // that a machine runs say whose token they have; when none is left that has this one, it goes: rights, token, account.
 import { accountName, proofsName, tokenSecretName } from './accounts.ts';
-import { type Api, deleteObject, ownObjects, readIfThere } from './apply.ts';
+import { adoptedPods, nodesOf } from './adopted-pods.ts';
+import { type Api, deleteObject, ownObjects } from './apply.ts';
 import { type Manifest, manifestText, objectPath } from './manifest.ts';
-import { accountAnnotation, digestAnnotation } from './static-pods.ts';
+import { accountAnnotation } from './static-pods.ts';
 
 export interface FormerSyncer {
   /** Objects that were removed. */
@@ -38,18 +39,7 @@ export async function removeFormerSyncer(api: Api): Promise<FormerSyncer> {
   return { removed, usedOn };
 }
 
-interface PodList {
-  readonly items?: readonly {
-    readonly metadata?: { readonly name?: string; readonly annotations?: Readonly<Record<string, string>> };
-    readonly spec?: { readonly nodeName?: string };
-  }[];
-}
-
-/** Mirror pods show the annotations of the manifests that kubelets run, also of machines that are off. */
 async function nodesOfFormerPods(api: Api): Promise<readonly string[]> {
-  const pods = await readIfThere<PodList>(api, '/api/v1/namespaces/kube-system/pods');
-  const former = (pods?.items ?? []).filter(
-    ({ metadata: { annotations = {} } = {} }) => digestAnnotation in annotations && !(accountAnnotation in annotations),
-  );
-  return [...new Set(former.map(({ metadata, spec }) => spec?.nodeName ?? metadata?.name ?? ''))].toSorted();
+  const pods = await adoptedPods(api);
+  return nodesOf(pods.filter(({ annotations }) => !(accountAnnotation in annotations)));
 }

@@ -2,7 +2,7 @@
 // kubelet, and services with a timer for what ends while the machine runs or sleeps, and for what an upgrade of kubeadm
 // takes out of the manifests of an adopted one. Pure. All are files of our own, so that an upgrade of kubeadm or of the
 // kubelet's package (which owns 10-kubeadm.conf) leaves them alone.
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Resolved } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
 import { adoptionFile, defaultDirectory } from './layout.ts';
@@ -12,8 +12,10 @@ export interface HostUnits {
   readonly executable: string;
   /** `--config=...` or `--preset=...` and what else tells the inventory; the mode is added here. */
   readonly flags: readonly string[];
-  /** Directories that a repair writes to. */
+  /** Directories that a repair of certificates writes to. */
   readonly writable: readonly string[];
+  /** Directories of static pods, which a repair of an adopted machine writes to. */
+  readonly manifests: readonly string[];
   /** Of the files of `init adopt`. Default: `defaultDirectory`. */
   readonly adoptionDirectory?: string;
   /** Below which systemd keeps the units of the administrator. Default: /etc/systemd/system. */
@@ -83,7 +85,11 @@ Wants=${adoptedName}
 Type=oneshot
 ExecStart=${command}
 TimeoutStartSec=5min
-${sandbox(units)}
+# Copies of what is replaced.
+StateDirectory=kube-cert-recovery
+StateDirectoryMode=0700
+# Writes certificates and kubeconfigs, and nothing else.
+${sandbox(units.writable)}
 # Files keep their owners (CHOWN, FOWNER, DAC_OVERRIDE); kube-controller-manager and kube-scheduler, in containers of
 # their own, are found (SYS_PTRACE) and asked to end (KILL).
 CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_KILL CAP_SYS_PTRACE
@@ -103,7 +109,8 @@ Type=oneshot
 ExecStart=${commandLine(repairCommand(units))}
 # Three pods, one after the other, three minutes each.
 TimeoutStartSec=10min
-${sandbox(units)}
+# Writes manifests, and nothing else.
+${sandbox(units.manifests)}
 # Manifests keep their owners (CHOWN, FOWNER, DAC_OVERRIDE); a kubeadm that runs here is told from one in a container
 # (SYS_PTRACE).
 CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_SYS_PTRACE
@@ -111,19 +118,15 @@ CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_SYS_PTRACE
 }
 
 /** Of both services. */
-function sandbox({ writable }: HostUnits): string {
-  return `UMask=0077
-Nice=5
-# The lock and the notes of what must be restarted; they outlive the run.
+function sandbox(writable: readonly string[]): string {
+  return `ProtectSystem=strict
+ReadWritePaths=${writable.map((path) => quoted(`-${path}`)).join(' ')}
+# Locks and notes; they outlive the run.
 RuntimeDirectory=kube-cert-recovery
 RuntimeDirectoryMode=0700
 RuntimeDirectoryPreserve=yes
-# Copies of what is replaced.
-StateDirectory=kube-cert-recovery
-StateDirectoryMode=0700
-# Writes certificates, kubeconfigs and manifests, and nothing else.
-ProtectSystem=strict
-ReadWritePaths=${writable.map((path) => quoted(`-${path}`)).join(' ')}
+UMask=0077
+Nice=5
 ProtectHome=read-only
 PrivateDevices=yes
 ProtectKernelTunables=yes
@@ -186,4 +189,14 @@ export function writableDirectories(
   const led = [...files.map((file) => dirname(real(file))), ...named.map(real)];
   const all = [...new Set([...named, ...led])].toSorted();
   return all.filter((path) => !all.some((other) => other !== path && path.startsWith(`${other}/`)));
+}
+
+/** Where the static pods lie, by the directories of an inventory; none where it knows no kubernetesDir. */
+export function manifestsDirectories(
+  { kubernetesDir }: Readonly<Record<string, string>>,
+  real: (path: string) => string = (path) => path,
+): readonly string[] {
+  if (kubernetesDir === undefined) return [];
+  const named = join(kubernetesDir, 'manifests');
+  return [...new Set([named, real(named)])];
 }

@@ -1,12 +1,20 @@
 // One at a time changes the manifests of this machine: adoption, its end, and the repair that a timer starts. It is a
 // lock of its own: changing them takes minutes, and whoever restarts the kubelet meanwhile must not make the repair of
-// certificates before its start wait.
+// certificates before its start wait. Beside it lie the notes of repairs, for as long as the machine is on.
+import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
+import { attempt, realDisk } from '../disk/disk.ts';
+import { replaceFile } from '../disk/files.ts';
 import { acquireLock } from '../store/lock.ts';
+import { readRegularIfPresent } from './files.ts';
+import { digestOf, type PodAddition, type StaticPod, staticPods } from './static-pods.ts';
+
+/** On every machine, whatever a configuration says of other locks: commands that were given different ones must meet. */
+export const machineLockDir = '/run/kube-cert-recovery';
 
 export interface ManifestsLocking {
-  /** Of all locks of this program on this machine. */
+  /** `machineLockDir`, but for tests. */
   readonly lockDir: string;
   readonly clock: Clock;
 }
@@ -24,4 +32,39 @@ export async function withManifestsLock<T>({ lockDir, clock }: ManifestsLocking,
   } finally {
     await lock.release();
   }
+}
+
+/** What is tried: this addition to these bytes. */
+export interface Repair {
+  readonly addition: PodAddition;
+  readonly before: Buffer;
+}
+
+/** Whether exactly this was noted as failed. Throws ReadFailed. */
+export async function hasFailed(lockDir: string, repair: Repair): Promise<boolean> {
+  const noted = await readRegularIfPresent(notePath(lockDir, repair.addition.pod), 'note');
+  return noted?.toString('utf8') === noteOf(repair);
+}
+
+/** With the lock held. Throws WriteFailed. */
+export async function noteFailure(lockDir: string, repair: Repair): Promise<void> {
+  const path = notePath(lockDir, repair.addition.pod);
+  await replaceFile({ path, content: noteOf(repair), mode: 0o600, what: 'note' });
+}
+
+/** With the lock held: these pods have been seen to run. Throws WriteFailed. */
+export async function forgetFailures(lockDir: string, pods: readonly StaticPod[] = staticPods): Promise<void> {
+  for (const pod of pods) {
+    const path = notePath(lockDir, pod);
+    const removing = { code: 'WriteFailed', action: 'remove', what: `note "${path}"`, directory: lockDir } as const;
+    await attempt(removing, () => realDisk.rm(path, { force: true }));
+  }
+}
+
+function notePath(lockDir: string, pod: StaticPod): string {
+  return join(manifestsLockDirectory(lockDir), `${pod}.failed`);
+}
+
+function noteOf({ addition, before }: Repair): string {
+  return createHash('sha256').update(before).update(digestOf(addition)).digest('hex');
 }

@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { sectionOf } from '../config-installed.ts';
 import { ensureDirectory, replaceFile } from '../disk/files.ts';
-import { realDisk } from '../disk/disk.ts';
+import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { readBy } from '../inventory/components.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { publish } from '../publish/publish.ts';
@@ -28,7 +28,7 @@ export interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
   readonly nodeCertificate: string;
   /** The API server by an address that its own certificate holds, for people, who ask for no name of ours. */
   readonly kubeletServer: string;
-  /** Whether our container runs in that pod: then its syncer writes the certificates, and nobody beside it may. */
+  /** Whether our container runs in that pod: then its syncer writes the certificates, and nobody beside it may, but for what is absent. */
   readonly runs: (pod: StaticPod) => boolean;
 }
 
@@ -76,7 +76,9 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
   for (const artefact of resolved.artefacts) {
     const place = artefact.published === undefined ? undefined : objectDirectory(artefact, layout);
     const own = material.get(artefact.name);
-    if (place === undefined || own === undefined || options.runs(pod)) continue;
+    if (place === undefined || own === undefined) continue;
+    // A directory that has gone is no syncer's work in progress, and the component needs it for its start.
+    if (options.runs(pod) && (await isThere(place))) continue;
     const mode = artefact.truth.kind === 'secret' ? 0o600 : 0o644;
     const what = locationText(artefact.truth);
     if ((await publish({ directory: place, what, entries: own.entries, mode })) !== 'unchanged') written.push(place);
@@ -97,6 +99,12 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
   };
   if ((await replaceFile(file)) === 'written') written.push(file.path);
   return written;
+}
+
+function isThere(path: string): Promise<boolean> {
+  return attempt({ code: 'ReadFailed', action: 'look at', what: 'directory', directory: path }, async () => {
+    return (await unlessAbsent(() => realDisk.lstat(path))) !== undefined;
+  });
 }
 
 /** The configuration of the container in a pod, as YAML. Pure. */

@@ -3,7 +3,7 @@
 import { isFile } from '../inventory/places.ts';
 import { loadPreset } from '../inventory/preset.ts';
 import { allDirectories, resolve } from '../inventory/resolve.ts';
-import { renderHost } from './host.ts';
+import { manifestsDirectories, renderHost } from './host.ts';
 import { toYaml } from '../yaml.ts';
 import { defaultNamespace } from './accounts.ts';
 import { podSyncers } from './pod-files.ts';
@@ -31,9 +31,11 @@ export function manifestsYaml(): Readonly<Record<string, string>> {
 
 /** The units of `init host` on a machine of kubeadm, by file name. */
 export function publishedUnits(): Readonly<Record<string, string>> {
-  const directories = Object.values(allDirectories(loadPreset('kubeadm'), {}));
+  const declared = allDirectories(loadPreset('kubeadm'), {});
+  const directories = Object.values(declared);
   const writable = directories.filter((path) => !directories.some((other) => path.startsWith(`${other}/`)));
   const executable = '/usr/local/bin/kube-cert-recovery';
-  const files = renderHost({ executable, flags: ['--preset=kubeadm'], writable, unitDirectory: 'systemd' });
+  const units = { executable, flags: ['--preset=kubeadm'], writable, manifests: manifestsDirectories(declared) };
+  const files = renderHost({ ...units, unitDirectory: 'systemd' });
   return Object.fromEntries(files.map(({ path, content }) => [path, content]));
 }

@@ -1,15 +1,15 @@
 // Puts our manifests of static pods in the place of what is there, one component after the other, and waits until the
-// kubelet runs what was written and everything in it is ready.
+// kubelet runs what was written and everything in it is ready. kube-apiserver waits for its turn among the machines.
 import { dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import type { Clock } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { errorText, RecoveryError } from '../errors.ts';
 import { editManifest } from '../restart/manifest-file.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
-import { type Api, readIfThere } from './apply.ts';
+import { readIfThere } from './apply.ts';
 import { askReady } from './readyz.ts';
+import { type Restarting, withRestartTurn } from './restart-turn.ts';
 import {
   containerName,
   digestAnnotation,
@@ -20,11 +20,8 @@ import {
   type StaticPod,
 } from './static-pods.ts';
 
-export interface StaticPodMachine {
-  readonly api: Api;
+export interface StaticPodMachine extends Restarting {
   readonly manifestsDir: string;
-  readonly nodeName: string;
-  readonly clock: Clock;
   /** How long a pod may take until it runs. Default: three minutes. */
   readonly timeoutMs?: number;
   /** What must be done between the manifest and the moment when the pod can be seen to run. */
@@ -35,16 +32,30 @@ const pollMs = 250;
 
 /**
  * Changes the manifest of one pod, and resolves when the pod runs as the manifest says (also when it was there already):
- * its containers are ready by the API, and ours says so itself. Throws ReadFailed, WriteFailed, MaterialInvalid, and
- * ProofFailed when the pod does not come up: then the former manifest is back in its place.
+ * its containers are ready by the API, and ours says so itself. Throws ReadFailed, WriteFailed, MaterialInvalid,
+ * KubeConflict while another machine restarts its kube-apiserver, what `change` throws, and ProofFailed when the pod does
+ * not come up: then the former manifest is back in its place.
  */
 export async function changeStaticPod(
   pod: StaticPod,
   change: (before: PodManifest) => PodManifest,
   machine: StaticPodMachine,
 ): Promise<'written' | 'unchanged'> {
+  const work = (): Promise<'written' | 'unchanged'> => changeNow(pod, change, machine);
+  if (pod !== 'kube-apiserver') return work();
+  const present = await readManifest(manifestPath(machine.manifestsDir, pod), pod);
+  // Looking at what is as it should be restarts nothing.
+  return isDeepStrictEqual(change(present), present) ? work() : withRestartTurn(machine, work);
+}
+
+async function changeNow(
+  pod: StaticPod,
+  change: (before: PodManifest) => PodManifest,
+  machine: StaticPodMachine,
+): Promise<'written' | 'unchanged'> {
   const path = manifestPath(machine.manifestsDir, pod);
   const read = (bytes: Buffer): PodManifest => podManifest(parseYaml(bytes.toString('utf8')), pod, path);
+  const former = await readMirror(pod, machine).catch(() => undefined);
   const { outcome, before, after } = await editManifest(path, (bytes) => {
     const present = read(bytes);
     const wanted = change(present);
@@ -60,7 +71,10 @@ export async function changeStaticPod(
     throw new RecoveryError('WriteFailed', message);
   }
   await machine.beforeWait?.();
-  const missing = await untilItRuns(pod, read(after), machine);
+  const manifest = read(after);
+  // A kubelet that still runs what is written now has not noticed what was there in between, and will not.
+  const isNew = outcome === 'written' && former !== undefined && !shows(former, manifest);
+  const missing = await untilItRuns(pod, manifest, machine, isNew ? hashOf(former) : undefined);
   if (missing === undefined) return outcome;
   const says =
     outcome === 'written' ? `new manifest says: ${missing}; ${await giveBack()}` : `manifest says: ${missing}`;
@@ -87,6 +101,7 @@ export async function readManifest(path: string, pod: StaticPod): Promise<PodMan
 
 interface MirrorPod {
   readonly metadata?: { readonly annotations?: Readonly<Record<string, string>> };
+  readonly spec?: PodManifest['spec'];
   readonly status?: {
     readonly phase?: string;
     readonly containerStatuses?: readonly { readonly name: string; readonly ready: boolean }[];
@@ -98,14 +113,18 @@ async function untilItRuns(
   pod: StaticPod,
   manifest: PodManifest,
   machine: StaticPodMachine,
+  formerHash: string | undefined,
 ): Promise<string | undefined> {
-  const { api, nodeName, clock, timeoutMs = 180_000 } = machine;
-  const path = `/api/v1/namespaces/kube-system/pods/${pod}-${nodeName}`;
+  const { api, clock, timeoutMs = 180_000 } = machine;
+  const digest = manifest.metadata.annotations?.[digestAnnotation];
+  const isFormer = (found: MirrorPod): boolean =>
+    found.metadata?.annotations?.[digestAnnotation] !== digest ||
+    (formerHash !== undefined && hashOf(found) === formerHash);
   const health = healthAddress(manifest);
   const deadline = clock.now().getTime() + timeoutMs;
   let missing = 'it was not looked at';
   while (clock.now().getTime() < deadline && !api.signal.aborted) {
-    const found = await look(api, path, manifest.metadata.annotations?.[digestAnnotation]);
+    const found = await look(() => readMirror(pod, machine), isFormer);
     // Who answers there while the kubelet still runs the former pod is the former container.
     const own = found === undefined && health !== undefined ? await askReady(health, api.signal) : undefined;
     if (found === undefined && own === undefined) return undefined;
@@ -115,18 +134,40 @@ async function untilItRuns(
   return missing;
 }
 
-async function look(api: Api, path: string, digest: string | undefined): Promise<string | undefined> {
+function readMirror(pod: StaticPod, { api, nodeName }: StaticPodMachine): Promise<MirrorPod | undefined> {
+  return readIfThere<MirrorPod>(api, `/api/v1/namespaces/kube-system/pods/${pod}-${nodeName}`);
+}
+
+/** By the kubelet, of the whole manifest that it runs (pkg/kubelet/config/common.go, applyDefaults). */
+function hashOf({ metadata }: MirrorPod): string | undefined {
+  return metadata?.annotations?.['kubernetes.io/config.hash'];
+}
+
+/** Whether the mirror pod has what we change in a manifest: containers, their arguments and what they mount. */
+function shows({ metadata, spec }: MirrorPod, manifest: PodManifest): boolean {
+  const changed = ({ containers }: PodManifest['spec']): unknown =>
+    containers.map(({ name, command, args, volumeMounts = [] }) => {
+      return { name, command, args, paths: volumeMounts.map(({ mountPath }) => mountPath) };
+    });
+  const digest = manifest.metadata.annotations?.[digestAnnotation];
+  if (spec === undefined || metadata?.annotations?.[digestAnnotation] !== digest) return false;
+  return isDeepStrictEqual(changed(spec), changed(manifest.spec));
+}
+
+async function look(
+  readPod: () => Promise<MirrorPod | undefined>,
+  isFormer: (found: MirrorPod) => boolean,
+): Promise<string | undefined> {
   try {
-    const found = await readIfThere<MirrorPod>(api, path);
-    return found === undefined ? 'the API server does not know it' : waitsFor(found, digest);
+    const found = await readPod();
+    if (found === undefined) return 'the API server does not know it';
+    return isFormer(found) ? 'the kubelet runs the former manifest' : waitsFor(found);
   } catch (err) {
     return errorText(err); // while it is kube-apiserver that starts again
   }
 }
 
-/** The mirror pod shows the annotations of the manifest that the kubelet runs. */
-function waitsFor({ metadata, status }: MirrorPod, digest: string | undefined): string | undefined {
-  if (metadata?.annotations?.[digestAnnotation] !== digest) return 'the kubelet runs the former manifest';
+function waitsFor({ status }: MirrorPod): string | undefined {
   const containers = status?.containerStatuses ?? [];
   const waiting = containers.filter(({ ready }) => !ready).map(({ name }) => name);
   if (containers.length > 0 && waiting.length === 0) return undefined;

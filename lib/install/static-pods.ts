@@ -242,6 +242,11 @@ export function healthAddress({ spec }: PodManifest): HealthAddress | undefined 
   return host === undefined || port === undefined ? undefined : { host, port };
 }
 
+/** Whether this manifest has our container, as it was added or changed: then its syncer writes the files of the pod. */
+export function runsOurs({ spec }: PodManifest): boolean {
+  return spec.containers.some(({ name }) => name === containerName);
+}
+
 function flagsIn(annotation: string | undefined): readonly string[] {
   try {
     const value: unknown = JSON.parse(annotation ?? '[]');

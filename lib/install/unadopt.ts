@@ -5,12 +5,13 @@ import { dirname, join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { syncDirectory } from '../disk/files.ts';
-import { RecoveryError } from '../errors.ts';
+import { isCode, RecoveryError } from '../errors.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { wholeCertificates } from '../pki/certificate.ts';
 import { createApiStore } from '../store/api.ts';
 import { createDiskStore } from '../store/disk.ts';
+import { refuseBesideKubeadm } from '../store/other-writer.ts';
 import { certificateKey, locationText, type Material } from '../store/store.ts';
 import { requireTrustInFiles, trustInApi } from './adopt-guard.ts';
 import { removeRecord } from './adopt-record.ts';
@@ -18,6 +19,7 @@ import { sourceOf } from './adopt-sources.ts';
 import { fieldManager } from './apply.ts';
 import { namesIn, readRegularIfPresent, removeDirectory } from './files.ts';
 import { giveBackKubelet } from './kubelet-authority.ts';
+import { adoptionFile } from './layout.ts';
 import { withManifestsLock } from './manifests-lock.ts';
 import { podLayout } from './pod-files.ts';
 import { changeStaticPod } from './static-pods-apply.ts';
@@ -33,28 +35,50 @@ export interface UnadoptOptions {
   readonly nodeName: string;
   /** Of the locks of this machine. */
   readonly lockDir: string;
+  /** Throws AlreadyRunning while kubeadm runs, which writes the same manifests. */
+  readonly refuseBesideOthers?: () => void;
   readonly dryRun: boolean;
   readonly clock: Clock;
   readonly signal: AbortSignal;
   readonly told: (line: string) => void;
 }
 
-/** Throws MaterialInvalid when kubeadm's files cannot be used, and what changing a static pod throws. */
+/** Throws MaterialInvalid when kubeadm's files cannot be used, AlreadyRunning, and what changing a static pod throws. */
 export async function runUnadopt(options: UnadoptOptions): Promise<void> {
-  await requireKubeadmFiles(options);
-  await requireSameAuthorities(options);
-  if (options.dryRun) return giveBackPods(options);
+  if (options.dryRun) {
+    await requireWayBack(options);
+    return giveBackPods(options);
+  }
+  const { refuseBesideOthers = refuseBesideKubeadm } = options;
   await withManifestsLock(options, async () => {
+    refuseBesideOthers();
+    await requireWayBack(options);
     // First of all: from here on no timer adds again what is taken out below, also when this run dies.
     await removeRecord(options.directory);
     await giveBackPods(options);
   });
 }
 
+/** Of an API that does not answer, or not to us. */
+const unreachable = ['KubeUnavailable', 'KubeUnauthorized', 'KubeForbidden'] as const;
+
+async function requireWayBack(options: UnadoptOptions): Promise<void> {
+  await requireKubeadmFiles(options);
+  try {
+    await requireSameAuthorities(options);
+  } catch (err) {
+    if (!isCode(err, ...unreachable)) throw err;
+    const record = adoptionFile(options.directory);
+    const message = `Cannot give the static pods back to kubeadm's files: nobody tells whom the cluster trusts now (${err.message}). This machine stays adopted: run this again when the API server answers. To change its manifests by hand until then, remove "${record}" first, else the timer of "init host" adds our containers again`;
+    throw new RecoveryError(err.code, message, { cause: err });
+  }
+}
+
 async function giveBackPods(options: UnadoptOptions): Promise<void> {
   const { connection, directory, kubernetesDir, nodeName, clock, signal, dryRun, told } = options;
   const done = dryRun ? 'Would change' : 'Changed';
-  const machine = { api: { connection, signal }, manifestsDir: join(kubernetesDir, 'manifests'), nodeName, clock };
+  const manifestsDir = join(kubernetesDir, 'manifests');
+  const machine = { api: { connection, signal }, manifestsDir, nodeName, clock, told };
   const authority = join(options.pkiDir, 'ca.crt');
   const bootstrap = join(kubernetesDir, 'bootstrap-kubelet.conf');
   // It goes last, so a run that was killed in between is completed.

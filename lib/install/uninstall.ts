@@ -1,12 +1,14 @@
 // `uninstall`: takes out what `init` made: rights first, then identities, then the files with their tokens. The
 // certificates' own objects stay, because the control plane lives on them; with `purge` they go too. Everything of ours
 // is found by its label, so what an earlier inventory made goes as well. Running it again finds nothing to do.
+import { RecoveryError } from '../errors.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../leases/release.ts';
 import { restartTurn } from '../leases/turn.ts';
 import { locationText } from '../store/store.ts';
+import { adoptedPods, nodesOf } from './adopted-pods.ts';
 import { type Api, deleteObject, ownObjects, readIfThere } from './apply.ts';
 import { namesIn, removeDirectory } from './files.ts';
 import { layoutOf } from './layout.ts';
@@ -30,9 +32,11 @@ export interface UninstallOutcome {
 
 const kinds = ['ClusterRoleBinding', 'RoleBinding', 'ClusterRole', 'Role', 'Secret', 'ServiceAccount'] as const;
 
+/** Throws KubeConflict when a machine still lives on what is to be purged, and what the API refuses. */
 export async function runUninstall(options: UninstallOptions): Promise<UninstallOutcome> {
   const { connection, signal, resolved, dryRun = false, purge = false } = options;
   const api: Api = { connection, signal };
+  if (purge) await requireNoneAdopted(api);
   const removed: string[] = [];
   const remove = async (path: string, what: string): Promise<void> => {
     const isThere = dryRun
@@ -58,4 +62,12 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
     removed.push(credentials);
   }
   return { removed };
+}
+
+/** A component of an adopted machine whose certificates are gone comes to an end with those that it has. */
+async function requireNoneAdopted(api: Api): Promise<void> {
+  const nodes = nodesOf(await adoptedPods(api));
+  if (nodes.length === 0) return;
+  const message = `Cannot delete the certificates of this cluster: static pods of ${nodes.join(', ')} live on them; run "kube-cert-recovery uninstall adopt" there first, and delete the Node of a machine that is gone for good`;
+  throw new RecoveryError('KubeConflict', message);
 }

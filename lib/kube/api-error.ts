@@ -212,7 +212,13 @@ function ownReason(err: unknown): RecoveryError | undefined {
 /** The error for a request that got no answer. */
 export function networkError(attempt: Attempt, err: unknown): RecoveryError {
   const state = ownReason(err)?.message ?? networkState(err, attempt.server);
-  return unavailable(attempt, `${state}, server ${attempt.server}`, err);
+  const { code, message, details } = unavailable(attempt, `${state}, server ${attempt.server}`, err);
+  return new RecoveryError(code, message, { details: { ...details, ...(isUntrusted(err) && { untrusted: true }) } });
+}
+
+/** A server is there, and is not the one that the kubeconfig means. */
+function isUntrusted(err: unknown): boolean {
+  return codesOf(err).some((code) => code === 'ERR_TLS_CERT_ALTNAME_INVALID' || code in tlsFailures);
 }
 
 /** KubeUnavailable with a state of our own finding. The foreign error gives its code, never its text. */

@@ -6,6 +6,7 @@ import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { judgeTurn, turnSeconds, type TurnSpec } from './judge-turn.ts';
 import { type LeaseName, leasePath } from './release.ts';
+import { keepSighting, readSighting, type Sighting } from './sighting.ts';
 
 /** kube-apiserver is restarted on one machine at a time; `init` grants it by this name. */
 export const restartTurn: LeaseName = { namespace: 'kube-cert-recovery', name: 'kube-apiserver-restart' };
@@ -15,6 +16,8 @@ export interface TurnOptions {
   readonly lease: LeaseName;
   /** This machine; another one must not have the same name. */
   readonly holder: string;
+  /** Keeps what was seen for processes to come, for one that does not live as long as a turn. Absolute path. */
+  readonly seenFile?: string;
   readonly clock: Clock;
   readonly signal: AbortSignal;
 }
@@ -25,12 +28,20 @@ interface TurnLease {
 }
 
 const fieldManager = 'kube-cert-recovery';
+const askAgainMs = 1000;
+
+interface Asking {
+  readonly signal: AbortSignal;
+  readonly timeoutMs?: number;
+}
+/** Of a process that is told to end: it may still say one thing. */
+const lastWord: Asking = { signal: new AbortController().signal, timeoutMs: 5000 };
 
 export class LeaseTurn {
   readonly #options: TurnOptions;
   readonly #path: string;
-  /** The version seen last, and since when (milliseconds of uptime). */
-  #seen: { readonly version: string; readonly sinceMs: number } | undefined;
+  /** The version seen last. */
+  #seen: Sighting | undefined;
 
   constructor(options: TurnOptions) {
     this.#options = options;
@@ -42,7 +53,7 @@ export class LeaseTurn {
     const { holder } = this.#options;
     const found = await this.#read();
     if (found === undefined) return this.#create();
-    const verdict = judgeTurn({ spec: found.spec, holder, unchangedMs: this.#unchangedMs(found) });
+    const verdict = judgeTurn({ spec: found.spec, holder, unchangedMs: await this.#unchangedMs(found) });
     if (!verdict.take) {
       const left = Math.ceil(verdict.leftMs / 1000);
       throw this.#conflict(`is held by "${verdict.holder}", for ${left} s more unless it is given back`);
@@ -51,21 +62,37 @@ export class LeaseTurn {
     await this.#write(found, { ...this.#spec(), leaseTransitions: transitions });
   }
 
-  /** Gives back what is ours. Never rejects: what stays is over after its time. */
-  async giveBack(): Promise<void> {
-    const { holder } = this.#options;
-    try {
-      const found = await this.#read();
-      if (found?.spec?.holderIdentity === holder) await this.#write(found, { ...found.spec, holderIdentity: '' });
-    } catch {
-      // The API server is away, or somebody has found it over: in both cases it is not ours for long.
+  /**
+   * Gives back what is ours, also when the signal has aborted. Asks again for `withinMs` while no API server answers: it
+   * may be the one that has just been restarted. Never rejects: what stays is over after its time.
+   */
+  async giveBack(withinMs = 0): Promise<void> {
+    const { holder, clock, signal } = this.#options;
+    const until = clock.now().getTime() + withinMs;
+    for (;;) {
+      try {
+        const found = await this.#read(lastWord);
+        if (found?.spec?.holderIdentity !== holder) return;
+        await this.#write(found, { ...found.spec, holderIdentity: '' }, lastWord);
+        return;
+      } catch (err) {
+        // What else there is: somebody has found it over, or has taken our right away.
+        if (!isCode(err, 'KubeUnavailable') || signal.aborted || clock.now().getTime() >= until) return;
+      }
+      await clock.sleep(askAgainMs, signal);
     }
   }
 
-  async #read(): Promise<TurnLease | undefined> {
-    const { connection, signal } = this.#options;
+  async #read(asking: Asking = this.#options): Promise<TurnLease | undefined> {
+    const { connection } = this.#options;
+    const { signal, timeoutMs } = asking;
     try {
-      return await connection.request<TurnLease>({ method: 'GET', path: this.#path, signal });
+      return await connection.request<TurnLease>({
+        method: 'GET',
+        path: this.#path,
+        signal,
+        ...(timeoutMs !== undefined && { timeoutMs }),
+      });
     } catch (err) {
       if (isCode(err, 'KubeNotFound')) return undefined;
       throw err;
@@ -87,16 +114,20 @@ export class LeaseTurn {
     });
   }
 
-  async #write(found: TurnLease, spec: object): Promise<void> {
-    const { connection, signal } = this.#options;
+  async #write(found: TurnLease, spec: object, asking: Asking = this.#options): Promise<void> {
+    const { connection } = this.#options;
+    const { signal, timeoutMs } = asking;
     // Without a resourceVersion a PUT is unconditional.
     if (!found.metadata?.resourceVersion) throw this.#conflict('has no resourceVersion');
     const path = `${this.#path}?fieldManager=${fieldManager}`;
-    await connection.request({ method: 'PUT', path, body: { ...found, spec }, signal }).catch((err: unknown) => {
-      throw isCode(err, 'KubeConflict', 'KubeNotFound')
-        ? this.#conflict('was taken by another at this moment', err)
-        : err;
-    });
+    const limit = timeoutMs === undefined ? {} : { timeoutMs };
+    await connection
+      .request({ method: 'PUT', path, body: { ...found, spec }, signal, ...limit })
+      .catch((err: unknown) => {
+        throw isCode(err, 'KubeConflict', 'KubeNotFound')
+          ? this.#conflict('was taken by another at this moment', err)
+          : err;
+      });
   }
 
   #spec(): object {
@@ -105,11 +136,18 @@ export class LeaseTurn {
     return { holderIdentity: holder, leaseDurationSeconds: turnSeconds, acquireTime: now, renewTime: now };
   }
 
-  #unchangedMs({ metadata }: TurnLease): number {
-    const { clock } = this.#options;
-    const nowMs = (clock.uptimeSeconds() ?? clock.now().getTime() / 1000) * 1000;
+  async #unchangedMs({ metadata }: TurnLease): Promise<number> {
+    const { clock, seenFile } = this.#options;
+    const uptime = clock.uptimeSeconds();
+    const nowMs = (uptime ?? clock.now().getTime() / 1000) * 1000;
     const version = metadata?.resourceVersion ?? '';
-    if (this.#seen?.version !== version) this.#seen = { version, sinceMs: nowMs };
+    // Where the uptime is unknown, what another process has seen means nothing.
+    const file = uptime === undefined ? undefined : seenFile;
+    if (file !== undefined) this.#seen ??= await readSighting(file);
+    if (this.#seen?.version !== version || this.#seen.sinceMs > nowMs) {
+      this.#seen = { version, sinceMs: nowMs };
+      if (file !== undefined) await keepSighting(file, this.#seen);
+    }
     return nowMs - this.#seen.sinceMs;
   }
 

@@ -1,6 +1,7 @@
 // Which processes are the readers of a file of ours, and which of them must be restarted. Pure: what /proc says and what
 // the marker holds go in.
 import { basename } from 'node:path';
+import { flagsIn } from '../command-flags.ts';
 import type { Component } from './component.ts';
 import { isSamePlace, placeOf, type Place } from './mounts.ts';
 
@@ -29,14 +30,9 @@ export interface Marker {
   readonly running: readonly ProcessId[];
 }
 
-/** The value of a flag of Go's kind: `--flag=value` or `--flag value`, with one dash or two; the last one counts. */
+/** The value of a flag; of one that is given several times the last, which counts. */
 export function flagOf(argv: readonly string[], flag: string): string | undefined {
-  let found: string | undefined;
-  for (const [at, argument] of argv.entries()) {
-    const [, name, value] = /^--?([^=]+)(?:=(.*))?$/s.exec(argument) ?? [];
-    if (name === flag) found = value ?? argv[at + 1];
-  }
-  return found;
+  return flagsIn(argv).findLast(({ name }) => name === flag)?.value;
 }
 
 /**

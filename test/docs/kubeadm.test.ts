@@ -17,7 +17,7 @@ describe('docs/kubeadm.md', () => {
         .map((path) => path.slice(1))
         .toSorted(),
     );
-    const units = renderHost({ executable: '/k', flags: [], writable: [] });
+    const units = renderHost({ executable: '/k', flags: [], writable: [], manifests: [] });
     const [, kill, longest] = /--kill-after=(\d+)s (\d+)s/.exec(units.map(({ content }) => content).join('')) ?? [];
     const seconds = Number(kill) + Number(longest);
     expect(flat).toContain(`for at most ${seconds} seconds`);
@@ -26,7 +26,12 @@ describe('docs/kubeadm.md', () => {
   });
 
   it('gives the plain command as the units have it', () => {
-    const units = renderHost({ executable: 'kube-cert-recovery', flags: ['--preset=kubeadm'], writable: [] });
+    const units = renderHost({
+      executable: 'kube-cert-recovery',
+      flags: ['--preset=kubeadm'],
+      writable: [],
+      manifests: [],
+    });
     const [plain] = blocks(section(text, 'Without systemd'));
     const healing = units.filter(({ path }) => !/\.timer$|-adopted\.service$/.test(path));
     for (const { content } of healing) expect(content).toContain(plain?.text.trim());

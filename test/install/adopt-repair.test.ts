@@ -1,4 +1,4 @@
-// Repair on files alone: where an API answers it is tested on a real machine (test/e2e/adopted-host.test.ts).
+// Repair on files alone: where an API answers, test/integration/adopt-repair.test.ts.
 import { rmSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -8,13 +8,12 @@ import { systemClock } from '../../lib/clock.ts';
 import { RecoveryError } from '../../lib/errors.ts';
 import { adoptionNotes } from '../../lib/install/adopt-notes.ts';
 import { removeRecord } from '../../lib/install/adopt-record.ts';
-import { runRepair } from '../../lib/install/adopt-repair.ts';
+import { type RepairOutcome, runRepair } from '../../lib/install/adopt-repair.ts';
 import { adoptionFile } from '../../lib/install/layout.ts';
-import { podManifest, removeFrom, staticPods } from '../../lib/install/static-pods.ts';
+import { staticPods } from '../../lib/install/static-pods.ts';
 import { createLog } from '../../lib/log.ts';
 import { acquireLock } from '../../lib/store/lock.ts';
-import { parseYaml, toYaml } from '../../lib/yaml.ts';
-import { adoptedMachine, kubeadmManifest, recordIn } from '../support/adopted-files.ts';
+import { adoptedMachine, kubeadmManifest } from '../support/adopted-files.ts';
 
 let root: string;
 let directory: string;
@@ -24,13 +23,14 @@ beforeEach(async () => {
 });
 afterEach(() => rm(root, { recursive: true, force: true }));
 
-const record = () => recordIn(root);
 const manifestOf = (pod: string): string => kubeadmManifest(pod, root);
+
+const nothing: RepairOutcome = { repaired: 0, failures: [] };
 
 describe('runRepair()', () => {
   let told: Readonly<Record<string, string>>[];
   const lockDir = () => join(root, 'lock');
-  const repair = (more: Partial<Parameters<typeof runRepair>[0]> = {}): Promise<number> =>
+  const repair = (more: Partial<Parameters<typeof runRepair>[0]> = {}): Promise<RepairOutcome> =>
     runRepair({
       directory,
       lockDir: lockDir(),
@@ -53,52 +53,49 @@ describe('runRepair()', () => {
 
   it('does nothing where nothing has drifted, and on a machine that is not adopted', async () => {
     const bytes = await readFile(path('kube-apiserver'));
-    expect(await repair({ reach: () => expect.unreachable() })).toBe(0);
+    expect(await repair({ reach: () => expect.unreachable() })).toEqual(nothing);
     await removeRecord(directory);
     await anew('kube-scheduler');
-    expect(await repair()).toBe(0);
+    expect(await repair()).toEqual(nothing);
     expect(await readFile(path('kube-scheduler'), 'utf8')).toBe(manifestOf('kube-scheduler'));
     expect(await readFile(path('kube-apiserver'))).toEqual(bytes);
     expect(told).toEqual([]);
   });
 
-  it('puts right what has been written anew, and nothing else', async () => {
-    const before = await Promise.all(staticPods.map(async (pod) => readFile(path(pod), 'utf8')));
+  it('writes nothing before an API server answers, and says so once', async () => {
+    const present = await readFile(path('kube-apiserver'), 'utf8');
+    await anew('kube-controller-manager');
     await anew('kube-scheduler');
-    expect(await repair()).toBe(1);
-    expect(await Promise.all(staticPods.map(async (pod) => readFile(path(pod), 'utf8')))).toEqual(before);
-    expect(events()).toEqual(['manifest.drifted kube-scheduler', 'manifest.repaired kube-scheduler']);
-    expect(told[1]?.['message']).toContain('whether the pod runs is not known');
-    expect(await repair()).toBe(0);
+    expect(await repair()).toEqual(nothing);
+    expect(await readFile(path('kube-scheduler'), 'utf8')).toBe(manifestOf('kube-scheduler'));
+    expect(await readFile(path('kube-apiserver'), 'utf8')).toBe(present);
+    expect(events()).toEqual([
+      'manifest.drifted kube-controller-manager',
+      'manifest.drifted kube-scheduler',
+      'manifest.waiting ',
+    ]);
+    expect(told[1]?.['message']).toContain('To keep it as it is, run "kube-cert-recovery uninstall adopt", or remove');
+    expect(told[1]?.['message']).toContain(`"${adoptionFile(directory)}"`);
+    expect(told[2]).toMatchObject({ level: 'info', message: expect.stringContaining('no API server answers') });
+  });
+
+  it('throws what keeps it from the API, and writes nothing', async () => {
+    await anew('kube-scheduler');
+    const refused = new RecoveryError('KubeForbidden', 'no');
+    await expect(repair({ reach: () => Promise.reject(refused) })).rejects.toBe(refused);
+    expect(await readFile(path('kube-scheduler'), 'utf8')).toBe(manifestOf('kube-scheduler'));
   });
 
   it('says what it would do', async () => {
     await anew('kube-scheduler');
-    expect(await repair({ dryRun: true })).toBe(1);
+    expect(await repair({ dryRun: true })).toEqual({ repaired: 1, failures: [] });
     expect(await readFile(path('kube-scheduler'), 'utf8')).toBe(manifestOf('kube-scheduler'));
     expect(events()).toEqual(['manifest.drifted kube-scheduler']);
   });
 
   it('leaves a pod stopped that somebody has stopped', async () => {
     await rm(path('kube-scheduler'));
-    expect(await repair()).toBe(0);
-  });
-
-  it('refuses a pod to which somebody has given other files, or whose files of ours are gone, and repairs the others', async () => {
-    for (const pod of staticPods) await anew(pod);
-    const other = manifestOf('kube-scheduler').replace('/scheduler.conf', '/other.conf');
-    await writeFile(path('kube-scheduler'), other);
-    const lost = record().additions[0]?.layout.configFile ?? '';
-    await rm(lost);
-    await expect(repair()).rejects.toThrow(`Cannot repair static pod "kube-apiserver": "${lost}" is not there`);
-    expect(await readFile(path('kube-apiserver'), 'utf8')).toBe(manifestOf('kube-apiserver'));
-    expect(await readFile(path('kube-controller-manager'), 'utf8')).toContain('name: kube-cert-recovery');
-    expect(await readFile(path('kube-scheduler'), 'utf8')).toBe(other);
-    expect(events().filter((event) => !event.startsWith('manifest.drifted'))).toEqual([
-      'manifest.failed kube-apiserver',
-      'manifest.repaired kube-controller-manager',
-      'manifest.failed kube-scheduler',
-    ]);
+    expect(await repair()).toEqual(nothing);
   });
 
   it('writes nothing beside kubeadm, nor beside an adoption or its end', async () => {
@@ -119,7 +116,7 @@ describe('runRepair()', () => {
     for (const pod of staticPods) await anew(pod);
     // What happens between the first look and the lock.
     const refuseBesideOthers = (): void => rmSync(adoptionFile(directory));
-    expect(await repair({ refuseBesideOthers, reach: () => expect.unreachable() })).toBe(0);
+    expect(await repair({ refuseBesideOthers, reach: () => expect.unreachable() })).toEqual(nothing);
     expect(await readFile(path('kube-apiserver'), 'utf8')).toBe(manifestOf('kube-apiserver'));
   });
 
@@ -135,12 +132,5 @@ describe('runRepair()', () => {
     expect(await adoptionNotes(directory)).toEqual([expect.stringContaining('Cannot use record')]);
     await removeRecord(directory);
     expect(await adoptionNotes(directory)).toEqual([]);
-  });
-
-  it('adds to what kubeadm has written what can be taken out again', async () => {
-    await anew('kube-apiserver');
-    await repair();
-    const manifest = podManifest(parseYaml(await readFile(path('kube-apiserver'), 'utf8')), 'kube-apiserver', 'm');
-    expect(toYaml(removeFrom(manifest))).toBe(toYaml(parseYaml(manifestOf('kube-apiserver'))));
   });
 });

@@ -5,7 +5,14 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { realDisk } from '../../lib/disk/disk.ts';
 import { RecoveryError } from '../../lib/errors.ts';
 import { applyHost, type HostMachine, removeHost } from '../../lib/install/host-apply.ts';
-import { type HostUnits, plainCommand, renderHost, unitPaths, writableDirectories } from '../../lib/install/host.ts';
+import {
+  type HostUnits,
+  manifestsDirectories,
+  plainCommand,
+  renderHost,
+  unitPaths,
+  writableDirectories,
+} from '../../lib/install/host.ts';
 import { publishedUnits } from '../../lib/install/published-manifests.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
@@ -24,6 +31,7 @@ const units = (more: Partial<HostUnits> = {}): HostUnits => ({
   executable: '/opt/kube-cert-recovery',
   flags: ['--preset=kubeadm'],
   writable: ['/etc/kubernetes', '/var/lib/kubelet'],
+  manifests: ['/etc/kubernetes/manifests'],
   unitDirectory: directory,
   ...more,
 });
@@ -70,6 +78,18 @@ describe('renderHost()', () => {
     expect(line(elsewhere, 'ConditionPathExists')).toBe('ConditionPathExists=/srv/50%% off/adoption.json');
     // A start of the kubelet waits for no manifest.
     expect(text('.conf')).not.toContain('--repair');
+  });
+
+  it('lets the repair of an adopted machine write manifests and locks, and nothing else', () => {
+    const service = text('adopted.service');
+    expect(line(service, 'ProtectSystem')).toBe('ProtectSystem=strict');
+    expect(line(service, 'ReadWritePaths')).toBe('ReadWritePaths=-/etc/kubernetes/manifests');
+    expect(line(service, 'RuntimeDirectory')).toBe('RuntimeDirectory=kube-cert-recovery');
+    expect(service).not.toContain('StateDirectory');
+    expect(line(text('recovery.service'), 'StateDirectory')).toBe('StateDirectory=kube-cert-recovery');
+    const linked = manifestsDirectories({ kubernetesDir: '/srv/k' }, (path) => path.replace('/srv', '/data'));
+    expect(linked).toEqual(['/srv/k/manifests', '/data/k/manifests']);
+    expect(manifestsDirectories({})).toEqual([]);
   });
 
   it('takes a calendar timer: the others do not count the time of a suspended machine', () => {

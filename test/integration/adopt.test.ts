@@ -1,17 +1,24 @@
 // `init adopt` and `uninstall adopt` on files that the real kubeadm has made and a real API; the kubelet is played, so
 // that what it shows can be chosen.
+import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { cp, readdir, readFile, rm } from 'node:fs/promises';
+import { appendFile, cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
-import { runAdopt } from '../../lib/install/adopt.ts';
+import { RecoveryError } from '../../lib/errors.ts';
+import { createHealth, serveHealth } from '../../lib/health.ts';
+import { type AdoptOptions, runAdopt } from '../../lib/install/adopt.ts';
+import { readRecord } from '../../lib/install/adopt-record.ts';
+import { withManifestsLock } from '../../lib/install/manifests-lock.ts';
 import { changeStaticPod } from '../../lib/install/static-pods-apply.ts';
-import type { PodManifest } from '../../lib/install/static-pods.ts';
-import { runUnadopt } from '../../lib/install/unadopt.ts';
+import { healthPorts, type PodManifest } from '../../lib/install/static-pods.ts';
+import { runUnadopt, type UnadoptOptions } from '../../lib/install/unadopt.ts';
+import { runUninstall } from '../../lib/install/uninstall.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import { parseYaml } from '../../lib/yaml.ts';
+import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { adoptOptions, asAdoptable, joined } from '../support/adopt-world.ts';
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
 import { KubeadmMachine } from '../support/kubeadm-machine.ts';
@@ -51,8 +58,8 @@ afterEach(async () => {
   }
 });
 
-function played(of: KubeadmMachine, nodeName: string): PlayedKubelet {
-  return new PlayedKubelet(plane, { manifestsDir: of.path('manifests'), nodeName });
+function played(of: KubeadmMachine, nodeName: string, answers = true): PlayedKubelet {
+  return new PlayedKubelet(plane, { manifestsDir: of.path('manifests'), nodeName, answers });
 }
 
 async function adopt(of = machine, nodeName = 'node1', by = connection): Promise<string> {
@@ -75,9 +82,29 @@ function beforeCreation(wait: (nth: number, attempt: number) => Promise<void>): 
   return Object.create(connection, { request: { value: request } }) as KubeConnection;
 }
 
-async function unadopt(): Promise<void> {
-  await runUnadopt(await adoptOptions(machine, { connection, signal }));
+async function unadopt(more: Partial<UnadoptOptions> = {}): Promise<void> {
+  await runUnadopt({ ...(await adoptOptions(machine, { connection, signal })), ...more });
 }
+
+const adoptWith = async (more: Partial<AdoptOptions>): Promise<void> =>
+  void (await runAdopt({ ...(await adoptOptions(machine, { connection, signal })), ...more }));
+
+/** A connection, and what it was asked to change. */
+function watched(): { readonly by: KubeConnection; readonly changes: string[] } {
+  const changes: string[] = [];
+  const request: KubeConnection['request'] = (asked) => {
+    if (asked.method !== 'GET') changes.push(`${asked.method} ${asked.path}`);
+    return connection.request(asked);
+  };
+  return { by: Object.create(connection, { request: { value: request } }) as KubeConnection, changes };
+}
+
+/** Throws at the line that begins like that: the run ends there. */
+const endAt = (start: string) => (line: string) => {
+  if (line.startsWith(start)) throw new Error(`ended at ${start}`);
+};
+const imagesInRecord = async (): Promise<readonly string[] | undefined> =>
+  (await readRecord(machine.path('kube-cert-recovery')))?.additions.map(({ image }) => image);
 
 async function objectNames(): Promise<readonly string[]> {
   const lists = ['secrets', 'configmaps'].map((kind) => plane.admin(`/api/v1/namespaces/${namespace}/${kind}`));
@@ -142,12 +169,14 @@ describe('runAdopt()', () => {
 
   test('comes to one generation on two machines that are adopted at once', async () => {
     const second = await asAdoptable(await joined(pristine, 'node2', '192.0.2.11'));
-    // Two machines here would answer for their health on the same ports: the containers of the first do for both.
-    const other = new PlayedKubelet(plane, {
-      manifestsDir: second.path('manifests'),
-      nodeName: 'node2',
-      answers: false,
-    });
+    // Two machines here would answer for their health on the same ports, and each may come first: both are answered for.
+    await kubelet[Symbol.asyncDispose]();
+    kubelet = played(machine, 'node1', false);
+    const other = played(second, 'node2', false);
+    const end = new AbortController();
+    const served = Object.values(healthPorts).map((port) =>
+      serveHealth({ address: { host: '127.0.0.1', port }, health: createHealth(), signal: end.signal }),
+    );
     try {
       // Each finds an object made by the other that it was about to make.
       const [third, first] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
@@ -171,6 +200,8 @@ describe('runAdopt()', () => {
       const shared = await inApi('kube-apiserver-serving');
       for (const name of ['node1', 'node2']) expect(shared.checkHost(name)).toBe(name);
     } finally {
+      end.abort();
+      for (const { closed } of await Promise.all(served)) await closed;
       await other[Symbol.asyncDispose]();
       await second[Symbol.asyncDispose]();
     }
@@ -185,6 +216,106 @@ describe('runAdopt()', () => {
     expect(await objectNames()).toEqual([]);
     expect(await manifests()).toEqual(before);
     expect(await readdir(machine.path())).not.toContain('kube-cert-recovery');
+  });
+});
+
+describe('a machine', () => {
+  const busy = new RecoveryError('AlreadyRunning', 'kubeadm runs');
+  const refuseBesideOthers = (): void => {
+    throw busy;
+  };
+
+  test('is not touched beside kubeadm, nor while another process changes its manifests', async () => {
+    const { by, changes } = watched();
+    const before = await manifests();
+    const lockDir = join(machine.root, 'run');
+    const untouched = async (): Promise<void> => {
+      expect(changes).toEqual([]);
+      expect(await manifests()).toEqual(before);
+      expect(await readdir(machine.path())).not.toContain('kube-cert-recovery');
+    };
+    await expect(adoptWith({ connection: by, refuseBesideOthers })).rejects.toBe(busy);
+    await untouched();
+    await withManifestsLock({ lockDir, clock: systemClock }, async () => {
+      await expect(adoptWith({ connection: by })).rejects.toMatchObject({ code: 'AlreadyRunning' });
+      await untouched();
+      await adoptWith({ connection: by, dryRun: true });
+    });
+    await untouched();
+  });
+
+  test('is not given back beside kubeadm, nor while another process changes its manifests', async () => {
+    await adopt();
+    const adopted = await manifests();
+    await expect(unadopt({ refuseBesideOthers })).rejects.toBe(busy);
+    await withManifestsLock({ lockDir: join(machine.root, 'run'), clock: systemClock }, async () => {
+      // Its guards are those of a machine that nobody changes.
+      await rm(machine.path('pki/ca.crt'));
+      await expect(unadopt()).rejects.toMatchObject({ code: 'AlreadyRunning' });
+    });
+    expect(await manifests()).toEqual(adopted);
+    expect(await imagesInRecord()).toHaveLength(3);
+  });
+
+  test('in the middle of a rotation of its CA is refused before anything is written, also with dryRun', async () => {
+    const proxy = await readFile(machine.path('pki/front-proxy-ca.crt'));
+    await appendFile(machine.path('pki/ca.crt'), proxy);
+    const { by, changes } = watched();
+    const before = await manifests();
+    for (const dryRun of [true, false]) {
+      await expect(adoptWith({ connection: by, dryRun })).rejects.toThrow(
+        'ConfigMap "client-ca" in the API would not hold "CN=front-proxy-ca" of "ca.crt"',
+      );
+    }
+    expect(changes).toEqual([]);
+    expect(await manifests()).toEqual(before);
+    expect(await readdir(machine.path())).not.toContain('kube-cert-recovery');
+  });
+
+  test('whose flags are not kubeadm’s is refused with dryRun, too', async () => {
+    const path = machine.path('manifests/kube-scheduler.yaml');
+    const text = await readFile(path, 'utf8');
+    await writeFile(path, text.replace(/^( *)- --leader-elect=true$/m, '$&\n$1- --kubeconfig\n$1- /root.conf'));
+    await expect(adoptWith({ dryRun: true })).rejects.toThrow('--kubeconfig names "/root.conf"');
+  });
+
+  test('that is adopted has each new addition in its record as soon as its pod runs', async () => {
+    await expect(adoptWith({ told: endAt('Static pod kube-controller-manager') })).rejects.toThrow('ended at');
+    expect(await imagesInRecord()).toBeUndefined();
+    await adopt();
+    const [former, next] = ['example.com/recovery:1', 'example.com/recovery:2'];
+    expect(await imagesInRecord()).toEqual([former, former, former]);
+    await expect(adoptWith({ image: next, told: endAt('Static pod kube-apiserver') })).rejects.toThrow('ended at');
+    expect(await imagesInRecord()).toEqual([next, former, former]);
+    await adoptWith({ image: next });
+    expect(await imagesInRecord()).toEqual([next, next, next]);
+  });
+
+  test('gets an object’s directory that is gone, and what a running container writes is left to it', async () => {
+    await adopt();
+    const directory = machine.path('kube-cert-recovery/kube-scheduler/certs');
+    const [gone, kept] = [join(directory, 'secrets/kube-scheduler-client'), join(directory, 'configmaps')];
+    const own = join(kept, 'kube-apiserver-server-ca/ca-bundle.crt');
+    await rm(gone, { recursive: true });
+    await writeFile(own, 'the syncer’s business');
+    expect(await adopt()).not.toContain('changed, and runs');
+    expect(await readdir(gone)).toEqual(expect.arrayContaining(['tls.crt', 'tls.key']));
+    expect(await readFile(own, 'utf8')).toBe('the syncer’s business');
+    // Without our container the annotations alone write nothing.
+    const path = machine.path('manifests/kube-scheduler.yaml');
+    const manifest = parseYaml(await readFile(path, 'utf8')) as PodManifest;
+    const containers = manifest.spec.containers.filter(({ name }) => name === 'kube-scheduler');
+    await kubelet[Symbol.asyncDispose]();
+    await writeFile(path, toYaml({ ...manifest, spec: { ...manifest.spec, containers } }));
+    kubelet = played(machine, 'node1');
+    await adopt();
+    expect(await readFile(own, 'utf8')).toContain('BEGIN CERTIFICATE');
+  });
+
+  test('with a FIFO in the place of a file is refused', async () => {
+    const path = machine.path('bootstrap-kubelet.conf');
+    await promisify(execFile)('mkfifo', [path]);
+    await expect(adopt()).rejects.toThrow(/bootstrap-kubelet\.conf".*is a device, a FIFO or a socket/);
   });
 });
 
@@ -252,4 +383,35 @@ describe('runUnadopt()', () => {
     await expect(unadopt()).rejects.toThrow(/"ca\.crt" lacks "CN=front-proxy-ca" .*Leave this machine adopted/);
     expect(await manifests()).toEqual(adopted);
   });
+
+  test('names the record that keeps a machine adopted when no API server answers', async () => {
+    await adopt();
+    const adopted = await manifests();
+    const kubeconfigFile = join(machine.root, 'away.kubeconfig');
+    const text = await readFile(plane.recoveryKubeconfig, 'utf8');
+    await writeFile(kubeconfigFile, text.replaceAll(/https:\/\/127\.0\.0\.1:\d+/g, 'https://127.0.0.1:1'), {
+      mode: 0o600,
+    });
+    const away = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
+    try {
+      const record = machine.path('kube-cert-recovery/adoption.json');
+      await expect(unadopt({ connection: away })).rejects.toThrow(`remove "${record}" first`);
+    } finally {
+      await away.close();
+    }
+    expect(await manifests()).toEqual(adopted);
+    expect(await imagesInRecord()).toHaveLength(3);
+  });
+});
+
+test('runUninstall() purges nothing that an adopted machine lives on', async () => {
+  await adopt();
+  const { resolved } = await adoptOptions(machine, { connection, signal });
+  const purge = (dryRun: boolean) =>
+    runUninstall({ connection, resolved, directory: machine.path('none'), purge: true, dryRun, signal });
+  const refusal = 'static pods of node1 live on them; run "kube-cert-recovery uninstall adopt" there first';
+  for (const dryRun of [true, false]) await expect(purge(dryRun)).rejects.toThrow(refusal);
+  expect((await inApi('admin-client')).subject).toContain('CN=');
+  await unadopt();
+  expect((await purge(true)).removed).toContain(`Secret "${namespace}/admin-client"`);
 });

@@ -148,7 +148,7 @@ async function usualRecovery(): Promise<Usual> {
   return { ms: took, deeds: tool.lines.filter(isDeed).length };
 }
 
-it(`recovers from ${rounds} times everything expired, killed at random moments`, { timeout: 600_000 }, async () => {
+it(`recovers from ${rounds} times everything expired, killed at random moments`, { timeout: 900_000 }, async () => {
   const tally: Tally = { kills: 0, when: { early: 0, middle: 0, late: 0 } };
   const wanted = world.resolved.artefacts.flatMap((artefact) =>
     'namespace' in artefact.truth && artefact.kind !== 'keyPair'
@@ -175,7 +175,7 @@ it(`recovers from ${rounds} times everything expired, killed at random moments`,
   expect(middle).toBeGreaterThan(tally.kills / 4);
 });
 
-it('ends in good order when it is asked to, also in the middle of its writes', { timeout: 200_000 }, async () => {
+it('ends in good order when it is asked to, also in the middle of its writes', { timeout: 300_000 }, async () => {
   const usual = await usualRecovery();
   for (let round = 0; round < stops; round += 1) {
     await world.expireAll();

@@ -13,6 +13,7 @@ import {
   type PodManifest,
   podManifest,
   removeFrom,
+  runsOurs,
   type StaticPod,
   staticPods,
 } from '../../lib/install/static-pods.ts';
@@ -73,6 +74,14 @@ describe.each(staticPods)('the static pod %s', (pod) => {
     const { volumes = [] } = addTo(await manifestOf(pod), additionTo(pod)).spec;
     const others = staticPods.filter((one) => one !== pod).map((one) => podLayout(directory, one).directory);
     expect(JSON.stringify(volumes)).not.toMatch(new RegExp(others.join('|')));
+  });
+
+  test('runs ours with container and digest, not with one of them', async () => {
+    const before = await manifestOf(pod);
+    const after = addTo(before, additionTo(pod));
+    expect([before, after].map(runsOurs)).toEqual([false, true]);
+    expect(runsOurs({ ...after, spec: before.spec })).toBe(false);
+    expect(runsOurs({ ...after, metadata: before.metadata })).toBe(true);
   });
 
   test('added twice it is the same as added once, and removed it is as it was', async () => {
@@ -168,6 +177,25 @@ describe('kubeadm’s flags', () => {
       (command) => [...command, '--client-ca-file=/etc/ca.pem'],
       '--client-ca-file names "/etc/ca.pem"',
     ],
+    [
+      'kube-apiserver',
+      (command) => [...command, '--client-ca-file', '/etc/ca.pem'],
+      '--client-ca-file names "/etc/ca.pem"',
+    ],
+    [
+      'kube-apiserver',
+      (command) => [...command, '--client_ca_file=/etc/ca.pem'],
+      '--client-ca-file names "/etc/ca.pem"',
+    ],
+    ['kube-apiserver', (command) => [...command, '--tls-sni-cert-key', 'a,b'], '--tls-sni-cert-key of its own'],
+    ['kube-apiserver', (command) => [...command, '--bind-address', '192.0.2.1'], '--bind-address=192.0.2.1'],
+    ['kube-scheduler', (command) => [...command, '--kubeconfig', '/root.conf'], '--kubeconfig names "/root.conf"'],
+    // The last one counts, and the first is still somebody's.
+    [
+      'kube-apiserver',
+      ([program = '', ...flags]) => [program, '--client-ca-file', '/etc/ca.pem', ...flags],
+      '--client-ca-file names "/etc/ca.pem"',
+    ],
     ['kube-apiserver', (command) => [...command, '--tls-sni-cert-key=a,b'], '--tls-sni-cert-key of its own'],
     ['kube-apiserver', (command) => [...command, '--bind-address=192.0.2.1'], '--bind-address=192.0.2.1'],
     ['kube-scheduler', () => ['sh', '-c', 'exec kube-scheduler'], 'its command is "sh"'],
@@ -200,10 +228,10 @@ describe('trust', () => {
     requireSameTrust(material, authorities, now);
     // In the middle of a rotation a second CA stands in the file.
     const both = new Map(authorities).set('ca.crt', Buffer.concat([ca, proxy]));
-    const refusal = 'ConfigMap "client-ca" in the API lacks "CN=front-proxy-ca" of "ca.crt"';
+    const refusal = 'ConfigMap "client-ca" in the API would not hold "CN=front-proxy-ca" of "ca.crt"';
     expect(() => requireSameTrust(material, both, now)).toThrow(refusal);
     expect(() => requireSameTrust(new Map(material).set('client-ca', bundleOf(proxy)), authorities, now)).toThrow(
-      'ConfigMap "client-ca" in the API lacks "CN=kubernetes" of "ca.crt"',
+      'ConfigMap "client-ca" in the API would not hold "CN=kubernetes" of "ca.crt"',
     );
     // What has ended is trusted by nobody.
     requireSameTrust(new Map(), authorities, new Date('2200-01-01'));

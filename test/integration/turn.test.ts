@@ -111,6 +111,30 @@ test('LeaseTurn waits anew when its holder has renewed it', async () => {
   expect((await lease()).spec).toMatchObject({ holderIdentity: 'node2', leaseTransitions: 2 });
 });
 
+test('LeaseTurn is given back by a process that is told to end, and to an API server that has just been restarted', async () => {
+  await remove();
+  const end = new AbortController();
+  const ending = new LeaseTurn({
+    connection,
+    lease: restartTurn,
+    holder: 'node1',
+    clock: systemClock,
+    signal: end.signal,
+  });
+  await ending.take();
+  end.abort();
+  await ending.giveBack();
+  expect((await lease()).spec.holderIdentity).toBe('');
+  const patient = turn('node1');
+  await patient.take();
+  await controlPlane.kill();
+  const given = patient.giveBack(60_000);
+  for (const name of ['etcd', 'kube-apiserver'] as const) controlPlane.startComponent(name);
+  await controlPlane.ready();
+  await given;
+  expect((await lease()).spec.holderIdentity).toBe('');
+});
+
 test('LeaseTurn throws what the connection says when the API server is away', async () => {
   await controlPlane.kill();
   expect(isCode(await take(turn('node1')), 'KubeUnavailable')).toBe(true);

@@ -61,6 +61,8 @@ export async function adoptOptions(machine: KubeadmMachine, adopting: Adopting):
     recoveryServerName: 'localhost-recovery',
     settings: { preset: 'kubernetes', parameters },
     lockDir: join(machine.root, 'run'),
+    // Other tests on this machine may run a kubeadm.
+    refuseBesideOthers: () => undefined,
     clock: systemClock,
     dryRun: false,
   };

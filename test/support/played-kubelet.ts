@@ -1,6 +1,7 @@
 // What a kubelet does with the static pods of a machine, as far as the API shows it: for each manifest in its directory
 // a mirror pod with the manifest's annotations, whose containers run; and the health of our container, on the address
 // that its manifest names. Nothing is run. A test says what is not ready.
+import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -23,6 +24,8 @@ export class PlayedKubelet implements AsyncDisposable {
   readonly #answers: boolean;
   /** Names of containers that never become ready. */
   readonly unready = new Set<string>();
+  /** Whether it looks at no manifest. */
+  isAsleep = false;
   readonly #plane: ControlPlane;
   readonly #manifestsDir: string;
   readonly #nodeName: string;
@@ -48,7 +51,7 @@ export class PlayedKubelet implements AsyncDisposable {
 
   async #run(): Promise<void> {
     while (!this.#end.signal.aborted) {
-      for (const name of await readdir(this.#manifestsDir)) {
+      for (const name of this.isAsleep ? [] : await readdir(this.#manifestsDir)) {
         if (name.startsWith('.')) continue;
         const text = await readFile(join(this.#manifestsDir, name), 'utf8');
         if (this.#seen.get(name) === text) continue;
@@ -63,18 +66,26 @@ export class PlayedKubelet implements AsyncDisposable {
     const name = `${metadata.name}-${this.#nodeName}`;
     await this.#plane.admin(`${pods}/${name}?gracePeriodSeconds=0`, { method: 'DELETE' });
     await this.#answer(metadata.name, manifest);
+    const hash = createHash('md5').update(JSON.stringify(manifest)).digest('hex');
     const body = {
       apiVersion: 'v1',
       kind: 'Pod',
       metadata: {
         name,
         labels: metadata['labels'],
-        annotations: { ...metadata.annotations, 'kubernetes.io/config.mirror': 'played' },
+        annotations: {
+          ...metadata.annotations,
+          'kubernetes.io/config.mirror': hash,
+          'kubernetes.io/config.hash': hash,
+        },
       },
       spec: {
         nodeName: this.#nodeName,
         hostNetwork: true,
-        containers: spec.containers.map((one) => ({ name: one.name, image: 'played' })),
+        volumes: spec.volumes,
+        containers: spec.containers.map(({ name: container, command, args, volumeMounts }) => {
+          return { name: container, image: 'played', command, args, volumeMounts };
+        }),
       },
     };
     const made = await this.#plane.admin(pods, { method: 'POST', body });

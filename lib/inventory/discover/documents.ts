@@ -1,5 +1,6 @@
 // What the files of a kubeadm machine say, as far as discovery asks: flags of a static pod, servers and users of a
 // kubeconfig, one field of the kubelet's configuration. Pure. A text that is not what it should be gives undefined.
+import { flagsIn } from '../../command-flags.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
 import { type KnownServers, ownContext } from '../../store/own-context.ts';
 import { parseYaml } from '../../yaml.ts';
@@ -29,12 +30,7 @@ export function flagsOf(manifest: string, wanted?: string): ReadonlyMap<string, 
   const containers = list(mapping(document(manifest)?.['spec'])['containers']).map(mapping);
   const container = containers.find((one) => wanted === undefined || one['name'] === wanted);
   const words = [...list(container?.['command']), ...list(container?.['args'])].flatMap((word) => text(word) ?? []);
-  const flags = new Map<string, string>();
-  words.forEach((word, at) => {
-    const [, name, value] = /^--?([a-z][-a-z0-9]*)(?:=(.*))?$/s.exec(word) ?? [];
-    const next = words[at + 1];
-    if (name !== undefined) flags.set(name, value ?? (next?.startsWith('-') === false ? next : ''));
-  });
+  const flags = new Map(flagsIn(words).map(({ name, value = '' }) => [name, value]));
   return flags.size === 0 ? undefined : flags;
 }
 
