@@ -12,7 +12,7 @@ import { isRecovery, type Line, RecoveryWorld, type Tool } from '../support/reco
 import { type Contents, contentsInApi, damage, problems } from '../support/soundness.ts';
 import { watchGenerations } from '../support/generations.ts';
 
-const rounds = Number(process.env['RECOVERY_KILL_ROUNDS'] ?? 20);
+const rounds = Number(process.env['RECOVERY_KILL_ROUNDS'] ?? 12);
 const mostKills = 3;
 const stops = 10;
 
