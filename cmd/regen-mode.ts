@@ -7,7 +7,7 @@ import { createEventRecorder } from '../lib/kube/events.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { observeBoot } from '../lib/leases/boot.ts';
 import { releaseDeadLeases } from '../lib/leases/release.ts';
-import type { LeaseName } from '../lib/leases/release.ts';
+import type { LeaseName } from '../lib/kube/lease-path.ts';
 import { createKeyPool } from '../lib/pki/key-pool.ts';
 import { runRegen } from '../lib/regen/run.ts';
 import { createApiStore } from '../lib/store/api.ts';

@@ -6,6 +6,7 @@ import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { leasePath } from '../kube/lease-path.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
 import type { NodeFacts, OwnCertificate } from './judge.ts';
@@ -42,7 +43,7 @@ export async function gatherNode(node: string, options: GatherOptions): Promise<
   const name = encodeURIComponent(node);
   const [object, lease] = await Promise.all([
     readIfThere<NodeObject>(`/api/v1/nodes/${name}`, options),
-    readIfThere<Lease>(`/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/${name}`, options),
+    readIfThere<Lease>(leasePath({ namespace: 'kube-node-lease', name }), options),
   ]);
   const renewedAt = dateOf(lease?.spec?.renewTime);
   const createdAt = dateOf(object?.metadata?.creationTimestamp);

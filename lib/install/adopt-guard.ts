@@ -3,7 +3,7 @@
 import { basename, join } from 'node:path';
 import { flagsIn } from '../command-flags.ts';
 import { RecoveryError } from '../errors.ts';
-import { wholeCertificates } from '../pki/certificate.ts';
+import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { caBundleKey, type Material } from '../store/store.ts';
 import type { KubeadmDirectories } from './adopt-sources.ts';
 import { type PodManifest, type StaticPod } from './static-pods.ts';
@@ -22,16 +22,19 @@ export function requireSameTrust(
   now: Date,
 ): void {
   for (const [artefact, file] of trusted) {
-    const held = wholeCertificates(material.get(artefact)?.entries[caBundleKey] ?? new Uint8Array());
-    const prints = new Set(held.map(({ facts }) => facts.fingerprint));
-    const lost = wholeCertificates(authorities.get(file) ?? new Uint8Array()).filter(
-      ({ facts }) => facts.notAfter > now && !prints.has(facts.fingerprint),
-    );
+    const lost = validAndNotIn(authorities.get(file), material.get(artefact)?.entries[caBundleKey], now);
     if (lost.length === 0) continue;
     const names = lost.map(({ facts }) => `"${facts.subject}"`).join(', ');
     const message = `Cannot adopt this machine: ConfigMap "${artefact}" in the API would not hold ${names} of "${file}", whom it trusts today; finish a rotation of the CA first, or delete what an earlier installation has left (uninstall --purge)`;
     throw new RecoveryError('MaterialInvalid', message);
   }
+}
+
+/** Certificates of a bundle that are valid and that another one lacks; absent, a bundle is empty. */
+function validAndNotIn(bundle: Uint8Array | undefined, other: Uint8Array | undefined, now: Date): Certificate[] {
+  const [own, others] = [bundle, other].map((pem) => wholeCertificates(pem ?? new Uint8Array()));
+  const prints = new Set(others?.map(({ facts }) => facts.fingerprint));
+  return own?.filter(({ facts }) => facts.notAfter > now && !prints.has(facts.fingerprint)) ?? [];
 }
 
 /** Files of which requireSameTrust and requireTrustInFiles must know the content. */
@@ -54,10 +57,7 @@ export function requireTrustInFiles(
   now: Date,
 ): void {
   for (const [artefact, file] of trustInApi) {
-    const own = wholeCertificates(authorities.get(file) ?? new Uint8Array());
-    const prints = new Set(own.map(({ facts }) => facts.fingerprint));
-    const held = wholeCertificates(material.get(artefact)?.entries[caBundleKey] ?? new Uint8Array());
-    const lost = held.filter(({ facts }) => facts.notAfter > now && !prints.has(facts.fingerprint));
+    const lost = validAndNotIn(material.get(artefact)?.entries[caBundleKey], authorities.get(file), now);
     if (lost.length === 0) continue;
     const names = lost.map(({ facts }) => `"${facts.subject}" (until ${facts.notAfter.toISOString()})`).join(', ');
     const state = `"${file}" lacks ${names}, whom the cluster trusts now (ConfigMap "${artefact}")`;

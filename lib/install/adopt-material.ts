@@ -41,6 +41,11 @@ export interface Stock {
   readonly taken: ReadonlyMap<string, TakenOver>;
 }
 
+/** By artefact. */
+function materialOf({ there, taken }: Stock): Map<string, Material> {
+  return new Map<string, Material>([...there, ...[...taken].map(([name, one]) => [name, one.material] as const)]);
+}
+
 /** Writes nothing. Throws MaterialInvalid when something is missing that cannot be made anew, and ReadFailed. */
 export async function takeStock(options: AdoptMaterial): Promise<Stock> {
   const there = new Map<string, Found>();
@@ -59,13 +64,10 @@ export async function takeStock(options: AdoptMaterial): Promise<Stock> {
  * MaterialInvalid.
  */
 export async function bundlesOf(
-  { there, taken }: Stock,
+  stock: Stock,
   { resolved, clock }: AdoptMaterial,
 ): Promise<ReadonlyMap<string, Material>> {
-  const material = new Map<string, Material>([
-    ...there,
-    ...[...taken].map(([name, one]) => [name, one.material] as const),
-  ]);
+  const material = materialOf(stock);
   const takeKey = (): Promise<never> => Promise.reject(new RecoveryError('SignFailed', 'A bundle needs no key'));
   for (const artefact of resolved.artefacts) {
     if (material.has(artefact.name) || !['caBundle', 'composedBundle'].includes(artefact.kind)) continue;
@@ -93,16 +95,17 @@ export async function adoptMaterial(options: AdoptMaterial): Promise<AdoptedMate
 
 /** Undefined when somebody else has made one of them meanwhile: what would follow belongs to ours, not to theirs. */
 async function createMissing(
-  { there, taken }: Stock,
+  stock: Stock,
   { resolved, store, clock, signal }: AdoptMaterial,
   told: (created: { what: string; from?: string }) => void,
 ): Promise<Map<string, Material> | undefined> {
+  const { there, taken } = stock;
   const made = new Map<string, Material>();
   for await (const { artefact, material } of makeGeneration({
     resolved,
     now: clock.now(),
     keyAlgorithm: defaultKeyAlgorithm,
-    existing: new Map<string, Material>([...there, ...[...taken].map(([name, one]) => [name, one.material] as const)]),
+    existing: materialOf(stock),
     inUse: (name) => there.has(name),
   })) {
     const { name, truth } = artefact;

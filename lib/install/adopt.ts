@@ -23,7 +23,7 @@ import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
 import { defaultNamespace, tokenSecretName } from './accounts.ts';
-import { requireKubeadmFlags, requireSameTrust, trustedFiles } from './adopt-guard.ts';
+import { requireKubeadmFlags, requireSameTrust } from './adopt-guard.ts';
 import { adoptMaterial, bundlesOf, takeStock } from './adopt-material.ts';
 import { completeNames } from './adopt-names.ts';
 import { asPresent } from './adopt-present.ts';
@@ -33,6 +33,7 @@ import { serverBundle } from './component-flags.ts';
 import { readToken } from './credentials.ts';
 import { readRegularIfPresent } from './files.ts';
 import { removeFormerSyncer } from './former-syncer.ts';
+import { readAuthorities } from './kubeadm-authorities.ts';
 import { kubeconfigYaml } from './kubeconfig.ts';
 import { fileOf } from './layout.ts';
 import { type Manifest, manifestText } from './manifest.ts';
@@ -164,7 +165,7 @@ async function requireAdoptable(adoption: Adoption): Promise<ReadonlySet<StaticP
   }
   const material = { resolved, directories: adoption, store, clock, signal };
   const stock = await takeStock(material);
-  requireSameTrust(await bundlesOf(stock, material), await authoritiesOf(adoption), clock.now());
+  requireSameTrust(await bundlesOf(stock, material), await readAuthorities(adoption.pkiDir), clock.now());
   return running;
 }
 
@@ -193,17 +194,8 @@ async function adoptObjects(adoption: Adoption): Promise<ReadonlyMap<string, Mat
   for (const { what, from } of adopted.created) told(`Created ${what}${from === undefined ? '' : ` from ${from}`}`);
   const material = await completeNames({ resolved, material: adopted.material, store, clock, signal, told });
   // Once more: another machine may have been quicker with an object, and this one is about to believe it.
-  requireSameTrust(material, await authoritiesOf(adoption), clock.now());
+  requireSameTrust(material, await readAuthorities(adoption.pkiDir), clock.now());
   return material;
-}
-
-/** kubeadm's files of CAs, by name. */
-async function authoritiesOf({ pkiDir }: Adoption): Promise<ReadonlyMap<string, Uint8Array>> {
-  const read = trustedFiles.map(async (file) => {
-    const bytes = await readRegularIfPresent(join(pkiDir, file), 'CA');
-    return [file, bytes ?? new Uint8Array()] as const;
-  });
-  return new Map(await Promise.all(read));
 }
 
 /** All files but the manifests. */

@@ -5,13 +5,15 @@ import { attempt, type Disk, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { type FileToWrite, replaceFile, syncDirectory, temporaryMark } from '../disk/files.ts';
 
+/** Also a link that leads nowhere. Throws ReadFailed. */
+export async function isThere(path: string, what: string, disk: Disk = realDisk): Promise<boolean> {
+  const named = { code: 'ReadFailed', action: 'look at', what, directory: dirname(path) } as const;
+  return (await attempt(named, () => unlessAbsent(() => disk.lstat(path)))) !== undefined;
+}
+
 /** Puts the content at its path, but leaves a file alone that is there: a person may have changed it. */
 export async function writeIfAbsent(file: FileToWrite, disk: Disk = realDisk): Promise<'written' | 'unchanged'> {
-  const { path, what } = file;
-  const there = await attempt({ code: 'ReadFailed', action: 'look at', what, directory: dirname(path) }, () =>
-    unlessAbsent(() => disk.lstat(path)),
-  );
-  return there === undefined ? replaceFile(file, disk) : 'unchanged';
+  return (await isThere(file.path, file.what, disk)) ? 'unchanged' : replaceFile(file, disk);
 }
 
 export async function readIfPresent(path: string, what: string, disk: Disk = realDisk): Promise<Buffer | undefined> {

@@ -3,9 +3,10 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { attempt, type Disk, realDisk, unlessAbsent } from '../disk/disk.ts';
+import { attempt, type Disk, realDisk } from '../disk/disk.ts';
 import { replaceFile, syncDirectory } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
+import { isThere } from './files.ts';
 import { timerName, type UnitFile } from './host.ts';
 
 /** Runs `systemctl` with these arguments. Throws WriteFailed when it fails. */
@@ -71,11 +72,7 @@ export async function removeHost(
 ): Promise<readonly string[]> {
   const there: string[] = [];
   for (const path of paths) {
-    const directory = dirname(path);
-    const status = await attempt({ code: 'ReadFailed', action: 'look at', what: `unit "${path}"`, directory }, () =>
-      unlessAbsent(() => disk.lstat(path)),
-    );
-    if (status !== undefined) there.push(path);
+    if (await isThere(path, `unit "${path}"`, disk)) there.push(path);
   }
   if (dryRun || there.length === 0) return there;
   if (there.some((path) => path.endsWith(timerName))) await systemctl?.('disable', '--now', timerName);

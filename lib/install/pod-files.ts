@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { sectionOf } from '../config-installed.ts';
 import { ensureDirectory, replaceFile } from '../disk/files.ts';
-import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
+import { realDisk } from '../disk/disk.ts';
 import { readBy } from '../inventory/components.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { publish } from '../publish/publish.ts';
@@ -13,6 +13,7 @@ import { type Account, accountName, type Identity } from './accounts.ts';
 import { componentFlags, type Flags } from './component-flags.ts';
 import { componentKubeconfigs } from './component-kubeconfigs.ts';
 import { credentialKubeconfig, type CredentialOptions, writeCredential } from './credentials.ts';
+import { isThere } from './files.ts';
 import { type Layout, layoutOf, objectDirectory } from './layout.ts';
 import type { SyncerGrant } from './rbac.ts';
 import { componentsOfPod, healthPorts, type PodAddition, type StaticPod, staticPods } from './static-pods.ts';
@@ -77,10 +78,10 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
     const place = artefact.published === undefined ? undefined : objectDirectory(artefact, layout);
     const own = material.get(artefact.name);
     if (place === undefined || own === undefined) continue;
-    // A directory that has gone is no syncer's work in progress, and the component needs it for its start.
-    if (options.runs(pod) && (await isThere(place))) continue;
-    const mode = artefact.truth.kind === 'secret' ? 0o600 : 0o644;
     const what = locationText(artefact.truth);
+    // A directory that has gone is no syncer's work in progress, and the component needs it for its start.
+    if (options.runs(pod) && (await isThere(place, what))) continue;
+    const mode = artefact.truth.kind === 'secret' ? 0o600 : 0o644;
     if ((await publish({ directory: place, what, entries: own.entries, mode })) !== 'unchanged') written.push(place);
   }
   await ensureDirectory(realDisk, layout.kubeconfigs);
@@ -99,12 +100,6 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
   };
   if ((await replaceFile(file)) === 'written') written.push(file.path);
   return written;
-}
-
-function isThere(path: string): Promise<boolean> {
-  return attempt({ code: 'ReadFailed', action: 'look at', what: 'directory', directory: path }, async () => {
-    return (await unlessAbsent(() => realDisk.lstat(path))) !== undefined;
-  });
 }
 
 /** The configuration of the container in a pod, as YAML. Pure. */

@@ -196,7 +196,7 @@ function annotationsOf(addition: PodAddition, before?: PodManifest): Readonly<Re
 /** Without anything of ours; a manifest that has nothing of ours is returned as it is. */
 export function removeFrom(manifest: PodManifest): PodManifest {
   const { annotations = {} } = manifest.metadata;
-  const added = new Set(flagsIn(annotations[flagsAnnotation]));
+  const added = new Set(flagsNotedIn(annotations[flagsAnnotation]));
   const isOurs = ({ name }: Named): boolean => name === volumePrefix || name.startsWith(`${volumePrefix}-`);
   const { containers, volumes } = manifest.spec;
   if (!(flagsAnnotation in annotations) && ![...containers, ...(volumes ?? [])].some(isOurs)) return manifest;
@@ -247,7 +247,7 @@ export function runsOurs({ spec }: PodManifest): boolean {
   return spec.containers.some(({ name }) => name === containerName);
 }
 
-function flagsIn(annotation: string | undefined): readonly string[] {
+function flagsNotedIn(annotation: string | undefined): readonly string[] {
   try {
     const value: unknown = JSON.parse(annotation ?? '[]');
     return Array.isArray(value) ? value.filter((flag) => typeof flag === 'string') : [];

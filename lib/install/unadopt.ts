@@ -18,6 +18,7 @@ import { removeRecord } from './adopt-record.ts';
 import { sourceOf } from './adopt-sources.ts';
 import { fieldManager } from './apply.ts';
 import { namesIn, readRegularIfPresent, removeDirectory } from './files.ts';
+import { readAuthorities } from './kubeadm-authorities.ts';
 import { giveBackKubelet } from './kubelet-authority.ts';
 import { adoptionFile } from './layout.ts';
 import { withManifestsLock } from './manifests-lock.ts';
@@ -119,14 +120,12 @@ async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: 
 async function requireSameAuthorities({ connection, resolved, pkiDir, clock, signal }: UnadoptOptions): Promise<void> {
   const store = createApiStore({ connection, fieldManager });
   const material = new Map<string, Material>();
-  const authorities = new Map<string, Uint8Array>();
-  for (const [name, file] of trustInApi) {
+  for (const [name] of trustInApi) {
     const bundle = resolved.artefacts.find((artefact) => artefact.name === name);
     const found = bundle && (await store.read(bundle.truth, signal));
     if (found !== undefined) material.set(name, found);
-    authorities.set(file, (await readRegularIfPresent(join(pkiDir, file), 'CA')) ?? new Uint8Array());
   }
-  requireTrustInFiles(material, authorities, clock.now());
+  requireTrustInFiles(material, await readAuthorities(pkiDir), clock.now());
 }
 
 /** A bootstrap kubeconfig that names files of ours is ours. */

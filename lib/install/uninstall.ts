@@ -5,7 +5,7 @@ import { RecoveryError } from '../errors.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { leasePath } from '../leases/release.ts';
+import { leasePath } from '../kube/lease-path.ts';
 import { restartTurn } from '../leases/turn.ts';
 import { locationText } from '../store/store.ts';
 import { adoptedPods, nodesOf } from './adopted-pods.ts';

@@ -4,18 +4,10 @@
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { type LeaseName, leasePath } from '../kube/lease-path.ts';
 import type { Log } from '../log.ts';
 import { observeBoot, type Boot } from './boot.ts';
 import { judgeLease, type Lease, type LeaseReason } from './judge.ts';
-
-export interface LeaseName {
-  readonly namespace: string;
-  readonly name: string;
-}
-
-export function leasePath({ namespace, name }: LeaseName): string {
-  return `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/${name}`;
-}
 
 export interface ReleaseOptions {
   readonly connection: KubeConnection;

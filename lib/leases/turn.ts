@@ -5,7 +5,7 @@ import type { Clock } from '../clock.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { judgeTurn, turnSeconds, type TurnSpec } from './judge-turn.ts';
-import { type LeaseName, leasePath } from './release.ts';
+import { type LeaseName, leasePath } from '../kube/lease-path.ts';
 import { keepSighting, readSighting, type Sighting } from './sighting.ts';
 
 /** kube-apiserver is restarted on one machine at a time; `init` grants it by this name. */

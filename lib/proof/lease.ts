@@ -2,6 +2,7 @@
 // only a client that the API server has authenticated can renew. Judgement and one read.
 import { errorText } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { leasePath } from '../kube/lease-path.ts';
 import type { ProofResult } from './result.ts';
 
 export interface RenewedLease {
@@ -78,7 +79,7 @@ export async function proveLease({
   now,
   ...judged
 }: ProveLease): Promise<ProofResult> {
-  const path = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/${name}`;
+  const path = leasePath({ namespace, name });
   try {
     const lease = await connection.request<RenewedLease>({ method: 'GET', path, signal });
     const { publishedAt, hostName } = judged;
