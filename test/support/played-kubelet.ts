@@ -54,6 +54,7 @@ export class PlayedKubelet implements AsyncDisposable {
       for (const name of this.isAsleep ? [] : await readdir(this.#manifestsDir)) {
         if (name.startsWith('.')) continue;
         const text = await readFile(join(this.#manifestsDir, name), 'utf8');
+        if (this.isAsleep) break; // since it was told so, this may have been written
         if (this.#seen.get(name) === text) continue;
         this.#seen.set(name, text);
         await this.#show(parseYaml(text) as PodManifest);
