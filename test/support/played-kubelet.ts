@@ -11,6 +11,7 @@ import { parseYaml } from '../../lib/yaml.ts';
 import type { ControlPlane } from './control-plane.ts';
 
 const pods = '/api/v1/namespaces/kube-system/pods';
+const nodes = '/api/v1/nodes';
 
 export interface PlayedMachine {
   readonly manifestsDir: string;
@@ -50,6 +51,7 @@ export class PlayedKubelet implements AsyncDisposable {
   }
 
   async #run(): Promise<void> {
+    await this.#register();
     while (!this.#end.signal.aborted) {
       for (const name of this.isAsleep ? [] : await readdir(this.#manifestsDir)) {
         if (name.startsWith('.')) continue;
@@ -61,6 +63,13 @@ export class PlayedKubelet implements AsyncDisposable {
       }
       await delay(30);
     }
+  }
+
+  /** kube-controller-manager deletes the pods of a node that it has not known for a minute (its pod garbage collector). */
+  async #register(): Promise<void> {
+    const body = { apiVersion: 'v1', kind: 'Node', metadata: { name: this.#nodeName } };
+    const { status, body: said } = await this.#plane.admin(nodes, { method: 'POST', body });
+    if (status !== 201 && status !== 409) throw new Error(`No Node ${this.#nodeName}: ${JSON.stringify(said)}`);
   }
 
   async #show({ metadata, spec }: PodManifest, manifest = { metadata, spec } as PodManifest): Promise<void> {
@@ -83,6 +92,7 @@ export class PlayedKubelet implements AsyncDisposable {
       spec: {
         nodeName: this.#nodeName,
         hostNetwork: true,
+        tolerations: [{ operator: 'Exists', effect: 'NoExecute' }],
         volumes: spec.volumes,
         containers: spec.containers.map(({ name: container, command, args, volumeMounts }) => {
           return { name: container, image: 'played', command, args, volumeMounts };
