@@ -22,7 +22,7 @@ export interface AdoptionRecord {
 
 const header = { apiVersion: 'kube-cert-recovery/v1alpha1', kind: 'Adoption' } as const;
 const fields = ['apiVersion', 'kind', 'kubernetesDir', 'pkiDir', 'nodeName', 'additions', 'digests'];
-const additionFields = ['pod', 'image', 'layout', 'flags', 'account', 'kubeletPki', 'sharesProcesses'];
+const additionFields = ['pod', 'image', 'layout', 'flags', 'kubeletPki', 'sharesProcesses'];
 
 export function recordText(record: AdoptionRecord): string {
   const { kubernetesDir, pkiDir, nodeName, additions } = record;
@@ -82,12 +82,11 @@ export async function removeRecord(directory: string, disk: Disk = realDisk): Pr
 
 /** What keeps a value from being what this version adds to a pod; undefined: nothing. */
 function additionProblem(value: unknown, pod: StaticPod, directory: string): string | undefined {
-  const { pod: named, image, layout, flags, account, kubeletPki, sharesProcesses, ...rest } = fieldsOf(value) ?? {};
+  const { pod: named, image, layout, flags, kubeletPki, sharesProcesses, ...rest } = fieldsOf(value) ?? {};
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) return `has an unknown field "${unknown}" (known: ${additionFields.join(', ')})`;
   if (named !== pod) return 'is that of another pod';
   if (!isName(image)) return 'has no image';
-  if (!isName(account)) return 'has no account';
   if (!isDeepStrictEqual(layout, podLayout(directory, pod))) return `has files elsewhere than below "${directory}"`;
   if (kubeletPki !== undefined && !isPath(kubeletPki)) return 'has a kubeletPki that is no absolute path';
   if (typeof sharesProcesses !== 'boolean') return 'does not say whether processes are shared';

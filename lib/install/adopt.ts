@@ -32,7 +32,6 @@ import { type Api, applyManifest, fieldManager } from './apply.ts';
 import { serverBundle } from './component-flags.ts';
 import { readToken } from './credentials.ts';
 import { readRegularIfPresent } from './files.ts';
-import { removeFormerSyncer } from './former-syncer.ts';
 import { readAuthorities } from './kubeadm-authorities.ts';
 import { kubeconfigYaml } from './kubeconfig.ts';
 import { fileOf } from './layout.ts';
@@ -123,7 +122,6 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
     const material = await adoptObjects(adoption);
     await writeMachine(adoption, material, running);
     await changeStaticPods(adoption);
-    await leaveFormerSyncer(adoption);
     return { webhooks: adoption.webhooks };
   });
 }
@@ -253,12 +251,6 @@ async function recordedAdditions(directory: string): Promise<readonly PodAdditio
     if (isCode(err, 'MaterialInvalid')) return undefined;
     throw err;
   }
-}
-
-async function leaveFormerSyncer({ api, told }: Adoption): Promise<void> {
-  const { removed, usedOn } = await removeFormerSyncer(api);
-  for (const what of removed) told(`Removed ${what}: each pod has an account of its own now`);
-  if (usedOn.length > 0) told(`Run this on ${usedOn.join(', ')}, too: there one account still serves all pods`);
 }
 
 /** By which the kubelet asks for a certificate when its own has ended. */

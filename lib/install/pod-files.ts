@@ -9,7 +9,7 @@ import type { Resolved } from '../inventory/model.ts';
 import { publish } from '../publish/publish.ts';
 import { locationText, type Material } from '../store/store.ts';
 import { toYaml } from '../yaml.ts';
-import { type Account, accountName, type Identity } from './accounts.ts';
+import { type Account, type Identity } from './accounts.ts';
 import { componentFlags, type Flags } from './component-flags.ts';
 import { componentKubeconfigs } from './component-kubeconfigs.ts';
 import { credentialKubeconfig, type CredentialOptions, writeCredential } from './credentials.ts';
@@ -148,13 +148,11 @@ export function podAddition(
   const layout = podLayout(directory, pod);
   const flags = podFlags(resolved, layout, pod);
   const sharesProcesses = restarts.has(pod);
-  const account = accountName(accountIn(pod, 'syncer'));
   return {
     pod,
     image,
     layout,
     flags,
-    account,
     sharesProcesses,
     ...(modesOf[pod].includes('approver') && { kubeletPki }),
   };

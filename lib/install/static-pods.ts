@@ -34,8 +34,6 @@ const volumePrefix = 'kube-cert-recovery';
 const flagsAnnotation = 'kube-cert-recovery/flags';
 /** There where the shared PID namespace is ours. */
 const processesAnnotation = 'kube-cert-recovery/shares-processes';
-/** Whose token the container's syncer has. A pod of ours without it is of an earlier layout (former-syncer.ts). */
-export const accountAnnotation = 'kube-cert-recovery/syncer-account';
 /** Of everything that was added: what a mirror pod shows tells which of our manifests runs. */
 export const digestAnnotation = 'kube-cert-recovery/digest';
 
@@ -47,8 +45,6 @@ export interface PodAddition {
   readonly layout: Layout;
   /** That name files of ours. */
   readonly flags: Flags;
-  /** Name of the ServiceAccount by which our container follows objects. */
-  readonly account: string;
   /** The kubelet's certificates, which the approver looks at; none in the other pods. */
   readonly kubeletPki?: string;
   /** Whether our container sees the component's process, to end it when it must read its files again. */
@@ -188,7 +184,6 @@ function annotationsOf(addition: PodAddition, before?: PodManifest): Readonly<Re
   return {
     [flagsAnnotation]: JSON.stringify(flagArguments(addition.flags)),
     ...(isNew && { [processesAnnotation]: 'true' }),
-    [accountAnnotation]: addition.account,
     [digestAnnotation]: digestOf(addition),
   };
 }
@@ -204,7 +199,6 @@ export function removeFrom(manifest: PodManifest): PodManifest {
   const {
     [flagsAnnotation]: _flags,
     [digestAnnotation]: _digest,
-    [accountAnnotation]: _account,
     [processesAnnotation]: shares,
     ...others
   } = annotations;

@@ -8,7 +8,7 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/lease-path.ts';
 import { restartTurn } from '../leases/turn.ts';
 import { locationText } from '../store/store.ts';
-import { adoptedPods, nodesOf } from './adopted-pods.ts';
+import { adoptedNodes } from './adopted-nodes.ts';
 import { type Api, deleteObject, ownObjects, readIfThere } from './apply.ts';
 import { namesIn, removeDirectory } from './files.ts';
 import { layoutOf } from './layout.ts';
@@ -66,7 +66,7 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
 
 /** A component of an adopted machine whose certificates are gone comes to an end with those that it has. */
 async function requireNoneAdopted(api: Api): Promise<void> {
-  const nodes = nodesOf(await adoptedPods(api));
+  const nodes = await adoptedNodes(api);
   if (nodes.length === 0) return;
   const message = `Cannot delete the certificates of this cluster: static pods of ${nodes.join(', ')} live on them; run "kube-cert-recovery uninstall adopt" there first, and delete the Node of a machine that is gone for good`;
   throw new RecoveryError('KubeConflict', message);
