@@ -10,6 +10,7 @@ import { eventually } from '../support/eventually.ts';
 import {
   adopt,
   endLeaves,
+  endWithAuthorities,
   ends,
   giveBack,
   leavesValid,
@@ -285,6 +286,28 @@ describe('one adopted control-plane machine', () => {
     await cluster.runPod();
     // Nothing that is gone is still needed.
     await powerCycle(cluster);
+    await cluster.runPod();
+  });
+
+  it('comes back, adopted again, when its CAs have ended as well: with new ones', async () => {
+    const { node } = cluster;
+    const bundle = `${recoveryDirectory}/kube-apiserver/certs/configmaps/kube-apiserver-server-ca/ca-bundle.crt`;
+    expect(await adopt(node)).not.toContain('Created');
+    const end = await endWithAuthorities(cluster, { inMs });
+    const former = await node.read(bundle);
+    await offPast(node, end);
+    const since = Date.now();
+    await node.on();
+    const ready = await eventually(
+      async () => {
+        // What the tests knew the cluster by has ended, too.
+        await cluster.useAdopted(recoveryDirectory);
+        return cluster.ready(node, { since, withinMs: 1000 });
+      },
+      { withinMs: 120_000, everyMs: 100 },
+    );
+    console.log(`CAs too: power on to Ready: ${ready - since} ms`);
+    expect(await node.read(bundle)).not.toBe(former);
     await cluster.runPod();
   });
 });

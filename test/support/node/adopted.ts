@@ -62,14 +62,16 @@ export async function renewEtcd(node: Node): Promise<void> {
   }
 }
 
+interface Ending {
+  readonly inMs: number;
+  readonly except: (artefact: ResolvedArtefact) => boolean;
+}
+
 /**
  * Gives certificates in the API a new end: same keys, same signers. The containers that would act on it stand still
  * meanwhile, because a half-changed set looks broken. Resolves when the machine has them on disk.
  */
-export async function endSoon(
-  cluster: Cluster,
-  { inMs, except }: { readonly inMs: number; readonly except: (artefact: ResolvedArtefact) => boolean },
-): Promise<void> {
+async function endSoon(cluster: Cluster, { inMs, except }: Ending): Promise<void> {
   const { parameters } = parseYaml(await cluster.node.read(`${recoveryDirectory}/kube-apiserver/config.yaml`)) as {
     parameters: Parameters;
   };
@@ -102,8 +104,17 @@ export const leavesOfPods = ['kube-apiserver-serving', 'kube-controller-manager-
 
 /** Every leaf in the API ends at the same moment, which is the answer; all machines have them on disk by then. */
 export async function endLeaves(cluster: Cluster, { inMs }: { readonly inMs: number }): Promise<number> {
-  const end = Date.now() + inMs;
-  await endSoon(cluster, { inMs, except: ({ name, kind }) => lasting.has(name) || kind !== 'target' });
+  return endAll(cluster, { inMs, except: ({ name, kind }) => lasting.has(name) || kind !== 'target' });
+}
+
+/** The same of every certificate, those of CAs too. */
+export async function endWithAuthorities(cluster: Cluster, { inMs }: { readonly inMs: number }): Promise<number> {
+  return endAll(cluster, { inMs, except: ({ name }) => lasting.has(name) });
+}
+
+async function endAll(cluster: Cluster, options: Ending): Promise<number> {
+  const end = Date.now() + options.inMs;
+  await endSoon(cluster, options);
   for (const node of cluster.nodes) {
     await eventually(
       async () => {

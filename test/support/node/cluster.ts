@@ -125,6 +125,16 @@ export class Cluster implements AsyncDisposable {
     };
   }
 
+  /** The administrator's of an adopted machine take their place: its CAs may have been replaced. */
+  async useAdopted(recoveryDirectory: string, node = this.node): Promise<void> {
+    const certs = `${recoveryDirectory}/kube-apiserver/certs`;
+    this.#credentials = {
+      ca: await node.read(`${certs}/configmaps/kube-apiserver-server-ca/ca-bundle.crt`),
+      cert: await node.read(`${certs}/secrets/admin-client/tls.crt`),
+      key: await node.read(`${certs}/secrets/admin-client/tls.key`),
+    };
+  }
+
   /** A kubeconfig of the tests' admin, for a connection of the program's own kind. */
   kubeconfig(node = this.node): string {
     const { ca, cert, key } = this.#credentials ?? {};
