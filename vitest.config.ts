@@ -10,6 +10,8 @@ export default defineConfig({
           name: 'unit',
           include: ['test/**/*.test.ts'],
           exclude: ['test/integration/**', 'test/e2e/**', 'test/long/**'],
+          // A hanging test is to be found, a slow machine is none.
+          testTimeout: 30_000,
           env,
         },
       },

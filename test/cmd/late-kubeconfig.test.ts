@@ -41,8 +41,10 @@ regen: { backupDir: ${at('backups')}, lockDir: ${at('lock')}, clockSynchronised:
   );
 
   await expect.poll(() => readdir(at('pki/etcd')), { timeout: 30_000 }).toContain('server.crt');
-  const waiting = lines.filter(({ event, path }) => event === 'api.waiting' && path === at('kubeconfig'));
-  expect(waiting[0]).toMatchObject({ code: 'ConfigInvalid', err: expect.stringContaining('ENOENT') });
+  const waiting = () => lines.find(({ event, path }) => event === 'api.waiting' && path === at('kubeconfig'));
+  await expect
+    .poll(waiting, { timeout: 30_000 })
+    .toMatchObject({ code: 'ConfigInvalid', err: expect.stringContaining('ENOENT') });
 
   // Nobody listens on port 1.
   const { cert } = await createAuthority(at('authority'), { commonName: 'nobody' });
