@@ -1,10 +1,10 @@
 // From objects of the API to entries, and from entries to facts: the bytes end here, project.ts sees data only.
 import { isCode } from '../errors.ts';
 import type { ConfigMap, Secret } from '../kube/kube.ts';
-import { parseCertificates } from '../pki/certificate.ts';
+import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { keyMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
 import { caBundleKey, certificateKey, privateKeyKey, type Entries } from '../store/store.ts';
-import { materialKind, type MaterialFacts } from './project.ts';
+import { materialKind, type MaterialFacts, type Validity } from './project.ts';
 import type { SyncRow } from './rows.ts';
 
 export type ApiObject = Secret | ConfigMap;
@@ -49,14 +49,17 @@ function pairFacts(entries: Entries, what: string): MaterialFacts {
   if (!keyMatches(leaf, privateKey)) {
     throw new Mismatch(`"${certificateKey}" was not made for the key in "${privateKeyKey}", a matching pair is wanted`);
   }
-  return { notAfter: leaf.facts.notAfter };
+  return { validity: [validityOf(leaf)] };
 }
 
 function bundleFacts(entries: Entries, what: string): MaterialFacts {
   const pem = entries[caBundleKey];
   if (pem === undefined) return {};
-  const ends = parseCertificates(pem, what).map(({ facts }) => facts.notAfter.getTime());
-  return { notAfter: new Date(Math.max(...ends)) };
+  return { validity: parseCertificates(pem, what).map(validityOf) };
+}
+
+function validityOf({ facts: { notBefore, notAfter } }: Certificate): Validity {
+  return { notBefore, notAfter };
 }
 
 function keyPairFacts(entries: Entries, names: { privateKey: string; publicKey: string }, what: string): MaterialFacts {

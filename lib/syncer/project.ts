@@ -1,6 +1,6 @@
 // Decides what becomes of one object's files. Pure: what the API has, what lies on disk and the time are arguments.
-// Nothing that works is replaced by something that is worse: broken, mismatched, incomplete or expired content from the
-// API is never written, and the last good files stay.
+// Nothing that works is replaced by something that is worse: broken, mismatched, incomplete, expired or not yet valid
+// content from the API is never written over files that are valid; these stay.
 import { namesProblem } from '../publish/names.ts';
 import type { PublishOutcome } from '../publish/publish.ts';
 import type { ApiLocation } from '../inventory/model.ts';
@@ -11,8 +11,13 @@ import { expectedKeys, type Expectation } from './rows.ts';
 export interface MaterialFacts {
   /** Why it is not what it should be: a whole sentence that names the object. */
   readonly problem?: { readonly reason: 'unreadable' | 'mismatchedPair'; readonly message: string };
-  /** When its certificates end: of a pair the leaf, of a bundle the one that lasts longest. */
-  readonly notAfter?: Date;
+  /** When its certificates are valid: of a pair the leaf, of a bundle each. */
+  readonly validity?: readonly Validity[];
+}
+
+export interface Validity {
+  readonly notBefore: Date;
+  readonly notAfter: Date;
 }
 
 export type ApiFacts =
@@ -48,7 +53,7 @@ export type Decision =
   | { readonly action: 'write'; readonly reason: 'absent' | 'changed' | 'drifted' }
   | { readonly action: 'remove'; readonly reason: 'gone' }
   /** The files stay as they are, which is not what the API says. */
-  | { readonly action: 'keep'; readonly reason: 'missing' | 'expired'; readonly message: string }
+  | { readonly action: 'keep'; readonly reason: 'missing' | 'expired' | 'notYetValid'; readonly message: string }
   | { readonly action: 'refuse'; readonly reason: RefuseReason; readonly message: string };
 
 export function project(projection: Projection): Decision {
@@ -93,25 +98,49 @@ function refusal(row: Projection['row'], api: Extract<ApiFacts, { state: 'presen
 function projectPresent({ row, disk, now }: Projection, material: MaterialFacts): Decision {
   if (disk.difference === 'unchanged') return { action: 'none' };
   if (disk.difference === 'repaired') return { action: 'write', reason: 'drifted' };
-  // An older etcd snapshot was restored, or its rotator is behind. What is on disk still works.
-  if (isExpired(material, now) && isValid(disk.material, now)) {
-    const [theirs, ours] = [material.notAfter?.toISOString(), disk.material?.notAfter?.toISOString()];
-    const message =
-      `Cannot publish ${row.what}: it expired at ${theirs}, and the files are valid until ${ours}; they stay in use ` +
-      `until the object is renewed`;
-    return { action: 'keep', reason: 'expired', message };
+  if (isOutOfTime(material, now) && disk.material !== undefined && isValid(disk.material, now)) {
+    return outOfTime(row, { theirs: material, ours: disk.material, now });
   }
   return { action: 'write', reason: disk.present ? 'changed' : 'absent' };
 }
 
-const quoted = (keys: readonly string[]): string => keys.map((key) => JSON.stringify(key)).join(', ');
-
-function isExpired({ notAfter }: MaterialFacts, now: Date): boolean {
-  return notAfter !== undefined && notAfter.getTime() <= now.getTime();
+interface Compared {
+  readonly theirs: MaterialFacts;
+  readonly ours: MaterialFacts;
+  readonly now: Date;
 }
 
-function isValid(material: MaterialFacts | undefined, now: Date): boolean {
-  return material?.notAfter !== undefined && material.problem === undefined && !isExpired(material, now);
+/**
+ * Expired: an older etcd snapshot was restored, or its rotator is behind. Not yet valid: signed by a machine whose clock
+ * is ahead, or this one's is behind. What is on disk still works.
+ */
+function outOfTime({ what }: Projection['row'], { theirs, ours, now }: Compared): Decision {
+  const begins = (theirs.validity ?? []).map(({ notBefore }) => notBefore).filter((date) => date > now);
+  const first = begins.toSorted((a, b) => a.getTime() - b.getTime())[0];
+  const keep = (reason: 'expired' | 'notYetValid', state: string, until: string): Decision => {
+    const files = `the files are valid until ${lastEnd(ours)?.toISOString()}`;
+    const message = `Cannot publish ${what}: it ${state}, and ${files}; they stay in use until ${until}`;
+    return { action: 'keep', reason, message };
+  };
+  return first === undefined
+    ? keep('expired', `expired at ${lastEnd(theirs)?.toISOString()}`, 'the object is renewed')
+    : keep('notYetValid', `is not valid before ${first.toISOString()}`, 'then, or until it is renewed');
+}
+
+const quoted = (keys: readonly string[]): string => keys.map((key) => JSON.stringify(key)).join(', ');
+
+/** Of the certificate that lasts longest. */
+export function lastEnd({ validity = [] }: MaterialFacts): Date | undefined {
+  return validity.map(({ notAfter }) => notAfter).toSorted((a, b) => b.getTime() - a.getTime())[0];
+}
+
+/** Whether it has certificates, and none is valid. */
+function isOutOfTime({ validity }: MaterialFacts, now: Date): boolean {
+  return validity !== undefined && !validity.some(({ notBefore, notAfter }) => notBefore <= now && now < notAfter);
+}
+
+function isValid(material: MaterialFacts, now: Date): boolean {
+  return material.validity !== undefined && material.problem === undefined && !isOutOfTime(material, now);
 }
 
 /** Which checks the content of an object gets: what is expected of it, or what its keys look like. */

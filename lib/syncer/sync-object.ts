@@ -9,7 +9,7 @@ import { compare, publish, type PublishOutcome } from '../publish/publish.ts';
 import { unpublish } from '../publish/remove.ts';
 import type { Entries } from '../store/store.ts';
 import { entriesOf, factsOf, type ApiObject } from './material.ts';
-import { project, type ApiFacts, type Decision, type DiskFacts, type MaterialFacts } from './project.ts';
+import { lastEnd, project, type ApiFacts, type Decision, type DiskFacts, type MaterialFacts } from './project.ts';
 import type { SyncRow } from './rows.ts';
 
 export interface PassContext {
@@ -125,7 +125,7 @@ async function act(row: SyncRow, context: PassContext, { decision, ...seen }: Lo
   const { directory, what, mode } = row;
   const { clock, dryRun, hold } = context;
   const resourceVersion = seen.object?.metadata?.resourceVersion;
-  const { notAfter } = seen.material;
+  const notAfter = lastEnd(seen.material);
   const facts = {
     ...(resourceVersion !== undefined && { resourceVersion }),
     ...(notAfter !== undefined && { notAfter }),

@@ -266,8 +266,9 @@ function syncMessages(): string[] {
     expects: { kind: 'opaque' },
     what: 'Secret "kube-cert-recovery/client"',
   } as const;
-  const disk = { present: true, difference: 'written', material: { notAfter: at(30) } } as const;
-  const material = { notAfter: start };
+  const lasting = (notAfter: Date) => ({ validity: [{ notBefore: at(-90), notAfter }] });
+  const disk = { present: true, difference: 'written', material: lasting(at(30)) } as const;
+  const material = lasting(start);
   return [
     project({ row, api: { state: 'absent' }, disk, now: start }),
     project({ row, api: { state: 'present', keys: ['a'], material }, disk, now: start }),

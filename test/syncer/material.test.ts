@@ -45,10 +45,11 @@ test('entriesOf() decodes Secrets and both parts of ConfigMaps', () => {
 });
 
 describe('factsOf()', () => {
-  test('says when a pair and a bundle end', () => {
-    expect(factsOf(pairOf, { 'tls.crt': made.cert, 'tls.key': made.key })).toEqual({ notAfter });
-    expect(factsOf(opaqueOf, { 'tls.crt': made.cert, 'tls.key': made.key })).toEqual({ notAfter });
-    expect(factsOf(bundleOf, { 'ca-bundle.crt': made.ca })).toEqual({ notAfter });
+  test('says when the certificates of a pair and of a bundle are valid', () => {
+    const lasts = { validity: [{ notBefore: expect.any(Date) as Date, notAfter }] };
+    expect(factsOf(pairOf, { 'tls.crt': made.cert, 'tls.key': made.key })).toEqual(lasts);
+    expect(factsOf(opaqueOf, { 'tls.crt': made.cert, 'tls.key': made.key })).toEqual(lasts);
+    expect(factsOf(bundleOf, { 'ca-bundle.crt': made.ca })).toEqual(lasts);
     expect(factsOf(keysOf, { 'sa.key': made.saKey, 'sa.pub': made.saPub })).toEqual({});
     expect(factsOf(opaqueOf, { kubeconfig: Buffer.from('anything') })).toEqual({});
   });

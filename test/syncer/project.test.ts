@@ -1,9 +1,20 @@
 import { describe, expect, test } from 'vitest';
-import { project, type ApiFacts, type Decision, type DiskFacts, type Projection } from '../../lib/syncer/project.ts';
+import {
+  project,
+  type ApiFacts,
+  type Decision,
+  type DiskFacts,
+  type Projection,
+  type Validity,
+} from '../../lib/syncer/project.ts';
 
 const now = new Date('2026-11-20T08:30:00Z');
 const past = new Date('2026-11-19T00:00:00Z');
 const future = new Date('2026-12-20T00:00:00Z');
+const begun = new Date('2026-01-01T00:00:00Z');
+/** Of one certificate that has begun. */
+const until = (notAfter: Date) => ({ validity: [{ notBefore: begun, notAfter }] });
+const from = (notBefore: Date) => ({ validity: [{ notBefore, notAfter: new Date('2027-12-20T00:00:00Z') }] });
 
 const secret = { kind: 'secret', namespace: 'a', name: 'serving' } as const;
 const configMap = { kind: 'configMap', namespace: 'a', name: 'client-ca' } as const;
@@ -23,16 +34,20 @@ const bundleRow = {
 } as const;
 const keyPairRow = { ...pairRow, expects: { kind: 'keyPair', privateKey: 'sa.key', publicKey: 'sa.pub' } } as const;
 
+const between = (...all: readonly { readonly validity: readonly Validity[] }[]) => ({
+  validity: all.flatMap(({ validity }) => validity),
+});
+
 const absent: ApiFacts = { state: 'absent' };
-const pair = (material: Extract<ApiFacts, { state: 'present' }>['material'] = { notAfter: future }): ApiFacts => ({
+const pair = (material: Extract<ApiFacts, { state: 'present' }>['material'] = until(future)): ApiFacts => ({
   state: 'present',
   keys: ['tls.crt', 'tls.key'],
   material,
 });
 const holding = (...keys: string[]): ApiFacts => ({ state: 'present', keys, material: {} });
 const nothingThere: DiskFacts = { present: false, difference: 'written' };
-const other: DiskFacts = { present: true, difference: 'written', material: { notAfter: future } };
-const otherExpired: DiskFacts = { present: true, difference: 'written', material: { notAfter: past } };
+const other: DiskFacts = { present: true, difference: 'written', material: until(future) };
+const otherExpired: DiskFacts = { present: true, difference: 'written', material: until(past) };
 
 interface Row {
   readonly title: string;
@@ -71,14 +86,14 @@ const table: readonly Row[] = [
   {
     title: 'the same expired content',
     row: pairRow,
-    api: pair({ notAfter: past }),
+    api: pair(until(past)),
     disk: { present: true, difference: 'unchanged' },
     decision: { action: 'none' },
   },
   {
     title: 'an expired pair over a valid one (an older snapshot was restored)',
     row: pairRow,
-    api: pair({ notAfter: past }),
+    api: pair(until(past)),
     disk: other,
     decision: { action: 'keep', reason: 'expired' },
     message:
@@ -87,35 +102,72 @@ const table: readonly Row[] = [
   {
     title: 'a pair that expires at this instant over a valid one',
     row: pairRow,
-    api: pair({ notAfter: now }),
+    api: pair(until(now)),
     disk: other,
     decision: { action: 'keep', reason: 'expired' },
   },
   {
+    title: 'a pair that is not valid yet over a valid one (signed by a machine whose clock is ahead)',
+    row: pairRow,
+    api: pair(from(future)),
+    disk: other,
+    decision: { action: 'keep', reason: 'notYetValid' },
+    message:
+      'Cannot publish Secret "a/serving": it is not valid before 2026-12-20T00:00:00.000Z, and the files are valid until 2026-12-20T00:00:00.000Z; they stay in use until then, or until it is renewed',
+  },
+  {
+    title: 'a pair that begins at this instant over a valid one',
+    row: pairRow,
+    api: pair(from(now)),
+    disk: other,
+    decision: { action: 'write', reason: 'changed' },
+  },
+  {
+    title: 'a pair that is not valid yet over an expired one',
+    row: pairRow,
+    api: pair(from(future)),
+    disk: otherExpired,
+    decision: { action: 'write', reason: 'changed' },
+  },
+  {
+    title: 'a bundle of which nothing is valid now over one that holds something',
+    row: bundleRow,
+    api: { state: 'present', keys: ['ca-bundle.crt'], material: between(until(past), from(future)) },
+    disk: { ...other, material: between(until(past), until(future)) },
+    decision: { action: 'keep', reason: 'notYetValid' },
+  },
+  {
+    title: 'a bundle of which one certificate is valid',
+    row: bundleRow,
+    api: { state: 'present', keys: ['ca-bundle.crt'], material: between(until(past), until(future), from(future)) },
+    disk: other,
+    decision: { action: 'write', reason: 'changed' },
+  },
+  {
     title: 'an expired pair over an expired one',
     row: pairRow,
-    api: pair({ notAfter: past }),
+    api: pair(until(past)),
     disk: otherExpired,
     decision: { action: 'write', reason: 'changed' },
   },
   {
     title: 'an expired pair over a broken one',
     row: pairRow,
-    api: pair({ notAfter: past }),
+    api: pair(until(past)),
     disk: { ...other, material: { problem: { reason: 'unreadable', message: 'x' } } },
     decision: { action: 'write', reason: 'changed' },
   },
   {
     title: 'an expired pair where nothing is',
     row: pairRow,
-    api: pair({ notAfter: past }),
+    api: pair(until(past)),
     disk: nothingThere,
     decision: { action: 'write', reason: 'absent' },
   },
   {
     title: 'a valid pair that ends sooner than the one on disk',
     row: pairRow,
-    api: pair({ notAfter: new Date('2026-11-21T00:00:00Z') }),
+    api: pair(until(new Date('2026-11-21T00:00:00Z'))),
     disk: other,
     decision: { action: 'write', reason: 'changed' },
   },
@@ -123,7 +175,7 @@ const table: readonly Row[] = [
     title: 'broken PEM',
     row: pairRow,
     api: pair({ problem: { reason: 'unreadable', message: 'cannot read certificates: there is none' } }),
-    disk: { present: true, material: { notAfter: future } },
+    disk: { present: true, material: until(future) },
     decision: { action: 'refuse', reason: 'unreadable' },
     message: `Cannot publish Secret "a/serving": cannot read certificates: there is none; ${kept}`,
   },
