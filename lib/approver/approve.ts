@@ -2,7 +2,7 @@
 // resourceVersion that was read, so that an approval or a denial by somebody else in between wins. Never a denial.
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import type { Condition, SigningRequest } from './request.ts';
+import { collection, type Condition, type SigningRequest } from './request.ts';
 
 export interface ApproveOptions {
   readonly connection: KubeConnection;
@@ -12,8 +12,6 @@ export interface ApproveOptions {
   readonly now: Date;
   readonly signal: AbortSignal;
 }
-
-export const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
 
 /** `conflict`: it has changed since it was read, or is gone. Throws what the API refuses. */
 export async function approve(options: ApproveOptions): Promise<'approved' | 'conflict'> {

@@ -1,5 +1,6 @@
 // The requests that wait for a decision, and what is done about each: gather, judge, approve or say why not. The only place
 // of the approver that logs. A reason is told once for each request, in the log and as an Event, not at every look.
+// Between two looks only outlines are in memory: 100 requests may be 150 MB, and nobody knows how many there are.
 import { errorText, RecoveryError } from '../errors.ts';
 import { backoffMs } from '../kube/backoff.ts';
 import type { EventReason } from '../kube/events.ts';
@@ -7,12 +8,12 @@ import type { LogFields } from '../log.ts';
 import { judgeClock } from '../plan/clock-rules.ts';
 import type { ClockFacts } from '../plan/plan-types.ts';
 import { approve } from './approve.ts';
-import { contentOf, gatherNode } from './gather.ts';
+import { contentOf, gatherNode, readRequest } from './gather.ts';
 import { judge, type Judgement, type NodeFacts, type Verdict } from './judge.ts';
 import type { ApproverOptions } from './options.ts';
 import { Records } from './records.ts';
-import { isAskedBy, isDecided, requestedAt, type SigningRequest } from './request.ts';
-import { judgeShape } from './shape.ts';
+import { isAskedBy, isDecided, type Outline, outlineOf, type SigningRequest } from './request.ts';
+import { judgeShape, judgeSize } from './shape.ts';
 
 /** A cluster that is switched on has a request for each node; more say that somebody floods, or that kubelets cannot start. */
 const mostWaiting = 100;
@@ -21,10 +22,12 @@ const longestRetryMs = 10_000;
 const longestMessage = 600;
 
 interface Waiting {
-  readonly request: SigningRequest;
+  readonly outline: Outline;
   /** Milliseconds since the epoch; undefined: at once. */
   lookAt?: number;
   failures: number;
+  /** What is wrong with it can never change: no further look. */
+  isSettled?: boolean;
   /** What has been told of it. */
   readonly told: Set<string>;
 }
@@ -49,23 +52,23 @@ export class Desk {
     this.#records = new Records(options.requester);
   }
 
-  /** All requests that there are. */
-  replace(requests: readonly SigningRequest[]): void {
-    const before = this.#waiting;
-    this.#waiting = new Map();
-    for (const request of requests) this.put(request, before);
+  /** Takes note of any request, and says what to keep of it; undefined: it does not wait for a decision here. */
+  outline(request: SigningRequest): Outline | undefined {
+    this.#records.see(request);
+    return isDecided(request) || !isAskedBy(request, this.#options.requester) ? undefined : outlineOf(request);
   }
 
-  put(request: SigningRequest, before: ReadonlyMap<string, Waiting> = this.#waiting): void {
-    this.#records.see(request);
-    const { name, uid } = request.metadata;
-    if (isDecided(request) || !isAskedBy(request, this.#options.requester)) {
-      this.#waiting.delete(name);
-      return;
-    }
-    const known = before.get(name);
-    const told = known?.request.metadata.uid === uid ? known?.told : undefined;
-    this.#waiting.set(name, { request, failures: 0, told: told ?? new Set() });
+  /** All that wait. */
+  replace(outlines: readonly Outline[]): void {
+    const before = this.#waiting;
+    this.#waiting = new Map(outlines.map((outline) => [outline.name, waitingOf(outline, before.get(outline.name))]));
+  }
+
+  put(request: SigningRequest): void {
+    const { name } = request.metadata;
+    const outline = this.outline(request);
+    if (outline === undefined) this.#waiting.delete(name);
+    else this.#waiting.set(name, waitingOf(outline, this.#waiting.get(name)));
   }
 
   remove({ metadata }: SigningRequest): void {
@@ -87,7 +90,7 @@ export class Desk {
     // The newest of a node first: it is the one that its kubelet waits for.
     const due = [...this.#waiting.values()]
       .filter((waiting) => this.#untilDue(waiting, now) === 0)
-      .toSorted((a, b) => requestedAt(b.request).getTime() - requestedAt(a.request).getTime());
+      .toSorted((a, b) => b.outline.requestedAt.getTime() - a.outline.requestedAt.getTime());
     let approved = 0;
     const failed: string[] = [];
     for (const waiting of due) {
@@ -102,7 +105,8 @@ export class Desk {
     return { approved, left: this.#waiting.size, failed, isFlooded: false };
   }
 
-  #untilDue({ lookAt = 0 }: Waiting, now: number): number {
+  #untilDue({ lookAt = 0, isSettled = false }: Waiting, now: number): number {
+    if (isSettled) return Infinity;
     const ms = lookAt - now;
     // More than was ever asked for: the clock has been set back.
     return ms > Math.max(this.#options.recheckMs, longestRetryMs) ? 0 : Math.max(0, ms);
@@ -111,10 +115,26 @@ export class Desk {
   /** Whether it has been approved. */
   async #decide(waiting: Waiting): Promise<boolean> {
     const { clock, recheckMs } = this.#options;
-    const verdict = await this.#judge(waiting.request);
+    const { name, uid, size } = waiting.outline;
+    const tooLarge = judgeSize(size);
+    if (tooLarge !== undefined) {
+      this.#left(waiting, { action: 'leave', ...tooLarge });
+      return false;
+    }
+    const request = await readRequest(name, this.#options);
+    if (this.#waiting.get(name) !== waiting) return false; // the watch was faster, and the next pass sees what it told
+    if (request === undefined) {
+      this.#waiting.delete(name);
+      return false;
+    }
+    if (request.metadata.uid !== uid || isDecided(request)) {
+      this.put(request);
+      return false;
+    }
+    const verdict = await this.#judge(request);
     waiting.failures = 0;
     waiting.lookAt = clock.now().getTime() + recheckMs;
-    if (verdict.action === 'approve') return this.#approve(waiting, verdict);
+    if (verdict.action === 'approve') return this.#approve(waiting, request, verdict);
     if (verdict.action === 'leave') this.#left(waiting, verdict);
     return false;
   }
@@ -139,9 +159,12 @@ export class Desk {
     return isDoubted && !clock.synchronised ? clockFacts(true) : clock;
   }
 
-  async #approve(waiting: Waiting, { node, message }: Extract<Verdict, { action: 'approve' }>): Promise<boolean> {
+  async #approve(
+    waiting: Waiting,
+    request: SigningRequest,
+    { node, message }: Extract<Verdict, { action: 'approve' }>,
+  ): Promise<boolean> {
     const { connection, clock, signal, dryRun, log } = this.#options;
-    const { request } = waiting;
     const now = clock.now();
     if (dryRun) {
       const fields = { csr: request.metadata.name, node, message: `would be approved: ${message}` };
@@ -153,7 +176,7 @@ export class Desk {
     } else {
       this.#waiting.delete(request.metadata.name);
       log.info('csr.approved', { csr: request.metadata.name, node, message });
-      this.#tell('CertificateRequestApproved', request, message);
+      this.#tell('CertificateRequestApproved', waiting.outline, message);
     }
     // Before the watch tells of it: the next request of the same node may be the next to be judged.
     this.#records.approved(node, request, now);
@@ -161,20 +184,21 @@ export class Desk {
   }
 
   #left(waiting: Waiting, { node, reason, message }: Extract<Verdict, { action: 'leave' }>): void {
+    // Without a node it is the spec that is unsuitable, which never changes.
+    waiting.isSettled = node === undefined;
     if (!isNews(waiting, reason)) return;
-    const { request } = waiting;
     const text = message.length > longestMessage ? `${message.slice(0, longestMessage)}...` : message;
     const fields: LogFields = {
-      csr: request.metadata.name,
+      csr: waiting.outline.name,
       ...(node !== undefined && { node }),
       reason,
       message: text,
     };
     this.#options.log.warn('csr.pending', fields);
-    this.#tell('CertificateRequestPending', request, `${reason}: ${text}`);
+    this.#tell('CertificateRequestPending', waiting.outline, `${reason}: ${text}`);
   }
 
-  #tell(reason: EventReason, { metadata: { name, uid } }: SigningRequest, note: string): void {
+  #tell(reason: EventReason, { name, uid }: Outline, note: string): void {
     if (this.#options.dryRun) return;
     const regarding = { kind: 'CertificateSigningRequest', name, ...(uid !== undefined && { uid }) } as const;
     const type = reason === 'CertificateRequestApproved' ? 'Normal' : 'Warning';
@@ -183,7 +207,7 @@ export class Desk {
 
   #failed(waiting: Waiting, err: unknown): string {
     const { clock, log, random = Math.random } = this.#options;
-    const { name } = waiting.request.metadata;
+    const { name } = waiting.outline;
     waiting.failures += 1;
     const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random };
     waiting.lookAt = clock.now().getTime() + backoffMs(waiting.failures, delay);
@@ -204,6 +228,12 @@ export class Desk {
     this.#isFlooded = isFlooded;
     return isFlooded;
   }
+}
+
+/** What was told of the same request stays told. */
+function waitingOf(outline: Outline, before: Waiting | undefined): Waiting {
+  const told = before?.outline.uid === outline.uid ? before?.told : undefined;
+  return { outline, failures: 0, told: told ?? new Set() };
 }
 
 function isNews({ told }: Waiting, what: string): boolean {

@@ -7,11 +7,12 @@ import { readRegularFile } from '../disk/read.ts';
 import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/lease-path.ts';
+import { list } from '../kube/list.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
 import type { NodeFacts, OwnCertificate } from './judge.ts';
 import { type Records, requestText } from './records.ts';
-import type { SigningRequest } from './request.ts';
+import { requestsPath, type SigningRequest } from './request.ts';
 import type { Content } from './shape.ts';
 
 export interface GatherOptions {
@@ -24,6 +25,15 @@ export interface GatherOptions {
   readonly expectedNodes: readonly string[];
   readonly records: Records;
   readonly signal: AbortSignal;
+}
+
+/** As it is now; undefined: it is gone. By a list, because the approver may list and watch, not get. */
+export async function readRequest(
+  name: string,
+  { connection, signal }: Pick<GatherOptions, 'connection' | 'signal'>,
+): Promise<SigningRequest | undefined> {
+  const { objects } = await list<SigningRequest>({ connection, path: requestsPath(name), signal });
+  return objects[0];
 }
 
 export function contentOf(request: SigningRequest): Content {

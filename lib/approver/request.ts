@@ -2,6 +2,17 @@
 // looking into it. Pure.
 import { kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
 
+export const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
+
+/** The requests for kubelets' client certificates; all of them, or the one of that name. */
+export function requestsPath(name?: string): string {
+  const selectors = [
+    `spec.signerName=${kubeletClientSigner}`,
+    ...(name === undefined ? [] : [`metadata.name=${name}`]),
+  ];
+  return `${collection}?fieldSelector=${encodeURIComponent(selectors.join(','))}`;
+}
+
 export interface Condition {
   readonly type: string;
   readonly status: string;
@@ -33,6 +44,23 @@ export interface SigningRequest {
     /** Base64 of PEM. */
     readonly certificate?: string;
   };
+}
+
+/**
+ * What stays in memory of a request that waits. It is read again when it is looked at: whoever may ask decides how large
+ * a request is, up to 1.5 MiB, and how many there are.
+ */
+export interface Outline {
+  readonly name: string;
+  readonly uid: string | undefined;
+  readonly requestedAt: Date;
+  /** Characters of the whole object as JSON. */
+  readonly size: number;
+}
+
+export function outlineOf(request: SigningRequest): Outline {
+  const { name, uid } = request.metadata;
+  return { name, uid, requestedAt: requestedAt(request), size: JSON.stringify(request).length };
 }
 
 const deciding = new Set(['Approved', 'Denied', 'Failed']);

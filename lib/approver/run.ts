@@ -2,16 +2,16 @@
 // at each that waits, at once when it comes and again from time to time, because its certificate ends or is replaced
 // without a change of the request. Any number of approvers may run: the resourceVersion makes one approval.
 import type { CheckState } from '../health.ts';
+import { list, type Pages } from '../kube/list.ts';
 import { listWatch, type WatchStatus } from '../kube/list-watch.ts';
-import { collection } from './approve.ts';
 import { Desk, type PassReport } from './desk.ts';
 import type { ApproverOptions } from './options.ts';
-import type { SigningRequest } from './request.ts';
-import { kubeletClientSigner } from '../bootstrap-identity.ts';
+import { type Outline, requestsPath, type SigningRequest } from './request.ts';
 
 export type { ApproverOptions };
 
-const path = `${collection}?fieldSelector=${encodeURIComponent(`spec.signerName=${kubeletClientSigner}`)}`;
+/** Ten of a kubelet's are 30 kB, a thousand nodes a hundred answers; of the largest that there can be, a page has one. */
+const pageSize = 10;
 const longestSilenceMs = 120_000;
 
 /** Runs until `signal` aborts; with `once` it throws what a list of the requests meets. */
@@ -19,14 +19,15 @@ export async function runApprover(options: ApproverOptions): Promise<PassReport>
   const { connection, signal } = options;
   const desk = new Desk(options);
   if (!options.once) return follow(desk, options);
-  const list = await connection.request<{ readonly items?: readonly SigningRequest[] | null }>({
-    method: 'GET',
-    path,
-    signal,
-  });
-  desk.replace(list.items ?? []);
+  const { objects } = await list({ connection, path: requestsPath(), pages: pagesOf(desk), signal });
+  desk.replace(objects);
   return desk.pass();
 }
+
+const pagesOf = (desk: Desk): Pages<SigningRequest, Outline> => ({
+  size: pageSize,
+  keep: (request) => desk.outline(request),
+});
 
 async function follow(desk: Desk, options: ApproverOptions): Promise<PassReport> {
   const { clock, signal, health, recheckMs } = options;
@@ -35,11 +36,12 @@ async function follow(desk: Desk, options: ApproverOptions): Promise<PassReport>
   let status: WatchStatus | undefined;
   let report: PassReport = { approved: 0, left: 0, failed: [], isFlooded: false };
   health?.set('approver', () => check({ status, report, silentMs: silence(status?.lastProgress ?? began, options) }));
-  const watch = listWatch<SigningRequest>({
+  const watch = listWatch<SigningRequest, Outline>({
     ...options,
-    path,
-    onList(requests) {
-      desk.replace(requests);
+    path: requestsPath(),
+    pages: pagesOf(desk),
+    onList(outlines) {
+      desk.replace(outlines);
       bell.ring();
     },
     onEvent(type, request) {

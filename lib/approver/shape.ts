@@ -9,6 +9,7 @@ import { algorithmText } from '../pki/key.ts';
 import { isAskedBy, isDecided, type SigningRequest } from './request.ts';
 
 export type ShapeReason =
+  | 'RequestTooLarge'
   | 'RequesterDiffers'
   | 'RequestUnreadable'
   | 'SignatureInvalid'
@@ -33,6 +34,8 @@ const nodesGroup = 'system:nodes';
 const wantedUsages = ['client auth', 'digital signature'];
 const allowedUsages = [...wantedUsages, 'key encipherment'];
 const leastRsaBits = 2048;
+/** A kubelet's has about 2500, labels and field owners included; with an RSA key of 16 384 bits it would have 10 000. */
+const largestSize = 65_536;
 
 const unsuitable = (reason: ShapeReason, message: string): Shape => ({ kind: 'unsuitable', reason, message });
 const quoted = (texts: readonly string[]): string => texts.map((text) => JSON.stringify(text)).join(', ') || 'none';
@@ -41,6 +44,13 @@ const quoted = (texts: readonly string[]): string => texts.map((text) => JSON.st
 export function nodeOf(commonName: string): string | undefined {
   const name = commonName.startsWith(nodePrefix) ? commonName.slice(nodePrefix.length) : '';
   return dnsSubdomain.test(name) ? name : undefined;
+}
+
+/** Told before the request is read again: what is too large is never in memory for longer than it takes to say so. */
+export function judgeSize(size: number): Extract<Shape, { kind: 'unsuitable' }> | undefined {
+  if (size <= largestSize) return undefined;
+  const message = `it has ${size} characters, wanted ${largestSize} at most: no kubelet sends so much`;
+  return { kind: 'unsuitable', reason: 'RequestTooLarge', message };
 }
 
 /** The rules in their order; the first that fails is told. */

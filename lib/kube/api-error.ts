@@ -151,6 +151,9 @@ const tlsFailures: Readonly<Record<string, string>> = {
   INVALID_PURPOSE: "the server's certificate is not for serving",
 };
 
+/** undici gave up an answer: see `longestAnswer` in lines.ts. */
+const tooLargeCode = 'UND_ERR_RES_EXCEEDED_MAX_SIZE';
+
 const networkFailures: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'connection reset',
@@ -166,6 +169,7 @@ const networkFailures: Readonly<Record<string, string>> = {
   UND_ERR_INFO: 'connection ended by the server',
   UND_ERR_DESTROYED: 'connection ended',
   UND_ERR_CLOSED: 'connection ended',
+  [tooLargeCode]: 'the answer is larger than 10 MiB, and was not read',
 };
 
 const tlsCode = (code: string): boolean => /^(ERR_SSL|ERR_TLS|ERR_OSSL)/.test(code);
@@ -213,7 +217,11 @@ function ownReason(err: unknown): RecoveryError | undefined {
 export function networkError(attempt: Attempt, err: unknown): RecoveryError {
   const state = ownReason(err)?.message ?? networkState(err, attempt.server);
   const { code, message, details } = unavailable(attempt, `${state}, server ${attempt.server}`, err);
-  return new RecoveryError(code, message, { details: { ...details, ...(isUntrusted(err) && { untrusted: true }) } });
+  const known = {
+    ...(isUntrusted(err) && { untrusted: true }),
+    ...(codesOf(err).includes(tooLargeCode) && { tooLarge: true }),
+  };
+  return new RecoveryError(code, message, { details: { ...details, ...known } });
 }
 
 /** A server is there, and is not the one that the kubeconfig means. */

@@ -30,7 +30,7 @@ export interface KubeConnection {
    * Sends one request and returns the parsed body of a 2xx answer.
    * Throws KubeNotFound (404), KubeConflict (409), KubeUnauthorized (401), KubeForbidden (403), WatchExpired (410),
    * KubeRejected (400, 422, and a 500 whose cause is an admission webhook), KubeUnavailable (everything else:
-   * no connection, TLS failure, 429, 5xx, time-out).
+   * no connection, TLS failure, 429, 5xx, time-out; an answer above 10 MiB, with `tooLarge` in its details).
    */
   request<T>(request: KubeRequest): Promise<T>;
   /**

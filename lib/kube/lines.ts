@@ -37,6 +37,11 @@ subscribe('http2.client.stream.created', (message) => {
 
 const watchesPerLine = 80;
 const idleMs = 60_000;
+/**
+ * Of a request's answer, in bytes. etcd takes no object above 1.5 MiB (etcd server/embed/config.go, DefaultMaxRequestBytes),
+ * and JSON writes one byte as six at most (`\u003c`): any single object fits. More than one may not, see list.ts.
+ */
+export const longestAnswer = 10 * 1024 * 1024;
 /** No request is waited for longer, so that after this time nobody can want a retired line any more. */
 const longestRequestMs = 60_000;
 
@@ -54,7 +59,7 @@ export class Lines {
   }
 
   forRequest(): Line {
-    this.#requestLine ??= this.#open();
+    this.#requestLine ??= this.#open(longestAnswer);
     return this.#requestLine;
   }
 
@@ -120,7 +125,8 @@ export class Lines {
     return line.client.destroyed ? Promise.resolve() : line.client.destroy(reason);
   }
 
-  #open(): Line {
+  /** `maxResponseSize`: a watch has none, it is one answer for minutes. */
+  #open(maxResponseSize = -1): Line {
     const { credentials, connectTimeoutMs = 5000, pingMs = 5000 } = this.#options;
     const connector = buildConnector({
       ca: credentials.ca,
@@ -145,6 +151,7 @@ export class Lines {
       // Time limits are the callers': a watch has none but silence, a request its own.
       headersTimeout: 0,
       bodyTimeout: 0,
+      maxResponseSize,
       keepAliveTimeout: idleMs,
       h2Options: { pingInterval: pingMs },
     });

@@ -9,6 +9,7 @@ import { describeRequest, statusError, unavailable } from './api-error.ts';
 import type { Attempt } from './api-error.ts';
 import { backoffMs } from './backoff.ts';
 import type { KubeConnection, WatchEvent } from './kube.ts';
+import { list, type Pages } from './list.ts';
 
 /** What a watch is doing now, for health checks. `lastProgress`: when the server last said something about its objects. */
 export type WatchStatus = { readonly lastProgress: Date | undefined } & (
@@ -18,12 +19,14 @@ export type WatchStatus = { readonly lastProgress: Date | undefined } & (
   | { readonly phase: 'stopped' }
 );
 
-export interface ListWatchOptions<T> {
+export interface ListWatchOptions<T, K = T> {
   readonly connection: KubeConnection;
   /** Of the collection, with the selectors that narrow it: `/api/v1/nodes?fieldSelector=...`. */
   readonly path: string;
+  /** For a collection whose size somebody else decides: lists come in pages. Default: in one answer, and all is kept. */
+  readonly pages?: Pages<T, K>;
   /** All that there is. It is called after each list, `onEvent` after each event; both return at once and never throw. */
-  readonly onList: (objects: readonly T[]) => void;
+  readonly onList: (objects: readonly K[]) => void;
   readonly onEvent: (type: 'ADDED' | 'MODIFIED' | 'DELETED', object: T) => void;
   readonly onStatus?: (status: WatchStatus) => void;
   readonly clock: Clock;
@@ -44,12 +47,9 @@ const shortestWatchMs = 1000;
 interface Metadata {
   readonly metadata?: { readonly resourceVersion?: string };
 }
-interface ObjectList<T> extends Metadata {
-  readonly items?: readonly T[];
-}
 
-class ListWatch<T> {
-  readonly #options: ListWatchOptions<T>;
+class ListWatch<T, K> {
+  readonly #options: ListWatchOptions<T, K>;
   readonly #random: () => number;
   #lastProgress: Date | undefined;
   #resourceVersion: string | undefined;
@@ -57,7 +57,7 @@ class ListWatch<T> {
   /** Failures since the last progress of a watch. */
   #failures = 0;
 
-  constructor(options: ListWatchOptions<T>) {
+  constructor(options: ListWatchOptions<T, K>) {
     this.#options = options;
     this.#random = options.random ?? Math.random;
   }
@@ -76,19 +76,14 @@ class ListWatch<T> {
   }
 
   async #list(): Promise<string> {
-    const { connection, signal, path, log, onList } = this.#options;
+    const { log, onList } = this.#options;
     this.#status({ phase: 'listing' });
-    // No resourceVersion: a read that is as new as etcd itself, never from a cache that lags behind.
-    const list = await connection.request<ObjectList<T>>({ method: 'GET', path, signal });
-    const version = list.metadata?.resourceVersion;
-    if (version === undefined || !Array.isArray(list.items)) {
-      throw unavailable(this.#attempt('list'), 'the answer is not a list');
-    }
+    const { objects, resourceVersion } = await list(this.#options);
     this.#progress();
-    onList(list.items as readonly T[]);
-    log.debug(this.#listedOnce ? 'watch.restarted' : 'watch.synced', { resourceVersion: version });
+    onList(objects);
+    log.debug(this.#listedOnce ? 'watch.restarted' : 'watch.synced', { resourceVersion });
     this.#listedOnce = true;
-    return version;
+    return resourceVersion;
   }
 
   /** Whether the watch was of use: it said something, or lasted. */
@@ -115,10 +110,10 @@ class ListWatch<T> {
   }
 
   #take({ type, object }: WatchEvent): void {
-    if (type === 'ERROR') throw eventError(object, this.#attempt('watch'));
+    if (type === 'ERROR') throw eventError(object, this.#attempt());
     const version = (object as Metadata | undefined)?.metadata?.resourceVersion;
     if (version === undefined) {
-      throw unavailable(this.#attempt('watch'), 'an event has no resourceVersion');
+      throw unavailable(this.#attempt(), 'an event has no resourceVersion');
     }
     this.#resourceVersion = version;
     this.#failures = 0;
@@ -153,8 +148,8 @@ class ListWatch<T> {
     await clock.sleep(ms, signal);
   }
 
-  #attempt(verb: string): Attempt {
-    return { ...describeRequest('GET', this.#options.path), verb, server: this.#options.connection.server };
+  #attempt(): Attempt {
+    return { ...describeRequest('GET', this.#options.path), verb: 'watch', server: this.#options.connection.server };
   }
 
   #progress(): void {
@@ -175,6 +170,6 @@ function eventError(object: unknown, attempt: Attempt): RecoveryError {
 }
 
 /** Reports lists and events until `signal` aborts; see the head of this file. Never rejects. */
-export function listWatch<T extends object>(options: ListWatchOptions<T>): Promise<void> {
+export function listWatch<T extends object, K = T>(options: ListWatchOptions<T, K>): Promise<void> {
   return new ListWatch(options).run();
 }

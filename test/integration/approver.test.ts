@@ -1,7 +1,7 @@
 // Mode approver as it is built, against a real kube-apiserver, and kube-controller-manager, which signs what is approved.
 // Each test leaves the program running or not as the next one expects: the order is the story.
 import { X509Certificate } from 'node:crypto';
-import { copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -265,6 +265,33 @@ describe('runApprover()', () => {
     stop.abort();
     await ended;
     await connection.close();
+  });
+
+  it('approves a request among sixty of a megabyte, with the memory of a few', async () => {
+    await ownCertificate(new Date(Date.now() - hour));
+    const pem = await kubeletRequest('panda');
+    // The API server takes any text before the block.
+    const flood = Array.from({ length: 60 }, (_, count) => `large-${count}`);
+    for (const name of flood) await send({ name, pem: `${'x'.repeat(1_000_000)}\n${pem}` });
+    await send({ name: 'among-large', pem });
+    // Eighty million characters in one answer are more than the heap of the program.
+    const tool = start();
+    await issued('among-large');
+    for (const name of flood) {
+      const fields = { reason: 'RequestTooLarge' };
+      expect(await said(tool, name)).toMatchObject([{ event: 'csr.pending', fields }]);
+    }
+    // An event of the watch: nothing of it stays either.
+    await send({ name: 'large-late', pem: `${'x'.repeat(1_000_000)}\n${pem}` });
+    expect(await said(tool, 'large-late')).toMatchObject([{ fields: { reason: 'RequestTooLarge' } }]);
+    expect((await csr('large-late')).status).toEqual({});
+    // Buffers besides the heap: the whole stays far below the 250 MiB that its pod may have.
+    const peak = /VmHWM:\s+(\d+) kB/.exec(await readFile(`/proc/${tool.pid}/status`, 'utf8'))?.[1];
+    expect(Number(peak)).toBeLessThan(200 * 1024);
+    expect(await tool.stop()).toBe(0);
+    for (const name of [...flood, 'large-late']) {
+      expect(await controlPlane.admin(`${collection}/${name}`, { method: 'DELETE' })).toMatchObject({ status: 200 });
+    }
   });
 
   it('looks at none when more than a hundred wait', async () => {

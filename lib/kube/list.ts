@@ -1,0 +1,79 @@
+// A collection, in one answer or in pages of which only what the caller keeps stays in memory: whoever may create
+// objects decides how large they are. A page that is too large for one answer is asked for again with fewer objects; a
+// single object always fits (lines.ts). All pages are of the one version that the first was read at.
+import { isCode, RecoveryError } from '../errors.ts';
+import { describeRequest, unavailable } from './api-error.ts';
+import type { KubeConnection } from './kube.ts';
+
+export interface Pages<T, K> {
+  /** Objects in one answer, at most. */
+  readonly size: number;
+  /** What stays of an object; undefined: nothing. Called again for the same object when a list begins anew. */
+  readonly keep: (object: T) => K | undefined;
+}
+
+export interface ListOptions<T, K> {
+  readonly connection: KubeConnection;
+  /** With the selectors that narrow the collection. */
+  readonly path: string;
+  /** Default: one answer, and all of it. */
+  readonly pages?: Pages<T, K> | undefined;
+  readonly signal: AbortSignal;
+}
+
+export interface Listed<K> {
+  readonly objects: readonly K[];
+  readonly resourceVersion: string;
+}
+
+interface ObjectList<T> {
+  readonly metadata?: { readonly resourceVersion?: string; readonly continue?: string };
+  readonly items?: readonly T[] | null;
+}
+
+/** Throws as `request` does. */
+export async function list<T, K = T>(options: ListOptions<T, K>): Promise<Listed<K>> {
+  try {
+    return await listOnce(options);
+  } catch (err) {
+    // etcd was compacted between two pages (410): what was read is of no use, and a new list is of the present.
+    if (options.pages === undefined || !isCode(err, 'WatchExpired')) throw err;
+    return listOnce(options);
+  }
+}
+
+async function listOnce<T, K>({ connection, path, pages, signal }: ListOptions<T, K>): Promise<Listed<K>> {
+  const keep = pages?.keep ?? ((object: T): K | undefined => object as unknown as K);
+  const objects: K[] = [];
+  let size = pages?.size;
+  let from: string | undefined;
+  for (;;) {
+    const query = [
+      ...(size === undefined ? [] : [`limit=${size}`]),
+      ...(from === undefined ? [] : [`continue=${encodeURIComponent(from)}`]),
+    ].join('&');
+    const pagePath = query === '' ? path : `${path}${path.includes('?') ? '&' : '?'}${query}`;
+    let page: ObjectList<T>;
+    try {
+      // No resourceVersion: a read that is as new as etcd itself, never from a cache that lags behind.
+      page = await connection.request<ObjectList<T>>({ method: 'GET', path: pagePath, signal });
+    } catch (err) {
+      if (size === undefined || size === 1 || !isTooLarge(err)) throw err;
+      size = Math.floor(size / 2);
+      continue;
+    }
+    const { resourceVersion, continue: next = '' } = page.metadata ?? {};
+    if (resourceVersion === undefined || !Array.isArray(page.items)) {
+      const attempt = { ...describeRequest('GET', path), verb: 'list', server: connection.server };
+      throw unavailable(attempt, 'the answer is not a list');
+    }
+    for (const object of page.items as readonly T[]) {
+      const kept = keep(object);
+      if (kept !== undefined) objects.push(kept);
+    }
+    if (next === '') return { objects, resourceVersion };
+    from = next;
+  }
+}
+
+const isTooLarge = (err: unknown): boolean => err instanceof RecoveryError && err.details['tooLarge'] === true;

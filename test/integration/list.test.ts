@@ -1,0 +1,111 @@
+// Lists of objects that are as large as whoever made them wanted, from a real kube-apiserver: what is too large for one
+// answer is refused unread, and comes in pages.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../lib/clock.ts';
+import { isCode } from '../../lib/errors.ts';
+import { openConnection } from '../../lib/kube/connection.ts';
+import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
+import { list } from '../../lib/kube/list.ts';
+import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import { eventually } from '../support/eventually.ts';
+
+const collection = '/api/v1/namespaces/default/configmaps';
+const large = `${collection}?labelSelector=size%3Dlarge`;
+const { signal } = new AbortController();
+const names = Array.from({ length: 13 }, (_, count) => `large-${String(count).padStart(2, '0')}`);
+
+let controlPlane: ControlPlane;
+let connection: KubeConnection;
+beforeAll(async () => {
+  // What the API server forgets after five minutes is forgotten in one second.
+  const flags = { 'kube-apiserver': { 'etcd-compaction-interval': '1s' } };
+  controlPlane = await startControlPlane({ unsafeNoFsync: true, flags });
+  const { recoveryKubeconfig: kubeconfigFile } = controlPlane;
+  connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
+  for (const name of names) await create(name, 'x'.repeat(1_000_000));
+});
+afterAll(async () => {
+  await connection?.close();
+  await controlPlane?.[Symbol.asyncDispose]();
+});
+
+async function create(name: string, text: string, size = 'large'): Promise<void> {
+  const body = { metadata: { name, labels: { size } }, data: { text } };
+  expect(await controlPlane.admin(collection, { method: 'POST', body })).toMatchObject({ status: 201 });
+}
+
+interface Named {
+  readonly metadata: { readonly name: string };
+}
+
+const pages = { size: 12, keep: ({ metadata: { name } }: Named) => (name === 'large-05' ? undefined : name) };
+const kept = names.filter((name) => name !== 'large-05');
+
+/** The connection, with what is asked over it; `before` each request. */
+function recording(asked: URLSearchParams[], before: () => Promise<void> = () => Promise.resolve()): KubeConnection {
+  return {
+    ...connection,
+    server: connection.server,
+    serverName: connection.serverName,
+    files: connection.files,
+    async request<T>(request: KubeRequest): Promise<T> {
+      asked.push(new URL(request.path, 'https://api').searchParams);
+      await before();
+      return connection.request<T>(request);
+    },
+  };
+}
+
+const codeOf = (path: string): Promise<string> =>
+  connection.request({ method: 'GET', path, signal }).then(
+    () => 'none',
+    (err: unknown) => (isCode(err, 'WatchExpired') ? 'WatchExpired' : String(err)),
+  );
+
+describe('an answer', () => {
+  it('above 10 MiB is refused, and the connection goes on', async () => {
+    const refused = connection.request({ method: 'GET', path: large, signal });
+    await expect(refused).rejects.toMatchObject({
+      code: 'KubeUnavailable',
+      message: expect.stringContaining('Cannot list ConfigMap "default": the answer is larger than 10 MiB'),
+      details: { tooLarge: true },
+    });
+    await connection.request({ method: 'GET', path: `${collection}/${names[0]}`, signal });
+  });
+
+  it('with the largest object that there can be is read', async () => {
+    await create('escaped', '<'.repeat(1_040_000), 'escaped');
+    const found = await connection.request<{ readonly data: { readonly text: string } }>({
+      method: 'GET',
+      path: `${collection}/escaped`,
+      signal,
+    });
+    expect(found.data.text).toHaveLength(1_040_000);
+  });
+});
+
+describe('list()', () => {
+  it('halves the pages that are too large, and keeps what it is told to keep', async () => {
+    const asked: URLSearchParams[] = [];
+    const found = await list<Named, string>({ connection: recording(asked), path: large, pages, signal });
+    expect(found.objects).toEqual(kept);
+    expect(asked.map((query) => query.get('limit'))).toEqual(['12', '6', '6', '6']);
+    expect(asked.map((query) => query.has('continue'))).toEqual([false, false, true, true]);
+    expect(Number(found.resourceVersion)).toBeGreaterThan(0);
+  });
+
+  it('begins again when the version of its first page is forgotten', async () => {
+    const asked: URLSearchParams[] = [];
+    const forgotten = async (): Promise<void> => {
+      const from = asked.at(-1)?.get('continue') ?? '';
+      if (from === '' || asked.length > 3) return;
+      await eventually(async () => {
+        await controlPlane.admin(collection, { method: 'POST', body: { metadata: { generateName: 'more-' } } });
+        expect(await codeOf(`${large}&limit=1&continue=${encodeURIComponent(from)}`)).toBe('WatchExpired');
+      });
+    };
+    const found = await list<Named, string>({ connection: recording(asked, forgotten), path: large, pages, signal });
+    expect(found.objects).toEqual(kept);
+    expect(asked.map((query) => query.has('continue'))).toEqual([false, false, true, false, false, true, true]);
+  });
+});
