@@ -14,6 +14,7 @@ export type LogEvent =
   | 'watch.failed'
   | 'sync.written'
   | 'sync.unchanged'
+  | 'sync.repaired'
   | 'sync.removed'
   | 'sync.failed'
   | 'sync.refused'

@@ -25,7 +25,7 @@ export type Disk = Pick<typeof promises, (typeof calls)[number]>;
 export const realDisk: Disk = Object.fromEntries(calls.map((name) => [name, promises[name]])) as unknown as Disk;
 
 const hints: Readonly<Record<string, string>> = {
-  EACCES: 'permission denied; the process must run as the owner of the directory (root)',
+  EACCES: 'permission denied; its mode or its owner shuts this process out, correct them (chmod, chown)',
   EPERM: 'not permitted; the process must own the directory, and it must not be immutable',
   EBUSY:
     'is a bind mount of its own (a single file mounted into a container), which cannot be replaced; mount its ' +

@@ -1,17 +1,21 @@
 // What lies in the directory of one object, told apart for publish.ts: the generation in use, the visible names that
 // readers open, and what a crash or an earlier tool left. Reads only; never follows a name out of what it promises.
-import { constants, type Dirent } from 'node:fs';
+import type { Dirent, Stats } from 'node:fs';
 import { join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Entries } from '../store/store.ts';
 import { attempt, onPath, realDisk, unlessAbsent, type Disk } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/read.ts';
 
 export const dataLink = '..data';
 
 /** A file in the generation in use. */
 export interface PublishedFile {
-  readonly bytes: Uint8Array;
+  /** undefined: unknown. It is no file, or none that this process may read, or far larger than what publish writes. */
+  readonly bytes: Uint8Array | undefined;
   readonly mode: number;
+  /** Neither this process owns it, nor who owns the object's directory (a file system that maps owners). */
+  readonly foreignOwner: boolean;
 }
 
 export interface Inspected {
@@ -20,6 +24,7 @@ export interface Inspected {
   /** The directory that `..data` leads to, by its bare name; undefined where there is none. */
   readonly generation: string | undefined;
   readonly generationMode: number;
+  readonly foreignGeneration: boolean;
   readonly files: ReadonlyMap<string, PublishedFile>;
   /** Visible names that are links through `..data`, as publish makes them. */
   readonly links: ReadonlySet<string>;
@@ -36,6 +41,7 @@ const nothing: Inspected = {
   directoryMode: 0,
   generation: undefined,
   generationMode: 0,
+  foreignGeneration: false,
   files: new Map(),
   links: new Set(),
   foreign: [],
@@ -46,14 +52,14 @@ const nothing: Inspected = {
 /** The permission bits of a mode as stat gives it. */
 const permissions = (mode: number): number => mode & 0o7777;
 
-async function generationInUse(disk: Disk, directory: string): Promise<{ name: string; mode: number } | undefined> {
+async function generationInUse(disk: Disk, directory: string): Promise<{ name: string; stats: Stats } | undefined> {
   const name = await linkTarget(disk, join(directory, dataLink));
   // A link that leads elsewhere is no generation of ours: it is replaced, what it leads to stays untouched.
   if (name === undefined || !name.startsWith('..') || name.includes('/') || name === '..' || name === dataLink) {
     return undefined;
   }
   const stats = await unlessAbsent(() => disk.lstat(join(directory, name)));
-  return stats?.isDirectory() === true ? { name, mode: permissions(stats.mode) } : undefined;
+  return stats?.isDirectory() === true ? { name, stats } : undefined;
 }
 
 async function linkTarget(disk: Disk, path: string): Promise<string | undefined> {
@@ -61,24 +67,37 @@ async function linkTarget(disk: Disk, path: string): Promise<string | undefined>
   return stats?.isSymbolicLink() === true ? disk.readlink(path) : undefined;
 }
 
-async function filesOf(disk: Disk, directory: string): Promise<Map<string, PublishedFile>> {
-  const names = await disk.readdir(directory);
+type IsForeign = (stats: Stats) => boolean;
+
+async function filesOf(disk: Disk, directory: string, isForeign: IsForeign): Promise<Map<string, PublishedFile>> {
+  const names = (await unlessUnreadable(() => disk.readdir(directory))) ?? [];
   const files = await Promise.all(
     names.map(async (name): Promise<[string, PublishedFile]> => {
       const path = join(directory, name);
-      const stats = await disk.lstat(path);
-      // Anything but a file cannot be equal to a wanted entry; -1 makes it differ.
-      if (!stats.isFile()) return [name, { bytes: new Uint8Array(), mode: -1 }];
-      const bytes = await readNow(disk, path);
-      return [name, { bytes, mode: permissions(stats.mode) }];
+      const stats = await unlessUnreadable(() => disk.lstat(path));
+      if (stats === undefined) return [name, { bytes: undefined, mode: 0, foreignOwner: true }];
+      const bytes = stats.isFile() ? await readNow(disk, path) : undefined;
+      return [name, { bytes, mode: permissions(stats.mode), foreignOwner: isForeign(stats) }];
     }),
   );
   return new Map(files);
 }
 
-/** Never waits: a FIFO that took the file's place since it was looked at has no content, instead of no end. */
-function readNow(disk: Disk, path: string): Promise<Buffer> {
-  return onPath(path, () => disk.readFile(path, { flag: constants.O_RDONLY | constants.O_NONBLOCK }));
+/** Never waits, also for a FIFO that took the file's place since it was looked at. undefined: see PublishedFile. */
+function readNow(disk: Disk, path: string): Promise<Buffer | undefined> {
+  return onPath(path, () => unlessUnreadable(() => readRegularFile(disk, path)));
+}
+
+const unreadable: ReadonlySet<string | undefined> = new Set(['EACCES', 'EFBIG', 'ENOTREG']);
+
+/** The result of `call`, or undefined for what is there and cannot be read, now or later. */
+async function unlessUnreadable<T>(call: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await call();
+  } catch (err) {
+    if (unreadable.has(systemCode(err))) return undefined;
+    throw err;
+  }
 }
 
 /** Looks at `directory`; a directory that is not there is a normal answer. Throws what the system throws. */
@@ -89,9 +108,12 @@ export async function inspect(disk: Disk, directory: string): Promise<Inspected>
     disk.readdir(directory, { withFileTypes: true }),
     generationInUse(disk, directory),
   ]);
+  const isForeign: IsForeign = ({ uid }) => uid !== process.geteuid?.() && uid !== stats.uid;
   const [ours, files] = await Promise.all([
     linksOfOurs(disk, directory, entries),
-    generation === undefined ? new Map<string, PublishedFile>() : filesOf(disk, join(directory, generation.name)),
+    generation === undefined
+      ? new Map<string, PublishedFile>()
+      : filesOf(disk, join(directory, generation.name), isForeign),
   ]);
   const foreign: string[] = [];
   const directories: string[] = [];
@@ -107,7 +129,8 @@ export async function inspect(disk: Disk, directory: string): Promise<Inspected>
     present: true,
     directoryMode: permissions(stats.mode),
     generation: generation?.name,
-    generationMode: generation?.mode ?? 0,
+    generationMode: generation === undefined ? 0 : permissions(generation.stats.mode),
+    foreignGeneration: generation !== undefined && isForeign(generation.stats),
     files,
     links: ours,
     foreign,
@@ -127,7 +150,7 @@ async function linksOfOurs(disk: Disk, directory: string, entries: readonly Dire
   return new Set(names.flat());
 }
 
-/** What a reader gets at each visible name of `directory` now. Names that lead nowhere, or to no file, are left out. */
+/** What a reader gets at each visible name of `directory` now. Names that lead nowhere, or to no file that can be read, are left out. */
 export async function visibleFiles(
   disk: Disk,
   directory: string,
@@ -137,9 +160,8 @@ export async function visibleFiles(
   for (const name of names) {
     const path = join(directory, name);
     // A FIFO or a device would never end, and is nothing that a reader could use.
-    const bytes = await unlessAbsent(async () =>
-      (await disk.stat(path)).isFile() ? await readNow(disk, path) : undefined,
-    );
+    const stats = await unlessAbsent(() => unlessUnreadable(() => disk.stat(path)));
+    const bytes = stats?.isFile() === true ? await unlessAbsent(() => readNow(disk, path)) : undefined;
     if (bytes !== undefined) found.set(name, bytes);
   }
   return found;
@@ -164,7 +186,7 @@ export async function entriesSeen(disk: Disk, directory: string, seen: Inspected
   const files: Map<string, Uint8Array> = await visibleFiles(disk, directory, seen.foreign);
   for (const name of seen.links) {
     const file = seen.files.get(name);
-    if (file !== undefined) files.set(name, file.bytes);
+    if (file?.bytes !== undefined) files.set(name, file.bytes);
   }
   return files.size === 0 ? undefined : Object.fromEntries(files);
 }

@@ -108,11 +108,13 @@ function checkDirectories({ directory, what, entries }: Publication, seen: Inspe
 
 function sameContent(seen: Inspected, entries: Entries): boolean {
   const names = Object.keys(entries);
-  if (seen.generation === undefined || seen.files.size !== names.length) return false;
+  // What somebody else owns they can change at any moment: it is replaced, whatever it says now.
+  if (seen.generation === undefined || seen.foreignGeneration || seen.files.size !== names.length) return false;
   return names.every((name) => {
     const file = seen.files.get(name);
     const bytes = entries[name];
-    return file !== undefined && bytes !== undefined && file.mode >= 0 && Buffer.compare(file.bytes, bytes) === 0;
+    if (file?.bytes === undefined || file.foreignOwner || bytes === undefined) return false;
+    return Buffer.compare(file.bytes, bytes) === 0;
   });
 }
 

@@ -1,7 +1,6 @@
 // From the plain files of an earlier tool to the layout of publish.ts, and back. Every path holds the same bytes
 // before, during and after; none is ever absent. Both can be killed at any moment and run again.
 import { join } from 'node:path';
-import type { Entries } from '../store/store.ts';
 import { attempt, realDisk, type Disk } from '../disk/disk.ts';
 import { syncDirectory, writeNewFile } from '../disk/files.ts';
 import { flip, replaceByLink, temporaryName, type FileMode, type Generation } from './generation.ts';
@@ -20,7 +19,7 @@ export async function takeOver(options: Omit<Generation, 'entries'>, seen: Inspe
   const entries: Map<string, Uint8Array> = new Map(plain);
   for (const name of seen.links) {
     const file = seen.files.get(name);
-    if (file !== undefined) entries.set(name, file.bytes);
+    if (file?.bytes !== undefined) entries.set(name, file.bytes);
   }
   await flip({ ...options, entries: Object.fromEntries(entries) }); // 1, 2
   for (const name of plain.keys()) await replaceByLink(disk, join(directory, name), `${dataLink}/${name}`); // 3
@@ -39,7 +38,7 @@ export async function giveBack({ directory, what, mode, disk = realDisk }: GiveB
   await attempt({ code: 'WriteFailed', action: 'give back', what, directory }, async () => {
     const seen = await inspect(disk, directory);
     if (!seen.present) return;
-    for (const [name, bytes] of Object.entries(linkedFiles(seen))) {
+    for (const [name, bytes] of linkedFiles(directory, seen)) {
       const temporary = join(directory, temporaryName('file'));
       try {
         await writeNewFile(disk, temporary, bytes, { mode });
@@ -56,8 +55,11 @@ export async function giveBack({ directory, what, mode, disk = realDisk }: GiveB
   });
 }
 
-function linkedFiles(seen: Inspected): Entries {
-  return Object.fromEntries(
-    [...seen.files].filter(([name]) => seen.links.has(name)).map(([name, { bytes }]) => [name, bytes]),
-  );
+/** Throws EACCES for one that cannot be read: a plain file with other content would take its place. */
+function linkedFiles(directory: string, seen: Inspected): (readonly [string, Uint8Array])[] {
+  return [...seen.files].flatMap(([name, { bytes }]) => {
+    if (!seen.links.has(name)) return [];
+    if (bytes !== undefined) return [[name, bytes] as const];
+    throw Object.assign(new Error('content unknown'), { code: 'EACCES', path: join(directory, name) });
+  });
 }

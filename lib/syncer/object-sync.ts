@@ -5,6 +5,7 @@ import { backoffMs } from '../kube/backoff.ts';
 import type { EventReason, EventRecorder } from '../kube/events.ts';
 import type { ObjectState } from '../kube/kube.ts';
 import type { Log, LogFields } from '../log.ts';
+import { openUp } from '../publish/access.ts';
 import { prune } from '../publish/remove.ts';
 import { Mailbox } from './mailbox.ts';
 import type { ApiObject } from './material.ts';
@@ -88,10 +89,8 @@ export class ObjectSync {
     const { row, clock, dryRun, signal } = this.#options;
     const began = clock.now().getTime();
     try {
-      if (!this.#pruned && !dryRun && (await this.#holds())) {
-        await prune({ directory: row.directory, what: row.what });
-        this.#pruned = true;
-      }
+      if (!dryRun) await openUp({ directory: row.directory, what: row.what });
+      if (!this.#pruned && !dryRun && (await this.#holds())) this.#pruned = await this.#prune();
       const context = { ...this.#options, synced: this.#status.resourceVersion };
       const result = await syncObject(row, context, suggested);
       this.#failures = 0;
@@ -106,6 +105,15 @@ export class ObjectSync {
       );
     }
     return this.#status;
+  }
+
+  /** What cannot be removed keeps no renewed content from its readers; publish, which removes it last, tells why. */
+  #prune(): Promise<boolean> {
+    const { directory, what } = this.#options.row;
+    return prune({ directory, what }).then(
+      () => true,
+      () => false,
+    );
   }
 
   /** Without the lock nothing is pruned; that it cannot be taken is told by a pass that has something to write. */

@@ -10,8 +10,9 @@ import type { EventRecorder } from '../kube/events.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { watchObject } from '../kube/watch-object.ts';
 import type { Log } from '../log.ts';
+import { openUp, repairParent } from '../publish/access.ts';
 import { pruneRemoved } from '../publish/remove.ts';
-import { DestinationLock } from './destination-lock.ts';
+import { DestinationLock, lockDirectory } from './destination-lock.ts';
 import { ObjectSync, type SyncStatus } from './object-sync.ts';
 import { destinationProblem, kindDirectory, rowsOf, type SyncRow } from './rows.ts';
 import { WatchHealth } from './watch-health.ts';
@@ -35,6 +36,8 @@ export interface SyncerOptions {
   /** Milliseconds between two full checks of an object's files. Default 60 000. */
   readonly recheckMs?: number;
 }
+
+const defaultRecheckMs = 60_000;
 
 export interface SyncReport {
   readonly objects: readonly SyncStatus[];
@@ -60,6 +63,7 @@ export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
 }
 
 async function begin(lock: DestinationLock, destinationDir: string, log: Log): Promise<void> {
+  await repairParents(destinationDir, log); // else the lock itself may be out of reach
   try {
     await lock.hold();
   } catch (err) {
@@ -83,6 +87,7 @@ async function follow(rows: readonly SyncRow[], lock: DestinationLock, options: 
     await Promise.all(syncs.map(({ sync }) => sync.pass()));
     return report();
   }
+  const parents = recheckParents(options);
   await Promise.all(
     syncs.map(async ({ row, sync }) => {
       const { kind, namespace, name } = row.location;
@@ -101,7 +106,38 @@ async function follow(rows: readonly SyncRow[], lock: DestinationLock, options: 
       await Promise.all([watch, sync.run()]);
     }),
   );
+  await parents;
   return report();
+}
+
+/** Beside the objects' own rechecks. Ends when the signal aborts. Never rejects. */
+async function recheckParents(options: SyncerOptions): Promise<void> {
+  const { destinationDir, dryRun = false, clock, log, signal, recheckMs = defaultRecheckMs } = options;
+  const told = new Set<string>();
+  for (;;) {
+    await clock.sleep(recheckMs, signal);
+    if (signal.aborted) return;
+    if (!dryRun) await repairParents(destinationDir, log, told);
+  }
+}
+
+/** What fails again in the same way is told once. */
+async function repairParents(destinationDir: string, log: Log, told = new Set<string>()): Promise<void> {
+  const kinds = Object.values(kindDirectory).map((kind) => join(destinationDir, kind));
+  for (const directory of [destinationDir, ...kinds]) {
+    try {
+      const mode = await repairParent({ directory, what: `directory "${directory}"` });
+      if (mode === undefined) continue;
+      const message = `its mode was 0${mode.toString(8)}: it shut this process out, or let others replace what is below`;
+      log.warn('sync.repaired', { path: directory, message });
+    } catch (err) {
+      if (told.has(errorText(err))) continue;
+      told.add(errorText(err));
+      log.warn('sync.failed', { path: directory, err: errorText(err) });
+    }
+  }
+  // Else the lock cannot be released; a lock that is taken later makes its own directory right.
+  await openUp({ directory: join(destinationDir, lockDirectory), what: 'lock' }).catch(() => undefined);
 }
 
 async function checkDestination(path: string): Promise<void> {

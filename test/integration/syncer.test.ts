@@ -1,6 +1,17 @@
 // The syncer against a real API server: what is in the API is on disk, and what is wrong in the API is not.
 import { execFileSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -192,6 +203,42 @@ test('what changes on disk is repaired by the recheck', async () => {
   await shows(destinationDir, object, pairContent(first));
 });
 
+test.each<[string, (destination: string) => void]>([
+  ['a key that nobody may read', (at) => chmodSync(join(at, 'secrets/serving/tls.key'), 0)],
+  ['a key of somebody else', (at) => chownSync(join(at, 'secrets/serving/tls.key'), 1000, 1000)],
+  ['a key of a gigabyte', (at) => truncateSync(join(at, 'secrets/serving/tls.key'), 1024 ** 3)],
+  [
+    'directories that nobody may enter',
+    (at) => execFileSync('find', [at, '-depth', '!', '-type', 'l', '-exec', 'chmod', '600', '{}', ';']),
+  ],
+  ['directories that everybody may change', (at) => execFileSync('chmod', ['777', at, join(at, 'secrets')])],
+])('%s: repaired, and renewed', async (_title, damage) => {
+  const object = { kind: 'secret', namespace: await newNamespace(), name: 'serving' } as const;
+  await putObject(controlPlane, object, pairContent(first));
+  const destinationDir = newDestination();
+  chmodSync(destinationDir, 0o755);
+  await using _ = await startSyncing({
+    controlPlane,
+    destinationDir,
+    artefacts: [opaque(object)],
+    recheckMs: 100,
+  });
+  await shows(destinationDir, object, pairContent(first));
+  damage(destinationDir);
+  await eventually(() => {
+    const modes = ['', 'secrets', 'secrets/serving', 'secrets/serving/..data/', 'secrets/serving/tls.key'].map((path) =>
+      (statSync(join(destinationDir, path)).mode & 0o7777).toString(8),
+    );
+    expect(modes).toEqual(['755', '755', '755', '755', '600']);
+    const { uid, size } = statSync(join(destinationDir, 'secrets/serving/tls.key'));
+    expect(uid).toBe(process.geteuid?.());
+    expect(size).toBeLessThan(10_000);
+  });
+  await shows(destinationDir, object, pairContent(first));
+  await putObject(controlPlane, object, pairContent(second));
+  await shows(destinationDir, object, pairContent(second));
+});
+
 test('--once writes everything and reports what is missing; a dry run writes nothing', async () => {
   const namespace = await newNamespace();
   const serving = { kind: 'secret', namespace, name: 'serving' } as const;
@@ -238,13 +285,27 @@ test('a destination that is a file is refused', async () => {
 const isRoot = process.getuid?.() === 0;
 describe.skipIf(!isRoot && process.env['CI'] !== 'true')('a disk that refuses', () => {
   const mounted: string[] = [];
-  function mountTmpfs(options: string): string {
-    const path = newDestination();
+  function mountTmpfs(options: string, path = newDestination()): string {
     execFileSync('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', path]);
     mounted.push(path);
     return path;
   }
   afterAll(() => mounted.forEach((path) => execFileSync('umount', [path])));
+
+  test('what cannot be removed is told, and stops no renewal', async () => {
+    const object = { kind: 'secret', namespace: await newNamespace(), name: 'serving' } as const;
+    const destinationDir = newDestination();
+    const leftover = join(destinationDir, 'secrets/serving/..leftover');
+    mkdirSync(leftover, { recursive: true });
+    mountTmpfs('size=1m', leftover);
+    await putObject(controlPlane, object, pairContent(first));
+    await using syncing = await startSyncing({ controlPlane, destinationDir, artefacts: [opaque(object)] });
+    await shows(destinationDir, object, pairContent(first));
+    await putObject(controlPlane, object, pairContent(second));
+    await shows(destinationDir, object, pairContent(second));
+    const failed = syncing.log.find(({ event }) => event === 'sync.failed');
+    expect(failed?.['err']).toContain(`"${leftover}"`);
+  });
 
   test.each<[string, string, (path: string) => void, (path: string) => void, string]>([
     [

@@ -190,7 +190,7 @@ test.each([
     'is a bind mount of its own (a single file mounted into a container), which cannot be replaced; mount its directory instead',
   ],
   ['EXDEV', 'the directory spans two file systems; mount its parent directory as one'],
-  ['EACCES', 'permission denied; the process must run as the owner of the directory (root)'],
+  ['EACCES', 'permission denied; its mode or its owner shuts this process out, correct them (chmod, chown)'],
 ])('publish() says what to do after %s', async (code, hint) => {
   const directory = newObjectPath();
   await publish({ ...base, directory, entries: entriesOf(1) });
