@@ -6,7 +6,7 @@ import { installedSettings } from '../lib/config-installed.ts';
 import { parseToolConfig } from '../lib/config.ts';
 import { runAdopt } from '../lib/install/adopt.ts';
 import { controlPlaneNames, joinNames, localServer, servedNames } from '../lib/install/adopt-discovery.ts';
-import { machineLockDir } from '../lib/install/manifests-lock.ts';
+import { machineLockDir, requireManifestsFree } from '../lib/install/manifests-lock.ts';
 import { runUnadopt } from '../lib/install/unadopt.ts';
 import { type Discovery, discoverKubeadm } from '../lib/inventory/discover/discover.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
@@ -89,6 +89,7 @@ async function machineOf({ line, io, problems: found = [] }: MachineLine) {
   // Names are found later, in the cluster.
   const input = configInput(withNames(admin, ['localhost'], []), io);
   const config = parseToolConfig({ ...input, problems: [...problems, ...found] });
+  if (!config.dryRun) await requireManifestsFree({ lockDir: machineLockDir, clock: systemClock });
   const discovery = await discoverKubeadm({ directories, given: {} });
   const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
   const common = { config, clock: systemClock, log, signal: io.signal };

@@ -37,7 +37,7 @@ import { kubeconfigYaml } from './kubeconfig.ts';
 import { fileOf } from './layout.ts';
 import { type Manifest, manifestText } from './manifest.ts';
 import { forgetFailures, withManifestsLock } from './manifests-lock.ts';
-import { podAddition, podLayout, podSyncers, writePodFiles } from './pod-files.ts';
+import { podAddition, podLayout, podSyncers, requireNoPodLinks, writePodFiles } from './pod-files.ts';
 import { installManifests } from './rbac.ts';
 import { changeStaticPod, readManifest } from './static-pods-apply.ts';
 import {
@@ -156,6 +156,7 @@ async function requireAdoptable(adoption: Adoption): Promise<ReadonlySet<StaticP
     const manifest = await readManifest(manifestPath(manifestsDir, pod), pod);
     requireKubeadmFlags(removeFrom(manifest), pod, adoption);
     if (runsOurs(manifest)) running.add(pod);
+    await requireNoPodLinks(pod, adoption);
   }
   if ((await readRegularIfPresent(nodeCertificate, 'certificate')) === undefined) {
     const message = `Cannot adopt this machine: "${nodeCertificate}" is not there, and the approver would take that for a certificate that has ended; have kubelet.conf name it (kubeadm init phase kubelet-finalize)`;

@@ -35,6 +35,12 @@ export function credentialKubeconfig(layout: Layout, identity: Identity): string
   return join(credentialDirectory(layout, identity), 'kubeconfig');
 }
 
+/** What writeCredential writes, at most. */
+export function credentialFiles(layout: Layout, identity: Identity): readonly string[] {
+  const directory = credentialDirectory(layout, identity);
+  return ['token', 'ca.crt', 'kubeconfig'].map((name) => join(directory, name));
+}
+
 /**
  * Writes token, CA where needed, and kubeconfig of one identity, with the token of this account. Returns the files that
  * changed.

@@ -34,6 +34,14 @@ export async function withManifestsLock<T>({ lockDir, clock }: ManifestsLocking,
   }
 }
 
+/**
+ * Whether somebody holds it is asked before the API is: while another process adopts this machine its API server may just
+ * start again, and that refusal would say nothing of why. Throws AlreadyRunning, WriteFailed.
+ */
+export function requireManifestsFree(locking: ManifestsLocking): Promise<void> {
+  return withManifestsLock(locking, () => Promise.resolve());
+}
+
 /** What is tried: this addition to these bytes. */
 export interface Repair {
   readonly addition: PodAddition;

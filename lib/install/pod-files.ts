@@ -12,8 +12,8 @@ import { toYaml } from '../yaml.ts';
 import { type Account, type Identity } from './accounts.ts';
 import { componentFlags, type Flags } from './component-flags.ts';
 import { componentKubeconfigs } from './component-kubeconfigs.ts';
-import { credentialKubeconfig, type CredentialOptions, writeCredential } from './credentials.ts';
-import { isThere } from './files.ts';
+import { credentialFiles, credentialKubeconfig, type CredentialOptions, writeCredential } from './credentials.ts';
+import { isThere, requireNoForeignLink, requireNoLink } from './files.ts';
 import { type Layout, layoutOf, objectDirectory } from './layout.ts';
 import type { SyncerGrant } from './rbac.ts';
 import { componentsOfPod, healthPorts, type PodAddition, type StaticPod, staticPods } from './static-pods.ts';
@@ -68,12 +68,37 @@ export function podFlags(resolved: Resolved, layout: Layout, pod: StaticPod): Fl
   );
 }
 
-/** Returns the files that changed. Throws WriteFailed and what the API refuses. */
+/**
+ * Looks at all that writePodFiles writes: our container in the pod may write there, and so may whoever has taken it over.
+ * Throws MaterialInvalid for a link that would lead us away, and ReadFailed.
+ */
+export async function requireNoPodLinks(
+  pod: StaticPod,
+  { directory, resolved: all }: Pick<PodFilesOptions, 'directory' | 'resolved'>,
+): Promise<void> {
+  const layout = podLayout(directory, pod);
+  const resolved = readBy(all, componentsOfPod[pod]);
+  for (const artefact of resolved.artefacts) {
+    const place = artefact.published === undefined ? undefined : objectDirectory(artefact, layout);
+    if (place === undefined) continue;
+    await requireNoLink(layout.directory, place, 'directory');
+    await requireNoForeignLink(place);
+  }
+  const kubeconfigs = componentKubeconfigs(resolved, layout, '').map(({ path }) => path);
+  const credentials = modesOf[pod].flatMap((identity) => credentialFiles(layout, identity));
+  await requireNoLink(layout.directory, layout.kubeconfigs, 'directory');
+  for (const path of [...kubeconfigs, ...credentials, layout.configFile]) {
+    await requireNoLink(layout.directory, path, 'file');
+  }
+}
+
+/** Returns the files that changed. Throws WriteFailed, what the API refuses, and what requireNoPodLinks throws. */
 export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): Promise<readonly string[]> {
   const { directory, material, server } = options;
   const layout = podLayout(directory, pod);
   const resolved = readBy(options.resolved, componentsOfPod[pod]);
   const written: string[] = [];
+  await requireNoPodLinks(pod, options);
   for (const artefact of resolved.artefacts) {
     const place = artefact.published === undefined ? undefined : objectDirectory(artefact, layout);
     const own = material.get(artefact.name);
@@ -84,6 +109,7 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
     const mode = artefact.truth.kind === 'secret' ? 0o600 : 0o644;
     if ((await publish({ directory: place, what, entries: own.entries, mode })) !== 'unchanged') written.push(place);
   }
+  await requireNoPodLinks(pod, options); // what is above took its time
   await ensureDirectory(realDisk, layout.kubeconfigs);
   for (const { path, content } of componentKubeconfigs(resolved, layout, server, options.kubeletServer)) {
     if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') written.push(path);

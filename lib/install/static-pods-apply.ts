@@ -24,6 +24,8 @@ export interface StaticPodMachine extends Restarting {
   readonly manifestsDir: string;
   /** How long a pod may take until it runs. Default: three minutes. */
   readonly timeoutMs?: number;
+  /** How long the image of our container may fail to come: a registry may answer at the second try. Default: 20 s. */
+  readonly pullTimeoutMs?: number;
   /** What must be done between the manifest and the moment when the pod can be seen to run. */
   readonly beforeWait?: () => Promise<void>;
 }
@@ -104,18 +106,28 @@ interface MirrorPod {
   readonly spec?: PodManifest['spec'];
   readonly status?: {
     readonly phase?: string;
-    readonly containerStatuses?: readonly { readonly name: string; readonly ready: boolean }[];
+    readonly containerStatuses?: readonly ContainerStatus[];
   };
 }
 
-/** Resolves when it runs, or with what is missing when it has taken too long. */
+interface ContainerStatus {
+  readonly name: string;
+  readonly ready: boolean;
+  readonly state?: { readonly waiting?: { readonly reason?: string } };
+}
+
+/** By the kubelet, of a container without its image (pkg/kubelet/images/types.go): what no time mends, and what may. */
+const neverPulled: readonly string[] = ['InvalidImageName', 'ErrImageNeverPull'];
+const notPulled: readonly string[] = ['ErrImagePull', 'ImagePullBackOff'];
+
+/** Resolves when it runs, or with what is missing when it has taken too long, or our image does not come. */
 async function untilItRuns(
   pod: StaticPod,
   manifest: PodManifest,
   machine: StaticPodMachine,
   formerHash: string | undefined,
 ): Promise<string | undefined> {
-  const { api, clock, timeoutMs = 180_000 } = machine;
+  const { api, clock, timeoutMs = 180_000, pullTimeoutMs = 20_000 } = machine;
   const digest = manifest.metadata.annotations?.[digestAnnotation];
   const isFormer = (found: MirrorPod): boolean =>
     found.metadata?.annotations?.[digestAnnotation] !== digest ||
@@ -123,8 +135,12 @@ async function untilItRuns(
   const health = healthAddress(manifest);
   const deadline = clock.now().getTime() + timeoutMs;
   let missing = 'it was not looked at';
+  let lastWithImage = clock.now().getTime();
   while (clock.now().getTime() < deadline && !api.signal.aborted) {
-    const found = await look(() => readMirror(pod, machine), isFormer);
+    const { missing: found, image } = await look(() => readMirror(pod, machine), isFormer);
+    const now = clock.now().getTime();
+    if (image === undefined) lastWithImage = now;
+    else if (neverPulled.includes(image) || now - lastWithImage >= pullTimeoutMs) return imageMissing(manifest, image);
     // Who answers there while the kubelet still runs the former pod is the former container.
     const own = found === undefined && health !== undefined ? await askReady(health, api.signal) : undefined;
     if (found === undefined && own === undefined) return undefined;
@@ -154,22 +170,39 @@ function shows({ metadata, spec }: MirrorPod, manifest: PodManifest): boolean {
   return isDeepStrictEqual(changed(spec), changed(manifest.spec));
 }
 
+interface Look {
+  /** Undefined: nothing, by the API. */
+  readonly missing: string | undefined;
+  /** Why our container has no image. */
+  readonly image?: string;
+}
+
 async function look(
   readPod: () => Promise<MirrorPod | undefined>,
   isFormer: (found: MirrorPod) => boolean,
-): Promise<string | undefined> {
+): Promise<Look> {
   try {
     const found = await readPod();
-    if (found === undefined) return 'the API server does not know it';
-    return isFormer(found) ? 'the kubelet runs the former manifest' : waitsFor(found);
+    if (found === undefined) return { missing: 'the API server does not know it' };
+    return isFormer(found) ? { missing: 'the kubelet runs the former manifest' } : waitsFor(found);
   } catch (err) {
-    return errorText(err); // while it is kube-apiserver that starts again
+    return { missing: errorText(err) }; // while it is kube-apiserver that starts again
   }
 }
 
-function waitsFor({ status }: MirrorPod): string | undefined {
+function waitsFor({ status }: MirrorPod): Look {
   const containers = status?.containerStatuses ?? [];
-  const waiting = containers.filter(({ ready }) => !ready).map(({ name }) => name);
-  if (containers.length > 0 && waiting.length === 0) return undefined;
-  return waiting.length === 0 ? 'its containers have not started' : `not ready: ${waiting.join(', ')}`;
+  const waiting = containers.filter(({ ready }) => !ready);
+  if (containers.length > 0 && waiting.length === 0) return { missing: undefined };
+  if (waiting.length === 0) return { missing: 'its containers have not started' };
+  const image = waiting.find(({ name }) => name === containerName)?.state?.waiting?.reason;
+  return {
+    missing: `not ready: ${waiting.map(({ name }) => name).join(', ')}`,
+    ...(image !== undefined && [...neverPulled, ...notPulled].includes(image) && { image }),
+  };
+}
+
+function imageMissing({ spec }: PodManifest, reason: string): string {
+  const image = spec.containers.find(({ name }) => name === containerName)?.['image'];
+  return `its container "${containerName}" has no image "${String(image)}" (${reason}): load it into the container runtime of this machine, or name one in a registry that the machine reaches`;
 }

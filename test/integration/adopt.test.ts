@@ -2,7 +2,7 @@
 // that what it shows can be chosen.
 import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { appendFile, cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { appendFile, cp, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -312,6 +312,23 @@ describe('a machine', () => {
     expect(await readFile(own, 'utf8')).toContain('BEGIN CERTIFICATE');
   });
 
+  test('in whose pod a link was planted is refused before anything is written, also with dryRun', async () => {
+    await adopt();
+    const victim = join(machine.root, 'victim');
+    await mkdir(victim, { mode: 0o755 });
+    const planted = machine.path('kube-cert-recovery/kube-scheduler/credentials');
+    await rm(planted, { recursive: true });
+    await symlink(victim, planted);
+    const { by, changes } = watched();
+    for (const dryRun of [true, false]) {
+      await expect(adoptWith({ connection: by, dryRun })).rejects.toThrow(`"${planted}" is a link; remove it`);
+    }
+    expect(changes).toEqual([]);
+    await unadopt();
+    expect(await readdir(victim)).toEqual([]);
+    expect((await stat(victim)).mode & 0o777).toBe(0o755);
+  });
+
   test('with a FIFO in the place of a file is refused', async () => {
     const path = machine.path('bootstrap-kubelet.conf');
     await promisify(execFile)('mkfifo', [path]);
@@ -327,6 +344,7 @@ describe('changeStaticPod()', () => {
   });
   const own = {
     name: 'kube-cert-recovery',
+    image: 'localhost/nope:1',
     livenessProbe: { httpGet: { host: '127.0.0.1', port: 11_445, path: '/livez' } },
   };
   const options = () => ({
@@ -346,6 +364,40 @@ describe('changeStaticPod()', () => {
         'ConfigMap "a/b" is absent; the former one is back in its place. Look at',
     );
     expect(await manifests()).toEqual(before);
+  });
+
+  test.each([
+    ['InvalidImageName', {}],
+    ['ErrImageNeverPull', {}],
+    ['ErrImagePull', { pullTimeoutMs: 500 }],
+    ['ImagePullBackOff', { pullTimeoutMs: 500 }],
+  ])('gives the former manifest back when our image does not come (%s)', async (reason, patience) => {
+    const before = await manifests();
+    kubelet.waiting.set('kube-cert-recovery', reason);
+    const begun = performance.now();
+    await expect(
+      changeStaticPod('kube-scheduler', change, { ...options(), timeoutMs: 60_000, ...patience }),
+    ).rejects.toThrow(
+      `its container "kube-cert-recovery" has no image "localhost/nope:1" (${reason}): load it into the container ` +
+        'runtime of this machine, or name one in a registry that the machine reaches; the former one is back in its place',
+    );
+    expect(performance.now() - begun).toBeLessThan(10_000);
+    expect(await manifests()).toEqual(before);
+  });
+
+  test('waits for an image that comes at a later try', async () => {
+    kubelet.waiting.set('kube-cert-recovery', 'ErrImagePull');
+    setTimeout(() => kubelet.waiting.set('kube-cert-recovery', 'ImagePullBackOff'), 500);
+    setTimeout(() => kubelet.waiting.clear(), 1_000);
+    const begun = performance.now();
+    const patience = { timeoutMs: 30_000, pullTimeoutMs: 20_000 };
+    expect(await changeStaticPod('kube-scheduler', change, { ...options(), ...patience })).toBe('written');
+    expect(performance.now() - begun).toBeGreaterThan(950);
+  });
+
+  test('says nothing of our image when another container has none', async () => {
+    kubelet.waiting.set('kube-scheduler', 'InvalidImageName');
+    await expect(changeStaticPod('kube-scheduler', change, options())).rejects.toThrow('not ready: kube-scheduler;');
   });
 
   test('waits until it is ready', async () => {

@@ -25,6 +25,8 @@ export class PlayedKubelet implements AsyncDisposable {
   readonly #answers: boolean;
   /** Names of containers that never become ready. */
   readonly unready = new Set<string>();
+  /** Names of containers that wait, and why; also told while they do. They are not ready. */
+  readonly waiting = new Map<string, string>();
   /** Whether it looks at no manifest. */
   isAsleep = false;
   readonly #plane: ControlPlane;
@@ -57,8 +59,9 @@ export class PlayedKubelet implements AsyncDisposable {
         if (name.startsWith('.')) continue;
         const text = await readFile(join(this.#manifestsDir, name), 'utf8');
         if (this.isAsleep) break; // since it was told so, this may have been written
-        if (this.#seen.get(name) === text) continue;
-        this.#seen.set(name, text);
+        const shown = JSON.stringify([text, ...this.waiting]);
+        if (this.#seen.get(name) === shown) continue;
+        this.#seen.set(name, shown);
         await this.#show(parseYaml(text) as PodManifest);
       }
       await delay(30);
@@ -106,8 +109,8 @@ export class PlayedKubelet implements AsyncDisposable {
       image: 'played',
       imageID: '',
       restartCount: 0,
-      ready: !this.unready.has(one.name),
-      state: { running: {} },
+      ready: !this.unready.has(one.name) && !this.waiting.has(one.name),
+      state: this.waiting.has(one.name) ? { waiting: { reason: this.waiting.get(one.name) } } : { running: {} },
     }));
     const status = { phase: 'Running', hostIP: '192.0.2.10', hostIPs: [{ ip: '192.0.2.10' }], containerStatuses };
     const contentType = 'application/merge-patch+json';
