@@ -8,6 +8,7 @@ import { parseToolConfig } from '../lib/config.ts';
 import type { ToolConfig } from '../lib/config-types.ts';
 import { unitPaths } from '../lib/install/host.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
+import { readNamesInApi } from '../lib/inventory/discover/openshift.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { allDirectories, resolve } from '../lib/inventory/resolve.ts';
 import type { ClockFacts } from '../lib/plan/plan-types.ts';
@@ -139,6 +140,8 @@ async function clusterStatus(config: ToolConfig, options: StatusOptions, io: Io)
         api: connection === undefined ? noApi : createApiStore({ connection, fieldManager: 'kube-cert-recovery' }),
         disk: createDiskStore(),
       }),
+      ...(resolved.asks !== undefined &&
+        connection !== undefined && { namesInApi: (signal) => readNamesInApi(connection, signal) }),
       policy: config.policy,
       clockFacts: await clockFactsOf(config, options.at),
       clock: systemClock,

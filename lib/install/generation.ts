@@ -41,14 +41,14 @@ export interface Generation {
 export async function renderGeneration(options: GenerationOptions): Promise<Generation> {
   const made: Made[] = [];
   for await (const one of makeGeneration(options)) made.push(one);
-  return { made, notMade: options.resolved.artefacts.filter(({ kind }) => kind === 'opaque') };
+  return { made, notMade: options.resolved.artefacts.filter(({ kind }) => kind === 'opaque' || kind === 'given') };
 }
 
 /** One artefact after the other, so that each can be written before the next depends on it. */
 export async function* makeGeneration(options: GenerationOptions): AsyncGenerator<Made, void, undefined> {
   const done = new Map<string, Material>();
   for (const artefact of options.resolved.artefacts) {
-    if (artefact.kind === 'opaque') continue;
+    if (artefact.kind === 'opaque' || artefact.kind === 'given') continue;
     const there = options.existing?.get(artefact.name);
     if (there !== undefined && options.inUse?.(artefact.name) !== true)
       requireUsable(artefact, there, { done, options });

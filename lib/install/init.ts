@@ -68,7 +68,7 @@ export async function runInit(options: InitOptions): Promise<InitOutcome> {
   const outcome = { created: [] as string[], updated: [] as string[], unchanged: [] as string[] };
 
   const webhooks = await findWebhooks({ ...api, artefacts: resolved.artefacts });
-  const manifests = installManifests({ artefacts: resolved.artefacts, namespace });
+  const manifests = installManifests({ ...resolved, namespace });
   const namespaces = manifests.filter(({ kind }) => kind === 'Namespace');
   for (const manifest of namespaces) outcome[await applyManifest(api, manifest)].push(manifestText(manifest));
 
@@ -108,7 +108,7 @@ async function upload(
     if (material === undefined) {
       const isThere = (await store.read(truth, signal)) !== undefined;
       if (isThere) outcome.unchanged.push(what);
-      else if (kind !== 'opaque' || published === 'required') outcome.missing.push(what);
+      else if ((kind !== 'opaque' && kind !== 'given') || published === 'required') outcome.missing.push(what);
       continue;
     }
     const write = await store.write(truth, material, 'absent', signal);
@@ -160,7 +160,7 @@ export async function renderInitManifests(
 ): Promise<string> {
   const { resolved, directory, namespace = defaultNamespace } = options;
   const staged = await readStaged(layoutOf(directory), resolved);
-  const own = installManifests({ artefacts: resolved.artefacts, namespace });
+  const own = installManifests({ ...resolved, namespace });
   const objects = resolved.artefacts.flatMap(({ name, truth }) => {
     const material = staged.get(name);
     if (isFile(truth) || material === undefined) return [];

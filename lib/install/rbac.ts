@@ -2,12 +2,14 @@
 // do (rules.ts), and tokens. Pure. Each mode has an account of its own, because whoever reads signers' keys is as
 // powerful as cluster-admin, and the others need not; in static pods the syncer of each pod has one, too.
 import { bootstrapAccount } from '../bootstrap-identity.ts';
+import type { Resolved } from '../inventory/model.ts';
 import { type Account, accountName, proofsName, type SyncerAccount, tokenSecretName } from './accounts.ts';
 import { type Manifest, ownLabel, type Rule } from './manifest.ts';
 import {
   approverClusterRules,
   approverRules,
   type Artefacts,
+  namesRules,
   proofRules,
   regenRules,
   type RulesByNamespace,
@@ -31,6 +33,10 @@ export interface RbacOptions {
   readonly syncers?: readonly SyncerGrant[];
   /** Also the identities by which kubelets get a new client certificate. Default: false. */
   readonly approver?: boolean;
+  /** Of the inventory. */
+  readonly name?: string;
+  /** Whom regen asks for host names. */
+  readonly asks?: Resolved['asks'];
 }
 
 const rbacVersion = 'rbac.authorization.k8s.io/v1';
@@ -39,7 +45,8 @@ const kubeletClient = 'kube-apiserver-kubelet-client';
 
 /** In the order in which it is made. */
 export function installManifests(options: RbacOptions): Manifest[] {
-  const { artefacts, namespace, approver = false } = options;
+  const { artefacts, namespace, approver = false, asks } = options;
+  const suffix = suffixOf(options);
   const { syncers = [{ account: 'syncer', artefacts, reacts: true }] } = options;
   const rules: readonly (readonly [Account, RulesByNamespace])[] = [
     ['regen', regenRules(artefacts)],
@@ -49,8 +56,9 @@ export function installManifests(options: RbacOptions): Manifest[] {
   return [
     ...namespacesOf(options, rules),
     ...accounts.map((account) => accountManifest(account, namespace)),
-    ...rules.flatMap(([account, own]) => roles(account, namespace, own)),
-    ...syncers.flatMap((one) => proofs(one, namespace)),
+    ...rules.flatMap(([account, own]) => roles({ account, namespace, suffix }, own)),
+    ...syncers.flatMap((one) => proofs(one, namespace, suffix)),
+    ...(asks === undefined ? [] : readsNames(namespace, suffix)),
     ...kubeletAccess(artefacts),
     ...accounts.map((account) => token(account, namespace)),
     ...(approver ? approverManifests(namespace) : []),
@@ -99,29 +107,52 @@ function token(account: Account, namespace: string): Manifest {
   };
 }
 
-/** `namespace`: of the ServiceAccount. */
-function roles(account: Account, namespace: string, rules: RulesByNamespace): Manifest[] {
-  const name = accountName(account);
+interface Grantee {
+  readonly account: Account;
+  /** Of the ServiceAccount. */
+  readonly namespace: string;
+  /** Of the names of its roles. */
+  readonly suffix?: string;
+}
+
+function roles({ account, namespace, suffix = '' }: Grantee, rules: RulesByNamespace): Manifest[] {
+  const own = accountName(account);
+  const name = `${own}${suffix}`;
   return [...rules]
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
-    .flatMap(([where, own]): Manifest[] => {
+    .flatMap(([where, granted]): Manifest[] => {
       const metadata = { namespace: where, name, labels: ownLabel };
       return [
-        { apiVersion: rbacVersion, kind: 'Role', metadata, rules: own },
+        { apiVersion: rbacVersion, kind: 'Role', metadata, rules: granted },
         {
           apiVersion: rbacVersion,
           kind: 'RoleBinding',
           metadata,
           roleRef: { apiGroup: rbacGroup, kind: 'Role', name },
-          subjects: [{ kind: 'ServiceAccount', namespace, name }],
+          subjects: [{ kind: 'ServiceAccount', namespace, name: own }],
         },
       ];
     });
 }
 
-function proofs({ account, artefacts }: SyncerGrant, namespace: string): Manifest[] {
+function proofs({ account, artefacts }: SyncerGrant, namespace: string, suffix: string): Manifest[] {
   const rules = proofRules(artefacts);
-  return rules.length === 0 ? [] : grantEverywhere({ name: proofsName(account), namespace, account, rules });
+  return rules.length === 0
+    ? []
+    : grantEverywhere({ name: `${proofsName(account)}${suffix}`, namespace, account, rules });
+}
+
+function readsNames(namespace: string, suffix: string): Manifest[] {
+  const account = 'regen';
+  return grantEverywhere({ name: `${accountName(account)}-names${suffix}`, namespace, account, rules: namesRules });
+}
+
+/**
+ * What is given to an inventory may be kept by another one in the same cluster (OpenShift's three). They have rights in the
+ * same namespaces, and none may take another one's away: so their roles are told apart by the inventory's name.
+ */
+function suffixOf({ artefacts, name }: RbacOptions): string {
+  return name !== undefined && artefacts.some(({ kind }) => kind === 'given') ? `-${name}` : '';
 }
 
 /** A role of the whole cluster, for one ServiceAccount. */
@@ -159,7 +190,7 @@ function approverManifests(namespace: string): Manifest[] {
     accountManifest(account, namespace),
     accountManifest(bootstrapper, namespace),
     ...grantEverywhere({ name: accountName(account), namespace, account, rules: approverClusterRules }),
-    ...roles(account, namespace, approverRules),
+    ...roles({ account, namespace }, approverRules),
     // Upstream's role for kubelets that have no certificate yet, without the one that has kcm approve by itself.
     bindEverywhere({ name: bootstrapAccount, role: 'system:node-bootstrapper', namespace, account: bootstrapper }),
     token(account, namespace),

@@ -62,7 +62,9 @@ export async function runRender(options: RenderOptions): Promise<RenderOutcome> 
     directory: layout.directory,
     written: run.written,
     kept: run.kept,
-    notMade: options.resolved.artefacts.filter(({ kind }) => kind === 'opaque').map(({ name }) => name),
+    notMade: options.resolved.artefacts
+      .filter(({ kind }) => kind === 'opaque' || kind === 'given')
+      .map(({ name }) => name),
     flags: componentFlags(options.resolved, layout),
     kubeconfigs: Object.fromEntries(clients.map(([component]) => [component, kubeconfigFile(layout, component)])),
   };
@@ -114,7 +116,7 @@ class RenderRun {
     }
     if (dryRun) {
       const isThere = ({ name }: ResolvedArtefact): boolean => existing.has(name);
-      for (const artefact of resolved.artefacts.filter(({ kind }) => kind !== 'opaque')) {
+      for (const artefact of resolved.artefacts.filter(({ kind }) => kind !== 'opaque' && kind !== 'given')) {
         this.#note(isThere(artefact) ? 'unchanged' : 'written', locationText(artefact.truth));
         const directory = artefact.published === undefined ? undefined : objectDirectory(artefact, this.#layout);
         if (directory !== undefined) this.#note('written', directory);

@@ -7,6 +7,7 @@
 // proofs read.
 import { kubeletClientSigner } from '../bootstrap-identity.ts';
 import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
+import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { isFile } from '../inventory/places.ts';
 import { restartTurn } from '../leases/turn.ts';
 import type { Rule } from './manifest.ts';
@@ -25,7 +26,7 @@ const certificates = 'certificates.k8s.io';
  * when their holder was switched off.
  */
 export function regenRules(artefacts: Artefacts): RulesByNamespace {
-  const made = artefacts.filter(({ kind }) => kind !== 'keyPair' && kind !== 'opaque');
+  const made = artefacts.filter(({ kind }) => kind !== 'keyPair' && kind !== 'given' && kind !== 'opaque');
   const onlyRead = artefacts.filter((artefact) => !made.includes(artefact));
   return byNamespace([
     ...objectRules(made, ['get', 'update', 'patch', 'create']),
@@ -59,6 +60,16 @@ export function proofRules(artefacts: Artefacts): readonly Rule[] {
     ...(kinds.has('proxied') ? [list('apiregistration.k8s.io', 'apiservices')] : []),
   ];
 }
+
+/** Objects of the whole cluster that tell host names (lib/inventory/discover/openshift.ts). */
+export const namesRules: readonly Rule[] = [
+  {
+    apiGroups: [openshiftObjects.group],
+    resources: openshiftObjects.resources,
+    resourceNames: [openshiftObjects.name],
+    verbs: ['get'],
+  },
+];
 
 /**
  * Requests for certificates are many and their names are not known beforehand; approval is limited by signer instead

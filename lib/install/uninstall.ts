@@ -50,8 +50,8 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
   // Whoever took turns by it has no identity any more.
   await remove(leasePath(restartTurn), `Lease "${restartTurn.namespace}/${restartTurn.name}"`);
   if (purge) {
-    for (const { truth } of resolved.artefacts) {
-      if (isFile(truth)) continue;
+    for (const { truth, kind: artefact } of resolved.artefacts) {
+      if (isFile(truth) || artefact === 'given') continue;
       const kind = truth.kind === 'secret' ? 'secrets' : 'configmaps';
       await remove(`/api/v1/namespaces/${truth.namespace}/${kind}/${truth.name}`, locationText(truth));
     }

@@ -62,7 +62,8 @@ interface Reference {
 function references(artefact: Artefact): readonly Reference[] {
   const signer = { wanted: 'a signer', kinds: ['signer'], byCopy: false } as const;
   // Never an opaque object: nobody would see that the certificates in it have changed.
-  const bundle = { wanted: 'a bundle or a copy of one', kinds: ['caBundle', 'composedBundle'], byCopy: true } as const;
+  const kinds = ['caBundle', 'composedBundle', 'given'] as const;
+  const bundle = { wanted: 'a bundle or a copy of one', kinds, byCopy: true } as const;
   if (artefact.kind === 'signer' || artefact.kind === 'target') {
     const successor = artefact.kind === 'target' ? artefact.supersededBy : undefined;
     const target = { wanted: 'a target', kinds: ['target'], byCopy: false } as const;
@@ -81,7 +82,7 @@ function references(artefact: Artefact): readonly Reference[] {
 /** What has entries that are understood: a copy is compared by them, and made of them. */
 const copied = {
   wanted: 'a signer, a target, a bundle or a copy of one',
-  kinds: ['signer', 'target', 'caBundle', 'composedBundle'],
+  kinds: ['signer', 'target', 'caBundle', 'composedBundle', 'given'],
   byCopy: true,
 } as const;
 
@@ -111,7 +112,8 @@ function soundReferences(entries: readonly Entry[], byName: ReadonlyMap<string, 
         return [{ index, path, kind: 'conflict', message }];
       }
       const original = byCopy ? originalOf(found.artefact, byName) : found.artefact;
-      if (original === undefined || kinds.includes(original.kind)) return [];
+      const isPair = original?.kind === 'given' && original.truth.kind !== 'configMap' && artefact.kind !== 'copy';
+      if (original === undefined || (kinds.includes(original.kind) && !isPair)) return [];
       const got = `got "${name}", ${kindText(found.artefact.kind)}`;
       return [{ index, path, kind: 'invalid', message: `must name ${wanted}, ${got}` }];
     });

@@ -20,6 +20,7 @@ const fitting: Readonly<Record<Artefact['kind'], readonly Location['kind'][]>> =
   caBundle: ['configMap', 'pemFile'],
   composedBundle: ['configMap', 'pemFile'],
   keyPair: ['secret'],
+  given: ['secret', 'configMap'],
   opaque: ['secret', 'configMap'],
   copy: ['secret', 'configMap', 'pemPair', 'pemFile', 'combinedPem', 'kubeconfig'],
 };
@@ -28,7 +29,7 @@ const fitting: Readonly<Record<Artefact['kind'], readonly Location['kind'][]>> =
 function fittingLocations(artefact: Artefact, byName: Byname): readonly Location['kind'][] {
   const original = originalOf(artefact, byName);
   if (original === undefined || artefact.kind !== 'copy') return fitting[artefact.kind];
-  return original.kind === 'opaque' ? [original.truth.kind] : fitting[original.kind];
+  return original.kind === 'opaque' || original.kind === 'given' ? [original.truth.kind] : fitting[original.kind];
 }
 
 function location(artefact: Artefact, byName: Byname): What[] {

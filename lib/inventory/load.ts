@@ -163,8 +163,8 @@ export function checkInventory(value: unknown, place: Place, { namespace, form }
   if (problems.length > 0)
     return { inventory: undefined, problems: problems.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
   const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
-  const { name, discover, parameters, directories } = head;
-  const told = discover === undefined ? {} : { discover };
+  const { name, discover, tlsRegistry, parameters, directories } = head;
+  const told = { ...(discover !== undefined && { discover }), ...(tlsRegistry !== undefined && { tlsRegistry }) };
   return { inventory: { name, ...told, parameters, directories, artefacts } as Inventory, problems };
 }
 

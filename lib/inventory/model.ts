@@ -95,6 +95,8 @@ interface ArtefactBase {
    */
   readonly published?: 'required' | 'optional';
   readonly readers: readonly Reader[];
+  /** One sentence of what it is for, in OpenShift's TLS registry. */
+  readonly description?: string;
 }
 
 /** A CA with its key. With `issuer` an intermediate CA, otherwise self-signed. */
@@ -111,6 +113,8 @@ export interface Signer extends ArtefactBase {
    */
   readonly renewAhead?: boolean;
   readonly issuer?: string;
+  /** Of its certificates, before `_@` and the time. Default: by namespace and name of its object. */
+  readonly commonName?: string;
   readonly validity: DurationMs;
   readonly refresh: DurationMs;
 }
@@ -180,12 +184,19 @@ export interface KeyPair extends ArtefactBase {
   readonly privateKey: string;
   readonly publicKey: string;
 }
+/**
+ * A CA bundle (ConfigMap) or a certificate with its key (Secret) that somebody else maintains: bundles are composed of it,
+ * or it is copied. Only read; an absent or empty bundle counts for nothing.
+ */
+export interface Given extends ArtefactBase {
+  readonly kind: 'given';
+}
 /** An object that is only synced to disk; its content is not understood here. */
 export interface Opaque extends ArtefactBase {
   readonly kind: 'opaque';
 }
 
-export type Artefact = Signer | CaBundle | ComposedBundle | Copy | Target | KeyPair | Opaque;
+export type Artefact = Signer | CaBundle | ComposedBundle | Copy | Target | KeyPair | Given | Opaque;
 
 /**
  * Where a serving certificate's names come from: a literal DNS name or IP address, or a parameter of the inventory
@@ -209,23 +220,42 @@ export interface DirectoryDeclaration {
   readonly default?: string;
 }
 
+/** How objects are known in OpenShift's TLS registry: by labels and annotations that are written with their content. */
+export interface TlsRegistry {
+  readonly owningComponent: string;
+  /** Where it was shown that they come back after a time off. */
+  readonly autoRegenerateAfterOfflineExpiry?: string;
+}
+
+export type Discoverer = 'kubeadm' | 'openshift';
+
 export interface Inventory {
   readonly name: string;
-  /** Whose machine it is: discovery then finds parameters, endpoints and features on it (lib/inventory/discover). */
-  readonly discover?: 'kubeadm';
+  /**
+   * Where discovery finds what is not configured (lib/inventory/discover). `kubeadm`: parameters, endpoints and features
+   * on this machine. `openshift`: parameters and endpoints in the API, at each look.
+   */
+  readonly discover?: Discoverer;
+  readonly tlsRegistry?: TlsRegistry;
   readonly parameters: Readonly<Record<string, ParameterDeclaration>>;
   readonly directories?: Readonly<Record<string, DirectoryDeclaration>>;
   readonly artefacts: readonly Artefact[];
 }
 
-/** A target whose host names are all known: DNS names and IP addresses, sorted, without duplicates. */
+/** A target with the host names that are known: DNS names and IP addresses, sorted, without duplicates. */
 export interface ResolvedTarget extends Omit<Target, 'hostnames'> {
   readonly hostnames: readonly string[];
+  /** Parameters whose names are read in the API at each look. */
+  readonly asks?: readonly string[];
+  /** Why some of these names are not known now, as the end of a sentence. */
+  readonly namesUnknown?: string;
 }
 export type ResolvedArtefact = Exclude<Artefact, Target> | ResolvedTarget;
 
+/** URLs of the API server: for everybody, for the machines of the cluster, on this machine. */
 export interface Endpoints {
   readonly controlPlane?: string;
+  readonly internal?: string;
   readonly local?: string;
 }
 
@@ -234,5 +264,8 @@ export interface Resolved {
   readonly name: string;
   /** URLs of the API server for kubeconfigs that have to be written from nothing; undefined where unknown. */
   readonly endpoints?: Endpoints;
+  /** Who tells names at each look. */
+  readonly asks?: 'openshift';
+  readonly tlsRegistry?: TlsRegistry;
   readonly artefacts: readonly ResolvedArtefact[];
 }

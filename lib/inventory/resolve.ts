@@ -17,8 +17,9 @@ import type {
   ResolvedArtefact,
   Target,
 } from './model.ts';
+import { openshiftParameters } from './names-in-api.ts';
 import { topologicalOrder } from './order.ts';
-import { directoryOf, filesOf, isFile, parametersIn, withFiles, withParameters } from './places.ts';
+import { directoryOf, filesOf, isFile, parametersIn, parametersOf, withFiles, withParameters } from './places.ts';
 
 /** What the inventory cannot know by itself. */
 export interface Environment {
@@ -45,10 +46,11 @@ function givenAndDeclared<T>(
   group: 'parameters' | 'directories',
   declared: Readonly<Record<string, Declared<T>>>,
   given: Readonly<Record<string, T>>,
+  asked: readonly string[] = [],
 ): Problem[] {
   const unknown = Object.keys(given).filter((name) => !Object.hasOwn(declared, name));
   const missing = Object.entries(declared).filter(
-    ([name, one]) => one.default === undefined && !Object.hasOwn(given, name),
+    ([name, one]) => one.default === undefined && !Object.hasOwn(given, name) && !asked.includes(name),
   );
   return [
     ...unknown.map((name): Problem => {
@@ -103,6 +105,12 @@ function ambiguousNames(inventory: Inventory, parameters: Parameters): Problem[]
       return [{ path: `parameters.${name}`, kind: values.length === 0 ? 'required' : 'invalid', message }];
     });
   });
+}
+
+/** Parameters whose values are read in the API at each look. */
+function askedIn({ discover, parameters: declared }: Inventory, given: Parameters): readonly string[] {
+  if (discover !== 'openshift') return [];
+  return openshiftParameters.filter((name) => Object.hasOwn(declared, name) && !Object.hasOwn(given, name));
 }
 
 /** Undefined: neither given nor with a default. */
@@ -173,7 +181,7 @@ function sharedPlaces(inventory: Inventory, given: Readonly<Record<string, strin
 export function checkEnvironment(inventory: Inventory, environment: Environment): Problem[] {
   const { parameters = {}, directories = {}, mayLack = false } = environment;
   const problems = [
-    ...givenAndDeclared('parameters', inventory.parameters, parameters),
+    ...givenAndDeclared('parameters', inventory.parameters, parameters, askedIn(inventory, parameters)),
     ...givenAndDeclared('directories', inventory.directories ?? {}, directories),
     ...wrongHostnames(parameters),
     ...namelessTargets(inventory, parameters),
@@ -198,6 +206,7 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
     throw problemsError('InventoryInvalid', `Cannot resolve inventory "${inventory.name}"`, problems);
   const directories = allDirectories(inventory, environment.directories ?? {});
   const { parameters = {}, lacks = [], reads = {}, endpoints } = environment;
+  const asked = askedIn(inventory, parameters);
   const here = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
   const artefacts = topologicalOrder(here).ordered.map((artefact): ResolvedArtefact => {
     const truth = withFiles(artefact.truth, (file) => inDirectory(file, directories));
@@ -205,7 +214,15 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
     if (artefact.kind !== 'target') return { ...artefact, truth, readers };
     const { commonName: _, ...target } = artefact;
     const names = commonNameOf(artefact, inventory, parameters);
-    return { ...target, ...names, truth, readers, hostnames: flat(artefact.hostnames, inventory, parameters) };
+    const asks = asked.filter((name) => parametersOf(artefact).includes(name));
+    const open = asks.length === 0 ? {} : { asks };
+    return { ...target, ...names, ...open, truth, readers, hostnames: flat(artefact.hostnames, inventory, parameters) };
   });
-  return { name: inventory.name, ...(endpoints !== undefined && { endpoints }), artefacts };
+  return {
+    name: inventory.name,
+    ...(endpoints !== undefined && { endpoints }),
+    ...(inventory.discover === 'openshift' && { asks: inventory.discover }),
+    ...(inventory.tlsRegistry !== undefined && { tlsRegistry: inventory.tlsRegistry }),
+    artefacts,
+  };
 }

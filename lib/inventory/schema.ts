@@ -106,6 +106,7 @@ const base = {
     .optional()
     .describe('Written to disk by the syncer; an optional one vanishes from disk when the object is gone'),
   readers: z.array(reader).default([]),
+  description: someText.optional().describe("One sentence of what it is for, in OpenShift's TLS registry"),
 };
 const life = {
   renewAhead: z
@@ -123,6 +124,9 @@ const artefact = z.discriminatedUnion('kind', [
       kind: z.literal('signer'),
       ...base,
       issuer: objectName.optional().describe('The signer that signs this one; without it the signer is self-signed'),
+      commonName: someText
+        .optional()
+        .describe('Of its certificates, before "_@" and the time. Default: by namespace and name of its object'),
       owned: z
         .boolean()
         .optional()
@@ -197,6 +201,9 @@ const artefact = z.discriminatedUnion('kind', [
       publicKey: entryKey.describe('Key of the entry that holds the public key'),
     })
     .describe('A key pair without certificate: checked and published, never renewed'),
+  z
+    .strictObject({ kind: z.literal('given'), ...base })
+    .describe('A CA bundle or a certificate with its key that somebody else maintains: used here, never written'),
   z.strictObject({ kind: z.literal('opaque'), ...base }).describe('Only synced to disk; not understood'),
 ]);
 export type RawArtefact = z.output<typeof artefact>;
@@ -206,10 +213,22 @@ export const artefactSchema = artefact;
 export const inventoryHead = z.object({
   name: objectName.default('custom').describe('Name of the inventory, for messages'),
   discover: z
-    .enum(['kubeadm'])
+    .enum(['kubeadm', 'openshift'])
     .optional()
-    .describe('Whose machine it is: what the configuration does not give is then found on it'),
+    .describe(
+      'Where what the configuration does not give is found. kubeadm: on this machine. openshift: in the API, in ' +
+        'Infrastructure and Network "cluster", at each look',
+    ),
   namespace: namespaceName.optional().describe('Namespace of every object that does not name one'),
+  tlsRegistry: z
+    .strictObject({
+      owningComponent: someText,
+      autoRegenerateAfterOfflineExpiry: someText
+        .optional()
+        .describe('Where it was shown that they come back after a time off'),
+    })
+    .optional()
+    .describe("How objects are known in OpenShift's TLS registry: labels and annotations, written with their content"),
   parameters: z
     .record(
       parameterName,

@@ -84,9 +84,13 @@ export async function issueSigner({ artefact, issuer, key, now }: SignerIssue): 
   return pair(artefact.truth, parseCertificates(Buffer.from(pem), `new signer "${artefact.name}"`), key);
 }
 
-/** `<namespace>_<secret>@<unix seconds>`, as library-go names its signers; on disk the artefact's name. */
-function signerName({ name, truth }: Signer, now: Date): string {
-  const own = truth.kind === 'secret' ? `${truth.namespace}_${truth.name}` : name;
+/**
+ * `<namespace>_<secret>@<unix seconds>`, as library-go names its signers; on disk the artefact's name. A name of its own
+ * has `_` behind it, as library-go's intermediate CAs have (pkg/operator/certrotation/target.go, SignerRotation).
+ */
+function signerName({ name, truth, commonName }: Signer, now: Date): string {
+  const place = truth.kind === 'secret' ? `${truth.namespace}_${truth.name}` : name;
+  const own = commonName === undefined ? place : `${commonName}_`;
   return `${own}@${Math.floor(now.getTime() / 1000)}`;
 }
 
@@ -151,18 +155,25 @@ export function issueComposedBundle({ artefact, inputs, now }: ComposedBundleIss
 export interface CopyIssue {
   readonly artefact: Copy;
   readonly original: Entries;
+  /**
+   * Of a signer only the first certificate is copied: kube-controller-manager refuses more than one
+   * (cluster-kube-controller-manager-operator pkg/operator/targetconfigcontroller, ManageCSRSigner).
+   */
+  readonly isSigner?: boolean;
 }
 
 /** The same bytes. Throws MaterialInvalid when the original holds nothing that can be copied. */
-export function issueCopy({ artefact, original }: CopyIssue): Issued {
+export function issueCopy({ artefact, original, isSigner = false }: CopyIssue): Issued {
   const what = `original "${artefact.of}" of ${locationText(artefact.truth)}`;
   const keys = [caBundleKey, certificateKey, privateKeyKey].filter((key) => original[key] !== undefined);
   if (keys.length === 0) throw new RecoveryError('MaterialInvalid', `Cannot copy ${what}: it has no known entry`);
   const certificates = (key: string): Certificate[] =>
     original[key] === undefined ? [] : parseCertificates(original[key], `${what} ${key}`);
-  const leaf = certificates(certificateKey);
+  const all = certificates(certificateKey);
+  const leaf = isSigner ? all.slice(0, 1) : all;
+  const cut = leaf.length < all.length ? { [certificateKey]: Buffer.from(encodeBundle(leaf)) } : {};
   return {
-    entries: Object.fromEntries(keys.map((key) => [key, original[key] ?? new Uint8Array()])),
+    entries: { ...Object.fromEntries(keys.map((key) => [key, original[key] ?? new Uint8Array()])), ...cut },
     annotations: annotationsOf(artefact.truth, leaf[0]),
     certificates: [...leaf, ...certificates(caBundleKey)],
   };

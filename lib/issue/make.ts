@@ -2,22 +2,25 @@
 // where everything comes from, and that every bundle by which readers know a new certificate accepts it; how it is
 // signed and encoded is issue.ts. Nothing is read or written here: material, keys and time are given.
 import { isCode, RecoveryError } from '../errors.ts';
-import type {
-  CaBundle,
-  ComposedBundle,
-  Resolved,
-  ResolvedArtefact,
-  ResolvedTarget,
-  Signer,
-} from '../inventory/model.ts';
+import type { ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
-import { encodeBundle } from '../pki/bundle.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { canonicalHostnames } from '../pki/hostname.ts';
-import type { KeyAlgorithm } from '../pki/facts.ts';
-import type { PrivateKey } from '../pki/key.ts';
 import { signatureMatches, verifyChain } from '../pki/verify.ts';
-import { authorityKey, caBundleKey, certificateKey, type Found, locationText, type Material } from '../store/store.ts';
+import { authorityKey, certificateKey, locationText } from '../store/store.ts';
+import {
+  artefactOf,
+  authorityOf,
+  certificatesOf,
+  formerOf,
+  type Ingredients,
+  inputOf,
+  isLost,
+  kindOf,
+  liveSigners,
+  materialOf,
+  type Pair,
+} from './ingredients.ts';
 import {
   type Authority,
   isSelfSigned,
@@ -27,32 +30,20 @@ import {
   issueCopy,
   issueSigner,
   issueTarget,
-  readAuthority,
-  readBundle,
-  readSigner,
 } from './issue.ts';
+import { registryMetadata } from './registry.ts';
+import { authorityEntry } from './server-authority.ts';
 import { formerLeafOf, issueRenewal, usagesOf } from './renewal.ts';
-
-/** An artefact with a certificate and a key of its own. */
-export type Pair = Signer | ResolvedTarget;
-
-type Held = Material & Pick<Found, 'problem'>;
-
-export interface Ingredients {
-  readonly resolved: Resolved;
-  /** What is there, by artefact; what has been made since then in its new form. */
-  readonly material: ReadonlyMap<string, Held>;
-  /** The newest backup that can still be understood, by artefact. */
-  readonly backups?: ReadonlyMap<string, Held>;
-  /** A key for one use. Asked for signers and targets only; `like` is that of what it follows, else of its issuer. */
-  readonly takeKey: (artefact: Pair, like?: KeyAlgorithm) => Promise<PrivateKey>;
-  /** What held nothing usable before: certificates that were only there may live on in what is made of it. */
-  readonly lost?: (artefact: string) => boolean;
-  readonly now: Date;
-}
 
 /** Throws SignFailed, MaterialInvalid. Takes a key for a signer or a target, and does nothing else that lasts. */
 export async function make(artefact: ResolvedArtefact, from: Ingredients): Promise<Issued> {
+  const issued = await issue(artefact, from);
+  const original = artefact.kind === 'copy' ? from.material.get(artefact.of) : undefined;
+  const metadata = registryMetadata(artefact, from.resolved, original);
+  return metadata === undefined ? issued : { ...issued, metadata };
+}
+
+async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Issued> {
   const { takeKey, now } = from;
   switch (artefact.kind) {
     case 'signer': {
@@ -71,13 +62,18 @@ export async function make(artefact: ResolvedArtefact, from: Ingredients): Promi
     case 'caBundle':
       return issueBundle({ artefact, signers: liveSigners(artefact, from), former: formerOf(artefact, from), now });
     case 'composedBundle': {
-      const inputs = artefact.inputs.flatMap((name) => certificatesOf(artefactOf(name, from), from));
-      const former = artefact.inputs.some((name) => from.lost?.(name)) ? formerOf(artefact, from) : [];
+      const inputs = artefact.inputs.flatMap((name) => inputOf(artefactOf(name, from), from));
+      const former = artefact.inputs.some((name) => isLost(name, from)) ? formerOf(artefact, from) : [];
       return issueComposedBundle({ artefact, inputs: [...inputs, ...former], now });
     }
     case 'copy':
-      return issueCopy({ artefact, original: materialOf(artefact.of, from).entries });
+      return issueCopy({
+        artefact,
+        original: materialOf(artefact.of, from).entries,
+        isSigner: kindOf(artefact, from) === 'signer',
+      });
     case 'keyPair':
+    case 'given':
     case 'opaque':
       break;
   }
@@ -109,19 +105,6 @@ function withAuthority(issued: Issued, { name, issuer }: ResolvedTarget, from: I
   return entry === undefined ? issued : { ...issued, entries: { ...issued.entries, [authorityKey]: entry } };
 }
 
-/** Undefined: none, because what is there names none. */
-function authorityEntry(places: readonly (Held | undefined)[], live: Certificate, now: Date): Uint8Array | undefined {
-  // What the store goes by: the document that is there, else the backup.
-  const followed = places.find((one) => one && (one.problem === undefined || Object.keys(one.entries).length > 0));
-  const present = followed?.entries[authorityKey];
-  if (present === undefined) {
-    return followed === undefined || followed.problem !== undefined ? Buffer.from(live.pem) : undefined;
-  }
-  const known = wholeCertificates(present);
-  if (known.some(({ facts }) => facts.fingerprint === live.facts.fingerprint)) return present;
-  return Buffer.from(encodeBundle([live, ...known.filter(({ facts }) => now < facts.notAfter)]));
-}
-
 /** Whom a certificate is for that keeps its subject; of one that cannot be read what is declared. */
 function subjectOf(
   { name, keepsSubject }: ResolvedTarget,
@@ -148,30 +131,6 @@ function hostnamesOf({ name, hostnames, usage, truth }: ResolvedTarget, { materi
     if (isCode(err, 'MaterialInvalid')) return hostnames;
     throw err;
   }
-}
-
-function artefactOf(name: string, { resolved }: Ingredients): ResolvedArtefact {
-  const artefact = resolved.artefacts.find((row) => row.name === name);
-  if (artefact === undefined)
-    throw new RecoveryError('InventoryInvalid', `Cannot find artefact "${name}" in inventory`);
-  return artefact;
-}
-
-function materialOf(name: string, from: Ingredients): Material {
-  const material = from.material.get(name);
-  if (material !== undefined) return material;
-  const { truth } = artefactOf(name, from);
-  throw new RecoveryError('SignFailed', `Cannot use ${locationText(truth)} ("${name}"): it is not there`);
-}
-
-/** Of each material of a signer: one CA signs many leaves, and to read a key with all checks costs milliseconds. */
-const authorities = new WeakMap<Material, Authority>();
-
-function authorityOf(name: string, from: Ingredients): Authority {
-  const material = materialOf(name, from);
-  const authority = authorities.get(material) ?? readAuthority(artefactOf(name, from).truth, material.entries);
-  authorities.set(material, authority);
-  return authority;
 }
 
 /**
@@ -203,42 +162,6 @@ function* linesAbove(artefact: Pick<Pair, 'name' | 'issuer'>, from: Ingredients)
     for (const bundle of bundlesAbove(artefacts, at)) yield* formerOf(bundle, from);
     const { issuer }: Pick<Pair, 'issuer'> = at;
     at = artefacts.find((row): row is Signer => row.kind === 'signer' && row.name === issuer);
-  }
-}
-
-/**
- * The certificate of each signer that can be used now; one that cannot is not put in front of anybody. A signer may
- * keep its key elsewhere: it is trusted all the same.
- */
-function liveSigners({ signers }: CaBundle, from: Ingredients): Certificate[] {
-  return signers.flatMap((name) => {
-    const material = from.material.get(name);
-    if (material === undefined) return [];
-    const { truth } = artefactOf(name, from);
-    const certificate = unlessBroken(() => readSigner(truth, material.entries));
-    return certificate !== undefined && from.now < certificate.facts.notAfter ? [certificate] : [];
-  });
-}
-
-/** What a bundle holds now; of a damaged one what is whole, because good trust must not go with a torn block. */
-function formerOf(bundle: CaBundle | ComposedBundle, from: Ingredients): Certificate[] {
-  const whole = unlessBroken(() => certificatesOf(bundle, from));
-  const pem = from.material.get(bundle.name)?.entries[caBundleKey];
-  return whole ?? (pem === undefined ? [] : wholeCertificates(pem));
-}
-
-function certificatesOf({ name, truth }: ResolvedArtefact, { material }: Ingredients): Certificate[] {
-  const held = material.get(name);
-  return held === undefined ? [] : readBundle(truth, held.entries);
-}
-
-/** Whoever plans has a decision of its own about what is broken. */
-function unlessBroken<T>(read: () => T): T | undefined {
-  try {
-    return read();
-  } catch (err) {
-    if (isCode(err, 'MaterialInvalid')) return undefined;
-    throw err;
   }
 }
 

@@ -1,12 +1,29 @@
 // When a CA bundle, a composed bundle or a copy is written anew. Pure.
 // Trust is never lost by accident: a bundle keeps the former certificates of its signers until they expire, and a
 // composed bundle keeps its own while one of its inputs has been lost.
-import type { CaBundle, ComposedBundle, Copy } from '../inventory/model.ts';
-import { blocked, type Case, keep, laterMs, renew, settlesAt, validNow, type Verdict } from './judgement.ts';
+import type { CaBundle, ComposedBundle, Copy, Resolved } from '../inventory/model.ts';
+import { originalOf } from '../inventory/order.ts';
+import {
+  blocked,
+  type Case,
+  earliest,
+  isSameAs,
+  keep,
+  laterMs,
+  renew,
+  settlesAt,
+  validNow,
+  type Verdict,
+} from './judgement.ts';
 import type { Reason } from './plan-types.ts';
 
 const lookAgainMs = 30_000;
 const idleMs = 3_600_000;
+/** So soon is looked again where only others can bring what is needed, */
+const awaitedMs = 5000;
+/** and so soon, for a minute, where they have just brought something: recoveries go in steps, and more may come. */
+const restlessMs = 2000;
+const restlessForMs = 60_000;
 
 type BundleCase = Case<CaBundle> | Case<ComposedBundle>;
 interface Difference {
@@ -59,7 +76,7 @@ export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
   const unread = artefact.inputs.find((name) => facts.get(name)?.state === 'unavailable');
   const renewedInputs = inputs.filter(({ state }) => state?.renewed === true).map(({ name }) => name);
   // An input that was lost held former certificates which may be here alone now: then they stay.
-  const isShort = artefact.inputs.some((name) => facts.get(name)?.state !== 'present');
+  const isShort = artefact.inputs.some((name) => isLost(at, name));
   const leaves = {
     trusted: new Set([...(isShort ? present : []), ...inputs.flatMap(({ state }) => [...(state?.trusted ?? [])])]),
     newFrom: new Set(inputs.flatMap(({ state }) => [...(state?.newFrom ?? [])])),
@@ -90,8 +107,19 @@ export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
     const message = `it lacks certificates of ${names.join(', ')}`;
     return settled(at, [artefact.name, ...names], { reason: 'InputsDiffer', message }, renewal);
   }
-  return withoutExpired(at, renewal) ?? healthy(at);
+  return withoutExpired(at, renewal) ?? healthy(at, artefact.inputs);
 }
+
+/** Whether an input has nothing usable. One that others maintain may be absent. */
+function isLost({ facts, resolved }: Case<ComposedBundle>, name: string): boolean {
+  const state = facts.get(name)?.state;
+  return state === 'absent' ? !isGiven(resolved, name) : state !== 'present';
+}
+
+const isGiven = ({ artefacts }: Resolved, name: string): boolean => {
+  const row = artefacts.find((one) => one.name === name);
+  return row !== undefined && originalOf(artefacts, row)?.kind === 'given';
+};
 
 /** Holds the same bytes as its original. */
 export function judgeCopy(at: Case<Copy>): Verdict {
@@ -105,17 +133,27 @@ export function judgeCopy(at: Case<Copy>): Verdict {
     return renewal({ reason: 'OriginalDiffers', message: `${artefact.of} is written anew` });
   }
   if (originalFact?.state !== 'present') {
-    return blocked('Unavailable', `its original ${artefact.of} is not there or not usable`, laterMs(now, lookAgainMs));
+    const message = `its original ${artefact.of} is not there or not usable`;
+    if (isGiven(at.resolved, artefact.of)) return withoutGiven(at, message);
+    return blocked('Unavailable', message, laterMs(now, lookAgainMs));
   }
   const damage = damaged(at);
   if (damage !== undefined) return settled(at, [artefact.name], damage, renewal);
-  if (fact.state === 'present' && fact.digest === originalFact.digest) return healthy(at);
+  const { kind = artefact.kind } = originalOf(at.resolved.artefacts, artefact) ?? {};
+  if (isSameAs(fact, originalFact, kind)) return healthy(at, [artefact.of]);
   const difference: Difference = { reason: 'OriginalDiffers', message: `it differs from ${artefact.of}` };
   if (validNow(originalFact, now).size === 0 && validNow(fact, now).size > 0) {
     const message = `${difference.message}, which has no valid certificate; this copy still has one and stays`;
     return keep('OriginalDiffers', message, laterMs(now, lookAgainMs));
   }
   return settled(at, [artefact.name, artefact.of], difference, renewal);
+}
+
+/** Others maintain the original: until they bring it, what is here stays. */
+function withoutGiven({ fact, now }: Case<Copy>, message: string): Verdict {
+  if (validNow(fact, now).size > 0) return keep('Healthy', `${message}; what is here stays`, laterMs(now, lookAgainMs));
+  const wanted = 'it is made by others and copied as soon as it is there';
+  return blocked('Unavailable', `${message}; ${wanted}`, laterMs(now, awaitedMs));
 }
 
 function damaged({ fact }: Case<CaBundle | ComposedBundle | Copy>): Difference | undefined {
@@ -148,11 +186,24 @@ function withoutExpired(at: BundleCase, renewal: (difference: Difference) => Ver
     : undefined;
 }
 
-function healthy({ fact, now }: Case<CaBundle | ComposedBundle | Copy>): Verdict {
+/** `from`: what it is made of. What others maintain may be renewed by them at any moment. */
+function healthy(at: Case<CaBundle | ComposedBundle | Copy>, from: readonly string[] = []): Verdict {
+  const { fact, now } = at;
   const count = fact.state === 'present' ? fact.certificates.length : 0;
   const ends = fact.state === 'present' ? fact.certificates.map((c) => c.notAfter).filter((date) => date > now) : [];
-  const recheckAt = ends.reduce((first, date) => (date < first ? date : first), laterMs(now, idleMs));
+  const recheckAt = earliest(laterMs(now, idleMs), ...ends, ...from.map((name) => othersMayWrite(at, name)));
   return keep('Healthy', `${count} certificate(s)`, recheckAt);
+}
+
+/** When to look again for what others may have made of an artefact of theirs; undefined: no sooner than usual. */
+function othersMayWrite(
+  { facts, resolved, now }: Case<CaBundle | ComposedBundle | Copy>,
+  name: string,
+): Date | undefined {
+  const fact = facts.get(name);
+  if (fact?.state !== 'present' || !isGiven(resolved, name)) return undefined;
+  if (fact.since !== undefined && now < laterMs(fact.since, restlessForMs)) return laterMs(now, restlessMs);
+  return fact.certificates.length > 0 && validNow(fact, now).size === 0 ? laterMs(now, awaitedMs) : undefined;
 }
 
 function cannotCompose(message: string, unread: string, now: Date): Verdict {

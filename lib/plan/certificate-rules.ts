@@ -17,6 +17,8 @@ import { isFile } from '../inventory/places.ts';
 
 const lookAgainMs = 30_000;
 const idleMs = 3_600_000;
+/** What a cluster that is being put together lacks comes soon. */
+const soonMs = 5000;
 
 export function judgeSigner(at: Case<Signer>): Verdict {
   const verdict = judgePair(at, [notYetValid, expired, notTrusted, refreshDue]);
@@ -43,7 +45,23 @@ export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
   }
   const trust = [notTrusted, authorityDiffers, signedByOthers];
   const verdict = judgePair(at, [notYetValid, expired, hostnameMissing, ...trust, refreshDue]);
-  return verdict.action === 'renew' ? (serverUnknown(at, verdict) ?? verdict) : verdict;
+  if (verdict.action === 'renew') return namesUnknown(at, verdict) ?? serverUnknown(at, verdict) ?? verdict;
+  const unknown = artefact.namesUnknown;
+  if (unknown === undefined || verdict.action !== 'keep') return verdict;
+  const message = `${verdict.message}; whether it holds all its names is not known, because ${unknown}`;
+  return {
+    ...verdict,
+    reason: 'HostnameUnknown',
+    message,
+    recheckAt: earliest(verdict.recheckAt, laterMs(now, lookAgainMs)),
+  };
+}
+
+/** A renewal keeps the names of the certificate that is there; without one there are none to go by. */
+function namesUnknown({ artefact, fact, now }: Case<ResolvedTarget>, verdict: Verdict): Verdict | undefined {
+  if (artefact.namesUnknown === undefined || certificatesOf(fact).length > 0) return undefined;
+  const message = `${verdict.message}; its names are not known, because ${artefact.namesUnknown}`;
+  return blocked('HostnameUnknown', message, laterMs(now, soonMs));
 }
 
 /** A kubeconfig that has to be made from nothing names a server; without one each attempt would be refused. */

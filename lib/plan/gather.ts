@@ -1,25 +1,17 @@
 // Reads every artefact and says what is there: the impure step before plan(). Truth is the bytes of certificate and
 // key, not an annotation. A read that fails is a fact too ("unavailable"): from it nothing is concluded.
-import { createHash } from 'node:crypto';
-import { RecoveryError, errorText, isCode } from '../errors.ts';
-import type { KeyPair, Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
-import { keyMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
+import { RecoveryError, errorText } from '../errors.ts';
+import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { originalOf } from '../inventory/order.ts';
+import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { signatureMatches } from '../pki/verify.ts';
-import {
-  authorityKey,
-  caBundleKey,
-  certificateKey,
-  type Entries,
-  type Found,
-  locationText,
-  privateKeyKey,
-} from '../store/store.ts';
+import { authorityKey, type Found } from '../store/store.ts';
 import type { Store } from '../store/store.ts';
 import { backupsOf, isFromNothing } from './backups.ts';
 import type { ArtefactFacts, Facts } from './facts.ts';
 import { pairOf } from './judgement.ts';
 import { isVouchedFor, othersEnd } from './kinship.ts';
+import { type Authority, isGivenPair, othersIn, understand } from './understand.ts';
 
 export interface GatherInput {
   readonly resolved: Resolved;
@@ -51,7 +43,7 @@ export async function gather(input: GatherInput): Promise<Gathered> {
   const seen = new Map<string, Look>();
   const { artefacts } = input.resolved;
   // What a copy of a pair holds may be another generation, and broken by itself: it is understood as its original is.
-  const rows = artefacts.map((row) => (row.kind === 'copy' ? (pairOf(artefacts, row) ?? row) : row));
+  const rows = artefacts.map((row) => (row.kind === 'copy' ? asOriginal(artefacts, row) : row));
   await Promise.all(
     rows.map(async (artefact) => {
       const look = await lookAt(artefact, input);
@@ -69,6 +61,13 @@ export async function gather(input: GatherInput): Promise<Gathered> {
     ]),
   );
   return { facts, found, failures, backups };
+}
+
+function asOriginal(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): ResolvedArtefact {
+  const original = originalOf(artefacts, copy);
+  const given =
+    original !== undefined && isGivenPair(original) ? { ...original, name: copy.name, truth: copy.truth } : copy;
+  return pairOf(artefacts, copy) ?? given;
 }
 
 function fromNothing(fact: ArtefactFacts): ArtefactFacts {
@@ -93,135 +92,6 @@ async function lookAt(artefact: ResolvedArtefact, { store, signal, only }: Gathe
   }
   if (found === undefined) return { facts: { state: 'absent' } };
   return { found, ...understand(artefact, found) };
-}
-
-function understand(
-  artefact: ResolvedArtefact,
-  found: Found,
-): { facts: ArtefactFacts; certificates: readonly Certificate[] } {
-  const { entries, version, problem, foreign } = found;
-  const what = locationText(artefact.truth);
-  if (foreign !== undefined) {
-    return { facts: { state: 'broken', problem: 'foreign', version, message: foreign }, certificates: [] };
-  }
-  if (problem !== undefined) {
-    const certificates = wholeCertificates(entries[certificateKey] ?? Buffer.alloc(0));
-    const whole = certificates.map(({ facts }) => facts);
-    return {
-      facts: { state: 'broken', problem: 'unreadable', version, message: problem, certificates: whole },
-      certificates,
-    };
-  }
-  try {
-    const certificates = certificatesOf(artefact, entries, what);
-    const broken = brokenPair(artefact, entries, certificates, what);
-    if (broken !== undefined) {
-      return {
-        facts: { state: 'broken', version, certificates: certificates.map(({ facts }) => facts), ...broken },
-        certificates,
-      };
-    }
-    const facts = certificates.map((certificate) => certificate.facts);
-    const digest = digestOf(entries);
-    return {
-      facts: { state: 'present', version, certificates: facts, digest, ...authorityOf(artefact, found) },
-      certificates,
-    };
-  } catch (err) {
-    if (!isCode(err, 'MaterialInvalid')) throw err;
-    const bundle =
-      artefact.kind === 'caBundle' || artefact.kind === 'composedBundle' ? entries[caBundleKey] : undefined;
-    const certificates = bundle === undefined ? [] : wholeCertificates(bundle);
-    const whole = certificates.length === 0 ? {} : { certificates: certificates.map(({ facts }) => facts) };
-    return { facts: { state: 'broken', problem: 'unreadable', version, message: err.message, ...whole }, certificates };
-  }
-}
-
-function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: string): readonly Certificate[] {
-  switch (artefact.kind) {
-    case 'signer':
-    case 'target':
-      return parseCertificates(entry(entries, certificateKey, what), `${what} ${certificateKey}`, othersIn(artefact));
-    case 'caBundle':
-    case 'composedBundle':
-      return parseCertificates(entry(entries, caBundleKey, what), `${what} ${caBundleKey}`);
-    case 'copy':
-      return entries[caBundleKey] === undefined
-        ? []
-        : parseCertificates(entries[caBundleKey], `${what} ${caBundleKey}`);
-    case 'keyPair':
-    case 'opaque':
-      return [];
-  }
-}
-
-/** The CA by which a kubeconfig knows its server. One that is torn counts for nothing. */
-function authorityOf({ truth }: ResolvedArtefact, { entries, authorityIsForeign }: Found): Authority {
-  const pem = entries[authorityKey];
-  if (truth.kind !== 'kubeconfig') return {};
-  const foreign = authorityIsForeign === true ? { authorityIsForeign } : {};
-  if (pem === undefined) return foreign;
-  const cas = wholeCertificates(pem);
-  return { authorities: cas.map(({ facts }) => facts.fingerprint), ...foreign };
-}
-
-type Authority = Pick<
-  ArtefactFacts & { state: 'present' },
-  'authorities' | 'authorityIsForeign' | 'othersAuthorityEnds'
->;
-
-/** A renewal keeps whatever other blocks stand in the file of a target that follows its predecessor. */
-function othersIn(artefact: ResolvedArtefact): 'skipped' | 'refused' {
-  return artefact.kind === 'target' && artefact.template === 'present' ? 'skipped' : 'refused';
-}
-
-type Broken = Pick<ArtefactFacts & { state: 'broken' }, 'problem' | 'message'>;
-
-/** Why a pair cannot be used although its certificate parses. Throws MaterialInvalid for a broken key. */
-function brokenPair(
-  artefact: ResolvedArtefact,
-  entries: Entries,
-  [certificate]: readonly Certificate[],
-  what: string,
-): Broken | undefined {
-  const mismatched: Broken = {
-    problem: 'mismatchedPair',
-    message: `the private key in ${what} does not belong to its certificate`,
-  };
-  if (artefact.kind === 'keyPair') return keyPairMatches(artefact, entries, what) ? undefined : mismatched;
-  if ((artefact.kind !== 'signer' && artefact.kind !== 'target') || certificate === undefined) return undefined;
-  if (artefact.kind === 'signer' && !certificate.facts.isCa) {
-    return { problem: 'unreadable', message: `the certificate in ${what} is no CA certificate` };
-  }
-  if (artefact.kind === 'signer' && certificate.fields.keyUsage?.certSign === false) {
-    return { problem: 'unreadable', message: `the certificate in ${what} may not sign certificates (key usage)` };
-  }
-  if (entries[privateKeyKey] === undefined) {
-    return { problem: 'keyAbsent', message: `${what} has no private key ("${privateKeyKey}")` };
-  }
-  const key = parsePrivateKey(entry(entries, privateKeyKey, what), `${what} ${privateKeyKey}`);
-  return keyMatches(certificate, key) ? undefined : mismatched;
-}
-
-function keyPairMatches({ privateKey, publicKey }: KeyPair, entries: Entries, what: string): boolean {
-  const key = parsePrivateKey(entry(entries, privateKey, what), `${what} ${privateKey}`);
-  return publicKeyMatches(entry(entries, publicKey, what), key, `${what} ${publicKey}`);
-}
-
-function entry(entries: Entries, key: string, what: string): Uint8Array {
-  const value = entries[key];
-  if (value === undefined) throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: it has no entry "${key}"`);
-  return value;
-}
-
-/** SHA-256 over the entries that are ours, so that a copy can be compared with its original; others' entries do not count. */
-function digestOf(entries: Entries): string {
-  const hash = createHash('sha256');
-  for (const key of [caBundleKey, certificateKey, privateKeyKey]) {
-    const value = entries[key];
-    if (value !== undefined) hash.update(`${key} ${value.length} `).update(value);
-  }
-  return hash.digest('hex');
 }
 
 /** Adds what only the whole shows: who signed what, and since when a version has been there. */

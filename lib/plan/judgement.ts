@@ -48,6 +48,14 @@ export function pairOf(artefacts: readonly ResolvedArtefact[], copy: ResolvedArt
   return { ...original, name: copy.name, truth: copy.truth };
 }
 
+/** Whether a copy holds what its original holds; of a signer only the first certificate is copied. */
+export function isSameAs(copy: ArtefactFacts, original: ArtefactFacts, kind: ResolvedArtefact['kind']): boolean {
+  if (copy.state !== 'present' || original.state !== 'present') return false;
+  if (kind !== 'signer') return copy.digest === original.digest;
+  const [first, ...others] = copy.certificates;
+  return others.length === 0 && first !== undefined && first.fingerprint === original.certificates[0]?.fingerprint;
+}
+
 /** A check's finding: renew for this reason, or leave it alone until then. */
 export type Finding = { readonly reason: Reason; readonly message: string; readonly keepUntil?: Date };
 export type Check = (at: PairCase, certificate: CertificateFacts) => Finding | undefined;

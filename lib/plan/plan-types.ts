@@ -13,6 +13,7 @@ export type Reason =
   | 'ExpiredInBundle'
   | 'IssuerNotTrusted'
   | 'HostnameMissing'
+  | 'HostnameUnknown'
   | 'AuthorityDiffers'
   | 'InputsDiffer'
   | 'OriginalDiffers'

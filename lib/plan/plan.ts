@@ -4,7 +4,7 @@
 // Artefacts are judged in the order signer, bundle, target. Each judgement sees what the earlier ones will have left
 // behind (`Expected`), so that one plan holds a whole recovery: an expired signer, the bundle that must hold its
 // successor, and the targets that the successor signs.
-import type { KeyPair, Opaque, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { Given, KeyPair, Opaque, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { judgeBundle, judgeComposedBundle, judgeCopy } from './bundle-rules.ts';
 import { judgeSigner, judgeTarget } from './certificate-rules.ts';
 import { judgeClock } from './clock-rules.ts';
@@ -71,6 +71,8 @@ function judge(at: Case<ResolvedArtefact>): Verdict {
       return artefact.promoteAfter === undefined
         ? judgeCopy({ ...at, artefact })
         : judgePromotion({ ...at, artefact }, artefact.promoteAfter);
+    case 'given':
+      return judgeGiven(artefact, at.fact, now);
     case 'keyPair':
     case 'opaque':
       return judgeForeign(artefact, at.fact, now);
@@ -85,6 +87,22 @@ function judgeForeign({ kind, published }: KeyPair | Opaque, fact: ArtefactFacts
   const state = fact.state === 'absent' ? 'it is absent' : `it is broken: ${'message' in fact ? fact.message : ''}`;
   const what = kind === 'keyPair' ? 'a key pair whose loss would make every token invalid' : 'an object of others';
   return blocked('NotOurs', `${state}; ${what} is never made here, restore it`, recheckAt);
+}
+
+/** What others maintain is only reported where it cannot be read: what is made of it does without it meanwhile. */
+function judgeGiven({ truth }: Given, fact: ArtefactFacts, now: Date): Verdict {
+  const recheckAt = laterMs(now, 3_600_000);
+  if (fact.state === 'absent') return keep('Healthy', 'absent, so it counts for nothing', recheckAt);
+  if (fact.state === 'broken') {
+    const message = `it is broken: ${fact.message}; nothing of it is used, and it is never made here: restore it`;
+    return blocked('NotOurs', message, recheckAt);
+  }
+  const [certificate] = certificatesOf(fact);
+  if (truth.kind === 'secret' && certificate !== undefined && now >= certificate.notAfter) {
+    const ended = `it expired at ${certificate.notAfter.toISOString()}`;
+    return keep('NotOurs', `${ended}; whoever maintains it must renew it`, laterMs(now, 30_000));
+  }
+  return keep('Healthy', `${certificatesOf(fact).length} certificate(s)`, recheckAt);
 }
 
 type Outlook = Pick<Expected, 'settlesAt' | 'blocked' | 'byHand'>;

@@ -10,7 +10,7 @@ import { madeAt } from '../pki/facts.ts';
 import { expired, expiryWithGrace, isOwner, notYetValid } from './certificate-rules.ts';
 import type { ArtefactFacts } from './facts.ts';
 import { blocked, bring, type Case, type Expected, type Finding, keep, laterMs } from './judgement.ts';
-import { earliest, type Pair, renew, settlesAt, type Verdict } from './judgement.ts';
+import { earliest, isSameAs, type Pair, renew, settlesAt, type Verdict } from './judgement.ts';
 import { holds, notTrusted } from './trust-rules.ts';
 
 const lookAgainMs = 30_000;
@@ -108,11 +108,8 @@ function fault(at: Promotion): Finding | undefined {
   return undefined;
 }
 
-const isSame = ({ fact, source }: Promotion): boolean =>
-  source.expected?.renewed !== true &&
-  fact.state === 'present' &&
-  source.fact.state === 'present' &&
-  fact.digest === source.fact.digest;
+const isSame = ({ fact, source, pair }: Promotion): boolean =>
+  source.expected?.renewed !== true && isSameAs(fact, source.fact, pair.kind);
 
 /**
  * When the promotion is due; undefined when nothing there tells its age. Who only recovers leaves it to the owner first,

@@ -42,6 +42,7 @@ export function filesOf({ artefact, artefacts, destinationDir }: FilesOf): Artef
     case 'keyPair':
       return { kind: 'single', files: [at(original.privateKey), at(original.publicKey)] };
     case 'copy':
+    case 'given':
     case 'opaque':
     case undefined:
       break;

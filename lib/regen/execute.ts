@@ -4,7 +4,8 @@
 import { RecoveryError, errorText } from '../errors.ts';
 import type { ResolvedArtefact, Resolved } from '../inventory/model.ts';
 import type { Issued } from '../issue/issue.ts';
-import { make, type Pair } from '../issue/make.ts';
+import type { Pair } from '../issue/ingredients.ts';
+import { make } from '../issue/make.ts';
 import type { KeyAlgorithm } from '../pki/facts.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
 import { prepareSigning } from '../pki/sign.ts';
@@ -98,10 +99,10 @@ async function step({ artefact, decision, results, material, execution }: Step):
     const issued = await make(artefact, { resolved, material, backups, takeKey, lost, now });
     const version = gathered.found.get(artefact.name)?.version;
     const seen = version === undefined ? 'absent' : { version };
-    const { entries, annotations } = issued;
-    certificates = issued.certificates;
-    const outcome = await store.write(artefact.truth, { entries, annotations }, seen, signal);
-    if (outcome === 'written') material.set(artefact.name, { entries, annotations });
+    const { certificates: made, ...next } = issued;
+    certificates = made;
+    const outcome = await store.write(artefact.truth, next, seen, signal);
+    if (outcome === 'written') material.set(artefact.name, next);
     return { ...result, outcome, certificates };
   } catch (err) {
     const known = err instanceof RecoveryError ? err : new RecoveryError('WriteFailed', errorText(err), { cause: err });

@@ -71,6 +71,7 @@ const writtenEvents: Readonly<Record<ResolvedArtefact['kind'], LogEvent>> = {
   copy: 'copy.updated',
   target: 'target.regenerated',
   keyPair: 'target.regenerated',
+  given: 'target.regenerated',
   opaque: 'target.regenerated',
 };
 

@@ -1,7 +1,8 @@
 // One look: read, plan, carry out. Remembers between looks what only time can tell: since when a version has been
 // there, what of our own work is unfinished, and whether the clock was set.
 import { isCode, type RecoveryError } from '../errors.ts';
-import type { Location } from '../inventory/model.ts';
+import type { Location, Resolved } from '../inventory/model.ts';
+import { withNames } from '../inventory/names-in-api.ts';
 import { gather } from '../plan/gather.ts';
 import type { Gathered } from '../plan/gather.ts';
 import type { Facts } from '../plan/facts.ts';
@@ -28,13 +29,16 @@ export type Look = (only: (location: Location) => boolean) => Promise<Looked>;
 
 /** What is there, and what is to be done about it. */
 interface Seen {
+  readonly resolved: Resolved;
   readonly gathered: Gathered;
+  /** Objects that tell names, and could not be read. */
+  readonly unread: number;
   readonly plan: Plan;
   readonly now: Date;
 }
 
 export function createLook(options: RegenOptions & { readonly journal: Journal }): Look {
-  const { resolved, store, policy, clock, signal, journal, dryRun, keyPool, keyAlgorithm } = options;
+  const { store, policy, clock, signal, journal, dryRun, keyPool, keyAlgorithm } = options;
   // Empty and not undefined: what contradicts itself at the first look may be another writer's work, too.
   let previous: Facts = new Map();
   let unfinished = noOwnWork;
@@ -42,15 +46,23 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
 
   const see = async (only: (location: Location) => boolean): Promise<Seen> => {
     const trust = await clockFacts(false);
-    const gathered = await gather({ resolved, store, signal, now: clock.now(), only, previous });
-    if (signal.aborted) return { gathered, plan: { decisions: [], recheckAt: clock.now() }, now: clock.now() };
+    const asks = options.resolved.artefacts.some(
+      (row) => row.kind === 'target' && row.asks !== undefined && only(row.truth),
+    );
+    const [names, gathered] = await Promise.all([
+      asks ? options.namesInApi?.(signal) : undefined,
+      gather({ resolved: options.resolved, store, signal, now: clock.now(), only, previous }),
+    ]);
+    const resolved = names === undefined ? options.resolved : withNames(options.resolved, names);
+    const sight = { resolved, gathered, unread: names?.unread ?? 0 };
+    if (signal.aborted) return { ...sight, plan: { decisions: [], recheckAt: clock.now() }, now: clock.now() };
     previous = gathered.facts;
     const now = clock.now();
     const facts = withoutWaiting(gathered.facts, unfinished);
     const planned = makePlan({ resolved, facts, policy, clock: trust, now });
     const isDoubted = !trust.synchronised && planned.decisions.some(({ reason }) => reason === 'ClockImplausible');
-    if (!isDoubted) return { gathered, plan: planned, now };
-    return { gathered, plan: makePlan({ resolved, facts, policy, clock: await clockFacts(true), now }), now };
+    if (!isDoubted) return { ...sight, plan: planned, now };
+    return { ...sight, plan: makePlan({ resolved, facts, policy, clock: await clockFacts(true), now }), now };
   };
 
   return async (only) => {
@@ -59,7 +71,7 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
     try {
       // What the holder before us has written counts.
       if (guard.lock !== undefined) seen = await see(only);
-      const { gathered, plan, now } = seen;
+      const { resolved, gathered, unread, plan, now } = seen;
       if (signal.aborted) return { unavailable: gathered.failures, outcome: nothingDone(clock.now()) };
       journal.measured(gathered.facts);
       journal.decided(plan, ({ truth }) => only(truth));
@@ -73,21 +85,21 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
       unfinished = ownWork(unfinished, steps, gathered.facts);
       const mine = new Set(resolved.artefacts.filter(({ truth }) => only(truth)).map(({ name }) => name));
       const decisions = plan.decisions.filter(({ artefact }) => mine.has(artefact));
-      return { unavailable: gathered.failures, outcome: outcomeOf({ steps, decisions, gathered, now }) };
+      return { unavailable: gathered.failures, outcome: outcomeOf({ steps, decisions, gathered, unread, now }) };
     } finally {
       await guard.lock?.release();
     }
   };
 }
 
-interface Done extends Pick<Seen, 'gathered' | 'now'>, Pick<Plan, 'decisions'> {
+interface Done extends Pick<Seen, 'gathered' | 'unread' | 'now'>, Pick<Plan, 'decisions'> {
   readonly steps: readonly StepResult[];
 }
 
-function outcomeOf({ steps, decisions, gathered, now }: Done): PassOutcome {
+function outcomeOf({ steps, decisions, gathered, unread, now }: Done): PassOutcome {
   const count = (outcome: string): number => steps.filter((step) => step.outcome === outcome).length;
   return {
-    unavailable: gathered.failures.size,
+    unavailable: gathered.failures.size + unread,
     written: count('written'),
     conflicts: count('conflict'),
     failed: count('failed'),

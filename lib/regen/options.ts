@@ -2,6 +2,7 @@
 import type { Clock } from '../clock.ts';
 import type { Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
+import type { NamesInApi } from '../inventory/names-in-api.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
@@ -14,6 +15,8 @@ import type { Store } from '../store/store.ts';
 export interface RegenOptions {
   readonly resolved: Resolved;
   readonly store: Store;
+  /** Names that only the API tells, read at each look; needed where the inventory asks for them. */
+  readonly namesInApi?: (signal: AbortSignal) => Promise<NamesInApi>;
   readonly policy: RenewalPolicy;
   /**
    * What is known about the machine's clock; jumps are noticed here. `thorough`: somebody must be signed for and may not,

@@ -94,7 +94,8 @@ export function report(input: ReportInput): StatusReport {
     return apiProblem !== undefined && state === 'UNKNOWN' && truth !== undefined && !isFile(truth);
   };
   const stuck = rows
-    .filter((row) => row.action === 'blocked' && !isGoneOption(artefacts.get(row.artefact), row) && !isTold(row))
+    .filter(({ action, reason }) => action === 'blocked' || reason === 'HostnameUnknown')
+    .filter((row) => !isGoneOption(artefacts.get(row.artefact), row) && !isTold(row))
     .map((row) => `${row.artefact}: ${row.message}`);
   const unreachable = recoveryProblems({ rows, artefacts, recoveryServerName });
   const problems = [...(apiProblem === undefined ? [] : [apiProblem]), ...stuck, ...unreachable];
@@ -141,7 +142,7 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
       residualMs: certificate.notAfter.getTime() - now.getTime(),
     }),
     ...(issuer !== undefined && { issuer }),
-    isForeign: artefact.kind === 'keyPair' || artefact.kind === 'opaque',
+    isForeign: artefact.kind === 'keyPair' || artefact.kind === 'given' || artefact.kind === 'opaque',
     action: decision.action,
     reason: decision.reason,
     message: decision.message,

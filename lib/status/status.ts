@@ -4,6 +4,7 @@ import { readFile, stat } from 'node:fs/promises';
 import type { Clock } from '../clock.ts';
 import { errorText, systemCode } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { type NamesInApi, withNames } from '../inventory/names-in-api.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { gather } from '../plan/gather.ts';
 import { plan } from '../plan/plan.ts';
@@ -19,6 +20,8 @@ import { isFile } from '../inventory/places.ts';
 export interface StatusOptions {
   readonly resolved: Resolved;
   readonly store: Store;
+  /** Names that only the API tells; needed where the inventory asks for them. */
+  readonly namesInApi?: (signal: AbortSignal) => Promise<NamesInApi>;
   readonly policy: RenewalPolicy;
   readonly clockFacts: ClockFacts;
   readonly clock: Clock;
@@ -35,13 +38,15 @@ export interface StatusOptions {
 }
 
 export async function runStatus(options: StatusOptions): Promise<StatusReport> {
-  const { resolved, store, policy, clockFacts, clock, at, signal, recoveryServerName } = options;
+  const { store, policy, clockFacts, clock, at, signal, recoveryServerName } = options;
   const present = clock.now();
   const now = at ?? present;
-  const [{ facts, found }, webhooks] = await Promise.all([
-    gather({ resolved, store, now: present, signal }),
+  const [{ facts, found }, webhooks, names] = await Promise.all([
+    gather({ resolved: options.resolved, store, now: present, signal }),
     lookForWebhooks(options),
+    options.namesInApi?.(signal),
   ]);
+  const resolved = names === undefined ? options.resolved : withNames(options.resolved, names);
   const input = {
     resolved,
     facts,

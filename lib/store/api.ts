@@ -19,6 +19,7 @@ interface ApiObject {
     readonly name?: string;
     readonly resourceVersion?: string;
     readonly annotations?: Readonly<Record<string, string>>;
+    readonly labels?: Readonly<Record<string, string>>;
   };
   readonly data?: Readonly<Record<string, string>>;
   /** Of a ConfigMap, base64: what `kubectl create --from-file` takes for no text. No key is both here and in data. */
@@ -135,7 +136,8 @@ function found(location: Location, object: ApiObject): Found {
   }
   const encoding = location.kind === 'secret' ? 'base64' : 'utf8';
   const entries = { ...decoded(object.data, encoding), ...decoded(object.binaryData, 'base64') };
-  return { version, entries, annotations: { ...object.metadata?.annotations } };
+  const { annotations, labels } = object.metadata ?? {};
+  return { version, entries, annotations: { ...annotations }, ...(labels !== undefined && { labels }) };
 }
 
 function decoded(data: ApiObject['data'], encoding: BufferEncoding): Entries {
@@ -157,7 +159,11 @@ function merged(location: ApiLocation, live: ApiObject, next: Material): ApiObje
   return {
     ...live,
     ...typeMeta(location),
-    metadata: { ...live.metadata, annotations: { ...live.metadata?.annotations, ...next.annotations } },
+    metadata: {
+      ...live.metadata,
+      ...labelled({ ...next.metadata?.labels, ...live.metadata?.labels }),
+      annotations: { ...next.metadata?.annotations, ...live.metadata?.annotations, ...next.annotations },
+    },
     data: { ...live.data, ...encoded(location, next.entries) },
     ...(live.binaryData !== undefined && { binaryData: without(live.binaryData, next.entries) }),
   };
@@ -175,7 +181,8 @@ function absentObject(location: ApiLocation, next: Material): ApiObject {
     metadata: {
       namespace,
       name,
-      annotations: { ...next.annotations },
+      ...labelled({ ...next.metadata?.labels }),
+      annotations: { ...next.metadata?.annotations, ...next.annotations },
       // No object ever has this version. With it the server answers 409 when something is there, and 201 when nothing
       // is; without it an apply by the same field manager overwrites what a second actor has just made.
       resourceVersion: '1',
@@ -184,6 +191,9 @@ function absentObject(location: ApiLocation, next: Material): ApiObject {
     data: encoded(location, next.entries),
   };
 }
+
+const labelled = (labels: Readonly<Record<string, string>>): Pick<NonNullable<ApiObject['metadata']>, 'labels'> =>
+  Object.keys(labels).length === 0 ? {} : { labels };
 
 function typeMeta(location: ApiLocation): { apiVersion: string; kind: string } {
   return { apiVersion: 'v1', kind: location.kind === 'secret' ? 'Secret' : 'ConfigMap' };

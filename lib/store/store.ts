@@ -10,6 +10,15 @@ export interface Material {
   readonly entries: Entries;
   /** Only objects in the API have them. */
   readonly annotations: Readonly<Record<string, string>>;
+  /** As annotations; what was read, and never written as such. */
+  readonly labels?: Readonly<Record<string, string>>;
+  /** Of an object in the API: written with its entries where the object has none of that name. */
+  readonly metadata?: Metadata;
+}
+
+export interface Metadata {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly annotations: Readonly<Record<string, string>>;
 }
 
 /** What a read found. `version` is opaque: a resourceVersion, or a digest of the bytes on disk. */

@@ -61,6 +61,7 @@ function expectationOf(artefact: ResolvedArtefact, { artefacts }: Resolved): Exp
   const original = originalOf(artefacts, artefact);
   if (original?.kind === 'signer' || original?.kind === 'target') return { kind: 'pair' };
   if (original?.kind === 'caBundle' || original?.kind === 'composedBundle') return { kind: 'bundle' };
+  if (original?.kind === 'given') return { kind: original.truth.kind === 'secret' ? 'pair' : 'bundle' };
   if (original?.kind !== 'keyPair') return { kind: 'opaque' };
   return { kind: 'keyPair', privateKey: original.privateKey, publicKey: original.publicKey };
 }

@@ -13,10 +13,10 @@ export interface FindWebhooks {
   readonly signal: AbortSignal;
 }
 
-/** Objects that recovery writes. Key pairs and opaque objects are only read, and reading calls no webhook. */
+/** Objects that recovery writes. Key pairs and what others maintain are only read, and reading calls no webhook. */
 function writtenObjects(artefacts: readonly ResolvedArtefact[]): ApiLocation[] {
   return artefacts.flatMap(({ kind, truth }) => {
-    if (kind === 'keyPair' || kind === 'opaque') return [];
+    if (kind === 'keyPair' || kind === 'given' || kind === 'opaque') return [];
     return isFile(truth) ? [] : [truth];
   });
 }

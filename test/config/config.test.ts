@@ -338,7 +338,12 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
   ],
   [
     'a component where the inventory names no reader',
-    { flags: { ...syncer, destinationDir: '/d', component: ['kube-scheduler'] } },
+    {
+      flags: { ...syncer, preset: undefined, destinationDir: '/d', component: ['kube-scheduler'] },
+      text: file(
+        'inventory: { artefacts: [{ kind: opaque, name: a, truth: { secret: a, namespace: n }, published: required }] }',
+      ),
+    },
     ['--component: must be left out: the inventory does not say who reads what'],
   ],
   [

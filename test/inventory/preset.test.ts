@@ -45,17 +45,6 @@ describe('presets', () => {
     expect(counts(name)).toEqual(expected);
   });
 
-  it.each([
-    ['openshift-kube-apiserver', 'openshift-kube-apiserver'],
-    ['openshift-kube-controller-manager', 'openshift-kube-controller-manager'],
-    ['openshift-kube-scheduler', 'openshift-kube-scheduler'],
-  ])('%s holds rows of one namespace that are only synced', (name, namespace) => {
-    for (const { kind, truth } of loadPreset(name).artefacts) {
-      expect(kind).toBe('opaque');
-      expect(truth).toMatchObject({ namespace });
-    }
-  });
-
   it('names every user-serving certificate of OpenShift as optional', () => {
     const { artefacts } = loadPreset('openshift-kube-apiserver');
     const found = artefacts.filter(

@@ -32,6 +32,7 @@ export async function expire(options: ExpireOptions): Promise<ReadonlyMap<string
   const material = new Map<string, Material>();
   for (const artefact of resolved.artefacts) {
     const found = await store.read(artefact.truth, signal);
+    if (found === undefined && isOthers(artefact)) continue;
     if (found === undefined) throw new Error(`${artefact.name} is not there`);
     const old = options.except?.(artefact) === true ? undefined : await expired(artefact, found, material, options);
     material.set(artefact.name, old ?? found);
@@ -83,14 +84,21 @@ async function expired(
         now: valid,
       });
     case 'composedBundle':
-      return issueComposedBundle({ artefact, inputs: artefact.inputs.flatMap(bundle), now: valid });
+      return issueComposedBundle({
+        artefact,
+        inputs: artefact.inputs.filter((name) => material.has(name)).flatMap(bundle),
+        now: valid,
+      });
     case 'copy':
-      return issueCopy({ artefact, original: of(artefact.of).entries });
+      return material.has(artefact.of) ? issueCopy({ artefact, original: of(artefact.of).entries }) : undefined;
     case 'keyPair':
+    case 'given':
     case 'opaque':
       return undefined;
   }
 }
+
+const isOthers = ({ kind }: ResolvedArtefact): boolean => kind === 'given' || kind === 'keyPair' || kind === 'opaque';
 
 function keyOf({ entries }: Found): PrivateKey {
   const pem = entries[privateKeyKey];

@@ -157,6 +157,7 @@ export function unsound(store: MemoryStore, at: Date): string[] {
           : [`${row.name}: differs`];
       }
       case 'keyPair':
+      case 'given':
       case 'opaque':
         return [];
     }

@@ -110,6 +110,7 @@ export class SimulatedCluster {
       case 'copy':
         return this.#present(this.#certificates(row.of));
       case 'keyPair':
+      case 'given':
       case 'opaque':
         throw new Error(`${row.name} is never made`);
     }

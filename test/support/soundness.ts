@@ -47,7 +47,7 @@ export function damage(entries: Readonly<Record<string, string>>): string | unde
 
 /** Everything that is wrong with the artefacts at this time; one line each, none when all is well. */
 export function problems({ artefacts }: Resolved, contents: Contents, now: Date): string[] {
-  const rows = artefacts.filter(({ kind }) => kind !== 'keyPair' && kind !== 'opaque');
+  const rows = artefacts.filter(({ kind }) => kind !== 'keyPair' && kind !== 'given' && kind !== 'opaque');
   return rows.flatMap((row) => {
     const problem = problemOf(row, { artefacts, contents, now });
     return problem === undefined ? [] : [`${row.name}: ${problem}`];
@@ -94,6 +94,7 @@ function problemOf(row: ResolvedArtefact, { artefacts, contents, now }: Surround
       return JSON.stringify(contents.get(row.of)) === JSON.stringify(entries) ? undefined : 'it is unlike its original';
     }
     case 'keyPair':
+    case 'given':
     case 'opaque':
       return undefined;
   }

@@ -41,7 +41,7 @@ export async function discoverEnvironment(
   given: Environment,
   machine: Machine = {},
 ): Promise<{ readonly environment: Environment; readonly notes: readonly string[] }> {
-  if (inventory.discover === undefined) return { environment: given, notes: [] };
+  if (inventory.discover !== 'kubeadm') return { environment: given, notes: [] };
   const known = allDirectories(inventory, given.directories ?? {});
   const { kubernetesDir = '/etc/kubernetes', kubeletDir = '/var/lib/kubelet' } = known;
   const directories = { kubernetesDir, kubeletDir, pkiDir: known['pkiDir'] ?? join(kubernetesDir, 'pki') };

@@ -1,0 +1,92 @@
+// Names of an OpenShift cluster, which only its API knows: the hosts of its load balancers, from Infrastructure "cluster",
+// and the address of the API server's own service in each network, from Network "cluster"
+// (openshift/cluster-kube-apiserver-operator pkg/operator/certrotationcontroller; types: openshift/api config/v1). They may
+// change while the process runs, so they are read at each look. Reading is impure; what was read is understood purely.
+import { errorText, isCode } from '../../errors.ts';
+import type { KubeConnection } from '../../kube/kube.ts';
+import { checkedHostname } from '../hostname.ts';
+import type { NamesInApi, Told } from '../names-in-api.ts';
+import { firstServiceIp } from './service-range.ts';
+
+/** An object as the API has it, or why it could not be read. */
+export type Sight = { readonly object: unknown } | { readonly problem: string; readonly isUnread: boolean };
+
+const group = '/apis/config.openshift.io/v1';
+/** The objects that are read, for RBAC. */
+export const openshiftObjects = {
+  group: 'config.openshift.io',
+  resources: ['infrastructures', 'networks'],
+  name: 'cluster',
+};
+const infrastructureText = 'Infrastructure "cluster" (config.openshift.io)';
+const networkText = 'Network "cluster" (config.openshift.io)';
+
+/** Never throws because of what the API answers: that is a reason why names are not known. */
+export async function readNamesInApi(connection: KubeConnection, signal: AbortSignal): Promise<NamesInApi> {
+  const read = async (resource: string, what: string): Promise<Sight> => {
+    try {
+      const path = `${group}/${resource}/${openshiftObjects.name}`;
+      return { object: await connection.request({ method: 'GET', path, timeoutMs: 3000, signal }) };
+    } catch (err) {
+      if (isCode(err, 'KubeNotFound')) return { problem: `${what} does not exist`, isUnread: false };
+      return { problem: `${what} could not be read: ${errorText(err)}`, isUnread: true };
+    }
+  };
+  const [infrastructure, network] = await Promise.all([
+    read('infrastructures', infrastructureText),
+    read('networks', networkText),
+  ]);
+  return namesOf(infrastructure, network);
+}
+
+export function namesOf(infrastructure: Sight, network: Sight): NamesInApi {
+  const external = serverOf(infrastructure, 'apiServerURL');
+  const internal = serverOf(infrastructure, 'apiServerInternalURI');
+  const [externalLoadBalancerHostnames, internalLoadBalancerHostnames] = [external, internal].map((server) =>
+    'host' in server ? { values: [server.host] } : server,
+  ) as [Told, Told];
+  return {
+    parameters: {
+      externalLoadBalancerHostnames,
+      internalLoadBalancerHostnames,
+      serviceNetworkIPs: serviceIps(network),
+    },
+    endpoints: {
+      ...('url' in external && { controlPlane: external.url }),
+      ...('url' in internal && { internal: internal.url }),
+    },
+    unread: [infrastructure, network].filter((sight) => 'problem' in sight && sight.isUnread).length,
+  };
+}
+
+function statusOf(sight: Sight): { readonly status: Readonly<Record<string, unknown>> } | { readonly problem: string } {
+  if ('problem' in sight) return { problem: sight.problem };
+  const { status } = (sight.object ?? {}) as { readonly status?: unknown };
+  return { status: (typeof status === 'object' && status !== null ? status : {}) as Readonly<Record<string, unknown>> };
+}
+
+function serverOf(
+  sight: Sight,
+  field: 'apiServerURL' | 'apiServerInternalURI',
+): { readonly url: string; readonly host: string } | { readonly problem: string } {
+  const read = statusOf(sight);
+  if ('problem' in read) return read;
+  const url = read.status[field];
+  if (typeof url !== 'string' || url === '') return { problem: `${infrastructureText} has no status.${field}` };
+  const host = URL.canParse(url) ? checkedHostname(new URL(url).hostname.replace(/^\[|\]$/g, '')) : undefined;
+  if (host !== undefined) return { url, host };
+  return { problem: `${infrastructureText} status.${field} names no host: "${url}"` };
+}
+
+/** Every network must be understood: half of the addresses would take names away from what is there. */
+function serviceIps(sight: Sight): Told {
+  const read = statusOf(sight);
+  if ('problem' in read) return read;
+  const { serviceNetwork } = read.status;
+  const field = `${networkText} status.serviceNetwork`;
+  if (!Array.isArray(serviceNetwork) || serviceNetwork.length === 0) return { problem: `${field} has no entry` };
+  const addresses = serviceNetwork.map((range) => (typeof range === 'string' ? firstServiceIp(range) : undefined));
+  const at = addresses.indexOf(undefined);
+  if (at >= 0) return { problem: `${field} has an entry that is no network: ${JSON.stringify(serviceNetwork[at])}` };
+  return { values: addresses.filter((address) => address !== undefined) };
+}

@@ -1,0 +1,159 @@
+// What the bytes of an artefact are: certificates and key, whole or broken, and why. Pure.
+import { createHash } from 'node:crypto';
+import { RecoveryError, isCode } from '../errors.ts';
+import type { Given, KeyPair, ResolvedArtefact } from '../inventory/model.ts';
+import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { keyMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
+import {
+  authorityKey,
+  caBundleKey,
+  certificateKey,
+  type Entries,
+  type Found,
+  locationText,
+  privateKeyKey,
+} from '../store/store.ts';
+import type { ArtefactFacts } from './facts.ts';
+
+export function understand(
+  artefact: ResolvedArtefact,
+  found: Found,
+): { facts: ArtefactFacts; certificates: readonly Certificate[] } {
+  const { entries, version, problem, foreign } = found;
+  const what = locationText(artefact.truth);
+  if (foreign !== undefined) {
+    return { facts: { state: 'broken', problem: 'foreign', version, message: foreign }, certificates: [] };
+  }
+  if (problem !== undefined) {
+    const certificates = wholeCertificates(entries[certificateKey] ?? Buffer.alloc(0));
+    const whole = certificates.map(({ facts }) => facts);
+    return {
+      facts: { state: 'broken', problem: 'unreadable', version, message: problem, certificates: whole },
+      certificates,
+    };
+  }
+  try {
+    const certificates = certificatesOf(artefact, entries, what);
+    const broken = brokenPair(artefact, entries, certificates, what);
+    if (broken !== undefined) {
+      return {
+        facts: { state: 'broken', version, certificates: certificates.map(({ facts }) => facts), ...broken },
+        certificates,
+      };
+    }
+    const facts = certificates.map((certificate) => certificate.facts);
+    const digest = digestOf(entries);
+    return {
+      facts: { state: 'present', version, certificates: facts, digest, ...authorityOf(artefact, found) },
+      certificates,
+    };
+  } catch (err) {
+    if (!isCode(err, 'MaterialInvalid')) throw err;
+    const bundle =
+      artefact.kind === 'caBundle' || artefact.kind === 'composedBundle' ? entries[caBundleKey] : undefined;
+    const certificates = bundle === undefined ? [] : wholeCertificates(bundle);
+    const whole = certificates.length === 0 ? {} : { certificates: certificates.map(({ facts }) => facts) };
+    return { facts: { state: 'broken', problem: 'unreadable', version, message: err.message, ...whole }, certificates };
+  }
+}
+
+function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: string): readonly Certificate[] {
+  switch (artefact.kind) {
+    case 'signer':
+    case 'target':
+      return parseCertificates(entry(entries, certificateKey, what), `${what} ${certificateKey}`, othersIn(artefact));
+    case 'caBundle':
+    case 'composedBundle':
+      return parseCertificates(entry(entries, caBundleKey, what), `${what} ${caBundleKey}`);
+    case 'copy':
+      return entries[caBundleKey] === undefined
+        ? []
+        : parseCertificates(entries[caBundleKey], `${what} ${caBundleKey}`);
+    case 'given':
+      return givenCertificates(artefact, entries, what);
+    case 'keyPair':
+    case 'opaque':
+      return [];
+  }
+}
+
+/** Of a bundle without entry, or with an empty one: none. Whoever maintains it has nothing to say yet. */
+function givenCertificates({ truth }: Given, entries: Entries, what: string): readonly Certificate[] {
+  if (truth.kind !== 'configMap')
+    return parseCertificates(entry(entries, certificateKey, what), `${what} ${certificateKey}`);
+  const bundle = entries[caBundleKey];
+  const isEmpty = bundle === undefined || Buffer.from(bundle).toString('latin1').trim() === '';
+  return isEmpty ? [] : parseCertificates(bundle, `${what} ${caBundleKey}`);
+}
+
+/** The CA by which a kubeconfig knows its server. One that is torn counts for nothing. */
+function authorityOf({ truth }: ResolvedArtefact, { entries, authorityIsForeign }: Found): Authority {
+  const pem = entries[authorityKey];
+  if (truth.kind !== 'kubeconfig') return {};
+  const foreign = authorityIsForeign === true ? { authorityIsForeign } : {};
+  if (pem === undefined) return foreign;
+  const cas = wholeCertificates(pem);
+  return { authorities: cas.map(({ facts }) => facts.fingerprint), ...foreign };
+}
+
+export type Authority = Pick<
+  ArtefactFacts & { state: 'present' },
+  'authorities' | 'authorityIsForeign' | 'othersAuthorityEnds'
+>;
+
+/** A renewal keeps whatever other blocks stand in the file of a target that follows its predecessor. */
+export function othersIn(artefact: ResolvedArtefact): 'skipped' | 'refused' {
+  return artefact.kind === 'target' && artefact.template === 'present' ? 'skipped' : 'refused';
+}
+
+type Broken = Pick<ArtefactFacts & { state: 'broken' }, 'problem' | 'message'>;
+
+/** Why a pair cannot be used although its certificate parses. Throws MaterialInvalid for a broken key. */
+function brokenPair(
+  artefact: ResolvedArtefact,
+  entries: Entries,
+  [certificate]: readonly Certificate[],
+  what: string,
+): Broken | undefined {
+  const mismatched: Broken = {
+    problem: 'mismatchedPair',
+    message: `the private key in ${what} does not belong to its certificate`,
+  };
+  if (artefact.kind === 'keyPair') return keyPairMatches(artefact, entries, what) ? undefined : mismatched;
+  const isPair = artefact.kind === 'signer' || artefact.kind === 'target' || isGivenPair(artefact);
+  if (!isPair || certificate === undefined) return undefined;
+  if (artefact.kind === 'signer' && !certificate.facts.isCa) {
+    return { problem: 'unreadable', message: `the certificate in ${what} is no CA certificate` };
+  }
+  if (artefact.kind === 'signer' && certificate.fields.keyUsage?.certSign === false) {
+    return { problem: 'unreadable', message: `the certificate in ${what} may not sign certificates (key usage)` };
+  }
+  if (entries[privateKeyKey] === undefined) {
+    return { problem: 'keyAbsent', message: `${what} has no private key ("${privateKeyKey}")` };
+  }
+  const key = parsePrivateKey(entry(entries, privateKeyKey, what), `${what} ${privateKeyKey}`);
+  return keyMatches(certificate, key) ? undefined : mismatched;
+}
+
+export const isGivenPair = ({ kind, truth }: ResolvedArtefact): boolean => kind === 'given' && truth.kind === 'secret';
+
+function keyPairMatches({ privateKey, publicKey }: KeyPair, entries: Entries, what: string): boolean {
+  const key = parsePrivateKey(entry(entries, privateKey, what), `${what} ${privateKey}`);
+  return publicKeyMatches(entry(entries, publicKey, what), key, `${what} ${publicKey}`);
+}
+
+function entry(entries: Entries, key: string, what: string): Uint8Array {
+  const value = entries[key];
+  if (value === undefined) throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: it has no entry "${key}"`);
+  return value;
+}
+
+/** SHA-256 over the entries that are ours, so that a copy can be compared with its original; others' entries do not count. */
+function digestOf(entries: Entries): string {
+  const hash = createHash('sha256');
+  for (const key of [caBundleKey, certificateKey, privateKeyKey]) {
+    const value = entries[key];
+    if (value !== undefined) hash.update(`${key} ${value.length} `).update(value);
+  }
+  return hash.digest('hex');
+}

@@ -1,0 +1,316 @@
+// The three presets of OpenShift against a real API server with its Infrastructure and Network objects: what comes of
+// nothing, of truly expired objects, and of names that change, compared with what the operators' sources say.
+import { createPrivateKey, type X509Certificate } from 'node:crypto';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { systemClock } from '../../lib/clock.ts';
+import { readNamesInApi } from '../../lib/inventory/discover/openshift.ts';
+import type { Resolved } from '../../lib/inventory/model.ts';
+import { withNames } from '../../lib/inventory/names-in-api.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
+import type { RegenReport } from '../../lib/regen/journal.ts';
+import type { RegenOptions } from '../../lib/regen/run.ts';
+import { createAuthority } from '../support/certificates.ts';
+import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import { eventually } from '../support/eventually.ts';
+import { expire } from '../support/expire.ts';
+import { prepareOpenshift, setStatus } from '../support/openshift.ts';
+import {
+  bundles,
+  composed,
+  copies,
+  csrSigner,
+  externalHost,
+  internalHost,
+  leaves,
+  pairCopies,
+  serviceNetwork,
+  signers,
+} from '../support/openshift-objects.ts';
+import { certificatesIn } from '../support/soundness.ts';
+import { Actor } from './regen-world.ts';
+
+const presets = ['openshift-kube-apiserver', 'openshift-kube-controller-manager', 'openshift-kube-scheduler'] as const;
+const day = 24 * 3_600_000;
+
+let controlPlane: ControlPlane;
+let scratch: string;
+const actors: Actor[] = [];
+
+interface Stored {
+  readonly type?: string;
+  readonly metadata: {
+    readonly resourceVersion: string;
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
+  readonly data: Readonly<Record<string, string>>;
+}
+
+async function get(kind: 'secrets' | 'configmaps', object: string): Promise<Stored> {
+  const [namespace, name] = object.split('/');
+  const { status, body } = await controlPlane.admin(`/api/v1/namespaces/${namespace}/${kind}/${name}`);
+  expect(status, `${kind} ${object}`).toBe(200);
+  return body as Stored;
+}
+
+const pem = (stored: Stored, key: string): string => Buffer.from(stored.data[key] ?? '', 'base64').toString();
+
+async function pair(
+  object: string,
+): Promise<{ stored: Stored; leaf: X509Certificate; sent: X509Certificate[]; key: string }> {
+  const stored = await get('secrets', object);
+  const [leaf, ...sent] = certificatesIn(pem(stored, 'tls.crt'));
+  if (leaf === undefined) throw new Error(`${object} holds no certificate`);
+  return { stored, leaf, sent, key: pem(stored, 'tls.key') };
+}
+
+const held = async (object: string): Promise<X509Certificate[]> =>
+  certificatesIn((await get('configmaps', object)).data['ca-bundle.crt'] ?? '');
+const prints = (list: readonly X509Certificate[]): string[] =>
+  list.map(({ fingerprint256 }) => fingerprint256).toSorted();
+const rfc3339 = (date: Date): string => date.toISOString().replace('.000Z', 'Z');
+
+async function giveBundle(object: string, commonName: string, more = ''): Promise<void> {
+  const { cert } = await createAuthority(join(scratch, commonName), { commonName });
+  const [namespace, name] = object.split('/');
+  const body = { metadata: { name }, data: { 'ca-bundle.crt': `${await readFile(cert, 'utf8')}${more}` } };
+  const { status } = await controlPlane.admin(`/api/v1/namespaces/${namespace}/configmaps`, { method: 'POST', body });
+  expect(status).toBe(201);
+}
+
+beforeAll(async () => {
+  scratch = await mkdtemp(join(tmpdir(), 'openshift-'));
+  controlPlane = await startControlPlane();
+  await prepareOpenshift(controlPlane);
+  await setStatus(controlPlane, 'infrastructures', {
+    apiServerURL: `https://${externalHost}:6443`,
+    apiServerInternalURI: `https://${internalHost}:6443`,
+  });
+  await setStatus(controlPlane, 'networks', { serviceNetwork });
+  await giveBundle('openshift-config/admin-kubeconfig-client-ca', 'admin');
+  await giveBundle('openshift-config-managed/kubelet-bootstrap-kubeconfig', 'bootstrap');
+  await giveBundle('openshift-config-managed/default-ingress-cert', 'ingress');
+  for (const name of presets) actors.push(await Actor.start(controlPlane, resolve(loadPreset(name), {})));
+});
+afterAll(async () => {
+  await Promise.all(actors.map((one) => one[Symbol.asyncDispose]()));
+  await controlPlane?.[Symbol.asyncDispose]();
+  await rm(scratch, { recursive: true, force: true });
+});
+
+function actor(preset: (typeof presets)[number]): Actor {
+  const found = actors[presets.indexOf(preset)];
+  if (found === undefined) throw new Error(`${preset} has no actor`);
+  return found;
+}
+
+function run(preset: (typeof presets)[number], more: Partial<RegenOptions> = {}): Promise<RegenReport> {
+  const { connection } = actor(preset);
+  return actor(preset).run({ namesInApi: (signal) => readNamesInApi(connection, signal), ...more });
+}
+
+/** One after the other until none has anything to write: they are made of each other. */
+async function runAll(): Promise<number> {
+  let writes = 0;
+  for (const preset of [...presets, ...presets]) writes += (await run(preset)).writes;
+  return writes;
+}
+
+async function versions(): Promise<Record<string, string>> {
+  const objects = [
+    ...[...signers, ...pairCopies].map(([object]) => ['secrets', object] as const),
+    ...leaves.map(({ object }) => ['secrets', object] as const),
+    ...[...bundles, ...composed, ...copies].map(([object]) => ['configmaps', object] as const),
+  ];
+  const all = await Promise.all(
+    objects.map(async ([kind, object]) => [object + kind, (await get(kind, object)).metadata.resourceVersion] as const),
+  );
+  return Object.fromEntries(all);
+}
+
+/** Everything that the operators' sources say. */
+async function expectTheirObjects(): Promise<void> {
+  const now = new Date();
+  const isValid = ({ validFromDate, validToDate }: X509Certificate): boolean =>
+    validFromDate <= now && now < validToDate;
+  const life = ({ validFromDate, validToDate }: X509Certificate): number =>
+    Math.round((validToDate.getTime() - validFromDate.getTime()) / day);
+  const check = async (object: string, signer: string, refreshDays: number, type: string): Promise<X509Certificate> => {
+    const { stored, leaf, key } = await pair(object);
+    expect(stored.type, object).toBe('kubernetes.io/tls');
+    expect(Object.keys(stored.data).toSorted(), object).toEqual(['tls.crt', 'tls.key']);
+    expect(leaf.checkPrivateKey(createPrivateKey(key)), object).toBe(true);
+    expect(leaf.publicKey.asymmetricKeyDetails?.modulusLength, object).toBe(2048);
+    expect(isValid(leaf), object).toBe(true);
+    const above = signer === object ? [leaf] : [(await pair(signer)).leaf];
+    expect(
+      above.some((ca) => leaf.checkIssued(ca) && leaf.verify(ca.publicKey)),
+      `${object} is signed by ${signer}`,
+    ).toBe(true);
+    expect(stored.metadata.labels, object).toEqual({ 'auth.openshift.io/managed-certificate-type': type });
+    expect(stored.metadata.annotations, object).toMatchObject({
+      'auth.openshift.io/certificate-not-before': rfc3339(leaf.validFromDate),
+      'auth.openshift.io/certificate-not-after': rfc3339(leaf.validToDate),
+      'auth.openshift.io/certificate-issuer': leaf.issuer.split('\n').at(-1)?.replace(/^CN=/, ''),
+      'openshift.io/owning-component': /controller-manager/.test(signer) ? 'kube-controller-manager' : 'kube-apiserver',
+      'certificates.openshift.io/refresh-period': `${refreshDays * 24}h0m0s`,
+    });
+    expect(stored.metadata.annotations?.['openshift.io/description'], object).toMatch(/\.$/);
+    return leaf;
+  };
+
+  for (const [object, days, refreshDays] of signers) {
+    const leaf = await check(object, object, refreshDays, 'signer');
+    expect(life(leaf), object).toBe(days);
+    expect(leaf.ca, object).toBe(true);
+    expect(leaf.subject, object).toMatch(new RegExp(`^CN=${object.replace('/', '_')}@\\d{10}$`));
+  }
+  const intermediate = await check(csrSigner.object, csrSigner.signer, csrSigner.refreshDays, 'target');
+  expect(intermediate.subject).toMatch(/^CN=kube-csr-signer_@\d{10}$/);
+  expect([life(intermediate), intermediate.ca]).toEqual([csrSigner.days, true]);
+
+  for (const { object, signer, days, refreshDays, subject, sans } of leaves) {
+    const leaf = await check(object, signer, refreshDays, 'target');
+    expect(life(leaf), object).toBe(days);
+    expect(leaf.ca, object).toBe(false);
+    expect(leaf.subject, object).toBe(subject);
+    expect(leaf.keyUsage, object).toEqual([sans === undefined ? '1.3.6.1.5.5.7.3.2' : '1.3.6.1.5.5.7.3.1']);
+    expect(leaf.subjectAltName?.split(', ').toSorted(), object).toEqual(sans?.toSorted());
+    const { stored, sent } = await pair(object);
+    expect(prints(sent), object).toEqual(sans === undefined ? [] : prints([(await pair(signer)).leaf]));
+    const hostnames = stored.metadata.annotations?.['auth.openshift.io/certificate-hostnames'];
+    expect(hostnames === undefined, object).toBe(sans === undefined);
+    expect(hostnames?.split(',').length, object).toBe(sans?.length);
+  }
+  for (const [object, signer] of bundles) {
+    const list = await held(object);
+    expect(prints(list), object).toContain((await pair(signer)).leaf.fingerprint256);
+    const { labels } = (await get('configmaps', object)).metadata;
+    expect(labels, object).toEqual({ 'auth.openshift.io/managed-certificate-type': 'ca-bundle' });
+  }
+  for (const [object, inputs] of composed) {
+    const wanted = (await Promise.all(inputs.map(held))).flat().filter(isValid);
+    expect(prints(await held(object)), object).toEqual([...new Set(prints(wanted))]);
+  }
+  for (const [object, of] of copies) {
+    expect((await get('configmaps', object)).data, object).toEqual((await get('configmaps', of)).data);
+  }
+  for (const [object, of] of pairCopies) {
+    const [copy, original] = [await get('secrets', object), await get('secrets', of)];
+    expect(copy.data, object).toEqual(original.data);
+    expect(copy.metadata.annotations, object).toEqual(original.metadata.annotations);
+    expect(copy.metadata.labels, object).toEqual(original.metadata.labels);
+  }
+}
+
+it('makes of nothing the objects that the operators make', { timeout: 120_000 }, async () => {
+  const scheduler = await run('openshift-kube-scheduler');
+  expect(scheduler.writes).toBe(0);
+  expect(scheduler.artefacts.find(({ artefact }) => artefact === 'kube-scheduler-client-cert-key')).toMatchObject({
+    action: 'blocked',
+    reason: 'Unavailable',
+    message: expect.stringContaining('exported-kube-scheduler-client-cert-key is not there') as unknown,
+  });
+  await runAll();
+  await expectTheirObjects();
+});
+
+it('writes nothing the second time', { timeout: 60_000 }, async () => {
+  const before = await versions();
+  expect(await runAll()).toBe(0);
+  expect(await versions()).toEqual(before);
+});
+
+/** As regen itself sees it. */
+async function named(preset: (typeof presets)[number]): Promise<Resolved> {
+  const names = await readNamesInApi(actor(preset).connection, AbortSignal.timeout(5000));
+  return withNames(resolve(loadPreset(preset), {}), names);
+}
+
+const isRecovery = ({ name }: { name: string }): boolean => name.startsWith('localhost-recovery');
+
+it('brings truly expired objects back, all three presets at once', { timeout: 180_000 }, async () => {
+  const now = systemClock.now();
+  for (const preset of presets) {
+    await expire({ resolved: await named(preset), store: actor(preset).store, now, except: isRecovery });
+  }
+  const { leaf: dead } = await pair('openshift-kube-scheduler/kube-scheduler-client-cert-key');
+  expect(dead.validToDate.getTime()).toBeLessThan(now.getTime());
+  const recovery = await get('secrets', 'openshift-kube-apiserver/localhost-recovery-serving-certkey');
+
+  const stop = new AbortController();
+  const running = presets.map((preset) => run(preset, { once: false, signal: stop.signal }));
+  const began = performance.now();
+  try {
+    await eventually(expectTheirObjects, { withinMs: 20_000, everyMs: 200 });
+    console.log(`all three: ${Math.round(performance.now() - began)} ms`);
+  } finally {
+    stop.abort();
+  }
+  const reports = await Promise.all(running);
+  for (const { artefacts } of reports) expect(artefacts.filter(({ err }) => err !== undefined)).toEqual([]);
+  expect(await get('secrets', 'openshift-kube-apiserver/localhost-recovery-serving-certkey')).toEqual(recovery);
+  expect(await runAll()).toBe(0);
+});
+
+const rowOf = ({ artefacts }: RegenReport, name: string) => artefacts.find(({ artefact }) => artefact === name);
+
+it('gives a certificate the name that Infrastructure has got', { timeout: 60_000 }, async () => {
+  const before = await versions();
+  await setStatus(controlPlane, 'infrastructures', { apiServerURL: 'https://api.other.example.com:6443' });
+  const report = await run('openshift-kube-apiserver');
+  expect(rowOf(report, 'external-loadbalancer-serving-certkey')).toMatchObject({ writes: 1 });
+  expect(report.writes).toBe(1);
+  const { leaf } = await pair('openshift-kube-apiserver/external-loadbalancer-serving-certkey');
+  expect(leaf.subjectAltName).toContain('DNS:api.other.example.com');
+  const changed = Object.entries(await versions()).filter(([name, version]) => before[name] !== version);
+  expect(changed.map(([name]) => name)).toEqual([
+    'openshift-kube-apiserver/external-loadbalancer-serving-certkeysecrets',
+  ]);
+});
+
+it(
+  'says which names are not known, keeps those that are there and makes nothing without',
+  { timeout: 60_000 },
+  async () => {
+    await setStatus(controlPlane, 'networks', { serviceNetwork: [] });
+    const name = 'service-network-serving-certkey';
+    const object = `openshift-kube-apiserver/${name}`;
+    const { leaf: healthy } = await pair(object);
+    const told = 'Network "cluster" (config.openshift.io) status.serviceNetwork has no entry';
+    const unknown = { reason: 'HostnameUnknown', message: expect.stringContaining(told) as unknown };
+    expect(rowOf(await run('openshift-kube-apiserver'), name)).toMatchObject({ action: 'keep', writes: 0, ...unknown });
+
+    const resolved = await named('openshift-kube-apiserver');
+    const except = ({ name: one }: { name: string }): boolean => one !== name;
+    // The names that it had when they were known.
+    const hostnames = (healthy.subjectAltName ?? '').split(', ').map((san) => san.replace(/^(DNS|IP Address):/, ''));
+    const known = resolved.artefacts.map((row) =>
+      row.name === name && row.kind === 'target' ? { ...row, hostnames } : row,
+    );
+    const { store } = actor('openshift-kube-apiserver');
+    const { leaf: signer } = await pair('openshift-kube-apiserver-operator/service-network-serving-signer');
+    await eventually(() => expect(Date.now()).toBeGreaterThan(signer.validFromDate.getTime() + 4000));
+    const past = { now: systemClock.now(), agoMs: 1000, lifeMs: 1000 };
+    await expire({ resolved: { ...resolved, artefacts: known }, store, except, ...past });
+    const policy = { kind: 'OnlyWhenExpired', graceMs: 0, settleMs: 1000 } as const;
+    expect(rowOf(await run('openshift-kube-apiserver', { policy }), name)).toMatchObject({ writes: 1 });
+    const { leaf } = await pair(object);
+    expect(leaf.validToDate.getTime()).toBeGreaterThan(Date.now());
+    expect(leaf.subjectAltName?.split(', ').toSorted()).toEqual(healthy.subjectAltName?.split(', ').toSorted());
+
+    await controlPlane.admin(`/api/v1/namespaces/openshift-kube-apiserver/secrets/${name}`, { method: 'DELETE' });
+    expect(rowOf(await run('openshift-kube-apiserver'), name)).toMatchObject({
+      action: 'blocked',
+      writes: 0,
+      ...unknown,
+    });
+    await setStatus(controlPlane, 'networks', { serviceNetwork });
+    await run('openshift-kube-apiserver');
+    expect((await pair(object)).leaf.subjectAltName).toContain('IP Address:172.30.0.1');
+  },
+);
