@@ -76,6 +76,13 @@ function references(artefact: Artefact): readonly Reference[] {
     return artefact.signers.map((name, at) => ({ path: ['signers', at], name, ...signer }));
   if (artefact.kind === 'composedBundle')
     return artefact.inputs.map((name, at) => ({ path: ['inputs', at], name, ...bundle }));
+  if (artefact.kind === 'kubeconfigs') {
+    const client = { wanted: 'a client target', kinds: ['target'], byCopy: false } as const;
+    return [
+      { path: ['client'], name: artefact.client, ...client },
+      { path: ['authority'], name: artefact.authority, ...bundle },
+    ];
+  }
   return artefact.kind === 'copy' ? [{ path: ['of'], name: artefact.of, ...copied }] : [];
 }
 

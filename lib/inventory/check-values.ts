@@ -19,6 +19,7 @@ const fitting: Readonly<Record<Artefact['kind'], readonly Location['kind'][]>> =
   target: ['secret', 'pemPair', 'combinedPem', 'kubeconfig'],
   caBundle: ['configMap', 'pemFile'],
   composedBundle: ['configMap', 'pemFile'],
+  kubeconfigs: ['secret'],
   keyPair: ['secret'],
   given: ['secret', 'configMap'],
   opaque: ['secret', 'configMap'],

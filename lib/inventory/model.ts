@@ -191,12 +191,31 @@ export interface KeyPair extends ArtefactBase {
 export interface Given extends ArtefactBase {
   readonly kind: 'given';
 }
+/** Kubeconfigs of one user for several ways to the API server, each an entry of one Secret. */
+export interface Kubeconfigs extends ArtefactBase {
+  readonly kind: 'kubeconfigs';
+  /** The target whose certificate and key they hold. */
+  readonly client: string;
+  /** The bundle by which they know the API server. */
+  readonly authority: string;
+  /** Name of the user and of the context in them. */
+  readonly user: string;
+  readonly servers: readonly KubeconfigServer[];
+}
+/** `server`: a URL, or which address of the API server. */
+export interface KubeconfigServer {
+  readonly key: string;
+  /** Name of the cluster in it. */
+  readonly cluster: string;
+  readonly server: string | { readonly endpoint: keyof Endpoints };
+  readonly tlsServerName?: string;
+}
 /** An object that is only synced to disk; its content is not understood here. */
 export interface Opaque extends ArtefactBase {
   readonly kind: 'opaque';
 }
 
-export type Artefact = Signer | CaBundle | ComposedBundle | Copy | Target | KeyPair | Given | Opaque;
+export type Artefact = Signer | CaBundle | ComposedBundle | Copy | Target | Kubeconfigs | KeyPair | Given | Opaque;
 
 /**
  * Where a serving certificate's names come from: a literal DNS name or IP address, or a parameter of the inventory
@@ -264,6 +283,8 @@ export interface Resolved {
   readonly name: string;
   /** URLs of the API server for kubeconfigs that have to be written from nothing; undefined where unknown. */
   readonly endpoints?: Endpoints;
+  /** Why some of them are not known now, as the end of a sentence. */
+  readonly endpointsUnknown?: string;
   /** Who tells names at each look. */
   readonly asks?: 'openshift';
   readonly tlsRegistry?: TlsRegistry;

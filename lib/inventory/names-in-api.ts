@@ -31,5 +31,12 @@ export function withNames(resolved: Resolved, { parameters, endpoints }: NamesIn
     const hostnames = [...new Set([...artefact.hostnames, ...names])].toSorted();
     return { ...artefact, hostnames, ...(problems.length > 0 && { namesUnknown: problems.join('; ') }) };
   };
-  return { ...resolved, endpoints: { ...endpoints, ...resolved.endpoints }, artefacts: resolved.artefacts.map(known) };
+  const told = [parameters.externalLoadBalancerHostnames, parameters.internalLoadBalancerHostnames];
+  const unknown = told.flatMap((one) => ('problem' in one ? [one.problem] : []));
+  return {
+    ...resolved,
+    endpoints: { ...endpoints, ...resolved.endpoints },
+    ...(unknown.length > 0 && { endpointsUnknown: [...new Set(unknown)].join('; ') }),
+    artefacts: resolved.artefacts.map(known),
+  };
 }

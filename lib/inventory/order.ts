@@ -4,7 +4,7 @@
 import type { Artefact } from './model.ts';
 
 type Node = Pick<Artefact, 'name' | 'kind'> &
-  Partial<Record<'issuer' | 'of', string>> &
+  Partial<Record<'issuer' | 'of' | 'client' | 'authority', string>> &
   Partial<Record<'signers' | 'inputs', readonly string[]>> & { readonly promoteAfter?: number };
 
 const rank: Readonly<Record<Artefact['kind'], number>> = {
@@ -14,13 +14,14 @@ const rank: Readonly<Record<Artefact['kind'], number>> = {
   composedBundle: 2,
   copy: 3,
   target: 4,
-  keyPair: 5,
-  opaque: 6,
+  kubeconfigs: 5,
+  keyPair: 6,
+  opaque: 7,
 };
 
-/** What each artefact names directly: issuer, signers, inputs, original. */
-export function referencesOf({ issuer, of, signers = [], inputs = [] }: Node): readonly string[] {
-  return [issuer, of].filter((name) => name !== undefined).concat(signers, inputs);
+/** What each artefact names directly: issuer, signers, inputs, original, what kubeconfigs hold. */
+export function referencesOf({ issuer, of, client, authority, signers = [], inputs = [] }: Node): readonly string[] {
+  return [issuer, of, client, authority].filter((name) => name !== undefined).concat(signers, inputs);
 }
 
 type Issued = Pick<Artefact, 'name'> & { readonly issuer?: string };

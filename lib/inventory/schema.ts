@@ -23,6 +23,7 @@ const filePath = text(filePattern, fileWanted);
 const someText = text(/\S/, 'text');
 const entryKey = text(/^(?!\.{1,2}$)[-._A-Za-z0-9]{1,253}$/, 'a key of a Secret (letters, digits, "-", "_" and ".")');
 const parameterName = text(/^[A-Za-z][A-Za-z0-9]*$/, 'a parameter name (letters and digits)');
+const serverUrl = text(/^https:\/\/[^\s/]+$/, 'a URL of https without path');
 export const hostnameText = text(/^\S+$/, 'a DNS name or an IP address');
 
 const durationWanted = 'a duration such as "30d", "12h", "10m" or "5s"';
@@ -193,6 +194,29 @@ const artefact = z.discriminatedUnion('kind', [
       ...life,
     })
     .describe('A leaf certificate with its key'),
+  z
+    .strictObject({
+      kind: z.literal('kubeconfigs'),
+      ...base,
+      client: objectName.describe('The target whose certificate and key they hold'),
+      authority: objectName.describe('The bundle by which they know the API server'),
+      user: someText.describe('Name of the user and of the context in them'),
+      servers: z
+        .array(
+          z.strictObject({
+            key: entryKey.describe('Key of the entry'),
+            cluster: someText.describe('Name of the cluster in it'),
+            server: z
+              .union([serverUrl, z.strictObject({ endpoint: z.enum(['controlPlane', 'internal', 'local']) })], {
+                error: 'a URL of https, or {endpoint: controlPlane}, {endpoint: internal} or {endpoint: local}',
+              })
+              .describe('A URL, or which address of the API server'),
+            tlsServerName: hostnameText.optional().describe('The name to ask for, where it is not that of the URL'),
+          }),
+        )
+        .min(1),
+    })
+    .describe('Kubeconfigs of one user for several ways to the API server, each an entry of one Secret'),
   z
     .strictObject({
       kind: z.literal('keyPair'),

@@ -31,6 +31,7 @@ import {
   issueSigner,
   issueTarget,
 } from './issue.ts';
+import { issueKubeconfigs } from './kubeconfigs.ts';
 import { registryMetadata } from './registry.ts';
 import { authorityEntry } from './server-authority.ts';
 import { formerLeafOf, issueRenewal, usagesOf } from './renewal.ts';
@@ -71,6 +72,14 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
         artefact,
         original: materialOf(artefact.of, from).entries,
         isSigner: kindOf(artefact, from) === 'signer',
+      });
+    case 'kubeconfigs':
+      return issueKubeconfigs({
+        artefact,
+        client: materialOf(artefact.client, from).entries,
+        authority: materialOf(artefact.authority, from).entries,
+        endpoints: from.resolved.endpoints,
+        former: from.material.get(artefact.name)?.entries,
       });
     case 'keyPair':
     case 'given':

@@ -1,7 +1,7 @@
 // When a CA bundle, a composed bundle or a copy is written anew. Pure.
 // Trust is never lost by accident: a bundle keeps the former certificates of its signers until they expire, and a
 // composed bundle keeps its own while one of its inputs has been lost.
-import type { CaBundle, ComposedBundle, Copy, Resolved } from '../inventory/model.ts';
+import type { CaBundle, ComposedBundle, Copy, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import {
   blocked,
@@ -26,7 +26,7 @@ const restlessMs = 2000;
 const restlessForMs = 60_000;
 
 type BundleCase = Case<CaBundle> | Case<ComposedBundle>;
-interface Difference {
+export interface Difference {
   readonly reason: Reason;
   readonly message: string;
 }
@@ -156,7 +156,7 @@ function withoutGiven({ fact, now }: Case<Copy>, message: string): Verdict {
   return blocked('Unavailable', `${message}; ${wanted}`, laterMs(now, awaitedMs));
 }
 
-function damaged({ fact }: Case<CaBundle | ComposedBundle | Copy>): Difference | undefined {
+export function damaged({ fact }: Case<ResolvedArtefact>): Difference | undefined {
   if (fact.state === 'absent') return { reason: 'Absent', message: 'it is absent' };
   if (fact.state !== 'broken') return undefined;
   const reason = fact.problem === 'mismatchedPair' ? 'MismatchedPair' : 'Unreadable';
@@ -164,8 +164,8 @@ function damaged({ fact }: Case<CaBundle | ComposedBundle | Copy>): Difference |
 }
 
 /** A contradiction that has stood long enough is repaired; a fresh one may be another writer between two writes. */
-function settled(
-  at: Case<CaBundle | ComposedBundle | Copy>,
+export function settled(
+  at: Case<ResolvedArtefact>,
   names: readonly string[],
   difference: Difference,
   renewal: (difference: Difference) => Verdict,

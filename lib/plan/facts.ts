@@ -39,6 +39,8 @@ export type ArtefactFacts =
        * server by a CA of others, say that of a load balancer.
        */
       readonly othersAuthorityEnds?: Date;
+      /** Of kubeconfigs in one Secret: the server of each, by key of its entry. */
+      readonly servers?: Readonly<Record<string, string>>;
       /** They lie in a file that the kubeconfig names: a renewal of the kubeconfig does not replace them. */
       readonly authorityIsForeign?: boolean;
       /** This version has been there at least since then; undefined on a single look, and of files that are older. */

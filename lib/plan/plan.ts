@@ -20,6 +20,7 @@ import {
   type Verdict,
 } from './judgement.ts';
 import type { ClockFacts, Decision, Plan, RenewalPolicy } from './plan-types.ts';
+import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
 import { judgePromotion } from './promotion-rules.ts';
 
 export interface PlanInput {
@@ -71,6 +72,8 @@ function judge(at: Case<ResolvedArtefact>): Verdict {
       return artefact.promoteAfter === undefined
         ? judgeCopy({ ...at, artefact })
         : judgePromotion({ ...at, artefact }, artefact.promoteAfter);
+    case 'kubeconfigs':
+      return judgeKubeconfigs({ ...at, artefact });
     case 'given':
       return judgeGiven(artefact, at.fact, now);
     case 'keyPair':

@@ -14,6 +14,7 @@ import {
   privateKeyKey,
 } from '../store/store.ts';
 import type { ArtefactFacts } from './facts.ts';
+import { understandKubeconfigs } from './understand-kubeconfigs.ts';
 
 export function understand(
   artefact: ResolvedArtefact,
@@ -33,6 +34,7 @@ export function understand(
     };
   }
   try {
+    if (artefact.kind === 'kubeconfigs') return understandKubeconfigs(artefact, found);
     const certificates = certificatesOf(artefact, entries, what);
     const broken = brokenPair(artefact, entries, certificates, what);
     if (broken !== undefined) {
@@ -71,6 +73,7 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
         : parseCertificates(entries[caBundleKey], `${what} ${caBundleKey}`);
     case 'given':
       return givenCertificates(artefact, entries, what);
+    case 'kubeconfigs':
     case 'keyPair':
     case 'opaque':
       return [];

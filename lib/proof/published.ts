@@ -41,6 +41,8 @@ export function filesOf({ artefact, artefacts, destinationDir }: FilesOf): Artef
       return { kind: 'single', files: [at(caBundleKey)] };
     case 'keyPair':
       return { kind: 'single', files: [at(original.privateKey), at(original.publicKey)] };
+    case 'kubeconfigs':
+      return { kind: 'single', files: original.servers.map(({ key }) => at(key)) };
     case 'copy':
     case 'given':
     case 'opaque':

@@ -70,6 +70,7 @@ const writtenEvents: Readonly<Record<ResolvedArtefact['kind'], LogEvent>> = {
   composedBundle: 'caBundle.updated',
   copy: 'copy.updated',
   target: 'target.regenerated',
+  kubeconfigs: 'copy.updated',
   keyPair: 'target.regenerated',
   given: 'target.regenerated',
   opaque: 'target.regenerated',

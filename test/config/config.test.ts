@@ -339,7 +339,7 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
   [
     'a component where the inventory names no reader',
     {
-      flags: { ...syncer, preset: undefined, destinationDir: '/d', component: ['kube-scheduler'] },
+      flags: { mode: 'syncer', kubeconfig: '/k', destinationDir: '/d', component: ['kube-scheduler'] },
       text: file(
         'inventory: { artefacts: [{ kind: opaque, name: a, truth: { secret: a, namespace: n }, published: required }] }',
       ),

@@ -113,6 +113,26 @@ describe('installManifests()', () => {
     expect(made).toEqual(['elsewhere', 'kube-cert-recovery', 'own']);
   });
 
+  it.each(['openshift-kube-apiserver', 'openshift-kube-controller-manager', 'openshift-kube-scheduler'])(
+    'names every object of %s in its namespace, and writes nothing that is given',
+    (name) => {
+      const preset = resolve(loadPreset(name), {});
+      const own = installManifests({ ...preset, namespace: name });
+      for (const { kind, truth } of preset.artefacts) {
+        if (!('namespace' in truth)) throw new Error('not in the API');
+        const rules = rulesOf(`kube-cert-recovery-regen-${name}`, truth.namespace, own);
+        const resource = truth.kind === 'secret' ? 'secrets' : 'configmaps';
+        const verbs = rules
+          .filter(({ resources, resourceNames }) => resources.includes(resource) && resourceNames?.includes(truth.name))
+          .flatMap((rule) => rule.verbs);
+        const onlyRead = ['given', 'keyPair', 'opaque'].includes(kind);
+        expect(verbs, truth.name).toEqual(onlyRead ? ['get'] : ['get', 'update', 'patch', 'create']);
+      }
+      const names = own.filter(({ metadata }) => metadata.name.startsWith('kube-cert-recovery-regen-names'));
+      expect(names).toHaveLength(name === 'openshift-kube-apiserver' ? 2 : 0);
+    },
+  );
+
   it('binds the API server to kubelets only where the inventory has that client', () => {
     expect(bound(manifests)).toBe(true);
     expect(bound(installManifests({ artefacts: [], namespace: 'n' }))).toBe(false);

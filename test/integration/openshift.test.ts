@@ -13,6 +13,7 @@ import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { RegenReport } from '../../lib/regen/journal.ts';
 import type { RegenOptions } from '../../lib/regen/run.ts';
+import { parseYaml } from '../../lib/yaml.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
@@ -26,6 +27,7 @@ import {
   externalHost,
   internalHost,
   leaves,
+  nodeKubeconfigs,
   pairCopies,
   serviceNetwork,
   signers,
@@ -124,6 +126,7 @@ async function versions(): Promise<Record<string, string>> {
   const objects = [
     ...[...signers, ...pairCopies].map(([object]) => ['secrets', object] as const),
     ...leaves.map(({ object }) => ['secrets', object] as const),
+    ['secrets', 'openshift-kube-apiserver/node-kubeconfigs'] as const,
     ...[...bundles, ...composed, ...copies].map(([object]) => ['configmaps', object] as const),
   ];
   const all = await Promise.all(
@@ -205,6 +208,43 @@ async function expectTheirObjects(): Promise<void> {
     expect(copy.metadata.annotations, object).toEqual(original.metadata.annotations);
     expect(copy.metadata.labels, object).toEqual(original.metadata.labels);
   }
+  await expectNodeKubeconfigs();
+}
+
+interface Kubeconfig {
+  readonly 'current-context': string;
+  readonly clusters: readonly [{ readonly name: string; readonly cluster: Readonly<Record<string, string>> }];
+  readonly contexts: readonly [{ readonly name: string; readonly context: Readonly<Record<string, string>> }];
+  readonly users: readonly [{ readonly name: string; readonly user: Readonly<Record<string, string>> }];
+}
+
+async function expectNodeKubeconfigs(): Promise<void> {
+  const { type, data, metadata } = await get('secrets', 'openshift-kube-apiserver/node-kubeconfigs');
+  expect(type).toBe('Opaque');
+  expect(metadata.annotations).toMatchObject({ 'openshift.io/owning-component': 'kube-apiserver' });
+  expect(Object.keys(data).toSorted()).toEqual(Object.keys(nodeKubeconfigs).toSorted());
+  const admin = (await get('secrets', 'openshift-kube-apiserver-operator/node-system-admin-client')).data;
+  const authority = (await get('configmaps', 'openshift-kube-apiserver/kube-apiserver-server-ca')).data[
+    'ca-bundle.crt'
+  ];
+  for (const [key, [server, tlsServerName]] of Object.entries(nodeKubeconfigs)) {
+    const config = parseYaml(Buffer.from(data[key] ?? '', 'base64').toString()) as Kubeconfig;
+    const cluster = key.replace('.kubeconfig', '');
+    expect(config['current-context'], key).toBe('system:admin');
+    expect(config.contexts, key).toEqual([{ name: 'system:admin', context: { cluster, user: 'system:admin' } }]);
+    expect(config.clusters, key).toEqual([
+      {
+        name: cluster,
+        cluster: {
+          server,
+          'certificate-authority-data': Buffer.from(authority ?? '').toString('base64'),
+          ...(tlsServerName !== undefined && { 'tls-server-name': tlsServerName }),
+        },
+      },
+    ]);
+    const user = { 'client-certificate-data': admin['tls.crt'], 'client-key-data': admin['tls.key'] };
+    expect(config.users, key).toEqual([{ name: 'system:admin', user }]);
+  }
 }
 
 it('makes of nothing the objects that the operators make', { timeout: 120_000 }, async () => {
@@ -264,12 +304,13 @@ it('gives a certificate the name that Infrastructure has got', { timeout: 60_000
   await setStatus(controlPlane, 'infrastructures', { apiServerURL: 'https://api.other.example.com:6443' });
   const report = await run('openshift-kube-apiserver');
   expect(rowOf(report, 'external-loadbalancer-serving-certkey')).toMatchObject({ writes: 1 });
-  expect(report.writes).toBe(1);
+  expect(report.writes).toBe(2);
   const { leaf } = await pair('openshift-kube-apiserver/external-loadbalancer-serving-certkey');
   expect(leaf.subjectAltName).toContain('DNS:api.other.example.com');
   const changed = Object.entries(await versions()).filter(([name, version]) => before[name] !== version);
   expect(changed.map(([name]) => name)).toEqual([
     'openshift-kube-apiserver/external-loadbalancer-serving-certkeysecrets',
+    'openshift-kube-apiserver/node-kubeconfigssecrets',
   ]);
 });
 

@@ -91,6 +91,7 @@ async function expired(
       });
     case 'copy':
       return material.has(artefact.of) ? issueCopy({ artefact, original: of(artefact.of).entries }) : undefined;
+    case 'kubeconfigs':
     case 'keyPair':
     case 'given':
     case 'opaque':

@@ -161,4 +161,12 @@ export const pairCopies: readonly (readonly [object: string, of: string])[] = [
   [`${T3}/kube-scheduler-client-cert-key`, `${M}/kube-scheduler-client-cert-key`],
 ];
 
+/** Entries of openshift-kube-apiserver/node-kubeconfigs: server, name that is asked for. */
+export const nodeKubeconfigs: Readonly<Record<string, readonly [server: string, tlsServerName?: string]>> = {
+  'localhost.kubeconfig': ['https://localhost:6443'],
+  'localhost-recovery.kubeconfig': ['https://localhost:6443', 'localhost-recovery'],
+  'lb-ext.kubeconfig': [`https://${externalHost}:6443`],
+  'lb-int.kubeconfig': [`https://${internalHost}:6443`],
+};
+
 export const csrSigner = { object: `${O2}/csr-signer`, signer: `${O2}/csr-signer-signer`, days: 30, refreshDays: 15 };

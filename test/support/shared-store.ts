@@ -156,6 +156,7 @@ export function unsound(store: MemoryStore, at: Date): string[] {
           ? []
           : [`${row.name}: differs`];
       }
+      case 'kubeconfigs':
       case 'keyPair':
       case 'given':
       case 'opaque':

@@ -109,6 +109,7 @@ export class SimulatedCluster {
         );
       case 'copy':
         return this.#present(this.#certificates(row.of));
+      case 'kubeconfigs':
       case 'keyPair':
       case 'given':
       case 'opaque':

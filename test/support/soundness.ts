@@ -93,6 +93,7 @@ function problemOf(row: ResolvedArtefact, { artefacts, contents, now }: Surround
       if (row.promoteAfter !== undefined) return promotedProblem(row, { artefacts, contents, now });
       return JSON.stringify(contents.get(row.of)) === JSON.stringify(entries) ? undefined : 'it is unlike its original';
     }
+    case 'kubeconfigs':
     case 'keyPair':
     case 'given':
     case 'opaque':

@@ -1,0 +1,80 @@
+// Kubeconfigs of one user for several ways to the API server. Pure.
+import { RecoveryError } from '../errors.ts';
+import type { Endpoints, Kubeconfigs } from '../inventory/model.ts';
+import { parseCertificates } from '../pki/certificate.ts';
+import { caBundleKey, certificateKey, type Entries, locationText, privateKeyKey } from '../store/store.ts';
+import { parseYaml, toYaml } from '../yaml.ts';
+import { annotationsOf, notAfterAnnotation, notBeforeAnnotation } from './annotations.ts';
+import type { Issued } from './issue.ts';
+
+export interface KubeconfigsIssue {
+  readonly artefact: Kubeconfigs;
+  /** Of the target and of the bundle. */
+  readonly client: Entries;
+  readonly authority: Entries;
+  readonly endpoints: Endpoints | undefined;
+  /** What is there: where an address is not known now, the one in it stays. */
+  readonly former: Entries | undefined;
+}
+
+/** Throws SignFailed, MaterialInvalid. */
+export function issueKubeconfigs({ artefact, client, authority, endpoints, former }: KubeconfigsIssue): Issued {
+  const what = locationText(artefact.truth);
+  const { [certificateKey]: certificate, [privateKeyKey]: key } = client;
+  const ca = authority[caBundleKey];
+  if (certificate === undefined || key === undefined || ca === undefined) {
+    throw new RecoveryError(
+      'SignFailed',
+      `Cannot make ${what}: "${artefact.client}" or "${artefact.authority}" is not whole`,
+    );
+  }
+  const certificates = parseCertificates(certificate, `client of ${what}`);
+  const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64');
+  const { user } = artefact;
+  const entries = artefact.servers.map(({ key: entry, cluster, server, tlsServerName }) => {
+    const url = typeof server === 'string' ? server : (endpoints?.[server.endpoint] ?? serverIn(former?.[entry]));
+    if (url === undefined) {
+      throw new RecoveryError('SignFailed', `Cannot make ${what}: the server of "${entry}" is not known`);
+    }
+    const config = {
+      apiVersion: 'v1',
+      kind: 'Config',
+      clusters: [
+        {
+          cluster: {
+            'certificate-authority-data': base64(ca),
+            server: url,
+            ...(tlsServerName !== undefined && { 'tls-server-name': tlsServerName }),
+          },
+          name: cluster,
+        },
+      ],
+      contexts: [{ context: { cluster, user }, name: user }],
+      'current-context': user,
+      users: [{ name: user, user: { 'client-certificate-data': base64(certificate), 'client-key-data': base64(key) } }],
+    };
+    return [entry, Buffer.from(toYaml(config))] as const;
+  });
+  const { [notBeforeAnnotation]: notBefore = '', [notAfterAnnotation]: notAfter = '' } = annotationsOf(
+    artefact.truth,
+    certificates[0],
+  );
+  return {
+    entries: Object.fromEntries(entries),
+    annotations: { [notBeforeAnnotation]: notBefore, [notAfterAnnotation]: notAfter },
+    certificates,
+  };
+}
+
+function serverIn(bytes: Uint8Array | undefined): string | undefined {
+  if (bytes === undefined) return undefined;
+  try {
+    const config = parseYaml(Buffer.from(bytes).toString('utf8')) as {
+      readonly clusters?: readonly { readonly cluster?: { readonly server?: unknown } }[];
+    } | null;
+    const server = config?.clusters?.[0]?.cluster?.server;
+    return typeof server === 'string' ? server : undefined;
+  } catch {
+    return undefined;
+  }
+}
