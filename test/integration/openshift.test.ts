@@ -1,5 +1,6 @@
 // The three presets of OpenShift against a real API server with its Infrastructure and Network objects: what comes of
-// nothing, of truly expired objects, and of names that change, compared with what the operators' sources say.
+// nothing, of truly expired objects, and of names that change, compared with what the operators' sources say. Everything
+// is done by the identities that `init` makes, with no other right than theirs.
 import { createPrivateKey, type X509Certificate } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -13,12 +14,13 @@ import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { RegenReport } from '../../lib/regen/journal.ts';
 import type { RegenOptions } from '../../lib/regen/run.ts';
+import { runStatus } from '../../lib/status/status.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
 import { expire } from '../support/expire.ts';
-import { prepareOpenshift, setStatus } from '../support/openshift.ts';
+import { grantRegen, prepareOpenshift, setStatus } from '../support/openshift.ts';
 import {
   bundles,
   composed,
@@ -96,7 +98,11 @@ beforeAll(async () => {
   await giveBundle('openshift-config/admin-kubeconfig-client-ca', 'admin');
   await giveBundle('openshift-config-managed/kubelet-bootstrap-kubeconfig', 'bootstrap');
   await giveBundle('openshift-config-managed/default-ingress-cert', 'ingress');
-  for (const name of presets) actors.push(await Actor.start(controlPlane, resolve(loadPreset(name), {})));
+  for (const name of presets) {
+    const resolved = resolve(loadPreset(name), {});
+    const recoveryKubeconfig = await grantRegen(controlPlane, { resolved, namespace: name, directory: scratch });
+    actors.push(await Actor.start({ recoveryKubeconfig }, resolved));
+  }
 });
 afterAll(async () => {
   await Promise.all(actors.map((one) => one[Symbol.asyncDispose]()));
@@ -325,6 +331,18 @@ it(
     const told = 'Network "cluster" (config.openshift.io) status.serviceNetwork has no entry';
     const unknown = { reason: 'HostnameUnknown', message: expect.stringContaining(told) as unknown };
     expect(rowOf(await run('openshift-kube-apiserver'), name)).toMatchObject({ action: 'keep', writes: 0, ...unknown });
+
+    const { connection, store: own } = actor('openshift-kube-apiserver');
+    const { problems } = await runStatus({
+      resolved: resolve(loadPreset('openshift-kube-apiserver'), {}),
+      store: own,
+      namesInApi: (signal) => readNamesInApi(connection, signal),
+      policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
+      clockFacts: { builtAt: new Date('2025-01-01T00:00:00Z'), synchronised: true },
+      clock: systemClock,
+      signal: AbortSignal.timeout(10_000),
+    });
+    expect(problems).toContainEqual(expect.stringContaining(told));
 
     const resolved = await named('openshift-kube-apiserver');
     const except = ({ name: one }: { name: string }): boolean => one !== name;

@@ -1,9 +1,16 @@
 // What the API of an OpenShift cluster has besides upstream's: namespaces, and the objects Infrastructure and Network
 // "cluster" of the group config.openshift.io, with as much of their schema as is read here.
 import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { systemClock } from '../../lib/clock.ts';
+import { applyManifest } from '../../lib/install/apply.ts';
+import { installManifests } from '../../lib/install/rbac.ts';
+import type { Resolved } from '../../lib/inventory/model.ts';
+import { openConnection } from '../../lib/kube/connection.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import type { ControlPlane } from './control-plane.ts';
 import { eventually } from './eventually.ts';
+import { writeKubeconfig } from './kubeconfig.ts';
 
 const definitions = new URL('./openshift-crds.yaml', import.meta.url);
 const group = '/apis/config.openshift.io/v1';
@@ -48,4 +55,28 @@ export async function setStatus(
   const path = `${group}/${resource}/cluster/status`;
   const answer = await controlPlane.admin(path, { method: 'PATCH', body: { status } });
   if (answer.status !== 200) throw new Error(`PATCH ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+}
+
+/** A kubeconfig in `directory` of regen's account in that namespace, with the rights that `init` gives it and no other. */
+export async function grantRegen(
+  controlPlane: ControlPlane,
+  { resolved, namespace, directory }: { resolved: Resolved; namespace: string; directory: string },
+): Promise<string> {
+  const kubeconfigFile = controlPlane.recoveryKubeconfig;
+  const connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
+  try {
+    const api = { connection, signal: AbortSignal.timeout(30_000) };
+    for (const manifest of installManifests({ ...resolved, namespace })) await applyManifest(api, manifest);
+  } finally {
+    await connection.close();
+  }
+  const path = `/api/v1/namespaces/${namespace}/serviceaccounts/kube-cert-recovery-regen/token`;
+  const { body } = await controlPlane.admin(path, { method: 'POST', body: { spec: {} } });
+  const { token } = (body as { readonly status: { readonly token: string } }).status;
+  return writeKubeconfig(join(directory, `${namespace}.kubeconfig`), {
+    server: controlPlane.url,
+    certificateAuthority: controlPlane.recoveryCa,
+    tlsServerName: 'localhost-recovery',
+    token,
+  });
 }
