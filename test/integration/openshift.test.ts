@@ -1,10 +1,12 @@
 // The three presets of OpenShift against a real API server with its Infrastructure and Network objects: what comes of
 // nothing, of truly expired objects, and of names that change, compared with what the operators' sources say. Everything
 // is done by the identities that `init` makes, with no other right than theirs.
+import { execFile } from 'node:child_process';
 import { createPrivateKey, type X509Certificate } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { readNamesInApi } from '../../lib/inventory/discover/openshift.ts';
@@ -34,6 +36,7 @@ import {
   serviceNetwork,
   signers,
 } from '../support/openshift-objects.ts';
+import { executable, Tool } from '../support/recovery-world.ts';
 import { certificatesIn } from '../support/soundness.ts';
 import { Actor } from './regen-world.ts';
 
@@ -43,6 +46,7 @@ const day = 24 * 3_600_000;
 let controlPlane: ControlPlane;
 let scratch: string;
 const actors: Actor[] = [];
+const kubeconfigs: string[] = [];
 
 interface Stored {
   readonly type?: string;
@@ -101,6 +105,7 @@ beforeAll(async () => {
   for (const name of presets) {
     const resolved = resolve(loadPreset(name), {});
     const recoveryKubeconfig = await grantRegen(controlPlane, { resolved, namespace: name, directory: scratch });
+    kubeconfigs.push(recoveryKubeconfig);
     actors.push(await Actor.start({ recoveryKubeconfig }, resolved));
   }
 });
@@ -371,5 +376,29 @@ it(
     await setStatus(controlPlane, 'networks', { serviceNetwork });
     await run('openshift-kube-apiserver');
     expect((await pair(object)).leaf.subjectAltName).toContain('IP Address:172.30.0.1');
+  },
+);
+
+it(
+  'is what the program does, too: it asks the API for names, and says which are missing',
+  { timeout: 60_000 },
+  async () => {
+    const line = ['--preset=openshift-kube-apiserver', `--kubeconfig=${kubeconfigs[0]}`];
+    const name = 'internal-loadbalancer-serving-certkey';
+    await controlPlane.admin(`/api/v1/namespaces/openshift-kube-apiserver/secrets/${name}`, { method: 'DELETE' });
+    const tool = new Tool(['--mode=regen', '--once', ...line]);
+    await tool.ended;
+    expect(
+      tool.lines.filter(({ event, fields }) => event === 'target.regenerated' && fields['artefact'] === name),
+    ).toHaveLength(1);
+    expect((await pair(`openshift-kube-apiserver/${name}`)).leaf.subjectAltName).toBe(`DNS:${internalHost}`);
+
+    await setStatus(controlPlane, 'infrastructures', { apiServerInternalURI: '' });
+    const { stdout } = await promisify(execFile)(executable, ['status', '--output=json', ...line]).catch(
+      (err: { readonly stdout: string }) => err,
+    );
+    const { problems } = JSON.parse(stdout) as { readonly problems: readonly string[] };
+    const told = 'Infrastructure "cluster" (config.openshift.io) has no status.apiServerInternalURI';
+    expect(problems.filter((one) => one.startsWith(name))).toEqual([expect.stringContaining(told)]);
   },
 );
