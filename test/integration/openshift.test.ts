@@ -276,6 +276,26 @@ it('writes nothing the second time', { timeout: 60_000 }, async () => {
   expect(await versions()).toEqual(before);
 });
 
+/** As a person does it; null takes one away. */
+async function label(
+  object: string,
+  metadata: Readonly<Record<string, Readonly<Record<string, string | null>>>>,
+): Promise<void> {
+  const [namespace, name] = object.split('/');
+  const path = `/api/v1/namespaces/${namespace}/secrets/${name}`;
+  expect((await controlPlane.admin(path, { method: 'PATCH', body: { metadata } })).status).toBe(200);
+}
+
+it('writes nothing for the sake of a label or an annotation', { timeout: 60_000 }, async () => {
+  const object = 'openshift-kube-apiserver-operator/kube-control-plane-signer';
+  const { labels = {}, annotations = {} } = (await get('secrets', object)).metadata;
+  const none = (all: Readonly<Record<string, string>>): Record<string, null> =>
+    Object.fromEntries(Object.keys(all).map((key) => [key, null]));
+  await label(object, { labels: none(labels), annotations: none(annotations) });
+  expect(await runAll()).toBe(0);
+  await label(object, { labels, annotations });
+});
+
 /** As regen itself sees it. */
 async function named(preset: (typeof presets)[number]): Promise<Resolved> {
   const names = await readNamesInApi(actor(preset).connection, AbortSignal.timeout(5000));
@@ -311,13 +331,17 @@ it('brings truly expired objects back, all three presets at once', { timeout: 18
 const rowOf = ({ artefacts }: RegenReport, name: string) => artefacts.find(({ artefact }) => artefact === name);
 
 it('gives a certificate the name that Infrastructure has got', { timeout: 60_000 }, async () => {
+  const object = 'openshift-kube-apiserver/external-loadbalancer-serving-certkey';
+  const theirs = { 'openshift.io/description': 'As its operator says.', 'example.com/note': 'mine' };
+  await label(object, { annotations: theirs });
   const before = await versions();
   await setStatus(controlPlane, 'infrastructures', { apiServerURL: 'https://api.other.example.com:6443' });
   const report = await run('openshift-kube-apiserver');
   expect(rowOf(report, 'external-loadbalancer-serving-certkey')).toMatchObject({ writes: 1 });
   expect(report.writes).toBe(2);
-  const { leaf } = await pair('openshift-kube-apiserver/external-loadbalancer-serving-certkey');
+  const { leaf, stored } = await pair(object);
   expect(leaf.subjectAltName).toContain('DNS:api.other.example.com');
+  expect(stored.metadata.annotations).toMatchObject(theirs);
   const changed = Object.entries(await versions()).filter(([name, version]) => before[name] !== version);
   expect(changed.map(([name]) => name)).toEqual([
     'openshift-kube-apiserver/external-loadbalancer-serving-certkeysecrets',
