@@ -296,17 +296,17 @@ describe('one adopted control-plane machine', () => {
     const end = await endWithAuthorities(cluster, { inMs });
     const former = await node.read(bundle);
     await offPast(node, end);
-    const since = Date.now();
+    const switchedOn = Date.now();
     await node.on();
     const ready = await eventually(
       async () => {
         // What the tests knew the cluster by has ended, too.
         await cluster.useAdopted(recoveryDirectory);
-        return cluster.ready(node, { since, withinMs: 1000 });
+        return cluster.ready(node, { since: switchedOn, withinMs: 1000 });
       },
       { withinMs: 120_000, everyMs: 100 },
     );
-    console.log(`CAs too: power on to Ready: ${ready - since} ms`);
+    console.log(`CAs too: power on to Ready: ${ready - switchedOn} ms`);
     expect(await node.read(bundle)).not.toBe(former);
     await cluster.runPod();
   });
