@@ -82,10 +82,10 @@ export function parseYaml(text: string): unknown {
 
 /**
  * `value` as YAML, without anchors: what people read and `kubectl apply -f` takes. Kubernetes reads YAML 1.1, in which
- * `on` and `0b11` are no text unless they stand in quotes.
+ * `on` and `0b11` are no text unless they stand in quotes. `indentSeq`: whether list items stand further in than their key.
  */
-export function toYaml(value: unknown): string {
-  return stringify(value, { aliasDuplicateObjects: false, lineWidth: 0, compat: 'yaml-1.1' });
+export function toYaml(value: unknown, { indentSeq = true }: { readonly indentSeq?: boolean } = {}): string {
+  return stringify(value, { aliasDuplicateObjects: false, lineWidth: 0, compat: 'yaml-1.1', indentSeq });
 }
 
 /** A YAML or JSON text that is changed in places and keeps the rest: comments, order, values that nobody here knows. */

@@ -4,7 +4,7 @@
 import type { KeyObject } from 'node:crypto';
 import { RecoveryError } from '../errors.ts';
 import type { CaBundle, ComposedBundle, Copy, Location, ResolvedTarget, Signer } from '../inventory/model.ts';
-import { encodeBundle, mergeBundle } from '../pki/bundle.ts';
+import { encodeBundle, joinBundles, mergeBundle } from '../pki/bundle.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { backDatedMs } from '../pki/facts.ts';
 import { keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
@@ -142,14 +142,14 @@ export function issueBundle({ artefact, signers, former, now }: BundleIssue): Is
 
 export interface ComposedBundleIssue {
   readonly artefact: ComposedBundle;
-  /** The certificates of all inputs. */
+  /** The certificates of all inputs, in their order. */
   readonly inputs: readonly Certificate[];
   readonly now: Date;
 }
 
 /** Throws SignFailed when nothing valid is left. */
 export function issueComposedBundle({ artefact, inputs, now }: ComposedBundleIssue): Issued {
-  return bundle(artefact, mergeBundle({ rest: inputs, now }));
+  return bundle(artefact, joinBundles({ certificates: inputs, now }));
 }
 
 export interface CopyIssue {

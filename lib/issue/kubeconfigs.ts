@@ -53,7 +53,8 @@ export function issueKubeconfigs({ artefact, client, authority, endpoints, forme
       'current-context': user,
       users: [{ name: user, user: { 'client-certificate-data': base64(certificate), 'client-key-data': base64(key) } }],
     };
-    return [entry, Buffer.from(toYaml(config))] as const;
+    // To the byte as the operator has it (bindata/assets/kube-apiserver/node-kubeconfigs.yaml): it writes what differs.
+    return [entry, Buffer.from(toYaml(config, { indentSeq: false }))] as const;
   });
   const { [notBeforeAnnotation]: notBefore = '', [notAfterAnnotation]: notAfter = '' } = annotationsOf(
     artefact.truth,

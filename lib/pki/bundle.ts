@@ -1,5 +1,6 @@
-// CA bundles as text. The same set of certificates always gives the same bytes, whoever merges them and in whatever
-// order they were found: sorted by their DER, as OpenShift's library-go does, so that no two writers undo each other.
+// CA bundles as text, in the order in which OpenShift's library-go writes them, so that no two writers undo each other. A
+// signer's bundle is sorted by DER: the same set of certificates always gives the same bytes, whoever merges them and in
+// whatever order they were found.
 import { RecoveryError } from '../errors.ts';
 import type { Certificate } from './certificate.ts';
 
@@ -24,6 +25,15 @@ export function mergeBundle({ first = [], rest, now }: BundleParts): string {
   const live = rest.filter(({ facts }) => facts.notAfter > now);
   const different = new Map([...first, ...live].map((certificate) => [certificate.facts.fingerprint, certificate]));
   return encodeBundle([...different.values()].toSorted((a, b) => Buffer.compare(a.x509.raw, b.x509.raw)));
+}
+
+/**
+ * One PEM text of all certificates that have not expired, each once, in the order of their first coming: of a composed
+ * bundle that of its inputs, as library-go's pkg/operator/resourcesynccontroller (CombineCABundleConfigMaps) has it.
+ */
+export function joinBundles({ certificates, now }: { certificates: readonly Certificate[]; now: Date }): string {
+  const live = certificates.filter(({ facts }) => facts.notAfter > now);
+  return encodeBundle([...new Map(live.map((certificate) => [certificate.facts.fingerprint, certificate])).values()]);
 }
 
 /** PEM of the certificates in the given order, a newline after each. */
