@@ -52,8 +52,9 @@ function typeOf(row: ResolvedArtefact): 'signer' | 'ca-bundle' | 'target' | unde
 
 function known(original: Material | undefined): Metadata | undefined {
   if (original === undefined) return undefined;
-  const { annotations: all, labels = {} } = original;
-  const type = labels[typeLabel];
+  // What has just been made says it in `metadata`.
+  const all = { ...original.metadata?.annotations, ...original.annotations };
+  const type = { ...original.metadata?.labels, ...original.labels }[typeLabel];
   return {
     labels: type === undefined ? {} : { [typeLabel]: type },
     annotations: Object.fromEntries(

@@ -127,3 +127,18 @@ test('objects are known in the registry by type, owner, purpose and refresh time
     annotations: { 'openshift.io/description': 'For a test.', 'certificates.openshift.io/refresh-period': '360h0m0s' },
   });
 });
+
+test('a copy of a copy that has just been made says whose it is, as the original of others does', async () => {
+  const copyOf = (name: string, of: string) =>
+    ({ kind: 'copy', name, truth: place(name), readers: [], of }) satisfies ResolvedArtefact;
+  const [first, second] = [copyOf('first', 'theirs'), copyOf('second', 'first')];
+  const tlsRegistry = { owningComponent: 'kube-apiserver' };
+  const rows: Resolved = { name: 'registry', tlsRegistry, artefacts: [theirs, first, second] };
+  const owner = { 'openshift.io/owning-component': 'kube-controller-manager' };
+  const given = { ...bundleOf(await authority(now)), annotations: { ...owner, other: 'not said' } };
+  const material = new Map<string, Material>([['theirs', given]]);
+  for (const row of [first, second]) {
+    material.set(row.name, await make(row, { resolved: rows, material, takeKey, now }));
+    expect(material.get(row.name)?.metadata?.annotations, row.name).toEqual(owner);
+  }
+});

@@ -388,7 +388,9 @@ const text = (found: Found | undefined): string => Buffer.from(found?.entries['c
 
 /** Whose it is; of what has a type also what it is for. */
 function registered(place: Location, { type, refreshDays }: About): Texts {
-  const owner = locationText(place).includes('-controller-manager') ? 'kube-controller-manager' : 'kube-apiserver';
+  const { namespace } = place as Extract<Location, { kind: 'secret' }>;
+  const isOfManager = namespace.startsWith('openshift-kube-controller-manager');
+  const owner = isOfManager ? 'kube-controller-manager' : 'kube-apiserver';
   if (type === undefined) return { [about.component]: owner };
   return {
     [about.component]: owner,
