@@ -130,7 +130,10 @@ function subjectOf(
  * The declared names, and those of the certificate that is there: a name that was added by hand is not lost, and two
  * machines whose declarations differ come to one certificate instead of taking each other's names away for ever.
  */
-function hostnamesOf({ name, hostnames, usage, truth }: ResolvedTarget, { material }: Ingredients): readonly string[] {
+function hostnamesOf(target: ResolvedTarget, { material }: Ingredients): readonly string[] {
+  const { name, hostnames, usage, truth, asks, namesUnknown } = target;
+  // Where the API tells the names, whoever else writes this goes by the same, and by no other.
+  if (asks !== undefined && namesUnknown === undefined) return hostnames;
   const pem = usage === 'client' ? undefined : material.get(name)?.entries[certificateKey];
   if (pem === undefined) return hostnames;
   try {
