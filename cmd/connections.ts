@@ -2,6 +2,8 @@
 // a connection needs is loaded for the first one: a repair of files alone has none, and a kubelet waits for it.
 import type { CommonConfig } from '../lib/config-types.ts';
 import { RecoveryError } from '../lib/errors.ts';
+import type { Resolved } from '../lib/inventory/model.ts';
+import type { NamesInApi } from '../lib/inventory/names-in-api.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import type { Store } from '../lib/store/store.ts';
 import { locationText } from '../lib/store/store.ts';
@@ -44,6 +46,20 @@ export async function connect(
 export async function keepConnection(connection: KubeConnection, { clock, log, signal }: Connecting): Promise<void> {
   const { observeOwnFiles } = await import('../lib/fileobserver/own-files.ts');
   await observeOwnFiles({ files: () => connection.files, reload: () => connection.reload(), clock, log, signal });
+}
+
+/** How to read the names that the inventory asks the API for; nothing where it asks for none. */
+export function namesInApi(
+  { asks }: Pick<Resolved, 'asks'>,
+  connection: KubeConnection | undefined,
+): { readonly namesInApi?: (signal: AbortSignal) => Promise<NamesInApi> } {
+  if (asks === undefined || connection === undefined) return {};
+  return {
+    async namesInApi(signal) {
+      const { readNamesInApi } = await import('../lib/inventory/discover/openshift.ts');
+      return readNamesInApi(connection, signal);
+    },
+  };
 }
 
 /** Where proofs meet the local API server. Looked up when a proof asks: kubeconfigs change, or come late. */

@@ -2,7 +2,6 @@
 // leases of the dead, and at the end of a single pass the components that must read renewed files again.
 import { isClockSynchronised } from '../lib/clock-synchronised.ts';
 import type { RegenConfig } from '../lib/config-types.ts';
-import { readNamesInApi } from '../lib/inventory/discover/openshift.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { createEventRecorder } from '../lib/kube/events.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
@@ -10,12 +9,12 @@ import { observeBoot } from '../lib/leases/boot.ts';
 import { releaseDeadLeases } from '../lib/leases/release.ts';
 import type { LeaseName } from '../lib/kube/lease-path.ts';
 import { createKeyPool } from '../lib/pki/key-pool.ts';
-import { runRegen, type RegenOptions } from '../lib/regen/run.ts';
+import { runRegen } from '../lib/regen/run.ts';
 import { createApiStore } from '../lib/store/api.ts';
 import { createDiskStore } from '../lib/store/disk.ts';
 import { refuseBesideKubeadm } from '../lib/store/other-writer.ts';
 import { createStore } from '../lib/store/stores.ts';
-import { connect, keepConnection, noApi } from './connections.ts';
+import { connect, keepConnection, namesInApi, noApi } from './connections.ts';
 import { lockHost } from './lock-host.ts';
 import { createRestarts } from './restarts.ts';
 import { instanceOf, type Shared } from './shared.ts';
@@ -51,7 +50,7 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
         api: connection === undefined ? noApi : createApiStore({ connection, fieldManager: 'kube-cert-recovery' }),
         disk: restarts.store,
       }),
-      ...namesOf(resolved, connection),
+      ...namesInApi(resolved, connection),
       policy: mode.policy,
       clockFacts: async (thorough) => ({
         builtAt,
@@ -81,12 +80,6 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
     await Promise.all(besides);
     await connection?.close();
   }
-}
-
-/** What the inventory asks the API for at each look. */
-function namesOf({ asks }: Resolved, connection: KubeConnection | undefined): Pick<RegenOptions, 'namesInApi'> {
-  if (asks === undefined || connection === undefined) return {};
-  return { namesInApi: (signal) => readNamesInApi(connection, signal) };
 }
 
 function needsApi({ rows, kubeconfig }: RegenConfig, { artefacts }: Resolved): boolean {

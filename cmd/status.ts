@@ -8,7 +8,6 @@ import { parseToolConfig } from '../lib/config.ts';
 import type { ToolConfig } from '../lib/config-types.ts';
 import { unitPaths } from '../lib/install/host.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
-import { readNamesInApi } from '../lib/inventory/discover/openshift.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { allDirectories, resolve } from '../lib/inventory/resolve.ts';
 import type { ClockFacts } from '../lib/plan/plan-types.ts';
@@ -23,7 +22,7 @@ import { runStatus } from '../lib/status/status.ts';
 import { createApiStore } from '../lib/store/api.ts';
 import { createDiskStore } from '../lib/store/disk.ts';
 import { createStore } from '../lib/store/stores.ts';
-import { addressOf, connect, noApi } from './connections.ts';
+import { addressOf, connect, namesInApi, noApi } from './connections.ts';
 import { exitOfNode, exitOfStatus } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { outputFormat } from './output-format.ts';
@@ -140,8 +139,7 @@ async function clusterStatus(config: ToolConfig, options: StatusOptions, io: Io)
         api: connection === undefined ? noApi : createApiStore({ connection, fieldManager: 'kube-cert-recovery' }),
         disk: createDiskStore(),
       }),
-      ...(resolved.asks !== undefined &&
-        connection !== undefined && { namesInApi: (signal) => readNamesInApi(connection, signal) }),
+      ...namesInApi(resolved, connection),
       policy: config.policy,
       clockFacts: await clockFactsOf(config, options.at),
       clock: systemClock,

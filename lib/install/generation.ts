@@ -3,6 +3,7 @@
 // on with the signers that it had made. Nothing is read or written here.
 import { createPublicKey } from 'node:crypto';
 import { RecoveryError } from '../errors.ts';
+import { isOfOthers } from '../inventory/kinds.ts';
 import type { KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { readAuthority } from '../issue/issue.ts';
 import { make } from '../issue/make.ts';
@@ -41,14 +42,14 @@ export interface Generation {
 export async function renderGeneration(options: GenerationOptions): Promise<Generation> {
   const made: Made[] = [];
   for await (const one of makeGeneration(options)) made.push(one);
-  return { made, notMade: options.resolved.artefacts.filter(({ kind }) => kind === 'opaque' || kind === 'given') };
+  return { made, notMade: options.resolved.artefacts.filter(isOfOthers) };
 }
 
 /** One artefact after the other, so that each can be written before the next depends on it. */
 export async function* makeGeneration(options: GenerationOptions): AsyncGenerator<Made, void, undefined> {
   const done = new Map<string, Material>();
   for (const artefact of options.resolved.artefacts) {
-    if (artefact.kind === 'opaque' || artefact.kind === 'given') continue;
+    if (isOfOthers(artefact)) continue;
     const there = options.existing?.get(artefact.name);
     if (there !== undefined && options.inUse?.(artefact.name) !== true)
       requireUsable(artefact, there, { done, options });

@@ -4,6 +4,7 @@
 // holds signers' keys, goes last and only when every object in the API is byte for byte the staged one.
 import type { Clock } from '../clock.ts';
 import { sectionOf } from '../config-installed.ts';
+import { isOfOthers } from '../inventory/kinds.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createApiStore } from '../store/api.ts';
@@ -101,14 +102,15 @@ async function upload(
   { resolved, store, signal }: { resolved: Resolved; store: Store; signal: AbortSignal },
 ): Promise<Uploaded> {
   const outcome: Uploaded = { created: [], unchanged: [], differing: [], missing: [] };
-  for (const { name, truth, published, kind } of resolved.artefacts) {
+  for (const artefact of resolved.artefacts) {
+    const { name, truth, published } = artefact;
     if (isFile(truth)) continue;
     const material = staged.get(name);
     const what = locationText(truth);
     if (material === undefined) {
       const isThere = (await store.read(truth, signal)) !== undefined;
       if (isThere) outcome.unchanged.push(what);
-      else if ((kind !== 'opaque' && kind !== 'given') || published === 'required') outcome.missing.push(what);
+      else if (!isOfOthers(artefact) || published === 'required') outcome.missing.push(what);
       continue;
     }
     const write = await store.write(truth, material, 'absent', signal);

@@ -6,6 +6,7 @@
 //  3. make and store each artefact before its dependants    6. write generation.json: complete
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
+import { isOfOthers } from '../inventory/kinds.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
 import type { KeyAlgorithm } from '../pki/facts.ts';
@@ -62,9 +63,7 @@ export async function runRender(options: RenderOptions): Promise<RenderOutcome> 
     directory: layout.directory,
     written: run.written,
     kept: run.kept,
-    notMade: options.resolved.artefacts
-      .filter(({ kind }) => kind === 'opaque' || kind === 'given')
-      .map(({ name }) => name),
+    notMade: options.resolved.artefacts.filter(isOfOthers).map(({ name }) => name),
     flags: componentFlags(options.resolved, layout),
     kubeconfigs: Object.fromEntries(clients.map(([component]) => [component, kubeconfigFile(layout, component)])),
   };
@@ -116,7 +115,7 @@ class RenderRun {
     }
     if (dryRun) {
       const isThere = ({ name }: ResolvedArtefact): boolean => existing.has(name);
-      for (const artefact of resolved.artefacts.filter(({ kind }) => kind !== 'opaque' && kind !== 'given')) {
+      for (const artefact of resolved.artefacts.filter((row) => !isOfOthers(row))) {
         this.#note(isThere(artefact) ? 'unchanged' : 'written', locationText(artefact.truth));
         const directory = artefact.published === undefined ? undefined : objectDirectory(artefact, this.#layout);
         if (directory !== undefined) this.#note('written', directory);

@@ -8,6 +8,7 @@
 import { kubeletClientSigner } from '../bootstrap-identity.ts';
 import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
+import { isOnlyRead } from '../inventory/kinds.ts';
 import { isFile } from '../inventory/places.ts';
 import { restartTurn } from '../leases/turn.ts';
 import type { Rule } from './manifest.ts';
@@ -26,8 +27,8 @@ const certificates = 'certificates.k8s.io';
  * when their holder was switched off.
  */
 export function regenRules(artefacts: Artefacts): RulesByNamespace {
-  const made = artefacts.filter(({ kind }) => kind !== 'keyPair' && kind !== 'given' && kind !== 'opaque');
-  const onlyRead = artefacts.filter((artefact) => !made.includes(artefact));
+  const made = artefacts.filter((artefact) => !isOnlyRead(artefact));
+  const onlyRead = artefacts.filter(isOnlyRead);
   return byNamespace([
     ...objectRules(made, ['get', 'update', 'patch', 'create']),
     ...objectRules(onlyRead, ['get']),

@@ -99,7 +99,7 @@ export function inputOf(input: ResolvedArtefact, from: Ingredients): Certificate
 }
 
 /** Whoever plans has a decision of its own about what is broken. */
-export function unlessBroken<T>(read: () => T): T | undefined {
+function unlessBroken<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch (err) {

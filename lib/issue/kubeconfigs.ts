@@ -2,8 +2,9 @@
 import { RecoveryError } from '../errors.ts';
 import type { Endpoints, Kubeconfigs } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
+import { onlyEntry } from '../store/kubeconfig-entries.ts';
 import { caBundleKey, certificateKey, type Entries, locationText, privateKeyKey } from '../store/store.ts';
-import { parseYaml, toYaml } from '../yaml.ts';
+import { toYaml } from '../yaml.ts';
 import { annotationsOf, notAfterAnnotation, notBeforeAnnotation } from './annotations.ts';
 import type { Issued } from './issue.ts';
 
@@ -68,14 +69,6 @@ export function issueKubeconfigs({ artefact, client, authority, endpoints, forme
 }
 
 function serverIn(bytes: Uint8Array | undefined): string | undefined {
-  if (bytes === undefined) return undefined;
-  try {
-    const config = parseYaml(Buffer.from(bytes).toString('utf8')) as {
-      readonly clusters?: readonly { readonly cluster?: { readonly server?: unknown } }[];
-    } | null;
-    const server = config?.clusters?.[0]?.cluster?.server;
-    return typeof server === 'string' ? server : undefined;
-  } catch {
-    return undefined;
-  }
+  const server = bytes && onlyEntry(bytes, 'cluster')?.['server'];
+  return typeof server === 'string' ? server : undefined;
 }

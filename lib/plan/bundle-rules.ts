@@ -1,21 +1,22 @@
 // When a CA bundle, a composed bundle or a copy is written anew. Pure.
 // Trust is never lost by accident: a bundle keeps the former certificates of its signers until they expire, and a
 // composed bundle keeps its own while one of its inputs has been lost.
-import type { CaBundle, ComposedBundle, Copy, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { CaBundle, ComposedBundle, Copy, Resolved } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import {
   blocked,
   type Case,
+  damaged,
+  type Difference,
   earliest,
   isSameAs,
   keep,
   laterMs,
   renew,
-  settlesAt,
+  settled,
   validNow,
   type Verdict,
 } from './judgement.ts';
-import type { Reason } from './plan-types.ts';
 
 const lookAgainMs = 30_000;
 const idleMs = 3_600_000;
@@ -26,11 +27,6 @@ const restlessMs = 2000;
 const restlessForMs = 60_000;
 
 type BundleCase = Case<CaBundle> | Case<ComposedBundle>;
-export interface Difference {
-  readonly reason: Reason;
-  readonly message: string;
-}
-
 /** Holds the live certificate of each of its signers, and the former ones until they expire. */
 export function judgeBundle(at: Case<CaBundle>): Verdict {
   const { artefact, fact, expected, facts, now } = at;
@@ -154,25 +150,6 @@ function withoutGiven({ fact, now }: Case<Copy>, message: string): Verdict {
   if (validNow(fact, now).size > 0) return keep('Healthy', `${message}; what is here stays`, laterMs(now, lookAgainMs));
   const wanted = 'it is made by others and copied as soon as it is there';
   return blocked('Unavailable', `${message}; ${wanted}`, laterMs(now, awaitedMs));
-}
-
-export function damaged({ fact }: Case<ResolvedArtefact>): Difference | undefined {
-  if (fact.state === 'absent') return { reason: 'Absent', message: 'it is absent' };
-  if (fact.state !== 'broken') return undefined;
-  const reason = fact.problem === 'mismatchedPair' ? 'MismatchedPair' : 'Unreadable';
-  return { reason, message: `it is broken: ${fact.message}` };
-}
-
-/** A contradiction that has stood long enough is repaired; a fresh one may be another writer between two writes. */
-export function settled(
-  at: Case<ResolvedArtefact>,
-  names: readonly string[],
-  difference: Difference,
-  renewal: (difference: Difference) => Verdict,
-): Verdict {
-  const until = settlesAt(at, names);
-  if (until === undefined) return renewal(difference);
-  return keep('Settling', `${difference.message}; looked at again before it is believed`, until);
 }
 
 /** The owner also clears expired certificates away; otherwise they are harmless and stay. */

@@ -123,8 +123,8 @@ export function settlesAt(at: Case<ResolvedArtefact>, names: readonly string[]):
     if (since !== undefined && (latest === undefined || since > latest)) latest = since;
   }
   if (latest === undefined) return undefined;
-  const settled = laterMs(latest, settleMsOf(artefact.truth, policy));
-  return now < settled ? settled : undefined;
+  const until = laterMs(latest, settleMsOf(artefact.truth, policy));
+  return now < until ? until : undefined;
 }
 
 /** Fingerprints of the certificates that are valid now, give or take the difference of two machines' clocks. */
@@ -140,4 +140,29 @@ export function validNow(fact: ArtefactFacts, now: Date): ReadonlySet<string> {
 export function certificatesOf(fact: ArtefactFacts): readonly CertificateFacts[] {
   if (fact.state === 'present') return fact.certificates;
   return fact.state === 'broken' ? (fact.certificates ?? []) : [];
+}
+
+/** Why something is to be written anew. */
+export interface Difference {
+  readonly reason: Reason;
+  readonly message: string;
+}
+
+export function damaged({ fact }: Case<ResolvedArtefact>): Difference | undefined {
+  if (fact.state === 'absent') return { reason: 'Absent', message: 'it is absent' };
+  if (fact.state !== 'broken') return undefined;
+  const reason = fact.problem === 'mismatchedPair' ? 'MismatchedPair' : 'Unreadable';
+  return { reason, message: `it is broken: ${fact.message}` };
+}
+
+/** A contradiction that has stood long enough is repaired; a fresh one may be another writer between two writes. */
+export function settled(
+  at: Case<ResolvedArtefact>,
+  names: readonly string[],
+  difference: Difference,
+  renewal: (difference: Difference) => Verdict,
+): Verdict {
+  const until = settlesAt(at, names);
+  if (until === undefined) return renewal(difference);
+  return keep('Settling', `${difference.message}; looked at again before it is believed`, until);
 }

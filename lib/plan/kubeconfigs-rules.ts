@@ -3,8 +3,19 @@
 // OpenShift's operator composes its own of the same parts (cluster-kube-apiserver-operator
 // pkg/operator/nodekubeconfigcontroller), whenever these differ.
 import type { Kubeconfigs } from '../inventory/model.ts';
-import { damaged, type Difference, settled } from './bundle-rules.ts';
-import { blocked, type Case, earliest, keep, laterMs, renew, validNow, type Verdict } from './judgement.ts';
+import {
+  blocked,
+  type Case,
+  damaged,
+  type Difference,
+  earliest,
+  keep,
+  laterMs,
+  renew,
+  settled,
+  validNow,
+  type Verdict,
+} from './judgement.ts';
 
 const lookAgainMs = 30_000;
 const soonMs = 5000;

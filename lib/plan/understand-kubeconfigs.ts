@@ -3,8 +3,8 @@ import { RecoveryError } from '../errors.ts';
 import type { Kubeconfigs } from '../inventory/model.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { keyMatches, parsePrivateKey } from '../pki/key.ts';
+import { type KubeconfigFields, onlyEntry } from '../store/kubeconfig-entries.ts';
 import { type Found, locationText } from '../store/store.ts';
-import { parseYaml } from '../yaml.ts';
 import type { ArtefactFacts } from './facts.ts';
 
 interface Held {
@@ -34,15 +34,13 @@ export function understandKubeconfigs(
   return { facts, certificates };
 }
 
-type Mapping = Readonly<Record<string, unknown>>;
-
 function read(bytes: Uint8Array | undefined, what: string): Held {
   const refuse = (problem: string): RecoveryError =>
     new RecoveryError('MaterialInvalid', `Cannot use ${what}: ${problem}`);
   if (bytes === undefined) throw refuse('it is not there');
-  const cluster = only(bytes, 'clusters', 'cluster');
-  const user = only(bytes, 'users', 'user');
-  const data = (from: Mapping | undefined, key: string): Buffer => {
+  const cluster = onlyEntry(bytes, 'cluster');
+  const user = onlyEntry(bytes, 'user');
+  const data = (from: KubeconfigFields | undefined, key: string): Buffer => {
     const value = from?.[key];
     if (typeof value !== 'string') throw refuse(`it has no ${key}`);
     return Buffer.from(value, 'base64');
@@ -53,17 +51,4 @@ function read(bytes: Uint8Array | undefined, what: string): Held {
   const server = cluster?.['server'];
   if (typeof server !== 'string') throw refuse('it names no server');
   return { leaf, authorities: wholeCertificates(data(cluster, 'certificate-authority-data')), server };
-}
-
-/** The one entry of a list, as these kubeconfigs have it. What cannot be parsed has none. */
-function only(bytes: Uint8Array, group: string, field: string): Mapping | undefined {
-  try {
-    const config = parseYaml(Buffer.from(bytes).toString('utf8')) as Mapping | null;
-    const list = config?.[group];
-    const [entry] = Array.isArray(list) ? (list as readonly (Mapping | null)[]) : [];
-    const value = entry?.[field];
-    return typeof value === 'object' && value !== null ? (value as Mapping) : undefined;
-  } catch {
-    return undefined;
-  }
 }

@@ -27,7 +27,7 @@ interface Groups {
 }
 
 function groups({ rows }: StatusReport): Groups {
-  const others = rows.filter(({ kind }) => kind === 'keyPair' || kind === 'given' || kind === 'opaque');
+  const others = rows.filter(({ isForeign }) => isForeign);
   const certificates = rows.filter(({ kind }) => kind === 'target');
   return {
     certificates,

@@ -1,5 +1,6 @@
 // What `status` says, as plain data: one row for each artefact, and in one word whether the cluster is well. Pure: facts
 // and decisions are the plan's, another time gives the report of another time.
+import { isOnlyRead } from '../inventory/kinds.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import type { ArtefactFacts, CertificateFacts, Facts } from '../plan/facts.ts';
@@ -142,7 +143,7 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
       residualMs: certificate.notAfter.getTime() - now.getTime(),
     }),
     ...(issuer !== undefined && { issuer }),
-    isForeign: artefact.kind === 'keyPair' || artefact.kind === 'given' || artefact.kind === 'opaque',
+    isForeign: isOnlyRead(artefact),
     action: decision.action,
     reason: decision.reason,
     message: decision.message,

@@ -40,7 +40,7 @@ export interface ObjectSyncOptions extends PassContext {
   readonly random?: () => number;
 }
 
-const defaultRecheckMs = 60_000;
+export const defaultRecheckMs = 60_000;
 const firstRetryMs = 100;
 const longestRetryMs = 10_000;
 

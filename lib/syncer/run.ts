@@ -13,7 +13,7 @@ import type { Log } from '../log.ts';
 import { openUp, repairParent } from '../publish/access.ts';
 import { pruneRemoved } from '../publish/remove.ts';
 import { DestinationLock, lockDirectory } from './destination-lock.ts';
-import { ObjectSync, type SyncStatus } from './object-sync.ts';
+import { defaultRecheckMs, ObjectSync, type SyncStatus } from './object-sync.ts';
 import { destinationProblem, kindDirectory, rowsOf, type SyncRow } from './rows.ts';
 import { WatchHealth } from './watch-health.ts';
 
@@ -36,8 +36,6 @@ export interface SyncerOptions {
   /** Milliseconds between two full checks of an object's files. Default 60 000. */
   readonly recheckMs?: number;
 }
-
-const defaultRecheckMs = 60_000;
 
 export interface SyncReport {
   readonly objects: readonly SyncStatus[];

@@ -4,6 +4,7 @@ import { isCode } from '../errors.ts';
 import type { ApiLocation, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { interceptingWebhooks, type WebhookConfiguration, type WebhookFinding } from './intercepting.ts';
+import { isOnlyRead } from '../inventory/kinds.ts';
 import { isFile } from '../inventory/places.ts';
 
 export interface FindWebhooks {
@@ -15,10 +16,7 @@ export interface FindWebhooks {
 
 /** Objects that recovery writes. Key pairs and what others maintain are only read, and reading calls no webhook. */
 function writtenObjects(artefacts: readonly ResolvedArtefact[]): ApiLocation[] {
-  return artefacts.flatMap(({ kind, truth }) => {
-    if (kind === 'keyPair' || kind === 'given' || kind === 'opaque') return [];
-    return isFile(truth) ? [] : [truth];
-  });
+  return artefacts.flatMap((artefact) => (isOnlyRead(artefact) || isFile(artefact.truth) ? [] : [artefact.truth]));
 }
 
 /** Throws what the API refuses, KubeForbidden above all. */

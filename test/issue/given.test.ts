@@ -4,20 +4,12 @@ import type { Resolved, ResolvedArtefact, Signer } from '../../lib/inventory/mod
 import { make } from '../../lib/issue/make.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import type { Material } from '../../lib/store/store.ts';
-import { bundle, signer, target } from '../support/facts.ts';
+import { both, bundle, signer, target, theirs } from '../support/facts.ts';
 
 const day = 24 * 3_600_000;
 const now = new Date('2026-06-01T00:00:00Z');
 const takeKey = () => generateKey({ name: 'ECDSA', curve: 'P-256' });
 const place = (name: string) => ({ kind: 'configMap', namespace: 'theirs', name }) as const;
-const theirs = { kind: 'given', name: 'theirs', truth: place('theirs'), readers: [] } satisfies ResolvedArtefact;
-const both = {
-  kind: 'composedBundle',
-  name: 'both',
-  truth: place('both'),
-  readers: [],
-  inputs: ['bundle', 'theirs'],
-} satisfies ResolvedArtefact;
 const copy = {
   kind: 'copy',
   name: 'copy',

@@ -6,11 +6,22 @@ import type { ArtefactFacts, CertificateFacts, Facts } from '../../lib/plan/fact
 import { gather } from '../../lib/plan/gather.ts';
 import type { Decision } from '../../lib/plan/plan-types.ts';
 import { plan } from '../../lib/plan/plan.ts';
-import { at, bundle, certificate, day, healthy, leaf, present, signer, start, target } from '../support/facts.ts';
+import {
+  at,
+  both,
+  bundle,
+  certificate,
+  day,
+  healthy,
+  leaf,
+  present,
+  signer,
+  start,
+  target,
+  theirs,
+} from '../support/facts.ts';
 import { MemoryStore } from '../support/memory-store.ts';
 
-const place = (name: string) => ({ kind: 'configMap', namespace: 'theirs', name }) as const;
-const theirs = { kind: 'given', name: 'theirs', truth: place('theirs'), readers: [] } satisfies ResolvedArtefact;
 const theirPair = {
   kind: 'given',
   name: 'their-pair',
@@ -24,13 +35,6 @@ const copyOf = (of: ResolvedArtefact): ResolvedArtefact => ({
   readers: [],
   of: of.name,
 });
-const both = {
-  kind: 'composedBundle',
-  name: 'both',
-  truth: place('both'),
-  readers: [],
-  inputs: ['bundle', 'theirs'],
-} satisfies ResolvedArtefact;
 const resolved: Resolved = {
   name: 'given',
   artefacts: [theirs, theirPair, signer, bundle, both, copyOf(theirs), copyOf(theirPair), target],

@@ -51,6 +51,22 @@ export const copy = {
   of: 'composed',
 } satisfies ResolvedArtefact;
 
+const theirPlace = (name: string) => ({ kind: 'configMap', namespace: 'theirs', name }) as const;
+/** A bundle that others maintain, and one that is composed of it and ours. */
+export const theirs = {
+  kind: 'given',
+  name: 'theirs',
+  truth: theirPlace('theirs'),
+  readers: [],
+} satisfies ResolvedArtefact;
+export const both = {
+  kind: 'composedBundle',
+  name: 'both',
+  truth: theirPlace('both'),
+  readers: [],
+  inputs: ['bundle', 'theirs'],
+} satisfies ResolvedArtefact;
+
 export const chain: Resolved = { name: 'test', artefacts: [signer, bundle, composed, copy, target] };
 
 /** A certificate known by its print, valid from and until the given day, signed by those prints. */

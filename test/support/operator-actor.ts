@@ -185,7 +185,7 @@ export class OperatorActor {
   }
 
   async *#leaf(leaf: (typeof cluster.leaves)[number], ca: { authority: Authority; trusted: readonly Certificate[] }) {
-    const { authority, trusted } = ca;
+    const { authority } = ca;
     const place = secret(leaf.object);
     const kind = { type: 'target', refreshDays: leaf.refreshDays };
     const found = yield* this.#described(place, kind);
@@ -215,7 +215,6 @@ export class OperatorActor {
     const chain = hostnames.length > 0 ? authority.certificate.pem : '';
     const entries = { 'tls.crt': Buffer.from(pem + chain), 'tls.key': Buffer.from(key.pem) };
     yield* this.#write(place, entries, kind, found);
-    void trusted;
   }
 
   /** An intermediate CA: to the rotation it is a target like others. */

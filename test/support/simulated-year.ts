@@ -64,7 +64,6 @@ export interface YearOptions {
   /** The most that passes between two steps of the operator. */
   readonly stepMs?: number;
   readonly broken?: OperatorOptions['broken'];
-  readonly settleMs?: number;
 }
 
 export class SimulatedYear {
@@ -114,7 +113,7 @@ export class SimulatedYear {
         keyAlgorithm: algorithm,
         store: this.#watched('regen'),
         namesInApi: () => Promise.resolve(names),
-        policy: { kind: options.policy, graceMs, settleMs: options.settleMs ?? 1000 },
+        policy: { kind: options.policy, graceMs, settleMs: second },
         clockFacts: () => ({ builtAt: new Date('2025-01-01T00:00:00Z'), synchronised: true }),
         once: false,
         dryRun: false,
@@ -355,20 +354,6 @@ export class SimulatedYear {
 
   count(by: YearWrite['by']): number {
     return this.writes.filter((write) => write.by === by).length;
-  }
-
-  /** Writes by object and actor, for people. */
-  table(): string {
-    const objects = [...new Set(this.writes.map(({ object }) => object))].toSorted();
-    const of = (object: string, by: string): number =>
-      this.writes.filter((write) => write.object === object && write.by === by).length;
-    const generations = (object: string): number =>
-      new Set(this.writes.filter((write) => write.object === object).map(({ generation }) => generation)).size;
-    const lines = objects.map(
-      (object) =>
-        `${object.padEnd(86)}${[of(object, 'operator'), of(object, 'regen'), generations(object)].map((n) => `${n}`.padStart(10)).join('')}`,
-    );
-    return [`${'object'.padEnd(86)}  operator     regen  generations`, ...lines].join('\n');
   }
 }
 
