@@ -47,7 +47,9 @@ export async function openUp({ directory, what, disk = realDisk }: Removal): Pro
     const stats = await unlessAbsent(() => disk.stat(directory));
     if (stats?.isDirectory() !== true) return;
     await allow(disk, directory, stats, ownAccess);
-    for (const entry of await disk.readdir(directory, { withFileTypes: true })) {
+    // Whoever removes it meanwhile leaves nothing to open.
+    const entries = await unlessAbsent(() => disk.readdir(directory, { withFileTypes: true }));
+    for (const entry of entries ?? []) {
       const path = join(directory, entry.name);
       if (entry.isFile()) await makeReadable(disk, path);
       else if (entry.isDirectory() && entry.name.startsWith('..')) await openGeneration(disk, path);

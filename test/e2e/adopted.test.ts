@@ -229,7 +229,10 @@ describe('one adopted control-plane machine', () => {
     await node.thaw();
     await leavesValid(node);
     console.log(`thawed to valid on disk: ${Date.now() - thawed} ms`);
-    expect(JSON.stringify((await cluster.api(`${webhooks}/policy`)).body)).toContain('NotIn');
+    // Written is not served: kube-apiserver loads what has changed a moment later.
+    await eventually(async () =>
+      expect(JSON.stringify((await cluster.api(`${webhooks}/policy`)).body)).toContain('NotIn'),
+    );
     // While it runs, a kubelet does not ask with its bootstrap kubeconfig; five minutes without a certificate, and it ends
     // itself (1.35, pkg/kubelet/certificate/transport.go). The timer does not wait for that.
     expect((await ends(node)).get('kubelet')?.getTime()).toBeLessThan(Date.now());

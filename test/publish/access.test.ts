@@ -7,6 +7,7 @@ import {
   readFileSync,
   readdirSync,
   readlinkSync,
+  rmSync,
   statSync,
   truncateSync,
 } from 'node:fs';
@@ -128,6 +129,34 @@ describe('a mode that denies', () => {
     expect(await publish({ directory, what, entries: entriesOf(2), mode: 0o600 })).toBe('written');
     expect(layoutProblems(directory, pair)).toEqual([]);
   });
+});
+
+/** A disk from which somebody takes `directory` away just before one of the calls. */
+function vanishing(directory: string, { beforeCall }: { readonly beforeCall: number }): { disk: Disk; calls: number } {
+  const counted = { disk: realDisk, calls: 0 };
+  const entries = Object.entries(realDisk).map(([name, call]) => [
+    name,
+    (...args: unknown[]) => {
+      if (counted.calls === beforeCall) rmSync(directory, { recursive: true });
+      counted.calls += 1;
+      return (call as (...all: unknown[]) => unknown)(...args);
+    },
+  ]);
+  counted.disk = Object.fromEntries(entries) as Disk;
+  return counted;
+}
+
+test('whoever removes the directory while it is looked at leaves nothing to open, and no failure', async () => {
+  for (let beforeCall = 0; ; beforeCall += 1) {
+    const { directory } = await published();
+    const counted = vanishing(directory, { beforeCall });
+    await openUp({ directory, what, disk: counted.disk });
+    expect(await compare({ directory, what, entries: entriesOf(1), mode: 0o600 })).toBeDefined();
+    if (counted.calls <= beforeCall) {
+      expect(beforeCall).toBeGreaterThan(5);
+      return;
+    }
+  }
 });
 
 describe('what belongs to somebody else', () => {
