@@ -10,6 +10,8 @@ export interface Pages<T, K> {
   readonly size: number;
   /** What stays of an object; undefined: nothing. Called again for the same object when a list begins anew. */
   readonly keep: (object: T) => K | undefined;
+  /** Enough has been seen after so many objects read, or with one that was kept. Default: all are wanted. */
+  readonly enough?: { readonly read: number };
 }
 
 export interface ListOptions<T, K> {
@@ -46,6 +48,7 @@ async function listOnce<T, K>({ connection, path, pages, signal }: ListOptions<T
   const keep = pages?.keep ?? ((object: T): K | undefined => object as unknown as K);
   const objects: K[] = [];
   let size = pages?.size;
+  let read = 0;
   let from: string | undefined;
   for (;;) {
     const query = [
@@ -71,7 +74,9 @@ async function listOnce<T, K>({ connection, path, pages, signal }: ListOptions<T
       const kept = keep(object);
       if (kept !== undefined) objects.push(kept);
     }
-    if (next === '') return { objects, resourceVersion };
+    read += page.items.length;
+    const isEnough = pages?.enough !== undefined && (objects.length > 0 || read >= pages.enough.read);
+    if (next === '' || isEnough) return { objects, resourceVersion };
     from = next;
   }
 }

@@ -51,6 +51,12 @@ export function createProver({ connection, apiServer, destinationDir, clock, sig
     return proveSignsCsr({ connection, signer, now, signal: stop });
   };
 
+  /** What has ended is not what readers are to use, although they do. Undefined: it is valid, or no certificate. */
+  const endedOnDisk = async (artefact: ResolvedArtefact): Promise<Date | undefined> => {
+    const certificate = await certificateOnDisk(artefact, destinationDir).catch(() => undefined);
+    return certificate !== undefined && certificate.validToDate <= now() ? certificate.validToDate : undefined;
+  };
+
   const proveOne = (artefact: ResolvedArtefact, publishedAt: Date, proof: Proof): Promise<ProofResult> => {
     switch (proof.kind) {
       case 'served':
@@ -78,7 +84,11 @@ export function createProver({ connection, apiServer, destinationDir, clock, sig
         }
       }),
     );
-    return combineProofs(results, now());
+    const proof = combineProofs(results, now());
+    const ended = proof.state === 'proven' ? await endedOnDisk(artefact) : undefined;
+    if (ended === undefined) return proof;
+    const at = ended.toISOString();
+    return { ...proof, state: 'unproven', message: `The certificate on disk expired at ${at}; ${proof.message}` };
   };
 }
 

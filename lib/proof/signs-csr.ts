@@ -3,6 +3,7 @@
 import { X509Certificate } from 'node:crypto';
 import { errorText } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { list } from '../kube/list.ts';
 import type { ProofResult } from './result.ts';
 
 export interface SignedRequest {
@@ -12,30 +13,23 @@ export interface SignedRequest {
 }
 
 export interface JudgeSigned {
-  readonly requests: readonly SignedRequest[];
+  readonly request: SignedRequest;
   /** PEM of the signer's certificate that lies on disk now. */
   readonly signer: string;
-  readonly now: Date;
 }
 
-/** Whether one of the requests was answered with a certificate that the present signer's key has signed. */
-export function judgeSigned({ requests, signer, now }: JudgeSigned): ProofResult {
+/** Whether the request was answered with a certificate that the present signer's key has signed. Pure. */
+export function isSignedBy({ request, signer }: JudgeSigned): boolean {
   const authority = parse(signer);
-  if (authority === undefined)
-    return { state: 'unproven', message: 'The signer on disk is not a certificate', at: now };
-  const signed = requests.find(({ status }) => {
-    const leaf = parse(Buffer.from(status?.certificate ?? '', 'base64').toString());
-    return leaf?.verify(authority.publicKey) === true;
-  });
-  if (signed === undefined) {
-    return {
-      state: 'unproven',
-      message: 'No CertificateSigningRequest has been signed by the present signer yet',
-      at: now,
-    };
-  }
-  const name = signed.metadata?.name ?? '';
-  return { state: 'proven', message: `CertificateSigningRequest "${name}" was signed by the present signer`, at: now };
+  const leaf = parse(Buffer.from(request.status?.certificate ?? '', 'base64').toString());
+  return authority !== undefined && leaf?.verify(authority.publicKey) === true;
+}
+
+/** What the name of a request that is signed so says; undefined: none is. */
+export function judgeSigned(name: string | undefined, now: Date): ProofResult {
+  return name === undefined
+    ? { state: 'unproven', message: 'No CertificateSigningRequest has been signed by the present signer yet', at: now }
+    : { state: 'proven', message: `CertificateSigningRequest "${name}" was signed by the present signer`, at: now };
 }
 
 function parse(pem: string): X509Certificate | undefined {
@@ -53,28 +47,18 @@ export interface ProveSigns {
   readonly signal: AbortSignal;
 }
 
-interface List {
-  readonly items?: readonly SignedRequest[] | null;
-  readonly metadata?: { readonly continue?: string };
-}
-
+/** Requests are small, unless somebody wants them large: then list() asks for fewer. */
 const pageSize = 200;
 /** kube-controller-manager removes issued requests after an hour; more than this many say that something floods. */
-const pages = 10;
+const enough = { read: 2000 };
 
 export async function proveSignsCsr({ connection, signer, now, signal }: ProveSigns): Promise<ProofResult> {
-  const base = `/apis/certificates.k8s.io/v1/certificatesigningrequests?limit=${pageSize}`;
-  let result: ProofResult = judgeSigned({ requests: [], signer, now: now() });
-  let from = '';
+  const path = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
+  const keep = (request: SignedRequest): string | undefined =>
+    isSignedBy({ request, signer }) ? (request.metadata?.name ?? '') : undefined;
   try {
-    for (let page = 0; page < pages; page += 1) {
-      const path = from === '' ? base : `${base}&continue=${encodeURIComponent(from)}`;
-      const list = await connection.request<List>({ method: 'GET', path, signal });
-      result = judgeSigned({ requests: list.items ?? [], signer, now: now() });
-      from = list.metadata?.continue ?? '';
-      if (result.state === 'proven' || from === '') break;
-    }
-    return result;
+    const { objects } = await list({ connection, path, pages: { size: pageSize, keep, enough }, signal });
+    return judgeSigned(objects[0], now());
   } catch (err) {
     return { state: 'unproven', message: errorText(err), at: now() };
   }

@@ -289,14 +289,6 @@ async function lockMessage(): Promise<string> {
   }
 }
 
-function signerPem(): string {
-  const options = ['-newkey', 'rsa:2048', '-nodes', '-keyout', '/dev/null', '-subj', '/CN=signer'];
-  return execFileSync('openssl', ['req', '-x509', ...options], {
-    encoding: 'utf8',
-    stdio: ['ignore', 'pipe', 'ignore'],
-  });
-}
-
 function configMessage(): string {
   try {
     const flags = { preset: 'kubernets', mode: 'syncer', kubeconfig: '/k', destinationDir: '/d' };
@@ -328,7 +320,7 @@ describe('docs/troubleshooting.md', () => {
       await diskMessage('EPERM'),
       await kubeadmMessage(),
       leaseMessage(),
-      judgeSigned({ requests: [], signer: signerPem(), now: start }).message,
+      judgeSigned(undefined, start).message,
     ].map((message) => flat(message ?? ''));
   });
 

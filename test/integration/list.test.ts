@@ -108,4 +108,20 @@ describe('list()', () => {
     expect(found.objects).toEqual(kept);
     expect(asked.map((query) => query.has('continue'))).toEqual([false, false, true, false, false, true, true]);
   });
+
+  it('asks for no more once it has enough', async () => {
+    const kinds: [keep: string, read: number, objects: string[], requests: number][] = [
+      ['large-05', 100, ['large-05'], 2],
+      ['none', 7, [], 2],
+      ['none', 100, [], 3],
+    ];
+    for (const [wanted, read, objects, requests] of kinds) {
+      const asked: URLSearchParams[] = [];
+      const keep = ({ metadata: { name } }: Named) => (name === wanted ? name : undefined);
+      const few = { size: 5, keep, enough: { read } };
+      const found = await list<Named, string>({ connection: recording(asked), path: large, pages: few, signal });
+      expect(found.objects).toEqual(objects);
+      expect(asked, `${wanted} ${read}`).toHaveLength(requests);
+    }
+  });
 });

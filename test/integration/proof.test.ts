@@ -6,7 +6,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { systemClock } from '../../lib/clock.ts';
+import { type Clock, systemClock } from '../../lib/clock.ts';
 import { runFileObserver } from '../../lib/fileobserver/run.ts';
 import type { Proof, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
@@ -113,6 +113,11 @@ test('lease: kube-controller-manager has renewed since its files were published,
   expect(await here(client, publishedAt)).toMatchObject({ state: 'proven' });
   const elsewhere = proverWith({ hostName: 'another-node' });
   expect(await elsewhere(client, publishedAt)).toMatchObject({ state: 'notApplicable' });
+  const later: Clock = { ...systemClock, now: () => new Date('2120-01-01T00:00:00Z') };
+  expect(await proverWith({ clock: later })(client, publishedAt)).toMatchObject({
+    state: 'unproven',
+    message: expect.stringMatching(/^The certificate on disk expired at \S+Z; component: .* renewed the Lease at /),
+  });
   const absent: Proof = { kind: 'lease', namespace: 'kube-system', name: 'absent' };
   expect(await prove(artefact(controlPlane.pki.serving, absent), publishedAt)).toMatchObject({
     state: 'unproven',

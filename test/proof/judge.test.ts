@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { judgeRenewal, type JudgeRenewal } from '../../lib/proof/lease.ts';
 import { judgeProxied, type ApiService } from '../../lib/proof/proxied.ts';
 import { combineProofs, type ProofResult } from '../../lib/proof/result.ts';
-import { judgeSigned } from '../../lib/proof/signs-csr.ts';
+import { isSignedBy, judgeSigned } from '../../lib/proof/signs-csr.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
 import { TemporaryDirectory } from '../fileobserver/observation.ts';
 
@@ -53,7 +53,7 @@ test.each(Object.entries(proxied))('judgeProxied(): %s', (_title, [services, sta
   expect(judgeProxied(services, now)).toEqual({ state, message: expect.stringContaining(message), at: now });
 });
 
-test('judgeSigned() believes the signature of the present signer only', async () => {
+test('isSignedBy() believes the signature of the present signer only', async () => {
   await using root = new TemporaryDirectory();
   const [present, former] = await Promise.all([
     // The same name, as successive signers have: only the key tells them apart.
@@ -69,10 +69,15 @@ test('judgeSigned() believes the signature of the present signer only', async ()
   const fresh = { metadata: { name: 'fresh' }, status: { certificate: await leaf(present, 'b') } };
   const pending = { metadata: { name: 'pending' }, status: {} };
   const foreign = { metadata: { name: 'foreign' }, status: { certificate: 'bm9uc2Vuc2U=' } };
-  expect(judgeSigned({ requests: [pending, foreign, old], signer, now }).state).toBe('unproven');
-  const proven = judgeSigned({ requests: [pending, foreign, old, fresh], signer, now });
-  expect(proven).toMatchObject({ state: 'proven', message: expect.stringContaining('"fresh"') });
-  expect(judgeSigned({ requests: [fresh], signer: 'nonsense', now }).state).toBe('unproven');
+  for (const request of [pending, foreign, old])
+    expect(isSignedBy({ request, signer }), request.metadata.name).toBe(false);
+  expect(isSignedBy({ request: fresh, signer })).toBe(true);
+  expect(isSignedBy({ request: fresh, signer: 'nonsense' })).toBe(false);
+});
+
+test('judgeSigned() names the request', () => {
+  expect(judgeSigned('fresh', now)).toMatchObject({ state: 'proven', message: expect.stringContaining('"fresh"') });
+  expect(judgeSigned(undefined, now)).toMatchObject({ state: 'unproven' });
 });
 
 const result = (state: ProofResult['state'], message: string): ProofResult => ({ state, message, at: publishedAt });
