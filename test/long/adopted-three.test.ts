@@ -38,6 +38,19 @@ async function allOffPastExpiry(): Promise<void> {
   await Promise.all(cluster.nodes.map((node) => offPast(node, end)));
 }
 
+/** `node1` is 1. */
+function numbered(...numbers: readonly number[]): readonly [Node, ...Node[]] {
+  return numbers.map((number) => cluster.nodes[number - 1]) as [Node, ...Node[]];
+}
+
+async function inTurn(nodes: readonly Node[], distanceMs = 2000): Promise<void> {
+  const switched = nodes.map(async (node, at) => {
+    await delay(at * distanceMs);
+    await node.on();
+  });
+  await Promise.all(switched);
+}
+
 async function ready(nodes: readonly Node[], since: number): Promise<void> {
   const moments = nodes.map(async (node) => {
     const at = await cluster.ready(node, { since, withinMs: 180_000 });
@@ -95,21 +108,25 @@ describe('three control planes', () => {
     for (const node of cluster.nodes) await cluster.runPod(node);
   });
 
-  it('recover when two of them are switched on, with one new generation of everything they share', async () => {
-    const [first, second, third] = cluster.nodes as [Node, Node, Node];
+  it.each([
+    [3, 1, 2],
+    [1, 2, 3],
+    [2, 3, 1],
+  ])('recover when node %i and then %i are switched on, and %i stays off', async (one, two, off) => {
     await allOffPastExpiry();
+    const [late] = numbered(off);
     const since = Date.now();
-    await third.on();
-    await delay(2000);
-    await first.on();
-    await ready([third, first], since);
-    await expectOneGeneration([third, first], since);
-    await expectOwnLeasesOnly([third, first], since);
-    for (const node of [third, first]) await cluster.runPod(node);
+    const present = numbered(one, two);
+    await inTurn(present);
+    await ready(present, since);
+    await expectOneGeneration(present, since);
+    await expectOwnLeasesOnly(present, since);
+    for (const node of present) await cluster.runPod(node);
 
-    await second.on();
-    await ready([second], Date.now());
-    await cluster.runPod(second);
+    const later = Date.now();
+    await late.on();
+    await ready([late], later);
+    await cluster.runPod(late);
   });
 
   it('leave a lease to its holder on another node, which lives', async () => {
@@ -133,13 +150,25 @@ describe('three control planes', () => {
     }
   });
 
-  it('recover when all are switched on at once, with one new generation', async () => {
-    await allOffPastExpiry();
-    const since = Date.now();
-    await Promise.all(cluster.nodes.map((node) => node.on()));
-    await ready(cluster.nodes, since);
-    await expectOneGeneration(cluster.nodes, since);
-    await expectOwnLeasesOnly(cluster.nodes, since);
-    for (const node of cluster.nodes) await cluster.runPod(node);
-  });
+  const orders = [
+    [1, 2, 3],
+    [1, 3, 2],
+    [2, 1, 3],
+    [2, 3, 1],
+    [3, 1, 2],
+    [3, 2, 1],
+  ] as const;
+
+  it.each([['at once', 0, orders[0]] as const, ...orders.map((order) => ['in turn', 2000, order] as const)])(
+    'recover when all are switched on %s (%i ms, %j), with one new generation',
+    async (_, distanceMs, order) => {
+      await allOffPastExpiry();
+      const since = Date.now();
+      await inTurn(numbered(...order), distanceMs);
+      await ready(cluster.nodes, since);
+      await expectOneGeneration(cluster.nodes, since);
+      await expectOwnLeasesOnly(cluster.nodes, since);
+      for (const node of cluster.nodes) await cluster.runPod(node);
+    },
+  );
 });
