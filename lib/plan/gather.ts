@@ -22,6 +22,11 @@ export interface GatherInput {
   readonly only?: (location: Location) => boolean;
   /** The facts of an earlier look: they say since when a version has been there. */
   readonly previous?: Facts;
+  /**
+   * The time at which something has been read. Default: `now`. A look may last for longer than a contradiction takes to
+   * be believed: what is new in it is as old as its reading, not as the look.
+   */
+  readonly readAt?: () => Date;
 }
 
 export interface Gathered {
@@ -76,9 +81,14 @@ function fromNothing(fact: ArtefactFacts): ArtefactFacts {
 
 type Look =
   | { readonly facts: ArtefactFacts; readonly failure?: RecoveryError }
-  | { readonly found: Found; readonly facts: ArtefactFacts; readonly certificates: readonly Certificate[] };
+  | {
+      readonly found: Found;
+      readonly readAt: Date;
+      readonly facts: ArtefactFacts;
+      readonly certificates: readonly Certificate[];
+    };
 
-async function lookAt(artefact: ResolvedArtefact, { store, signal, only }: GatherInput): Promise<Look> {
+async function lookAt(artefact: ResolvedArtefact, { store, signal, only, now, readAt }: GatherInput): Promise<Look> {
   if (only !== undefined && !only(artefact.truth)) {
     return { facts: { state: 'unavailable', message: 'it was not looked at' } };
   }
@@ -91,7 +101,7 @@ async function lookAt(artefact: ResolvedArtefact, { store, signal, only }: Gathe
     return { facts: { state: 'unavailable', message: failure.message }, failure };
   }
   if (found === undefined) return { facts: { state: 'absent' } };
-  return { found, ...understand(artefact, found) };
+  return { found, readAt: readAt?.() ?? now, ...understand(artefact, found) };
 }
 
 /** Adds what only the whole shows: who signed what, and since when a version has been there. */
@@ -103,7 +113,7 @@ function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArt
   const facts = new Map<string, ArtefactFacts>();
   for (const [name, look] of seen) {
     if (!('certificates' in look) || look.facts.state !== 'present') {
-      const changed = 'found' in look && look.facts.state === 'broken' ? justChanged(look.found, input) : {};
+      const changed = 'found' in look && look.facts.state === 'broken' ? justChanged(look, input) : {};
       facts.set(name, { ...look.facts, ...changed });
       continue;
     }
@@ -121,8 +131,8 @@ function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArt
     }));
     const before = previous?.get(name);
     const same = before?.state === 'present' && before.version === look.facts.version ? before.since : undefined;
-    const since = previous === undefined ? {} : { since: same ?? now };
-    const age = look.found.changedAt === undefined ? since : justChanged(look.found, input);
+    const since = previous === undefined ? {} : { since: same ?? look.readAt };
+    const age = look.found.changedAt === undefined ? since : justChanged(look, input);
     const others = row === undefined ? {} : othersAuthorityOf(row, look.found, seen);
     facts.set(name, { ...look.facts, certificates, ...age, ...others });
   }
@@ -145,6 +155,9 @@ function othersAuthorityOf(
  * Files say themselves how old they are: what a power loss has left needs no time to settle. A date in the future is that
  * of a clock which was wrong.
  */
-function justChanged({ changedAt }: Found, { previous, now }: GatherInput): { readonly since?: Date } {
-  return previous === undefined || changedAt === undefined || changedAt > now ? {} : { since: changedAt };
+function justChanged(
+  { found: { changedAt }, readAt }: Extract<Look, { readonly found: Found }>,
+  { previous }: GatherInput,
+): { readonly since?: Date } {
+  return previous === undefined || changedAt === undefined || changedAt > readAt ? {} : { since: changedAt };
 }

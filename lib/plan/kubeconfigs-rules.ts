@@ -27,6 +27,14 @@ export function judgeKubeconfigs(at: Case<Kubeconfigs>): Verdict {
   const renewed = parts.filter((name) => expected.get(name)?.renewed === true);
   const leaves = { trusted: new Set<string>(), newFrom: new Set<string>() };
   const renewal = ({ reason, message }: Difference): Verdict => {
+    const open = parts.map((name) => ({ name, until: expected.get(name)?.settlesAt })).find(({ until }) => until);
+    if (open?.until !== undefined) {
+      return keep(
+        'Settling',
+        `${message}; ${open.name} is looked at again first, so that these are written once`,
+        open.until,
+      );
+    }
     const missing = parts.find((name) => !renewed.includes(name) && facts.get(name)?.state !== 'present');
     const why = missing === undefined ? undefined : `${missing}, of which they are made, is not there or not usable`;
     if (why !== undefined) return blocked('Unavailable', `${message}; ${why}`, laterMs(now, lookAgainMs));

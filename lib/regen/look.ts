@@ -51,7 +51,15 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
     );
     const [names, gathered] = await Promise.all([
       asks ? options.namesInApi?.(signal) : undefined,
-      gather({ resolved: options.resolved, store, signal, now: clock.now(), only, previous }),
+      gather({
+        resolved: options.resolved,
+        store,
+        signal,
+        now: clock.now(),
+        readAt: () => clock.now(),
+        only,
+        previous,
+      }),
     ]);
     const resolved = names === undefined ? options.resolved : withNames(options.resolved, names);
     const sight = { resolved, gathered, unread: names?.unread ?? 0 };

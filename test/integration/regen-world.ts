@@ -61,6 +61,21 @@ export interface LogLine {
   readonly [field: string]: unknown;
 }
 
+/** A single run by the machine's clock, unless said otherwise. */
+export function regenOptions(given: Pick<RegenOptions, 'resolved' | 'store'> & Partial<RegenOptions>): RegenOptions {
+  return {
+    policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
+    clockFacts: () => ({ builtAt: new Date('2025-01-01T00:00:00Z'), synchronised: true }),
+    clock: systemClock,
+    log: createLog({ write: () => undefined }),
+    keyPool: createKeyPool({ algorithm: { name: 'RSA', bits: 2048 }, size: 32 }),
+    once: true,
+    dryRun: false,
+    signal: AbortSignal.timeout(60_000),
+    ...given,
+  };
+}
+
 /** One regen process's worth: a connection and a store of its own. */
 export class Actor implements AsyncDisposable {
   readonly connection: KubeConnection;
@@ -80,20 +95,8 @@ export class Actor implements AsyncDisposable {
   }
 
   run(more: Partial<RegenOptions> = {}): Promise<RegenReport> {
-    const algorithm = { name: 'RSA', bits: 2048 } as const;
-    return runRegen({
-      resolved: this.#resolved,
-      store: this.store,
-      policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
-      clockFacts: () => ({ builtAt: new Date('2025-01-01T00:00:00Z'), synchronised: true }),
-      clock: systemClock,
-      log: createLog({ level: 'debug', write: (line) => this.lines.push(JSON.parse(line) as LogLine) }),
-      keyPool: createKeyPool({ algorithm, size: 32 }),
-      once: true,
-      dryRun: false,
-      signal: AbortSignal.timeout(60_000),
-      ...more,
-    });
+    const log = createLog({ level: 'debug', write: (line) => this.lines.push(JSON.parse(line) as LogLine) });
+    return runRegen(regenOptions({ resolved: this.#resolved, store: this.store, log, ...more }));
   }
 
   events(event: string): string[] {

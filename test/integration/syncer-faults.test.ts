@@ -1,12 +1,17 @@
 // Every fault of the proxy x syncer: objects change while the fault acts, before the syncer's first request or while it
 // watches. What was changed is on disk in the end, nothing was written twice, and a reader that opens the files all the
-// time, by plain reads of its own, never sees a mixed pair, an empty file or an older generation than before.
+// time, by plain reads of its own, never sees a mixed pair, an empty file or an older generation than before. Told of four
+// objects, and of all that OpenShift's cert-syncer of kube-apiserver writes.
+import { createPublicKey } from 'node:crypto';
 import { readFileSync, readdirSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
@@ -14,8 +19,10 @@ import { type Fault, type FaultProxy, startFaultProxy } from '../support/fault-p
 import { writeKubeconfig } from '../support/kubeconfig.ts';
 import { damage } from '../support/soundness.ts';
 import {
+  type Content,
   createNamespace,
   deleteObject,
+  type ObjectName,
   opaque,
   pairContent,
   putObject,
@@ -85,6 +92,50 @@ class Reader {
 
 type Name = 'pair' | 'settings' | 'goes' | 'comes';
 
+/** Who plays what, among which objects. The others stay as they are. */
+interface Cast {
+  readonly name: string;
+  readonly objects: Readonly<Record<Name, string>>;
+  readonly artefacts: (namespace: string) => readonly ResolvedArtefact[];
+}
+
+const kindOf = (name: Name): ObjectName['kind'] => (name === 'settings' ? 'configMap' : 'secret');
+
+const fourObjects: Cast = {
+  name: 'four objects',
+  objects: { pair: 'pair', settings: 'settings', goes: 'goes', comes: 'comes' },
+  artefacts: (namespace) =>
+    (['pair', 'settings', 'goes', 'comes'] as const).map((name) =>
+      opaque({ kind: kindOf(name), namespace, name }, name === 'goes' || name === 'comes' ? 'optional' : 'required'),
+    ),
+};
+
+const openshiftPreset: Cast = {
+  name: 'openshift-kube-apiserver',
+  objects: {
+    pair: 'kubelet-client',
+    settings: 'control-plane-node-kubeconfig',
+    goes: 'user-serving-cert-000',
+    comes: 'user-serving-cert-009',
+  },
+  artefacts: (namespace) =>
+    resolve(loadPreset('openshift-kube-apiserver'), {}).artefacts.map((row) =>
+      row.published === undefined || !('namespace' in row.truth) ? row : { ...row, truth: { ...row.truth, namespace } },
+    ),
+};
+
+/** What an object of that kind may hold. */
+function contentOf({ kind, truth }: ResolvedArtefact): Content {
+  const pair = pairs[0] ?? authority;
+  const key = readFileSync(pair.key, 'utf8');
+  if (kind === 'keyPair') {
+    const publicKey = createPublicKey(key).export({ type: 'spki', format: 'pem' });
+    return { 'service-account.key': key, 'service-account.pub': publicKey };
+  }
+  if (kind === 'opaque' || kind === 'kubeconfigs') return { value: 'one' };
+  return truth.kind === 'secret' ? pairContent(pair) : { 'ca-bundle.crt': readFileSync(authority.cert) };
+}
+
 /** Objects in a namespace of their own, all of them on disk already; a syncer by a proxy that is not started yet. */
 class Subject implements AsyncDisposable {
   readonly proxy: FaultProxy;
@@ -92,19 +143,24 @@ class Subject implements AsyncDisposable {
   readonly reader: Reader;
   readonly #kubeconfig: string;
   readonly #namespace: string;
+  readonly #cast: Cast;
   #syncing: Syncing | undefined;
 
-  private constructor(parts: Pick<Subject, 'proxy' | 'destinationDir'> & { kubeconfig: string; namespace: string }) {
+  private constructor(
+    cast: Cast,
+    parts: Pick<Subject, 'proxy' | 'destinationDir'> & { kubeconfig: string; namespace: string },
+  ) {
+    this.#cast = cast;
     this.proxy = parts.proxy;
     this.destinationDir = parts.destinationDir;
     this.#kubeconfig = parts.kubeconfig;
     this.#namespace = parts.namespace;
-    this.reader = new Reader(join(parts.destinationDir, 'secrets', 'pair'));
+    this.reader = new Reader(join(parts.destinationDir, 'secrets', cast.objects.pair));
   }
 
   static #count = 0;
 
-  static async create(): Promise<Subject> {
+  static async create(cast: Cast): Promise<Subject> {
     const namespace = await createNamespace(controlPlane, `faults-${(Subject.#count += 1)}`);
     const serverName = 'localhost-recovery';
     const target = { port: controlPlane.port, caFile: controlPlane.recoveryCa, serverName };
@@ -116,18 +172,23 @@ class Subject implements AsyncDisposable {
       token: controlPlane.adminToken,
     });
     const destinationDir = join(scratch, namespace, 'certs').replace(namespace, `${namespace}-disk`);
-    await putPair(namespace, 1);
-    await putObject(controlPlane, objectOf('settings', namespace), { value: 'one' });
-    await putObject(controlPlane, objectOf('goes', namespace), { value: 'one' });
-    const artefacts = artefactsOf(namespace);
+    const artefacts = cast.artefacts(namespace);
+    for (const row of artefacts) {
+      const { truth, published } = row;
+      if (published === undefined || !('namespace' in truth)) continue;
+      if (truth.name === cast.objects.pair) await putObject(controlPlane, truth, pairContent(pairs[0] ?? authority));
+      else if (published === 'required' || truth.name === cast.objects.goes) {
+        await putObject(controlPlane, truth, contentOf(row));
+      }
+    }
     await using first = await startSyncing({ controlPlane, artefacts, destinationDir, once: true });
     await first.report;
-    return new Subject({ proxy, destinationDir, kubeconfig, namespace });
+    return new Subject(cast, { proxy, destinationDir, kubeconfig, namespace });
   }
 
   async start({ pingMs = 5000 } = {}): Promise<Syncing> {
     const { destinationDir } = this;
-    const artefacts = artefactsOf(this.#namespace);
+    const artefacts = this.#cast.artefacts(this.#namespace);
     const through = { recoveryKubeconfig: this.#kubeconfig };
     this.#syncing = await startSyncing({ controlPlane: through, artefacts, destinationDir, recheckMs: 200, pingMs });
     return this.#syncing;
@@ -135,23 +196,36 @@ class Subject implements AsyncDisposable {
 
   /** Everything that can happen to an object, by the API server's own door. The pair is changed twice. */
   async change(): Promise<void> {
-    await putPair(this.#namespace, 2);
-    await putObject(controlPlane, objectOf('settings', this.#namespace), { value: 'two' });
-    await deleteObject(controlPlane, objectOf('goes', this.#namespace));
-    await putObject(controlPlane, objectOf('comes', this.#namespace), { value: 'two' });
-    await putPair(this.#namespace, 3);
+    await this.#putPair(2);
+    await putObject(controlPlane, this.#object('settings'), { value: 'two' });
+    await deleteObject(controlPlane, this.#object('goes'));
+    await putObject(controlPlane, this.#object('comes'), { value: 'two' });
+    await this.#putPair(3);
+  }
+
+  /** How many objects are watched. */
+  get watched(): number {
+    return this.#cast.artefacts(this.#namespace).filter(({ published }) => published !== undefined).length;
+  }
+
+  #object(name: Name): ObjectName {
+    return { kind: kindOf(name), namespace: this.#namespace, name: this.#cast.objects[name] };
+  }
+
+  #putPair(generation: 2 | 3): Promise<void> {
+    return putObject(controlPlane, this.#object('pair'), pairContent(pairs[generation - 1] ?? authority));
   }
 
   value(name: Name): string {
     const kind = name === 'settings' ? 'configmaps' : 'secrets';
-    return readFileSync(join(this.destinationDir, kind, name, 'value'), 'utf8');
+    return readFileSync(join(this.destinationDir, kind, this.#cast.objects[name], 'value'), 'utf8');
   }
 
   /** Everything on disk is what the API has. */
   isCurrent(): boolean {
     try {
       const { destinationDir } = this;
-      const gone = !readdirSync(join(destinationDir, 'secrets')).includes('goes');
+      const gone = !readdirSync(join(destinationDir, 'secrets')).includes(this.#cast.objects.goes);
       return gone && this.value('settings') === 'two' && this.value('comes') === 'two' && this.reader.seen.at(-1) === 3;
     } catch {
       return false;
@@ -172,7 +246,9 @@ class Subject implements AsyncDisposable {
     await eventually(() => expect(this.#syncing?.health()).toMatchObject({ ok: true }));
     // The files are there a moment before the rest is tidied up and told.
     await eventually(() => {
-      expect(layoutProblems(join(destinationDir, 'secrets', 'pair'), ['tls.crt', 'tls.key'])).toEqual([]);
+      expect(layoutProblems(join(destinationDir, 'secrets', this.#cast.objects.pair), ['tls.crt', 'tls.key'])).toEqual(
+        [],
+      );
       expect(this.#syncing?.log.filter(({ event }) => event === 'sync.removed')).toHaveLength(1);
     });
     await reader.stop();
@@ -191,20 +267,6 @@ class Subject implements AsyncDisposable {
     await this.#syncing?.stop();
     await this.proxy.close();
   }
-}
-
-const objectOf = (name: Name, namespace: string) =>
-  ({ kind: name === 'settings' ? 'configMap' : 'secret', namespace, name }) as const;
-
-const artefactsOf = (namespace: string) => [
-  opaque(objectOf('pair', namespace)),
-  opaque(objectOf('settings', namespace)),
-  opaque(objectOf('goes', namespace), 'optional'),
-  opaque(objectOf('comes', namespace), 'optional'),
-];
-
-function putPair(namespace: string, generation: 1 | 2 | 3): Promise<void> {
-  return putObject(controlPlane, objectOf('pair', namespace), pairContent(pairs[generation - 1] ?? authority));
 }
 
 const statuses: readonly [string, Fault][] = [401, 403, 409, 410, 429, 500, 503].map((status) => [
@@ -234,9 +296,11 @@ const leaky: readonly [string, Fault][] = [
   ['slow', { kind: 'slow', delayMs: 100 }],
 ];
 
-describe('runSyncer() with a fault from the beginning', () => {
+const casts = [fourObjects, openshiftPreset];
+
+describe.each(casts)('runSyncer() of $name with a fault from the beginning', (cast) => {
   it.concurrent.each(closed)('keeps the files, then brings all changes: %s', async (_, fault) => {
-    await using subject = await Subject.create();
+    await using subject = await Subject.create(cast);
     await subject.proxy.inject(fault);
     const syncing = await subject.start();
     await subject.change();
@@ -249,7 +313,7 @@ describe('runSyncer() with a fault from the beginning', () => {
   });
 
   it.concurrent.each(leaky)('brings all changes: %s', async (_, fault) => {
-    await using subject = await Subject.create();
+    await using subject = await Subject.create(cast);
     await subject.proxy.inject(fault);
     await subject.start();
     await subject.change();
@@ -259,14 +323,14 @@ describe('runSyncer() with a fault from the beginning', () => {
   });
 });
 
-describe('runSyncer() with a fault while it watches', () => {
+describe.each(casts)('runSyncer() of $name with a fault while it watches', (cast) => {
   it.concurrent.each([...closed, ...leaky])('loses no change and shows no mixture: %s', async (_, fault) => {
-    await using subject = await Subject.create();
+    await using subject = await Subject.create(cast);
     const syncing = await subject.start();
     const isSynced = (): void => expect(syncing.health()).toMatchObject({ ok: true });
     await eventually(isSynced);
     await eventually(() =>
-      expect(subject.proxy.seen.filter(({ path }) => path.includes('watch=true'))).toHaveLength(4),
+      expect(subject.proxy.seen.filter(({ path }) => path.includes('watch=true'))).toHaveLength(subject.watched),
     );
     await subject.proxy.inject(fault);
     await subject.change();
@@ -277,7 +341,7 @@ describe('runSyncer() with a fault while it watches', () => {
   });
 
   it.concurrent('gives up a connection that has died without a word', async () => {
-    await using subject = await Subject.create();
+    await using subject = await Subject.create(cast);
     const syncing = await subject.start({ pingMs: 500 });
     await eventually(() => expect(syncing.health()).toMatchObject({ ok: true }));
     await subject.proxy.inject({ kind: 'stall' });
@@ -294,13 +358,13 @@ describe('runSyncer() with a fault while it watches', () => {
     ['500', { kind: 'status', status: 500 }],
     ['403', { kind: 'status', status: 403 }],
   ])('repeats what it could not read before it wrote: %s', async (_, fault) => {
-    await using subject = await Subject.create();
+    await using subject = await Subject.create(cast);
     const syncing = await subject.start();
     await eventually(() => expect(syncing.health()).toMatchObject({ ok: true }));
     // The read of the object that goes before each write.
-    const isRead = ({ path }: { path: string }): boolean => path.endsWith('/secrets/pair');
-    const met = new Promise<void>((resolve) => {
-      subject.proxy.atAnswer(isRead, () => subject.proxy.inject(fault).then(resolve));
+    const isRead = ({ path }: { path: string }): boolean => path.endsWith(`/secrets/${cast.objects.pair}`);
+    const met = new Promise<void>((done) => {
+      subject.proxy.atAnswer(isRead, () => subject.proxy.inject(fault).then(done));
     });
     await subject.change();
     await met;

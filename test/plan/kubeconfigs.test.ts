@@ -85,6 +85,12 @@ describe('kubeconfigs', () => {
     expect(all).toMatchObject({ action: 'renew', after: ['target', 'bundle'] });
   });
 
+  it('wait for a bundle that may be written anew at once', () => {
+    const other = { ...present(ca('new', [-1, 59])), since: start };
+    const decision = decide(absent, { signer: other });
+    expect(decision).toMatchObject({ action: 'keep', reason: 'Settling', recheckAt: new Date(start.getTime() + 1000) });
+  });
+
   it('wait for a target that cannot be made', () => {
     const broken: ArtefactFacts = { state: 'unavailable', message: 'no answer' };
     expect(decide(absent, { target: broken })).toMatchObject({ action: 'blocked', reason: 'Unavailable' });

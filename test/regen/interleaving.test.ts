@@ -1,10 +1,15 @@
-// Races, lost answers, failed reads and killed processes, in any order, some hundreds of stories: two or three actors
-// with different policies look, plan and write as regen does, and a seed decides who comes next.
+// Races, lost answers, failed reads and killed processes, in any order, some hundreds of stories: two or three processes
+// for each inventory look, plan and write as regen does, with different policies, and a seed decides who comes next.
+// Told of a small inventory with every shape there is, and of OpenShift's three, whose processes make one object of
+// another's and read names from the API.
 import { beforeAll, describe, expect, it } from 'vitest';
+import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { RenewalPolicy } from '../../lib/plan/plan-types.ts';
-import { pick, type Random, seeded, Story, type Write } from '../support/interleaving.ts';
+import { pick, type Random, type Role, seeded, Story, type Write } from '../support/interleaving.ts';
 import { MemoryStore } from '../support/memory-store.ts';
-import { refusals, shared, sharedGeneration, unsound } from '../support/shared-store.ts';
+import { asksForNames, givenBundle, openshiftNames, presetWorld } from '../support/preset-worlds.ts';
+import { shared, sharedGeneration } from '../support/shared-store.ts';
+import { StoreReaders } from '../support/store-readers.ts';
 
 const hour = 3_600_000;
 const day = 24 * hour;
@@ -14,10 +19,17 @@ const policy = (kind: RenewalPolicy['kind']): RenewalPolicy => ({ kind, graceMs:
 const onlyWhenExpired = policy('OnlyWhenExpired');
 const beforeExpiry = policy('BeforeExpiry');
 
-let whole: MemoryStore;
-beforeAll(async () => {
-  whole = await sharedGeneration(made);
-});
+/** Whose objects the stories are about. */
+interface Cast {
+  readonly inventories: readonly Resolved[];
+  readonly names?: Role['names'];
+  /** What others maintain, and nothing else. */
+  readonly bare: () => MemoryStore;
+  readonly whole: () => MemoryStore;
+  /** How long after its making some of it has ended. */
+  readonly someDays: readonly number[];
+  readonly seedCount: number;
+}
 
 const copyOf = (store: MemoryStore): MemoryStore => new MemoryStore(store.objects);
 
@@ -28,46 +40,65 @@ interface Setting {
 }
 
 /** What a story starts with. */
-type Prepare = (random: Random) => Setting | Promise<Setting>;
+type Prepare = (cast: Cast, random: Random) => Setting | Promise<Setting>;
 
-function policies(random: Random): readonly RenewalPolicy[] {
-  return Array.from({ length: random() < 0.5 ? 2 : 3 }, () => pick(random, [onlyWhenExpired, beforeExpiry]));
+function rolesOf({ inventories, names }: Cast, policies: (resolved: Resolved) => readonly RenewalPolicy[]): Role[] {
+  return inventories.flatMap((resolved) =>
+    policies(resolved).map((one) => ({
+      resolved,
+      policy: one,
+      ...(names !== undefined && asksForNames(resolved) && { names }),
+    })),
+  );
 }
 
-/** No leaf that its readers could check before a write is refused after it. */
-function harm(store: MemoryStore, { artefact, before, at }: Write): void {
-  const former = copyOf(store);
-  former.put(artefact.truth, before);
-  const now = refusals(store, at, artefact);
-  for (const [reading, refusal] of refusals(former, at, artefact)) {
-    const then = now.get(reading);
-    if (refusal === undefined && then !== undefined) throw new Error(`${artefact.name} harms ${reading}: ${then}`);
-  }
+/** Two or three of each. */
+function severalOf(cast: Cast, random: Random): Role[] {
+  return rolesOf(cast, () =>
+    Array.from({ length: random() < 0.5 ? 2 : 3 }, () => pick(random, [onlyWhenExpired, beforeExpiry])),
+  );
 }
 
-async function tell(seed: number, prepare: Prepare, faults = 12): Promise<readonly Write[]> {
+type Harm = (store: MemoryStore, write: Write) => void;
+
+/** Throws when a reader refuses what it could check before the write. */
+function harmTo({ inventories }: Cast): Harm {
+  const readers = inventories.map((resolved) => new StoreReaders(resolved));
+  return (store, { artefact, before: found, at }) => {
+    const before = copyOf(store);
+    before.put(artefact.truth, found);
+    const harm = readers.flatMap((reader) => reader.harm({ before, after: store, at }, artefact));
+    if (harm.length > 0) throw new Error(harm.join('; '));
+  };
+}
+
+const isPromoted = ({ artefact }: Write): boolean => artefact.kind === 'copy' && artefact.promoteAfter !== undefined;
+const namesOf = (writes: readonly Write[]): string[] => writes.map(({ artefact }) => artefact.name);
+
+async function tell(cast: Cast, seed: number, prepare: Prepare, faults = 12): Promise<readonly Write[]> {
   const random = seeded(seed);
-  const { store, start } = await prepare(random);
-  const story = new Story({
-    resolved: shared,
-    store,
-    random,
-    start,
-    policies: policies(random),
-    faults,
-    onWrite: (write) => harm(store, write),
-  });
+  const { store, start } = await prepare(cast, random);
+  const harm = harmTo(cast);
+  const roles = severalOf(cast, random);
+  const story = new Story({ store, random, start, roles, faults, onWrite: (write) => harm(store, write) });
   try {
     await story.tillQuiet();
-    expect(unsound(store, story.clock.now()).join('; ')).toBe('');
     const writes = [...story.writes];
-    const pairs = writes.filter(({ artefact }) => artefact.kind === 'signer' || artefact.kind === 'target');
-    const twice = pairs.filter(({ artefact }, i) => pairs.findIndex((one) => one.artefact === artefact) !== i);
-    expect(twice.map(({ artefact, reason }) => `${artefact.name} once more: ${reason}`)).toEqual([]);
+    // What is new may wait for a while until it is in use.
     story.clock.ms += hour;
     await story.tillQuiet();
-    expect(story.writes.slice(writes.length).map(({ artefact }) => artefact.name)).toEqual([]);
-    return writes;
+    expect(namesOf(story.writes.slice(writes.length).filter((write) => !isPromoted(write)))).toEqual([]);
+    for (const resolved of cast.inventories) {
+      expect(new StoreReaders(resolved).unsound(store, story.clock.now()).join('; ')).toBe('');
+    }
+    const pairs = story.writes.filter(({ artefact }) => artefact.kind === 'signer' || artefact.kind === 'target');
+    const twice = pairs.filter(({ artefact }, i) => pairs.findIndex((one) => one.artefact === artefact) !== i);
+    expect(twice.map(({ artefact, reason }) => `${artefact.name} once more: ${reason}`)).toEqual([]);
+    const all = story.writes.length;
+    story.clock.ms += hour;
+    await story.tillQuiet();
+    expect(namesOf(story.writes.slice(all))).toEqual([]);
+    return story.writes;
   } catch (err) {
     const reason = err instanceof Error ? err.message : String(err);
     throw new Error(`seed ${seed}: ${reason}\n${story.lines.slice(-80).join('\n')}`, { cause: err });
@@ -80,9 +111,9 @@ const mostMs = 300_000;
 const seeds = (from: number, count: number): readonly number[] => Array.from({ length: count }, (_, i) => from + i);
 
 /** Some rows are gone, or hold what nobody can use. */
-function damaged({ store, start, random }: Setting): Setting {
-  const rows = shared.artefacts.filter(() => random() < 0.25);
-  for (const { truth } of rows) {
+function damaged({ inventories }: Cast, { store, start, random }: Setting): Setting {
+  const rows = inventories.flatMap(({ artefacts }) => artefacts).filter(isOurs);
+  for (const { truth } of rows.filter(() => random() < 0.25)) {
     const found = store.peek(truth);
     if (found === undefined) continue;
     const entries = Object.fromEntries(Object.keys(found.entries).map((key) => [key, Buffer.from('garbage')]));
@@ -91,42 +122,76 @@ function damaged({ store, start, random }: Setting): Setting {
   return { store, start, random };
 }
 
+const isOurs = ({ kind }: ResolvedArtefact): boolean => kind !== 'given';
+
 /** Somebody has begun and was killed; then the machine was off for a while, or not. */
-async function halfDone({ store, start, random }: Setting): Promise<Setting> {
-  const only = { resolved: shared, store, random, start, policies: [pick(random, [onlyWhenExpired, beforeExpiry])] };
-  const story = new Story({ ...only, faults: 0, onWrite: (write) => harm(store, write) });
+async function halfDone(cast: Cast, { store, start, random }: Setting): Promise<Setting> {
+  const harm = harmTo(cast);
+  const one = pick(random, [onlyWhenExpired, beforeExpiry]);
+  const roles = rolesOf(cast, () => [one]);
+  const story = new Story({ store, random, start, roles, faults: 0, onWrite: (write) => harm(store, write) });
   await story.tillKilled(1 + Math.floor(random() * 12));
   const off = pick(random, [0, 500, 5000, hour, 100 * day, 400 * day]);
   return { store, start: new Date(story.clock.ms + off), random };
 }
 
-const expired = (random: Random): Setting => ({ store: copyOf(whole), start: after(400 * day), random });
-const absent = (random: Random): Setting => ({ store: new MemoryStore(), start: made, random });
-const some = (random: Random): Setting => ({
-  store: copyOf(whole),
-  start: after(pick(random, [31, 41, 46, 61, 91]) * day),
+const expired = ({ whole }: Cast, random: Random): Setting => ({ store: whole(), start: after(400 * day), random });
+const absent = ({ bare }: Cast, random: Random): Setting => ({ store: bare(), start: made, random });
+const some = ({ whole, someDays }: Cast, random: Random): Setting => ({
+  store: whole(),
+  start: after(pick(random, someDays) * day),
   random,
 });
 
-const healthy: Prepare = (random) => ({ store: copyOf(whole), start: after(day), random });
+const healthy = ({ whole }: Cast, random: Random): Setting => ({ store: whole(), start: after(day), random });
 
 const starts: Record<string, Prepare> = {
   'everything expired': expired,
   'nothing there': absent,
   'some expired': some,
-  'half done, of everything expired': (random) => halfDone(expired(random)),
-  'half done, of some expired': (random) => halfDone(some(random)),
-  'half done, of nothing': (random) => halfDone(absent(random)),
-  'some damaged, the rest healthy': (random) => damaged({ store: copyOf(whole), start: after(day), random }),
-  'some damaged, some expired': (random) => damaged(some(random)),
+  'half done, of everything expired': (cast, random) => halfDone(cast, expired(cast, random)),
+  'half done, of some expired': (cast, random) => halfDone(cast, some(cast, random)),
+  'half done, of nothing': (cast, random) => halfDone(cast, absent(cast, random)),
+  'some damaged, the rest healthy': (cast, random) => damaged(cast, healthy(cast, random)),
+  'some damaged, some expired': (cast, random) => damaged(cast, some(cast, random)),
 };
 
-describe('several actors on one store', { timeout: mostMs }, () => {
+async function smallCast(): Promise<Cast> {
+  const whole = await sharedGeneration(made);
+  return {
+    inventories: [shared],
+    bare: () => new MemoryStore(),
+    whole: () => copyOf(whole),
+    someDays: [31, 41, 46, 61, 91],
+    seedCount: 12,
+  };
+}
+
+async function openshiftCast(): Promise<Cast> {
+  const { inventories, given } = presetWorld('openshift');
+  const bare = new MemoryStore();
+  for (const truth of given) bare.put(truth, await givenBundle(truth, made));
+  const cast = { inventories, names: openshiftNames, bare: () => copyOf(bare), seedCount: 2 };
+  const store = copyOf(bare);
+  const roles = rolesOf({ ...cast, whole: () => store, someDays: [] }, () => [onlyWhenExpired]);
+  await new Story({ store, random: seeded(0), start: made, roles, faults: 0, onWrite: () => undefined }).tillQuiet();
+  return { ...cast, whole: () => copyOf(store), someDays: [16, 31, 46, 61, 366] };
+}
+
+describe.each([
+  ['a small inventory', smallCast],
+  ["OpenShift's presets", openshiftCast],
+])('several actors for %s on one store', { timeout: mostMs }, (_, prepareCast) => {
+  let cast: Cast;
+  beforeAll(async () => {
+    cast = await prepareCast();
+  }, mostMs);
+
   it('write nothing while all is well, whatever goes wrong', async () => {
-    for (const seed of seeds(1, 10)) expect(await tell(seed, healthy)).toEqual([]);
+    for (const seed of seeds(1, cast.seedCount)) expect(await tell(cast, seed, healthy)).toEqual([]);
   });
 
   it.each(Object.entries(starts))('heal it once: %s', async (_name, prepare) => {
-    for (const seed of seeds(1000, 12)) await tell(seed, prepare);
+    for (const seed of seeds(1000, cast.seedCount)) await tell(cast, seed, prepare);
   });
 });

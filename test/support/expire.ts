@@ -44,6 +44,21 @@ export async function expire(options: ExpireOptions): Promise<ReadonlyMap<string
   return material;
 }
 
+/**
+ * The same of several inventories that are made of each other, the material by inventory and artefact: those that come
+ * first take what the others have only when these have ended, too.
+ */
+export async function expireAll(
+  inventories: readonly Pick<ExpireOptions, 'resolved' | 'store'>[],
+  now: Date,
+): Promise<ReadonlyMap<Resolved, ReadonlyMap<string, Material>>> {
+  const made = new Map<Resolved, ReadonlyMap<string, Material>>();
+  for (const one of inventories) await expire({ ...one, now });
+  const isFirst = ({ kind }: ResolvedArtefact): boolean => kind !== 'copy' && kind !== 'composedBundle';
+  for (const one of inventories) made.set(one.resolved, await expire({ ...one, now, except: isFirst }));
+  return made;
+}
+
 async function expired(
   artefact: ResolvedArtefact,
   found: Found,

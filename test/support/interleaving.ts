@@ -3,7 +3,9 @@
 // what happens next: a seed always gives the same story.
 import type { Clock } from '../../lib/clock.ts';
 import { RecoveryError } from '../../lib/errors.ts';
+import { namesOf } from '../../lib/inventory/discover/openshift.ts';
 import type { Location, Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
+import type { NamesInApi } from '../../lib/inventory/names-in-api.ts';
 import { createLog } from '../../lib/log.ts';
 import { noMetrics } from '../../lib/metrics.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
@@ -63,17 +65,28 @@ export interface Write {
 
 interface Call {
   readonly actor: Actor;
-  readonly artefact: ResolvedArtefact;
+  /** The artefact, or the names that only the API tells. */
+  readonly of: string;
   readonly kind: 'read' | 'write';
   /** Carries it out, and returns how to answer. */
   readonly carryOut: () => Promise<() => void>;
   readonly fail: (err: RecoveryError) => void;
 }
 
+/** What a process is there for. */
+export interface Role {
+  readonly resolved: Resolved;
+  readonly policy: RenewalPolicy;
+  /** What its API tells, where the inventory asks. */
+  readonly names?: NamesInApi;
+}
+
+const unreadable = { problem: 'it could not be read', isUnread: true };
+
 /** A process: looks again and again, with what the real loop remembers between looks. */
 class Actor {
   readonly name: string;
-  readonly policy: RenewalPolicy;
+  readonly role: Role;
   readonly calls: Call[] = [];
   state: 'resting' | 'looking' | 'dead' = 'resting';
   restsUntil: number;
@@ -81,16 +94,19 @@ class Actor {
   quiet = 0;
   plan: Plan | undefined;
   #reads = 0;
+  readonly #asks: number;
   readonly #ended = new Set<string>();
   readonly #look: () => Promise<Looked>;
   readonly #story: Story;
 
-  constructor(name: string, policy: RenewalPolicy, story: Story) {
+  constructor(name: string, role: Role, story: Story) {
     this.name = name;
-    this.policy = policy;
+    this.role = role;
     this.#story = story;
     this.restsUntil = story.clock.ms;
-    const { resolved, clock } = story;
+    const { clock } = story;
+    const { resolved, policy, names } = role;
+    this.#asks = resolved.artefacts.length + (names === undefined ? 0 : 1);
     const planned = (plan: Plan): void => void (this.plan = plan);
     const ended = ({ artefact, outcome, err }: StepResult): void => {
       this.#ended.add(artefact.name);
@@ -112,6 +128,7 @@ class Actor {
       clock,
       store: this.#store(),
       policy,
+      ...(names !== undefined && { namesInApi: () => this.#tell(names) }),
       clockFacts: () => ({ builtAt: new Date('2025-01-01T00:00:00Z'), synchronised: true }),
       log,
       keyPool: createKeyPool({ algorithm, size: 0 }),
@@ -127,15 +144,14 @@ class Actor {
   /** Waits for the schedule, or has nothing under way. A look reads everything at once, then carries its plan out. */
   get isIdle(): boolean {
     if (this.state !== 'looking') return true;
-    const rows = this.#story.resolved.artefacts.length;
-    if (this.plan === undefined) return this.#reads < rows && this.calls.length === rows - this.#reads;
+    if (this.plan === undefined) return this.#reads < this.#asks && this.calls.length === this.#asks - this.#reads;
     const steps = this.plan.decisions.filter(({ action }) => action === 'renew');
     if (steps.every(({ artefact }) => this.#ended.has(artefact))) return false;
     const names = new Set(steps.map(({ artefact }) => artefact));
     return steps.every(
       ({ artefact, after }) =>
         this.#ended.has(artefact) ||
-        this.calls.some((call) => call.artefact.name === artefact) ||
+        this.calls.some((call) => call.of === artefact) ||
         after.some((name) => names.has(name) && !this.#ended.has(name)),
     );
   }
@@ -164,27 +180,35 @@ class Actor {
     if (call.kind === 'read') this.#reads += 1;
   }
 
+  /** Never rejects, as the real one. */
+  #tell(names: NamesInApi): Promise<NamesInApi> {
+    return this.#waiting('read', 'names', () => Promise.resolve(names)).catch(() => namesOf(unreadable, unreadable));
+  }
+
+  #waiting<T>(kind: Call['kind'], of: string, act: () => Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const carryOut = async (): Promise<() => void> => {
+        const result = await act();
+        return () => resolve(result);
+      };
+      this.calls.push({ actor: this, of, kind, carryOut, fail: reject });
+      this.#story.poke();
+    });
+  }
+
   #store(): Store {
-    const { store, resolved } = this.#story;
+    const { store } = this.#story;
+    const { resolved } = this.role;
     const rowAt = (location: Location): ResolvedArtefact => {
       const row = resolved.artefacts.find(({ truth }) => truth === location);
       if (row === undefined) throw new Error('no such row');
       return row;
     };
-    const waiting = <T>(kind: Call['kind'], artefact: ResolvedArtefact, act: () => Promise<T>): Promise<T> =>
-      new Promise((resolve, reject) => {
-        const carryOut = async (): Promise<() => void> => {
-          const result = await act();
-          return () => resolve(result);
-        };
-        this.calls.push({ actor: this, artefact, kind, carryOut, fail: reject });
-        this.#story.poke();
-      });
     return {
-      read: (location) => waiting('read', rowAt(location), () => store.read(location)),
+      read: (location) => this.#waiting('read', rowAt(location).name, () => store.read(location)),
       write: (location, next, seen) => {
         const artefact = rowAt(location);
-        return waiting('write', artefact, () => this.#write(artefact, next, seen));
+        return this.#waiting('write', artefact.name, () => this.#write(artefact, next, seen));
       },
     };
   }
@@ -203,12 +227,11 @@ class Actor {
 }
 
 export interface StoryOptions {
-  readonly resolved: Resolved;
   readonly store: MemoryStore;
   readonly random: Random;
   readonly start: Date;
   /** One actor each. */
-  readonly policies: readonly RenewalPolicy[];
+  readonly roles: readonly Role[];
   /** How many calls may fail, answers be lost and actors be killed, before all goes well. */
   readonly faults: number;
   /** Throws when a write has done harm. */
@@ -218,7 +241,6 @@ export interface StoryOptions {
 const unavailable = (what: string): RecoveryError => new RecoveryError('KubeUnavailable', `Cannot reach: ${what}`);
 
 export class Story {
-  readonly resolved: Resolved;
   readonly store: MemoryStore;
   readonly clock: StoryClock;
   readonly writes: Write[] = [];
@@ -230,14 +252,13 @@ export class Story {
   #failure: Error | undefined;
   #poke = (): void => undefined;
 
-  constructor({ resolved, store, random, start, policies, faults, onWrite }: StoryOptions) {
-    this.resolved = resolved;
+  constructor({ store, random, start, roles, faults, onWrite }: StoryOptions) {
     this.store = store;
     this.clock = new StoryClock(start);
     this.#random = random;
     this.#faults = faults;
     this.#onWrite = onWrite;
-    for (const policy of policies) this.#join(policy);
+    for (const role of roles) this.#join(role);
   }
 
   readonly onWrite = (write: Write): void => {
@@ -264,7 +285,7 @@ export class Story {
   }
 
   /** Until everybody has had nothing to do twice in a row. Throws when that does not come, or when harm is done. */
-  async tillQuiet(mostEvents = 5000): Promise<void> {
+  async tillQuiet(mostEvents = 20_000): Promise<void> {
     for (const actor of this.#actors) actor.quiet = 0;
     for (let event = 0; event < mostEvents; event += 1) {
       await this.#allIdle();
@@ -277,7 +298,7 @@ export class Story {
 
   /** Kills everybody after so many writes, or when they rest. */
   async tillKilled(writes: number): Promise<void> {
-    for (let event = 0; event < 5000 && this.writes.length < writes; event += 1) {
+    for (let event = 0; event < 20_000 && this.writes.length < writes; event += 1) {
       await this.#allIdle();
       if (this.#failure !== undefined) throw this.#failure;
       if (this.#living().every(({ quiet, state }) => quiet >= 2 && state === 'resting')) break;
@@ -291,8 +312,8 @@ export class Story {
     return this.#actors.filter(({ state }) => state !== 'dead');
   }
 
-  #join(policy: RenewalPolicy): void {
-    const actor = new Actor(`${policy.kind}-${this.#actors.length}`, policy, this);
+  #join(role: Role): void {
+    const actor = new Actor(`${role.resolved.name}-${role.policy.kind}-${this.#actors.length}`, role, this);
     this.#actors.push(actor);
   }
 
@@ -329,8 +350,8 @@ export class Story {
   }
 
   async #letThrough(call: Call): Promise<void> {
-    const { actor, artefact, kind } = call;
-    const what = `${kind} of ${artefact.name}`;
+    const { actor, of, kind } = call;
+    const what = `${kind} of ${of}`;
     actor.take(call);
     const goesWrong = this.#faults > 0 && this.#random() < (kind === 'read' ? 0.02 : 0.2);
     if (!goesWrong) {
@@ -351,7 +372,7 @@ export class Story {
       if (call.kind === 'write' && this.#random() < 0.3) await call.carryOut();
     }
     this.#end(actor);
-    this.#join(actor.policy);
+    this.#join(actor.role);
   }
 
   #end(actor: Actor): void {
@@ -360,6 +381,6 @@ export class Story {
   }
 }
 
-function order({ kind, artefact }: Call): string {
-  return `${kind} ${artefact.name}`;
+function order({ kind, of }: Call): string {
+  return `${kind} ${of}`;
 }

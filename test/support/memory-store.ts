@@ -7,7 +7,8 @@ import { verifyMaterial } from '../../lib/store/verify.ts';
 
 export class MemoryStore implements Store {
   readonly #objects: Map<string, Found>;
-  #versions = 0;
+  /** Of all stores: what starts as a copy of another has no version of its past again. */
+  static #versions = 0;
 
   constructor(objects: ReadonlyMap<string, Found> = new Map()) {
     this.#objects = new Map(objects);
@@ -24,9 +25,9 @@ export class MemoryStore implements Store {
 
   /** Not guarded: what somebody else does. */
   put(location: Location, material: Material | undefined): void {
-    this.#versions += 1;
+    MemoryStore.#versions += 1;
     if (material === undefined) this.#objects.delete(locationText(location));
-    else this.#objects.set(locationText(location), { ...material, version: `put-${this.#versions}` });
+    else this.#objects.set(locationText(location), { ...material, version: `put-${MemoryStore.#versions}` });
   }
 
   read(location: Location): Promise<Found | undefined> {
@@ -38,11 +39,11 @@ export class MemoryStore implements Store {
     verifyMaterial(location, next);
     const there = this.peek(location);
     if (there?.version !== (seen === 'absent' ? undefined : seen.version)) return 'conflict';
-    this.#versions += 1;
+    MemoryStore.#versions += 1;
     this.#objects.set(locationText(location), {
       entries: { ...there?.entries, ...next.entries },
       annotations: { ...there?.annotations, ...next.annotations },
-      version: `${this.#versions}`,
+      version: `${MemoryStore.#versions}`,
     });
     return 'written';
   }

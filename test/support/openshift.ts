@@ -1,8 +1,10 @@
-// What the API of an OpenShift cluster has besides upstream's: namespaces, and the objects Infrastructure and Network
-// "cluster" of the group config.openshift.io, with as much of their schema as is read here.
+// What the API of an OpenShift cluster has besides upstream's: namespaces, and the objects Infrastructure, Network and
+// FeatureGate "cluster" of the group config.openshift.io, with as much of their schema as is read here. FeatureGate is not
+// read: it is there because its operators' own recovery reads it.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../../lib/clock.ts';
+import { accountName } from '../../lib/install/accounts.ts';
 import { applyManifest } from '../../lib/install/apply.ts';
 import { installManifests } from '../../lib/install/rbac.ts';
 import type { Resolved } from '../../lib/inventory/model.ts';
@@ -40,6 +42,7 @@ export async function prepareOpenshift(controlPlane: ControlPlane): Promise<void
   for (const [resource, kind] of [
     ['infrastructures', 'Infrastructure'],
     ['networks', 'Network'],
+    ['featuregates', 'FeatureGate'],
   ] as const) {
     const body = { apiVersion: 'config.openshift.io/v1', kind, metadata: { name: 'cluster' }, spec: {} };
     // The API server serves a new definition a moment later.
@@ -57,11 +60,24 @@ export async function setStatus(
   if (answer.status !== 200) throw new Error(`PATCH ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
 }
 
-/** A kubeconfig in `directory` of regen's account in that namespace, with the rights that `init` gives it and no other. */
-export async function grantRegen(
+export interface GrantOptions {
+  readonly resolved: Resolved;
+  /** Of the accounts. */
+  readonly namespace: string;
+  /** Where kubeconfigs are written to. */
+  readonly directory: string;
+}
+
+/** A kubeconfig of regen's account, with the rights that `init` gives it and no other. */
+export async function grantRegen(controlPlane: ControlPlane, options: GrantOptions): Promise<string> {
+  return (await grant(controlPlane, options)).regen;
+}
+
+/** One for each mode. */
+export async function grant(
   controlPlane: ControlPlane,
-  { resolved, namespace, directory }: { resolved: Resolved; namespace: string; directory: string },
-): Promise<string> {
+  { resolved, namespace, directory }: GrantOptions,
+): Promise<Readonly<Record<'regen' | 'syncer', string>>> {
   const kubeconfigFile = controlPlane.recoveryKubeconfig;
   const connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
   try {
@@ -70,13 +86,16 @@ export async function grantRegen(
   } finally {
     await connection.close();
   }
-  const path = `/api/v1/namespaces/${namespace}/serviceaccounts/kube-cert-recovery-regen/token`;
-  const { body } = await controlPlane.admin(path, { method: 'POST', body: { spec: {} } });
-  const { token } = (body as { readonly status: { readonly token: string } }).status;
-  return writeKubeconfig(join(directory, `${namespace}.kubeconfig`), {
-    server: controlPlane.url,
-    certificateAuthority: controlPlane.recoveryCa,
-    tlsServerName: 'localhost-recovery',
-    token,
-  });
+  const kubeconfigOf = async (account: 'regen' | 'syncer'): Promise<string> => {
+    const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${accountName(account)}/token`;
+    const { body } = await controlPlane.admin(path, { method: 'POST', body: { spec: {} } });
+    const { token } = (body as { readonly status: { readonly token: string } }).status;
+    return writeKubeconfig(join(directory, `${namespace}-${account}.kubeconfig`), {
+      server: controlPlane.url,
+      certificateAuthority: controlPlane.recoveryCa,
+      tlsServerName: 'localhost-recovery',
+      token,
+    });
+  };
+  return { regen: await kubeconfigOf('regen'), syncer: await kubeconfigOf('syncer') };
 }

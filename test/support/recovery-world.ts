@@ -18,7 +18,7 @@ import { publish } from '../../lib/publish/publish.ts';
 import { createApiStore } from '../../lib/store/api.ts';
 import { createDiskStore } from '../../lib/store/disk.ts';
 import { createStore } from '../../lib/store/stores.ts';
-import { locationText, type Store } from '../../lib/store/store.ts';
+import { locationText, type Material, type Store } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from './certificates.ts';
 import { componentNames, serviceAddress, type ComponentName } from './components.ts';
 import { type ControlPlane, startControlPlane } from './control-plane.ts';
@@ -215,19 +215,7 @@ export class RecoveryWorld implements AsyncDisposable {
   async expireAll(except: (artefact: ResolvedArtefact) => boolean = isRecovery): Promise<void> {
     const store = await this.adminStore();
     const material = await expire({ resolved: this.resolved, store, now: systemClock.now(), except });
-    for (const artefact of this.resolved.artefacts) {
-      const { name, truth, published } = artefact;
-      const made = material.get(name);
-      if (published === undefined || made === undefined || !('namespace' in truth)) continue;
-      const kind = truth.kind === 'secret' ? 'secrets' : 'configmaps';
-      await publish({
-        directory: join(this.certs, kind, truth.name),
-        what: locationText(truth),
-        entries: made.entries,
-        mode: truth.kind === 'secret' ? 0o600 : 0o644,
-        now: () => systemClock.now(),
-      });
-    }
+    await publishMaterial(this.certs, this.resolved, material);
   }
 
   /** The file that readers use for one entry of an artefact. */
@@ -249,6 +237,26 @@ export class RecoveryWorld implements AsyncDisposable {
     await Promise.all(this.#connections.map((connection) => connection.close()));
     await this.controlPlane[Symbol.asyncDispose]();
     await rm(this.root, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+/** As the syncer does. */
+export async function publishMaterial(
+  certs: string,
+  { artefacts }: Resolved,
+  material: ReadonlyMap<string, Material>,
+): Promise<void> {
+  for (const { name, truth, published } of artefacts) {
+    const made = material.get(name);
+    if (published === undefined || made === undefined || !('namespace' in truth)) continue;
+    const kind = truth.kind === 'secret' ? 'secrets' : 'configmaps';
+    await publish({
+      directory: join(certs, kind, truth.name),
+      what: locationText(truth),
+      entries: made.entries,
+      mode: truth.kind === 'secret' ? 0o600 : 0o644,
+      now: () => systemClock.now(),
+    });
   }
 }
 

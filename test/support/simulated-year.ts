@@ -2,7 +2,6 @@
 // keys and certificates, a clock that only the story moves. Whoever wakes, the other may come between two of its writes.
 // Every write of either is kept, with the generation that it made: a certificate, a set of certificates, a content.
 import { createHash } from 'node:crypto';
-import { namesOf } from '../../lib/inventory/discover/openshift.ts';
 import type { Location, Resolved } from '../../lib/inventory/model.ts';
 import { withNames } from '../../lib/inventory/names-in-api.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
@@ -22,7 +21,9 @@ import { parseYaml } from '../../lib/yaml.ts';
 import { algorithm, pick, type Random, seeded, StoryClock } from './interleaving.ts';
 import * as cluster from './openshift-objects.ts';
 import { configMap, held, leafs, ObjectStore, OperatorActor, type OperatorOptions, secret } from './operator-actor.ts';
-import { type Contents, problems } from './soundness.ts';
+import { openshiftNames, openshiftPresets } from './preset-worlds.ts';
+import { problems } from './soundness.ts';
+import { contentsOf } from './store-readers.ts';
 
 const second = 1000;
 const minute = 60_000;
@@ -30,19 +31,6 @@ const day = 24 * 60 * minute;
 const graceMs = minute;
 /** Of the operator, one after the other: each may need what the one before has made. */
 const mostRounds = 30;
-const presets = ['openshift-kube-apiserver', 'openshift-kube-controller-manager', 'openshift-kube-scheduler'];
-
-const names = namesOf(
-  {
-    object: {
-      status: {
-        apiServerURL: `https://${cluster.externalHost}:6443`,
-        apiServerInternalURI: `https://${cluster.internalHost}:6443`,
-      },
-    },
-  },
-  { object: { status: { serviceNetwork: cluster.serviceNetwork } } },
-);
 
 /** Every object with a certificate and key of its own. */
 const pairs: readonly { readonly object: string; readonly refreshDays: number }[] = [
@@ -100,8 +88,8 @@ export class SimulatedYear {
       ...(options.broken !== undefined && { broken: options.broken }),
     });
     const log = createLog({ level: 'error', write: () => undefined });
-    const resolved = presets.map((name) => resolve(loadPreset(name), {}));
-    this.#inventories = resolved.map((one) => withNames(one, names));
+    const resolved = openshiftPresets.map((name) => resolve(loadPreset(name), {}));
+    this.#inventories = resolved.map((one) => withNames(one, openshiftNames));
     this.#looks = resolved.map((one) => {
       const journal = new Journal({ resolved: one, clock, log, dryRun: false, metrics: noMetrics });
       return createLook({
@@ -112,7 +100,7 @@ export class SimulatedYear {
         keyPool: keys,
         keyAlgorithm: algorithm,
         store: this.#watched('regen'),
-        namesInApi: () => Promise.resolve(names),
+        namesInApi: () => Promise.resolve(openshiftNames),
         policy: { kind: options.policy, graceMs, settleMs: second },
         clockFacts: () => ({ builtAt: new Date('2025-01-01T00:00:00Z'), synchronised: true }),
         once: false,
@@ -321,7 +309,8 @@ export class SimulatedYear {
     const now = this.clock.now();
     if (!this.isOperatorOn && this.#isInGrace(now.getTime())) return;
     for (const resolved of this.#inventories) {
-      for (const problem of problems(resolved, this.#contents(resolved), now)) this.#fault(`at rest: ${problem}`);
+      for (const problem of problems(resolved, contentsOf(this.store, resolved), now))
+        this.#fault(`at rest: ${problem}`);
     }
     for (const problem of this.unverifiable()) this.#fault(`at rest: ${problem}`);
   }
@@ -330,19 +319,6 @@ export class SimulatedYear {
   #isInGrace(now: number): boolean {
     const ends = pairs.flatMap(({ object }) => leafs(this.store.peek(secret(object))).slice(0, 1));
     return ends.some(({ facts }) => facts.notAfter.getTime() <= now && now <= facts.notAfter.getTime() + graceMs);
-  }
-
-  #contents({ artefacts }: Resolved): Contents {
-    return new Map(
-      artefacts.flatMap(({ name, truth }) => {
-        const found = this.store.peek(truth);
-        if (found === undefined) return [];
-        const texts = Object.entries(found.entries).map(
-          ([key, value]) => [key, Buffer.from(value).toString()] as const,
-        );
-        return [[name, Object.fromEntries(texts)] as const];
-      }),
-    );
   }
 
   #last(count: number): string {

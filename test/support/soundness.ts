@@ -93,7 +93,12 @@ function problemOf(row: ResolvedArtefact, { artefacts, contents, now }: Surround
       if (row.promoteAfter !== undefined) return promotedProblem(row, { artefacts, contents, now });
       return JSON.stringify(contents.get(row.of)) === JSON.stringify(entries) ? undefined : 'it is unlike its original';
     }
-    case 'kubeconfigs':
+    case 'kubeconfigs': {
+      const parts = [...Object.values(contents.get(row.client) ?? {}), contents.get(row.authority)?.['ca-bundle.crt']];
+      const texts = parts.map((part = 'nothing') => Buffer.from(part).toString('base64'));
+      const isWhole = row.servers.every(({ key }) => texts.every((text) => entries[key]?.includes(text) === true));
+      return isWhole ? undefined : `it lacks something of ${row.client} or of ${row.authority}`;
+    }
     case 'keyPair':
     case 'given':
     case 'opaque':

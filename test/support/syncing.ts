@@ -2,7 +2,7 @@
 // no code with what is tested.
 import { readFileSync } from 'node:fs';
 import { systemClock } from '../../lib/clock.ts';
-import type { Artefact } from '../../lib/inventory/model.ts';
+import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { createLog } from '../../lib/log.ts';
 import { runSyncer, type SyncerOptions, type SyncReport } from '../../lib/syncer/run.ts';
@@ -53,7 +53,7 @@ export const pairContent = (pair: Pair): Content => ({
 });
 
 /** An artefact that is only synced. */
-export function opaque(object: ObjectName, published: 'required' | 'optional' = 'required'): Artefact {
+export function opaque(object: ObjectName, published: 'required' | 'optional' = 'required'): ResolvedArtefact {
   return { kind: 'opaque', name: `${object.kind}-${object.name}`, truth: object, published, readers: [] };
 }
 
@@ -72,7 +72,7 @@ export interface Syncing extends AsyncDisposable {
 export type SyncingOptions = Pick<SyncerOptions, 'destinationDir' | 'once' | 'dryRun' | 'recheckMs' | 'onWritten'> & {
   /** Whose recovery kubeconfig is used. */
   readonly controlPlane: Pick<ControlPlane, 'recoveryKubeconfig'>;
-  readonly artefacts: readonly Artefact[];
+  readonly artefacts: readonly ResolvedArtefact[];
   /** Of the connection. */
   readonly pingMs?: number;
 };
@@ -92,7 +92,7 @@ export async function startSyncing({ controlPlane, artefacts, pingMs, ...options
   const checks: Syncing['health'][] = [];
   const report = runSyncer({
     ...options,
-    resolved: { name: 'test', artefacts: artefacts.filter((artefact) => artefact.kind !== 'target') },
+    resolved: { name: 'test', artefacts },
     connection,
     clock: systemClock,
     log,
