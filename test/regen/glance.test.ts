@@ -1,8 +1,14 @@
 // Glances between two looks: a change of what is given ends the rest, and nothing else does.
 import { describe, expect, it } from 'vitest';
-import type { Location } from '../../lib/inventory/model.ts';
+import type { Location, Resolved } from '../../lib/inventory/model.ts';
+import { createLog } from '../../lib/log.ts';
+import { createKeyPool } from '../../lib/pki/key-pool.ts';
+import { generateKey } from '../../lib/pki/key.ts';
+import { signSigner } from '../../lib/pki/sign.ts';
 import { type Rest, rest } from '../../lib/regen/glance.ts';
+import { runRegen } from '../../lib/regen/run.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { algorithm } from '../support/interleaving.ts';
 import { MemoryStore } from '../support/memory-store.ts';
 
 const place: Location = { kind: 'configMap', namespace: 'theirs', name: 'ca' };
@@ -116,4 +122,40 @@ describe('rest()', () => {
     await ended;
     expect(one.tookMs).toBe(100);
   });
+});
+
+it('runRegen() copies what others bring when it is there, and does not wait for its next look', async () => {
+  const store = new MemoryStore();
+  const clock = new FakeClock();
+  const copied: Location = { ...place, namespace: 'ours' };
+  const resolved: Resolved = {
+    name: 'given',
+    artefacts: [
+      { kind: 'given', name: 'theirs', truth: place, readers: [] },
+      { kind: 'copy', name: 'ours', truth: copied, of: 'theirs', readers: [] },
+    ],
+  };
+  const stop = new AbortController();
+  const ended = runRegen({
+    resolved,
+    store,
+    clock,
+    policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
+    clockFacts: () => ({ builtAt: new Date('2025-01-01T00:00:00Z'), synchronised: true }),
+    log: createLog({ level: 'error', write: () => undefined }),
+    keyPool: createKeyPool({ algorithm, size: 0 }),
+    once: false,
+    dryRun: false,
+    signal: stop.signal,
+  });
+  await clock.waiting();
+  const { key } = await generateKey(algorithm);
+  const [now, notAfter] = [clock.now(), new Date(clock.now().getTime() + 86_400_000)];
+  const pem = await signSigner({ commonName: 'theirs', key, notBefore: now, notAfter, now });
+  store.put(place, { entries: { 'ca-bundle.crt': Buffer.from(pem) }, annotations: {} });
+  clock.advance(100);
+  await clock.waiting();
+  expect(store.peek(copied)?.entries).toEqual(store.peek(place)?.entries);
+  stop.abort();
+  expect(await ended).toMatchObject({ writes: 1 });
 });
