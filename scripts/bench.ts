@@ -10,6 +10,7 @@ import { adoptedRecoveries } from './bench/adopted.ts';
 import { boots } from './bench/boot.ts';
 import { inContainer } from './bench/container.ts';
 import { addUnrelatedSecrets, steadyMemory } from './bench/memory.ts';
+import { openshiftRecoveries, openshiftUpdates } from './bench/openshift.ts';
 import { recoveries, startToDisk, versionStart } from './bench/recovery.ts';
 import { repairs } from './bench/repair.ts';
 import { load, machine, record, table, type Line, type Measured } from './bench/table.ts';
@@ -57,6 +58,11 @@ const rows: Readonly<Record<string, Measure>> = {
     await addUnrelatedSecrets(world, unrelated);
     return steadyMemory(world, idleMs, `beside ${unrelated} Secrets`);
   }),
+  m: async () => {
+    await endShared();
+    return openshiftRecoveries(some(10));
+  },
+  n: () => openshiftUpdates(some(30)),
   j: async () => {
     await endShared();
     return boots(some(7), say);

@@ -3,7 +3,9 @@
 // composed bundle keeps its own while one of its inputs has been lost.
 import type { CaBundle, ComposedBundle, Copy, Resolved } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
+import type { CertificateFacts } from './facts.ts';
 import {
+  awaiting,
   blocked,
   type Case,
   damaged,
@@ -20,11 +22,6 @@ import {
 
 const lookAgainMs = 30_000;
 const idleMs = 3_600_000;
-/** So soon is looked again where only others can bring what is needed, */
-const awaitedMs = 5000;
-/** and so soon, for a minute, where they have just brought something: recoveries go in steps, and more may come. */
-const restlessMs = 2000;
-const restlessForMs = 60_000;
 
 type BundleCase = Case<CaBundle> | Case<ComposedBundle>;
 /** Holds the live certificate of each of its signers, and the former ones until they expire. */
@@ -84,7 +81,9 @@ export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
 
   const damage = damaged(at);
   if (damage !== undefined) {
-    return leaves.trusted.size + leaves.newFrom.size === 0 ? noSigner(damage.message, now) : renewal(damage);
+    if (leaves.trusted.size + leaves.newFrom.size > 0) return renewal(damage);
+    const verdict = noSigner(damage.message, now);
+    return artefact.inputs.some((name) => isGiven(at.resolved, name)) ? awaiting(verdict) : verdict;
   }
   const short = inputs.filter(({ state }) => [...(state?.trusted ?? [])].some((print) => !present.has(print)));
   const open = inputs.find(({ state }) => state?.settlesAt !== undefined);
@@ -100,8 +99,8 @@ export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
   }
   if (short.length > 0) {
     const names = short.map(({ name }) => name);
-    const message = `it lacks certificates of ${names.join(', ')}`;
-    return settled(at, [artefact.name, ...names], { reason: 'InputsDiffer', message }, renewal);
+    const difference: Difference = { reason: 'InputsDiffer', message: `it lacks certificates of ${names.join(', ')}` };
+    return followsAtOnce(at, names) ? renewal(difference) : settled(at, [artefact.name, ...names], difference, renewal);
   }
   return withoutExpired(at, renewal) ?? healthy(at, artefact.inputs);
 }
@@ -140,16 +139,30 @@ export function judgeCopy(at: Case<Copy>): Verdict {
   const difference: Difference = { reason: 'OriginalDiffers', message: `it differs from ${artefact.of}` };
   if (validNow(originalFact, now).size === 0 && validNow(fact, now).size > 0) {
     const message = `${difference.message}, which has no valid certificate; this copy still has one and stays`;
-    return keep('OriginalDiffers', message, laterMs(now, lookAgainMs));
+    const verdict = keep('OriginalDiffers', message, laterMs(now, lookAgainMs));
+    return isGiven(at.resolved, artefact.of) ? awaiting(verdict) : verdict;
   }
+  if (validNow(originalFact, now).size > 0 && followsAtOnce(at, [artefact.of])) return renewal(difference);
   return settled(at, [artefact.name, artefact.of], difference, renewal);
+}
+
+/**
+ * Whether nobody else is at work who would take over what is given: he would not have left what has ended, here or
+ * beside it, for longer than his grace.
+ */
+function followsAtOnce(at: Case<ComposedBundle> | Case<Copy>, from: readonly string[]): boolean {
+  const { fact, resolved, policy, now, unattended = false } = at;
+  if (!from.every((name) => isGiven(resolved, name))) return false;
+  const certificates = fact.state === 'present' ? fact.certificates : [];
+  const isOver = ({ notAfter }: CertificateFacts): boolean => now >= laterMs(notAfter, policy.graceMs);
+  return unattended || (certificates.length > 0 && certificates.every(isOver));
 }
 
 /** Others maintain the original: until they bring it, what is here stays. */
 function withoutGiven({ fact, now }: Case<Copy>, message: string): Verdict {
   if (validNow(fact, now).size > 0) return keep('Healthy', `${message}; what is here stays`, laterMs(now, lookAgainMs));
   const wanted = 'it is made by others and copied as soon as it is there';
-  return blocked('Unavailable', `${message}; ${wanted}`, laterMs(now, awaitedMs));
+  return awaiting(blocked('Unavailable', `${message}; ${wanted}`, laterMs(now, lookAgainMs)));
 }
 
 /** The owner also clears expired certificates away; otherwise they are harmless and stay. */
@@ -163,24 +176,17 @@ function withoutExpired(at: BundleCase, renewal: (difference: Difference) => Ver
     : undefined;
 }
 
-/** `from`: what it is made of. What others maintain may be renewed by them at any moment. */
+/** `from`: what it is made of. */
 function healthy(at: Case<CaBundle | ComposedBundle | Copy>, from: readonly string[] = []): Verdict {
-  const { fact, now } = at;
+  const { fact, facts, resolved, now } = at;
   const count = fact.state === 'present' ? fact.certificates.length : 0;
   const ends = fact.state === 'present' ? fact.certificates.map((c) => c.notAfter).filter((date) => date > now) : [];
-  const recheckAt = earliest(laterMs(now, idleMs), ...ends, ...from.map((name) => othersMayWrite(at, name)));
-  return keep('Healthy', `${count} certificate(s)`, recheckAt);
-}
-
-/** When to look again for what others may have made of an artefact of theirs; undefined: no sooner than usual. */
-function othersMayWrite(
-  { facts, resolved, now }: Case<CaBundle | ComposedBundle | Copy>,
-  name: string,
-): Date | undefined {
-  const fact = facts.get(name);
-  if (fact?.state !== 'present' || !isGiven(resolved, name)) return undefined;
-  if (fact.since !== undefined && now < laterMs(fact.since, restlessForMs)) return laterMs(now, restlessMs);
-  return fact.certificates.length > 0 && validNow(fact, now).size === 0 ? laterMs(now, awaitedMs) : undefined;
+  const verdict = keep('Healthy', `${count} certificate(s)`, earliest(laterMs(now, idleMs), ...ends));
+  const hasNothing = (name: string): boolean => {
+    const given = facts.get(name);
+    return given?.state === 'present' && given.certificates.length > 0 && validNow(given, now).size === 0;
+  };
+  return from.some((name) => isGiven(resolved, name) && hasNothing(name)) ? awaiting(verdict) : verdict;
 }
 
 function cannotCompose(message: string, unread: string, now: Date): Verdict {

@@ -35,6 +35,8 @@ export interface Case<A extends ResolvedArtefact> {
   readonly resolved: Resolved;
   readonly policy: RenewalPolicy;
   readonly now: Date;
+  /** As in PlanInput. */
+  readonly unattended?: boolean;
 }
 
 /** What has a certificate and a key of its own. */
@@ -76,6 +78,11 @@ export function blocked(reason: Reason, message: string, recheckAt: Date): Verdi
 /** Blocked until somebody brings what cannot be made here. */
 export function bring(reason: Reason, message: string, recheckAt: Date): Verdict {
   return { ...blocked(reason, message, recheckAt), byHand: true };
+}
+
+/** Looked for sooner than usual: what others give has nothing valid for it. */
+export function awaiting(verdict: Verdict): Verdict {
+  return { ...verdict, awaits: true };
 }
 
 export interface Renewal {

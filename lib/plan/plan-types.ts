@@ -42,6 +42,8 @@ export interface Decision {
   readonly after: readonly string[];
   /** Somebody must bring it, or the CA that would sign it: waiting and trying again do not help. */
   readonly byHand?: true;
+  /** What others give has nothing valid for it: they may bring that at any moment. */
+  readonly awaits?: true;
 }
 
 export interface Plan {

@@ -29,18 +29,23 @@ export interface PlanInput {
   readonly policy: RenewalPolicy;
   readonly clock: ClockFacts;
   readonly now: Date;
+  /**
+   * What had ended long before has been found as it was, a moment ago: nobody else renews these objects now, so what is
+   * given and what is made of it do not differ because somebody stands between two writes.
+   */
+  readonly unattended?: boolean;
 }
 
 /** An unavailable artefact is looked at again after this time at the latest; the loop's own retries come sooner. */
 const unavailableMs = 1000;
 
-export function plan({ resolved, facts, policy, clock, now }: PlanInput): Plan {
+export function plan({ resolved, facts, policy, clock, now, unattended = false }: PlanInput): Plan {
   const distrust = judgeClock({ resolved, facts, clock, now });
   const expected = new Map<string, Expected>();
   const decisions: Decision[] = [];
   for (const artefact of resolved.artefacts) {
     const fact = facts.get(artefact.name) ?? { state: 'unavailable', message: 'it has not been read' };
-    const at: Case<ResolvedArtefact> = { artefact, fact, facts, expected, resolved, policy, now };
+    const at: Case<ResolvedArtefact> = { artefact, fact, facts, expected, resolved, policy, now, unattended };
     let verdict = judge(at);
     if (verdict.action === 'renew' && distrust !== undefined) verdict = { ...verdict, action: 'blocked', ...distrust };
     const { leaves, ...decision } = verdict;

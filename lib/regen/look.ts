@@ -14,6 +14,7 @@ import type { ClockWatch } from './clock-watch.ts';
 import { execute, type StepResult } from './execute.ts';
 import type { Journal } from './journal.ts';
 import type { RegenOptions } from './options.ts';
+import { type GivenVersions, givenVersions } from './glance.ts';
 import { noOwnWork, ownWork, withoutWaiting } from './own-work.ts';
 import type { PassOutcome } from './waits.ts';
 import { isFile } from '../inventory/places.ts';
@@ -22,6 +23,7 @@ export interface Looked {
   readonly outcome: PassOutcome;
   /** Names of the rows that could not be read. */
   readonly unavailable: Gathered['failures'];
+  readonly given: GivenVersions;
 }
 
 /** Looks at the rows whose truth `only` accepts. */
@@ -42,6 +44,7 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
   // Empty and not undefined: what contradicts itself at the first look may be another writer's work, too.
   let previous: Facts = new Map();
   let unfinished = noOwnWork;
+  let foundEndedAt: Date | undefined;
   const clockFacts = watchClock(options);
 
   const see = async (only: (location: Location) => boolean): Promise<Seen> => {
@@ -67,10 +70,15 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
     previous = gathered.facts;
     const now = clock.now();
     const facts = withoutWaiting(gathered.facts, unfinished);
-    const planned = makePlan({ resolved, facts, policy, clock: trust, now });
+    const unattended = isUnattended(foundEndedAt, now);
+    const planned = makePlan({ resolved, facts, policy, clock: trust, now, unattended });
     const isDoubted = !trust.synchronised && planned.decisions.some(({ reason }) => reason === 'ClockImplausible');
     if (!isDoubted) return { ...sight, plan: planned, now };
-    return { ...sight, plan: makePlan({ resolved, facts, policy, clock: await clockFacts(true), now }), now };
+    return {
+      ...sight,
+      plan: makePlan({ resolved, facts, policy, clock: await clockFacts(true), now, unattended }),
+      now,
+    };
   };
 
   return async (only) => {
@@ -80,7 +88,9 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
       // What the holder before us has written counts.
       if (guard.lock !== undefined) seen = await see(only);
       const { resolved, gathered, unread, plan, now } = seen;
-      if (signal.aborted) return { unavailable: gathered.failures, outcome: nothingDone(clock.now()) };
+      const given = givenVersions(resolved, gathered.found);
+      if (signal.aborted) return { unavailable: gathered.failures, given, outcome: nothingDone(clock.now()) };
+      if (hasFoundEnded(seen)) foundEndedAt = now;
       journal.measured(gathered.facts);
       journal.decided(plan, ({ truth }) => only(truth));
       const onStep = journal.stepped.bind(journal);
@@ -93,11 +103,28 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
       unfinished = ownWork(unfinished, steps, gathered.facts);
       const mine = new Set(resolved.artefacts.filter(({ truth }) => only(truth)).map(({ name }) => name));
       const decisions = plan.decisions.filter(({ artefact }) => mine.has(artefact));
-      return { unavailable: gathered.failures, outcome: outcomeOf({ steps, decisions, gathered, unread, now }) };
+      const outcome = outcomeOf({ steps, decisions, gathered, unread, now });
+      return { unavailable: gathered.failures, given, outcome };
     } finally {
       await guard.lock?.release();
     }
   };
+}
+
+/** So long after something was found ended nobody else counts as being at work. */
+const unattendedMs = 60_000;
+
+const isUnattended = (foundEndedAt: Date | undefined, now: Date): boolean =>
+  foundEndedAt !== undefined && now >= foundEndedAt && now.getTime() - foundEndedAt.getTime() < unattendedMs;
+
+/** In the API, where somebody else would have renewed it before: after its end he has had his grace, too. */
+function hasFoundEnded({ resolved, plan }: Seen): boolean {
+  const ended = new Set(
+    plan.decisions.flatMap(({ action, reason, artefact }) =>
+      action === 'renew' && reason === 'Expired' ? [artefact] : [],
+    ),
+  );
+  return resolved.artefacts.some(({ name, truth }) => ended.has(name) && !isFile(truth));
 }
 
 interface Done extends Pick<Seen, 'gathered' | 'unread' | 'now'>, Pick<Plan, 'decisions'> {
@@ -113,6 +140,7 @@ function outcomeOf({ steps, decisions, gathered, unread, now }: Done): PassOutco
     failed: count('failed'),
     settling: decisions.filter(({ reason }) => reason === 'Settling').length,
     blocked: decisions.filter(({ action }) => action === 'blocked').length,
+    awaiting: decisions.filter(({ awaits }) => awaits === true).length,
     recheckAt: new Date(Math.min(...decisions.map(({ recheckAt }) => recheckAt.getTime()), now.getTime() + farMs)),
   };
 }
@@ -141,7 +169,7 @@ async function guardDisk({ decisions }: Plan, options: RegenOptions): Promise<Gu
 const farMs = 24 * 3_600_000;
 
 function nothingDone(now: Date): PassOutcome {
-  return { unavailable: 0, written: 0, conflicts: 0, failed: 0, blocked: 0, settling: 0, recheckAt: now };
+  return { unavailable: 0, written: 0, conflicts: 0, failed: 0, blocked: 0, settling: 0, awaiting: 0, recheckAt: now };
 }
 
 function watchClock({ clock, clockFacts, log }: RegenOptions): (thorough: boolean) => Promise<ClockFacts> {

@@ -1,6 +1,6 @@
 // The loop of regen: look at every artefact, plan, carry the plan out, look again until nothing is left to do, then
 // wait for the next date, half a minute at most. Changes are noticed by that tick alone: regen has the right to get
-// its objects, not to watch them. Files of this host come first and wait for nobody: etcd and with it the API server do
+// its objects, not to watch them. During a recovery it glances at what others give in between (glance.ts). Files of this host come first and wait for nobody: etcd and with it the API server do
 // not start with expired certificates. Objects follow when the API answers; until then keys are made ahead. There is no
 // lease: the stores' compare-and-swap makes one winner.
 import { isCode } from '../errors.ts';
@@ -10,11 +10,22 @@ import { noMetrics } from '../metrics.ts';
 import type { Metrics } from '../metrics.ts';
 import { prepareSigning } from '../pki/sign.ts';
 import { knock } from './api-wait.ts';
+import { rest } from './glance.ts';
 import { Journal } from './journal.ts';
 import type { RegenReport } from './journal.ts';
 import { createLook } from './look.ts';
 import type { Look } from './look.ts';
-import { counted, filesPatienceMs, isOver, isSettled, knockDelay, next, noStreaks, patienceMs } from './waits.ts';
+import {
+  counted,
+  filesPatienceMs,
+  glanceDelay,
+  isOver,
+  isSettled,
+  knockDelay,
+  next,
+  noStreaks,
+  patienceMs,
+} from './waits.ts';
 import type { PassOutcome } from './waits.ts';
 import type { RegenOptions } from './options.ts';
 import { isFile } from '../inventory/places.ts';
@@ -74,7 +85,7 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
         continue;
       }
     }
-    const { outcome, unavailable } = await look(all);
+    const { outcome, unavailable, given } = await look(all);
     if (signal.aborted) break;
     if (api.length > 0 && api.every(({ name }) => unavailable.has(name))) {
       // An answer to one knock and to no look is not the end of its absence.
@@ -96,7 +107,8 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
     const patience = api.length > 0 ? {} : { patienceMs: filesPatienceMs };
     const step = next({ outcome, streaks, now, once, ...patience });
     if (step.kind === 'done') return journal.report(step.converged, step.converged ? undefined : remains(outcome));
-    await clock.sleep(step.delayMs, signal);
+    const pace = (at: Date): number | undefined => (step.kind === 'wait' ? glanceDelay(streaks, at) : undefined);
+    await rest({ ...options, given, delayMs: step.delayMs, pace });
   }
   log.debug('process.stopped');
   return journal.report(false);

@@ -11,6 +11,8 @@ export interface PassOutcome {
   readonly blocked: number;
   /** Contradictions that are looked at again before they are believed. */
   readonly settling: number;
+  /** Decisions that others must bring something for, and may do so at any moment. */
+  readonly awaiting: number;
   readonly recheckAt: Date;
 }
 
@@ -26,6 +28,9 @@ export interface Streaks {
   /** Since when there has been something left to do; undefined when there is nothing. */
   readonly busySince?: Date;
   readonly unavailableSince?: Date;
+  /** The last look that wrote something or lost a race: others may answer it. */
+  readonly stirredAt?: Date;
+  readonly awaitingSince?: Date;
 }
 
 export const noStreaks: Streaks = { unavailable: 0, failed: 0, written: 0 };
@@ -58,13 +63,16 @@ export const filesPatienceMs = 5000;
 const count = (streak: number, isMet: boolean): number => (isMet ? streak + 1 : 0);
 
 export function counted(before: Streaks, outcome: PassOutcome, now: Date): Streaks {
-  const { unavailable, written, conflicts, failed } = outcome;
+  const { unavailable, written, conflicts, failed, awaiting } = outcome;
+  const stirredAt = written + conflicts > 0 ? now : before.stirredAt;
   return {
     unavailable: count(before.unavailable, unavailable > 0),
     failed: count(before.failed, failed > 0),
     written: count(before.written, written + conflicts > 0),
     ...(isBusy(outcome) && { busySince: before.busySince ?? now }),
     ...(unavailable > 0 && { unavailableSince: before.unavailableSince ?? now }),
+    ...(stirredAt !== undefined && { stirredAt }),
+    ...(awaiting > 0 && { awaitingSince: before.awaitingSince ?? now }),
   };
 }
 
@@ -122,4 +130,17 @@ export function backoff(firstMs: number, attempt: number, longestMs: number): nu
 export function knockDelay(waitedMs: number): number {
   if (waitedMs < 30_000) return 100;
   return waitedMs < 120_000 ? 500 : 1000;
+}
+
+/**
+ * Between two glances at what others give. A recovery goes back and forth between several of us, each step within
+ * milliseconds: for some seconds that is worth ten reads a second of a few objects. Undefined: the next look is soon
+ * enough.
+ */
+export function glanceDelay({ stirredAt, awaitingSince }: Streaks, now: Date): number | undefined {
+  const moments = [stirredAt, awaitingSince].flatMap((date) => (date === undefined ? [] : [date.getTime()]));
+  const stillMs = now.getTime() - Math.max(...moments);
+  if (stillMs >= 0 && stillMs < 15_000) return 100; // negative: the clock was set back
+  if (stillMs >= 0 && stillMs < 60_000) return 500;
+  return awaitingSince === undefined ? undefined : 5000;
 }

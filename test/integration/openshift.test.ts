@@ -3,7 +3,7 @@
 // is done by the identities that `init` makes, with no other right than theirs.
 import { execFile } from 'node:child_process';
 import { createPrivateKey, type X509Certificate } from 'node:crypto';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -18,17 +18,22 @@ import type { RegenReport } from '../../lib/regen/journal.ts';
 import type { RegenOptions } from '../../lib/regen/run.ts';
 import { runStatus } from '../../lib/status/status.ts';
 import { parseYaml } from '../../lib/yaml.ts';
-import { createAuthority } from '../support/certificates.ts';
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
 import { expire } from '../support/expire.ts';
-import { grantRegen, prepareOpenshift, setStatus } from '../support/openshift.ts';
+import {
+  expireOpenshift,
+  grantRegen,
+  type Preset,
+  prepareOpenshift,
+  presets,
+  setStatus,
+} from '../support/openshift.ts';
 import {
   bundles,
   composed,
   copies,
   csrSigner,
-  externalHost,
   internalHost,
   leaves,
   nodeKubeconfigs,
@@ -40,7 +45,6 @@ import { executable, Tool } from '../support/recovery-world.ts';
 import { certificatesIn } from '../support/soundness.ts';
 import { Actor } from './regen-world.ts';
 
-const presets = ['openshift-kube-apiserver', 'openshift-kube-controller-manager', 'openshift-kube-scheduler'] as const;
 const day = 24 * 3_600_000;
 
 let controlPlane: ControlPlane;
@@ -82,26 +86,10 @@ const prints = (list: readonly X509Certificate[]): string[] =>
   list.map(({ fingerprint256 }) => fingerprint256).toSorted();
 const rfc3339 = (date: Date): string => date.toISOString().replace('.000Z', 'Z');
 
-async function giveBundle(object: string, commonName: string, more = ''): Promise<void> {
-  const { cert } = await createAuthority(join(scratch, commonName), { commonName });
-  const [namespace, name] = object.split('/');
-  const body = { metadata: { name }, data: { 'ca-bundle.crt': `${await readFile(cert, 'utf8')}${more}` } };
-  const { status } = await controlPlane.admin(`/api/v1/namespaces/${namespace}/configmaps`, { method: 'POST', body });
-  expect(status).toBe(201);
-}
-
 beforeAll(async () => {
   scratch = await mkdtemp(join(tmpdir(), 'openshift-'));
   controlPlane = await startControlPlane();
-  await prepareOpenshift(controlPlane);
-  await setStatus(controlPlane, 'infrastructures', {
-    apiServerURL: `https://${externalHost}:6443`,
-    apiServerInternalURI: `https://${internalHost}:6443`,
-  });
-  await setStatus(controlPlane, 'networks', { serviceNetwork });
-  await giveBundle('openshift-config/admin-kubeconfig-client-ca', 'admin');
-  await giveBundle('openshift-config-managed/kubelet-bootstrap-kubeconfig', 'bootstrap');
-  await giveBundle('openshift-config-managed/default-ingress-cert', 'ingress');
+  await prepareOpenshift(controlPlane, scratch);
   for (const name of presets) {
     const resolved = resolve(loadPreset(name), {});
     const recoveryKubeconfig = await grantRegen(controlPlane, { resolved, namespace: name, directory: scratch });
@@ -115,13 +103,13 @@ afterAll(async () => {
   await rm(scratch, { recursive: true, force: true });
 });
 
-function actor(preset: (typeof presets)[number]): Actor {
+function actor(preset: Preset): Actor {
   const found = actors[presets.indexOf(preset)];
   if (found === undefined) throw new Error(`${preset} has no actor`);
   return found;
 }
 
-function run(preset: (typeof presets)[number], more: Partial<RegenOptions> = {}): Promise<RegenReport> {
+function run(preset: Preset, more: Partial<RegenOptions> = {}): Promise<RegenReport> {
   const { connection } = actor(preset);
   return actor(preset).run({ namesInApi: (signal) => readNamesInApi(connection, signal), ...more });
 }
@@ -297,18 +285,14 @@ it('writes nothing for the sake of a label or an annotation', { timeout: 60_000 
 });
 
 /** As regen itself sees it. */
-async function named(preset: (typeof presets)[number]): Promise<Resolved> {
+async function named(preset: Preset): Promise<Resolved> {
   const names = await readNamesInApi(actor(preset).connection, AbortSignal.timeout(5000));
   return withNames(resolve(loadPreset(preset), {}), names);
 }
 
-const isRecovery = ({ name }: { name: string }): boolean => name.startsWith('localhost-recovery');
-
 it('brings truly expired objects back, all three presets at once', { timeout: 180_000 }, async () => {
   const now = systemClock.now();
-  for (const preset of presets) {
-    await expire({ resolved: await named(preset), store: actor(preset).store, now, except: isRecovery });
-  }
+  await expireOpenshift(async (preset) => ({ resolved: await named(preset), store: actor(preset).store }));
   const { leaf: dead } = await pair('openshift-kube-scheduler/kube-scheduler-client-cert-key');
   expect(dead.validToDate.getTime()).toBeLessThan(now.getTime());
   const recovery = await get('secrets', 'openshift-kube-apiserver/localhost-recovery-serving-certkey');

@@ -48,7 +48,11 @@ const own = (): readonly CertificateFacts[] => {
   return fact?.state === 'present' ? fact.certificates : [];
 };
 
-function decide(change: Record<string, ArtefactFacts>, rows = resolved): ReadonlyMap<string, Decision> {
+function decide(
+  change: Record<string, ArtefactFacts>,
+  rows = resolved,
+  unattended = false,
+): ReadonlyMap<string, Decision> {
   const facts: Facts = new Map([
     ...healthy(),
     ['theirs', present(ca1)],
@@ -64,6 +68,7 @@ function decide(change: Record<string, ArtefactFacts>, rows = resolved): Readonl
     policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
     clock: { builtAt: at(-400), synchronised: true },
     now: start,
+    unattended,
   });
   return new Map(decisions.map((one) => [one.artefact, one]));
 }
@@ -72,6 +77,7 @@ const text = (change: Record<string, ArtefactFacts>): Record<string, string> =>
   Object.fromEntries([...decide(change)].map(([name, { action, reason }]) => [name, `${action} ${reason}`]));
 
 const absent: ArtefactFacts = { state: 'absent' };
+const unread: ArtefactFacts = { state: 'unavailable', message: 'no answer' };
 const broken: ArtefactFacts = { state: 'broken', problem: 'unreadable', version: '1', message: 'bad PEM' };
 
 describe('what is given', () => {
@@ -111,11 +117,58 @@ describe('what is given', () => {
     expect(text({ theirs: present(ca1, dead) })).toMatchObject({ both: 'keep Healthy' });
   });
 
-  it('is looked at again soon while it has nothing valid, or has just changed', () => {
-    const gone = decide({ theirs: present(dead), both: present(...own()), 'copy-of-theirs': present(dead) });
-    expect(gone.get('both')?.recheckAt).toEqual(new Date(start.getTime() + 5000));
-    const fresh: ArtefactFacts = { ...present(ca1), since: start };
-    expect(decide({ theirs: fresh }).get('both')?.recheckAt).toEqual(new Date(start.getTime() + 2000));
+  it('is awaited by what is made of it, while it has nothing valid for that', () => {
+    const awaiting = (change: Record<string, ArtefactFacts>): string[] =>
+      [...decide(change)].flatMap(([name, { awaits }]) => (awaits === true ? [name] : []));
+    expect(awaiting({})).toEqual([]);
+    expect(awaiting({ theirs: absent })).toEqual([]);
+    expect(awaiting({ theirs: present(dead), both: present(...own()), 'copy-of-theirs': present(dead) })).toEqual([
+      'both',
+      'copy-of-theirs',
+    ]);
+    expect(awaiting({ theirs: present(dead) })).toEqual(['both', 'copy-of-theirs']);
+    const ended = present(certificate('old', [-60, -1]));
+    expect(awaiting({ 'their-pair': absent, 'copy-of-their-pair': ended })).toEqual(['copy-of-their-pair']);
+    const lost = { theirs: absent, bundle: absent, signer: unread, both: absent };
+    expect(awaiting(lost)).toEqual(['both']);
+  });
+
+  describe('that has just changed', () => {
+    const fresh = (...certificates: readonly CertificateFacts[]): ArtefactFacts => ({
+      ...present(...certificates),
+      since: start,
+    });
+    const pairAfter = (ago: number): Record<string, ArtefactFacts> => ({
+      'their-pair': fresh(client),
+      'copy-of-their-pair': present(certificate('old', [-60, -ago / day])),
+    });
+
+    it('is left to whoever maintains its copies, while these still work', () => {
+      expect(text({ theirs: fresh(ca1, certificate('added', [-1, 300], { isCa: true })) })).toMatchObject({
+        both: 'keep Settling',
+        'copy-of-theirs': 'keep Settling',
+      });
+    });
+
+    it('is copied at once over what has ended, once its owner has had his grace', () => {
+      expect(text(pairAfter(60_000))).toMatchObject({ 'copy-of-their-pair': 'renew OriginalDiffers' });
+      expect(text(pairAfter(59_000))).toMatchObject({ 'copy-of-their-pair': 'keep Settling' });
+      const deadOnes = { 'their-pair': fresh(certificate('older', [-60, -2])), 'copy-of-their-pair': present(dead) };
+      expect(text(deadOnes)).toMatchObject({ 'copy-of-their-pair': 'keep Settling' });
+    });
+
+    it('is taken over at once where nobody else renews anything', () => {
+      const added = certificate('added', [-1, 300], { isCa: true });
+      const change = { theirs: fresh(ca1, added), 'their-pair': fresh(certificate('next', [-1, 29])) };
+      const decisions = decide(change, resolved, true);
+      for (const name of ['copy-of-theirs', 'copy-of-their-pair', 'both'])
+        expect(decisions.get(name)?.action, name).toBe('renew');
+    });
+
+    it('says nothing of what is ours: another one of us may stand between two writes', () => {
+      const decisions = decide({ both: fresh(ca1) }, resolved, true);
+      expect(decisions.get('both')).toMatchObject({ action: 'keep', reason: 'Settling' });
+    });
   });
 
   it('says who must renew a pair that has ended', () => {

@@ -74,6 +74,14 @@ describe('an operator that was off for months', { timeout: mostMs }, () => {
   });
 });
 
+it('three presets bring back what has ended without waiting for anybody', { timeout: mostMs }, async () => {
+  const year = await begun({ seed: 8, policy: 'OnlyWhenExpired' });
+  year.isOperatorOn = false;
+  year.clock.ms += 200 * 24 * 3_600_000;
+  expect(await year.withoutWaiting()).toEqual([]);
+  expect(year.faults).toEqual([]);
+});
+
 it('what regen has made from nothing the operator describes once, in its own words', { timeout: mostMs }, async () => {
   const year = new SimulatedYear({ seed: 6, policy: 'BeforeExpiry' });
   await year.begin('regen');

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { counted, isBusy, isSettled, knockDelay, next, noStreaks } from '../../lib/regen/waits.ts';
+import { counted, glanceDelay, isBusy, isSettled, knockDelay, next, noStreaks } from '../../lib/regen/waits.ts';
 import type { Next, PassOutcome, Streaks } from '../../lib/regen/waits.ts';
 
 const now = new Date('2026-06-01T00:00:00Z');
@@ -11,6 +11,7 @@ const quiet: PassOutcome = {
   failed: 0,
   blocked: 0,
   settling: 0,
+  awaiting: 0,
   recheckAt: later(3_600_000),
 };
 
@@ -165,12 +166,54 @@ describe('counted()', () => {
   it('counts each trouble apart, and begins anew when it is over', () => {
     const [one, two, three] = [now, later(1000), later(2000)];
     const first = counted(noStreaks, { ...quiet, unavailable: 2, written: 1 }, one);
-    expect(first).toEqual({ unavailable: 1, failed: 0, written: 1, busySince: one, unavailableSince: one });
+    expect(first).toEqual({
+      unavailable: 1,
+      failed: 0,
+      written: 1,
+      busySince: one,
+      unavailableSince: one,
+      stirredAt: one,
+    });
     const second = counted(first, { ...quiet, failed: 1, unavailable: 1 }, two);
-    expect(second).toEqual({ unavailable: 2, failed: 1, written: 0, busySince: one, unavailableSince: one });
+    expect(second).toEqual({
+      unavailable: 2,
+      failed: 1,
+      written: 0,
+      busySince: one,
+      unavailableSince: one,
+      stirredAt: one,
+    });
     const third = counted(second, { ...quiet, conflicts: 1 }, three);
-    expect(third).toEqual({ unavailable: 0, failed: 0, written: 1, busySince: one });
-    expect(counted(third, { ...quiet, blocked: 1, settling: 1 }, three)).toEqual(noStreaks);
+    expect(third).toEqual({ unavailable: 0, failed: 0, written: 1, busySince: one, stirredAt: three });
+    expect(counted(third, { ...quiet, blocked: 1, settling: 1 }, three)).toEqual({ ...noStreaks, stirredAt: three });
+  });
+
+  it('remembers since when others are awaited', () => {
+    const first = counted(noStreaks, { ...quiet, awaiting: 1 }, now);
+    const second = counted(first, { ...quiet, awaiting: 3 }, later(1000));
+    expect(second).toEqual({ ...noStreaks, awaitingSince: now });
+    expect(counted(second, quiet, later(2000))).toEqual(noStreaks);
+  });
+});
+
+describe('glanceDelay()', () => {
+  const after = (ms: number, streaks: Partial<Streaks>): number | undefined =>
+    glanceDelay({ ...noStreaks, ...streaks }, later(ms));
+  const at = [0, 14_999, 15_000, 59_999, 60_000, 86_400_000];
+
+  it('is nothing while all is well', () => expect(after(0, {})).toBeUndefined());
+  it('is short after a write of ours, and nothing a minute later', () => {
+    expect(at.map((ms) => after(ms, { stirredAt: now }))).toEqual([100, 100, 500, 500, undefined, undefined]);
+  });
+  it('is short at first where others are awaited, and then as long as that lasts', () => {
+    expect(at.map((ms) => after(ms, { awaitingSince: now }))).toEqual([100, 100, 500, 500, 5000, 5000]);
+  });
+  it('counts from the later of the two', () => {
+    expect(after(70_000, { awaitingSince: now, stirredAt: later(60_000) })).toBe(100);
+  });
+  it('is as before the recovery when the clock was set back', () => {
+    expect(after(-1, { stirredAt: now })).toBeUndefined();
+    expect(after(-1, { awaitingSince: now })).toBe(5000);
   });
 });
 

@@ -1,21 +1,33 @@
 // What the API of an OpenShift cluster has besides upstream's: namespaces, and the objects Infrastructure, Network and
-// FeatureGate "cluster" of the group config.openshift.io, with as much of their schema as is read here. FeatureGate is not
-// read: it is there because its operators' own recovery reads it.
+// FeatureGate "cluster" of the group config.openshift.io, with as much of their schema as is read here (FeatureGate is
+// not: it is there because the operators' own recovery reads it); bundles of others; and how the objects of all three
+// presets end.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../../lib/clock.ts';
 import { accountName } from '../../lib/install/accounts.ts';
 import { applyManifest } from '../../lib/install/apply.ts';
 import { installManifests } from '../../lib/install/rbac.ts';
-import type { Resolved } from '../../lib/inventory/model.ts';
+import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
+import type { Store } from '../../lib/store/store.ts';
 import { parseYaml } from '../../lib/yaml.ts';
+import { createAuthority } from './certificates.ts';
 import type { ControlPlane } from './control-plane.ts';
 import { eventually } from './eventually.ts';
+import { expire } from './expire.ts';
 import { writeKubeconfig } from './kubeconfig.ts';
+import { externalHost, internalHost, serviceNetwork } from './openshift-objects.ts';
 
 const definitions = new URL('./openshift-crds.yaml', import.meta.url);
 const group = '/apis/config.openshift.io/v1';
+
+export const presets = [
+  'openshift-kube-apiserver',
+  'openshift-kube-controller-manager',
+  'openshift-kube-scheduler',
+] as const;
+export type Preset = (typeof presets)[number];
 
 const namespaces = [
   'openshift-config',
@@ -34,7 +46,8 @@ async function create({ admin }: Admin, path: string, body: unknown): Promise<vo
   if (answer.status !== 201) throw new Error(`POST ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
 }
 
-export async function prepareOpenshift(controlPlane: ControlPlane): Promise<void> {
+/** `directory`: for the bundles that others give. */
+export async function prepareOpenshift(controlPlane: ControlPlane, directory: string): Promise<void> {
   const api: Admin = { admin: (path, request) => controlPlane.admin(path, request) };
   for (const name of namespaces) await create(api, '/api/v1/namespaces', { metadata: { name } });
   const { items } = parseYaml(await readFile(definitions, 'utf8')) as { readonly items: readonly unknown[] };
@@ -48,6 +61,39 @@ export async function prepareOpenshift(controlPlane: ControlPlane): Promise<void
     // The API server serves a new definition a moment later.
     await eventually(() => create(api, `${group}/${resource}`, body));
   }
+  await setStatus(controlPlane, 'infrastructures', {
+    apiServerURL: `https://${externalHost}:6443`,
+    apiServerInternalURI: `https://${internalHost}:6443`,
+  });
+  await setStatus(controlPlane, 'networks', { serviceNetwork });
+  for (const object of [
+    'openshift-config/admin-kubeconfig-client-ca',
+    'openshift-config-managed/kubelet-bootstrap-kubeconfig',
+    'openshift-config-managed/default-ingress-cert',
+  ]) {
+    const [namespace = '', name = ''] = object.split('/');
+    const { cert } = await createAuthority(join(directory, name), { commonName: name });
+    const data = { 'ca-bundle.crt': await readFile(cert, 'utf8') };
+    await create(api, `/api/v1/namespaces/${namespace}/configmaps`, { metadata: { name }, data });
+  }
+}
+
+const isRecovery = ({ name }: ResolvedArtefact): boolean => name.startsWith('localhost-recovery');
+const isMadeOfOthers = ({ kind }: ResolvedArtefact): boolean => kind === 'copy' || kind === 'composedBundle';
+
+/**
+ * Everything but localhost-recovery has ended an hour ago, in all three presets; what others give besides goes on. What
+ * kube-controller-manager copies of kube-apiserver ends last.
+ */
+export async function expireOpenshift(
+  access: (preset: Preset) => Promise<{ readonly resolved: Resolved; readonly store: Store }>,
+): Promise<void> {
+  const [apiserver, manager, scheduler] = presets;
+  const now = systemClock.now();
+  await expire({ ...(await access(manager)), now });
+  await expire({ ...(await access(apiserver)), now, except: isRecovery });
+  await expire({ ...(await access(manager)), now, except: (row) => !isMadeOfOthers(row) });
+  await expire({ ...(await access(scheduler)), now });
 }
 
 export async function setStatus(

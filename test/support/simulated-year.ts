@@ -174,6 +174,17 @@ export class SimulatedYear {
     this.#checkAtRest();
   }
 
+  /** Looks of regen, one after the other, as long as any of them writes; the clock stands still. What is wrong then. */
+  async withoutWaiting(): Promise<string[]> {
+    for (let before = -1; before !== this.writes.length;) {
+      before = this.writes.length;
+      for (const look of this.#looks) await look(() => true);
+    }
+    const now = this.clock.now();
+    const unsound = this.#inventories.flatMap((resolved) => problems(resolved, this.#contents(resolved), now));
+    return [...unsound, ...this.unverifiable()];
+  }
+
   /** Regen leaves what has ended to the operator for its grace: the moment after it. */
   #nextEnd(): number {
     const ends = pairs.flatMap(({ object }) =>

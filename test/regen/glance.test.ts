@@ -1,0 +1,161 @@
+// Glances between two looks: a change of what is given ends the rest, and nothing else does.
+import { describe, expect, it } from 'vitest';
+import type { Location, Resolved } from '../../lib/inventory/model.ts';
+import { createLog } from '../../lib/log.ts';
+import { createKeyPool } from '../../lib/pki/key-pool.ts';
+import { generateKey } from '../../lib/pki/key.ts';
+import { signSigner } from '../../lib/pki/sign.ts';
+import { type Rest, rest } from '../../lib/regen/glance.ts';
+import { runRegen } from '../../lib/regen/run.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { algorithm } from '../support/interleaving.ts';
+import { MemoryStore } from '../support/memory-store.ts';
+
+const place: Location = { kind: 'configMap', namespace: 'theirs', name: 'ca' };
+const other: Location = { kind: 'configMap', namespace: 'theirs', name: 'absent' };
+
+/** A rest of 30 s, as its clock stands when it ends. */
+class Resting {
+  readonly store = new MemoryStore();
+  readonly clock = new FakeClock();
+  readonly stop = new AbortController();
+  readonly began = this.clock.now().getTime();
+  reads = 0;
+  ended = false;
+
+  constructor() {
+    this.store.put(place, { entries: {}, annotations: {} });
+  }
+
+  begin(more: Partial<Rest> = {}): Promise<void> {
+    const version = this.store.peek(place)?.version;
+    const reading: Rest['store'] = {
+      read: (location) => ((this.reads += 1), this.store.read(location)),
+      write: () => Promise.resolve('conflict'),
+    };
+    const given = new Map([
+      [place, version],
+      [other, undefined],
+    ]);
+    const { clock, stop } = this;
+    const options = { given, store: reading, clock, signal: stop.signal, delayMs: 30_000, pace: () => 100, ...more };
+    return rest(options).then(() => void (this.ended = true));
+  }
+
+  /** Time passes in steps, so that every glance comes to its end. */
+  async pass(ms: number): Promise<void> {
+    for (let left = ms; left > 0 && !this.ended; left -= 100) {
+      this.clock.advance(100);
+      await new Promise(setImmediate);
+    }
+  }
+
+  get tookMs(): number {
+    return this.clock.now().getTime() - this.began;
+  }
+}
+
+describe('rest()', () => {
+  it('glances all the time, and ends when it is time for a look', async () => {
+    const one = new Resting();
+    const ended = one.begin();
+    await one.pass(29_900);
+    expect(one.ended).toBe(false);
+    expect(one.reads).toBe(299 * 2);
+    await one.pass(100);
+    await ended;
+    expect(one.reads).toBe(299 * 2);
+  });
+
+  it.each([
+    ['changes', (store: MemoryStore) => store.put(place, { entries: {}, annotations: {} })],
+    ['goes', (store: MemoryStore) => store.put(place, undefined)],
+    ['comes', (store: MemoryStore) => store.put(other, { entries: {}, annotations: {} })],
+  ])('ends at the next glance when something given %s', async (_title, change) => {
+    const one = new Resting();
+    const ended = one.begin();
+    await one.pass(1000);
+    expect(one.ended).toBe(false);
+    change(one.store);
+    await one.pass(100);
+    await ended;
+    expect(one.tookMs).toBe(1100);
+  });
+
+  it('ends when a glance fails: the look tells why', async () => {
+    const one = new Resting();
+    const store: Rest['store'] = {
+      read: () => Promise.reject(new Error('no answer')),
+      write: () => Promise.resolve('conflict'),
+    };
+    const ended = one.begin({ store });
+    await one.pass(100);
+    await ended;
+    expect(one.tookMs).toBe(100);
+  });
+
+  it.each<Partial<Rest>>([{ pace: () => undefined }, { given: new Map() }])('reads nothing with %o', async (more) => {
+    const one = new Resting();
+    const ended = one.begin(more);
+    await one.pass(30_000);
+    await ended;
+    expect([one.tookMs, one.reads]).toEqual([30_000, 0]);
+  });
+
+  it('is no longer because the API server takes its time', async () => {
+    const one = new Resting();
+    const store: Rest['store'] = {
+      read: async (location) => (await one.clock.sleep(2000), one.store.read(location)),
+      write: () => Promise.resolve('conflict'),
+    };
+    const ended = one.begin({ store });
+    await one.pass(40_000);
+    await ended;
+    expect(one.tookMs).toBeLessThanOrEqual(33_000);
+  });
+
+  it('ends at once when it is asked to stop', async () => {
+    const one = new Resting();
+    const ended = one.begin();
+    await one.pass(100);
+    one.stop.abort();
+    await ended;
+    expect(one.tookMs).toBe(100);
+  });
+});
+
+it('runRegen() copies what others bring when it is there, and does not wait for its next look', async () => {
+  const store = new MemoryStore();
+  const clock = new FakeClock();
+  const copied: Location = { ...place, namespace: 'ours' };
+  const resolved: Resolved = {
+    name: 'given',
+    artefacts: [
+      { kind: 'given', name: 'theirs', truth: place, readers: [] },
+      { kind: 'copy', name: 'ours', truth: copied, of: 'theirs', readers: [] },
+    ],
+  };
+  const stop = new AbortController();
+  const ended = runRegen({
+    resolved,
+    store,
+    clock,
+    policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
+    clockFacts: () => ({ builtAt: new Date('2025-01-01T00:00:00Z'), synchronised: true }),
+    log: createLog({ level: 'error', write: () => undefined }),
+    keyPool: createKeyPool({ algorithm, size: 0 }),
+    once: false,
+    dryRun: false,
+    signal: stop.signal,
+  });
+  await clock.waiting();
+  const { key } = await generateKey(algorithm);
+  const [now, notAfter] = [clock.now(), new Date(clock.now().getTime() + 86_400_000)];
+  const pem = await signSigner({ commonName: 'theirs', key, notBefore: now, notAfter, now });
+  store.put(place, { entries: { 'ca-bundle.crt': Buffer.from(pem) }, annotations: {} });
+  clock.advance(100);
+  await clock.waiting();
+  expect(store.peek(copied)?.entries).toEqual(store.peek(place)?.entries);
+  stop.abort();
+  expect(await ended).toMatchObject({ writes: 1 });
+});
