@@ -1,5 +1,5 @@
-// What the API of an OpenShift cluster has besides upstream's: namespaces, and the objects Infrastructure and Network
-// "cluster" of the group config.openshift.io, with as much of their schema as is read here.
+// What the API of an OpenShift cluster has besides upstream's: namespaces, and the objects Infrastructure, Network and
+// FeatureGate "cluster" of the group config.openshift.io, with as much of their schema as is read here.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../../lib/clock.ts';
@@ -25,21 +25,22 @@ const namespaces = [
   'openshift-kube-scheduler',
 ];
 
-type Admin = Pick<ControlPlane, 'admin'>;
+/** Whoever may do everything, by `POST` and by `PATCH` as a merge. */
+export type Admin = Pick<ControlPlane, 'admin'>;
 
-async function create({ admin }: Admin, path: string, body: unknown): Promise<void> {
-  const answer = await admin(path, { method: 'POST', body });
+export async function create(api: Admin, path: string, body: unknown): Promise<void> {
+  const answer = await api.admin(path, { method: 'POST', body });
   if (answer.status !== 201) throw new Error(`POST ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
 }
 
-export async function prepareOpenshift(controlPlane: ControlPlane): Promise<void> {
-  const api: Admin = { admin: (path, request) => controlPlane.admin(path, request) };
+export async function prepareOpenshift(api: Admin): Promise<void> {
   for (const name of namespaces) await create(api, '/api/v1/namespaces', { metadata: { name } });
   const { items } = parseYaml(await readFile(definitions, 'utf8')) as { readonly items: readonly unknown[] };
   for (const one of items) await create(api, '/apis/apiextensions.k8s.io/v1/customresourcedefinitions', one);
   for (const [resource, kind] of [
     ['infrastructures', 'Infrastructure'],
     ['networks', 'Network'],
+    ['featuregates', 'FeatureGate'],
   ] as const) {
     const body = { apiVersion: 'config.openshift.io/v1', kind, metadata: { name: 'cluster' }, spec: {} };
     // The API server serves a new definition a moment later.
@@ -48,12 +49,12 @@ export async function prepareOpenshift(controlPlane: ControlPlane): Promise<void
 }
 
 export async function setStatus(
-  controlPlane: ControlPlane,
+  api: Admin,
   resource: 'infrastructures' | 'networks',
   status: Readonly<Record<string, unknown>>,
 ): Promise<void> {
   const path = `${group}/${resource}/cluster/status`;
-  const answer = await controlPlane.admin(path, { method: 'PATCH', body: { status } });
+  const answer = await api.admin(path, { method: 'PATCH', body: { status } });
   if (answer.status !== 200) throw new Error(`PATCH ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
 }
 
