@@ -6,6 +6,7 @@ import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { caBundleKey, locationText, type Store } from '../store/store.ts';
+import { proveServed } from '../proof/served.ts';
 import { type Account, accountName, type Identity, tokenSecretName } from './accounts.ts';
 import { type Api, readIfThere } from './apply.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
@@ -122,7 +123,7 @@ async function readTokenSecret(
  * to others, as those of OpenShift's other components do, what came with the token has to know it.
  */
 async function recoveryAuthority(
-  { resolved, layout, store, api, recoveryServerName }: CredentialOptions,
+  { resolved, layout, store, api, clock, recoveryServerName }: CredentialOptions,
   directory: string,
   rootCa: Uint8Array | undefined,
 ): Promise<{ path: string; content?: Uint8Array }> {
@@ -132,12 +133,39 @@ async function recoveryAuthority(
     if (path !== undefined) return { path };
   }
   const [own] = bundles;
-  const content = own === undefined ? rootCa : (await store.read(own.truth, api.signal))?.entries[caBundleKey];
+  if (own === undefined && rootCa !== undefined) {
+    await requireVerified({ api, clock, recoveryServerName }, rootCa);
+    return { path: join(directory, 'ca.crt'), content: rootCa };
+  }
+  const content = own && (await store.read(own.truth, api.signal))?.entries[caBundleKey];
   if (content !== undefined) return { path: join(directory, 'ca.crt'), content };
   const wanted = own === undefined ? `a serving certificate for "${recoveryServerName}"` : locationText(own.truth);
   throw new RecoveryError(
     'InventoryInvalid',
     `Cannot write kubeconfig: ${wanted} is missing, so nothing could verify the API server`,
+  );
+}
+
+/** Throws InventoryInvalid when kube-controller-manager knows other CAs only. */
+async function requireVerified(
+  { api, clock, recoveryServerName }: Pick<CredentialOptions, 'api' | 'clock' | 'recoveryServerName'>,
+  rootCa: Uint8Array,
+): Promise<void> {
+  const { hostname, port } = new URL(api.connection.server);
+  const { verified } = await proveServed({
+    host: hostname.replace(/^\[(.+)\]$/, '$1'),
+    port: Number(port || '443'),
+    serverName: recoveryServerName,
+    expected: '',
+    trust: Buffer.from(rootCa).toString(),
+    clock,
+    signal: api.signal,
+  });
+  if (verified === true) return;
+  throw new RecoveryError(
+    'InventoryInvalid',
+    `Cannot write kubeconfig: the CAs that kube-controller-manager puts beside tokens do not verify what ` +
+      `${hostname} serves as "${recoveryServerName}"; its --root-ca-file must hold the CA of that certificate`,
   );
 }
 

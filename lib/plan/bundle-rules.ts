@@ -22,8 +22,10 @@ const lookAgainMs = 30_000;
 const idleMs = 3_600_000;
 /** So soon is looked again where only others can bring what is needed, */
 const awaitedMs = 5000;
-/** and so soon, for a minute, where they have just brought something: recoveries go in steps, and more may come. */
+/** and so soon, for a minute, where they have just brought something: recoveries go in steps, and more may come, */
 const restlessMs = 2000;
+/** or where what they have brought, or had at our start, has ended: after a power-off they are at work on it now. */
+const endedMs = 500;
 const restlessForMs = 60_000;
 
 type BundleCase = Case<CaBundle> | Case<ComposedBundle>;
@@ -179,8 +181,11 @@ function othersMayWrite(
 ): Date | undefined {
   const fact = facts.get(name);
   if (fact?.state !== 'present' || !isGiven(resolved, name)) return undefined;
-  if (fact.since !== undefined && now < laterMs(fact.since, restlessForMs)) return laterMs(now, restlessMs);
-  return fact.certificates.length > 0 && validNow(fact, now).size === 0 ? laterMs(now, awaitedMs) : undefined;
+  const hasEnded = fact.certificates.length > 0 && validNow(fact, now).size === 0;
+  if (fact.since !== undefined && now < laterMs(fact.since, restlessForMs)) {
+    return laterMs(now, hasEnded ? endedMs : restlessMs);
+  }
+  return hasEnded ? laterMs(now, awaitedMs) : undefined;
 }
 
 function cannotCompose(message: string, unread: string, now: Date): Verdict {

@@ -5,7 +5,8 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { Cluster } from '../support/node/cluster.ts';
 import { startExtensionServer } from '../support/node/extension-server.ts';
-import { adminOf, becomeOpenshift, useOwnIdentity } from '../support/node/openshift.ts';
+import { adminOf, becomeOpenshift, giveBack, useOwnIdentity } from '../support/node/openshift.ts';
+import { differOnDisk } from '../support/node/openshift-files.ts';
 import {
   endsOnDisk,
   endSoon,
@@ -28,6 +29,12 @@ const servingNames: readonly (readonly [object: string, name: string])[] = [
   ['localhost-recovery-serving-certkey', 'localhost-recovery'],
 ];
 
+const containersOfRegen = [
+  'kube-apiserver-cert-regeneration-controller',
+  'kube-controller-manager-recovery-controller',
+  'kube-scheduler-recovery-controller',
+];
+
 const leaseOf: Readonly<Record<string, string>> = {
   'kube-controller-manager': 'kube-system',
   'kube-scheduler': 'openshift-kube-scheduler',
@@ -43,16 +50,18 @@ describe('a control plane with the paths, flags and names of OpenShift', () => {
   afterAll(() => (cluster as Cluster | undefined)?.[Symbol.asyncDispose]());
 
   const aggregated = async (): Promise<number> => (await cluster.api(sampleApiPath)).status;
-  const find = (command: string): Promise<string> =>
-    cluster.node.sh(`cd ${components.map(certsOf).join(' ')} 2> /dev/null; for dir in ${components.map(certsOf).join(' ')}; do
-      find "$dir" ${command}; done`);
+  /** Plain files where the syncers write. */
+  const plain = async (): Promise<string> =>
+    cluster.node.sh(`for directory in ${components.map(certsOf).join(' ')}; do
+      find "$directory/secrets" "$directory"/configmaps* -type f ! -path '*/..*' 2> /dev/null; done; true`);
 
   it('has taken over the plain files of the original cert-syncers at their paths', async () => {
-    await eventually(
-      async () => expect(await find("-path '*/staging' -prune -o -type f ! -path '*/..*' -print")).toBe(''),
-      { withinMs: 30_000 },
-    );
+    await eventually(async () => expect(await plain()).toBe(''), { withinMs: 30_000 });
+    expect(await differOnDisk(cluster)).toEqual([]);
     expect(await invalidInApi(cluster)).toEqual([]);
+    for (const component of components) {
+      expect(await cluster.node.read(`${certsOf(component)}/staging/cert-sync/tls.crt`)).toBe('left behind');
+    }
   });
 
   it('serves by each name what is its own, and an aggregated API', { timeout: 120_000 }, async () => {
@@ -99,13 +108,8 @@ describe('a control plane with the paths, flags and names of OpenShift', () => {
       ),
     ]);
     await eventually(async () => expect(await invalidInApi(cluster)).toEqual([]), { withinMs: 30_000 });
-    await eventually(
-      async () => {
-        const expired = [...(await endsOnDisk(node))].filter(([, at]) => at.getTime() < Date.now());
-        expect(expired.map(([name]) => name)).toEqual([]);
-      },
-      { withinMs: 30_000 },
-    );
+    await eventually(async () => expect(await differOnDisk(cluster)).toEqual([]), { withinMs: 30_000 });
+    for (const [name, at] of await endsOnDisk(node)) expect(at.getTime(), name).toBeGreaterThan(Date.now());
     for (const [object, name] of servingNames) {
       expect(await served(node, name, cluster.ca), name).toBe(await servedFromApi(cluster, object));
     }
@@ -123,8 +127,14 @@ describe('a control plane with the paths, flags and names of OpenShift', () => {
     await cluster.runPod();
 
     const log = await ownLog(node, since);
-    const last = (is: (line: Line) => boolean, until = Infinity) => log.findLast((line) => is(line) && line.at < until)?.at;
-    const written = (line: Line): boolean => /^(signer|target)\.regenerated$|^(caBundle|copy)\.updated$/.test(line.event ?? '');
+    // Each with the identity that it has.
+    for (const container of containersOfRegen) {
+      expect(log.find((line) => line.container === container && line.event === 'recovery.finished')).toBeDefined();
+    }
+    const last = (is: (line: Line) => boolean, until = Infinity) =>
+      log.findLast((line) => is(line) && line.at < until)?.at;
+    const written = (line: Line): boolean =>
+      /^(signer|target)\.regenerated$|^(caBundle|copy)\.updated$/.test(line.event ?? '');
     const first = log.find(({ event }) => event === 'api.answered')?.at ?? NaN;
     console.log(
       [
@@ -134,5 +144,26 @@ describe('a control plane with the paths, flags and names of OpenShift', () => {
         `aggregated API ${apiBack - since} ms (${statuses.join(' -> ')}), Ready ${ready - since} ms`,
       ].join('; '),
     );
+  });
+
+  it('is given back: plain files of the same bytes at the same paths, none of them ever absent', async () => {
+    const { node } = cluster;
+    const [, , scheduler] = components;
+    if (scheduler === undefined) throw new Error('no kube-scheduler');
+    const directory = `${certsOf(scheduler)}/secrets/kube-scheduler-client-cert-key`;
+    const sums = async (): Promise<string> => node.sh(`cd ${directory} && sha256sum tls.crt tls.key`);
+    const before = await sums();
+    await node.sh(`cd ${directory} && (while [ ! -e /tmp/enough ]; do
+        cat tls.crt tls.key > /dev/null 2>> /tmp/absent; echo >> /tmp/reads
+      done) > /dev/null 2>&1 &`);
+    console.log(await giveBack(cluster, scheduler));
+    await node.sh('touch /tmp/enough');
+    expect(await node.sh(`ls -A ${directory}; stat -c '%F %a' ${directory}/tls.*`)).toBe(
+      'tls.crt\ntls.key\nregular file 600\nregular file 600\n',
+    );
+    expect(await sums()).toBe(before);
+    expect(await node.sh('cat /tmp/absent')).toBe('');
+    expect(Number(await node.sh('wc -l < /tmp/reads'))).toBeGreaterThan(100);
+    await cluster.runPod();
   });
 });

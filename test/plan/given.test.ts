@@ -116,6 +116,9 @@ describe('what is given', () => {
     expect(gone.get('both')?.recheckAt).toEqual(new Date(start.getTime() + 5000));
     const fresh: ArtefactFacts = { ...present(ca1), since: start };
     expect(decide({ theirs: fresh }).get('both')?.recheckAt).toEqual(new Date(start.getTime() + 2000));
+    const ended: ArtefactFacts = { ...present(dead), since: start };
+    const soonest = decide({ theirs: ended, 'copy-of-theirs': present(dead) }).get('copy-of-theirs')?.recheckAt;
+    expect(soonest).toEqual(new Date(start.getTime() + 500));
   });
 
   it('says who must renew a pair that has ended', () => {

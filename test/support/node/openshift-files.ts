@@ -1,6 +1,6 @@
 // What lies on the disk of an OpenShift control-plane machine, as its operators leave it: below <component>-certs the plain
 // files of the original cert-syncer, below <component>-pod-<revision> what an installer pod has copied there.
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { loadPreset } from '../../../lib/inventory/preset.ts';
 import { resolve } from '../../../lib/inventory/resolve.ts';
@@ -44,6 +44,7 @@ async function entriesOf(
 
 const folders = { secret: ['secrets', 0o600], configMap: ['configmaps', 0o644] } as const;
 
+/** What the syncer of a component is to have written, as the API has it now. */
 async function published(cluster: Cluster, component: Component, files: Map<string, FileContent>): Promise<void> {
   for (const { truth, published: wanted } of resolve(loadPreset(component.preset), {}).artefacts) {
     if (wanted === undefined || (truth.kind !== 'secret' && truth.kind !== 'configMap')) continue;
@@ -54,9 +55,26 @@ async function published(cluster: Cluster, component: Component, files: Map<stri
       files.set(join(certsOf(component), folder, truth.name, key), { content, mode });
     }
   }
-  // What an exchange of directories that was cut short has left.
-  files.set(join(certsOf(component), 'staging/cert-sync/tls.crt'), { content: 'left behind', mode: 0o600 });
 }
+
+/** Paths on the machine, on or off, whose files are not what the API has. */
+export async function differOnDisk(cluster: Cluster): Promise<string[]> {
+  const wanted = new Map<string, FileContent>();
+  for (const component of components) await published(cluster, component, wanted);
+  const copy = await cluster.node.copyOut(resources);
+  try {
+    const different = await Promise.all(
+      [...wanted].map(async ([path, { content }]) => {
+        const found = await readFile(join(copy, path.slice(resources.length))).catch(() => undefined);
+        return found?.equals(Buffer.from(content)) === true ? [] : [path];
+      }),
+    );
+    return different.flat();
+  } finally {
+    await rm(dirname(copy), { recursive: true, force: true });
+  }
+}
+
 type FileContent = Files extends ReadonlyMap<string, infer T> ? T : never;
 
 export interface Names {
@@ -79,7 +97,13 @@ export async function openshiftFiles(cluster: Cluster, { internalHost }: Names):
   const publicKey = { 'service-account-001.pub': await kubeadm('sa.pub') };
   for (const component of components) {
     await published(cluster, component, files);
-    const put = (kind: 'secret' | 'configMap', name: string, entries: Readonly<Record<string, string | Buffer>>): void => {
+    // What an exchange of directories that was cut short has left.
+    files.set(join(certsOf(component), 'staging/cert-sync/tls.crt'), { content: 'left behind', mode: 0o600 });
+    const put = (
+      kind: 'secret' | 'configMap',
+      name: string,
+      entries: Readonly<Record<string, string | Buffer>>,
+    ): void => {
       const [folder, mode] = folders[kind];
       for (const [key, content] of Object.entries(entries)) {
         files.set(join(revisionOf(component), folder, name, key), { content, mode });
@@ -99,7 +123,11 @@ export async function openshiftFiles(cluster: Cluster, { internalHost }: Names):
       put('configMap', 'etcd-serving-ca', { 'ca-bundle.crt': await kubeadm('etcd/ca.crt') });
       const [crt, key] = [await kubeadm('apiserver-etcd-client.crt'), await kubeadm('apiserver-etcd-client.key')];
       put('secret', 'etcd-client', { 'tls.crt': crt, 'tls.key': key });
-      put('secret', 'localhost-recovery-serving-certkey', await from('secret', `${T}/localhost-recovery-serving-certkey`));
+      put(
+        'secret',
+        'localhost-recovery-serving-certkey',
+        await from('secret', `${T}/localhost-recovery-serving-certkey`),
+      );
       put('configMap', 'sa-token-signing-certs', publicKey);
       put('configMap', 'bound-sa-token-signing-certs', publicKey);
       continue;

@@ -70,7 +70,8 @@ export async function endSoon(cluster: Cluster, { inMs }: { readonly inMs: numbe
     const [apiServer, controllerManager, scheduler] = components.map(({ preset }) =>
       withNames(resolve(loadPreset(preset), {}), names),
     );
-    if (apiServer === undefined || controllerManager === undefined || scheduler === undefined) throw new Error('presets');
+    if (apiServer === undefined || controllerManager === undefined || scheduler === undefined)
+      throw new Error('presets');
     // Halves of a set that was changed meanwhile look broken.
     const resume = await pause(node);
     try {
@@ -130,18 +131,25 @@ interface Stored {
   readonly data?: Readonly<Record<string, string>>;
 }
 
-async function certificatesOf(cluster: Cluster, kind: 'secrets' | 'configmaps', object: string): Promise<X509Certificate[]> {
+async function certificatesOf(
+  cluster: Cluster,
+  kind: 'secrets' | 'configmaps',
+  object: string,
+): Promise<X509Certificate[]> {
   const [namespace, name] = object.split('/');
   const { status, body } = await cluster.api(`/api/v1/namespaces/${namespace}/${kind}/${name}`);
   if (status !== 200) throw new Error(`${object}: ${status}`);
   const { data = {} } = body as Stored;
-  return certificatesIn(kind === 'secrets' ? Buffer.from(data['tls.crt'] ?? '', 'base64').toString() : (data['ca-bundle.crt'] ?? ''));
+  return certificatesIn(
+    kind === 'secrets' ? Buffer.from(data['tls.crt'] ?? '', 'base64').toString() : (data['ca-bundle.crt'] ?? ''),
+  );
 }
 
 /** What of the objects that the operators keep is not valid now, or not signed by what it names. Empty: all is well. */
 export async function invalidInApi(cluster: Cluster): Promise<string[]> {
   const now = new Date();
-  const isValid = ({ validFromDate, validToDate }: X509Certificate): boolean => validFromDate <= now && now < validToDate;
+  const isValid = ({ validFromDate, validToDate }: X509Certificate): boolean =>
+    validFromDate <= now && now < validToDate;
   const pairs = [
     ...signers.map(([object]) => [object, object] as const),
     ...leaves.map(({ object, signer }) => [object, signer] as const),
@@ -196,7 +204,9 @@ export interface Line {
 
 /** What our containers have written since then, by their own clock. */
 export async function ownLog(node: Node, since: number): Promise<readonly Line[]> {
-  const text = await node.sh('cd /var/log/pods && grep -H "" openshift-*/*-syncer/*.log openshift-*/*-controller/*.log');
+  const text = await node.sh(
+    'cd /var/log/pods && grep -H "" openshift-*/*-syncer/*.log openshift-*/*-controller/*.log',
+  );
   return text
     .split('\n')
     .flatMap((line): Line[] => {

@@ -68,7 +68,11 @@ function settings(address: string): Readonly<Record<Component['name'], Flags>> {
       'service-cluster-ip-range': '10.96.0.0/12',
       'client-ca-file': bundle(certs, 'client-ca'),
       'requestheader-client-ca-file': bundle(certs, 'aggregator-client-ca'),
-      'requestheader-allowed-names': ['kube-apiserver-proxy', 'system:kube-apiserver-proxy', 'system:openshift-aggregator'],
+      'requestheader-allowed-names': [
+        'kube-apiserver-proxy',
+        'system:kube-apiserver-proxy',
+        'system:openshift-aggregator',
+      ],
       'requestheader-username-headers': 'X-Remote-User',
       'requestheader-group-headers': 'X-Remote-Group',
       'requestheader-extra-headers-prefix': 'X-Remote-Extra-',
@@ -148,7 +152,9 @@ export async function podManifest(of: Component, options: PodOptions): Promise<s
   const mount = (name: string, mountPath: string, readOnly = false) => ({ name, mountPath, readOnly });
   const beside = documentedContainers(of).map(({ args, ...container }) => {
     const mode = args.includes('--mode=regen') ? 'regen' : 'syncer';
-    const all = args.map((arg) => (own === undefined ? arg : arg.replace(/^--kubeconfig=.*/, `--kubeconfig=${own.kubeconfig(mode)}`)));
+    const all = args.map((arg) =>
+      own === undefined ? arg : arg.replace(/^--kubeconfig=.*/, `--kubeconfig=${own.kubeconfig(mode)}`),
+    );
     return {
       ...container,
       args: [...all, ...(mode === 'regen' ? regenArgs : [])],

@@ -134,7 +134,7 @@ export async function becomeOpenshift(cluster: Cluster): Promise<void> {
   const began = Date.now();
   await node.sh(`sed -i 's|clientCAFile: .*|clientCAFile: ${kubeletClientCa}|' /var/lib/kubelet/config.yaml
     cd /etc/kubernetes/manifests && rm ${names.map((name) => `${name}.yaml`).join(' ')}
-    ${components.map((one) => `cp /var/lib/machine/${one.name}-pod.yaml ${manifestOf(one)}`).join('\n')}
+    ${components.map((one) => `mv /var/lib/machine/${one.name}-pod.yaml ${manifestOf(one)}`).join('\n')}
     pkill -x kubelet`);
   cluster.useServerName('localhost-recovery', ca);
   await writeAdminConf(cluster);
@@ -148,16 +148,37 @@ async function serverCa(cluster: Cluster): Promise<string> {
 
 /** The identity that `init` makes for one pod takes the place of the original's. The answer is what it printed. */
 export async function useOwnIdentity(cluster: Cluster, component: Component): Promise<string> {
-  const { node } = cluster;
   const command = documentedCommand('init').replaceAll('kube-controller-manager', component.name);
-  const said = await node.sh(`${command} --kubeconfig=${adminConf} 2>&1`);
+  const said = await cluster.node.sh(`KUBECONFIG=${adminConf} ${command} 2>&1`);
   const [, directory = ''] = /--out=(\S+)/.exec(command) ?? [];
   const kubeconfig = (mode: string): string => `${directory}/credentials/${mode}/kubeconfig`;
-  const content = await manifest(cluster, component, { directory, kubeconfig });
+  await replaceManifest(cluster, component, await manifest(cluster, component, { directory, kubeconfig }));
+  return said;
+}
+
+/** Without our containers its files are plain ones again. The answer is what the documented command printed. */
+export async function giveBack(cluster: Cluster, component: Component): Promise<string> {
+  const pod = JSON.parse(await manifest(cluster, component)) as { readonly spec: { readonly containers: unknown[] } };
+  const { spec } = pod;
+  const alone = { ...pod, spec: { ...spec, containers: spec.containers.slice(0, 1) } };
+  await replaceManifest(cluster, component, JSON.stringify(alone));
+  const ours = `ctr -n k8s.io tasks list --quiet | while read -r id; do ctr -n k8s.io containers info "$id"; done |
+    grep 'io.kubernetes.container.name": "${component.name}-cert-syncer'`;
+  await eventually(
+    async () => {
+      if ((await cluster.node.run(ours)).code === 0) throw new Error(`${component.name} still has our syncer`);
+    },
+    { withinMs: 60_000, everyMs: 500 },
+  );
+  const command = documentedCommand('uninstall').replaceAll('kube-scheduler', component.name);
+  return cluster.node.sh(`KUBECONFIG=${adminConf} ${command} 2>&1`);
+}
+
+/** As an installer does it: the path is never absent, and never holds a half. */
+async function replaceManifest(cluster: Cluster, component: Component, content: string): Promise<void> {
   const staged = '/var/lib/machine/pod.yaml';
   await putFiles(cluster, new Map([[staged, { content, mode: 0o600 }]]));
-  await node.sh(`cp ${staged} ${manifestOf(component)}`);
-  return said;
+  await cluster.node.sh(`mv ${staged} ${manifestOf(component)}`);
 }
 
 /** The one command of the page that begins so, with the program of these machines. */
