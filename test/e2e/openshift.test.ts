@@ -138,7 +138,7 @@ describe('a control plane with the paths, flags and names of OpenShift', () => {
     const first = log.find(({ event }) => event === 'api.answered')?.at ?? NaN;
     console.log(
       [
-        `power on to: first 200 ${first - since} ms, kube-apiserver's regen done ${(last((line) => written(line) && /^kube-apiserver/.test(line.container)) ?? NaN) - since} ms`,
+        `power on to: first 200 ${first - since} ms, kube-apiserver's regen done ${(last((line) => written(line) && line.container.startsWith('kube-apiserver')) ?? NaN) - since} ms`,
         `all valid in the API ${(last(written) ?? NaN) - since} ms`,
         `all written to disk ${(last(({ event }) => event === 'sync.written') ?? NaN) - since} ms`,
         `aggregated API ${apiBack - since} ms (${statuses.join(' -> ')}), Ready ${ready - since} ms`,

@@ -76,83 +76,127 @@ export async function differOnDisk(cluster: Cluster): Promise<string[]> {
 }
 
 type FileContent = Files extends ReadonlyMap<string, infer T> ? T : never;
+type Entries = Readonly<Record<string, string | Buffer>>;
+
+/** What an installer pod has copied, by name of the object. */
+interface Revision {
+  readonly configMaps: Readonly<Record<string, Entries>>;
+  readonly secrets: Readonly<Record<string, Entries>>;
+}
+
+const T = 'openshift-kube-apiserver';
+const bundleKey = 'ca-bundle.crt';
+
+/** Reads what is there after the conversion: objects, and kubeadm's files. */
+class Sources {
+  readonly #cluster: Cluster;
+
+  constructor(cluster: Cluster) {
+    this.#cluster = cluster;
+  }
+
+  secret(object: string): Promise<Entries> {
+    return this.#required('secret', object);
+  }
+
+  configMap(object: string): Promise<Entries> {
+    return this.#required('configMap', object);
+  }
+
+  kubeadm(name: string): Promise<string> {
+    return this.#cluster.node.read(`/etc/kubernetes/pki/${name}`);
+  }
+
+  async #required(kind: 'secret' | 'configMap', object: string): Promise<Entries> {
+    const entries = await entriesOf(this.#cluster, kind, object);
+    if (entries === undefined) throw new Error(`${object} is not there`);
+    return entries;
+  }
+}
+
+async function revisionOfApiServer(sources: Sources): Promise<Revision> {
+  const publicKey = { 'service-account-001.pub': await sources.kubeadm('sa.pub') };
+  const localhostRecovery = 'localhost-recovery-serving-certkey';
+  return {
+    configMaps: {
+      'kube-apiserver-server-ca': await sources.configMap(`${T}/kube-apiserver-server-ca`),
+      'kubelet-serving-ca': await sources.configMap(`${T}/kubelet-serving-ca`),
+      'etcd-serving-ca': { [bundleKey]: await sources.kubeadm('etcd/ca.crt') },
+      'sa-token-signing-certs': publicKey,
+      'bound-sa-token-signing-certs': publicKey,
+    },
+    secrets: {
+      'etcd-client': {
+        'tls.crt': await sources.kubeadm('apiserver-etcd-client.crt'),
+        'tls.key': await sources.kubeadm('apiserver-etcd-client.key'),
+      },
+      [localhostRecovery]: await sources.secret(`${T}/${localhostRecovery}`),
+    },
+  };
+}
+
+/** Of a component that is a client of the API server. */
+async function revisionOfClient({ name }: Component, sources: Sources, { internalHost }: Names): Promise<Revision> {
+  const own = `${name.replace('kube-', '')}-kubeconfig`;
+  const kubeconfig = componentKubeconfig(internalHost, `${name}-client-cert-key`);
+  const signsTokens = name === 'kube-controller-manager';
+  return {
+    configMaps: { 'serviceaccount-ca': await sources.configMap(serviceAccountCa), [own]: { kubeconfig } },
+    secrets: signsTokens
+      ? { 'service-account-private-key': { 'service-account.key': await sources.kubeadm('sa.key') } }
+      : {},
+  };
+}
+const serviceAccountCa = 'openshift-kube-controller-manager/serviceaccount-ca';
+
+/** By what the containers beside every component reach the API server. */
+async function identityOf(component: Component, sources: Sources): Promise<Revision> {
+  const name = 'localhost-recovery-client-token';
+  const token = await sources.secret(`${component.namespace}/${name}`);
+  // What kube-controller-manager writes there once its root-ca-file is OpenShift's.
+  const ca = (await sources.configMap(serviceAccountCa))[bundleKey] ?? '';
+  const authority =
+    component.name === 'kube-apiserver' ? `configmaps/kube-apiserver-server-ca/${bundleKey}` : `secrets/${name}/ca.crt`;
+  const kubeconfig = recoveryKubeconfig(`${resources}/${authority}`, `${resources}/secrets/${name}/token`);
+  return {
+    configMaps: { [component.recoveryKubeconfig]: { kubeconfig } },
+    secrets: { [name]: { ...token, 'ca.crt': ca } },
+  };
+}
 
 export interface Names {
+  /** Of the internal load balancer. */
   readonly internalHost: string;
 }
 
-/** The API and kubeadm's files are as the conversion has made them. */
-export async function openshiftFiles(cluster: Cluster, { internalHost }: Names): Promise<Files> {
+/** Of the three components and of the kubelet. */
+export async function openshiftFiles(cluster: Cluster, names: Names): Promise<Files> {
   const files = new Map<string, FileContent>();
-  const { node } = cluster;
-  const kubeadm = (name: string): Promise<string> => node.read(`/etc/kubernetes/pki/${name}`);
-  const from = async (kind: 'secret' | 'configMap', object: string): Promise<Readonly<Record<string, Buffer>>> => {
-    const entries = await entriesOf(cluster, kind, object);
-    if (entries === undefined) throw new Error(`${object} is not there`);
-    return entries;
-  };
-  const T = 'openshift-kube-apiserver';
-  const serverCa = await from('configMap', `${T}/kube-apiserver-server-ca`);
-  const serviceAccountCa = await from('configMap', 'openshift-kube-controller-manager/serviceaccount-ca');
-  const publicKey = { 'service-account-001.pub': await kubeadm('sa.pub') };
+  const sources = new Sources(cluster);
   for (const component of components) {
     await published(cluster, component, files);
     // What an exchange of directories that was cut short has left.
     files.set(join(certsOf(component), 'staging/cert-sync/tls.crt'), { content: 'left behind', mode: 0o600 });
-    const put = (
-      kind: 'secret' | 'configMap',
-      name: string,
-      entries: Readonly<Record<string, string | Buffer>>,
-    ): void => {
-      const [folder, mode] = folders[kind];
-      for (const [key, content] of Object.entries(entries)) {
-        files.set(join(revisionOf(component), folder, name, key), { content, mode });
+    const own =
+      component.name === 'kube-apiserver'
+        ? await revisionOfApiServer(sources)
+        : await revisionOfClient(component, sources, names);
+    for (const { configMaps, secrets } of [own, await identityOf(component, sources)]) {
+      for (const [kind, objects] of [['configMap', configMaps] as const, ['secret', secrets] as const]) {
+        const [folder, mode] = folders[kind];
+        for (const [name, entries] of Object.entries(objects)) {
+          for (const [key, content] of Object.entries(entries)) {
+            files.set(join(revisionOf(component), folder, name, key), { content, mode });
+          }
+        }
       }
-    };
-    const token = await from('secret', `${component.namespace}/localhost-recovery-client-token`);
-    // What kube-controller-manager writes there once its root-ca-file is OpenShift's.
-    put('secret', 'localhost-recovery-client-token', { ...token, 'ca.crt': serviceAccountCa['ca-bundle.crt'] ?? '' });
-    const ofApiServer = component.name === 'kube-apiserver';
-    const authority = ofApiServer
-      ? `${resources}/configmaps/kube-apiserver-server-ca/ca-bundle.crt`
-      : `${resources}/secrets/localhost-recovery-client-token/ca.crt`;
-    put('configMap', component.recoveryKubeconfig, { kubeconfig: recoveryKubeconfig(authority) });
-    if (ofApiServer) {
-      put('configMap', 'kube-apiserver-server-ca', serverCa);
-      put('configMap', 'kubelet-serving-ca', await from('configMap', `${T}/kubelet-serving-ca`));
-      put('configMap', 'etcd-serving-ca', { 'ca-bundle.crt': await kubeadm('etcd/ca.crt') });
-      const [crt, key] = [await kubeadm('apiserver-etcd-client.crt'), await kubeadm('apiserver-etcd-client.key')];
-      put('secret', 'etcd-client', { 'tls.crt': crt, 'tls.key': key });
-      put(
-        'secret',
-        'localhost-recovery-serving-certkey',
-        await from('secret', `${T}/localhost-recovery-serving-certkey`),
-      );
-      put('configMap', 'sa-token-signing-certs', publicKey);
-      put('configMap', 'bound-sa-token-signing-certs', publicKey);
-      continue;
     }
-    put('configMap', 'serviceaccount-ca', serviceAccountCa);
-    const [own, client] =
-      component.name === 'kube-scheduler'
-        ? ['scheduler-kubeconfig', 'kube-scheduler-client-cert-key']
-        : ['controller-manager-kubeconfig', 'kube-controller-manager-client-cert-key'];
-    put('configMap', own, { kubeconfig: componentKubeconfig(internalHost, client) });
-    if (component.name === 'kube-scheduler') continue;
-    put('secret', 'service-account-private-key', { 'service-account.key': await kubeadm('sa.key') });
   }
-  const ca = (await from('configMap', `${T}/client-ca`))['ca-bundle.crt'] ?? '';
-  files.set(kubeletClientCa, { content: ca, mode: 0o644 });
-  const kubelet = {
-    'client-certificate': '/var/lib/kubelet/pki/kubelet-client-current.pem',
-    'client-key': '/var/lib/kubelet/pki/kubelet-client-current.pem',
-  };
-  const cluster_ = {
-    server: `https://${node.address}:6443`,
-    'tls-server-name': internalHost, // the machine knows no such name
-    'certificate-authority-data': (serverCa['ca-bundle.crt'] ?? Buffer.of()).toString('base64'),
-  };
-  files.set('/etc/kubernetes/kubelet.conf', { content: kubeconfig(cluster_, kubelet), mode: 0o600 });
+  const { [bundleKey]: clientCa = '' } = await sources.configMap(`${T}/client-ca`);
+  files.set(kubeletClientCa, { content: clientCa, mode: 0o644 });
+  const { [bundleKey]: serverCa = '' } = await sources.configMap(`${T}/kube-apiserver-server-ca`);
+  const content = kubeletKubeconfig(cluster.node.address, names, serverCa);
+  files.set('/etc/kubernetes/kubelet.conf', { content, mode: 0o600 });
   return files;
 }
 
@@ -168,11 +212,23 @@ const kubeconfig = (cluster: object, user: object): string =>
     'current-context': 'x',
   });
 
-const recoveryKubeconfig = (authority: string): string =>
+const recoveryKubeconfig = (authority: string, tokenFile: string): string =>
   kubeconfig(
     { 'certificate-authority': authority, server: 'https://localhost:6443', 'tls-server-name': 'localhost-recovery' },
-    { tokenFile: `${resources}/secrets/localhost-recovery-client-token/token` },
+    { tokenFile },
   );
+
+function kubeletKubeconfig(address: string, { internalHost }: Names, serverCa: string | Buffer): string {
+  const own = '/var/lib/kubelet/pki/kubelet-client-current.pem';
+  return kubeconfig(
+    {
+      server: `https://${address}:6443`,
+      'tls-server-name': internalHost, // the machine itself knows no such name
+      'certificate-authority-data': Buffer.from(serverCa).toString('base64'),
+    },
+    { 'client-certificate': own, 'client-key': own },
+  );
+}
 
 function componentKubeconfig(internalHost: string, client: string): string {
   const directory = `/etc/kubernetes/static-pod-certs/secrets/${client}`;

@@ -1,6 +1,6 @@
 // What becomes of an OpenShift control-plane machine of openshift.ts: its certificates end, and what is to be seen of them
 // in the API, on its disk and in TLS handshakes.
-import { X509Certificate } from 'node:crypto';
+import type { X509Certificate } from 'node:crypto';
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';

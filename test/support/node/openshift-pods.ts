@@ -139,25 +139,33 @@ export interface PodOptions {
   readonly hosts: readonly string[];
   /** Besides what the page says, of mode regen. */
   readonly regenArgs?: readonly string[];
-  /** Takes the place of the kubeconfig of the page, by mode; its directory is mounted besides. */
-  readonly own?: { readonly directory: string; readonly kubeconfig: (mode: 'regen' | 'syncer') => string };
+  /** Of credentials that `init` has made, one directory for each mode: they take the place of the original one. */
+  readonly credentials?: string;
+}
+
+const modes = ['regen', 'syncer'] as const;
+type Mode = (typeof modes)[number];
+
+function replacedFlag(argument: string, values: Readonly<Record<string, string>>): string {
+  const [flag = ''] = argument.split('=');
+  return flag in values ? `${flag}=${values[flag]}` : argument;
 }
 
 const fromField = (name: string, fieldPath: string) => ({ name, valueFrom: { fieldRef: { fieldPath } } });
 
 /** JSON, which is YAML. */
 export async function podManifest(of: Component, options: PodOptions): Promise<string> {
-  const { address, hosts, regenArgs = [], own } = options;
+  const { address, hosts, regenArgs = [], credentials } = options;
   const { kubernetes } = await componentVersions();
   const mount = (name: string, mountPath: string, readOnly = false) => ({ name, mountPath, readOnly });
+  const own = (mode: Mode): string | undefined => credentials && `${credentials}/${mode}`;
   const beside = documentedContainers(of).map(({ args, ...container }) => {
     const mode = args.includes('--mode=regen') ? 'regen' : 'syncer';
-    const all = args.map((arg) =>
-      own === undefined ? arg : arg.replace(/^--kubeconfig=.*/, `--kubeconfig=${own.kubeconfig(mode)}`),
-    );
+    const directory = own(mode);
+    const identity = directory === undefined ? {} : { '--kubeconfig': `${directory}/kubeconfig` };
     return {
       ...container,
-      args: [...all, ...(mode === 'regen' ? regenArgs : [])],
+      args: [...args.map((arg) => replacedFlag(arg, identity)), ...(mode === 'regen' ? regenArgs : [])],
       imagePullPolicy: 'IfNotPresent',
       terminationMessagePolicy: 'FallbackToLogsOnError',
       env: [fromField('POD_NAME', 'metadata.name'), fromField('POD_NAMESPACE', 'metadata.namespace')],
@@ -165,7 +173,7 @@ export async function podManifest(of: Component, options: PodOptions): Promise<s
       volumeMounts: [
         mount('resource-dir', resources),
         ...(mode === 'syncer' ? [mount('cert-dir', certs)] : []),
-        ...(own === undefined ? [] : [mount('own-identity', own.directory, true)]),
+        ...(directory === undefined ? [] : [mount(`own-${mode}`, directory, true)]),
       ],
     };
   });
@@ -191,7 +199,10 @@ export async function podManifest(of: Component, options: PodOptions): Promise<s
       volumes: [
         volume('resource-dir', revisionOf(of)),
         volume('cert-dir', certsOf(of)),
-        ...(own === undefined ? [] : [volume('own-identity', own.directory)]),
+        ...modes.flatMap((mode) => {
+          const directory = own(mode);
+          return directory === undefined ? [] : [volume(`own-${mode}`, directory)];
+        }),
       ],
     },
   });

@@ -106,13 +106,13 @@ async function makeObjects({ node }: Cluster): Promise<void> {
   for (const preset of presets) await node.sh(pass(preset));
 }
 
-async function manifest({ node }: Cluster, component: Component, own?: PodOptions['own']): Promise<string> {
+async function manifest({ node }: Cluster, component: Component, more: Partial<PodOptions> = {}): Promise<string> {
   return podManifest(component, {
     address: node.address,
     hosts: [externalHost, internalHost],
     // The scheduler's pod has what the page says and no more.
     ...(component.name !== 'kube-scheduler' && { regenArgs: [`--config=${regenConfig}`] }),
-    ...(own !== undefined && { own }),
+    ...more,
   });
 }
 
@@ -151,8 +151,11 @@ export async function useOwnIdentity(cluster: Cluster, component: Component): Pr
   const command = documentedCommand('init').replaceAll('kube-controller-manager', component.name);
   const said = await cluster.node.sh(`KUBECONFIG=${adminConf} ${command} 2>&1`);
   const [, directory = ''] = /--out=(\S+)/.exec(command) ?? [];
-  const kubeconfig = (mode: string): string => `${directory}/credentials/${mode}/kubeconfig`;
-  await replaceManifest(cluster, component, await manifest(cluster, component, { directory, kubeconfig }));
+  await replaceManifest(
+    cluster,
+    component,
+    await manifest(cluster, component, { credentials: `${directory}/credentials` }),
+  );
   return said;
 }
 
