@@ -6,6 +6,7 @@ import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { caBundleKey, locationText, type Store } from '../store/store.ts';
+import { proveServed } from '../proof/served.ts';
 import { type Account, accountName, type Identity, tokenSecretName } from './accounts.ts';
 import { type Api, readIfThere } from './apply.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
@@ -51,12 +52,12 @@ export async function writeCredential(
   account: Account = identity,
 ): Promise<string[]> {
   const { layout, server, recoveryServerName: tlsServerName } = options;
-  const token = await readToken(options.api, { ...options, secret: tokenSecretName(account) });
+  const { token, rootCa } = await readTokenSecret(options.api, { ...options, secret: tokenSecretName(account) });
   const directory = credentialDirectory(layout, identity);
   await ensurePrivateDirectory(layout.credentials);
   await ensurePrivateDirectory(directory);
   const tokenFile = join(directory, 'token');
-  const ca = await recoveryAuthority(options, directory);
+  const ca = await recoveryAuthority(options, directory, rootCa);
   const certificateAuthority = ca.path;
   const user = { name: accountName(account), tokenFile };
   const files = [
@@ -83,16 +84,29 @@ export interface ReadToken {
 }
 
 /** The token in a Secret that kube-controller-manager fills. Throws KubeUnavailable when it has not in time. */
-export async function readToken(
+export async function readToken(api: Api, options: ReadToken): Promise<string> {
+  return (await readTokenSecret(api, options)).token;
+}
+
+interface TokenSecret {
+  readonly token: string;
+  /** What kube-controller-manager knows the API server by (`--root-ca-file`). */
+  readonly rootCa: Uint8Array | undefined;
+}
+
+async function readTokenSecret(
   api: Api,
   { namespace, secret: name, clock, tokenTimeoutMs }: ReadToken,
-): Promise<string> {
+): Promise<TokenSecret> {
   const path = `/api/v1/namespaces/${namespace}/secrets/${name}`;
   const deadline = clock.now().getTime() + tokenTimeoutMs;
   for (;;) {
     const secret = await readIfThere<{ readonly data?: Readonly<Record<string, string>> }>(api, path);
-    const token = secret?.data?.['token'];
-    if (token !== undefined && token !== '') return Buffer.from(token, 'base64').toString();
+    const { token = '', 'ca.crt': rootCa = '' } = secret?.data ?? {};
+    if (token !== '') {
+      const ca = rootCa === '' ? undefined : Buffer.from(rootCa, 'base64');
+      return { token: Buffer.from(token, 'base64').toString(), rootCa: ca };
+    }
     if (api.signal.aborted || clock.now().getTime() >= deadline) break;
     await clock.sleep(pollMs, api.signal);
   }
@@ -105,11 +119,13 @@ export async function readToken(
 
 /**
  * The CA that has signed the certificate for the recovery name. A published bundle is followed by the syncer when that
- * CA is renewed, so it is preferred to a copy, which would lock us out then.
+ * CA is renewed, so it is preferred to a copy, which would lock us out then. Where the inventory leaves that certificate
+ * to others, as those of OpenShift's other components do, what came with the token has to know it.
  */
 async function recoveryAuthority(
-  { resolved, layout, store, api, recoveryServerName }: CredentialOptions,
+  { resolved, layout, store, api, clock, recoveryServerName }: CredentialOptions,
   directory: string,
+  rootCa: Uint8Array | undefined,
 ): Promise<{ path: string; content?: Uint8Array }> {
   const bundles = recoveryBundles(resolved, recoveryServerName);
   for (const bundle of bundles) {
@@ -117,12 +133,39 @@ async function recoveryAuthority(
     if (path !== undefined) return { path };
   }
   const [own] = bundles;
+  if (own === undefined && rootCa !== undefined) {
+    await requireVerified({ api, clock, recoveryServerName }, rootCa);
+    return { path: join(directory, 'ca.crt'), content: rootCa };
+  }
   const content = own && (await store.read(own.truth, api.signal))?.entries[caBundleKey];
   if (content !== undefined) return { path: join(directory, 'ca.crt'), content };
   const wanted = own === undefined ? `a serving certificate for "${recoveryServerName}"` : locationText(own.truth);
   throw new RecoveryError(
     'InventoryInvalid',
     `Cannot write kubeconfig: ${wanted} is missing, so nothing could verify the API server`,
+  );
+}
+
+/** Throws InventoryInvalid when kube-controller-manager knows other CAs only. */
+async function requireVerified(
+  { api, clock, recoveryServerName }: Pick<CredentialOptions, 'api' | 'clock' | 'recoveryServerName'>,
+  rootCa: Uint8Array,
+): Promise<void> {
+  const { hostname, port } = new URL(api.connection.server);
+  const { verified } = await proveServed({
+    host: hostname.replace(/^\[(.+)\]$/, '$1'),
+    port: Number(port || '443'),
+    serverName: recoveryServerName,
+    expected: '',
+    trust: Buffer.from(rootCa).toString(),
+    clock,
+    signal: api.signal,
+  });
+  if (verified === true) return;
+  throw new RecoveryError(
+    'InventoryInvalid',
+    `Cannot write kubeconfig: the CAs that kube-controller-manager puts beside tokens do not verify what ` +
+      `${hostname} serves as "${recoveryServerName}"; its --root-ca-file must hold the CA of that certificate`,
   );
 }
 

@@ -14,7 +14,15 @@ import { resolve } from '../../lib/inventory/resolve.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { createApiStore } from '../../lib/store/api.ts';
 import { type ControlPlane, startControlPlane } from '../../test/support/control-plane.ts';
-import { expireOpenshift, grantRegen, type Preset, prepareOpenshift, presets } from '../../test/support/openshift.ts';
+import { openshiftPresets } from '../../test/support/openshift-objects.ts';
+import {
+  expireOpenshift,
+  giveBundles,
+  giveNames,
+  grantRegen,
+  type Preset,
+  prepareOpenshift,
+} from '../../test/support/openshift.ts';
 import { type Line, Tool } from '../../test/support/recovery-world.ts';
 import { contentsInApi, problems } from '../../test/support/soundness.ts';
 import { putObject } from '../../test/support/syncing.ts';
@@ -23,7 +31,7 @@ import type { Measured } from './table.ts';
 
 const writes = new Set(['signer.regenerated', 'caBundle.updated', 'copy.updated', 'target.regenerated']);
 const quietMs = 3000;
-const [apiserver] = presets;
+const [apiserver] = openshiftPresets;
 
 const isWrite = ({ event }: Line): boolean => writes.has(event);
 const isCertificate = ({ event }: Line): boolean => event === 'signer.regenerated' || event === 'target.regenerated';
@@ -43,13 +51,15 @@ class OpenshiftApi implements AsyncDisposable {
   static async create(): Promise<OpenshiftApi> {
     const scratch = await mkdtemp(join(tmpdir(), 'openshift-bench-'));
     const api = new OpenshiftApi(scratch, await startControlPlane({ restarts: 50 }));
-    await prepareOpenshift(api.controlPlane, scratch);
-    for (const preset of presets) {
+    await prepareOpenshift(api.controlPlane);
+    await giveNames(api.controlPlane);
+    await giveBundles(api.controlPlane, scratch);
+    for (const preset of openshiftPresets) {
       const resolved = resolve(loadPreset(preset), {});
       const granted = { resolved, namespace: preset, directory: scratch };
       api.#kubeconfigs.set(preset, await grantRegen(api.controlPlane, granted));
     }
-    for (const preset of [...presets, ...presets]) await api.start(preset, '--once').ended;
+    for (const preset of [...openshiftPresets, ...openshiftPresets]) await api.start(preset, '--once').ended;
     return api;
   }
 
@@ -72,7 +82,7 @@ class OpenshiftApi implements AsyncDisposable {
   }
 
   async faults(): Promise<string[]> {
-    const each = presets.map(async (preset) => {
+    const each = openshiftPresets.map(async (preset) => {
       const resolved: Resolved = resolve(loadPreset(preset), {});
       return problems(resolved, await contentsInApi(this.controlPlane, resolved), systemClock.now());
     });
@@ -93,7 +103,7 @@ export async function openshiftRecoveries(count: number): Promise<Measured[]> {
   for (let n = -1; n < count; n += 1) {
     await api.expire();
     await api.controlPlane.kill();
-    const tools = presets.map((preset) => api.start(preset));
+    const tools = openshiftPresets.map((preset) => api.start(preset));
     await delay(2000);
     await api.controlPlane.start({ wait: false });
     const newest = (): number => Math.max(...tools.map(({ lines }) => lines.findLast(isWrite)?.at ?? Infinity));

@@ -7,6 +7,8 @@ import { systemClock } from '../../lib/clock.ts';
 import { type InitOutcome, renderInitManifests, runInit } from '../../lib/install/init.ts';
 import { runUninstall } from '../../lib/install/uninstall.ts';
 import type { ApiLocation } from '../../lib/inventory/model.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { restartTurn } from '../../lib/leases/turn.ts';
 import { createApiStore } from '../../lib/store/api.ts';
@@ -193,5 +195,36 @@ describe('runUninstall()', () => {
     const { removed } = await uninstall({ purge: true });
     expect(removed).toHaveLength(apiObjects().length);
     expect((await controlPlane.admin(inSecrets('kube-apiserver-serving'))).status).toBe(404);
+  });
+});
+
+describe('runInit() for a component that leaves the recovery certificate to others', () => {
+  const scheduler = resolve(loadPreset('openshift-kube-scheduler'), {});
+  const initScheduler = (more: { readonly recoveryServerName?: string } = {}): Promise<InitOutcome> => {
+    const where = { directory: join(out, 'scheduler'), namespace: 'openshift-kube-scheduler', server };
+    return runInit({ connection: admin, resolved: scheduler, ...where, clock: systemClock, signal, ...more });
+  };
+
+  it('refuses CAs of kube-controller-manager that do not verify the recovery name', async () => {
+    await expect(initScheduler({ recoveryServerName: 'nobody.example.com' })).rejects.toMatchObject({
+      code: 'InventoryInvalid',
+      message: expect.stringMatching(/do not verify .* as "nobody\.example\.com"; its --root-ca-file must/) as unknown,
+    });
+    expect(existsSync(join(out, 'scheduler/credentials/regen/kubeconfig'))).toBe(false);
+  });
+
+  it('writes kubeconfigs with the CAs that came with the token', async () => {
+    await initScheduler();
+    const kubeconfigFile = join(out, 'scheduler/credentials/syncer/kubeconfig');
+    const connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent });
+    expect(connection.files).toContain(join(out, 'scheduler/credentials/syncer/ca.crt'));
+    const path = '/api/v1/namespaces/openshift-kube-scheduler/secrets/kube-scheduler-client-cert-key';
+    // It may read what is not there yet, and nothing else.
+    await expect(connection.request({ method: 'GET', path, signal })).rejects.toMatchObject({ code: 'KubeNotFound' });
+    const other = `${path}-of-others`;
+    await expect(connection.request({ method: 'GET', path: other, signal })).rejects.toMatchObject({
+      code: 'KubeForbidden',
+    });
+    await connection.close();
   });
 });

@@ -14,15 +14,8 @@ import { startControlPlane } from '../support/control-plane.ts';
 import { expireAll } from '../support/expire.ts';
 import { watchGenerations } from '../support/generations.ts';
 import { ObjectHistory } from '../support/object-history.ts';
-import { grant, prepareOpenshift, setStatus } from '../support/openshift.ts';
-import {
-  givenBundle,
-  namespacesOf,
-  openshiftNames,
-  openshiftStatus,
-  presetWorld,
-  unlikeOnce,
-} from '../support/preset-worlds.ts';
+import { giveNames, grant, prepareOpenshift } from '../support/openshift.ts';
+import { givenBundle, namespacesOf, openshiftNames, presetWorld, unlikeOnce } from '../support/preset-worlds.ts';
 import { isRecovery, type Line, publishMaterial, RecoveryWorld, Tool } from '../support/recovery-world.ts';
 import { type Contents, contentsInApi } from '../support/soundness.ts';
 import { Actor } from './regen-world.ts';
@@ -105,8 +98,7 @@ export async function openshiftSubject(): Promise<KillSubject> {
   const root = await mkdtemp(join(tmpdir(), 'openshift-kill-'));
   const controlPlane = await startControlPlane({ unsafeNoFsync: true });
   await prepareOpenshift(controlPlane);
-  await setStatus(controlPlane, 'infrastructures', openshiftStatus.infrastructures);
-  await setStatus(controlPlane, 'networks', openshiftStatus.networks);
+  await giveNames(controlPlane);
   const { given, inventories } = presetWorld('openshift');
   const admins = await Promise.all(inventories.map((resolved) => Actor.start(controlPlane, resolved)));
   for (const truth of given) {

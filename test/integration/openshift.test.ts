@@ -25,8 +25,9 @@ import {
   expireOpenshift,
   grantRegen,
   type Preset,
+  giveBundles,
+  giveNames,
   prepareOpenshift,
-  presets,
   setStatus,
 } from '../support/openshift.ts';
 import {
@@ -40,6 +41,7 @@ import {
   pairCopies,
   serviceNetwork,
   signers,
+  openshiftPresets,
 } from '../support/openshift-objects.ts';
 import { executable, Tool } from '../support/recovery-world.ts';
 import { certificatesIn } from '../support/soundness.ts';
@@ -89,8 +91,10 @@ const rfc3339 = (date: Date): string => date.toISOString().replace('.000Z', 'Z')
 beforeAll(async () => {
   scratch = await mkdtemp(join(tmpdir(), 'openshift-'));
   controlPlane = await startControlPlane();
-  await prepareOpenshift(controlPlane, scratch);
-  for (const name of presets) {
+  await prepareOpenshift(controlPlane);
+  await giveNames(controlPlane);
+  await giveBundles(controlPlane, scratch);
+  for (const name of openshiftPresets) {
     const resolved = resolve(loadPreset(name), {});
     const recoveryKubeconfig = await grantRegen(controlPlane, { resolved, namespace: name, directory: scratch });
     kubeconfigs.push(recoveryKubeconfig);
@@ -104,7 +108,7 @@ afterAll(async () => {
 });
 
 function actor(preset: Preset): Actor {
-  const found = actors[presets.indexOf(preset)];
+  const found = actors[openshiftPresets.indexOf(preset)];
   if (found === undefined) throw new Error(`${preset} has no actor`);
   return found;
 }
@@ -117,7 +121,7 @@ function run(preset: Preset, more: Partial<RegenOptions> = {}): Promise<RegenRep
 /** One after the other until none has anything to write: they are made of each other. */
 async function runAll(): Promise<number> {
   let writes = 0;
-  for (const preset of [...presets, ...presets]) writes += (await run(preset)).writes;
+  for (const preset of [...openshiftPresets, ...openshiftPresets]) writes += (await run(preset)).writes;
   return writes;
 }
 
@@ -298,7 +302,7 @@ it('brings truly expired objects back, all three presets at once', { timeout: 18
   const recovery = await get('secrets', 'openshift-kube-apiserver/localhost-recovery-serving-certkey');
 
   const stop = new AbortController();
-  const running = presets.map((preset) => run(preset, { once: false, signal: stop.signal }));
+  const running = openshiftPresets.map((preset) => run(preset, { once: false, signal: stop.signal }));
   const began = performance.now();
   try {
     await eventually(expectTheirObjects, { withinMs: 20_000, everyMs: 200 });

@@ -19,14 +19,13 @@ import { type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
 import { writeKubeconfig } from '../support/kubeconfig.ts';
 import { MemoryStore } from '../support/memory-store.ts';
 import { ObjectHistory } from '../support/object-history.ts';
-import { prepareOpenshift, setStatus } from '../support/openshift.ts';
+import { giveNames, prepareOpenshift } from '../support/openshift.ts';
 import {
   asksForNames,
   givenBundle,
   isMade,
   namespacesOf,
   openshiftNames,
-  openshiftStatus,
   type PresetWorld,
   presetWorld,
   unlikeOnce,
@@ -57,8 +56,7 @@ export class Stage {
 
   async prepare(): Promise<void> {
     await prepareOpenshift(this.controlPlane);
-    await setStatus(this.controlPlane, 'infrastructures', openshiftStatus.infrastructures);
-    await setStatus(this.controlPlane, 'networks', openshiftStatus.networks);
+    await giveNames(this.controlPlane);
   }
 
   ended(world: WorldName): Promise<Generation> {

@@ -64,9 +64,24 @@ const server = (
   sans,
 });
 
+export const openshiftPresets = [
+  'openshift-kube-apiserver',
+  'openshift-kube-controller-manager',
+  'openshift-kube-scheduler',
+] as const;
+
 export const externalHost = 'api.cluster.example.com';
 export const internalHost = 'api-int.cluster.example.com';
 export const serviceNetwork = ['172.30.0.0/16', 'fd02::/112'];
+
+/** As the objects Infrastructure and Network have it. */
+export const openshiftStatus = {
+  infrastructures: {
+    apiServerURL: `https://${externalHost}:6443`,
+    apiServerInternalURI: `https://${internalHost}:6443`,
+  },
+  networks: { serviceNetwork },
+} as const;
 
 const service = (name: string): string[] =>
   ['', '.default', '.default.svc', '.default.svc.cluster.local'].map((rest) => `DNS:${name}${rest}`);

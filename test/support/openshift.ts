@@ -17,17 +17,12 @@ import type { ControlPlane } from './control-plane.ts';
 import { eventually } from './eventually.ts';
 import { expire } from './expire.ts';
 import { writeKubeconfig } from './kubeconfig.ts';
-import { externalHost, internalHost, serviceNetwork } from './openshift-objects.ts';
+import { openshiftPresets, openshiftStatus } from './openshift-objects.ts';
 
 const definitions = new URL('./openshift-crds.yaml', import.meta.url);
 const group = '/apis/config.openshift.io/v1';
 
-export const presets = [
-  'openshift-kube-apiserver',
-  'openshift-kube-controller-manager',
-  'openshift-kube-scheduler',
-] as const;
-export type Preset = (typeof presets)[number];
+export type Preset = (typeof openshiftPresets)[number];
 
 const namespaces = [
   'openshift-config',
@@ -39,16 +34,16 @@ const namespaces = [
   'openshift-kube-scheduler',
 ];
 
-type Admin = Pick<ControlPlane, 'admin'>;
+/** Whoever may do everything, by `POST` and by `PATCH` as a merge. */
+export type Admin = Pick<ControlPlane, 'admin'>;
 
-async function create({ admin }: Admin, path: string, body: unknown): Promise<void> {
-  const answer = await admin(path, { method: 'POST', body });
+export async function create(api: Admin, path: string, body: unknown): Promise<void> {
+  const answer = await api.admin(path, { method: 'POST', body });
   if (answer.status !== 201) throw new Error(`POST ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
 }
 
-/** `directory`: for the bundles that others give. */
-export async function prepareOpenshift(controlPlane: ControlPlane, directory: string): Promise<void> {
-  const api: Admin = { admin: (path, request) => controlPlane.admin(path, request) };
+/** Namespaces, definitions and their objects, which say nothing yet. */
+export async function prepareOpenshift(api: Admin): Promise<void> {
   for (const name of namespaces) await create(api, '/api/v1/namespaces', { metadata: { name } });
   const { items } = parseYaml(await readFile(definitions, 'utf8')) as { readonly items: readonly unknown[] };
   for (const one of items) await create(api, '/apis/apiextensions.k8s.io/v1/customresourcedefinitions', one);
@@ -61,11 +56,16 @@ export async function prepareOpenshift(controlPlane: ControlPlane, directory: st
     // The API server serves a new definition a moment later.
     await eventually(() => create(api, `${group}/${resource}`, body));
   }
-  await setStatus(controlPlane, 'infrastructures', {
-    apiServerURL: `https://${externalHost}:6443`,
-    apiServerInternalURI: `https://${internalHost}:6443`,
-  });
-  await setStatus(controlPlane, 'networks', { serviceNetwork });
+}
+
+/** The names that regen reads. */
+export async function giveNames(api: Admin): Promise<void> {
+  await setStatus(api, 'infrastructures', openshiftStatus.infrastructures);
+  await setStatus(api, 'networks', openshiftStatus.networks);
+}
+
+/** Bundles of others, whose CAs are made in `directory`. */
+export async function giveBundles(api: Admin, directory: string): Promise<void> {
   for (const object of [
     'openshift-config/admin-kubeconfig-client-ca',
     'openshift-config-managed/kubelet-bootstrap-kubeconfig',
@@ -88,7 +88,7 @@ const isMadeOfOthers = ({ kind }: ResolvedArtefact): boolean => kind === 'copy' 
 export async function expireOpenshift(
   access: (preset: Preset) => Promise<{ readonly resolved: Resolved; readonly store: Store }>,
 ): Promise<void> {
-  const [apiserver, manager, scheduler] = presets;
+  const [apiserver, manager, scheduler] = openshiftPresets;
   const now = systemClock.now();
   await expire({ ...(await access(manager)), now });
   await expire({ ...(await access(apiserver)), now, except: isRecovery });
@@ -97,12 +97,12 @@ export async function expireOpenshift(
 }
 
 export async function setStatus(
-  controlPlane: ControlPlane,
+  api: Admin,
   resource: 'infrastructures' | 'networks',
   status: Readonly<Record<string, unknown>>,
 ): Promise<void> {
   const path = `${group}/${resource}/cluster/status`;
-  const answer = await controlPlane.admin(path, { method: 'PATCH', body: { status } });
+  const answer = await api.admin(path, { method: 'PATCH', body: { status } });
   if (answer.status !== 200) throw new Error(`PATCH ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
 }
 

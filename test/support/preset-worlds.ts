@@ -8,7 +8,7 @@ import { resolve } from '../../lib/inventory/resolve.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import { signSigner } from '../../lib/pki/sign.ts';
 import { caBundleKey, type Material } from '../../lib/store/store.ts';
-import { externalHost, internalHost, serviceNetwork } from './openshift-objects.ts';
+import { openshiftPresets, openshiftStatus } from './openshift-objects.ts';
 
 export interface PresetWorld {
   readonly name: string;
@@ -20,21 +20,6 @@ export interface PresetWorld {
 
 export type WorldName = 'kubernetes' | 'openshift';
 export const worldNames: readonly WorldName[] = ['kubernetes', 'openshift'];
-
-export const openshiftPresets = [
-  'openshift-kube-apiserver',
-  'openshift-kube-controller-manager',
-  'openshift-kube-scheduler',
-] as const;
-
-/** As the objects Infrastructure and Network have it. */
-export const openshiftStatus = {
-  infrastructures: {
-    apiServerURL: `https://${externalHost}:6443`,
-    apiServerInternalURI: `https://${internalHost}:6443`,
-  },
-  networks: { serviceNetwork },
-} as const;
 
 /** What regen reads of them. */
 export const openshiftNames = namesOf(

@@ -5,10 +5,17 @@ import type { ControlPlane } from './control-plane.ts';
 
 export const sampleApiPath = '/apis/wardle.example.com/v1alpha1/flunders';
 
-/** `caFile` verifies the sample's serving certificate for sample-apiserver.default.svc. */
-export async function registerSampleApi(controlPlane: ControlPlane, caFile = controlPlane.servingCa): Promise<void> {
+export interface SampleApi {
+  /** PEM in base64: verifies the sample's serving certificate for sample-apiserver.default.svc. */
+  readonly caBundle: string;
+  /** On the machine of kube-apiserver. */
+  readonly port: number;
+}
+
+/** Service and APIService. */
+export function sampleApiObjects({ caBundle, port }: SampleApi): readonly [service: object, apiService: object] {
   const service = { name: 'sample-apiserver', namespace: 'default' };
-  const items = [
+  return [
     { apiVersion: 'v1', kind: 'Service', metadata: service, spec: { type: 'ExternalName', externalName: 'localhost' } },
     {
       apiVersion: 'apiregistration.k8s.io/v1',
@@ -19,10 +26,15 @@ export async function registerSampleApi(controlPlane: ControlPlane, caFile = con
         version: 'v1alpha1',
         groupPriorityMinimum: 1000,
         versionPriority: 15,
-        caBundle: (await readFile(caFile)).toString('base64'),
-        service: { ...service, port: controlPlane.ports.sampleApiserver },
+        caBundle,
+        service: { ...service, port },
       },
     },
   ];
+}
+
+export async function registerSampleApi(controlPlane: ControlPlane, caFile = controlPlane.servingCa): Promise<void> {
+  const caBundle = (await readFile(caFile)).toString('base64');
+  const items = sampleApiObjects({ caBundle, port: controlPlane.ports.sampleApiserver });
   await controlPlane.apply(JSON.stringify({ apiVersion: 'v1', kind: 'List', items }));
 }

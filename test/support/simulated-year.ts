@@ -21,7 +21,7 @@ import { parseYaml } from '../../lib/yaml.ts';
 import { algorithm, pick, type Random, seeded, StoryClock } from './interleaving.ts';
 import * as cluster from './openshift-objects.ts';
 import { configMap, held, leafs, ObjectStore, OperatorActor, type OperatorOptions, secret } from './operator-actor.ts';
-import { openshiftNames, openshiftPresets } from './preset-worlds.ts';
+import { openshiftNames } from './preset-worlds.ts';
 import { problems } from './soundness.ts';
 import { contentsOf } from './store-readers.ts';
 
@@ -88,7 +88,7 @@ export class SimulatedYear {
       ...(options.broken !== undefined && { broken: options.broken }),
     });
     const log = createLog({ level: 'error', write: () => undefined });
-    const resolved = openshiftPresets.map((name) => resolve(loadPreset(name), {}));
+    const resolved = cluster.openshiftPresets.map((name) => resolve(loadPreset(name), {}));
     this.#inventories = resolved.map((one) => withNames(one, openshiftNames));
     this.#looks = resolved.map((one) => {
       const journal = new Journal({ resolved: one, clock, log, dryRun: false, metrics: noMetrics });
@@ -181,7 +181,7 @@ export class SimulatedYear {
       for (const look of this.#looks) await look(() => true);
     }
     const now = this.clock.now();
-    const unsound = this.#inventories.flatMap((resolved) => problems(resolved, this.#contents(resolved), now));
+    const unsound = this.#inventories.flatMap((resolved) => problems(resolved, contentsOf(this.store, resolved), now));
     return [...unsound, ...this.unverifiable()];
   }
 

@@ -25,6 +25,14 @@ interface NodeObject {
   };
 }
 
+interface Credentials {
+  readonly ca: string;
+  readonly cert: string;
+  readonly key: string;
+  /** Asked for and verified in place of the address. */
+  readonly servername?: string;
+}
+
 const admin = '/var/lib/machine/test-admin';
 
 export class Cluster implements AsyncDisposable {
@@ -33,7 +41,7 @@ export class Cluster implements AsyncDisposable {
   readonly #network: Network;
   readonly #token = `${randomBytes(3).toString('hex')}.${randomBytes(8).toString('hex')}`;
   readonly #certificateKey = randomBytes(32).toString('hex');
-  #credentials: { readonly ca: string; readonly cert: string; readonly key: string } | undefined;
+  #credentials: Credentials | undefined;
 
   private constructor(workshop: Workshop, network: Network) {
     this.#workshop = workshop;
@@ -135,16 +143,27 @@ export class Cluster implements AsyncDisposable {
     };
   }
 
+  /** From now on the API server is known by that name and these CAs; the tests' admin stays who it is. */
+  useServerName(servername: string, ca: string): void {
+    if (this.#credentials === undefined) throw new Error('The cluster has no admin yet');
+    this.#credentials = { ...this.#credentials, servername, ca };
+  }
+
+  /** PEM of the CAs by which the tests know the API server. */
+  get ca(): string {
+    return this.#credentials?.ca ?? '';
+  }
+
   /** A kubeconfig of the tests' admin, for a connection of the program's own kind. */
   kubeconfig(node = this.node): string {
-    const { ca, cert, key } = this.#credentials ?? {};
+    const { ca, cert, key, servername } = this.#credentials ?? {};
     const data = (text = ''): string => Buffer.from(text).toString('base64');
+    const server = `https://${node.address}:6443`;
+    const name = servername === undefined ? {} : { 'tls-server-name': servername };
     return JSON.stringify({
       apiVersion: 'v1',
       kind: 'Config',
-      clusters: [
-        { name: 'c', cluster: { server: `https://${node.address}:6443`, 'certificate-authority-data': data(ca) } },
-      ],
+      clusters: [{ name: 'c', cluster: { server, 'certificate-authority-data': data(ca), ...name } }],
       users: [{ name: 'u', user: { 'client-certificate-data': data(cert), 'client-key-data': data(key) } }],
       contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
       'current-context': 'x',
@@ -153,6 +172,7 @@ export class Cluster implements AsyncDisposable {
 
   /** A request to the API server of one node, which must show a certificate that its CA has signed for its address. */
   api(path: string, { node = this.node, method = 'GET', body }: ApiRequestOptions = {}): Promise<ApiAnswer> {
+    const contentType = method === 'PATCH' ? 'application/merge-patch+json' : 'application/json';
     return new Promise((resolve, reject) => {
       const sent = request(
         {
@@ -163,7 +183,7 @@ export class Cluster implements AsyncDisposable {
           method,
           agent: false,
           signal: AbortSignal.timeout(5000),
-          headers: { accept: 'application/json', ...(body !== undefined && { 'content-type': 'application/json' }) },
+          headers: { accept: 'application/json', ...(body !== undefined && { 'content-type': contentType }) },
         },
         (response) => {
           let text = '';

@@ -64,7 +64,10 @@ export async function openWorkshop(progress: Progress = createProgress()): Promi
       images,
       program,
       node: await realpath(join(projectRoot, 'node_modules/.bin/node')),
-      binaries: Object.fromEntries(nodeBinaryNames.map((name) => [name, binaries.get(name) ?? ''])),
+      // The extension server is no part of a node, but of what one of them runs.
+      binaries: Object.fromEntries(
+        [...nodeBinaryNames, 'sample-apiserver' as const].map((name) => [name, binaries.get(name) ?? '']),
+      ),
       scripts: fileURLToPath(new URL('.', import.meta.url)),
     };
     return { workshop, [Symbol.asyncDispose]: close };

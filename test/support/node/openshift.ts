@@ -1,0 +1,195 @@
+// A kubeadm machine becomes one of an OpenShift control plane: objects, files and static pods with the names of OpenShift,
+// and no operator. How its certificates come to an end, too.
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { blocks, page, section } from '../../docs/markdown.ts';
+import { createAuthority } from '../certificates.ts';
+import { eventually } from '../eventually.ts';
+import { type Admin, create, prepareOpenshift, setStatus } from '../openshift.ts';
+import { externalHost, internalHost } from '../openshift-objects.ts';
+import type { Cluster } from './cluster.ts';
+import { programPath } from './container.ts';
+import { withScratch } from './node.ts';
+import { kubeletClientCa, openshiftFiles, putFiles } from './openshift-files.ts';
+import {
+  type Component,
+  components,
+  manifestOf,
+  podManifest,
+  type PodOptions,
+  replaced,
+  resources,
+  revisionOf,
+} from './openshift-pods.ts';
+
+export const presets = components.map(({ preset }) => preset);
+
+export const adminOf = (cluster: Cluster): Admin => ({ admin: (path, request) => cluster.api(path, request) });
+
+/** Everything that regen is not to make: what others keep, and the identity of the original containers. */
+async function prepareApi(cluster: Cluster): Promise<void> {
+  const api = adminOf(cluster);
+  const { node } = cluster;
+  await prepareOpenshift(api);
+  const [apiServerURL, apiServerInternalURI] = [externalHost, internalHost].map((host) => `https://${host}:6443`);
+  await setStatus(api, 'infrastructures', { apiServerURL, apiServerInternalURI });
+  await setStatus(api, 'networks', { serviceNetwork: ['10.96.0.0/12'] });
+  const configMap = (object: string, data: object): Promise<void> => {
+    const [namespace, name] = object.split('/');
+    return create(api, `/api/v1/namespaces/${namespace}/configmaps`, { metadata: { name }, data });
+  };
+  // By it the tests' admin and the kubelet are known, whose certificates are no part of this.
+  const kubeadmCa = await node.read('/etc/kubernetes/pki/ca.crt');
+  await configMap('openshift-config/admin-kubeconfig-client-ca', { 'ca-bundle.crt': kubeadmCa });
+  for (const name of ['kubelet-bootstrap-kubeconfig', 'default-ingress-cert']) {
+    const ca = await withScratch(async (scratch) => {
+      const { cert } = await createAuthority(join(scratch, name), { commonName: name });
+      return readFile(cert, 'utf8');
+    });
+    await configMap(`openshift-config-managed/${name}`, { 'ca-bundle.crt': ca });
+  }
+  for (const name of ['control-plane-node-kubeconfig', 'check-endpoints-kubeconfig']) {
+    await configMap(`openshift-kube-apiserver/${name}`, { kubeconfig: '{}' });
+  }
+  const secret = (namespace: string, body: object): Promise<void> =>
+    create(api, `/api/v1/namespaces/${namespace}/secrets`, body);
+  await secret('openshift-kube-apiserver', {
+    metadata: { name: 'bound-service-account-signing-key' },
+    stringData: {
+      'service-account.key': await node.read('/etc/kubernetes/pki/sa.key'),
+      'service-account.pub': await node.read('/etc/kubernetes/pki/sa.pub'),
+    },
+  });
+  for (const { namespace } of components) await recoveryClient(api, namespace, secret);
+}
+
+/** The account of the original containers: cluster-admin, with a token that has no end. */
+async function recoveryClient(
+  api: Admin,
+  namespace: string,
+  secret: (namespace: string, body: object) => Promise<void>,
+): Promise<void> {
+  const name = 'localhost-recovery-client';
+  await create(api, `/api/v1/namespaces/${namespace}/serviceaccounts`, { metadata: { name } });
+  const metadata = { name: `${name}-token`, annotations: { 'kubernetes.io/service-account.name': name } };
+  await secret(namespace, { metadata, type: 'kubernetes.io/service-account-token' });
+  await create(api, '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings', {
+    metadata: { name: `system:${namespace}:${name}` },
+    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'cluster-admin' },
+    subjects: [{ kind: 'ServiceAccount', namespace, name }],
+  });
+  await eventually(async () => {
+    const { body } = await api.admin(`/api/v1/namespaces/${namespace}/secrets/${name}-token`);
+    if ((body as { data?: { token?: string } }).data?.token === undefined) throw new Error(`${namespace} has no token`);
+  });
+}
+
+const adminConf = '/var/lib/machine/admin.kubeconfig';
+const regenConfig = `${resources}/configmaps/recovery-config/config.yaml`;
+// Certificates get no more than this grace after their end: the cluster has no other rotator.
+const settings = `apiVersion: kube-cert-recovery/v1alpha1
+kind: Configuration
+policy: { grace: 2s }
+log: { level: debug }
+`;
+
+/** An administrator's kubeconfig on the machine. */
+async function writeAdminConf(cluster: Cluster): Promise<void> {
+  await cluster.node.sh(`cat > ${adminConf} <<'END'\n${cluster.kubeconfig()}\nEND`);
+}
+
+/** One pass of each, twice: they are made of each other, so that the first ones of some are not complete. */
+async function makeObjects({ node }: Cluster): Promise<void> {
+  const pass = (preset: string): string =>
+    `${programPath} --mode=regen --once --preset=${preset} --kubeconfig=${adminConf} --log-level=warn 2>&1`;
+  for (const preset of presets) await node.run(pass(preset));
+  for (const preset of presets) await node.sh(pass(preset));
+}
+
+async function manifest({ node }: Cluster, component: Component, more: Partial<PodOptions> = {}): Promise<string> {
+  return podManifest(component, {
+    address: node.address,
+    hosts: [externalHost, internalHost],
+    // The scheduler's pod has what the page says and no more.
+    ...(component.name !== 'kube-scheduler' && { regenArgs: [`--config=${regenConfig}`] }),
+    ...more,
+  });
+}
+
+/** Static pods, files and objects; the original identity. Resolves when the node is Ready with them. */
+export async function becomeOpenshift(cluster: Cluster): Promise<void> {
+  const { node } = cluster;
+  await prepareApi(cluster);
+  await writeAdminConf(cluster);
+  await makeObjects(cluster);
+  const files = new Map(await openshiftFiles(cluster, { internalHost }));
+  for (const component of components) {
+    files.set(regenConfig.replace(resources, revisionOf(component)), { content: settings, mode: 0o644 });
+    const content = await manifest(cluster, component);
+    files.set(`/var/lib/machine/${component.name}-pod.yaml`, { content, mode: 0o600 });
+  }
+  const ca = await serverCa(cluster);
+  await putFiles(cluster, files);
+  const names = components.map(({ name }) => name);
+  const began = Date.now();
+  await node.sh(`sed -i 's|clientCAFile: .*|clientCAFile: ${kubeletClientCa}|' /var/lib/kubelet/config.yaml
+    cd /etc/kubernetes/manifests && rm ${names.map((name) => `${name}.yaml`).join(' ')}
+    ${components.map((one) => `mv /var/lib/machine/${one.name}-pod.yaml ${manifestOf(one)}`).join('\n')}
+    pkill -x kubelet`);
+  cluster.useServerName('localhost-recovery', ca);
+  await writeAdminConf(cluster);
+  await cluster.ready(node, { since: began, withinMs: 120_000 });
+}
+
+async function serverCa(cluster: Cluster): Promise<string> {
+  const { body } = await cluster.api('/api/v1/namespaces/openshift-kube-apiserver/configmaps/kube-apiserver-server-ca');
+  return (body as { data: Readonly<Record<string, string>> }).data['ca-bundle.crt'] ?? '';
+}
+
+/** The identity that `init` makes for one pod takes the place of the original's. The answer is what it printed. */
+export async function useOwnIdentity(cluster: Cluster, component: Component): Promise<string> {
+  const command = documentedCommand('init').replaceAll('kube-controller-manager', component.name);
+  const said = await cluster.node.sh(`KUBECONFIG=${adminConf} ${command} 2>&1`);
+  const [, directory = ''] = /--out=(\S+)/.exec(command) ?? [];
+  await replaceManifest(
+    cluster,
+    component,
+    await manifest(cluster, component, { credentials: `${directory}/credentials` }),
+  );
+  return said;
+}
+
+/** Without our containers its files are plain ones again. The answer is what the documented command printed. */
+export async function giveBack(cluster: Cluster, component: Component): Promise<string> {
+  const pod = JSON.parse(await manifest(cluster, component)) as { readonly spec: { readonly containers: unknown[] } };
+  const { spec } = pod;
+  const alone = { ...pod, spec: { ...spec, containers: spec.containers.slice(0, 1) } };
+  await replaceManifest(cluster, component, JSON.stringify(alone));
+  const ours = `ctr -n k8s.io tasks list --quiet | while read -r id; do ctr -n k8s.io containers info "$id"; done |
+    grep 'io.kubernetes.container.name": "${component.name}-cert-syncer'`;
+  await eventually(
+    async () => {
+      if ((await cluster.node.run(ours)).code === 0) throw new Error(`${component.name} still has our syncer`);
+    },
+    { withinMs: 60_000, everyMs: 500 },
+  );
+  const command = documentedCommand('uninstall').replaceAll('kube-scheduler', component.name);
+  return cluster.node.sh(`KUBECONFIG=${adminConf} ${command} 2>&1`);
+}
+
+/** As an installer does it: the path is never absent, and never holds a half. */
+async function replaceManifest(cluster: Cluster, component: Component, content: string): Promise<void> {
+  const staged = '/var/lib/machine/pod.yaml';
+  await putFiles(cluster, new Map([[staged, { content, mode: 0o600 }]]));
+  await cluster.node.sh(`mv ${staged} ${manifestOf(component)}`);
+}
+
+/** The one command of the page that begins so, with the program of these machines. */
+export function documentedCommand(start: string): string {
+  const found = blocks(section(page('docs/openshift.md'), replaced)).filter(({ text }) =>
+    text.startsWith(`kube-cert-recovery ${start} `),
+  );
+  const [command, ...others] = found;
+  if (command === undefined || others.length > 0) throw new Error(`The page has not one command "${start}"`);
+  return command.text.trim().replace(/^kube-cert-recovery/, programPath);
+}
