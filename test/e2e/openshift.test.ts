@@ -88,7 +88,7 @@ describe('a control plane with the paths, flags and names of OpenShift', () => {
 
   it('comes back after everything has expired while it was off', async () => {
     const { node } = cluster;
-    const end = await endSoon(cluster, { inMs: 15_000 });
+    const end = await endSoon(cluster, { inMs: 20_000 });
     await offPast(node, end);
     for (const [name, at] of await endsOnDisk(node)) expect(at.getTime(), name).toBeLessThan(Date.now());
 

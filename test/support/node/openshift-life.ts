@@ -86,7 +86,8 @@ export async function endSoon(cluster: Cluster, { inMs }: { readonly inMs: numbe
         [scheduler, isCopy],
       ] as const) {
         const except = (row: ResolvedArtefact): boolean => lasting.has(row.name) || !which(row);
-        await expire({ resolved, store, now, agoMs: -inMs, lifeMs: inMs + 60_000, except });
+        // What signs and lives on may be not a minute old.
+        await expire({ resolved, store, now, agoMs: -inMs, lifeMs: inMs + 10_000, except });
       }
     } finally {
       await resume();
