@@ -16,6 +16,7 @@ import { type KillSubject, kubernetesSubject, openshiftSubject, type Process } f
 const mostKills = 3;
 
 let subject: KillSubject;
+let usual: Usual;
 /** What each process runs as now. */
 const running = new Map<Process, Tool>();
 
@@ -98,7 +99,7 @@ function startAll(): void {
  * Three times in four until a moment after one of the writes, whichever; otherwise until any time from the start on,
  * also before the first write and when all is done.
  */
-async function runUntilRandom(usual: Usual): Promise<void> {
+async function runUntilRandom(): Promise<void> {
   const atDeed = Math.random() < 3 / 4 ? Math.ceil(Math.random() * usual.deeds) : Number.POSITIVE_INFINITY;
   const withinMs = Number.isFinite(atDeed) ? usual.ms : usual.ms * Math.random();
   let deeds = 0;
@@ -112,8 +113,8 @@ async function runUntilRandom(usual: Usual): Promise<void> {
   await delay(Math.random() * 5);
 }
 
-async function killAtRandom(tally: Tally, usual: Usual): Promise<void> {
-  await runUntilRandom(usual);
+async function killAtRandom(tally: Tally): Promise<void> {
+  await runUntilRandom();
   // One of several that has something under way, if there is one: others have nothing to lose.
   const busy = [...running].filter(([, { lines }]) => lines.some(isDeed) && !lines.some(isFinished));
   const [victim, tool] = any(busy.length > 0 ? busy : [...running]);
@@ -162,6 +163,7 @@ describe.each([
 ])('%s', (_, create) => {
   beforeAll(async () => {
     subject = await create();
+    usual = await usualRecovery();
   });
   afterAll(async () => {
     for (const tool of running.values()) await tool.stop('SIGKILL');
@@ -172,12 +174,11 @@ describe.each([
   it('recovers from everything expired, killed at random moments', { timeout: 900_000 }, async () => {
     const tally: Tally = { kills: 0, when: { early: 0, middle: 0, late: 0 } };
     let longest = 0;
-    const usual = await usualRecovery();
     for (let round = 0; round < subject.rounds; round += 1) {
       await subject.expire();
       const generations = await subject.watch();
       const kills = 1 + (round % mostKills);
-      for (let kill = 0; kill < kills; kill += 1) await killAtRandom(tally, usual);
+      for (let kill = 0; kill < kills; kill += 1) await killAtRandom(tally);
       longest = Math.max(longest, await finish());
       await expectStops();
       expect(await generations.close()).toEqual([]);
@@ -191,10 +192,9 @@ describe.each([
   });
 
   it('ends in good order when it is asked to, also in the middle of its writes', { timeout: 300_000 }, async () => {
-    const usual = await usualRecovery();
     for (let round = 0; round < subject.stops; round += 1) {
       await subject.expire();
-      await runUntilRandom(usual);
+      await runUntilRandom();
       await expectStops();
       await expectNoDamage();
     }

@@ -363,8 +363,8 @@ describe.each(casts)('runSyncer() of $name with a fault while it watches', (cast
     await eventually(() => expect(syncing.health()).toMatchObject({ ok: true }));
     // The read of the object that goes before each write.
     const isRead = ({ path }: { path: string }): boolean => path.endsWith(`/secrets/${cast.objects.pair}`);
-    const met = new Promise<void>((done) => {
-      subject.proxy.atAnswer(isRead, () => subject.proxy.inject(fault).then(done));
+    const met = new Promise<void>((proceed) => {
+      subject.proxy.atAnswer(isRead, () => subject.proxy.inject(fault).then(proceed));
     });
     await subject.change();
     await met;
