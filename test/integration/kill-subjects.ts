@@ -150,7 +150,7 @@ export async function openshiftSubject(): Promise<KillSubject> {
         close: async () => {
           await history.close();
           return [
-            ...unlikeOnce({ inventories }, (place) => history.writes(place)),
+            ...unlikeOnce({ inventories }, (place) => history.writes(place), processes.length),
             ...history.lostTrust(systemClock.now()),
           ];
         },

