@@ -33,8 +33,9 @@ export default defineConfig({
           include: ['test/e2e/**/*.test.ts'],
           testTimeout: 300_000,
           hookTimeout: 600_000,
-          fileParallelism: false,
-          // After the others: nodes need the machine for themselves.
+          // Nodes mostly wait for their own components, so two files do not hinder each other.
+          maxWorkers: 2,
+          // After the others: nodes need the rest of the machine.
           sequence: { groupOrder: 1 },
           globalSetup: ['test/support/node/global-setup.ts'],
           env,
