@@ -146,13 +146,13 @@ async function recoveryAuthority(
   );
 }
 
-/** Throws InventoryInvalid when kube-controller-manager knows other CAs only. */
+/** Throws InventoryInvalid when kube-controller-manager knows other CAs only, KubeUnavailable when nothing is served. */
 async function requireVerified(
   { api, clock, recoveryServerName }: Pick<CredentialOptions, 'api' | 'clock' | 'recoveryServerName'>,
   rootCa: Uint8Array,
 ): Promise<void> {
   const { hostname, port } = new URL(api.connection.server);
-  const { verified } = await proveServed({
+  const { verified, message } = await proveServed({
     host: hostname.replace(/^\[(.+)\]$/, '$1'),
     port: Number(port || '443'),
     serverName: recoveryServerName,
@@ -162,6 +162,7 @@ async function requireVerified(
     signal: api.signal,
   });
   if (verified === true) return;
+  if (verified === undefined) throw new RecoveryError('KubeUnavailable', `Cannot write kubeconfig: ${message}`);
   throw new RecoveryError(
     'InventoryInvalid',
     `Cannot write kubeconfig: the CAs that kube-controller-manager puts beside tokens do not verify what ` +

@@ -3,6 +3,7 @@
 // is found by its label, so what an earlier inventory made goes as well. Running it again finds nothing to do.
 import { RecoveryError } from '../errors.ts';
 import type { Resolved } from '../inventory/model.ts';
+import { isOfOthers } from '../inventory/kinds.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/lease-path.ts';
@@ -50,8 +51,9 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
   // Whoever took turns by it has no identity any more.
   await remove(leasePath(restartTurn), `Lease "${restartTurn.namespace}/${restartTurn.name}"`);
   if (purge) {
-    for (const { truth, kind: artefact } of resolved.artefacts) {
-      if (isFile(truth) || artefact === 'given') continue;
+    for (const row of resolved.artefacts) {
+      const { truth } = row;
+      if (isFile(truth) || isOfOthers(row)) continue;
       const kind = truth.kind === 'secret' ? 'secrets' : 'configmaps';
       await remove(`/api/v1/namespaces/${truth.namespace}/${kind}/${truth.name}`, locationText(truth));
     }

@@ -16,6 +16,7 @@ import {
   laterMs,
   renew,
   settled,
+  settlesAt,
   validNow,
   type Verdict,
 } from './judgement.ts';
@@ -74,10 +75,14 @@ export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
     trusted: new Set([...(isShort ? present : []), ...inputs.flatMap(({ state }) => [...(state?.trusted ?? [])])]),
     newFrom: new Set(inputs.flatMap(({ state }) => [...(state?.newFrom ?? [])])),
   };
-  const renewal = ({ reason, message }: Difference): Verdict =>
-    unread === undefined
-      ? renew({ reason, message, now, after: renewedInputs, leaves })
-      : cannotCompose(message, unread, now);
+  // Whether an input is about to be written anew only its signers tell.
+  const unsure = artefact.inputs.flatMap((name) => unreadSigners(at, name));
+  const renewal = ({ reason, message }: Difference): Verdict => {
+    if (unread !== undefined) return cannotCompose(message, unread, now);
+    const until = settlesAt(at, unsure);
+    if (until === undefined) return renew({ reason, message, now, after: renewedInputs, leaves });
+    return keep('Settling', `${message}; ${unsure[0]} is read again first, so that this is written once`, until);
+  };
 
   const damage = damaged(at);
   if (damage !== undefined) {
@@ -100,9 +105,18 @@ export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
   if (short.length > 0) {
     const names = short.map(({ name }) => name);
     const difference: Difference = { reason: 'InputsDiffer', message: `it lacks certificates of ${names.join(', ')}` };
-    return followsAtOnce(at, names) ? renewal(difference) : settled(at, [artefact.name, ...names], difference, renewal);
+    return followsAtOnce(at, names, leaves.trusted)
+      ? renewal(difference)
+      : settled(at, [artefact.name, ...names], difference, renewal);
   }
   return withoutExpired(at, renewal) ?? healthy(at, artefact.inputs);
+}
+
+function unreadSigners({ facts, resolved: { artefacts } }: Case<ComposedBundle>, name: string): readonly string[] {
+  const row = artefacts.find((one) => one.name === name);
+  const original = row && originalOf(artefacts, row);
+  const signers = original?.kind === 'caBundle' ? original.signers : [];
+  return signers.filter((signer) => facts.get(signer)?.state === 'unavailable');
 }
 
 /** Whether an input has nothing usable. One that others maintain may be absent. */
@@ -142,17 +156,24 @@ export function judgeCopy(at: Case<Copy>): Verdict {
     const verdict = keep('OriginalDiffers', message, laterMs(now, lookAgainMs));
     return isGiven(at.resolved, artefact.of) ? awaiting(verdict) : verdict;
   }
-  if (validNow(originalFact, now).size > 0 && followsAtOnce(at, [artefact.of])) return renewal(difference);
+  const brought = validNow(originalFact, now);
+  if (brought.size > 0 && followsAtOnce(at, [artefact.of], brought)) return renewal(difference);
   return settled(at, [artefact.name, artefact.of], difference, renewal);
 }
 
 /**
  * Whether nobody else is at work who would take over what is given: he would not have left what has ended, here or
- * beside it, for longer than his grace.
+ * beside it, for longer than his grace. Nothing valid is taken away so: what holds more than its parts may be the work of
+ * another one of us, who has read them later.
  */
-function followsAtOnce(at: Case<ComposedBundle> | Case<Copy>, from: readonly string[]): boolean {
+function followsAtOnce(
+  at: Case<ComposedBundle> | Case<Copy>,
+  from: readonly string[],
+  brought: ReadonlySet<string>,
+): boolean {
   const { fact, resolved, policy, now, unattended = false } = at;
   if (!from.every((name) => isGiven(resolved, name))) return false;
+  if ([...validNow(fact, now)].some((print) => !brought.has(print))) return false;
   const certificates = fact.state === 'present' ? fact.certificates : [];
   const isOver = ({ notAfter }: CertificateFacts): boolean => now >= laterMs(notAfter, policy.graceMs);
   return unattended || (certificates.length > 0 && certificates.every(isOver));

@@ -7,7 +7,12 @@ export type ArtefactFacts =
   /** Nothing there. */
   | { readonly state: 'absent'; readonly madeFromNothing?: true }
   /** It could not be read now: nothing may be concluded from that. */
-  | { readonly state: 'unavailable'; readonly message: string }
+  | {
+      readonly state: 'unavailable';
+      readonly message: string;
+      /** No look has been able to read it since then; undefined on a single look. */
+      readonly since?: Date;
+    }
   /**
    * There, but not what it should be: broken PEM, an entry missing, a certificate and a key that do not belong
    * together. `keyAbsent`: the certificate is whole and its key is not on this machine. `foreign`: a kubeconfig whose

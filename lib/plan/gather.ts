@@ -23,8 +23,8 @@ export interface GatherInput {
   /** The facts of an earlier look: they say since when a version has been there. */
   readonly previous?: Facts;
   /**
-   * The time at which something has been read. Default: `now`. A look may last for longer than a contradiction takes to
-   * be believed: what is new in it is as old as its reading, not as the look.
+   * The time when everything has been read. Default: `now`. One late answer may take longer than a contradiction takes to
+   * be believed: what is new is no older than that, so it is always looked at again.
    */
   readonly readAt?: () => Date;
 }
@@ -35,6 +35,8 @@ export interface Gathered {
   readonly found: ReadonlyMap<string, Found>;
   /** Errors of reads that failed, by artefact. */
   readonly failures: ReadonlyMap<string, RecoveryError>;
+  /** When all of it had been read: the time to plan for. */
+  readonly readAt: Date;
   /**
    * By artefact: the newest backup of a target that is to be made like what was there, where nothing of that can be read
    * any more.
@@ -57,7 +59,8 @@ export async function gather(input: GatherInput): Promise<Gathered> {
       if ('failure' in look && look.failure !== undefined) failures.set(artefact.name, look.failure);
     }),
   );
-  const related = relate(seen, rows, input);
+  const readAt = input.readAt?.() ?? input.now;
+  const related = relate(seen, rows, { ...input, readAt });
   const backups = await backupsOf(related, input);
   const facts = new Map(
     [...related].map(([name, fact]) => [
@@ -65,7 +68,7 @@ export async function gather(input: GatherInput): Promise<Gathered> {
       isFromNothing(name, { fact, resolved: input.resolved, found, backups }) ? fromNothing(fact) : fact,
     ]),
   );
-  return { facts, found, failures, backups };
+  return { facts, found, failures, readAt, backups };
 }
 
 function asOriginal(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): ResolvedArtefact {
@@ -83,12 +86,11 @@ type Look =
   | { readonly facts: ArtefactFacts; readonly failure?: RecoveryError }
   | {
       readonly found: Found;
-      readonly readAt: Date;
       readonly facts: ArtefactFacts;
       readonly certificates: readonly Certificate[];
     };
 
-async function lookAt(artefact: ResolvedArtefact, { store, signal, only, now, readAt }: GatherInput): Promise<Look> {
+async function lookAt(artefact: ResolvedArtefact, { store, signal, only }: GatherInput): Promise<Look> {
   if (only !== undefined && !only(artefact.truth)) {
     return { facts: { state: 'unavailable', message: 'it was not looked at' } };
   }
@@ -101,20 +103,24 @@ async function lookAt(artefact: ResolvedArtefact, { store, signal, only, now, re
     return { facts: { state: 'unavailable', message: failure.message }, failure };
   }
   if (found === undefined) return { facts: { state: 'absent' } };
-  return { found, readAt: readAt?.() ?? now, ...understand(artefact, found) };
+  return { found, ...understand(artefact, found) };
 }
 
+type Read = Pick<GatherInput, 'now' | 'previous'> & { readonly readAt: Date };
+
 /** Adds what only the whole shows: who signed what, and since when a version has been there. */
-function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArtefact[], input: GatherInput): Facts {
-  const { previous, now } = input;
+function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArtefact[], read: Read): Facts {
+  const { previous, now, readAt } = read;
   const rows = new Map(artefacts.map((row) => [row.name, row]));
   const looks = [...seen.values()].flatMap((look) => ('certificates' in look ? look.certificates : []));
   const authorities = new Map(looks.filter(({ facts }) => facts.isCa).map((ca) => [ca.facts.fingerprint, ca]));
   const facts = new Map<string, ArtefactFacts>();
   for (const [name, look] of seen) {
     if (!('certificates' in look) || look.facts.state !== 'present') {
-      const changed = 'found' in look && look.facts.state === 'broken' ? justChanged(look, input) : {};
-      facts.set(name, { ...look.facts, ...changed });
+      const changed = 'found' in look && look.facts.state === 'broken' ? justChanged(look.found, read) : {};
+      const unread =
+        'failure' in look && previous !== undefined ? { since: unreadSince(previous.get(name)) ?? readAt } : {};
+      facts.set(name, { ...look.facts, ...changed, ...unread });
       continue;
     }
     const row = rows.get(name);
@@ -131,13 +137,16 @@ function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArt
     }));
     const before = previous?.get(name);
     const same = before?.state === 'present' && before.version === look.facts.version ? before.since : undefined;
-    const since = previous === undefined ? {} : { since: same ?? look.readAt };
-    const age = look.found.changedAt === undefined ? since : justChanged(look, input);
+    const since = previous === undefined ? {} : { since: same ?? readAt };
+    const age = look.found.changedAt === undefined ? since : justChanged(look.found, read);
     const others = row === undefined ? {} : othersAuthorityOf(row, look.found, seen);
     facts.set(name, { ...look.facts, certificates, ...age, ...others });
   }
   return facts;
 }
+
+const unreadSince = (before: ArtefactFacts | undefined): Date | undefined =>
+  before?.state === 'unavailable' ? before.since : undefined;
 
 function othersAuthorityOf(
   artefact: ResolvedArtefact,
@@ -155,9 +164,6 @@ function othersAuthorityOf(
  * Files say themselves how old they are: what a power loss has left needs no time to settle. A date in the future is that
  * of a clock which was wrong.
  */
-function justChanged(
-  { found: { changedAt }, readAt }: Extract<Look, { readonly found: Found }>,
-  { previous }: GatherInput,
-): { readonly since?: Date } {
+function justChanged({ changedAt }: Found, { previous, readAt }: Read): { readonly since?: Date } {
   return previous === undefined || changedAt === undefined || changedAt > readAt ? {} : { since: changedAt };
 }

@@ -30,8 +30,8 @@ export interface PlanInput {
   readonly clock: ClockFacts;
   readonly now: Date;
   /**
-   * What had ended long before has been found as it was, a moment ago: nobody else renews these objects now, so what is
-   * given and what is made of it do not differ because somebody stands between two writes.
+   * Something that had ended was found so within the last minute, after its owner's grace: nobody else seems to renew
+   * these objects, so what is given is followed without waiting.
    */
   readonly unattended?: boolean;
 }

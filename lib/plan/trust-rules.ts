@@ -13,7 +13,7 @@ import { isFile } from '../inventory/places.ts';
 export const notTrusted: Check = (at, certificate) => {
   const { signedBy } = certificate;
   const { artefact, facts, expected, resolved } = at;
-  if (artefact.issuer === undefined || isOfOthers(at, certificate)) return undefined;
+  if (artefact.issuer === undefined || isSignedByOthers(at, certificate)) return undefined;
   const bundles = bundlesAbove(resolved.artefacts, artefact).map(({ name }) => name);
   const trustees = bundles.length === 0 && isOwnBundle(at, artefact.issuer) ? [artefact.issuer] : bundles;
   if (trustees.some((name) => facts.get(name)?.state === 'unavailable')) return undefined;
@@ -33,7 +33,7 @@ export const notTrusted: Check = (at, certificate) => {
  * kube-controller-manager may sign for kubelets with a CA of its own (--cluster-signing-kubelet-*), which nobody here
  * knows. One with the name of ours is a former one of ours.
  */
-function isOfOthers({ artefact, expected }: PairCase, { issuer, signedBy }: CertificateFacts): boolean {
+function isSignedByOthers({ artefact, expected }: PairCase, { issuer, signedBy }: CertificateFacts): boolean {
   if (artefact.kind !== 'target' || artefact.rotatedBy === undefined || artefact.issuer === undefined) return false;
   const signer = expected.get(artefact.issuer);
   if (signer?.certificate === undefined || signedBy.some((print) => signer.trusted.has(print))) return false;
@@ -42,7 +42,7 @@ function isOfOthers({ artefact, expected }: PairCase, { issuer, signedBy }: Cert
 
 /** What the kubelet asks for is signed by whom the cluster wants: it stays as long as it is valid. */
 export const signedByOthers: Check = (at, certificate) => {
-  if (!isOfOthers(at, certificate)) return undefined;
+  if (!isSignedByOthers(at, certificate)) return undefined;
   const message = `it is signed by another CA (${certificate.issuer}), and is left alone until it ends`;
   return { reason: 'NotOurs', message, keepUntil: certificate.notAfter };
 };

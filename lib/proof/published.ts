@@ -43,8 +43,11 @@ export function filesOf({ artefact, artefacts, destinationDir }: FilesOf): Artef
       return { kind: 'single', files: [at(original.privateKey), at(original.publicKey)] };
     case 'kubeconfigs':
       return { kind: 'single', files: original.servers.map(({ key }) => at(key)) };
-    case 'copy':
     case 'given':
+      return original.truth.kind === 'secret'
+        ? { kind: 'pair', certFile: at(certificateKey), keyFile: at(privateKeyKey) }
+        : { kind: 'single', files: [at(caBundleKey)] };
+    case 'copy':
     case 'opaque':
     case undefined:
       break;

@@ -4,11 +4,15 @@ import type { Clock } from '../clock.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
 import type { Found, Store } from '../store/store.ts';
 
-/** Of each object that is given; undefined where it was absent or could not be read. */
+/** Of each object that is given and was looked at; undefined where it was absent or could not be read. */
 export type GivenVersions = ReadonlyMap<Location, string | undefined>;
 
-export function givenVersions({ artefacts }: Resolved, found: ReadonlyMap<string, Found>): GivenVersions {
-  const given = artefacts.filter(({ kind }) => kind === 'given');
+export function givenVersions(
+  { artefacts }: Resolved,
+  found: ReadonlyMap<string, Found>,
+  only: (location: Location) => boolean,
+): GivenVersions {
+  const given = artefacts.filter(({ kind, truth }) => kind === 'given' && only(truth));
   return new Map(given.map(({ name, truth }) => [truth, found.get(name)?.version]));
 }
 

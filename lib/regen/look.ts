@@ -68,7 +68,7 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
     const sight = { resolved, gathered, unread: names?.unread ?? 0 };
     if (signal.aborted) return { ...sight, plan: { decisions: [], recheckAt: clock.now() }, now: clock.now() };
     previous = gathered.facts;
-    const now = clock.now();
+    const now = gathered.readAt;
     const facts = withoutWaiting(gathered.facts, unfinished);
     const unattended = isUnattended(foundEndedAt, now);
     const planned = makePlan({ resolved, facts, policy, clock: trust, now, unattended });
@@ -88,7 +88,7 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
       // What the holder before us has written counts.
       if (guard.lock !== undefined) seen = await see(only);
       const { resolved, gathered, unread, plan, now } = seen;
-      const given = givenVersions(resolved, gathered.found);
+      const given = givenVersions(resolved, gathered.found, only);
       if (signal.aborted) return { unavailable: gathered.failures, given, outcome: nothingDone(clock.now()) };
       if (hasFoundEnded(seen)) foundEndedAt = now;
       journal.measured(gathered.facts);

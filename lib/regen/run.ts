@@ -1,8 +1,9 @@
 // The loop of regen: look at every artefact, plan, carry the plan out, look again until nothing is left to do, then
-// wait for the next date, half a minute at most. Changes are noticed by that tick alone: regen has the right to get
-// its objects, not to watch them. During a recovery it glances at what others give in between (glance.ts). Files of this host come first and wait for nobody: etcd and with it the API server do
-// not start with expired certificates. Objects follow when the API answers; until then keys are made ahead. There is no
-// lease: the stores' compare-and-swap makes one winner.
+// wait for the next date, half a minute at most. Changes are noticed by that tick alone: regen has the right to get its
+// objects, not to watch them. During a recovery it glances at what others give in between (glance.ts). Files of this
+// host come first and wait for nobody: etcd and with it the API server do not start with expired certificates. Objects
+// follow when the API answers; until then keys are made ahead. There is no lease: the stores' compare-and-swap makes one
+// winner.
 import { isCode } from '../errors.ts';
 import type { RecoveryError } from '../errors.ts';
 import type { Location, ResolvedArtefact } from '../inventory/model.ts';
@@ -107,7 +108,8 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
     const patience = api.length > 0 ? {} : { patienceMs: filesPatienceMs };
     const step = next({ outcome, streaks, now, once, ...patience });
     if (step.kind === 'done') return journal.report(step.converged, step.converged ? undefined : remains(outcome));
-    const pace = (at: Date): number | undefined => (step.kind === 'wait' ? glanceDelay(streaks, at) : undefined);
+    // What cannot be read is asked for by looks alone, which come ever rarer; a write that fails keeps nobody from reading.
+    const pace = (at: Date): number | undefined => (outcome.unavailable === 0 ? glanceDelay(streaks, at) : undefined);
     await rest({ ...options, given, delayMs: step.delayMs, pace });
   }
   log.debug('process.stopped');

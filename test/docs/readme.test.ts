@@ -133,7 +133,7 @@ describe('flags', () => {
     const more = [addInstallOptions, addHostOption, addAdoptOptions, addRestoreOption].flatMap((add) =>
       flagsOf(add(new Command())),
     );
-    const own = [...more, '--at', '--purge'];
+    const own = [...more, '--at', '--give-back', '--purge'];
     expect(names(ofCommands)).toEqual(own.toSorted());
     expect(flagsOf(addDirectoryOption(new Command()))).toEqual(['--out']);
   });

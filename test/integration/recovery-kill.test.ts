@@ -1,7 +1,8 @@
 // The whole program is killed with SIGKILL at random moments of a recovery, again and again; of several processes one,
 // while the others go on. After each kill a reader that knows nothing of it finds no mixed pair and no empty file below
 // the destination; the next start goes on, and in the end all is well, on disk as in the API, with exactly one new
-// generation of every object, however often it was killed on the way. SIGTERM at such a moment ends it soon, with 0.
+// generation of every certificate, however often it was killed on the way; what is composed or copied of several may be
+// written once for each. SIGTERM at such a moment ends it soon, with 0.
 // RECOVERY_KILL_ROUNDS changes how often everything expires.
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';

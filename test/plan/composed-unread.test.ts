@@ -1,0 +1,44 @@
+import { expect, it } from 'vitest';
+import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
+import { plan } from '../../lib/plan/plan.ts';
+import { at, certificate, present, start, signer, bundle } from '../support/facts.ts';
+import type { ArtefactFacts } from '../../lib/plan/facts.ts';
+
+const second = { ...signer, name: 'signer2', truth: { ...signer.truth, name: 'signer2' } };
+const bundle2 = { ...bundle, name: 'bundle2', truth: { ...bundle.truth, name: 'bundle2' }, signers: ['signer2'] };
+const both: ResolvedArtefact = {
+  kind: 'composedBundle',
+  name: 'both',
+  truth: { kind: 'configMap', namespace: 'n', name: 'both' },
+  readers: [],
+  inputs: ['bundle', 'bundle2'],
+};
+const resolved: Resolved = { name: 'x', artefacts: [signer, second, bundle, bundle2, both] };
+const dead = (name: string) => certificate(name, [-60, -1], { isCa: true });
+const [one, two] = [present(dead('one')), present(dead('two'))];
+const decide = (signer2: ArtefactFacts) =>
+  new Map(
+    plan({
+      resolved,
+      facts: new Map<string, ArtefactFacts>([
+        ['signer', one],
+        ['signer2', signer2],
+        ['bundle', one],
+        ['bundle2', two],
+        ['both', present(dead('one'), dead('two'))],
+      ]),
+      policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
+      clock: { builtAt: at(-400), synchronised: true },
+      now: start,
+    }).decisions.map((d) => [d.artefact, `${d.action} ${d.reason}: ${d.message}`]),
+  );
+
+it('a composed bundle waits for the signer of an input that could not be read', () => {
+  const unread = decide({ state: 'unavailable', message: '500', since: start });
+  expect(unread.get('both')).toMatch(/^keep Settling/);
+});
+
+it('and is written without it when it cannot be read for longer', () => {
+  const unread = decide({ state: 'unavailable', message: '500', since: at(-1 / 3600) });
+  expect(unread.get('both')).toMatch(/^renew InputsDiffer/);
+});
