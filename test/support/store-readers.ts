@@ -53,34 +53,15 @@ export class StoreReaders {
    * be renewed, because the bundle of its own signer did not know it any more.
    */
   harm({ before, after, at }: { before: Peeked; after: Peeked; at: Date }, touched: ResolvedArtefact): string[] {
-    return [
-      ...this.#taken({ before, after, at }, touched),
-      ...this.#readings.flatMap((reading) => {
-        const { artefact, trust } = reading;
-        if (artefact.kind !== 'target' || (artefact !== touched && trust !== touched)) return [];
-        const now = refusal(after, at, reading);
-        if (now === undefined || refusal(before, at, reading) !== undefined) return [];
-        const own = bundlesAbove(this.#resolved.artefacts, artefact);
-        const isLost = own.every((bundle) => refusal(before, at, { artefact, trust: bundle }) !== undefined);
-        return isLost ? [] : [`${touched.name} harms ${textOf(reading)}: ${now}`];
-      }),
-    ];
-  }
-
-  /** Valid certificates that are taken out of a copy or a composed bundle although what it is made of has them. */
-  #taken({ before, after, at }: { before: Peeked; after: Peeked; at: Date }, touched: ResolvedArtefact): string[] {
-    const of = touched.kind === 'composedBundle' ? touched.inputs : touched.kind === 'copy' ? [touched.of] : [];
-    const parts = this.#resolved.artefacts.filter(({ name }) => of.includes(name));
-    const held = (store: Peeked, row: ResolvedArtefact): readonly string[] =>
-      certificates(store, row).flatMap(({ facts }) =>
-        facts.notBefore <= at && at < facts.notAfter ? [facts.fingerprint] : [],
-      );
-    const now = held(after, touched);
-    const wanted = parts.flatMap((part) => held(after, part));
-    const taken = held(before, touched).filter((print) => wanted.includes(print) && !now.includes(print));
-    return taken.length === 0
-      ? []
-      : [`${touched.name} loses ${taken.length} valid certificate(s) that ${of.join(', ')} has`];
+    return this.#readings.flatMap((reading) => {
+      const { artefact, trust } = reading;
+      if (artefact.kind !== 'target' || (artefact !== touched && trust !== touched)) return [];
+      const now = refusal(after, at, reading);
+      if (now === undefined || refusal(before, at, reading) !== undefined) return [];
+      const own = bundlesAbove(this.#resolved.artefacts, artefact);
+      const isLost = own.every((bundle) => refusal(before, at, { artefact, trust: bundle }) !== undefined);
+      return isLost ? [] : [`${touched.name} harms ${textOf(reading)}: ${now}`];
+    });
   }
 
   /** What is not as it should be when nobody has anything to do, by name. */
