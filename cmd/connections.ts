@@ -4,6 +4,7 @@ import type { CommonConfig } from '../lib/config-types.ts';
 import { RecoveryError } from '../lib/errors.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { NamesInApi } from '../lib/inventory/names-in-api.ts';
+import { type ServerAddress, serverAddress } from '../lib/kube/server-address.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import type { Store } from '../lib/store/store.ts';
 import { locationText } from '../lib/store/store.ts';
@@ -66,7 +67,7 @@ export function namesInApi(
 export function addressOf(
   { apiServerAddress }: Pick<CommonConfig, 'apiServerAddress'>,
   connection: Pick<KubeConnection, 'server'>,
-): { readonly host: string; readonly port: number } {
+): ServerAddress {
   const url = (): URL => {
     const found = URL.parse(connection.server);
     if (found !== null) return found;
@@ -74,10 +75,10 @@ export function addressOf(
   };
   return {
     get host() {
-      return apiServerAddress?.host ?? url().hostname.replace(/^\[(.+)\]$/, '$1');
+      return apiServerAddress?.host ?? serverAddress(url()).host;
     },
     get port() {
-      return apiServerAddress?.port ?? Number(url().port || '443');
+      return apiServerAddress?.port ?? serverAddress(url()).port;
     },
   };
 }

@@ -1,6 +1,7 @@
 // What follows a repair of this host's files: a store that notes what must be restarted, and after the pass the restarts
 // and the proof that everything is in use. Notes are made by every pass; only one with --restart acts on them.
 import type { RegenConfig } from '../lib/config-types.ts';
+import { serverAddress } from '../lib/kube/server-address.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
 import { componentsOf } from '../lib/restart/component.ts';
 import { createMarkingStore } from '../lib/restart/marking-store.ts';
@@ -73,6 +74,7 @@ function apiServerOf(
   local: string | undefined,
 ): ProvingOptions['apiServer'] {
   const url = local === undefined ? null : URL.parse(local);
-  const host = configured?.host ?? url?.hostname.replace(/^\[(.+)\]$/, '$1');
-  return host === undefined ? undefined : { host, port: configured?.port ?? Number(url?.port || '443') };
+  const found = url === null ? undefined : serverAddress(url);
+  const host = configured?.host ?? found?.host;
+  return host === undefined ? undefined : { host, port: configured?.port ?? found?.port ?? 443 };
 }

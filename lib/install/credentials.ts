@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { serverAddress } from '../kube/server-address.ts';
 import { caBundleKey, locationText, type Store } from '../store/store.ts';
 import { proveServed } from '../proof/served.ts';
 import { type Account, accountName, type Identity, tokenSecretName } from './accounts.ts';
@@ -151,10 +152,9 @@ async function requireVerified(
   { api, clock, recoveryServerName }: Pick<CredentialOptions, 'api' | 'clock' | 'recoveryServerName'>,
   rootCa: Uint8Array,
 ): Promise<void> {
-  const { hostname, port } = new URL(api.connection.server);
+  const address = serverAddress(new URL(api.connection.server));
   const { verified, message } = await proveServed({
-    host: hostname.replace(/^\[(.+)\]$/, '$1'),
-    port: Number(port || '443'),
+    ...address,
     serverName: recoveryServerName,
     expected: '',
     trust: Buffer.from(rootCa).toString(),
@@ -166,7 +166,7 @@ async function requireVerified(
   throw new RecoveryError(
     'InventoryInvalid',
     `Cannot write kubeconfig: the CAs that kube-controller-manager puts beside tokens do not verify what ` +
-      `${hostname} serves as "${recoveryServerName}"; its --root-ca-file must hold the CA of that certificate`,
+      `${address.host} serves as "${recoveryServerName}"; its --root-ca-file must hold the CA of that certificate`,
   );
 }
 

@@ -87,8 +87,7 @@ export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
   const damage = damaged(at);
   if (damage !== undefined) {
     if (leaves.trusted.size + leaves.newFrom.size > 0) return renewal(damage);
-    const verdict = noSigner(damage.message, now);
-    return artefact.inputs.some((name) => isGiven(at.resolved, name)) ? awaiting(verdict) : verdict;
+    return awaitingGiven(at, artefact.inputs, noSigner(damage.message, now));
   }
   const short = inputs.filter(({ state }) => [...(state?.trusted ?? [])].some((print) => !present.has(print)));
   const open = inputs.find(({ state }) => state?.settlesAt !== undefined);
@@ -153,8 +152,7 @@ export function judgeCopy(at: Case<Copy>): Verdict {
   const difference: Difference = { reason: 'OriginalDiffers', message: `it differs from ${artefact.of}` };
   if (validNow(originalFact, now).size === 0 && validNow(fact, now).size > 0) {
     const message = `${difference.message}, which has no valid certificate; this copy still has one and stays`;
-    const verdict = keep('OriginalDiffers', message, laterMs(now, lookAgainMs));
-    return isGiven(at.resolved, artefact.of) ? awaiting(verdict) : verdict;
+    return awaitingGiven(at, [artefact.of], keep('OriginalDiffers', message, laterMs(now, lookAgainMs)));
   }
   const brought = validNow(originalFact, now);
   if (brought.size > 0 && followsAtOnce(at, [artefact.of], brought)) return renewal(difference);
@@ -179,6 +177,11 @@ function followsAtOnce(
   return unattended || (certificates.length > 0 && certificates.every(isOver));
 }
 
+/** What is made of these is looked for sooner where one of them is given: others may bring it at any moment. */
+function awaitingGiven({ resolved }: Pick<BundleCase, 'resolved'>, from: readonly string[], verdict: Verdict): Verdict {
+  return from.some((name) => isGiven(resolved, name)) ? awaiting(verdict) : verdict;
+}
+
 /** Others maintain the original: until they bring it, what is here stays. */
 function withoutGiven({ fact, now }: Case<Copy>, message: string): Verdict {
   if (validNow(fact, now).size > 0) return keep('Healthy', `${message}; what is here stays`, laterMs(now, lookAgainMs));
@@ -199,7 +202,7 @@ function withoutExpired(at: BundleCase, renewal: (difference: Difference) => Ver
 
 /** `from`: what it is made of. */
 function healthy(at: Case<CaBundle | ComposedBundle | Copy>, from: readonly string[] = []): Verdict {
-  const { fact, facts, resolved, now } = at;
+  const { fact, facts, now } = at;
   const count = fact.state === 'present' ? fact.certificates.length : 0;
   const ends = fact.state === 'present' ? fact.certificates.map((c) => c.notAfter).filter((date) => date > now) : [];
   const verdict = keep('Healthy', `${count} certificate(s)`, earliest(laterMs(now, idleMs), ...ends));
@@ -207,7 +210,7 @@ function healthy(at: Case<CaBundle | ComposedBundle | Copy>, from: readonly stri
     const given = facts.get(name);
     return given?.state === 'present' && given.certificates.length > 0 && validNow(given, now).size === 0;
   };
-  return from.some((name) => isGiven(resolved, name) && hasNothing(name)) ? awaiting(verdict) : verdict;
+  return awaitingGiven(at, from.filter(hasNothing), verdict);
 }
 
 function cannotCompose(message: string, unread: string, now: Date): Verdict {

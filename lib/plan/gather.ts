@@ -60,7 +60,7 @@ export async function gather(input: GatherInput): Promise<Gathered> {
     }),
   );
   const readAt = input.readAt?.() ?? input.now;
-  const related = relate(seen, rows, { ...input, readAt });
+  const related = relate(seen, rows, { previous: input.previous, readAt });
   const backups = await backupsOf(related, input);
   const facts = new Map(
     [...related].map(([name, fact]) => [
@@ -106,11 +106,14 @@ async function lookAt(artefact: ResolvedArtefact, { store, signal, only }: Gathe
   return { found, ...understand(artefact, found) };
 }
 
-type Read = Pick<GatherInput, 'now' | 'previous'> & { readonly readAt: Date };
+interface Read {
+  readonly previous: Facts | undefined;
+  readonly readAt: Date;
+}
 
 /** Adds what only the whole shows: who signed what, and since when a version has been there. */
 function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArtefact[], read: Read): Facts {
-  const { previous, now, readAt } = read;
+  const { previous, readAt } = read;
   const rows = new Map(artefacts.map((row) => [row.name, row]));
   const looks = [...seen.values()].flatMap((look) => ('certificates' in look ? look.certificates : []));
   const authorities = new Map(looks.filter(({ facts }) => facts.isCa).map((ca) => [ca.facts.fingerprint, ca]));
@@ -131,7 +134,7 @@ function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArt
         .filter(
           (authority) =>
             signatureMatches(certificate, authority) ||
-            (index === 0 && isVouchedFor(certificate, { brought, authority, now })),
+            (index === 0 && isVouchedFor(certificate, { brought, authority, now: readAt })),
         )
         .map((authority) => authority.facts.fingerprint),
     }));

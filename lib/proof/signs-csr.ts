@@ -12,17 +12,16 @@ export interface SignedRequest {
   readonly status?: { readonly certificate?: string };
 }
 
-export interface JudgeSigned {
-  readonly request: SignedRequest;
-  /** PEM of the signer's certificate that lies on disk now. */
-  readonly signer: string;
-}
-
-/** Whether the request was answered with a certificate that the present signer's key has signed. Pure. */
-export function isSignedBy({ request, signer }: JudgeSigned): boolean {
+/**
+ * Whether a request was answered with a certificate that the present signer's key has signed. Pure. `signer`: PEM of its
+ * certificate that lies on disk now.
+ */
+export function isSignedBy(signer: string): (request: SignedRequest) => boolean {
   const authority = parse(signer);
-  const leaf = parse(Buffer.from(request.status?.certificate ?? '', 'base64').toString());
-  return authority !== undefined && leaf?.verify(authority.publicKey) === true;
+  return ({ status }) => {
+    const leaf = parse(Buffer.from(status?.certificate ?? '', 'base64').toString());
+    return authority !== undefined && leaf?.verify(authority.publicKey) === true;
+  };
 }
 
 /** What the name of a request that is signed so says; undefined: none is. */
@@ -54,8 +53,9 @@ const enough = { read: 2000 };
 
 export async function proveSignsCsr({ connection, signer, now, signal }: ProveSigns): Promise<ProofResult> {
   const path = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
+  const isSigned = isSignedBy(signer);
   const keep = (request: SignedRequest): string | undefined =>
-    isSignedBy({ request, signer }) ? (request.metadata?.name ?? '') : undefined;
+    isSigned(request) ? (request.metadata?.name ?? '') : undefined;
   try {
     const { objects } = await list({ connection, path, pages: { size: pageSize, keep, enough }, signal });
     return judgeSigned(objects[0], now());

@@ -71,14 +71,10 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
     const now = gathered.readAt;
     const facts = withoutWaiting(gathered.facts, unfinished);
     const unattended = isUnattended(foundEndedAt, now);
-    const planned = makePlan({ resolved, facts, policy, clock: trust, now, unattended });
+    const planBy = (by: ClockFacts): Plan => makePlan({ resolved, facts, policy, clock: by, now, unattended });
+    const planned = planBy(trust);
     const isDoubted = !trust.synchronised && planned.decisions.some(({ reason }) => reason === 'ClockImplausible');
-    if (!isDoubted) return { ...sight, plan: planned, now };
-    return {
-      ...sight,
-      plan: makePlan({ resolved, facts, policy, clock: await clockFacts(true), now, unattended }),
-      now,
-    };
+    return { ...sight, plan: isDoubted ? planBy(await clockFacts(true)) : planned, now };
   };
 
   return async (only) => {

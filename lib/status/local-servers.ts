@@ -4,6 +4,7 @@ import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { Clock } from '../clock.ts';
 import type { Resolved } from '../inventory/model.ts';
+import { bareHost } from '../kube/server-address.ts';
 import type { ArtefactFacts, Facts } from '../plan/facts.ts';
 import { proveServed } from '../proof/served.ts';
 import { certificateKey, type Found, privateKeyKey } from '../store/store.ts';
@@ -27,7 +28,7 @@ const staticPod = 'stop its container, the kubelet starts it anew';
 /** Ports of cmd/kubeadm/app/constants; the API server is where its manifest says. */
 export function localServers({ endpoints, artefacts }: Resolved): readonly LocalServer[] {
   const local = endpoints?.local === undefined ? undefined : URL.parse(endpoints.local);
-  const host = local?.hostname.replace(/^\[(.+)\]$/, '$1') ?? loopback;
+  const host = (local && bareHost(local)) ?? loopback;
   const isRead = (name: string, component: string): boolean =>
     artefacts.some((one) => one.name === name && one.readers.some((reader) => reader.component === component));
   const servers: readonly LocalServer[] = [

@@ -1,8 +1,9 @@
+// A composed bundle while the signer of one of its inputs cannot be read: it would be written twice.
 import { expect, it } from 'vitest';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
-import { plan } from '../../lib/plan/plan.ts';
-import { at, certificate, present, start, signer, bundle } from '../support/facts.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
+import { plan } from '../../lib/plan/plan.ts';
+import { at, bundle, ca, present, signer, start } from '../support/facts.ts';
 
 const second = { ...signer, name: 'signer2', truth: { ...signer.truth, name: 'signer2' } };
 const bundle2 = { ...bundle, name: 'bundle2', truth: { ...bundle.truth, name: 'bundle2' }, signers: ['signer2'] };
@@ -14,7 +15,7 @@ const both: ResolvedArtefact = {
   inputs: ['bundle', 'bundle2'],
 };
 const resolved: Resolved = { name: 'x', artefacts: [signer, second, bundle, bundle2, both] };
-const dead = (name: string) => certificate(name, [-60, -1], { isCa: true });
+const dead = (name: string) => ca(name, [-60, -1]);
 const [one, two] = [present(dead('one')), present(dead('two'))];
 const decide = (signer2: ArtefactFacts) =>
   new Map(

@@ -166,6 +166,13 @@ describe('what is given', () => {
       expect(decisions.get('copy-of-their-pair')).toMatchObject({ action: 'keep', reason: 'Settling' });
     });
 
+    it('takes nothing valid from a copy: another of us may have read its original later', () => {
+      const next = certificate('next-ca', [-1, 300], { isCa: true });
+      const change = { theirs: { ...present(ca1), since: at(-1) }, 'copy-of-theirs': fresh(ca1, next) };
+      const decision = decide(change, resolved, true).get('copy-of-theirs');
+      expect(decision).toMatchObject({ action: 'keep', reason: 'Settling' });
+    });
+
     it('says nothing of what is ours: another one of us may stand between two writes', () => {
       const decisions = decide({ both: fresh(ca1) }, resolved, true);
       expect(decisions.get('both')).toMatchObject({ action: 'keep', reason: 'Settling' });

@@ -69,10 +69,9 @@ test('isSignedBy() believes the signature of the present signer only', async () 
   const fresh = { metadata: { name: 'fresh' }, status: { certificate: await leaf(present, 'b') } };
   const pending = { metadata: { name: 'pending' }, status: {} };
   const foreign = { metadata: { name: 'foreign' }, status: { certificate: 'bm9uc2Vuc2U=' } };
-  for (const request of [pending, foreign, old])
-    expect(isSignedBy({ request, signer }), request.metadata.name).toBe(false);
-  expect(isSignedBy({ request: fresh, signer })).toBe(true);
-  expect(isSignedBy({ request: fresh, signer: 'nonsense' })).toBe(false);
+  for (const request of [pending, foreign, old]) expect(isSignedBy(signer)(request), request.metadata.name).toBe(false);
+  expect(isSignedBy(signer)(fresh)).toBe(true);
+  expect(isSignedBy('nonsense')(fresh)).toBe(false);
 });
 
 test('judgeSigned() names the request', () => {

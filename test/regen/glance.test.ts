@@ -1,12 +1,14 @@
 // Glances between two looks: a change of what is given ends the rest, and nothing else does.
 import { describe, expect, it } from 'vitest';
-import type { Location, Resolved } from '../../lib/inventory/model.ts';
+import type { Location, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import { signSigner } from '../../lib/pki/sign.ts';
 import { type Rest, rest } from '../../lib/regen/glance.ts';
+import type { RegenOptions } from '../../lib/regen/options.ts';
 import { runRegen } from '../../lib/regen/run.ts';
+import type { Store } from '../../lib/store/store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { algorithm } from '../support/interleaving.ts';
 import { MemoryStore } from '../support/memory-store.ts';
@@ -124,38 +126,99 @@ describe('rest()', () => {
   });
 });
 
-it('runRegen() copies what others bring when it is there, and does not wait for its next look', async () => {
-  const store = new MemoryStore();
+/** The loop of a process that knows these rows, until it is stopped. */
+function startRegen(options: Pick<RegenOptions, 'resolved' | 'store'> & Partial<RegenOptions>) {
   const clock = new FakeClock();
-  const copied: Location = { ...place, namespace: 'ours' };
-  const resolved: Resolved = {
-    name: 'given',
-    artefacts: [
-      { kind: 'given', name: 'theirs', truth: place, readers: [] },
-      { kind: 'copy', name: 'ours', truth: copied, of: 'theirs', readers: [] },
-    ],
-  };
   const stop = new AbortController();
   const ended = runRegen({
-    resolved,
-    store,
     clock,
     policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
     clockFacts: () => ({ builtAt: new Date('2025-01-01T00:00:00Z'), synchronised: true }),
     log: createLog({ level: 'error', write: () => undefined }),
     keyPool: createKeyPool({ algorithm, size: 0 }),
+    keyAlgorithm: algorithm,
     once: false,
     dryRun: false,
     signal: stop.signal,
+    ...options,
   });
-  await clock.waiting();
+  /** Time passes in steps, so that every glance comes to its end. */
+  const pass = async (ms: number, stepMs: number): Promise<void> => {
+    for (let left = ms; left > 0; left -= stepMs) {
+      await clock.waiting();
+      clock.advance(stepMs);
+      await new Promise(setImmediate);
+    }
+  };
+  return { clock, stop, ended, pass };
+}
+
+/** What others give, of one day. */
+async function bring(store: MemoryStore, now: Date): Promise<void> {
   const { key } = await generateKey(algorithm);
-  const [now, notAfter] = [clock.now(), new Date(clock.now().getTime() + 86_400_000)];
+  const notAfter = new Date(now.getTime() + 86_400_000);
   const pem = await signSigner({ commonName: 'theirs', key, notBefore: now, notAfter, now });
   store.put(place, { entries: { 'ca-bundle.crt': Buffer.from(pem) }, annotations: {} });
-  clock.advance(100);
-  await clock.waiting();
-  expect(store.peek(copied)?.entries).toEqual(store.peek(place)?.entries);
-  stop.abort();
-  expect(await ended).toMatchObject({ writes: 1 });
+}
+
+const theirs: ResolvedArtefact = { kind: 'given', name: 'theirs', truth: place, readers: [] };
+const copied: Location = { ...place, namespace: 'ours' };
+const ours: ResolvedArtefact = { kind: 'copy', name: 'ours', truth: copied, of: 'theirs', readers: [] };
+const lives = { validity: 86_400_000 * 30, refresh: 86_400_000 * 15 };
+
+describe('runRegen()', () => {
+  it('copies what others bring when it is there, and does not wait for its next look', async () => {
+    const store = new MemoryStore();
+    const { clock, stop, ended } = startRegen({ resolved: { name: 'given', artefacts: [theirs, ours] }, store });
+    await clock.waiting();
+    await bring(store, clock.now());
+    clock.advance(100);
+    await clock.waiting();
+    expect(store.peek(copied)?.entries).toEqual(store.peek(place)?.entries);
+    stop.abort();
+    expect(await ended).toMatchObject({ writes: 1 });
+  });
+
+  it('sees what others bring while a row cannot be written', async () => {
+    const store = new MemoryStore();
+    const refused: Location = { kind: 'secret', namespace: 'ours', name: 'refused' };
+    const own: ResolvedArtefact = { kind: 'signer', name: 'own', truth: refused, readers: [], ...lives };
+    const write: Store['write'] = (location, next, seen) =>
+      location === refused ? Promise.reject(new Error('denied')) : store.write(location, next, seen);
+    const { clock, stop, ended, pass } = startRegen({
+      resolved: { name: 'both', artefacts: [theirs, own, ours] },
+      store: { read: (location) => store.read(location), write },
+    });
+    // Six failures: the next look is 6.4 s away or more.
+    await pass(6500, 50);
+    await bring(store, clock.now());
+    await pass(300, 50);
+    await clock.waiting();
+    expect(store.peek(copied)).toBeDefined();
+    stop.abort();
+    await ended;
+  });
+
+  it('does not glance at objects where it is for files alone', async () => {
+    const store = new MemoryStore();
+    store.put(place, { entries: {}, annotations: {} });
+    const files: Location = { kind: 'pemPair', certFile: '/x/ca.crt', keyFile: '/x/ca.key' };
+    const own: ResolvedArtefact = { kind: 'signer', name: 'own', owned: true, truth: files, readers: [], ...lives };
+    const reads: string[] = [];
+    const { clock, stop, ended, pass } = startRegen({
+      resolved: { name: 'both', artefacts: [theirs, own] },
+      store: {
+        read: (location) => (reads.push(location.kind), store.read(location)),
+        write: (location, next, seen) => store.write(location, next, seen),
+      },
+      rows: 'disk',
+    });
+    await clock.waiting();
+    store.put(files, undefined);
+    clock.advance(30_000);
+    await pass(10_000, 100);
+    stop.abort();
+    await ended;
+    expect(reads.filter((kind) => kind === 'configMap')).toEqual([]);
+  });
 });

@@ -27,6 +27,11 @@ export function kubeconfigText({
     ...(token !== undefined && { token }),
     ...(pair && { 'client-certificate': pair.cert, 'client-key': pair.key }),
   };
+  return kubeconfigOf(cluster, user);
+}
+
+/** Of one cluster and one user, as their fields are written there. */
+export function kubeconfigOf(cluster: object, user: object): string {
   return JSON.stringify({
     apiVersion: 'v1',
     kind: 'Config',

@@ -9,6 +9,7 @@
 //   apiServerHostnames  the host of the control-plane endpoint, which kubeconfigs name
 //   stackedEtcd         the manifest of etcd, kube-apiserver --etcd-servers and --etcd-cafile, the CA of etcd
 import { isIP } from 'node:net';
+import { bareHost } from '../../kube/server-address.ts';
 import { checkedHostname } from '../hostname.ts';
 import type { Endpoints, Feature, Parameters } from '../model.ts';
 import type { Environment } from '../resolve.ts';
@@ -166,7 +167,7 @@ const isLoopback = (host: string): boolean => host === 'localhost' || host === '
 
 function hostOf(url: string): string | undefined {
   if (!/^https?:\/\//.test(url) || !URL.canParse(url)) return undefined;
-  return checkedHostname(new URL(url).hostname.replace(/^\[(.*)\]$/, '$1'));
+  return checkedHostname(bareHost(new URL(url)));
 }
 
 function urlOf(host: string | undefined, port: string | undefined): string | undefined {

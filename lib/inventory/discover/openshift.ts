@@ -4,6 +4,7 @@
 // change while the process runs, so they are read at each look. Reading is impure; what was read is understood purely.
 import { errorText, isCode } from '../../errors.ts';
 import type { KubeConnection } from '../../kube/kube.ts';
+import { bareHost } from '../../kube/server-address.ts';
 import { checkedHostname } from '../hostname.ts';
 import type { NamesInApi, Told } from '../names-in-api.ts';
 import { firstServiceIp } from './service-range.ts';
@@ -73,7 +74,7 @@ function serverOf(
   if ('problem' in read) return read;
   const url = read.status[field];
   if (typeof url !== 'string' || url === '') return { problem: `${infrastructureText} has no status.${field}` };
-  const host = URL.canParse(url) ? checkedHostname(new URL(url).hostname.replace(/^\[|\]$/g, '')) : undefined;
+  const host = URL.canParse(url) ? checkedHostname(bareHost(new URL(url))) : undefined;
   if (host !== undefined) return { url, host };
   return { problem: `${infrastructureText} status.${field} names no host: "${url}"` };
 }

@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { request } from 'node:https';
 import { getContainerRuntimeClient } from 'testcontainers';
 import { eventually } from '../eventually.ts';
+import { kubeconfigOf } from '../kubeconfig.ts';
 import { runLabel } from './container.ts';
 import { firewallRules } from './firewall.ts';
 import { initConfiguration, joinConfiguration, type ClusterOptions } from './kubeadm-config.ts';
@@ -160,14 +161,10 @@ export class Cluster implements AsyncDisposable {
     const data = (text = ''): string => Buffer.from(text).toString('base64');
     const server = `https://${node.address}:6443`;
     const name = servername === undefined ? {} : { 'tls-server-name': servername };
-    return JSON.stringify({
-      apiVersion: 'v1',
-      kind: 'Config',
-      clusters: [{ name: 'c', cluster: { server, 'certificate-authority-data': data(ca), ...name } }],
-      users: [{ name: 'u', user: { 'client-certificate-data': data(cert), 'client-key-data': data(key) } }],
-      contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
-      'current-context': 'x',
-    });
+    return kubeconfigOf(
+      { server, 'certificate-authority-data': data(ca), ...name },
+      { 'client-certificate-data': data(cert), 'client-key-data': data(key) },
+    );
   }
 
   /** A request to the API server of one node, which must show a certificate that its CA has signed for its address. */

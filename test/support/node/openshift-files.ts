@@ -4,6 +4,7 @@ import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { loadPreset } from '../../../lib/inventory/preset.ts';
 import { resolve } from '../../../lib/inventory/resolve.ts';
+import { kubeconfigOf } from '../kubeconfig.ts';
 import type { Cluster } from './cluster.ts';
 import { withScratch } from './node.ts';
 import { certsOf, type Component, components, resources, revisionOf } from './openshift-pods.ts';
@@ -202,25 +203,15 @@ export async function openshiftFiles(cluster: Cluster, names: Names): Promise<Fi
 
 export const kubeletClientCa = '/etc/kubernetes/kubelet-ca.crt';
 
-const kubeconfig = (cluster: object, user: object): string =>
-  JSON.stringify({
-    apiVersion: 'v1',
-    kind: 'Config',
-    clusters: [{ name: 'c', cluster }],
-    users: [{ name: 'u', user }],
-    contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
-    'current-context': 'x',
-  });
-
 const recoveryKubeconfig = (authority: string, tokenFile: string): string =>
-  kubeconfig(
+  kubeconfigOf(
     { 'certificate-authority': authority, server: 'https://localhost:6443', 'tls-server-name': 'localhost-recovery' },
     { tokenFile },
   );
 
 function kubeletKubeconfig(address: string, { internalHost }: Names, serverCa: string | Buffer): string {
   const own = '/var/lib/kubelet/pki/kubelet-client-current.pem';
-  return kubeconfig(
+  return kubeconfigOf(
     {
       server: `https://${address}:6443`,
       'tls-server-name': internalHost, // the machine itself knows no such name
@@ -232,7 +223,7 @@ function kubeletKubeconfig(address: string, { internalHost }: Names, serverCa: s
 
 function componentKubeconfig(internalHost: string, client: string): string {
   const directory = `/etc/kubernetes/static-pod-certs/secrets/${client}`;
-  return kubeconfig(
+  return kubeconfigOf(
     {
       'certificate-authority': `${resources}/configmaps/serviceaccount-ca/ca-bundle.crt`,
       server: `https://${internalHost}:6443`,
