@@ -6,12 +6,12 @@ import { measureBoot, powerCycle, type Boot } from '../../test/support/node/boot
 import { Cluster } from '../../test/support/node/cluster.ts';
 import { Handshakes, ownLog } from '../../test/support/node/steps.ts';
 import { openWorkshop } from '../../test/support/node/workshop.ts';
+import { writes } from './probes.ts';
 import type { Measured } from './table.ts';
 
 /** From the last write of what will have expired to its end. */
 const inMs = 12_000;
 const served = ['kubernetes', 'localhost'];
-const writes = new Set(['signer.regenerated', 'caBundle.updated', 'copy.updated', 'target.regenerated']);
 
 interface Recovery {
   /** Milliseconds after the API's first answer to the identity of regen. */
@@ -80,7 +80,7 @@ async function recoverOnce(cluster: Cluster): Promise<Recovery> {
   await Promise.all(handshakes.map((one) => one.stop()));
   const log = await ownLog(node, since);
   const answered = log.find(({ event, pod }) => event === 'api.answered' && pod === 'kube-apiserver')?.at ?? Number.NaN;
-  const last = (events: ReadonlySet<string>): number =>
+  const last = (events: ReadonlySet<string | undefined>): number =>
     Math.max(...log.filter(({ event }) => event !== undefined && events.has(event)).map(({ at }) => at));
   const [valid, onDisk] = [last(writes), last(new Set(['sync.written']))];
   const inUse = Math.max(onDisk, ...handshakes.map((one) => one.valid ?? Number.NaN));

@@ -26,10 +26,10 @@ import {
 import { type Line, Tool } from '../../test/support/recovery-world.ts';
 import { contentsInApi, problems } from '../../test/support/soundness.ts';
 import { putObject } from '../../test/support/syncing.ts';
-import { Admin, fileHolds, timeOf, until } from './probes.ts';
+import { Admin, timeOf, until, writes } from './probes.ts';
 import type { Measured } from './table.ts';
+import { acknowledgedToDisk } from './updates.ts';
 
-const writes = new Set(['signer.regenerated', 'caBundle.updated', 'copy.updated', 'target.regenerated']);
 const quietMs = 3000;
 const [apiserver] = openshiftPresets;
 
@@ -53,7 +53,7 @@ class OpenshiftApi implements AsyncDisposable {
     const api = new OpenshiftApi(scratch, await startControlPlane({ restarts: 50 }));
     await prepareOpenshift(api.controlPlane);
     await giveNames(api.controlPlane);
-    await giveBundles(api.controlPlane, scratch);
+    await giveBundles(api.controlPlane);
     for (const preset of openshiftPresets) {
       const resolved = resolve(loadPreset(preset), {});
       const granted = { resolved, namespace: preset, directory: scratch };
@@ -157,30 +157,15 @@ export async function openshiftUpdates(count: number): Promise<Measured[]> {
   await until(tool, (lines) => lines.filter(({ event }) => event === 'sync.written').length >= rows.length);
   await delay(2000);
   const admin = new Admin(api.controlPlane);
-  const measured: Measured[] = [];
-  for (const [what, pauseMs] of [
-    ['at once', 0],
-    ['spaced 100 ms', 100],
-  ] as const) {
-    const values: number[] = [];
-    for (let n = -1; n < count; n += 1) {
-      for (const { truth } of rows) {
-        if (truth.kind !== 'secret' && truth.kind !== 'configMap') continue;
-        const kind = truth.kind === 'secret' ? 'secrets' : 'configmaps';
-        const path = `/api/v1/namespaces/${truth.namespace}/${kind}/${truth.name}`;
-        const text = `${what} ${n}`;
-        const object = await admin.get(path);
-        object.data['generation'] = truth.kind === 'secret' ? Buffer.from(text).toString('base64') : text;
-        const onDisk = fileHolds(join(destination, kind, truth.name, 'generation'), text);
-        const acknowledged = await admin.put(path, object);
-        const took = (await onDisk) - acknowledged;
-        if (n >= 0) values.push(took);
-        await delay(pauseMs);
-      }
-    }
-    const told = `OpenShift: update acknowledged to content on disk, next ${what}`;
-    measured.push({ what: told, unit: 'ms', values, goal: 'p99 <= 20' });
-  }
+  const objects = rows.flatMap(({ truth }) => {
+    if (truth.kind !== 'secret' && truth.kind !== 'configMap') return [];
+    const { kind, namespace, name } = truth;
+    const resource = kind === 'secret' ? 'secrets' : 'configmaps';
+    const path = `/api/v1/namespaces/${namespace}/${resource}/${name}`;
+    return [{ path, kind, file: join(destination, resource, name, 'generation') }];
+  });
+  const what = 'OpenShift: update acknowledged to content on disk';
+  const measured = await acknowledgedToDisk({ what, goal: 'p99 <= 20', count, warmUp: 1, objects, admin });
   admin.close();
   await tool.stop();
   return measured;

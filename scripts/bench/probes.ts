@@ -8,6 +8,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { ControlPlane } from '../../test/support/control-plane.ts';
 import type { Line, Tool } from '../../test/support/recovery-world.ts';
 
+/** Events that tell of a write of regen. */
+export const writes: ReadonlySet<string | undefined> = new Set([
+  'signer.regenerated',
+  'caBundle.updated',
+  'copy.updated',
+  'target.regenerated',
+]);
+
 export interface ApiObject {
   readonly metadata: { readonly name: string; resourceVersion?: string };
   data: Record<string, string>;

@@ -9,13 +9,12 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { executable, isRecovery, type Line, type RecoveryWorld, type Tool } from '../../test/support/recovery-world.ts';
 import { bothGoals, memoryRows, sampled } from './memory.ts';
-import { isServed, timeOf, until } from './probes.ts';
+import { isServed, timeOf, until, writes } from './probes.ts';
 import type { Measured } from './table.ts';
 
 const run = promisify(execFile);
 
 const epoch = (monotonic: number): number => performance.timeOrigin + monotonic;
-const writes = new Set(['signer.regenerated', 'caBundle.updated', 'copy.updated', 'target.regenerated']);
 const isApiWrite = ({ event, fields }: Line): boolean => writes.has(event) && fields['namespace'] !== undefined;
 
 const onDisk = (lines: readonly Line[]): Line[] => lines.filter(({ event }) => event === 'sync.written');

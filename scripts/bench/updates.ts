@@ -26,31 +26,59 @@ export async function quietTool(world: RecoveryWorld): Promise<Tool> {
   return tool;
 }
 
-/** b: one object after the other has arrived, and with pauses, in which everything has gone to sleep. */
-export async function updatesToDisk(world: RecoveryWorld, count: number): Promise<Measured[]> {
-  const tool = await quietTool(world);
-  const admin = new Admin(world.controlPlane);
-  const path = pathOf(world, 'admin-client');
-  const object = await admin.get(path);
-  const file = world.file('admin-client', 'generation');
-  const goal = 'p99 <= 20';
+export interface Updates {
+  /** Ends with how the next one follows. */
+  readonly what: string;
+  readonly goal: string;
+  readonly count: number;
+  /** So many come first, and count for nothing. */
+  readonly warmUp: number;
+  /** Each has it in turn. */
+  readonly objects: readonly { readonly path: string; readonly kind: 'secret' | 'configMap'; readonly file: string }[];
+  readonly admin: Admin;
+}
+
+/** Acknowledged to on disk: with the next at once, and with pauses, in which everything has gone to sleep. */
+export async function acknowledgedToDisk(updates: Updates): Promise<Measured[]> {
+  const { what, goal, count, warmUp, admin } = updates;
+  const objects = await Promise.all(
+    updates.objects.map(async (one) => ({ ...one, object: await admin.get(one.path) })),
+  );
   const measured: Measured[] = [];
-  for (const [what, pauseMs] of [
+  for (const [how, pauseMs] of [
     ['at once', 0],
     ['spaced 100 ms', 100],
   ] as const) {
     const values: number[] = [];
-    for (let n = -5; n < count; n += 1) {
-      const text = `${what} ${n}`;
-      object.data['generation'] = Buffer.from(text).toString('base64');
-      const onDisk = fileHolds(file, text);
-      const acknowledged = await admin.put(path, object);
-      const took = (await onDisk) - acknowledged;
-      if (n >= 0) values.push(took); // the first ones warm up
-      await delay(pauseMs);
+    for (let n = -warmUp; n < count; n += 1) {
+      for (const { path, kind, file, object } of objects) {
+        const text = `${how} ${n}`;
+        object.data['generation'] = kind === 'secret' ? Buffer.from(text).toString('base64') : text;
+        const onDisk = fileHolds(file, text);
+        const acknowledged = await admin.put(path, object);
+        const took = (await onDisk) - acknowledged;
+        if (n >= 0) values.push(took);
+        await delay(pauseMs);
+      }
     }
-    measured.push({ what: `API update acknowledged to content on disk, next ${what}`, unit: 'ms', values, goal });
+    measured.push({ what: `${what}, next ${how}`, unit: 'ms', values, goal });
   }
+  return measured;
+}
+
+/** b: one object. */
+export async function updatesToDisk(world: RecoveryWorld, count: number): Promise<Measured[]> {
+  const tool = await quietTool(world);
+  const admin = new Admin(world.controlPlane);
+  const name = 'admin-client';
+  const measured = await acknowledgedToDisk({
+    what: 'API update acknowledged to content on disk',
+    goal: 'p99 <= 20',
+    count,
+    warmUp: 5,
+    objects: [{ path: pathOf(world, name), kind: 'secret', file: world.file(name, 'generation') }],
+    admin,
+  });
   admin.close();
   await tool.stop();
   return measured;

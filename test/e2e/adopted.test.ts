@@ -1,7 +1,6 @@
 // The form in which the program is used: containers in the static pods of a control plane whose certificates are objects
 // in the API. A kubeadm machine is adopted; its certificates expire while it is off; switched on, it comes back with
 // nothing typed, with no registry, no names, no network for pods and no holder of a lease.
-import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { staticPods } from '../../lib/install/static-pods.ts';
 import { parseYaml } from '../../lib/yaml.ts';
@@ -19,6 +18,7 @@ import {
   ownerRuns,
   recoveryDirectory,
   startOwner,
+  suspendPast,
 } from '../support/node/adopted.ts';
 import { measureBoot, powerCycle } from '../support/node/boot.ts';
 import { Cluster } from '../support/node/cluster.ts';
@@ -33,7 +33,6 @@ import {
   resolvesNames,
   type LeaderLease,
 } from '../support/node/cut-off.ts';
-import { kubeletClient, reissue } from '../support/node/leaves.ts';
 import { serviceCommand } from '../support/node/node.ts';
 import { mebibytes, ownContainer, ownMemory } from '../support/node/own-container.ts';
 import { Handshakes, kubeletIssued, ownLog, stepsOf, stepsText } from '../support/node/steps.ts';
@@ -215,20 +214,7 @@ describe('one adopted control-plane machine', () => {
 
   it('comes back after all of it has expired while its processes stood still, beside the exempted webhook', async () => {
     const { node } = cluster;
-    // The kubelet asks for a new certificate in the last third of its life: it must not come so far.
-    await node.off();
-    const [began, lifeMs] = [Date.now(), 100_000];
-    const dates = { notBefore: new Date(began - 1000), notAfter: new Date(began + lifeMs) };
-    await reissue(node, [kubeletClient], dates);
-    await node.on();
-    await cluster.ready(node, { since: began });
-    const end = Math.max(await endLeaves(cluster, { inMs }), dates.notAfter.getTime());
-    await node.freeze();
-    await delay(end + 3000 - Date.now());
-    const thawed = Date.now();
-    await node.thaw();
-    await leavesValid(node);
-    console.log(`thawed to valid on disk: ${Date.now() - thawed} ms`);
+    const thawed = await suspendPast(cluster, { inMs });
     // Written is not served: kube-apiserver loads what has changed a moment later.
     await eventually(async () =>
       expect(JSON.stringify((await cluster.api(`${webhooks}/policy`)).body)).toContain('NotIn'),

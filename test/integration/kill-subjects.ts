@@ -138,7 +138,7 @@ export async function openshiftSubject(): Promise<KillSubject> {
     expire: async () => {
       const all = admins.map(({ store }, i) => ({ store, resolved: inventories[i] as Resolved }));
       const named = all.map((one) => ({ ...one, resolved: withNames(one.resolved, openshiftNames) }));
-      const material = [...(await expireAll(named, systemClock.now())).values()];
+      const material = [...(await expireAll(named, { now: systemClock.now() })).values()];
       for (const { certs, resolved } of processes) {
         await publishMaterial(certs, resolved, material[inventories.indexOf(resolved)] ?? new Map());
       }

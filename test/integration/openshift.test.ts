@@ -93,7 +93,7 @@ beforeAll(async () => {
   controlPlane = await startControlPlane();
   await prepareOpenshift(controlPlane);
   await giveNames(controlPlane);
-  await giveBundles(controlPlane, scratch);
+  await giveBundles(controlPlane);
   for (const name of openshiftPresets) {
     const resolved = resolve(loadPreset(name), {});
     const recoveryKubeconfig = await grantRegen(controlPlane, { resolved, namespace: name, directory: scratch });

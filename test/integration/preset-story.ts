@@ -74,11 +74,8 @@ async function endedGeneration({ inventories, given }: PresetWorld): Promise<Gen
   for (const resolved of [...inventories, ...inventories]) {
     await runRegen(regenOptions({ resolved, store, namesInApi, ...keys() }));
   }
-  const now = systemClock.now();
-  await expireAll(
-    inventories.map((resolved) => ({ resolved: withNames(resolved, openshiftNames), store })),
-    now,
-  );
+  const named = inventories.map((resolved) => ({ resolved: withNames(resolved, openshiftNames), store }));
+  await expireAll(named, { now: systemClock.now() });
   const found = (resolved: Resolved) =>
     resolved.artefacts.flatMap((row): [string, Found][] => {
       const there = store.peek(row.truth);

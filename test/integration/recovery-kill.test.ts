@@ -68,6 +68,8 @@ async function expectRecovered(): Promise<void> {
 
 interface Tally {
   kills: number;
+  /** What was written since everything ended last. */
+  deeds: number;
   /** Kills by how far the recovery had come: nothing written yet, in the middle, all written. */
   readonly when: { early: number; middle: number; late: number };
 }
@@ -97,25 +99,25 @@ function startAll(): void {
 }
 
 /**
- * Three times in four until a moment after one of the writes, whichever; otherwise until any time from the start on,
- * also before the first write and when all is done.
+ * Three times in four until a moment after one of the writes that are left, whichever; else until any time from the
+ * start on, also before the first write and when all is done.
  */
-async function runUntilRandom(): Promise<void> {
-  const atDeed = Math.random() < 3 / 4 ? Math.ceil(Math.random() * usual.deeds) : Number.POSITIVE_INFINITY;
-  const withinMs = Number.isFinite(atDeed) ? usual.ms : usual.ms * Math.random();
-  let deeds = 0;
+async function runUntilRandom(tally: Pick<Tally, 'kills' | 'deeds'>): Promise<void> {
+  const left = usual.deeds - tally.deeds;
+  const aimed = tally.kills % 4 !== 0 && left > 0;
+  const atDeed = aimed ? tally.deeds + Math.ceil(Math.random() * left) : Number.POSITIVE_INFINITY;
   const reached = new Promise<void>((resolve) => {
     onDeed = () => {
-      if ((deeds += 1) >= atDeed) resolve();
+      if ((tally.deeds += 1) >= atDeed) resolve();
     };
   });
   startAll();
-  await Promise.race([reached, delay(withinMs)]);
+  await Promise.race([reached, delay(aimed ? usual.ms : usual.ms * Math.random())]);
   await delay(Math.random() * 5);
 }
 
 async function killAtRandom(tally: Tally): Promise<void> {
-  await runUntilRandom();
+  await runUntilRandom(tally);
   // One of several that has something under way, if there is one: others have nothing to lose.
   const busy = [...running].filter(([, { lines }]) => lines.some(isDeed) && !lines.some(isFinished));
   const [victim, tool] = any(busy.length > 0 ? busy : [...running]);
@@ -173,12 +175,13 @@ describe.each([
   });
 
   it('recovers from everything expired, killed at random moments', { timeout: 900_000 }, async () => {
-    const tally: Tally = { kills: 0, when: { early: 0, middle: 0, late: 0 } };
+    const tally: Tally = { kills: 0, deeds: 0, when: { early: 0, middle: 0, late: 0 } };
     let longest = 0;
     for (let round = 0; round < subject.rounds; round += 1) {
       await subject.expire();
       const generations = await subject.watch();
       const kills = 1 + (round % mostKills);
+      tally.deeds = 0;
       for (let kill = 0; kill < kills; kill += 1) await killAtRandom(tally);
       longest = Math.max(longest, await finish());
       await expectStops();
@@ -193,9 +196,9 @@ describe.each([
   });
 
   it('ends in good order when it is asked to, also in the middle of its writes', { timeout: 300_000 }, async () => {
-    for (let round = 0; round < subject.stops; round += 1) {
+    for (let kills = 1; kills <= subject.stops; kills += 1) {
       await subject.expire();
-      await runUntilRandom();
+      await runUntilRandom({ kills, deeds: 0 });
       await expectStops();
       await expectNoDamage();
     }

@@ -50,12 +50,13 @@ export async function expire(options: ExpireOptions): Promise<ReadonlyMap<string
  */
 export async function expireAll(
   inventories: readonly Pick<ExpireOptions, 'resolved' | 'store'>[],
-  now: Date,
+  { except = () => false, ...options }: Omit<ExpireOptions, 'resolved' | 'store'>,
 ): Promise<ReadonlyMap<Resolved, ReadonlyMap<string, Material>>> {
   const made = new Map<Resolved, ReadonlyMap<string, Material>>();
-  for (const one of inventories) await expire({ ...one, now });
-  const isFirst = ({ kind }: ResolvedArtefact): boolean => kind !== 'copy' && kind !== 'composedBundle';
-  for (const one of inventories) made.set(one.resolved, await expire({ ...one, now, except: isFirst }));
+  for (const one of inventories) await expire({ ...options, ...one, except });
+  const stays = (row: ResolvedArtefact): boolean =>
+    except(row) || (row.kind !== 'copy' && row.kind !== 'composedBundle');
+  for (const one of inventories) made.set(one.resolved, await expire({ ...options, ...one, except: stays }));
   return made;
 }
 

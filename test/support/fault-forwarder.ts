@@ -93,16 +93,36 @@ const statusBody = (code: number): string =>
 const isWatch = ({ path }: Asked): boolean => /[?&]watch=(true|1)(&|$)/.test(path);
 const delay = (ms: number): Promise<void> => new Promise((resolve) => void setTimeout(resolve, ms));
 
+/** A watch from the request on: one that the real server has not answered yet ends as soon as its answer has begun. */
+class OpenWatch {
+  readonly asked: Asked;
+  readonly #stream: ServerHttp2Stream;
+  #begun = false;
+  #last: string | undefined;
+
+  constructor(asked: Asked, stream: ServerHttp2Stream) {
+    this.asked = asked;
+    this.#stream = stream;
+  }
+
+  /** In an orderly way, after this. */
+  end(last = ''): void {
+    this.#last = last;
+    if (this.#begun && !this.#stream.writableEnded) this.#stream.end(last);
+  }
+
+  began(): void {
+    this.#begun = true;
+    if (this.#last !== undefined) this.end(this.#last);
+  }
+}
+
 export class Forwarder {
   readonly seen: Seen[] = [];
   readonly #options: ForwarderOptions;
   readonly #server: Http2SecureServer;
   readonly #sessions = new Map<ServerHttp2Session, ClientHttp2Session>();
-  readonly #watches = new Set<{
-    readonly asked: Asked;
-    readonly stream: ServerHttp2Stream;
-    readonly end: () => void;
-  }>();
+  readonly #watches = new Set<OpenWatch>();
   /** Those in the middle of a TLS handshake belong to no session yet. */
   readonly #raw = new Set<Socket>();
   readonly #sockets = new WeakMap<object, TLSSocket>();
@@ -160,12 +180,11 @@ export class Forwarder {
       for (const session of this.#sessions.keys()) session.goaway(fault.code ?? 0);
       this.#fault = undefined;
     }
-    if (fault?.kind === 'status' && fault.endWatches === true) for (const { end } of this.#watches) end();
+    if (fault?.kind === 'status' && fault.endWatches === true) for (const watch of this.#watches) watch.end();
     if (fault?.kind !== 'endWatch' && fault?.kind !== 'expiredEvent') return;
-    for (const { asked, stream, end } of this.#watches) {
-      if (this.#take(fault.kind, asked) === undefined) continue;
-      if (fault.kind === 'expiredEvent') stream.write(`{"type":"ERROR","object":${statusBody(410)}}\n`);
-      end();
+    for (const watch of this.#watches) {
+      if (this.#take(fault.kind, watch.asked) === undefined) continue;
+      watch.end(fault.kind === 'expiredEvent' ? `{"type":"ERROR","object":${statusBody(410)}}\n` : '');
     }
   }
 
@@ -208,6 +227,9 @@ export class Forwarder {
     const { ':authority': _, host: __, ...passed } = headers;
     const own = { ...passed, ':authority': new URL(this.#options.origin).host };
     if (this.#take('late', asked) !== undefined) return this.#deliverLate(stream, own, asked);
+    const watch = isWatch(asked) ? new OpenWatch(asked, stream) : undefined;
+    if (watch !== undefined) this.#watches.add(watch);
+    stream.once('close', () => watch && this.#watches.delete(watch));
     const onward = upstream.request(own);
     onward.on('error', () => stream.writableEnded || stream.close(constants.NGHTTP2_INTERNAL_ERROR));
     stream.once('close', () => onward.close(constants.NGHTTP2_CANCEL));
@@ -225,6 +247,7 @@ export class Forwarder {
     await this.#slow(asked);
     if (stream.destroyed) return;
     stream.respond(answer);
+    watch?.began();
     await this.#answer(asked, stream, pieces);
   }
 
@@ -243,9 +266,7 @@ export class Forwarder {
   }
 
   async #answer(asked: Asked, stream: ServerHttp2Stream, pieces: AsyncIterable<Buffer>): Promise<void> {
-    const watch = isWatch(asked) ? { asked, stream, end: () => void stream.end() } : undefined;
-    if (watch !== undefined) this.#watches.add(watch);
-    stream.once('close', () => watch && this.#watches.delete(watch));
+    const watch = isWatch(asked);
     for await (const piece of pieces) {
       await this.#slow(asked);
       if (stream.destroyed || stream.writableEnded) return;

@@ -8,16 +8,17 @@ import { systemClock } from '../../lib/clock.ts';
 import { accountName } from '../../lib/install/accounts.ts';
 import { applyManifest } from '../../lib/install/apply.ts';
 import { installManifests } from '../../lib/install/rbac.ts';
-import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
+import type { Resolved } from '../../lib/inventory/model.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
-import type { Store } from '../../lib/store/store.ts';
+import { caBundleKey, type Store } from '../../lib/store/store.ts';
 import { parseYaml } from '../../lib/yaml.ts';
-import { createAuthority } from './certificates.ts';
 import type { ControlPlane } from './control-plane.ts';
 import { eventually } from './eventually.ts';
-import { expire } from './expire.ts';
+import { expireAll } from './expire.ts';
 import { writeKubeconfig } from './kubeconfig.ts';
 import { openshiftPresets, openshiftStatus } from './openshift-objects.ts';
+import { givenAuthority } from './preset-worlds.ts';
+import { isRecovery } from './recovery-world.ts';
 
 const definitions = new URL('./openshift-crds.yaml', import.meta.url);
 const group = '/apis/config.openshift.io/v1';
@@ -59,41 +60,34 @@ export async function prepareOpenshift(api: Admin): Promise<void> {
 }
 
 /** The names that regen reads. */
-export async function giveNames(api: Admin): Promise<void> {
+export async function giveNames(
+  api: Admin,
+  networks: Readonly<Record<string, unknown>> = openshiftStatus.networks,
+): Promise<void> {
   await setStatus(api, 'infrastructures', openshiftStatus.infrastructures);
-  await setStatus(api, 'networks', openshiftStatus.networks);
+  await setStatus(api, 'networks', networks);
 }
 
-/** Bundles of others, whose CAs are made in `directory`. */
-export async function giveBundles(api: Admin, directory: string): Promise<void> {
+/** Bundles of others, each with a CA of its own; `known`: PEM of those that are to hold another. */
+export async function giveBundles(api: Admin, known: Readonly<Record<string, string>> = {}): Promise<void> {
   for (const object of [
     'openshift-config/admin-kubeconfig-client-ca',
     'openshift-config-managed/kubelet-bootstrap-kubeconfig',
     'openshift-config-managed/default-ingress-cert',
   ]) {
     const [namespace = '', name = ''] = object.split('/');
-    const { cert } = await createAuthority(join(directory, name), { commonName: name });
-    const data = { 'ca-bundle.crt': await readFile(cert, 'utf8') };
+    const pem = known[object] ?? (await givenAuthority(name, systemClock.now()));
+    const data = { [caBundleKey]: pem };
     await create(api, `/api/v1/namespaces/${namespace}/configmaps`, { metadata: { name }, data });
   }
 }
 
-const isRecovery = ({ name }: ResolvedArtefact): boolean => name.startsWith('localhost-recovery');
-const isMadeOfOthers = ({ kind }: ResolvedArtefact): boolean => kind === 'copy' || kind === 'composedBundle';
-
-/**
- * Everything but localhost-recovery has ended an hour ago, in all three presets; what others give besides goes on. What
- * kube-controller-manager copies of kube-apiserver ends last.
- */
+/** Everything but localhost-recovery has ended an hour ago, in all three presets; what others give besides goes on. */
 export async function expireOpenshift(
   access: (preset: Preset) => Promise<{ readonly resolved: Resolved; readonly store: Store }>,
 ): Promise<void> {
-  const [apiserver, manager, scheduler] = openshiftPresets;
-  const now = systemClock.now();
-  await expire({ ...(await access(manager)), now });
-  await expire({ ...(await access(apiserver)), now, except: isRecovery });
-  await expire({ ...(await access(manager)), now, except: (row) => !isMadeOfOthers(row) });
-  await expire({ ...(await access(scheduler)), now });
+  const inventories = await Promise.all(openshiftPresets.map(access));
+  await expireAll(inventories, { now: systemClock.now(), except: isRecovery });
 }
 
 export async function setStatus(

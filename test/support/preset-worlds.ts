@@ -48,15 +48,13 @@ const tenYears = 3650 * 24 * 3_600_000;
 
 /** What somebody else keeps at such a place: a CA that is nobody's here. */
 export async function givenBundle({ name }: ApiLocation, now: Date): Promise<Material> {
+  return { entries: { [caBundleKey]: Buffer.from(await givenAuthority(name, now)) }, annotations: {} };
+}
+
+/** PEM of a CA. */
+export async function givenAuthority(commonName: string, now: Date): Promise<string> {
   const { key } = await generateKey({ name: 'ECDSA', curve: 'P-256' });
-  const pem = await signSigner({
-    commonName: name,
-    key,
-    notBefore: now,
-    notAfter: new Date(now.getTime() + tenYears),
-    now,
-  });
-  return { entries: { [caBundleKey]: Buffer.from(pem) }, annotations: {} };
+  return signSigner({ commonName, key, notBefore: now, notAfter: new Date(now.getTime() + tenYears), now });
 }
 
 /** Whether it has names that only the API tells. */

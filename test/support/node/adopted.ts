@@ -1,24 +1,23 @@
 // A machine whose static pods follow objects in the API: how it becomes one, and what it looks like then.
 import { X509Certificate } from 'node:crypto';
-import { readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { readdir, readFile, readlink, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { systemClock } from '../../../lib/clock.ts';
 import type { Parameters, ResolvedArtefact } from '../../../lib/inventory/model.ts';
 import { isFile } from '../../../lib/inventory/places.ts';
 import { loadPreset } from '../../../lib/inventory/preset.ts';
 import { resolve } from '../../../lib/inventory/resolve.ts';
-import { openConnection } from '../../../lib/kube/connection.ts';
-import { createApiStore } from '../../../lib/store/api.ts';
 import { parseYaml } from '../../../lib/yaml.ts';
 import { blocks, page } from '../../docs/markdown.ts';
 import { eventually } from '../eventually.ts';
 import { expire } from '../expire.ts';
+import { withStore } from './cluster-store.ts';
 import type { Cluster } from './cluster.ts';
 import { programPath } from './container.ts';
 import { kubeletClient, past, reissue } from './leaves.ts';
-import { type Node, withScratch } from './node.ts';
+import type { Node } from './node.ts';
 import { programReference } from './program-image.ts';
+import { standStill } from './stand-still.ts';
 
 export const recoveryDirectory = '/etc/kubernetes/kube-cert-recovery';
 
@@ -77,17 +76,12 @@ async function endSoon(cluster: Cluster, { inMs, except }: Ending): Promise<void
   };
   const { artefacts, ...resolved } = resolve(loadPreset('kubernetes'), { parameters });
   const objects = { ...resolved, artefacts: artefacts.filter(({ truth }) => !isFile(truth)) };
-  await withScratch(async (scratch) => {
-    const kubeconfigFile = join(scratch, 'kubeconfig');
-    await writeFile(kubeconfigFile, cluster.kubeconfig());
-    const connection = await openConnection({ kubeconfigFile, userAgent: 'test', clock: systemClock });
-    const store = createApiStore({ connection, fieldManager: 'test' });
-    const paused = await Promise.all(cluster.nodes.map(async (node) => pause(node)));
+  await withStore(cluster, async ({ store }) => {
+    const paused = await Promise.all(cluster.nodes.map(async (node) => standStill(node, '^kube-cert-recovery$')));
     try {
       await expire({ resolved: objects, store, now: new Date(), agoMs: -inMs, lifeMs: inMs + 60_000, except });
     } finally {
       await Promise.all(paused.map((resume) => resume()));
-      await connection.close();
     }
   });
 }
@@ -145,6 +139,29 @@ export async function offPast(node: Node, end: number): Promise<void> {
   await node.off();
   await reissue(node, [kubeletClient], past(new Date()));
   await delay(end + 3000 - Date.now());
+}
+
+/**
+ * Stands still past the end of every leaf, the kubelet's own among them, and goes on. Resolves when the machine has valid
+ * ones again, the kubelet's excepted; the answer is when it went on.
+ */
+export async function suspendPast(cluster: Cluster, { inMs }: { readonly inMs: number }): Promise<number> {
+  const { node } = cluster;
+  // The kubelet asks for a new certificate in the last third of its life: it must not come so far.
+  await node.off();
+  const [began, lifeMs] = [Date.now(), 100_000];
+  const dates = { notBefore: new Date(began - 1000), notAfter: new Date(began + lifeMs) };
+  await reissue(node, [kubeletClient], dates);
+  await node.on();
+  await cluster.ready(node, { since: began });
+  const end = Math.max(await endLeaves(cluster, { inMs }), dates.notAfter.getTime());
+  await node.freeze();
+  await delay(end + 3000 - Date.now());
+  const thawed = Date.now();
+  await node.thaw();
+  await leavesValid(node);
+  console.log(`thawed to valid on disk: ${Date.now() - thawed} ms`);
+  return thawed;
 }
 
 const mounted = (name: string, path: string) => ({
@@ -238,15 +255,6 @@ async function create(cluster: Cluster, object: ReturnType<typeof workload>): Pr
     },
     { withinMs: 60_000, everyMs: 200 },
   );
-}
-
-/** Our containers of one machine; the answer lets them go on. */
-async function pause(node: Node): Promise<() => Promise<unknown>> {
-  const select = `ctr -n k8s.io containers list 'labels."io.kubernetes.container.name"==kube-cert-recovery' --quiet`;
-  const each = (verb: string): Promise<string> =>
-    node.sh(`for id in $(${select}); do ctr -n k8s.io tasks ${verb} "$id" || true; done`);
-  await each('pause');
-  return () => each('resume');
 }
 
 /** When the published certificates end, by name, and under `kubelet` its own; the machine may be off. */

@@ -28,7 +28,7 @@ interface Stored {
 }
 
 /** The entries of an object; undefined: it is not there. */
-async function entriesOf(
+export async function entriesOf(
   cluster: Cluster,
   kind: 'secret' | 'configMap',
   object: string,

@@ -1,45 +1,38 @@
 // What becomes of an OpenShift control-plane machine of openshift.ts: its certificates end, and what is to be seen of them
 // in the API, on its disk and in TLS handshakes.
 import type { X509Certificate } from 'node:crypto';
-import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { connect } from 'node:tls';
-import { systemClock } from '../../../lib/clock.ts';
 import { readNamesInApi } from '../../../lib/inventory/discover/openshift.ts';
 import type { ResolvedArtefact } from '../../../lib/inventory/model.ts';
 import { withNames } from '../../../lib/inventory/names-in-api.ts';
 import { loadPreset } from '../../../lib/inventory/preset.ts';
 import { resolve } from '../../../lib/inventory/resolve.ts';
-import { openConnection } from '../../../lib/kube/connection.ts';
-import { createApiStore } from '../../../lib/store/api.ts';
 import { eventually } from '../eventually.ts';
-import { expire } from '../expire.ts';
-import { bundles, composed, copies, csrSigner, leaves, pairCopies, signers } from '../openshift-objects.ts';
+import { expireAll } from '../expire.ts';
+import {
+  bundles,
+  composed,
+  copies,
+  csrSigner,
+  leaves,
+  openshiftPresets,
+  pairCopies,
+  signers,
+} from '../openshift-objects.ts';
 import { certificatesIn } from '../soundness.ts';
+import { withStore } from './cluster-store.ts';
 import type { Cluster } from './cluster.ts';
-import { type Node, withScratch } from './node.ts';
+import { containerLog } from './container-log.ts';
+import type { Node } from './node.ts';
+import { entriesOf } from './openshift-files.ts';
 import { certsOf, components, resources } from './openshift-pods.ts';
+import { standStill } from './stand-still.ts';
 
 /** Ours, by the names of the containers whose places they have taken. */
-const beside = /-(cert-syncer|cert-regeneration-controller|recovery-controller)$/;
-
-/** Our containers of one machine stand still; the answer lets them go on. */
-async function pause(node: Node): Promise<() => Promise<unknown>> {
-  const list = await node.sh(
-    `for id in $(ctr -n k8s.io tasks list --quiet); do
-      echo "$id $(ctr -n k8s.io containers info "$id" | sed -n 's/.*"io.kubernetes.container.name": "\\(.*\\)".*/\\1/p' | head -n 1)"
-    done`,
-  );
-  const ours = list.split('\n').flatMap((line) => {
-    const [id = '', name = ''] = line.split(' ');
-    return beside.test(name) ? [id] : [];
-  });
-  const each = (verb: string): Promise<string> =>
-    node.sh(`for id in ${ours.join(' ')}; do ctr -n k8s.io tasks ${verb} "$id" || true; done`);
-  await each('pause');
-  return () => each('resume');
-}
+const beside = '-(cert-syncer|cert-regeneration-controller|recovery-controller)$';
 
 /**
  * The CAs by which kube-apiserver is known live as long as localhost-recovery's certificate and are made with it: when they
@@ -61,37 +54,20 @@ const lasting = new Set([
 export async function endSoon(cluster: Cluster, { inMs }: { readonly inMs: number }): Promise<number> {
   const { node } = cluster;
   let end = 0;
-  await withScratch(async (scratch) => {
-    const kubeconfigFile = join(scratch, 'kubeconfig');
-    await writeFile(kubeconfigFile, cluster.kubeconfig());
-    const connection = await openConnection({ kubeconfigFile, userAgent: 'test', clock: systemClock });
-    const store = createApiStore({ connection, fieldManager: 'test' });
+  await withStore(cluster, async ({ connection, store }) => {
     const names = await readNamesInApi(connection, AbortSignal.timeout(5000));
-    const [apiServer, controllerManager, scheduler] = components.map(({ preset }) =>
-      withNames(resolve(loadPreset(preset), {}), names),
-    );
-    if (apiServer === undefined || controllerManager === undefined || scheduler === undefined)
-      throw new Error('presets');
-    // Halves of a set that was changed meanwhile look broken.
-    const resume = await pause(node);
+    const inventories = openshiftPresets.map((preset) => {
+      return { store, resolved: withNames(resolve(loadPreset(preset), {}), names) };
+    });
+    const resume = await standStill(node, beside);
     try {
       const now = new Date();
       end = now.getTime() + inMs;
-      const isCopy = ({ kind }: ResolvedArtefact): boolean => kind === 'copy';
-      // They are made of each other: copies of what is made later follow at the end.
-      for (const [resolved, which] of [
-        [controllerManager, () => true],
-        [apiServer, () => true],
-        [controllerManager, isCopy],
-        [scheduler, isCopy],
-      ] as const) {
-        const except = (row: ResolvedArtefact): boolean => lasting.has(row.name) || !which(row);
-        // What signs and lives on may be not a minute old.
-        await expire({ resolved, store, now, agoMs: -inMs, lifeMs: inMs + 10_000, except });
-      }
+      const except = ({ name }: ResolvedArtefact): boolean => lasting.has(name);
+      // What signs and lives on may be not a minute old.
+      await expireAll(inventories, { now, agoMs: -inMs, lifeMs: inMs + 10_000, except });
     } finally {
       await resume();
-      await connection.close();
     }
   });
   await eventually(
@@ -128,22 +104,14 @@ export async function endsOnDisk(node: Node): Promise<ReadonlyMap<string, Date>>
   }
 }
 
-interface Stored {
-  readonly data?: Readonly<Record<string, string>>;
-}
-
 async function certificatesOf(
   cluster: Cluster,
-  kind: 'secrets' | 'configmaps',
+  kind: 'secret' | 'configMap',
   object: string,
 ): Promise<X509Certificate[]> {
-  const [namespace, name] = object.split('/');
-  const { status, body } = await cluster.api(`/api/v1/namespaces/${namespace}/${kind}/${name}`);
-  if (status !== 200) throw new Error(`${object}: ${status}`);
-  const { data = {} } = body as Stored;
-  return certificatesIn(
-    kind === 'secrets' ? Buffer.from(data['tls.crt'] ?? '', 'base64').toString() : (data['ca-bundle.crt'] ?? ''),
-  );
+  const entries = await entriesOf(cluster, kind, object);
+  if (entries === undefined) throw new Error(`${object} is not there`);
+  return certificatesIn(entries[kind === 'secret' ? 'tls.crt' : 'ca-bundle.crt']?.toString() ?? '');
 }
 
 /** What of the objects that the operators keep is not valid now, or not signed by what it names. Empty: all is well. */
@@ -157,7 +125,7 @@ export async function invalidInApi(cluster: Cluster): Promise<string[]> {
     [csrSigner.object, csrSigner.signer] as const,
   ];
   const held = new Map<string, X509Certificate[]>();
-  for (const [object] of [...pairs, ...pairCopies]) held.set(object, await certificatesOf(cluster, 'secrets', object));
+  for (const [object] of [...pairs, ...pairCopies]) held.set(object, await certificatesOf(cluster, 'secret', object));
   const problems: string[] = [];
   for (const [object, signer] of pairs) {
     const [[leaf], [above]] = [held.get(object) ?? [], held.get(signer) ?? []];
@@ -169,7 +137,7 @@ export async function invalidInApi(cluster: Cluster): Promise<string[]> {
     if (copy?.fingerprint256 !== original?.fingerprint256) problems.push(`${object} is not ${of}`);
   }
   for (const [object] of [...bundles, ...composed, ...copies]) {
-    const list = await certificatesOf(cluster, 'configmaps', object);
+    const list = await certificatesOf(cluster, 'configMap', object);
     if (list.length === 0 || !list.every(isValid)) problems.push(`${object} is not valid`);
   }
   return problems;
@@ -189,7 +157,7 @@ export function served({ address }: Node, servername: string, ca: string): Promi
 }
 
 export async function servedFromApi(cluster: Cluster, name: string): Promise<string | undefined> {
-  const [leaf] = await certificatesOf(cluster, 'secrets', `openshift-kube-apiserver/${name}`);
+  const [leaf] = await certificatesOf(cluster, 'secret', `openshift-kube-apiserver/${name}`);
   return leaf?.fingerprint256;
 }
 
@@ -205,17 +173,8 @@ export interface Line {
 
 /** What our containers have written since then, by their own clock. */
 export async function ownLog(node: Node, since: number): Promise<readonly Line[]> {
-  const text = await node.sh(
-    'cd /var/log/pods && grep -H "" openshift-*/*-syncer/*.log openshift-*/*-controller/*.log',
-  );
-  return text
-    .split('\n')
-    .flatMap((line): Line[] => {
-      const [, container, json] = /^[^/]+\/([^/]+)\/[^:]*:\S+ \S+ \S (\{.*\})$/.exec(line) ?? [];
-      if (container === undefined || json === undefined) return [];
-      const { time, ...entry } = JSON.parse(json) as Omit<Line, 'at' | 'container'> & { readonly time: string };
-      const at = Date.parse(time);
-      return at >= since ? [{ ...entry, at, container }] : [];
-    })
+  const log = await containerLog(node, 'openshift-*/*-syncer/*.log openshift-*/*-controller/*.log', since);
+  return log
+    .map(({ file, ...line }) => ({ ...line, container: file.split('/')[1] ?? '' }))
     .toSorted((a, b) => a.at - b.at);
 }

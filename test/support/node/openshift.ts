@@ -1,16 +1,12 @@
 // A kubeadm machine becomes one of an OpenShift control plane: objects, files and static pods with the names of OpenShift,
 // and no operator. How its certificates come to an end, too.
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { blocks, page, section } from '../../docs/markdown.ts';
-import { createAuthority } from '../certificates.ts';
 import { eventually } from '../eventually.ts';
-import { type Admin, create, prepareOpenshift, setStatus } from '../openshift.ts';
-import { externalHost, internalHost } from '../openshift-objects.ts';
+import { type Admin, create, giveBundles, giveNames, prepareOpenshift } from '../openshift.ts';
+import { externalHost, internalHost, openshiftPresets } from '../openshift-objects.ts';
 import type { Cluster } from './cluster.ts';
 import { programPath } from './container.ts';
-import { withScratch } from './node.ts';
-import { kubeletClientCa, openshiftFiles, putFiles } from './openshift-files.ts';
+import { entriesOf, kubeletClientCa, openshiftFiles, putFiles } from './openshift-files.ts';
 import {
   type Component,
   components,
@@ -22,8 +18,6 @@ import {
   revisionOf,
 } from './openshift-pods.ts';
 
-export const presets = components.map(({ preset }) => preset);
-
 export const adminOf = (cluster: Cluster): Admin => ({ admin: (path, request) => cluster.api(path, request) });
 
 /** Everything that regen is not to make: what others keep, and the identity of the original containers. */
@@ -31,25 +25,13 @@ async function prepareApi(cluster: Cluster): Promise<void> {
   const api = adminOf(cluster);
   const { node } = cluster;
   await prepareOpenshift(api);
-  const [apiServerURL, apiServerInternalURI] = [externalHost, internalHost].map((host) => `https://${host}:6443`);
-  await setStatus(api, 'infrastructures', { apiServerURL, apiServerInternalURI });
-  await setStatus(api, 'networks', { serviceNetwork: ['10.96.0.0/12'] });
-  const configMap = (object: string, data: object): Promise<void> => {
-    const [namespace, name] = object.split('/');
-    return create(api, `/api/v1/namespaces/${namespace}/configmaps`, { metadata: { name }, data });
-  };
-  // By it the tests' admin and the kubelet are known, whose certificates are no part of this.
+  await giveNames(api, { serviceNetwork: ['10.96.0.0/12'] });
+  // By kubeadm's CA the tests' admin and the kubelet are known, whose certificates are no part of this.
   const kubeadmCa = await node.read('/etc/kubernetes/pki/ca.crt');
-  await configMap('openshift-config/admin-kubeconfig-client-ca', { 'ca-bundle.crt': kubeadmCa });
-  for (const name of ['kubelet-bootstrap-kubeconfig', 'default-ingress-cert']) {
-    const ca = await withScratch(async (scratch) => {
-      const { cert } = await createAuthority(join(scratch, name), { commonName: name });
-      return readFile(cert, 'utf8');
-    });
-    await configMap(`openshift-config-managed/${name}`, { 'ca-bundle.crt': ca });
-  }
+  await giveBundles(api, { 'openshift-config/admin-kubeconfig-client-ca': kubeadmCa });
   for (const name of ['control-plane-node-kubeconfig', 'check-endpoints-kubeconfig']) {
-    await configMap(`openshift-kube-apiserver/${name}`, { kubeconfig: '{}' });
+    const body = { metadata: { name }, data: { kubeconfig: '{}' } };
+    await create(api, '/api/v1/namespaces/openshift-kube-apiserver/configmaps', body);
   }
   const secret = (namespace: string, body: object): Promise<void> =>
     create(api, `/api/v1/namespaces/${namespace}/secrets`, body);
@@ -102,8 +84,8 @@ async function writeAdminConf(cluster: Cluster): Promise<void> {
 async function makeObjects({ node }: Cluster): Promise<void> {
   const pass = (preset: string): string =>
     `${programPath} --mode=regen --once --preset=${preset} --kubeconfig=${adminConf} --log-level=warn 2>&1`;
-  for (const preset of presets) await node.run(pass(preset));
-  for (const preset of presets) await node.sh(pass(preset));
+  for (const preset of openshiftPresets) await node.run(pass(preset));
+  for (const preset of openshiftPresets) await node.sh(pass(preset));
 }
 
 async function manifest({ node }: Cluster, component: Component, more: Partial<PodOptions> = {}): Promise<string> {
@@ -145,8 +127,8 @@ export async function becomeOpenshift(cluster: Cluster): Promise<void> {
 }
 
 async function serverCa(cluster: Cluster): Promise<string> {
-  const { body } = await cluster.api('/api/v1/namespaces/openshift-kube-apiserver/configmaps/kube-apiserver-server-ca');
-  return (body as { data: Readonly<Record<string, string>> }).data['ca-bundle.crt'] ?? '';
+  const entries = await entriesOf(cluster, 'configMap', 'openshift-kube-apiserver/kube-apiserver-server-ca');
+  return entries?.['ca-bundle.crt']?.toString() ?? '';
 }
 
 /** The identity that `init` makes for one pod takes the place of the original's. The answer is what it printed. */

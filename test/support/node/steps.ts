@@ -5,6 +5,7 @@ import { connect } from 'node:tls';
 import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '../eventually.ts';
 import type { Cluster } from './cluster.ts';
+import { containerLog } from './container-log.ts';
 import type { Node } from './node.ts';
 
 export type Pod = 'kube-apiserver' | 'kube-controller-manager' | 'kube-scheduler';
@@ -30,15 +31,11 @@ export interface Step {
   readonly ms: number | undefined;
 }
 
-/** What our containers have written since then, by their own clock; lines of the container runtime's log format. */
+/** What our containers have written since then, by their own clock. */
 export async function ownLog(node: Node, since: number): Promise<readonly Line[]> {
-  const text = await node.sh('cd /var/log/pods && grep -H "" kube-system_*/kube-cert-recovery/*.log || true');
-  return text.split('\n').flatMap((line): Line[] => {
-    const [, pod, json] = /^kube-system_(kube-[a-z-]+?)-[^-_]+_[^:]*:\S+ \S+ \S (\{.*\})$/.exec(line) ?? [];
-    if (pod === undefined || json === undefined) return [];
-    const { time, ...entry } = JSON.parse(json) as Omit<Line, 'at' | 'pod'> & { readonly time: string };
-    const at = Date.parse(time);
-    return at >= since ? [{ ...entry, pod: pod as Pod, at }] : [];
+  return (await containerLog(node, 'kube-system_*/kube-cert-recovery/*.log', since)).flatMap(({ file, ...line }) => {
+    const [, pod] = /^kube-system_(kube-[a-z-]+?)-[^-_]+_/.exec(file) ?? [];
+    return pod === undefined ? [] : [{ ...line, pod: pod as Pod }];
   });
 }
 
