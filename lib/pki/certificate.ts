@@ -47,18 +47,36 @@ export function parseCertificates(
   return certificates;
 }
 
+/**
+ * What was read lately, by fingerprint, the latest last: a CA is in many bundles, all are looked at again and again, and
+ * the syncer publishes what regen has just made. Nobody changes a Certificate.
+ */
+const known = new Map<string, Certificate>();
+/** A preset keeps some thirty, and those before them are in its bundles. */
+const mostKnown = 100;
+
 function parseDer(der: Buffer): Certificate {
+  const fingerprint = createHash('sha256').update(der).digest('hex');
+  const certificate = known.get(fingerprint) ?? readCertificate(der, fingerprint);
+  known.delete(fingerprint);
+  known.set(fingerprint, certificate);
+  const [oldest] = known.size > mostKnown ? known.keys() : [];
+  if (oldest !== undefined) known.delete(oldest);
+  return certificate;
+}
+
+function readCertificate(der: Buffer, fingerprint: string): Certificate {
   // before OpenSSL, because OpenSSL ignores bytes that follow the certificate
   const fields = readCertificateFields(der);
   const x509 = new X509Certificate(der);
-  return { x509, pem: x509.toString(), facts: factsOf(x509, fields), fields };
+  return { x509, pem: x509.toString(), facts: factsOf(x509, fields, fingerprint), fields };
 }
 
-function factsOf(x509: X509Certificate, fields: CertificateFields): CertificateFacts {
+function factsOf(x509: X509Certificate, fields: CertificateFields, fingerprint: string): CertificateFacts {
   const { subject, issuer, extendedKeyUsage } = fields;
   const restricted = extendedKeyUsage !== undefined && !extendedKeyUsage.includes(anyUsage);
   return {
-    fingerprint: createHash('sha256').update(x509.raw).digest('hex'),
+    fingerprint,
     subject: subject.text,
     issuer: issuer.text,
     serial: x509.serialNumber.toLowerCase(),

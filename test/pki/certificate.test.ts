@@ -80,6 +80,27 @@ describe('parseCertificates() accepts', () => {
   });
 });
 
+describe('parseCertificates() reads', () => {
+  const read = (pem: string): Certificate | undefined => parseCertificates(Buffer.from(pem), 'test')[0];
+
+  test('what it has read lately only once, however it is written', () => {
+    expect(read(`# once more\n${a.pem.replaceAll('\n', '\r\n')}`)).toBe(read(a.pem));
+  });
+
+  test('what it has not seen for long once more: it keeps no more than a control plane has', async () => {
+    const ca = await authority();
+    const first = read(b.pem);
+    for (let n = 0; n < 150; n += 1) {
+      await leaf(ca);
+      read(a.pem);
+    }
+    expect(read(a.pem)).toBe(a);
+    const again = read(b.pem);
+    expect(again).not.toBe(first);
+    expect(again?.facts).toEqual(first?.facts);
+  });
+});
+
 function longLine(der: Buffer): string {
   return `-----BEGIN CERTIFICATE-----\n${der.toString('base64')}\n-----END CERTIFICATE-----\n`;
 }
