@@ -137,10 +137,14 @@ describe('three control planes', () => {
     const free = cluster.nodes.findLast((node) => !holds(node)) as Node;
     const since = Date.now();
     await powerCycle(cluster, { node: free, withinMs: 180_000 });
-    const log = await ownLog(free, since);
+    // A node is Ready before all of its pods have judged.
+    const judgements = async (lease: string) =>
+      (await ownLog(free, since))
+        .filter((line) => line.lease === lease)
+        .map(({ event, reason }) => ({ event, reason }));
     for (const lease of leaderLeases) {
-      const judged = log.filter((line) => line.lease === lease).map(({ event, reason }) => ({ event, reason }));
-      expect(judged, lease).toEqual([{ event: 'lease.kept', reason: 'OtherHolder' }]);
+      await eventually(async () => expect(await judgements(lease), lease).not.toEqual([]), { withinMs: 60_000 });
+      expect(await judgements(lease), lease).toEqual([{ event: 'lease.kept', reason: 'OtherHolder' }]);
     }
     const after = await leaders(cluster, free);
     for (const lease of leaderLeases) {
