@@ -5,13 +5,25 @@ import * as promises from 'node:fs/promises';
 import { RecoveryError, systemCode, type ErrorCode } from '../errors.ts';
 
 /**
- * They look, which takes microseconds: a way to another thread and back takes ten times as long, and one look at an
- * object has twenty of them, each waiting for a processor while an API server starts.
+ * They look at names and modes, which takes microseconds once the kernel knows them: a way to another thread and back
+ * takes ten times as long, one look at an object has twenty of them, and each waits for a processor while an API server
+ * starts. None of them ever waits for somebody else, as `open` does for the writer of a FIFO.
  */
-const looking = ['lstat', 'readFile', 'readdir', 'readlink', 'stat'] as const;
+const looking = ['lstat', 'readdir', 'readlink', 'stat'] as const;
 
-/** They wait for the journal of the file system, while others run (or walk far). */
-const waiting = ['chmod', 'mkdir', 'mkdtemp', 'open', 'realpath', 'rename', 'rm', 'symlink', 'unlink'] as const;
+/** They wait for content or for the journal of the file system, while others run. */
+const waiting = [
+  'chmod',
+  'mkdir',
+  'mkdtemp',
+  'open',
+  'readFile',
+  'realpath',
+  'rename',
+  'rm',
+  'symlink',
+  'unlink',
+] as const;
 
 export type Disk = Pick<typeof promises, (typeof looking)[number] | (typeof waiting)[number]>;
 

@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { basename, dirname, join } from 'node:path';
 import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from './disk.ts';
+import { readRegularFile } from './read.ts';
 
 export const directoryMode = 0o755;
 
@@ -113,7 +114,7 @@ export async function replaceFile(file: FileToWrite, disk: Disk = realDisk): Pro
   const bytes = Buffer.from(file.content);
   return attempt({ code: 'WriteFailed', action: 'write', what: `${file.what} "${path}"`, directory }, async () => {
     if ((await unlessAbsent(() => disk.lstat(directory))) === undefined) await ensureDirectory(disk, directory);
-    const before = await unlessAbsent(() => disk.readFile(path));
+    const before = await unlessAbsent(() => readRegularFile(disk, path));
     if (before !== undefined && bytes.equals(before)) {
       await disk.chmod(path, mode);
       return 'unchanged';

@@ -5,7 +5,7 @@ import type { Endpoints } from '../inventory/model.ts';
 import { canonicalHostnames } from '../pki/hostname.ts';
 import { wholeCertificates } from '../pki/certificate.ts';
 import type { Api } from './apply.ts';
-import { readRegularIfPresent } from './files.ts';
+import { readIfPresent } from './files.ts';
 
 interface PodList {
   readonly items?: readonly {
@@ -25,7 +25,7 @@ export async function controlPlaneNames({ connection, signal }: Api): Promise<re
 /** Names in the certificate that kube-apiserver was given by kubeadm; none where there is none. */
 export async function servedNames(pkiDir: string): Promise<readonly string[]> {
   const path = join(pkiDir, 'apiserver.crt');
-  const bytes = await readRegularIfPresent(path, 'certificate');
+  const bytes = await readIfPresent(path, 'certificate');
   return bytes === undefined ? [] : (wholeCertificates(bytes)[0]?.facts.hostnames ?? []);
 }
 

@@ -11,7 +11,7 @@ import { createDiskStore } from '../store/disk.ts';
 import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Store } from '../store/store.ts';
 import { missingNames } from './adopt-names.ts';
 import { accountKeyFiles, type KubeadmDirectories, sourceOf } from './adopt-sources.ts';
-import { readRegularIfPresent } from './files.ts';
+import { readIfPresent } from './files.ts';
 import { makeGeneration } from './generation.ts';
 
 export interface AdoptMaterial {
@@ -158,10 +158,7 @@ async function accountKeys(
   directories: KubeadmDirectories,
 ): Promise<TakenOver> {
   const files = accountKeyFiles(directories);
-  const [own, open] = [
-    await readRegularIfPresent(files.private, 'key'),
-    await readRegularIfPresent(files.public, 'key'),
-  ];
+  const [own, open] = [await readIfPresent(files.private, 'key'), await readIfPresent(files.public, 'key')];
   if (own === undefined || open === undefined) {
     const message = `Cannot adopt ${locationText(truth)}: "${files.private}" and "${files.public}" must both be there; without them every token would become invalid`;
     throw new RecoveryError('MaterialInvalid', message);

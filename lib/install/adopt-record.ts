@@ -7,7 +7,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { attempt, type Disk, realDisk } from '../disk/disk.ts';
 import { replaceFile, syncDirectory } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
-import { readRegularIfPresent } from './files.ts';
+import { readIfPresent } from './files.ts';
 import { adoptionFile } from './layout.ts';
 import { podLayout } from './pod-files.ts';
 import { digestOf, type PodAddition, type StaticPod, staticPods } from './static-pods.ts';
@@ -60,7 +60,7 @@ export function parseRecord(text: string, directory: string): AdoptionRecord {
 
 /** Undefined when this machine has not been adopted. Throws ReadFailed, MaterialInvalid. */
 export async function readRecord(directory: string): Promise<AdoptionRecord | undefined> {
-  const bytes = await readRegularIfPresent(adoptionFile(directory), 'record');
+  const bytes = await readIfPresent(adoptionFile(directory), 'record');
   return bytes === undefined ? undefined : parseRecord(bytes.toString('utf8'), directory);
 }
 
@@ -73,7 +73,7 @@ export async function writeRecord(directory: string, record: AdoptionRecord): Pr
 /** Durably; one that is not there is as wanted. Throws WriteFailed. */
 export async function removeRecord(directory: string, disk: Disk = realDisk): Promise<void> {
   const path = adoptionFile(directory);
-  if ((await readRegularIfPresent(path, 'record')) === undefined) return;
+  if ((await readIfPresent(path, 'record')) === undefined) return;
   await attempt({ code: 'WriteFailed', action: 'remove', what: `record "${path}"`, directory }, async () => {
     await disk.rm(path, { force: true });
     await syncDirectory(disk, directory);

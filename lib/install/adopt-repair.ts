@@ -20,7 +20,7 @@ import { parseYaml } from '../yaml.ts';
 import { driftOf } from './adopt-drift.ts';
 import { requireKubeadmFlags } from './adopt-guard.ts';
 import { type AdoptionRecord, readRecord } from './adopt-record.ts';
-import { readRegularIfPresent } from './files.ts';
+import { readIfPresent } from './files.ts';
 import { adoptionFile } from './layout.ts';
 import { forgetFailures, hasFailed, manifestsLockDirectory, noteFailure, withManifestsLock } from './manifests-lock.ts';
 import { changeStaticPod } from './static-pods-apply.ts';
@@ -68,7 +68,7 @@ export async function findDrift(record: AdoptionRecord): Promise<readonly Drift[
 
 async function driftIn({ kubernetesDir }: AdoptionRecord, addition: PodAddition): Promise<readonly Drift[]> {
   const path = manifestPath(join(kubernetesDir, 'manifests'), addition.pod);
-  const before = await readRegularIfPresent(path, 'manifest');
+  const before = await readIfPresent(path, 'manifest');
   if (before === undefined) return [];
   const missing = driftOf(podManifest(parseYaml(before.toString('utf8')), addition.pod, path), addition);
   return missing === undefined ? [] : [{ addition, path, before, message: `${basename(path)} ${missing}` }];

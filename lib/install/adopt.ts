@@ -31,7 +31,7 @@ import { readRecord, writeRecord } from './adopt-record.ts';
 import { type Api, applyManifest, fieldManager } from './apply.ts';
 import { serverBundle } from './component-flags.ts';
 import { readToken } from './credentials.ts';
-import { readRegularIfPresent } from './files.ts';
+import { readIfPresent } from './files.ts';
 import { readAuthorities } from './kubeadm-authorities.ts';
 import { kubeconfigYaml } from './kubeconfig.ts';
 import { fileOf } from './layout.ts';
@@ -158,7 +158,7 @@ async function requireAdoptable(adoption: Adoption): Promise<ReadonlySet<StaticP
     if (runsOurs(manifest)) running.add(pod);
     await requireNoPodLinks(pod, adoption);
   }
-  if ((await readRegularIfPresent(nodeCertificate, 'certificate')) === undefined) {
+  if ((await readIfPresent(nodeCertificate, 'certificate')) === undefined) {
     const message = `Cannot adopt this machine: "${nodeCertificate}" is not there, and the approver would take that for a certificate that has ended; have kubelet.conf name it (kubeadm init phase kubelet-finalize)`;
     throw new RecoveryError('MaterialInvalid', message);
   }
@@ -220,7 +220,7 @@ async function writeBootstrapKubeconfig(adoption: Adoption): Promise<void> {
   const { kubernetesDir, directory, told } = adoption;
   const path = join(kubernetesDir, 'bootstrap-kubelet.conf');
   const content = await bootstrapKubeconfig(adoption);
-  const former = await readRegularIfPresent(path, 'kubeconfig');
+  const former = await readIfPresent(path, 'kubeconfig');
   if (former !== undefined && !former.includes(directory)) {
     const kept = join(directory, 'bootstrap-kubelet.conf.former');
     await replaceFile({ path: kept, content: former, mode: 0o600, what: 'kubeconfig' });

@@ -18,16 +18,10 @@ export async function writeIfAbsent(file: FileToWrite, disk: Disk = realDisk): P
   return (await isThere(file.path, file.what, disk)) ? 'unchanged' : replaceFile(file, disk);
 }
 
+/** Of a file that somebody else may have put there: see readRegularFile. */
 export async function readIfPresent(path: string, what: string, disk: Disk = realDisk): Promise<Buffer | undefined> {
   return attempt({ code: 'ReadFailed', action: 'read', what: `${what} "${path}"`, directory: dirname(path) }, () =>
-    unlessAbsent(() => disk.readFile(path)),
-  );
-}
-
-/** The same for a file that somebody else may have put there: see readRegularFile. */
-export function readRegularIfPresent(path: string, what: string): Promise<Buffer | undefined> {
-  return attempt({ code: 'ReadFailed', action: 'read', what: `${what} "${path}"`, directory: dirname(path) }, () =>
-    unlessAbsent(() => readRegularFile(realDisk, path)),
+    unlessAbsent(() => readRegularFile(disk, path)),
   );
 }
 

@@ -7,7 +7,7 @@ import { restartProcess } from '../restart/act.ts';
 import { readersOf } from '../restart/judge.ts';
 import { ourPlaces, readProcesses } from '../restart/processes.ts';
 import { editYaml } from '../yaml.ts';
-import { readRegularIfPresent } from './files.ts';
+import { readIfPresent } from './files.ts';
 
 export interface KubeletAuthority {
   /** kubelet.conf. */
@@ -29,7 +29,7 @@ interface Clusters {
 /** Whether anything had to be done. Throws ReadFailed, WriteFailed, MaterialInvalid. */
 export async function giveBackKubelet(options: KubeletAuthority): Promise<boolean> {
   const { kubeconfig, authority, directory, isBegun, clock, signal } = options;
-  const bytes = await readRegularIfPresent(kubeconfig, 'kubeconfig');
+  const bytes = await readIfPresent(kubeconfig, 'kubeconfig');
   const edit = editYaml(bytes?.toString('utf8') ?? '');
   const ours = ((edit.value as Clusters | null)?.clusters ?? []).flatMap(({ cluster }, at) =>
     cluster?.['certificate-authority']?.startsWith(`${directory}/`) === true ? [at] : [],

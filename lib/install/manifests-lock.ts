@@ -7,7 +7,7 @@ import type { Clock } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
 import { acquireLock } from '../store/lock.ts';
-import { readRegularIfPresent } from './files.ts';
+import { readIfPresent } from './files.ts';
 import { digestOf, type PodAddition, type StaticPod, staticPods } from './static-pods.ts';
 
 /** On every machine, whatever a configuration says of other locks: commands that were given different ones must meet. */
@@ -50,7 +50,7 @@ export interface Repair {
 
 /** Whether exactly this was noted as failed. Throws ReadFailed. */
 export async function hasFailed(lockDir: string, repair: Repair): Promise<boolean> {
-  const noted = await readRegularIfPresent(notePath(lockDir, repair.addition.pod), 'note');
+  const noted = await readIfPresent(notePath(lockDir, repair.addition.pod), 'note');
   return noted?.toString('utf8') === noteOf(repair);
 }
 

@@ -17,7 +17,7 @@ import { requireTrustInFiles, trustInApi } from './adopt-guard.ts';
 import { removeRecord } from './adopt-record.ts';
 import { sourceOf } from './adopt-sources.ts';
 import { fieldManager } from './apply.ts';
-import { namesIn, readRegularIfPresent, removeDirectory } from './files.ts';
+import { namesIn, readIfPresent, removeDirectory } from './files.ts';
 import { readAuthorities } from './kubeadm-authorities.ts';
 import { giveBackKubelet } from './kubelet-authority.ts';
 import { adoptionFile } from './layout.ts';
@@ -130,7 +130,7 @@ async function requireSameAuthorities({ connection, resolved, pkiDir, clock, sig
 
 /** A bootstrap kubeconfig that names files of ours is ours. */
 async function holds(path: string, directory: string): Promise<boolean> {
-  return (await readRegularIfPresent(path, 'kubeconfig'))?.includes(directory) === true;
+  return (await readIfPresent(path, 'kubeconfig'))?.includes(directory) === true;
 }
 
 function remove(path: string): Promise<void> {

@@ -48,35 +48,42 @@ export function parseCertificates(
 }
 
 /**
- * What was read lately, by fingerprint, the latest last: a CA is in many bundles, all are looked at again and again, and
+ * What was read lately, by the hash of its bytes, the latest last: a CA is in many bundles, all are looked at again and again, and
  * the syncer publishes what regen has just made. Nobody changes a Certificate.
  */
 const known = new Map<string, Certificate>();
 /** A preset keeps some thirty, and those before them are in its bundles. */
 const mostKnown = 100;
+/** One with thousands of names is not kept. */
+const mostBytes = 16_384;
 
 function parseDer(der: Buffer): Certificate {
-  const fingerprint = createHash('sha256').update(der).digest('hex');
-  const certificate = known.get(fingerprint) ?? readCertificate(der, fingerprint);
-  known.delete(fingerprint);
-  known.set(fingerprint, certificate);
+  const hash = sha256(der);
+  const certificate = known.get(hash) ?? readCertificate(der);
+  known.delete(hash);
+  if (der.length <= mostBytes) known.set(hash, certificate);
   const [oldest] = known.size > mostKnown ? known.keys() : [];
   if (oldest !== undefined) known.delete(oldest);
   return certificate;
 }
 
-function readCertificate(der: Buffer, fingerprint: string): Certificate {
+function readCertificate(der: Buffer): Certificate {
+  // Bytes of its own: the fields are parts of them, and those that PEM was read into hold keys of others as well.
+  const own = Buffer.alloc(der.length);
+  der.copy(own);
   // before OpenSSL, because OpenSSL ignores bytes that follow the certificate
-  const fields = readCertificateFields(der);
-  const x509 = new X509Certificate(der);
-  return { x509, pem: x509.toString(), facts: factsOf(x509, fields, fingerprint), fields };
+  const fields = readCertificateFields(own);
+  const x509 = new X509Certificate(own);
+  return { x509, pem: x509.toString(), facts: factsOf(x509, fields), fields };
 }
 
-function factsOf(x509: X509Certificate, fields: CertificateFields, fingerprint: string): CertificateFacts {
+const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
+
+function factsOf(x509: X509Certificate, fields: CertificateFields): CertificateFacts {
   const { subject, issuer, extendedKeyUsage } = fields;
   const restricted = extendedKeyUsage !== undefined && !extendedKeyUsage.includes(anyUsage);
   return {
-    fingerprint,
+    fingerprint: sha256(x509.raw),
     subject: subject.text,
     issuer: issuer.text,
     serial: x509.serialNumber.toLowerCase(),

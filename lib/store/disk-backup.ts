@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { basename, join } from 'node:path';
 import { type Disk, onPath, together, unlessAbsent } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/read.ts';
 import { systemCode } from '../errors.ts';
 import { makeDirectory, removeLeftovers, syncAll, temporaryName, writeNewFile } from '../disk/files.ts';
 
@@ -71,7 +72,7 @@ export async function readGeneration(shelf: Shelf, generation: string): Promise<
   const roles = (await unlessAbsent(() => disk.readdir(directory))) ?? [];
   const read = async (role: string): Promise<readonly [string, Uint8Array]> => {
     const path = join(directory, role);
-    return [role, await onPath(path, () => disk.readFile(path))];
+    return [role, await onPath(path, () => readRegularFile(disk, path))];
   };
   return new Map(await Promise.all(roles.map(read)));
 }

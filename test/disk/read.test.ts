@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { realDisk } from '../../lib/disk/disk.ts';
+import { replaceFile } from '../../lib/disk/files.ts';
 import { readRegularFile } from '../../lib/disk/read.ts';
 import { createDiskStore } from '../../lib/store/disk.ts';
 
@@ -20,6 +21,13 @@ it('does not wait for a FIFO', async () => {
   const path = join(root, 'fifo');
   execFileSync('mkfifo', [path]);
   await expect(readRegularFile(realDisk, path)).rejects.toMatchObject({ code: 'ENOTREG', path });
+});
+
+it('does not wait for a FIFO that stands where a file is to be written', async () => {
+  const path = join(root, 'fifo-to-replace');
+  execFileSync('mkfifo', [path]);
+  const replaced = replaceFile({ path, content: 'text', mode: 0o600, what: 'file' });
+  await expect(replaced).rejects.toMatchObject({ code: 'WriteFailed', message: expect.stringContaining(path) });
 });
 
 it('does not take a device for a file', async () => {

@@ -87,6 +87,20 @@ describe('parseCertificates() reads', () => {
     expect(read(`# once more\n${a.pem.replaceAll('\n', '\r\n')}`)).toBe(read(a.pem));
   });
 
+  test('each into bytes of its own, which hold nothing of what is read beside it', () => {
+    for (const { fields } of parseCertificates(Buffer.from(a.pem + b.pem), 'test')) {
+      for (const { buffer } of [fields.subject.der, fields.issuer.der, ...fields.alternativeNames]) {
+        expect(buffer.byteLength).toBeLessThan(2000);
+      }
+    }
+  });
+
+  test('what is not in the shortest form under the fingerprint that everybody else finds', () => {
+    const [, , high = 0, low = 0] = a.x509.raw;
+    const longer = Buffer.concat([Buffer.of(0x30, 0x83, 0, high, low), a.x509.raw.subarray(4)]);
+    expect(read(longLine(longer))?.facts.fingerprint).toBe(a.facts.fingerprint);
+  });
+
   test('what it has not seen for long once more: it keeps no more than a control plane has', async () => {
     const ca = await authority();
     const first = read(b.pem);

@@ -93,7 +93,7 @@ const statusBody = (code: number): string =>
 const isWatch = ({ path }: Asked): boolean => /[?&]watch=(true|1)(&|$)/.test(path);
 const delay = (ms: number): Promise<void> => new Promise((resolve) => void setTimeout(resolve, ms));
 
-/** A watch from the request on: one that the real server has not answered yet ends as soon as its answer has begun. */
+/** A watch from the request on: one that the real server has not answered yet ends as soon as it has begun. */
 class OpenWatch {
   readonly asked: Asked;
   readonly #stream: ServerHttp2Stream;
@@ -107,8 +107,8 @@ class OpenWatch {
 
   /** In an orderly way, after this. */
   end(last = ''): void {
-    this.#last = last;
-    if (this.#begun && !this.#stream.writableEnded) this.#stream.end(last);
+    this.#last ??= last;
+    if (this.#begun && !this.#stream.writableEnded) this.#stream.end(this.#last);
   }
 
   began(): void {
@@ -247,7 +247,7 @@ export class Forwarder {
     await this.#slow(asked);
     if (stream.destroyed) return;
     stream.respond(answer);
-    watch?.began();
+    if (asked.status === 200) watch?.began();
     await this.#answer(asked, stream, pieces);
   }
 

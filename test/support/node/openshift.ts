@@ -128,7 +128,9 @@ export async function becomeOpenshift(cluster: Cluster): Promise<void> {
 
 async function serverCa(cluster: Cluster): Promise<string> {
   const entries = await entriesOf(cluster, 'configMap', 'openshift-kube-apiserver/kube-apiserver-server-ca');
-  return entries?.['ca-bundle.crt']?.toString() ?? '';
+  const bundle = entries?.['ca-bundle.crt'];
+  if (bundle === undefined) throw new Error('There is no CA bundle of the API server');
+  return bundle.toString();
 }
 
 /** The identity that `init` makes for one pod takes the place of the original's. The answer is what it printed. */
