@@ -188,6 +188,8 @@ describe.each([
       longest = Math.max(longest, await finish());
       await expectStops();
       expect(await generations.close()).toEqual([]);
+      // A first recovery may have had more to write; aims beyond the last write would hit nothing.
+      usual = { ...usual, deeds: Math.min(usual.deeds, tally.deeds) };
     }
     const { early, middle, late } = tally.when;
     console.log(
