@@ -48,8 +48,8 @@ export function parseCertificates(
 }
 
 /**
- * What was read lately, by the hash of its bytes, the latest last: a CA is in many bundles, all are looked at again and again, and
- * the syncer publishes what regen has just made. Nobody changes a Certificate.
+ * What was read lately, by the hash of its bytes, the latest last: a CA is in many bundles, all are looked at again and
+ * again, and the syncer publishes what regen has just made. Nobody changes a Certificate.
  */
 const known = new Map<string, Certificate>();
 /** A preset keeps some thirty, and those before them are in its bundles. */

@@ -81,7 +81,7 @@ async function recoverOnce(cluster: Cluster): Promise<Recovery> {
   const log = await ownLog(node, since);
   const answered = log.find(({ event, pod }) => event === 'api.answered' && pod === 'kube-apiserver')?.at ?? Number.NaN;
   const last = (events: ReadonlySet<string | undefined>): number =>
-    Math.max(...log.filter(({ event }) => event !== undefined && events.has(event)).map(({ at }) => at));
+    Math.max(...log.filter(({ event }) => events.has(event)).map(({ at }) => at));
   const [valid, onDisk] = [last(writes), last(new Set(['sync.written']))];
   const inUse = Math.max(onDisk, ...handshakes.map((one) => one.valid ?? Number.NaN));
   const found = await ends(node);
