@@ -2,7 +2,7 @@
 import { RecoveryError } from '../errors.ts';
 import type { Endpoints, Kubeconfigs } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
-import { onlyEntry } from '../store/kubeconfig-entries.ts';
+import { onlyEntries } from '../store/kubeconfig-entries.ts';
 import { caBundleKey, certificateKey, type Entries, locationText, privateKeyKey } from '../store/store.ts';
 import { toYaml } from '../yaml.ts';
 import { annotationsOf, notAfterAnnotation, notBeforeAnnotation } from './annotations.ts';
@@ -69,6 +69,6 @@ export function issueKubeconfigs({ artefact, client, authority, endpoints, forme
 }
 
 function serverIn(bytes: Uint8Array | undefined): string | undefined {
-  const server = bytes && onlyEntry(bytes, 'cluster')?.['server'];
+  const server = bytes && onlyEntries(bytes).cluster?.['server'];
   return typeof server === 'string' ? server : undefined;
 }

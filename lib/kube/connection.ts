@@ -207,6 +207,9 @@ function untilSent(client: Client, signal: AbortSignal): AbortSignal {
   return stop.signal;
 }
 
+/** Without a reason of ours each answer would make a DOMException, with its stack, that nobody reads. */
+const answered = 'answered';
+
 /** A signal that aborts when the caller's does, or when the time is up. */
 class TimeLimit {
   passed = false;
@@ -233,7 +236,7 @@ class TimeLimit {
   }
 
   end(): void {
-    this.#finished.abort();
+    this.#finished.abort(answered);
     this.#caller.removeEventListener('abort', this.#abort);
   }
 

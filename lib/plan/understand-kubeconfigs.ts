@@ -2,8 +2,8 @@
 import { RecoveryError } from '../errors.ts';
 import type { Kubeconfigs } from '../inventory/model.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
-import { keyMatches, parsePrivateKey } from '../pki/key.ts';
-import { type KubeconfigFields, onlyEntry } from '../store/kubeconfig-entries.ts';
+import { pairMatches } from '../pki/pair.ts';
+import { type KubeconfigFields, onlyEntries } from '../store/kubeconfig-entries.ts';
 import { type Found, locationText } from '../store/store.ts';
 import type { ArtefactFacts } from './facts.ts';
 
@@ -38,16 +38,16 @@ function read(bytes: Uint8Array | undefined, what: string): Held {
   const refuse = (problem: string): RecoveryError =>
     new RecoveryError('MaterialInvalid', `Cannot use ${what}: ${problem}`);
   if (bytes === undefined) throw refuse('it is not there');
-  const cluster = onlyEntry(bytes, 'cluster');
-  const user = onlyEntry(bytes, 'user');
+  const { cluster, user } = onlyEntries(bytes);
   const data = (from: KubeconfigFields | undefined, key: string): Buffer => {
     const value = from?.[key];
     if (typeof value !== 'string') throw refuse(`it has no ${key}`);
     return Buffer.from(value, 'base64');
   };
   const [leaf] = parseCertificates(data(user, 'client-certificate-data'), `${what} client-certificate-data`);
-  const key = parsePrivateKey(data(user, 'client-key-data'), `${what} client-key-data`);
-  if (leaf === undefined || !keyMatches(leaf, key)) throw refuse('its key does not belong to its certificate');
+  const key = data(user, 'client-key-data');
+  if (leaf === undefined || !pairMatches(leaf, key, `${what} client-key-data`))
+    throw refuse('its key does not belong to its certificate');
   const server = cluster?.['server'];
   if (typeof server !== 'string') throw refuse('it names no server');
   return { leaf, authorities: wholeCertificates(data(cluster, 'certificate-authority-data')), server };

@@ -3,7 +3,8 @@ import { createHash } from 'node:crypto';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { Given, KeyPair, ResolvedArtefact } from '../inventory/model.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
-import { keyMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
+import { parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
+import { pairMatches } from '../pki/pair.ts';
 import {
   authorityKey,
   caBundleKey,
@@ -134,8 +135,8 @@ function brokenPair(
   if (entries[privateKeyKey] === undefined) {
     return { problem: 'keyAbsent', message: `${what} has no private key ("${privateKeyKey}")` };
   }
-  const key = parsePrivateKey(entry(entries, privateKeyKey, what), `${what} ${privateKeyKey}`);
-  return keyMatches(certificate, key) ? undefined : mismatched;
+  const key = entry(entries, privateKeyKey, what);
+  return pairMatches(certificate, key, `${what} ${privateKeyKey}`) ? undefined : mismatched;
 }
 
 export const isGivenPair = ({ kind, truth }: ResolvedArtefact): boolean => kind === 'given' && truth.kind === 'secret';

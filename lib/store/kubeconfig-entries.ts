@@ -3,15 +3,24 @@ import { parseYaml } from '../yaml.ts';
 
 export type KubeconfigFields = Readonly<Record<string, unknown>>;
 
-/** Of the only cluster, or of the only user; undefined where there is none, or what is there is no kubeconfig. */
-export function onlyEntry(bytes: Uint8Array, of: 'cluster' | 'user'): KubeconfigFields | undefined {
+export interface OnlyEntries {
+  readonly cluster: KubeconfigFields | undefined;
+  readonly user: KubeconfigFields | undefined;
+}
+
+/** The only cluster and the only user; undefined where there is none, or what is there is no kubeconfig. */
+export function onlyEntries(bytes: Uint8Array): OnlyEntries {
+  let config: KubeconfigFields | null;
   try {
-    const config = parseYaml(Buffer.from(bytes).toString('utf8')) as KubeconfigFields | null;
-    const list = config?.[`${of}s`];
-    const [entry] = Array.isArray(list) ? (list as readonly (KubeconfigFields | null)[]) : [];
-    const value = entry?.[of];
-    return typeof value === 'object' && value !== null ? (value as KubeconfigFields) : undefined;
+    config = parseYaml(Buffer.from(bytes).toString('utf8')) as KubeconfigFields | null;
   } catch {
-    return undefined;
+    return { cluster: undefined, user: undefined };
   }
+  return { cluster: first(config?.['clusters'], 'cluster'), user: first(config?.['users'], 'user') };
+}
+
+function first(list: unknown, of: keyof OnlyEntries): KubeconfigFields | undefined {
+  const [entry] = Array.isArray(list) ? (list as readonly (KubeconfigFields | null)[]) : [];
+  const value = entry?.[of];
+  return typeof value === 'object' && value !== null ? (value as KubeconfigFields) : undefined;
 }

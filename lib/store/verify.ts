@@ -3,7 +3,7 @@
 import { RecoveryError } from '../errors.ts';
 import type { Location } from '../inventory/model.ts';
 import { parseCertificates, wholeCertificates } from '../pki/certificate.ts';
-import { keyMatches, parsePrivateKey } from '../pki/key.ts';
+import { pairMatches } from '../pki/pair.ts';
 import { authorityKey, caBundleKey, certificateKey, locationText, privateKeyKey } from './store.ts';
 import type { Material } from './store.ts';
 
@@ -21,7 +21,7 @@ export function verifyMaterial(location: Location, { entries }: Material): void 
     // other blocks in a file of this host are others', and no reader minds them
     const others = location.kind === 'secret' ? 'refused' : 'skipped';
     const [first] = parseCertificates(certificate, `${what} ${certificateKey}`, others);
-    if (first === undefined || !keyMatches(first, parsePrivateKey(key, `${what} ${privateKeyKey}`))) {
+    if (first === undefined || !pairMatches(first, key, `${what} ${privateKeyKey}`)) {
       throw refuse('the private key does not belong to the certificate');
     }
   }

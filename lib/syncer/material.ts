@@ -2,7 +2,8 @@
 import { isCode } from '../errors.ts';
 import type { ConfigMap, Secret } from '../kube/kube.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
-import { keyMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
+import { parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
+import { pairMatches } from '../pki/pair.ts';
 import { caBundleKey, certificateKey, privateKeyKey, type Entries } from '../store/store.ts';
 import { materialKind, type MaterialFacts, type Validity } from './project.ts';
 import type { SyncRow } from './rows.ts';
@@ -44,9 +45,8 @@ function pairFacts(entries: Entries, what: string): MaterialFacts {
   const [pem, key] = [entries[certificateKey], entries[privateKeyKey]];
   if (pem === undefined || key === undefined) return {};
   const [leaf] = parseCertificates(pem, what);
-  const privateKey = parsePrivateKey(key, what);
   if (leaf === undefined) return {};
-  if (!keyMatches(leaf, privateKey)) {
+  if (!pairMatches(leaf, key, what)) {
     throw new Mismatch(`"${certificateKey}" was not made for the key in "${privateKeyKey}", a matching pair is wanted`);
   }
   return { validity: [validityOf(leaf)] };
