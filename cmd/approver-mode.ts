@@ -40,10 +40,9 @@ export async function approver(mode: ApproverConfig, shared: Shared): Promise<re
   });
   try {
     if (once) {
-      const { failed, isFlooded } = await run;
+      const { failed } = await run;
       await events.flush(AbortSignal.timeout(2000));
-      const flood = isFlooded ? ['too many CertificateSigningRequests wait: none was looked at'] : [];
-      return [...failed, ...flood].map((message) => ({ message }));
+      return failed.map((message) => ({ message }));
     }
     await Promise.all([run, keepConnection(connection, shared), events.run(signal)]);
     return [];

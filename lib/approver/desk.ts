@@ -14,16 +14,16 @@ import type { ApproverOptions } from './options.ts';
 import { Records } from './records.ts';
 import { isAskedBy, isDecided, type Outline, outlineOf, type SigningRequest } from './request.ts';
 import { judgeShape, judgeSize } from './shape.ts';
+import { mostAtOnce, nextTurn, turnMs } from './turn.ts';
 
-/** A cluster that is switched on has a request for each node; more say that somebody floods, or that kubelets cannot start. */
-const mostWaiting = 100;
 const firstRetryMs = 100;
 const longestRetryMs = 10_000;
 const longestMessage = 600;
 
 interface Waiting {
   readonly outline: Outline;
-  /** Milliseconds since the epoch; undefined: at once. */
+  readonly requestedAt: Date;
+  /** Milliseconds since the epoch; undefined: it was never looked at. */
   lookAt?: number;
   failures: number;
   /** What is wrong with it can never change: no further look. */
@@ -36,8 +36,9 @@ export interface PassReport {
   readonly approved: number;
   /** Left as they are. */
   readonly left: number;
+  /** Of these: never looked at, and not in this turn either. */
+  readonly delayed: number;
   readonly failed: readonly string[];
-  readonly isFlooded: boolean;
 }
 
 export class Desk {
@@ -45,7 +46,8 @@ export class Desk {
   readonly #records: Records;
   /** By name. */
   #waiting = new Map<string, Waiting>();
-  #isFlooded = false;
+  /** More are due than one turn takes: when the next begins, in milliseconds since the epoch. */
+  #nextTurnAt = 0;
 
   constructor(options: ApproverOptions) {
     this.#options = options;
@@ -78,22 +80,24 @@ export class Desk {
   /** When the next look is due, in milliseconds from now; undefined: nothing waits for one. */
   dueInMs(): number | undefined {
     const now = this.#options.clock.now().getTime();
-    if (this.#waiting.size === 0 || this.#waiting.size > mostWaiting) return undefined;
-    return Math.min(...[...this.#waiting.values()].map((waiting) => this.#untilDue(waiting, now)));
+    let soonest = Infinity;
+    for (const waiting of this.#waiting.values()) soonest = Math.min(soonest, this.#untilDue(waiting, now));
+    return soonest === Infinity ? undefined : Math.max(soonest, this.#untilNextTurn(now));
   }
 
-  /** Looks at every request that is due. Never rejects. */
+  /** Looks at the requests that are due, at so many in one turn. Never rejects. */
   async pass(): Promise<PassReport> {
     const { clock, signal } = this.#options;
-    if (this.#flooded()) return { approved: 0, left: this.#waiting.size, failed: [], isFlooded: true };
     const now = clock.now().getTime();
-    // The newest of a node first: it is the one that its kubelet waits for.
-    const due = [...this.#waiting.values()]
-      .filter((waiting) => this.#untilDue(waiting, now) === 0)
-      .toSorted((a, b) => b.outline.requestedAt.getTime() - a.outline.requestedAt.getTime());
+    const due = [...this.#waiting.values()].filter((waiting) => this.#untilDue(waiting, now) === 0);
+    const isTurn = this.#untilNextTurn(now) === 0;
+    const turn = isTurn ? nextTurn(due) : [];
+    if (isTurn) this.#pace(due.length, now);
+    const isNew = ({ lookAt }: Waiting): boolean => lookAt === undefined;
+    const delayed = due.filter(isNew).length - turn.filter(isNew).length;
     let approved = 0;
     const failed: string[] = [];
-    for (const waiting of due) {
+    for (const waiting of turn) {
       if (signal.aborted) break;
       try {
         if (await this.#decide(waiting)) approved += 1;
@@ -102,7 +106,20 @@ export class Desk {
         failed.push(this.#failed(waiting, err));
       }
     }
-    return { approved, left: this.#waiting.size, failed, isFlooded: false };
+    return { approved, left: this.#waiting.size, delayed, failed };
+  }
+
+  #pace(count: number, now: number): void {
+    const wasPaced = this.#nextTurnAt > 0;
+    this.#nextTurnAt = count > mostAtOnce ? now + turnMs : 0;
+    if (count <= mostAtOnce || wasPaced) return;
+    const pace = `${mostAtOnce} are looked at every ${turnMs / 1000} s, the newest first`;
+    this.#options.log.warn('csr.flooded', { count, message: `${pace}; deny or delete what nobody needs` });
+  }
+
+  #untilNextTurn(now: number): number {
+    const ms = this.#nextTurnAt - now;
+    return ms > turnMs ? 0 : Math.max(0, ms); // more than was ever asked for: the clock has been set back
   }
 
   #untilDue({ lookAt = 0, isSettled = false }: Waiting, now: number): number {
@@ -217,23 +234,12 @@ export class Desk {
     else log.debug('csr.failed', fields);
     return `CertificateSigningRequest "${name}": ${errorText(err)}`;
   }
-
-  #flooded(): boolean {
-    const count = this.#waiting.size;
-    const isFlooded = count > mostWaiting;
-    if (isFlooded && !this.#isFlooded) {
-      const message = `more than ${mostWaiting} requests wait, so none is looked at; deny or delete what nobody needs`;
-      this.#options.log.warn('csr.flooded', { count, message });
-    }
-    this.#isFlooded = isFlooded;
-    return isFlooded;
-  }
 }
 
 /** What was told of the same request stays told. */
 function waitingOf(outline: Outline, before: Waiting | undefined): Waiting {
   const told = before?.outline.uid === outline.uid ? before?.told : undefined;
-  return { outline, failures: 0, told: told ?? new Set() };
+  return { outline, requestedAt: outline.requestedAt, failures: 0, told: told ?? new Set() };
 }
 
 function isNews({ told }: Waiting, what: string): boolean {

@@ -294,14 +294,27 @@ describe('runApprover()', () => {
     }
   });
 
-  it('looks at none when more than a hundred wait', async () => {
+  it('approves what a kubelet waits for among hundreds that it has left, and looks at all of them in turn', async () => {
     const pem = await kubeletRequest('panda');
+    const others = await kubeletRequest('tiger');
     await ownCertificate(new Date(Date.now() - hour));
-    for (let count = 0; count < 101; count += 1) await send({ name: `flood-${count}`, pem });
-    const tool = start('--once');
-    expect(await tool.ended).toBe(1);
-    expect(tool.lines.filter(({ event }) => event.startsWith('csr.'))).toMatchObject([{ event: 'csr.flooded' }]);
+    for (let count = 0; count < 250; count += 1) await send({ name: `flood-${count}`, pem: others });
+    await send({ name: 'behind', pem });
+    const once = start('--once', '--dry-run');
+    expect(await once.ended).toBe(0);
+    const told = (tool: Tool): string[] =>
+      tool.lines.flatMap(({ event, fields }) => (event === 'csr.pending' ? [String(fields['csr'])] : []));
+    const all = ['behind', ...Array.from({ length: 250 }, (_, count) => `flood-${count}`)];
+    expect(told(once)).toEqual(expect.arrayContaining(all));
+    const tool = start();
+    await issued('behind');
+    expect(tool.lines.filter(({ event }) => event === 'csr.flooded')).toHaveLength(1);
+    // What is asked for meanwhile goes before what has waited.
+    await send({ name: 'late', pem });
+    await issued('late');
+    await eventually(() => expect(told(tool)).toEqual(expect.arrayContaining(all.slice(1))));
     expect((await csr('flood-0')).status).toEqual({});
+    expect(await tool.stop()).toBe(0);
   });
 });
 
