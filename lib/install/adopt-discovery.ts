@@ -38,5 +38,6 @@ export function joinNames(declared: readonly string[], ...found: readonly (reado
 export function localServer({ local = '' }: Endpoints): string {
   const url = URL.parse(local);
   const host = url?.hostname.startsWith('[') === true ? '[::1]' : '127.0.0.1';
-  return `https://${host}:${url?.port || '6443'}`;
+  const port = url?.port || (url === null ? '6443' : '443'); // a URL leaves its scheme's own port out
+  return `https://${host}:${port}`;
 }

@@ -4,7 +4,8 @@ import { joinNames, localServer } from '../../lib/install/adopt-discovery.ts';
 test.each([
   ['https://192.0.2.10:6443', 'https://127.0.0.1:6443'],
   ['https://192.0.2.10:8443', 'https://127.0.0.1:8443'],
-  ['https://192.0.2.10', 'https://127.0.0.1:6443'],
+  ['https://192.0.2.10', 'https://127.0.0.1:443'],
+  ['https://192.0.2.10:443', 'https://127.0.0.1:443'],
   ['https://[2001:db8::10]:6443', 'https://[::1]:6443'],
   ['https://[2001:db8::10]:8443', 'https://[::1]:8443'],
   ['https://cp.example.com:8443', 'https://127.0.0.1:8443'],
