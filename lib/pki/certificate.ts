@@ -4,7 +4,7 @@ import { createHash, X509Certificate } from 'node:crypto';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { readCertificateFields, type CertificateFields } from './certificate-fields.ts';
 import type { CertificateFacts } from './facts.ts';
-import { keyAlgorithmOf } from './key-algorithm.ts';
+import { certifiedAlgorithmOf } from './key-algorithm.ts';
 import { readPem } from './pem.ts';
 
 export interface Certificate {
@@ -81,6 +81,7 @@ const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes)
 
 function factsOf(x509: X509Certificate, fields: CertificateFields): CertificateFacts {
   const { subject, issuer, extendedKeyUsage } = fields;
+  const key = certifiedAlgorithmOf(x509.publicKey);
   const restricted = extendedKeyUsage !== undefined && !extendedKeyUsage.includes(anyUsage);
   return {
     fingerprint: sha256(x509.raw),
@@ -94,7 +95,7 @@ function factsOf(x509: X509Certificate, fields: CertificateFields): CertificateF
     commonName: subject.commonName,
     organizations: subject.organizations,
     ...(restricted && { usages: extendedKeyUsage.map((oid) => usageNames[oid] ?? oid) }),
-    key: keyAlgorithmOf(x509.publicKey),
+    ...(key !== undefined && { key }),
     signedBy: [],
   };
 }

@@ -29,7 +29,8 @@ export interface CertificateFacts {
   readonly organizations: readonly string[];
   /** Extended key usages: `clientAuth`, `serverAuth`, others as OID; undefined where the certificate does not restrict them. */
   readonly usages?: readonly string[];
-  readonly key: KeyAlgorithm;
+  /** Undefined: a kind that is never made here. */
+  readonly key?: KeyAlgorithm;
   /** Fingerprints of the CA certificates of this inventory whose key made this certificate's signature, or
    * that of an intermediate CA which its own file brings along. */
   readonly signedBy: readonly string[];
