@@ -21,11 +21,13 @@ const longestRetryMs = 10_000;
 const longestMessage = 600;
 
 interface Waiting {
-  readonly outline: Outline;
+  outline: Outline;
   readonly requestedAt: Date;
   /** Milliseconds since the epoch; undefined: it was never looked at. */
   lookAt?: number;
   failures: number;
+  /** What the last look met; undefined: it was not kept from deciding. */
+  failure?: string;
   /** What is wrong with it can never change: no further look. */
   isSettled?: boolean;
   /** What has been told of it. */
@@ -38,6 +40,7 @@ export interface PassReport {
   readonly left: number;
   /** Of these: never looked at, and not in this turn either. */
   readonly delayed: number;
+  /** What the last looks at those that are left met. */
   readonly failed: readonly string[];
 }
 
@@ -96,16 +99,16 @@ export class Desk {
     const isNew = ({ lookAt }: Waiting): boolean => lookAt === undefined;
     const delayed = due.filter(isNew).length - turn.filter(isNew).length;
     let approved = 0;
-    const failed: string[] = [];
     for (const waiting of turn) {
       if (signal.aborted) break;
       try {
         if (await this.#decide(waiting)) approved += 1;
       } catch (err) {
         if (signal.aborted) break;
-        failed.push(this.#failed(waiting, err));
+        this.#failed(waiting, err);
       }
     }
+    const failed = [...this.#waiting.values()].flatMap(({ failure }) => failure ?? []);
     return { approved, left: this.#waiting.size, delayed, failed };
   }
 
@@ -145,11 +148,12 @@ export class Desk {
       return false;
     }
     if (request.metadata.uid !== uid || isDecided(request)) {
-      this.put(request);
+      this.put(request); // a decision of somebody else counts for the next request of the same node
       return false;
     }
     const verdict = await this.#judge(request);
     waiting.failures = 0;
+    delete waiting.failure;
     waiting.lookAt = clock.now().getTime() + recheckMs;
     if (verdict.action === 'approve') return this.#approve(waiting, request, verdict);
     if (verdict.action === 'leave') this.#left(waiting, verdict);
@@ -187,8 +191,7 @@ export class Desk {
       const fields = { csr: request.metadata.name, node, message: `would be approved: ${message}` };
       if (isNews(waiting, 'dryRun')) log.info('csr.pending', { ...fields, reason: 'DryRun' });
     } else if ((await approve({ connection, request, message, now, signal })) === 'conflict') {
-      // The watch brings what it has become.
-      waiting.lookAt = now.getTime() + longestRetryMs;
+      await this.#lost(waiting, request);
       return false;
     } else {
       this.#waiting.delete(request.metadata.name);
@@ -198,6 +201,15 @@ export class Desk {
     // Before the watch tells of it: the next request of the same node may be the next to be judged.
     this.#records.approved(node, request, now);
     return !dryRun;
+  }
+
+  /** What somebody else has made of it counts before the next request of the same node is judged in this turn. */
+  async #lost(waiting: Waiting, { metadata: { name } }: SigningRequest): Promise<void> {
+    waiting.lookAt = this.#options.clock.now().getTime() + longestRetryMs;
+    const request = await readRequest(name, this.#options);
+    if (this.#waiting.get(name) !== waiting) return;
+    if (request === undefined) this.#waiting.delete(name);
+    else this.put(request);
   }
 
   #left(waiting: Waiting, { node, reason, message }: Extract<Verdict, { action: 'leave' }>): void {
@@ -222,7 +234,7 @@ export class Desk {
     this.#options.events?.record({ type, reason, regarding, note });
   }
 
-  #failed(waiting: Waiting, err: unknown): string {
+  #failed(waiting: Waiting, err: unknown): void {
     const { clock, log, random = Math.random } = this.#options;
     const { name } = waiting.outline;
     waiting.failures += 1;
@@ -232,14 +244,14 @@ export class Desk {
     const fields = { csr: name, err: errorText(err), code, attempt: waiting.failures };
     if (isNews(waiting, `failed ${code}`)) log.warn('csr.failed', fields);
     else log.debug('csr.failed', fields);
-    return `CertificateSigningRequest "${name}": ${errorText(err)}`;
+    waiting.failure = `CertificateSigningRequest "${name}": ${errorText(err)}`;
   }
 }
 
-/** What was told of the same request stays told. */
+/** What is known of the same request stays known: its spec never changes, and a watch that fails lists anew. */
 function waitingOf(outline: Outline, before: Waiting | undefined): Waiting {
-  const told = before?.outline.uid === outline.uid ? before?.told : undefined;
-  return { outline, requestedAt: outline.requestedAt, failures: 0, told: told ?? new Set() };
+  if (before !== undefined && before.outline.uid === outline.uid) return Object.assign(before, { outline });
+  return { outline, requestedAt: outline.requestedAt, failures: 0, told: new Set() };
 }
 
 function isNews({ told }: Waiting, what: string): boolean {

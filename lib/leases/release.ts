@@ -1,6 +1,8 @@
 // Releases leader leases of the dead once, at the API server's first answer: one GET and one PUT with the
 // resourceVersion that was read, so that a holder who renews in between wins. A conflict is looked at once more, then
-// left: somebody lives. Nothing here fails recovery; a lease that stays costs its duration.
+// left: somebody lives. An API server that starts refuses one thing and answers another (its caches of rights fill one
+// after the other), so a refusal is asked again for some seconds. Nothing here fails recovery; a lease that stays costs its
+// duration.
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
@@ -19,6 +21,8 @@ export interface ReleaseOptions {
   readonly signal: AbortSignal;
   /** From observeBoot at the start of the process; without it a step of the clock before this call stays unseen. */
   readonly boot?: () => Boot;
+  /** How long a server that refuses is asked again, milliseconds. Default 10,000: a lease lasts little longer. */
+  readonly patienceMs?: number;
 }
 
 export type ReleaseOutcome = LeaseName &
@@ -32,6 +36,8 @@ interface ReadLease extends Lease {
 }
 
 const attempts = 2;
+const defaultPatienceMs = 10_000;
+const pauseMs = 250;
 
 /** Judges each lease and releases those of the dead. Resolves when all are decided; never rejects. */
 export async function releaseDeadLeases(options: ReleaseOptions): Promise<readonly ReleaseOutcome[]> {
@@ -40,7 +46,7 @@ export async function releaseDeadLeases(options: ReleaseOptions): Promise<readon
     options.leases.map(async ({ namespace, name }) => {
       const log = options.log.with({ namespace, lease: name });
       try {
-        const outcome = await releaseOne({ namespace, name }, boot, options);
+        const outcome = await answered(() => releaseOne({ namespace, name }, boot, options), options);
         if (outcome.outcome === 'released') log.info('lease.released', { message: `holder was ${outcome.holder}` });
         else log.info('lease.kept', { reason: outcome.reason });
         return outcome;
@@ -50,6 +56,22 @@ export async function releaseDeadLeases(options: ReleaseOptions): Promise<readon
       }
     }),
   );
+}
+
+/** What `ask` throws while the server starts is no answer yet. */
+async function answered<T>(ask: () => Promise<T>, { clock, signal, patienceMs }: ReleaseOptions): Promise<T> {
+  const began = clock.now().getTime();
+  for (;;) {
+    try {
+      return await ask();
+    } catch (err) {
+      const waitedMs = clock.now().getTime() - began;
+      const isStarting = isCode(err, 'KubeUnavailable', 'KubeUnauthorized', 'KubeForbidden');
+      const isOver = waitedMs >= (patienceMs ?? defaultPatienceMs) || waitedMs < 0; // negative: the clock was set back
+      if (!isStarting || isOver || signal.aborted) throw err;
+      await clock.sleep(pauseMs, signal);
+    }
+  }
 }
 
 async function releaseOne(lease: LeaseName, boot: () => Boot, options: ReleaseOptions): Promise<ReleaseOutcome> {

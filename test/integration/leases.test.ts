@@ -180,10 +180,19 @@ test('releaseDeadLeases() leaves a lease that somebody writes each time, after t
   expect((await lease(name)).spec).toMatchObject({ holderIdentity: '', leaseTransitions: 3, renewTime: longAgo });
 });
 
+test('releaseDeadLeases() asks an API server that is only starting until it answers', async () => {
+  const name = 'left-behind';
+  await create(name, `${hostname()}_0a0a0a0a-0000-4000-8000-000000000000`);
+  await controlPlane.kill();
+  const outcome = release([name], { patienceMs: 60_000 });
+  await controlPlane.start({ wait: false });
+  expect(await outcome).toMatchObject([{ outcome: 'released' }]);
+});
+
 test('releaseDeadLeases() reports and does not reject when the API server is away', async () => {
   await controlPlane.stop();
   const lines: string[] = [];
   const log = createLog({ write: (line) => lines.push(line) });
-  expect(await release([kcm], { log })).toMatchObject([{ outcome: 'kept', reason: 'Failed' }]);
+  expect(await release([kcm], { log, patienceMs: 500 })).toMatchObject([{ outcome: 'kept', reason: 'Failed' }]);
   expect(JSON.parse(lines[0] ?? '')).toMatchObject({ event: 'lease.kept', lease: kcm, err: expect.any(String) });
 });

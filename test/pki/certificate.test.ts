@@ -210,7 +210,7 @@ describe('facts of certificates that openssl made', () => {
 });
 
 describe('parseCertificates() of a bundle with a CA whose key is of a kind that is never made here', () => {
-  const made = async (name: string, ...kind: readonly string[]): Promise<string> => {
+  const selfSigned = async (name: string, ...kind: readonly string[]): Promise<string> => {
     await dir.openssl('genpkey', ...kind, '-out', `${name}.key`);
     return dir.openssl('req', '-x509', '-new', '-key', `${name}.key`, '-subj', `/CN=${name}`, '-days', '10');
   };
@@ -220,14 +220,14 @@ describe('parseCertificates() of a bundle with a CA whose key is of a kind that 
     ['pss', '-algorithm', 'rsa-pss'],
     ['ed448', '-algorithm', 'ed448'],
   ])('%s: it is whole, as for Go', async (name, ...kind) => {
-    const pem = await made(name, ...kind);
+    const pem = await selfSigned(name, ...kind);
     const bundle = parseCertificates(Buffer.from(a.pem + pem), 'test');
     expect(bundle.map(({ facts }) => facts.commonName)).toEqual(['a', name]);
     expect(bundle.map(({ facts }) => facts.key?.name)).toEqual(['ECDSA', undefined]);
   });
 
   test('a curve that Go does not know: it is refused, as Go refuses the bundle', async () => {
-    const pem = await made('k256', '-algorithm', 'ec', '-pkeyopt', 'ec_paramgen_curve:secp256k1');
+    const pem = await selfSigned('k256', '-algorithm', 'ec', '-pkeyopt', 'ec_paramgen_curve:secp256k1');
     expect(() => parseCertificates(Buffer.from(a.pem + pem), 'test')).toThrow(/kind "ec secp256k1"/);
   });
 });
