@@ -4,15 +4,17 @@ import { X509Certificate } from 'node:crypto';
 import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
-import { runApprover } from '../../lib/approver/run.ts';
+import { type ApproverOptions, runApprover } from '../../lib/approver/run.ts';
 import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { tokenSecretName } from '../../lib/install/accounts.ts';
 import { applyManifest } from '../../lib/install/apply.ts';
 import { installManifests } from '../../lib/install/rbac.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
+import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
 import { apiRequest, type ApiRequest, type ApiResponse } from '../support/api-client.ts';
 import { createLeaf } from '../support/certificates.ts';
@@ -234,26 +236,29 @@ describe('--mode=approver', () => {
   });
 });
 
+const inProcess = (connection: KubeConnection): ApproverOptions => ({
+  connection,
+  nodeName: 'panda',
+  nodeCertificate,
+  longestLifeMs: hour,
+  expectedNodes: [],
+  requester: bootstrapRequester(namespace),
+  clockFacts: () => Promise.resolve({ builtAt: new Date(0), synchronised: true }),
+  once: false,
+  dryRun: false,
+  recheckMs: 200,
+  clock: systemClock,
+  log: createLog({ write: () => undefined }),
+  signal: new AbortController().signal,
+});
+
 describe('runApprover()', () => {
   it('approves another node when its certificate must have ended, without a change of the request', async () => {
     const stop = new AbortController();
     const connection = await openConnection({ kubeconfigFile: kubeconfig, clock: systemClock, userAgent: 'test' });
     const reasons: unknown[] = [];
-    const ended = runApprover({
-      connection,
-      nodeName: 'panda',
-      nodeCertificate,
-      longestLifeMs: 4000,
-      expectedNodes: [],
-      requester: bootstrapRequester(namespace),
-      clockFacts: () => Promise.resolve({ builtAt: new Date(0), synchronised: true }),
-      once: false,
-      dryRun: false,
-      recheckMs: 200,
-      clock: systemClock,
-      log: createLog({ write: (line) => reasons.push((JSON.parse(line) as { reason?: string }).reason) }),
-      signal: stop.signal,
-    });
+    const log = createLog({ write: (line) => reasons.push((JSON.parse(line) as { reason?: string }).reason) });
+    const ended = runApprover({ ...inProcess(connection), longestLifeMs: 4000, log, signal: stop.signal });
     const body = { metadata: { name: 'worker' } };
     expect(await controlPlane.admin('/api/v1/nodes', { method: 'POST', body })).toMatchObject({ status: 201 });
     await send({ name: 'worker-1', node: 'worker' });
@@ -264,6 +269,31 @@ describe('runApprover()', () => {
     await eventually(() => expect(reasons).toContain('AlreadyApproved'));
     stop.abort();
     await ended;
+    await connection.close();
+  });
+
+  it('approves no second request of a node when another approver was faster with the first', async () => {
+    await send({ name: 'lion-1', node: 'lion' });
+    await delay(1100); // requests are dated by the second
+    await send({ name: 'lion-2', node: 'lion' });
+    const connection = await openConnection({ kubeconfigFile: kubeconfig, clock: systemClock, userAgent: 'test' });
+    const overtaken: KubeConnection = {
+      server: connection.server,
+      serverName: connection.serverName,
+      files: connection.files,
+      request: async <T>(request: KubeRequest) => {
+        // The other has sent the same just before.
+        if (request.path.endsWith('/lion-2/approval')) await connection.request(request);
+        return connection.request<T>(request);
+      },
+      watch: (path, options) => connection.watch(path, options),
+      reload: () => connection.reload(),
+      close: () => Promise.resolve(),
+    };
+    const report = await runApprover({ ...inProcess(overtaken), expectedNodes: ['lion'], once: true });
+    expect(report.approved).toBe(0);
+    await issued('lion-2');
+    expect((await csr('lion-1')).status).toEqual({});
     await connection.close();
   });
 
