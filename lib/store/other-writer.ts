@@ -5,8 +5,10 @@ import { basename, join } from 'node:path';
 import { RecoveryError } from '../errors.ts';
 
 const program = 'kubeadm';
+/** Subcommands that write none of the files that we do: `config images pull` may wait for a registry for ever. */
+const readers: ReadonlySet<string> = new Set(['completion', 'config', 'help', 'token', 'version']);
 
-/** Throws AlreadyRunning while a kubeadm process runs. */
+/** Throws AlreadyRunning while a kubeadm process runs that may write. */
 export function refuseBesideKubeadm(procDir = '/proc'): void {
   const pid = runningKubeadm(procDir);
   if (pid === undefined) return;
@@ -17,7 +19,7 @@ export function refuseBesideKubeadm(procDir = '/proc'): void {
   );
 }
 
-/** The process id of a running kubeadm. `procDir` is a mounted proc file system; where there is none, nothing is known. */
+/** The process id of a running kubeadm that may write. `procDir` is a mounted proc file system; where there is none, nothing is known. */
 export function runningKubeadm(procDir = '/proc'): number | undefined {
   const namespace = linkOf(join(procDir, 'self/ns/pid'));
   const pids = namesIn(procDir).filter((name) => /^\d+$/.test(name));
@@ -34,9 +36,10 @@ export function runningKubeadm(procDir = '/proc'): number | undefined {
 /** By the name of its program, or by what it was started as. */
 function isKubeadm(directory: string): boolean {
   const comm = textOf(join(directory, 'comm'))?.trimEnd();
-  if (comm === program) return true;
-  const [started = ''] = (textOf(join(directory, 'cmdline')) ?? '').split('\0');
-  return basename(started) === program;
+  const [started = '', ...words] = (textOf(join(directory, 'cmdline')) ?? '').split('\0');
+  if (basename(started) !== program) return comm === program;
+  const [first = '', second] = words; // behind a flag a word may be its value
+  return !readers.has(first) && !(first === 'certs' && second === 'check-expiration');
 }
 
 function textOf(path: string): string | undefined {

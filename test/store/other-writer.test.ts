@@ -37,6 +37,26 @@ async function processes(...rows: readonly Row[]): Promise<string> {
 it.each<{ name: string; row: Row; found: boolean }>([
   { name: 'by its program', row: { pid: '77', comm: 'kubeadm' }, found: true },
   { name: 'by what it was started as', row: { pid: '77', cmdline: '/usr/bin/kubeadm\0init\0' }, found: true },
+  {
+    name: 'by what it was started as, whatever stands behind a flag',
+    row: { pid: '77', comm: 'kubeadm', cmdline: 'kubeadm\0--kubeconfig\0version\0reset\0' },
+    found: true,
+  },
+  {
+    name: 'when it renews certificates',
+    row: { pid: '77', comm: 'kubeadm', cmdline: 'kubeadm\0certs\0renew\0all\0' },
+    found: true,
+  },
+  {
+    name: 'not when it pulls images',
+    row: { pid: '77', comm: 'kubeadm', cmdline: '/usr/bin/kubeadm\0config\0images\0pull\0' },
+    found: false,
+  },
+  {
+    name: 'not when it shows certificates',
+    row: { pid: '77', comm: 'kubeadm', cmdline: 'kubeadm\0certs\0check-expiration\0' },
+    found: false,
+  },
   { name: 'not when it is only an argument', row: { pid: '77', cmdline: 'vi\0kubeadm\0' }, found: false },
   { name: 'not another program', row: { pid: '77', comm: 'kubeadm-helper' }, found: false },
   { name: 'not in another PID namespace', row: { pid: '77', comm: 'kubeadm', namespace: 'pid:[2]' }, found: false },
