@@ -2,9 +2,10 @@
 // identity. Everything that is wrong is reported at once, with file and field; values of secret fields never are.
 // There is no way to switch verification off, and no plugin is ever run: recovery must work when nothing else does.
 import { createPrivateKey, X509Certificate } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { dirname, resolve } from 'node:path';
+import { realDisk } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/read.ts';
 import { errorText, RecoveryError, systemCode } from '../errors.ts';
 import { problemsError, valueText } from '../problems.ts';
 import type { Problem } from '../problems.ts';
@@ -92,7 +93,7 @@ class Reading {
     const absolute = resolve(dirname(this.file), file);
     this.files.push(absolute);
     try {
-      return await readFile(absolute);
+      return await readRegularFile(realDisk, absolute);
     } catch (err) {
       return this.problem(path, `cannot read "${absolute}": ${systemCode(err) ?? 'failed'}`, 'notFound');
     }
@@ -178,7 +179,7 @@ async function bearerToken(reading: Reading, user: Fields): Promise<string | und
 async function readFields(reading: Reading): Promise<Fields> {
   let text: string;
   try {
-    text = await readFile(reading.file, 'utf8');
+    text = (await readRegularFile(realDisk, reading.file)).toString('utf8');
   } catch (err) {
     const details = { path: reading.file };
     const why = systemCode(err) ?? 'failed';

@@ -71,17 +71,22 @@ type IsForeign = (stats: Stats) => boolean;
 
 async function filesOf(disk: Disk, directory: string, isForeign: IsForeign): Promise<Map<string, PublishedFile>> {
   const names = (await unlessUnreadable(() => disk.readdir(directory))) ?? [];
-  const files = await Promise.all(
-    names.map(async (name): Promise<[string, PublishedFile]> => {
+  const files = new Map<string, PublishedFile>();
+  for (let at = 0; at < names.length; at += mostAtOnce) {
+    const some = names.slice(at, at + mostAtOnce).map(async (name): Promise<[string, PublishedFile]> => {
       const path = join(directory, name);
       const stats = await unlessUnreadable(() => disk.lstat(path));
       if (stats === undefined) return [name, { bytes: undefined, mode: 0, foreignOwner: true }];
       const bytes = stats.isFile() ? await readNow(disk, path) : undefined;
       return [name, { bytes, mode: permissions(stats.mode), foreignOwner: isForeign(stats) }];
-    }),
-  );
-  return new Map(files);
+    });
+    for (const [name, file] of await Promise.all(some)) files.set(name, file);
+  }
+  return files;
 }
+
+/** Files that are read side by side: an object has a few, and somebody else may have put thousands there. */
+const mostAtOnce = 32;
 
 /** Never waits, also for a FIFO that took the file's place since it was looked at. undefined: see PublishedFile. */
 function readNow(disk: Disk, path: string): Promise<Buffer | undefined> {

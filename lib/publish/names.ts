@@ -15,6 +15,9 @@ export function nameProblem(name: string): string | undefined {
   return undefined;
 }
 
+/** Of one object: components read a few, and the API takes a hundred thousand, each of which would be a file. */
+export const mostNames = 500;
+
 /** The first name that cannot be a file's name, as a sentence; undefined when all can. */
 export function namesProblem(names: readonly string[]): string | undefined {
   for (const name of names) {

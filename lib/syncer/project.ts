@@ -1,7 +1,7 @@
 // Decides what becomes of one object's files. Pure: what the API has, what lies on disk and the time are arguments.
 // Nothing that works is replaced by something that is worse: broken, mismatched, incomplete, expired or not yet valid
 // content from the API is never written over files that are valid; these stay.
-import { namesProblem } from '../publish/names.ts';
+import { mostNames, namesProblem } from '../publish/names.ts';
 import type { PublishOutcome } from '../publish/publish.ts';
 import type { ApiLocation } from '../inventory/model.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../store/store.ts';
@@ -45,7 +45,7 @@ export interface Projection {
   readonly now: Date;
 }
 
-export type RefuseReason = 'badName' | 'empty' | 'missingKey' | 'unreadable' | 'mismatchedPair';
+export type RefuseReason = 'badName' | 'tooManyNames' | 'empty' | 'missingKey' | 'unreadable' | 'mismatchedPair';
 
 export type Decision =
   /** The files are what they must be. */
@@ -78,6 +78,9 @@ function refusal(row: Projection['row'], api: Extract<ApiFacts, { state: 'presen
     reason,
     message: `Cannot publish ${what}: ${problem}; the last good files stay in use`,
   });
+  if (keys.length > mostNames) {
+    return refuse('tooManyNames', `it holds ${keys.length} entries, wanted at most ${mostNames}`);
+  }
   const names = namesProblem(keys);
   if (names !== undefined) return refuse('badName', names);
   if (keys.length === 0) return refuse('empty', 'it holds no entries');

@@ -30,13 +30,40 @@ describe('namesOf()', () => {
   it.each([
     ['no status', { object: {} }, 'Infrastructure "cluster" (config.openshift.io) has no status.apiServerURL'],
     ['an empty URL', status({ apiServerURL: '' }), 'has no status.apiServerURL'],
-    ['what is no URL', status({ apiServerURL: 'api' }), 'status.apiServerURL names no host: "api"'],
+    ['what is no URL', status({ apiServerURL: 'api' }), 'no address like "https://host:6443": "api"'],
     ['a number', status({ apiServerURL: 7 }), 'has no status.apiServerURL'],
     ['null', { object: null }, 'has no status.apiServerURL'],
   ])('names object and field for %s', (_title, sight, problem) => {
     const told = namesOf(sight, network).parameters.externalLoadBalancerHostnames;
     expect(told).toEqual({ problem: expect.stringContaining(problem) as unknown });
   });
+
+  it.each([
+    'https://api.example.com:6443\n',
+    ' https://api.example.com:6443',
+    'https:\\\\api.example.com:6443',
+    'https://api.exa\tmple.com:6443',
+    'http://api.example.com:6443',
+    'ftp://api.example.com',
+    'https://user:pass@api.example.com:6443',
+    'https://*.example.com:6443',
+    'https://%61pi.example.com:6443',
+    'https://0x7f.1:6443',
+  ])('takes no address of %j', (url) => {
+    const { endpoints, parameters } = namesOf(status({ apiServerURL: url }), network);
+    expect(endpoints).not.toHaveProperty('controlPlane');
+    const problem: unknown = expect.stringContaining(`status.apiServerURL names no host, or`);
+    expect(parameters.externalLoadBalancerHostnames).toEqual({ problem });
+  });
+
+  it.each(['https://api.example.com', 'https://api.example.com:443', 'https://api.example.com:6443/'])(
+    'takes %s to the letter',
+    (url) => {
+      const { endpoints, parameters } = namesOf(status({ apiServerURL: url }), network);
+      expect(endpoints.controlPlane).toBe(url);
+      expect(parameters.externalLoadBalancerHostnames).toEqual({ values: ['api.example.com'] });
+    },
+  );
 
   it.each([
     ['no CIDR', [], 'Network "cluster" (config.openshift.io) status.serviceNetwork has no entry'],

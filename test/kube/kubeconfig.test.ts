@@ -1,7 +1,9 @@
+import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RecoveryError } from '../../lib/errors.ts';
 import { readKubeconfig, sameCredentials } from '../../lib/kube/kubeconfig.ts';
@@ -136,6 +138,16 @@ describe('readKubeconfig()', () => {
   it('reports all problems at once', async () => {
     const { message } = await failure({ cluster: { server: 'ftp://x', 'proxy-url': 'y' }, user: { exec: {} } });
     expect(message).toMatch(/3 problems\n.*proxy-url.*\n.*cluster\.server.*\n.*user\.exec/);
+  });
+
+  it('waits for no writer of a FIFO, and reads nothing that is far too large', async () => {
+    const fifo = join(directory, 'fifo');
+    await promisify(execFile)('mkfifo', [fifo]);
+    await expect(readKubeconfig(fifo)).rejects.toThrow(/Cannot read kubeconfig ".*fifo": ENOTREG/);
+    expect((await failure({ user: { tokenFile: fifo } })).message).toMatch(/user\.tokenFile: .*fifo": ENOTREG/);
+    const large = join(directory, 'large');
+    await writeFile(large, Buffer.alloc(5 * 1024 * 1024, '#'));
+    await expect(readKubeconfig(large)).rejects.toThrow(/Cannot read kubeconfig ".*large": EFBIG/);
   });
 
   it('names the path of a kubeconfig that cannot be read', async () => {

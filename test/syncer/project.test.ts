@@ -224,6 +224,13 @@ const table: readonly Row[] = [
     decision: { action: 'refuse', reason: 'empty' },
   },
   {
+    title: 'a Secret with more entries than anybody reads',
+    row: opaqueRow,
+    api: holding(...Array.from({ length: 501 }, (_, count) => `key-${count}`)),
+    disk: other,
+    decision: { action: 'refuse', reason: 'tooManyNames' },
+  },
+  {
     title: 'a key that leads out of the directory',
     row: opaqueRow,
     api: holding('../../kubelet.conf'),

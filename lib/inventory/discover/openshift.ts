@@ -74,9 +74,20 @@ function serverOf(
   if ('problem' in read) return read;
   const url = read.status[field];
   if (typeof url !== 'string' || url === '') return { problem: `${infrastructureText} has no status.${field}` };
-  const host = URL.canParse(url) ? checkedHostname(bareHost(new URL(url))) : undefined;
-  if (host !== undefined) return { url, host };
-  return { problem: `${infrastructureText} status.${field} names no host: "${url}"` };
+  const host = isPlain(url) ? checkedHostname(bareHost(new URL(url))) : undefined;
+  if (host !== undefined && !host.startsWith('*')) return { url, host };
+  const text = JSON.stringify(url);
+  return {
+    problem: `${infrastructureText} status.${field} names no host, or is no address like "https://host:6443": ${text}`,
+  };
+}
+
+/** Readers of URLs correct what they read, each in its own way; kubeconfigs get it to the letter. */
+function isPlain(url: string): boolean {
+  const read = URL.parse(url);
+  if (read?.protocol !== 'https:' || read.username !== '' || read.password !== '') return false;
+  const plain = (text: string): string => text.replace(/\/$/, '').replace(/:443$/, '').toLowerCase();
+  return plain(read.href) === plain(url);
 }
 
 /** Every network must be understood: half of the addresses would take names away from what is there. */
