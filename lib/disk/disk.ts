@@ -79,15 +79,6 @@ interface Attempt {
   readonly remains?: string;
 }
 
-/** Files under way, a generation, a link that is to replace another: names that no other run uses. */
-const temporary =
-  /\/(?:\.\.(?:\d{4}(?:_\d\d){5}\.[^/]+|[a-z]+\.[0-9a-f]{12})|\.([^/]+)\.kube-cert-recovery-[0-9a-f]{12})(?=\/|$)/;
-
-/** The path that people know: with its temporary name each failure would be news, and its path soon gone. */
-function lastingPath(path: string): string {
-  return path.replace(temporary, (_, name?: string) => (name === undefined ? '' : `/${name}`));
-}
-
 /** Runs `call` and turns what the system says into an error of ours: object, path, state, what to do. */
 export async function attempt<T>(trying: Attempt, call: () => Promise<T>): Promise<T> {
   try {
@@ -97,7 +88,7 @@ export async function attempt<T>(trying: Attempt, call: () => Promise<T>): Promi
     const { code, action, what, directory } = trying;
     // Of a rename the name that was to be taken: the other one is a temporary file.
     const { path: first, dest } = err as NodeJS.ErrnoException & { readonly dest?: string };
-    const path = lastingPath(dest ?? first ?? directory);
+    const path = dest ?? first ?? directory;
     const system = systemCode(err) ?? 'unknown';
     const state = hints[system] ?? 'the call failed; check the path';
     const remains = trying.remains ?? (code === 'WriteFailed' ? 'the last good files stay in use' : '');

@@ -68,6 +68,14 @@ export async function removeLeftovers(disk: Disk, directory: string, names: read
 
 /** Steps 3 to 6: after it, every reader that opens a path through `..data` gets the new generation. */
 export async function flip(generation: Generation): Promise<string> {
+  try {
+    return await flipped(generation);
+  } catch (err) {
+    throw ofItsPlace(err, generation.directory);
+  }
+}
+
+async function flipped(generation: Generation): Promise<string> {
   const { disk, directory } = generation;
   const name = await writeGeneration(generation);
   try {
@@ -83,4 +91,17 @@ export async function flip(generation: Generation): Promise<string> {
   // 7. from here on the former generation is no longer needed, also after a power loss.
   await syncDirectory(disk, directory);
   return name;
+}
+
+/**
+ * What could not be made has a name that no other run uses, and is gone: its failure is told of the place that it was
+ * for, so that the same one again is no news.
+ */
+function ofItsPlace(err: unknown, directory: string): unknown {
+  const failure = err as NodeJS.ErrnoException;
+  const [hidden = '', ...rest] = failure.path?.startsWith(`${directory}/..`)
+    ? failure.path.slice(directory.length + 1).split('/')
+    : [];
+  if (hidden !== '' && hidden !== dataLink) failure.path = join(directory, ...rest);
+  return failure;
 }

@@ -50,21 +50,6 @@ describe('attempt()', () => {
     });
   });
 
-  it.each([
-    ['a file of a generation under way', '/certs/a/..2026_11_22_22_55_33.c14rrv/tls.key', '/certs/a/tls.key'],
-    ['a generation under way', '/certs/a/..2026_11_22_22_55_33.c14rrv', '/certs/a'],
-    ['a link under way', '/certs/a/..link.0123456789ab', '/certs/a'],
-    ['a file under way', '/etc/kubernetes/.admin.conf.kube-cert-recovery-0123456789ab', '/etc/kubernetes/admin.conf'],
-    ['the link of a directory', '/certs/a/..data', '/certs/a/..data'],
-    ['a hidden file', '/etc/.kube/..b/c', '/etc/.kube/..b/c'],
-  ])('names of %s the path that lasts', async (_, tried, told) => {
-    const full = onPath(tried, () => Promise.reject(failure('ENOSPC')));
-    await expect(attempt(writing, () => full)).rejects.toMatchObject({
-      message: expect.stringContaining(`"${told}"`) as unknown,
-      details: { path: told },
-    });
-  });
-
   it('says of a bind-mounted file that it is one', async () => {
     const busy = onPath('/etc/a.conf', () => Promise.reject(failure('EBUSY')));
     await expect(attempt(writing, () => busy)).rejects.toMatchObject({

@@ -204,3 +204,24 @@ test.each([
   expect(pairGeneration(directory)).toBe('1');
   expect(layoutProblems(directory, ['tls.crt', 'tls.key'])).toEqual([]);
 });
+
+test('publish() tells of the same failure in the same words, whatever the generation under way was called', async () => {
+  const directory = newObjectPath();
+  await publish({ ...base, directory, entries: entriesOf(1) });
+  for (const [call, at] of [
+    ['open', 0],
+    ['mkdtemp', 0],
+    ['symlink', 1],
+  ] as const) {
+    const fails = async (...paths: readonly string[]): Promise<never> => {
+      throw Object.assign(new Error('no'), { code: 'ENOSPC', path: paths[at] });
+    };
+    const disk = { ...promises, [call]: fails };
+    const said: string[] = [];
+    for (const _ of [1, 2])
+      await publish({ ...wanted(directory), disk }).catch((err: unknown) => said.push(String(err)));
+    expect(said[0], call).toMatch(/no space left on the disk/);
+    expect(said[0], call).not.toContain('/..');
+    expect(said[1], call).toBe(said[0]);
+  }
+});
