@@ -22,7 +22,6 @@ const longestMessage = 600;
 
 interface Waiting {
   outline: Outline;
-  readonly requestedAt: Date;
   /** Milliseconds since the epoch; undefined: it was never looked at. */
   lookAt?: number;
   failures: number;
@@ -121,15 +120,11 @@ export class Desk {
   }
 
   #untilNextTurn(now: number): number {
-    const ms = this.#nextTurnAt - now;
-    return ms > turnMs ? 0 : Math.max(0, ms); // more than was ever asked for: the clock has been set back
+    return untilMs(this.#nextTurnAt, now, turnMs);
   }
 
   #untilDue({ lookAt = 0, isSettled = false }: Waiting, now: number): number {
-    if (isSettled) return Infinity;
-    const ms = lookAt - now;
-    // More than was ever asked for: the clock has been set back.
-    return ms > Math.max(this.#options.recheckMs, longestRetryMs) ? 0 : Math.max(0, ms);
+    return isSettled ? Infinity : untilMs(lookAt, now, Math.max(this.#options.recheckMs, longestRetryMs));
   }
 
   /** Whether it has been approved. */
@@ -251,7 +246,13 @@ export class Desk {
 /** What is known of the same request stays known: its spec never changes, and a watch that fails lists anew. */
 function waitingOf(outline: Outline, before: Waiting | undefined): Waiting {
   if (before !== undefined && before.outline.uid === outline.uid) return Object.assign(before, { outline });
-  return { outline, requestedAt: outline.requestedAt, failures: 0, told: new Set() };
+  return { outline, failures: 0, told: new Set() };
+}
+
+/** More than `longestMs` was never asked for: then the clock has been set back. */
+function untilMs(at: number, now: number, longestMs: number): number {
+  const ms = at - now;
+  return ms > longestMs ? 0 : Math.max(0, ms);
 }
 
 function isNews({ told }: Waiting, what: string): boolean {

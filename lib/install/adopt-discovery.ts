@@ -2,6 +2,7 @@
 // serves now, and the control planes that the cluster knows. The one certificate that all of them will share holds all.
 import { join } from 'node:path';
 import type { Endpoints } from '../inventory/model.ts';
+import { serverAddress } from '../kube/server-address.ts';
 import { canonicalHostnames } from '../pki/hostname.ts';
 import { wholeCertificates } from '../pki/certificate.ts';
 import type { Api } from './apply.ts';
@@ -38,6 +39,6 @@ export function joinNames(declared: readonly string[], ...found: readonly (reado
 export function localServer({ local = '' }: Endpoints): string {
   const url = URL.parse(local);
   const host = url?.hostname.startsWith('[') === true ? '[::1]' : '127.0.0.1';
-  const port = url?.port || (url === null ? '6443' : '443'); // a URL leaves its scheme's own port out
+  const port = url === null ? 6443 : serverAddress(url).port;
   return `https://${host}:${port}`;
 }

@@ -7,6 +7,7 @@ import { attempt, realDisk } from '../disk/disk.ts';
 import { syncDirectory } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { Resolved } from '../inventory/model.ts';
+import { unanswered } from '../kube/api-error.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { wholeCertificates } from '../pki/certificate.ts';
 import { createApiStore } from '../store/api.ts';
@@ -60,15 +61,12 @@ export async function runUnadopt(options: UnadoptOptions): Promise<void> {
   });
 }
 
-/** Of an API that does not answer, or not to us. */
-const unreachable = ['KubeUnavailable', 'KubeUnauthorized', 'KubeForbidden'] as const;
-
 async function requireWayBack(options: UnadoptOptions): Promise<void> {
   await requireKubeadmFiles(options);
   try {
     await requireSameAuthorities(options);
   } catch (err) {
-    if (!isCode(err, ...unreachable)) throw err;
+    if (!isCode(err, ...unanswered)) throw err;
     const record = adoptionFile(options.directory);
     const message = `Cannot give the static pods back to kubeadm's files: nobody tells whom the cluster trusts now (${err.message}). This machine stays adopted: run this again when the API server answers. To change its manifests by hand until then, remove "${record}" first, else the timer of "init host" adds our containers again`;
     throw new RecoveryError(err.code, message, { cause: err });

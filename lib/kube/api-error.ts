@@ -13,6 +13,9 @@ export interface Attempt {
   readonly server: string;
 }
 
+/** Of an API server that does not answer, or not to us: while it starts it refuses one thing and answers another. */
+export const unanswered = ['KubeUnavailable', 'KubeUnauthorized', 'KubeForbidden'] as const;
+
 const kinds: Readonly<Record<string, string>> = {
   secrets: 'Secret',
   configmaps: 'ConfigMap',

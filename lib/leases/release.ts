@@ -1,10 +1,11 @@
 // Releases leader leases of the dead once, at the API server's first answer: one GET and one PUT with the
 // resourceVersion that was read, so that a holder who renews in between wins. A conflict is looked at once more, then
 // left: somebody lives. An API server that starts refuses one thing and answers another (its caches of rights fill one
-// after the other), so a refusal is asked again for some seconds. Nothing here fails recovery; a lease that stays costs its
-// duration.
+// after the other), so a refusal is asked again for some seconds. Nothing here fails recovery; a lease that stays costs
+// its duration.
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
+import { unanswered } from '../kube/api-error.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { type LeaseName, leasePath } from '../kube/lease-path.ts';
 import type { Log } from '../log.ts';
@@ -66,7 +67,7 @@ async function answered<T>(ask: () => Promise<T>, { clock, signal, patienceMs }:
       return await ask();
     } catch (err) {
       const waitedMs = clock.now().getTime() - began;
-      const isStarting = isCode(err, 'KubeUnavailable', 'KubeUnauthorized', 'KubeForbidden');
+      const isStarting = isCode(err, ...unanswered);
       const isOver = waitedMs >= (patienceMs ?? defaultPatienceMs) || waitedMs < 0; // negative: the clock was set back
       if (!isStarting || isOver || signal.aborted) throw err;
       await clock.sleep(pauseMs, signal);

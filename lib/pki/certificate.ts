@@ -6,6 +6,7 @@ import { readCertificateFields, type CertificateFields } from './certificate-fie
 import type { CertificateFacts } from './facts.ts';
 import { certifiedAlgorithmOf } from './key-algorithm.ts';
 import { readPem } from './pem.ts';
+import { Recent } from './recent.ts';
 
 export interface Certificate {
   readonly x509: X509Certificate;
@@ -48,22 +49,18 @@ export function parseCertificates(
 }
 
 /**
- * What was read lately, by the hash of its bytes, the latest last: a CA is in many bundles, all are looked at again and
- * again, and the syncer publishes what regen has just made. Nobody changes a Certificate.
+ * What was read lately, by the hash of its bytes: a CA is in many bundles, all are looked at again and again, and the
+ * syncer publishes what regen has just made. Nobody changes a Certificate. A preset keeps some thirty, and those before
+ * them are in its bundles.
  */
-const known = new Map<string, Certificate>();
-/** A preset keeps some thirty, and those before them are in its bundles. */
-const mostKnown = 100;
+const known = new Recent<Certificate>(100);
 /** One with thousands of names is not kept. */
 const mostBytes = 16_384;
 
 function parseDer(der: Buffer): Certificate {
   const hash = sha256(der);
   const certificate = known.get(hash) ?? readCertificate(der);
-  known.delete(hash);
   if (der.length <= mostBytes) known.set(hash, certificate);
-  const [oldest] = known.size > mostKnown ? known.keys() : [];
-  if (oldest !== undefined) known.delete(oldest);
   return certificate;
 }
 

@@ -1,7 +1,7 @@
 // One generation of an object: a hidden directory with all its files, and the one rename that puts it in use.
 // After any failure or crash in here, `..data` leads to the former generation or to the new one, each complete.
 import { randomBytes } from 'node:crypto';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { Entries } from '../store/store.ts';
 import { unlessAbsent, type Disk } from '../disk/disk.ts';
 import { directoryMode, syncDirectory, writeNewFile } from '../disk/files.ts';
@@ -27,8 +27,29 @@ function generationPrefix(now: Date): string {
   return `..${now.toISOString().slice(0, 19).replaceAll(/[-T:]/g, '_')}.`;
 }
 
+/**
+ * Runs `call`, which makes something in `directory` under a name that no other run uses. What could not be made is gone:
+ * its failure is told of the place that it was for, so that the same one again is no news.
+ */
+async function inItsPlace<T>(directory: string, call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (err) {
+    const failure = err as NodeJS.ErrnoException;
+    if (failure.path?.startsWith(`${directory}/..`) === true) {
+      const [made, ...rest] = failure.path.slice(directory.length + 1).split('/');
+      if (made !== dataLink) failure.path = join(directory, ...rest);
+    }
+    throw failure;
+  }
+}
+
 /** Steps 3 and 4 of publish: the files, each durable, then the directory that names them. Returns its bare name. */
-export async function writeGeneration({ disk, directory, entries, mode, now }: Generation): Promise<string> {
+export function writeGeneration(generation: Generation): Promise<string> {
+  return inItsPlace(generation.directory, () => written(generation));
+}
+
+async function written({ disk, directory, entries, mode, now }: Generation): Promise<string> {
   const path = await disk.mkdtemp(join(directory, generationPrefix(now)));
   try {
     await disk.chmod(path, directoryMode); // mkdtemp makes it 0700
@@ -46,15 +67,17 @@ export async function writeGeneration({ disk, directory, entries, mode, now }: G
 }
 
 /** A link that replaces whatever has that name in one step; the name is never absent. */
-export async function replaceByLink(disk: Disk, path: string, target: string): Promise<void> {
-  const temporary = join(path, '..', temporaryName('link'));
-  await disk.symlink(target, temporary);
-  try {
-    await disk.rename(temporary, path);
-  } catch (err) {
-    await disk.unlink(temporary).catch(() => undefined);
-    throw err;
-  }
+export function replaceByLink(disk: Disk, path: string, target: string): Promise<void> {
+  const temporary = join(dirname(path), temporaryName('link'));
+  return inItsPlace(dirname(path), async () => {
+    await disk.symlink(target, temporary);
+    try {
+      await disk.rename(temporary, path);
+    } catch (err) {
+      await disk.unlink(temporary).catch(() => undefined);
+      throw err;
+    }
+  });
 }
 
 /** Removes hidden names that nothing led to when they were seen; what `..data` leads to by now stays. */
@@ -68,14 +91,6 @@ export async function removeLeftovers(disk: Disk, directory: string, names: read
 
 /** Steps 3 to 6: after it, every reader that opens a path through `..data` gets the new generation. */
 export async function flip(generation: Generation): Promise<string> {
-  try {
-    return await flipped(generation);
-  } catch (err) {
-    throw ofItsPlace(err, generation.directory);
-  }
-}
-
-async function flipped(generation: Generation): Promise<string> {
   const { disk, directory } = generation;
   const name = await writeGeneration(generation);
   try {
@@ -91,17 +106,4 @@ async function flipped(generation: Generation): Promise<string> {
   // 7. from here on the former generation is no longer needed, also after a power loss.
   await syncDirectory(disk, directory);
   return name;
-}
-
-/**
- * What could not be made has a name that no other run uses, and is gone: its failure is told of the place that it was
- * for, so that the same one again is no news.
- */
-function ofItsPlace(err: unknown, directory: string): unknown {
-  const failure = err as NodeJS.ErrnoException;
-  const [hidden = '', ...rest] = failure.path?.startsWith(`${directory}/..`)
-    ? failure.path.slice(directory.length + 1).split('/')
-    : [];
-  if (hidden !== '' && hidden !== dataLink) failure.path = join(directory, ...rest);
-  return failure;
 }

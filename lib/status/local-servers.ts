@@ -4,7 +4,7 @@ import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { Clock } from '../clock.ts';
 import type { Resolved } from '../inventory/model.ts';
-import { bareHost } from '../kube/server-address.ts';
+import { serverAddress } from '../kube/server-address.ts';
 import type { ArtefactFacts, Facts } from '../plan/facts.ts';
 import { proveServed } from '../proof/served.ts';
 import { certificateKey, type Found, privateKeyKey } from '../store/store.ts';
@@ -28,14 +28,14 @@ const staticPod = 'stop its container, the kubelet starts it anew';
 /** Ports of cmd/kubeadm/app/constants; the API server is where its manifest says. */
 export function localServers({ endpoints, artefacts }: Resolved): readonly LocalServer[] {
   const local = endpoints?.local === undefined ? undefined : URL.parse(endpoints.local);
-  const host = (local && bareHost(local)) ?? loopback;
+  const { host, port } = local ? serverAddress(local) : { host: loopback, port: 6443 };
   const isRead = (name: string, component: string): boolean =>
     artefacts.some((one) => one.name === name && one.readers.some((reader) => reader.component === component));
   const servers: readonly LocalServer[] = [
     {
       component: 'kube-apiserver',
       host,
-      port: Number(local?.port || (local ? 443 : 6443)),
+      port,
       artefacts: ['apiserver'],
       remedy: staticPod,
     },

@@ -19,7 +19,10 @@ export function refuseBesideKubeadm(procDir = '/proc'): void {
   );
 }
 
-/** The process id of a running kubeadm that may write. `procDir` is a mounted proc file system; where there is none, nothing is known. */
+/**
+ * The process id of a running kubeadm that may write. `procDir` is a mounted proc file system; where there is none,
+ * nothing is known.
+ */
 export function runningKubeadm(procDir = '/proc'): number | undefined {
   const namespace = linkOf(join(procDir, 'self/ns/pid'));
   const pids = namesIn(procDir).filter((name) => /^\d+$/.test(name));
