@@ -11,7 +11,8 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: ['test/integration/**', 'test/e2e/**', 'test/long/**'],
           // A hanging test is to be found, a slow machine is none.
-          testTimeout: 30_000,
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
           env,
         },
       },

@@ -35,9 +35,8 @@ export async function repairAdoptCommand({ image, ...line }: AdoptLine, io: Io):
   const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
   const connecting = { config, clock: systemClock, log, signal: io.signal };
   const { directory } = options;
-  const own = kubeconfigFile(podLayout(directory, 'kube-apiserver'), 'admin');
-  const credentials = ({ kubernetesDir }: AdoptionRecord): readonly string[] =>
-    config.kubeconfig === undefined ? [own, join(kubernetesDir, 'admin.conf')] : [config.kubeconfig];
+  const credentials = (record: AdoptionRecord): readonly string[] =>
+    config.kubeconfig === undefined ? repairCredentials(record, directory) : [config.kubeconfig];
   try {
     const { failures } = await runRepair({
       ...connecting,
@@ -52,6 +51,11 @@ export async function repairAdoptCommand({ image, ...line }: AdoptLine, io: Io):
     log.error('process.failed', { err: errorText(err), ...(code !== undefined && { code }) });
     return exitOfError(err);
   }
+}
+
+/** kubeadm's first: no container of ours comes near it. It may have been removed, or its CA be a former one. */
+export function repairCredentials({ kubernetesDir }: AdoptionRecord, directory: string): readonly string[] {
+  return [join(kubernetesDir, 'admin.conf'), kubeconfigFile(podLayout(directory, 'kube-apiserver'), 'admin')];
 }
 
 /** The first credential that may look at pods; undefined when no API server answers. Throws when it answers none of them. */
@@ -94,5 +98,5 @@ export async function reach(
 
 /** Whoever is not trusted has answered. */
 function isAway(err: unknown): boolean {
-  return isCode(err, 'KubeUnavailable') && err.details['untrusted'] !== true;
+  return isCode(err, 'KubeUnavailable', 'KubeWrongAnswer') && err.details['untrusted'] !== true;
 }

@@ -5,6 +5,7 @@ import { bootstrapRequester } from '../lib/bootstrap-identity.ts';
 import { isClockSynchronised } from '../lib/clock-synchronised.ts';
 import type { ApproverConfig } from '../lib/config-types.ts';
 import { createEventRecorder } from '../lib/kube/events.ts';
+import { observeBoot } from '../lib/leases/boot.ts';
 import { connect, keepConnection } from './connections.ts';
 import { instanceOf, type Shared } from './shared.ts';
 import type { Shortfall } from './shortfalls.ts';
@@ -12,11 +13,12 @@ import type { Shortfall } from './shortfalls.ts';
 const recheckMs = 30_000;
 
 export async function approver(mode: ApproverConfig, shared: Shared): Promise<readonly Shortfall[]> {
-  const { config, clock, signal, hostName, health, builtAt } = shared;
+  const { config, clock, signal, hostName, health, metrics, builtAt } = shared;
   const { once, dryRun, identity } = config;
   const log = shared.log.with({ mode: 'approver' });
   const connection = await connect(mode.kubeconfig, shared);
   const events = createEventRecorder({ connection, clock, log, instance: instanceOf(shared) });
+  const boot = observeBoot(clock);
   const run = runApprover({
     connection,
     // A kubelet registers its host name in lower case (pkg/util/node/node.go, GetHostname).
@@ -24,17 +26,20 @@ export async function approver(mode: ApproverConfig, shared: Shared): Promise<re
     nodeCertificate: mode.nodeCertificate,
     longestLifeMs: mode.longestLifeMs,
     expectedNodes: mode.expectedNodes,
+    namespace: mode.bootstrapNamespace,
     requester: bootstrapRequester(mode.bootstrapNamespace),
     clockFacts: async (thorough) => ({
       builtAt,
       synchronised: await isClockSynchronised(mode.clockSynchronised, { thorough }),
     }),
+    bootedAt: () => (boot().clockStepped ? undefined : boot().bootedAt),
     once,
     dryRun,
     recheckMs,
     clock,
     log,
     health,
+    metrics,
     events,
     signal,
   });

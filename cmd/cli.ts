@@ -113,6 +113,7 @@ function program(io: Io): Program {
     .command('uninstall')
     .description('take away what init made')
     .option('--purge', 'also delete every Secret and ConfigMap of the inventory')
+    .option('--force', 'although machines are adopted, whose certificates nobody renews then')
     .option('--give-back', 'also make plain files of what the syncer has published, at the same paths')
     .action(async (_own, self: Command) => {
       refuseUnknownCommand(self);

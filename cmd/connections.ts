@@ -5,6 +5,7 @@ import { RecoveryError } from '../lib/errors.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { NamesInApi } from '../lib/inventory/names-in-api.ts';
 import { type ServerAddress, serverAddress } from '../lib/kube/server-address.ts';
+import type { Gates } from '../lib/kube/gate.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import type { Store } from '../lib/store/store.ts';
 import { locationText } from '../lib/store/store.ts';
@@ -18,6 +19,8 @@ export interface Connecting {
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
+  /** Shared by the connections of a process. */
+  readonly gates?: Gates;
 }
 
 /**
@@ -26,7 +29,7 @@ export interface Connecting {
  */
 export async function connect(
   kubeconfig: string | undefined,
-  { config, clock, log }: Connecting,
+  { config, clock, log, gates }: Connecting,
 ): Promise<KubeConnection> {
   if (kubeconfig === undefined) throw new RecoveryError('ConfigInvalid', 'Cannot reach the API: give --kubeconfig');
   const { openConnection } = await import('../lib/kube/connection.ts');
@@ -37,6 +40,7 @@ export async function connect(
       userAgent: `kube-cert-recovery/${version}`,
       clock,
       log,
+      gates,
     });
   if (config.once !== false) return open();
   const { openWhenUsable } = await import('../lib/kube/late-connection.ts');

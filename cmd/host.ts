@@ -16,8 +16,9 @@ import {
   writableDirectories,
 } from '../lib/install/host.ts';
 import type { HostUnits } from '../lib/install/host.ts';
+import { type Examined, examineProgram, timeoutProblem } from '../lib/install/program.ts';
 import { allDirectories } from '../lib/inventory/resolve.ts';
-import type { Problem } from '../lib/problems.ts';
+import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
@@ -38,6 +39,7 @@ const idle = [
   ['server', '--server'],
   ['output', '--output'],
   ['purge', '--purge'],
+  ['force', '--force'],
   ['giveBack', '--give-back'],
 ] as const satisfies readonly (readonly [keyof Omit<HostLine, 'out'>, string])[];
 
@@ -58,7 +60,7 @@ function hostFlags({ executable, ...line }: Omit<HostLine, 'out'>, cwd: string):
     const message = `must name the program that the units start; "${program}" is no file that can be executed`;
     problems.push({ path: '--executable', kind: 'invalid', message });
   }
-  const { server: _server, output: _output, purge: _purge, giveBack: _giveBack, ...flags } = line;
+  const { server: _server, output: _output, purge: _purge, force: _force, giveBack: _giveBack, ...flags } = line;
   return { flags: orKubeadm(flags), executable: program, problems };
 }
 
@@ -132,8 +134,13 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
     io.stdout.write(files.map(({ path, content }) => `# ${path}\n${content}`).join('\n'));
     return exitCodes.done;
   }
-  const outcome = await applyHost(files, machine ?? thisMachine(io.signal));
+  const here = machine ?? thisMachine(io.signal);
+  const examined = await examineProgram(executable, io.signal);
+  if (here.systemctl !== undefined) await requireProgram(examined);
+  const outcome = await applyHost(files, here);
+  for (const warning of examined.warnings) io.stderr.write(`${warning}\n`);
   if (outcome === undefined) {
+    for (const problem of examined.problems) io.stderr.write(`--executable: ${problem}\n`);
     io.stdout.write(
       'systemd does not run here: nothing was written. Run this as root before each start of the kubelet, whatever its\n' +
         `exit code, and once a minute with --restart besides:\n  ${plainCommand(units).join(' ')}\n` +
@@ -149,6 +156,16 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
   ];
   io.stdout.write(`${lines.join('\n')}\n`);
   return exitCodes.done;
+}
+
+/** Throws ConfigInvalid: nothing is written then. */
+async function requireProgram({ problems }: Examined): Promise<void> {
+  const timeout = await timeoutProblem();
+  const all = [
+    ...problems.map((message): Problem => ({ path: '--executable', kind: 'invalid', message })),
+    ...(timeout === undefined ? [] : [{ path: 'kubelet.service', kind: 'notFound', message: timeout } as const]),
+  ];
+  if (all.length > 0) throw problemsError('ConfigInvalid', 'Cannot install the units of this host', all);
 }
 
 export async function uninstallHostCommand(

@@ -7,6 +7,7 @@ import { parseToolConfig } from '../lib/config.ts';
 import { runAdopt } from '../lib/install/adopt.ts';
 import { controlPlaneNames, joinNames, localServer, servedNames } from '../lib/install/adopt-discovery.ts';
 import { machineLockDir, requireManifestsFree } from '../lib/install/manifests-lock.ts';
+import { adoptedNodes } from '../lib/install/adopted-nodes.ts';
 import { runUnadopt } from '../lib/install/unadopt.ts';
 import { type Discovery, discoverKubeadm } from '../lib/inventory/discover/discover.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
@@ -19,6 +20,7 @@ import { exitCodes } from './exit-codes.ts';
 import { installFlags, type InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
 import { type CommandLine, configInput } from './read-config.ts';
+import { purgeCommand } from './uninstall.ts';
 
 export interface AdoptLine extends InstallLine {
   readonly image?: string;
@@ -58,8 +60,32 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
 export function uninstallAdoptCommand(line: AdoptLine, io: Io): Promise<number> {
   return onMachine({ line, io }, async ({ config, options, directories, connecting }) => {
     const resolved = resolve(config.inventory, config.environment);
-    await runUnadopt({ ...connecting, ...directories, resolved, directory: options.directory });
+    const { directory } = options;
+    await runUnadopt({ ...connecting, ...directories, resolved, directory });
+    const kubeconfig = config.kubeconfig ?? join(directories.kubernetesDir, 'admin.conf');
+    for (const text of await leftInApi({ ...connecting, directory, kubeconfig })) connecting.told(text);
   });
+}
+
+/** Signers' keys must not lie about unnoticed when nobody needs them any more. */
+export async function leftInApi({
+  connection,
+  signal,
+  nodeName,
+  directory,
+  kubeconfig,
+}: {
+  readonly connection: KubeConnection;
+  readonly signal: AbortSignal;
+  readonly nodeName: string;
+  readonly directory: string;
+  readonly kubeconfig: string;
+}): Promise<readonly string[]> {
+  const others = (await adoptedNodes({ connection, signal })).filter((name) => name !== nodeName);
+  const what = "Secrets and ConfigMaps with the CAs' keys, ServiceAccounts with tokens, and their rights";
+  if (others.length > 0) return [`In the API stay ${what}: static pods of ${others.join(', ')} live on them.`];
+  const command = purgeCommand({ directory, kubeconfig });
+  return [`In the API stay ${what}. No machine lives on them any more; to remove them: ${command}`];
 }
 
 type OnMachine = Awaited<ReturnType<typeof machineOf>>;

@@ -20,7 +20,12 @@ export async function initCommand(line: InstallLine, io: Io): Promise<number> {
   const config = parseToolConfig({ ...input, problems });
   const resolved = resolve(config.inventory, config.environment);
   const namespace = flags.namespace;
-  const where = { resolved, directory: options.directory, ...(namespace !== undefined && { namespace }) };
+  const where = {
+    resolved,
+    directory: options.directory,
+    ...(namespace !== undefined && { namespace }),
+    ...(config.components !== undefined && { components: config.components }),
+  };
   if (config.dryRun) {
     io.stdout.write(await renderInitManifests(where));
     return exitCodes.done;

@@ -12,6 +12,7 @@ export interface InstallLine extends CommandLine {
   readonly server?: string;
   readonly output?: string;
   readonly purge?: boolean;
+  readonly force?: boolean;
   readonly giveBack?: boolean;
 }
 
@@ -23,11 +24,20 @@ export interface InstallOptions {
   readonly server?: string;
   readonly output: (typeof formats)[number];
   readonly purge: boolean;
+  readonly force: boolean;
   readonly giveBack: boolean;
 }
 
 export function installFlags(
-  { out = defaultDirectory, server, output = 'text', purge = false, giveBack = false, ...flags }: InstallLine,
+  {
+    out = defaultDirectory,
+    server,
+    output = 'text',
+    purge = false,
+    force = false,
+    giveBack = false,
+    ...flags
+  }: InstallLine,
   { cwd }: Pick<Io, 'cwd'>,
 ): { flags: CommandLine; options: InstallOptions; problems: readonly Problem[] } {
   const problems: Problem[] = [];
@@ -42,6 +52,7 @@ export function installFlags(
     ...(server !== undefined && { server }),
     output: wanted.format ?? 'text',
     purge,
+    force,
     giveBack,
   };
   return { flags, options, problems };

@@ -1,8 +1,9 @@
 // The composition root: makes what the modes of a configuration share, and runs them until the signal aborts. A mode
 // that fails ends the process.
 import { hostname } from 'node:os';
-import type { Config } from '../lib/config-types.ts';
-import { createHealth, serveHealth } from '../lib/health.ts';
+import type { Config, ModeConfig } from '../lib/config-types.ts';
+import { createHealth, keepServingHealth } from '../lib/health.ts';
+import { Gates } from '../lib/kube/gate.ts';
 import { createMetrics, noMetrics } from '../lib/metrics.ts';
 import { regen } from './regen-mode.ts';
 import { resolveHere } from './resolve-here.ts';
@@ -19,31 +20,43 @@ export async function runModes(config: Config, runtime: Runtime): Promise<readon
   const { healthProbeBindAddress: address } = config;
   const modes = config.modes.map(({ mode }) => mode);
   const metrics = address === undefined ? noMetrics : await createMetrics({ version, modes });
-  const shared: Shared = { ...runtime, signal, config, resolved, health, metrics, hostName: hostname() };
+  const gates = new Gates(runtime.clock);
+  const shared: Shared = { ...runtime, signal, config, resolved, health, metrics, gates, hostName: hostname() };
   const server =
     address === undefined
       ? undefined
-      : await serveHealth({ address: { host: address.host ?? '::', port: address.port }, health, metrics, signal });
+      : await keepServingHealth({
+          ...runtime,
+          address: { host: address.host ?? '::', port: address.port },
+          health,
+          metrics,
+          signal,
+        });
+  const run = async (mode: ModeConfig): Promise<readonly Shortfall[]> => {
+    try {
+      if (mode.mode === 'regen') return await regen(mode, shared);
+      if (mode.mode === 'approver') {
+        const { approver } = await import('./approver-mode.ts');
+        return await approver(mode, shared);
+      }
+      const { syncer } = await import('./syncer-mode.ts');
+      return await syncer(mode, shared);
+    } catch (err) {
+      failed.abort(); // the other mode stops in good order before the process ends
+      throw err;
+    }
+  };
   try {
-    const shortfalls = await Promise.all(
-      config.modes.map(async (mode) => {
-        try {
-          if (mode.mode === 'regen') return await regen(mode, shared);
-          if (mode.mode === 'approver') {
-            const { approver } = await import('./approver-mode.ts');
-            return await approver(mode, shared);
-          }
-          const { syncer } = await import('./syncer-mode.ts');
-          return await syncer(mode, shared);
-        } catch (err) {
-          failed.abort(); // the other mode stops in good order before the process ends
-          throw err;
-        }
-      }),
-    );
-    return shortfalls.flat();
+    // The others' one pass begins with what regen leaves: it makes the objects that the syncer looks for.
+    const [first, others] = config.once ? partition(config.modes) : [[], config.modes];
+    const before = await Promise.all(first.map(run));
+    return [...before, ...(await Promise.all(others.map(run)))].flat();
   } finally {
     failed.abort();
     await server?.closed;
   }
+}
+
+function partition(modes: readonly ModeConfig[]): readonly [readonly ModeConfig[], readonly ModeConfig[]] {
+  return [modes.filter(({ mode }) => mode === 'regen'), modes.filter(({ mode }) => mode !== 'regen')];
 }

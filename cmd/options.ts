@@ -73,6 +73,8 @@ export function addRunOptions(command: Command): Command {
     .option('--regen-kubeconfig <file>', 'credential of mode regen')
     .option('--syncer-kubeconfig <file>', 'credential of mode syncer')
     .option('--approver-kubeconfig <file>', 'credential of mode approver')
+    .option('--caches-synced-file <file>', 'file that the syncer makes once it has looked at every object')
+    .option('--listen <address>', "taken from OpenShift's recovery containers, and unused: they serve nothing there")
     .option(
       '--health-probe-bind-address <address>',
       'where /livez, /readyz, /healthz and /metrics are served ("0": nowhere)',
@@ -101,7 +103,9 @@ export function addAdoptOptions(command: Command): Command {
 
 /** Of restore. */
 export function addRestoreOption(command: Command): Command {
-  return command.option('--generation <number>', 'which copy is put back (default: the youngest)');
+  return command
+    .option('--generation <number>', 'which copy is put back (default: the youngest)')
+    .option('--force', 'put back an expired copy although what is there is valid');
 }
 
 /** Of init, and by it of init render. */

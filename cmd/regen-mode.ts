@@ -6,6 +6,7 @@ import type { Resolved } from '../lib/inventory/model.ts';
 import { createEventRecorder } from '../lib/kube/events.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { observeBoot } from '../lib/leases/boot.ts';
+import { createOtherClocks } from '../lib/leases/other-clocks.ts';
 import { releaseDeadLeases } from '../lib/leases/release.ts';
 import type { LeaseName } from '../lib/kube/lease-path.ts';
 import { createKeyPool } from '../lib/pki/key-pool.ts';
@@ -17,15 +18,16 @@ import { createStore } from '../lib/store/stores.ts';
 import { connect, keepConnection, namesInApi, noApi } from './connections.ts';
 import { lockHost } from './lock-host.ts';
 import { createRestarts } from './restarts.ts';
+import { noteSummary, readSummaryNote } from './summary-note.ts';
 import { instanceOf, type Shared } from './shared.ts';
 import { shortfallsOf, type Shortfall } from './shortfalls.ts';
 import { isFile } from '../lib/inventory/places.ts';
 
 /** How long the process stays for the leases of the dead, when everything else is done. */
-const leasesMs = 5000;
+const leasesMs = 15_000;
 
 export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly Shortfall[]> {
-  const { config, resolved, clock, signal, builtAt, health, metrics } = shared;
+  const { config, resolved, hostName, clock, signal, builtAt, health, metrics } = shared;
   const log = shared.log.with({ mode: 'regen' });
   const connection = needsApi(mode, resolved) ? await healFilesUnless(mode, shared) : undefined;
   const events = connection && createEventRecorder({ connection, clock, log, instance: instanceOf(shared) });
@@ -41,8 +43,10 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
     backupDir: mode.backupDir,
     ...(resolved.endpoints !== undefined && { endpoints: resolved.endpoints }),
     onBackupFailed: ({ code, message }) => log.warn('backup.failed', { path: mode.backupDir, code, err: message }),
+    onAttributesLost: ({ code, message }) => log.warn('attributes.lost', { code, err: message }),
   });
   const restarts = await createRestarts(mode, disk, shared);
+  const noted = config.once && !config.dryRun ? await readSummaryNote(mode.lockDir) : undefined;
   try {
     const report = await runRegen({
       resolved,
@@ -56,10 +60,14 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
         builtAt,
         synchronised: await isClockSynchronised(mode.clockSynchronised, { thorough }),
       }),
+      ...(connection !== undefined && {
+        otherClocks: createOtherClocks({ connection, leases: leasesOf(resolved), hostName, clock }),
+      }),
       keyPool: createKeyPool({ algorithm: keyAlgorithm, size }),
       ...(mode.keyAlgorithm !== undefined && { keyAlgorithm: mode.keyAlgorithm }),
       rows: connection === undefined ? 'disk' : mode.rows,
       ...(events !== undefined && { events }),
+      ...(noted !== undefined && { summaryToldAt: noted }),
       ...(connection !== undefined && !config.dryRun && { onFirstAnswer: leases.release }),
       lockDisk: () => lockHost({ lockDir: mode.lockDir, once: config.once, clock, signal }),
       refuseBesideOthers: refuseBesideKubeadm,
@@ -72,6 +80,9 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
       metrics,
     });
     await events?.flush(AbortSignal.timeout(2000));
+    const { summaryToldAt: toldAt } = report;
+    if (config.once && !config.dryRun && toldAt !== undefined && toldAt !== noted)
+      await noteSummary(mode.lockDir, toldAt);
     const unfinished = mode.restart && !config.dryRun ? await restarts.finish(report) : [];
     return config.once ? [...shortfallsOf(report), ...unfinished] : [];
   } finally {
@@ -99,7 +110,7 @@ async function healFilesUnless(mode: RegenConfig, shared: Shared): Promise<KubeC
 }
 
 interface DeadLeases {
-  readonly release: () => void;
+  readonly release: (seen: { readonly wasAway: boolean }) => void;
   readonly released: () => Promise<unknown>;
 }
 
@@ -113,10 +124,11 @@ function leasesOfTheDead(
   const leases = leasesOf(resolved);
   let released: Promise<unknown> = Promise.resolve();
   return {
-    release() {
+    release({ wasAway }) {
       if (connection === undefined) return;
       const told = log.with({ mode: 'regen' });
-      released = releaseDeadLeases({ connection, leases, hostName, clock, log: told, signal, boot });
+      const mayHaveRenewed = !wasAway;
+      released = releaseDeadLeases({ connection, leases, hostName, clock, log: told, signal, boot, mayHaveRenewed });
     },
     released: () => released,
   };

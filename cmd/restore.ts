@@ -11,7 +11,13 @@ import { createMarkingStore } from '../lib/restart/marking-store.ts';
 import { Markers } from '../lib/restart/markers.ts';
 import { bootId } from '../lib/restart/processes.ts';
 import { createDiskStore } from '../lib/store/disk.ts';
-import { type Generation, listGenerations, restoreGeneration, type RestoreOptions } from '../lib/store/restore.ts';
+import {
+  type Generation,
+  listGenerations,
+  presentEnd,
+  restoreGeneration,
+  type RestoreOptions,
+} from '../lib/store/restore.ts';
 import type { Store } from '../lib/store/store.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './io.ts';
@@ -22,21 +28,27 @@ import { isFile } from '../lib/inventory/places.ts';
 
 export interface RestoreLine extends CommandLine {
   readonly generation?: string;
+  readonly force?: boolean;
 }
 
 export async function restoreCommand(name: string | undefined, line: RestoreLine, io: Io): Promise<number> {
-  const { generation, ...flags } = line;
+  const { generation, force = false, ...flags } = line;
   const problems = flagProblems(name, generation);
   const config = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems });
   const { backupDir, lockDir, dryRun } = config;
   const resolved = await resolveHere(config);
   const artefacts = resolved.artefacts.filter(({ truth }) => isFile(truth));
-  const tell = ({ message }: RecoveryError): void => void io.stderr.write(`${message}\n`);
+  const tell = ({ message }: { readonly message: string }): void => void io.stderr.write(`${message}\n`);
   const { endpoints } = resolved;
-  const options = { backupDir, onBackupFailed: tell, ...(endpoints !== undefined && { endpoints }) };
+  const options = {
+    backupDir,
+    onBackupFailed: tell,
+    onAttributesLost: tell,
+    ...(endpoints !== undefined && { endpoints }),
+  };
   const kept = await listGenerations(artefacts, options);
   if (name === undefined) {
-    io.stdout.write(kept.length === 0 ? `Nothing is kept in ${backupDir}.\n` : listText(kept));
+    io.stdout.write(kept.length === 0 ? `Nothing is kept in ${backupDir}.\n` : listText(kept, systemClock.now()));
     return exitCodes.done;
   }
   const names = artefacts.map((artefact) => artefact.name);
@@ -45,6 +57,11 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
     throw new RecoveryError('ConfigInvalid', message);
   }
   const wanted = chosen(kept, name, generation);
+  const now = systemClock.now();
+  const disk = createDiskStore(options);
+  const there = presentEnd(wanted.location, await disk.read(wanted.location, io.signal).catch(() => undefined));
+  if (!force) requireNoneLost(wanted, { there, kept, now });
+  if (isExpired(wanted, now)) tell(expiredWarning(wanted));
   if (dryRun) {
     io.stdout.write(`Would restore ${name} of ${wanted.keptAt.toISOString()} (generation ${wanted.generation})\n`);
     return exitCodes.done;
@@ -126,6 +143,33 @@ function chosen(kept: readonly Generation[], name: string, generation: string | 
   throw new RecoveryError('ReadFailed', `${message}${there === '' ? '' : `; there are ${there}`}`);
 }
 
+const isExpired = ({ notAfter }: Generation, now: Date): boolean => notAfter !== undefined && notAfter <= now;
+
+const endText = (notAfter: Date | undefined, now: Date): string =>
+  notAfter === undefined ? '' : `${notAfter.toISOString()}${notAfter <= now ? ' (expired)' : ''}`;
+
+interface Standing {
+  /** When what is there ends; undefined: it is of no use. */
+  readonly there: Date | undefined;
+  readonly kept: readonly Generation[];
+  readonly now: Date;
+}
+
+/** What works is not given for what no reader accepts, unless somebody insists. */
+function requireNoneLost(wanted: Generation, { there, kept, now }: Standing): void {
+  if (!isExpired(wanted, now) || there === undefined || there <= now) return;
+  const { artefact, generation, notAfter } = wanted;
+  const own = kept.filter((one) => one.artefact === artefact && one.problem === undefined && !isExpired(one, now));
+  const other = own[0] === undefined ? 'no kept copy is valid' : `generation ${own[0].generation} is valid`;
+  const message = `Cannot restore artefact "${artefact}": generation ${generation} expired at ${notAfter?.toISOString()}, and what is there is valid until ${there.toISOString()}; ${other}. --force restores it all the same`;
+  throw new RecoveryError('MaterialInvalid', message);
+}
+
+function expiredWarning({ artefact, generation, notAfter }: Generation): { readonly message: string } {
+  const message = `Generation ${generation} of ${artefact} expired at ${notAfter?.toISOString()}: mode regen renews it at its next pass`;
+  return { message };
+}
+
 function outcomeText(outcome: Outcome, { artefact, generation, keptAt }: Generation): string {
   const what = `${artefact} of ${keptAt.toISOString()} (generation ${generation})`;
   if (outcome === 'unchanged') return `Unchanged: ${what} is what is there.\n`;
@@ -133,12 +177,12 @@ function outcomeText(outcome: Outcome, { artefact, generation, keptAt }: Generat
   return `Restored ${what}; what was there is kept as a new generation.\n`;
 }
 
-function listText(kept: readonly Generation[]): string {
+function listText(kept: readonly Generation[], now: Date): string {
   const rows = kept.map(({ artefact, generation, keptAt, notAfter, problem }) => [
     artefact,
     generation,
     keptAt.toISOString(),
-    problem === undefined ? (notAfter?.toISOString() ?? '') : 'not whole',
+    problem === undefined ? endText(notAfter, now) : 'not whole',
   ]);
   const all = [['ARTEFACT', 'GENERATION', 'KEPT AT', 'EXPIRES'], ...rows];
   const widths = [0, 1, 2].map((column) => Math.max(...all.map((row) => row[column]?.length ?? 0)) + 3);

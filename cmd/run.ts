@@ -25,8 +25,10 @@ function stopped(log: Log, { signal }: Io): number {
 export async function runCommand(line: CommandLine, io: Io): Promise<number> {
   const config = parseConfig(configInput(line, io));
   const log = createLog({ ...config.log, write: (text) => void io.stderr.write(text) });
-  log.info('process.started', { version });
-  log.info('config.loaded', { config: summary(config) });
+  // A timer starts a single pass every minute, and nearly all of them find nothing to do.
+  const level = config.once ? 'debug' : 'info';
+  log[level]('process.started', { version });
+  log[level]('config.loaded', { config: summary(config) });
   try {
     const { runModes } = await import('./modes.ts');
     const shortfalls = await runModes(config, { clock: systemClock, log, signal: io.signal, builtAt });

@@ -11,15 +11,17 @@ import { instanceOf, type Shared } from './shared.ts';
 import type { Shortfall } from './shortfalls.ts';
 
 export async function syncer(mode: SyncerConfig, shared: Shared): Promise<readonly Shortfall[]> {
-  const { config, clock, signal, hostName, health } = shared;
+  const { config, clock, signal, hostName, health, metrics } = shared;
   const resolved = mode.components === undefined ? shared.resolved : readBy(shared.resolved, mode.components);
   const log = shared.log.with({ mode: 'syncer' });
   const connection = await connect(mode.kubeconfig, shared);
   const events = createEventRecorder({ connection, clock, log, instance: instanceOf(shared) });
-  const { destinationDir } = mode;
+  const { destinationDir, cachesSyncedFile } = mode;
   try {
     const { once, dryRun } = config;
-    const run = runSyncer({ resolved, connection, destinationDir, once, dryRun, clock, log, health, events, signal });
+    const own = { resolved, connection, destinationDir, cachesSyncedFile };
+    const told = { log, health, metrics, events };
+    const run = runSyncer({ ...own, once, dryRun, clock, ...told, signal });
     if (once || dryRun) {
       const report = await run;
       await events.flush(AbortSignal.timeout(2000));

@@ -1,42 +1,88 @@
-// `uninstall`: takes away what `init` made.
+// `uninstall`: takes away what `init` made. What that was, the API tells: nobody has to name an inventory.
+import { existsSync } from 'node:fs';
 import { systemClock } from '../lib/clock.ts';
 import { parseToolConfig } from '../lib/config.ts';
+import { defaultNamespace } from '../lib/install/accounts.ts';
 import { giveBackFiles } from '../lib/install/give-back.ts';
-import { layoutOf } from '../lib/install/layout.ts';
-import { runUninstall } from '../lib/install/uninstall.ts';
+import { defaultDirectory, layoutOf } from '../lib/install/layout.ts';
+import { runUninstall, type UninstallOutcome } from '../lib/install/uninstall.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import { createLog } from '../lib/log.ts';
+import type { Problem } from '../lib/problems.ts';
 import { connect } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import { installFlags } from './install-flags.ts';
 import type { InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
-import { configInput } from './read-config.ts';
+import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
+
+/** Of a machine of kubeadm: whose credential is taken where none is given. */
+export const administrator = '/etc/kubernetes/admin.conf';
 
 export async function uninstallCommand(line: InstallLine, io: Io): Promise<number> {
-  const { flags, options, problems } = installFlags(line, io);
-  const config = parseToolConfig({ ...configInput(flags, io), problems });
+  const { flags: typed, options, problems } = installFlags(line, io);
+  const flags = asInstalled(typed, options.directory);
+  const isNamed = flags.preset !== undefined || flags.config !== undefined;
+  const message = 'needs the inventory whose files become plain ones; name it with --preset or --config';
+  const unnamed: Problem[] = options.giveBack && !isNamed ? [{ path: '--give-back', kind: 'required', message }] : [];
+  // Where no inventory is named only what does not depend on one is asked of the configuration.
+  const config = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems: [...problems, ...unnamed] });
   const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
-  const connection = await connect(config.kubeconfig, { config, clock: systemClock, log, signal: io.signal });
+  const kubeconfig = config.kubeconfig ?? (existsSync(administrator) ? administrator : undefined);
+  const connection = await connect(kubeconfig, { config, clock: systemClock, log, signal: io.signal });
   try {
     const { dryRun, destinationDir = layoutOf(options.directory).certs } = config;
-    const resolved = resolve(config.inventory, config.environment);
-    const { removed } = await runUninstall({
-      connection,
-      resolved,
-      directory: options.directory,
-      purge: options.purge,
-      dryRun,
-      signal: io.signal,
-    });
-    const given = options.giveBack ? await giveBackFiles({ resolved, destinationDir, dryRun }) : [];
+    const resolved = isNamed ? resolve(config.inventory, config.environment) : undefined;
+    const { directory, purge, force } = options;
+    // With --give-back it names whose files become plain ones, which may never have had an identity of its own.
+    const named = resolved === undefined || (options.giveBack && !purge) ? {} : { resolved };
+    const outcome = await runUninstall({ connection, ...named, directory, purge, force, dryRun, signal: io.signal });
+    const given =
+      options.giveBack && resolved !== undefined ? await giveBackFiles({ resolved, destinationDir, dryRun }) : [];
     const lines = [
-      ...removed.map((what) => `${dryRun ? 'Would remove' : 'Removed'} ${what}`),
-      ...given.map((directory) => `${dryRun ? 'Would make' : 'Made'} plain files in ${directory}`),
+      ...outcome.removed.map((what) => `${dryRun ? 'Would remove' : 'Removed'} ${what}`),
+      ...given.map((made) => `${dryRun ? 'Would make' : 'Made'} plain files in ${made}`),
     ];
-    io.stdout.write(lines.length === 0 ? 'Nothing to remove.\n' : lines.map((text) => `${text}\n`).join(''));
+    const told = lines.length === 0 ? ['Nothing to remove.'] : lines;
+    const rest = keptLines(outcome, { purge, directory, kubeconfig: kubeconfig ?? '' });
+    io.stdout.write([...told, ...rest].map((text) => `${text}\n`).join(''));
     return exitCodes.done;
   } finally {
     await connection.close();
   }
+}
+
+/** On a machine where `init` has left its configuration, that. */
+function asInstalled(flags: CommandLine, directory: string): CommandLine {
+  const { configFile } = layoutOf(directory);
+  if (flags.preset !== undefined || flags.config !== undefined || !existsSync(configFile)) return flags;
+  return { ...flags, config: configFile };
+}
+
+export interface Uninstalled {
+  readonly purge: boolean;
+  readonly directory: string;
+  readonly kubeconfig: string;
+}
+
+/** What is left, and the command that removes it. Pure. */
+export function keptLines({ removed, kept }: UninstallOutcome, how: Uninstalled): readonly string[] {
+  const { purge, kubeconfig } = how;
+  if (purge) {
+    const isOurs = removed.some((what) => what.includes(`"${defaultNamespace}/`));
+    const command = `kubectl --kubeconfig=${kubeconfig} delete namespace ${defaultNamespace}`;
+    return isOurs ? [`Namespace "${defaultNamespace}" stays; where nothing else is in it: ${command}`] : [];
+  }
+  if (kept.length === 0) return [];
+  return [
+    'What certificates in use need stays in the API:',
+    ...kept.map((what) => `  ${what}`),
+    `When no component reads them any more, remove them: ${purgeCommand(how)}`,
+  ];
+}
+
+/** As it can be typed. */
+export function purgeCommand({ directory, kubeconfig }: Pick<Uninstalled, 'directory' | 'kubeconfig'>): string {
+  const out = directory === defaultDirectory ? '' : ` --out=${directory}`;
+  return `kube-cert-recovery uninstall --purge --kubeconfig=${kubeconfig}${out}`;
 }

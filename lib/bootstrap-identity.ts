@@ -10,6 +10,9 @@ export const kubeletClientSigner = 'kubernetes.io/kube-apiserver-client-kubelet'
 /** Where `init` makes ServiceAccounts, unless told otherwise. */
 export const defaultBootstrapNamespace = 'kube-cert-recovery';
 
+/** The ConfigMap beside the accounts in which approvers note which expected nodes have had their first certificate. */
+export const firstApprovalsName = 'first-approvals';
+
 export interface Requester {
   readonly username: string;
   readonly groups: readonly string[];

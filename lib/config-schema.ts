@@ -3,15 +3,8 @@
 import * as z from 'zod';
 import type { Address } from './config-types.ts';
 import { checkedHostname } from './inventory/hostname.ts';
-import {
-  apiVersion,
-  directoryPath,
-  durationUpTo,
-  hostnameText,
-  inventorySchema,
-  namespaceName,
-  objectName,
-} from './inventory/schema.ts';
+import { apiVersion, inventorySchema, policyKind } from './inventory/schema.ts';
+import { directoryPath, durationUpTo, hostnameText, namespaceName, objectName } from './inventory/schema-values.ts';
 
 /** `host:port`, `[v6]:port`, `:port`. */
 export function parseAddress(text: string): Address | undefined {
@@ -69,7 +62,9 @@ const fields = {
       clockSynchronised: z
         .union([z.literal('auto'), z.boolean()], { error: 'auto, true or false' })
         .optional()
-        .describe('Whether the clock of this machine is synchronised. Default: auto, what systemd-timesyncd says'),
+        .describe(
+          'Whether the clock of this machine is synchronised. Default: auto, what this machine and leaders on others say',
+        ),
     })
     .describe('Settings of mode regen'),
   syncer: z
@@ -81,6 +76,9 @@ const fields = {
         .min(1)
         .optional()
         .describe('Only what these components read becomes files. Default: everything that is published'),
+      cachesSyncedFile: directoryPath
+        .optional()
+        .describe('File that is made once every object has been looked at, for a readiness probe. Default: none'),
       restart: z
         .enum(['report', 'react'])
         .optional()
@@ -116,13 +114,16 @@ const fields = {
     .describe('Settings of mode approver'),
   policy: z
     .strictObject({
-      kind: z
-        .enum(['OnlyWhenExpired', 'BeforeExpiry'])
+      kind: policyKind
         .optional()
-        .describe('OnlyWhenExpired (default): act when something is expired or broken. BeforeExpiry: be the owner'),
+        .describe(
+          'OnlyWhenExpired: act when something is expired or broken. BeforeExpiry: be the owner. Default: what the inventory says, else OnlyWhenExpired',
+        ),
       grace: durationUpTo('24h')
         .optional()
-        .describe('How long after its end an artefact in the API is left to others. Default: 1m'),
+        .describe(
+          'How long after its end an artefact in the API is left to others. Default: 1m; 0s with BeforeExpiry, because there are none',
+        ),
       settle: durationUpTo('10m')
         .optional()
         .describe('How long two objects may contradict each other before that is taken for a fault. Default: 1s'),

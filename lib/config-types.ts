@@ -66,6 +66,8 @@ export interface SyncerConfig {
   readonly destinationDir: string;
   /** Only what these components read becomes files; undefined: everything that is published. */
   readonly components?: readonly string[];
+  /** Made once every object has been looked at; undefined: none. */
+  readonly cachesSyncedFile?: string;
   /** Undefined: readers that read files at their start only are reported. */
   readonly restart?: RestartConfig;
 }
@@ -106,6 +108,10 @@ export interface Config extends CommonConfig {
 export interface ToolConfig extends CommonConfig, RenewalConfig, HostConfig {
   readonly kubeconfig?: string;
   readonly destinationDir?: string;
+  /** What the modes of this configuration look at and write. */
+  readonly rows: RegenConfig['rows'];
+  /** Whose files the syncer writes; undefined: everybody's. */
+  readonly components?: readonly string[];
 }
 
 /** The command line as it was typed: nothing is checked yet but which flags there are. */
@@ -125,6 +131,7 @@ export interface Flags {
   readonly restart?: boolean;
   readonly destinationDir?: string;
   readonly component?: readonly string[];
+  readonly cachesSyncedFile?: string;
   readonly tlsServerNameOverride?: string;
   readonly recoveryServerName?: string;
   readonly apiServerAddress?: string;

@@ -15,6 +15,8 @@ import type {
   RenewalConfig,
   ToolConfig,
 } from './config-types.ts';
+import { namespaceName } from './inventory/schema-values.ts';
+import { checkShape } from './inventory/shape.ts';
 import { componentsIn } from './inventory/components.ts';
 import { checkInventory, checkInventoryText } from './inventory/load.ts';
 import type { Inventory } from './inventory/model.ts';
@@ -34,7 +36,8 @@ const keyAlgorithms: Readonly<Record<NonNullable<Settings['keyAlgorithm']>, KeyA
 
 function inventoryOf(reading: Reading): Inventory | undefined {
   const { input, file, settings, problems } = reading;
-  const { namespace, preset } = settings;
+  const { preset } = settings;
+  const where = { namespace: settings.namespace, podNamespace: podNamespace(reading) };
   if (file.inline !== undefined) {
     if (preset !== undefined) {
       const [path, other] =
@@ -42,7 +45,7 @@ function inventoryOf(reading: Reading): Inventory | undefined {
       problems.push({ path, kind: 'conflict', message: `must be left out: ${other} has an inventory of its own` });
     }
     const place = { ...file.place, path: ['inventory'] };
-    const checked = checkInventory(file.inline, place, { namespace, form: 'inline' });
+    const checked = checkInventory(file.inline, place, { ...where, form: 'inline' });
     problems.push(...checked.problems);
     return checked.inventory;
   }
@@ -61,9 +64,19 @@ function inventoryOf(reading: Reading): Inventory | undefined {
     });
     return undefined;
   }
-  const checked = checkInventoryText(input.presets.text(preset), { namespace, source: `preset ${preset}` });
+  const checked = checkInventoryText(input.presets.text(preset), { ...where, source: `preset ${preset}` });
   problems.push(...checked.problems);
   return checked.inventory;
+}
+
+/** What OpenShift's cert-syncer takes where no --namespace is typed. */
+function podNamespace({ input, problems }: Reading): string | undefined {
+  const { POD_NAMESPACE: given = '' } = input.env;
+  if (given === '') return undefined;
+  const shape = checkShape(namespaceName, given);
+  if ('value' in shape) return shape.value;
+  problems.push(...shape.problems.map((problem) => ({ ...problem, path: 'env POD_NAMESPACE' })));
+  return undefined;
 }
 
 function checkParameters(reading: Reading, inventory: Inventory, environment: Environment): void {
@@ -108,11 +121,13 @@ function commonOf({ input, settings }: Reading, { inventory, environment }: Situ
   };
 }
 
-function renewalOf({ policy, keyAlgorithm }: Settings): RenewalConfig {
+/** Who maintains these artefacts the inventory knows; an owner leaves nobody else a turn. */
+function renewalOf({ policy, keyAlgorithm }: Settings, inventory: Inventory | undefined): RenewalConfig {
+  const kind = policy?.kind ?? inventory?.policy?.kind ?? 'OnlyWhenExpired';
   return {
     policy: {
-      kind: policy?.kind ?? 'OnlyWhenExpired',
-      graceMs: policy?.grace ?? 60_000,
+      kind,
+      graceMs: policy?.grace ?? (kind === 'BeforeExpiry' ? 0 : 60_000),
       settleMs: policy?.settle ?? 1000,
     },
     ...(keyAlgorithm === undefined ? {} : { keyAlgorithm: keyAlgorithms[keyAlgorithm] }),
@@ -165,7 +180,7 @@ function modesOf(reading: Reading, inventory: Inventory | undefined): readonly M
           restart: settings.regen?.restart ?? false,
           ...(kubeconfig === undefined ? {} : { kubeconfig }),
           ...hostOf(settings),
-          ...renewalOf(settings),
+          ...renewalOf(settings, inventory),
         },
       ];
     }
@@ -176,9 +191,13 @@ function modesOf(reading: Reading, inventory: Inventory | undefined): readonly M
       missing(reading, ['--destination-dir', 'syncer.destinationDir'], message);
     }
     if (kubeconfig === undefined || destinationDir === undefined) return [];
-    const { components } = settings.syncer ?? {};
+    const { components, cachesSyncedFile } = settings.syncer ?? {};
     if (inventory !== undefined && components !== undefined) checkComponents(reading, inventory, components);
-    const more = { ...(components !== undefined && { components }), ...restartOf(reading) };
+    const more = {
+      ...(components !== undefined && { components }),
+      ...(cachesSyncedFile !== undefined && { cachesSyncedFile }),
+      ...restartOf(reading),
+    };
     return [{ mode, kubeconfig, destinationDir, ...more }];
   });
 }
@@ -202,6 +221,9 @@ function idleFlags({ flags, file, settings, problems }: Reading): void {
   if (!modes.includes('syncer')) {
     if (flags.syncer?.destinationDir !== undefined) idle('--destination-dir', 'must be left out without mode syncer');
     if (flags.syncer?.components !== undefined) idle('--component', 'must be left out without mode syncer');
+    if (flags.syncer?.cachesSyncedFile !== undefined) {
+      idle('--caches-synced-file', 'must be left out without mode syncer');
+    }
     if (flags.syncer?.kubeconfig !== undefined) idle('--syncer-kubeconfig', 'must be left out without mode syncer');
   }
   if (!modes.includes('regen')) {
@@ -260,13 +282,16 @@ export function parseToolConfig(input: ConfigInput): ToolConfig {
   const environment = environmentOf(settings, false);
   if (inventory !== undefined) checkParameters(reading, inventory, environment);
   const kubeconfig = reading.flags.kubeconfig ?? settings.regen?.kubeconfig ?? sharedKubeconfig(reading);
+  const { destinationDir, components } = settings.syncer ?? {};
+  if (inventory !== undefined && components !== undefined) checkComponents(reading, inventory, components);
   refuse(problems);
-  const destinationDir = settings.syncer?.destinationDir;
   return {
     ...commonOf(reading, { inventory, environment }),
     ...hostOf(settings),
-    ...renewalOf(settings),
+    ...renewalOf(settings, inventory),
+    rows: settings.regen?.rows ?? 'all',
     ...(kubeconfig === undefined ? {} : { kubeconfig }),
     ...(destinationDir === undefined ? {} : { destinationDir }),
+    ...(components === undefined ? {} : { components }),
   };
 }

@@ -12,6 +12,7 @@ export const errorCodes = {
   KubeUnauthorized: { exit: 1 },
   KubeRejected: { exit: 1 },
   KubeUnavailable: { exit: 1 },
+  KubeWrongAnswer: { exit: 1 },
   WatchExpired: { exit: 1 },
   MaterialInvalid: { exit: 1 },
   ReadFailed: { exit: 1 },
@@ -60,4 +61,14 @@ export function systemCode(err: unknown): string | undefined {
     at = at.cause;
   }
   return undefined;
+}
+
+/**
+ * What was thrown where nothing may throw, with its place in the code: a fault of this program, told so that it can be
+ * found. One line.
+ */
+export function faultText(err: unknown): string {
+  if (!(err instanceof Error)) return errorText(err);
+  const frames = (err.stack ?? '').split('\n').flatMap((line) => /^\s+at (.+)$/.exec(line)?.[1] ?? []);
+  return [`${err.name}: ${err.message}`, ...frames.slice(0, 5).map((frame) => `at ${frame}`)].join(' ');
 }

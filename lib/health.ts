@@ -4,8 +4,9 @@
 // messages say states and names only.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { errorText, RecoveryError, systemCode } from './errors.ts';
-import { withoutPem } from './log.ts';
+import type { Clock } from './clock.ts';
+import { errorText, isCode, RecoveryError, systemCode } from './errors.ts';
+import { type Log, withoutPem } from './log.ts';
 import type { Metrics } from './metrics.ts';
 
 export interface CheckState {
@@ -99,13 +100,61 @@ export async function serveHealth({ address, health, metrics, signal }: HealthSe
   return { port: (server.address() as AddressInfo | null)?.port ?? address.port, closed };
 }
 
+export interface KeepServingOptions extends HealthServerOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+const firstRetryMs = 1000;
+const longestRetryMs = 60_000;
+
+/**
+ * `serveHealth`, where recovery must not wait for it: while something else has the port, or the address is not there yet,
+ * that is logged and tried again until the signal aborts. Resolves after the first try. Throws ConfigInvalid for what
+ * waiting does not mend.
+ */
+export async function keepServingHealth(options: KeepServingOptions): Promise<Pick<HealthServer, 'closed'>> {
+  try {
+    return await serveHealth(options);
+  } catch (err) {
+    if (!isCode(err, 'AlreadyRunning')) throw err;
+    return { closed: serveLater(options, err) };
+  }
+}
+
+async function serveLater(options: KeepServingOptions, first: RecoveryError): Promise<void> {
+  const { clock, log, signal } = options;
+  const began = clock.now().getTime();
+  let err = first;
+  for (let attempt = 1, delay = firstRetryMs; ; attempt += 1, delay = Math.min(delay * 2, longestRetryMs)) {
+    log.error('health.failed', { err: err.message, code: err.code, attempt });
+    await clock.sleep(delay, signal);
+    if (signal.aborted) return;
+    try {
+      const { closed } = await serveHealth(options);
+      log.info('health.served', { attempt: attempt + 1, duration: clock.now().getTime() - began });
+      return await closed;
+    } catch (reason) {
+      err = reason instanceof RecoveryError ? reason : new RecoveryError('AlreadyRunning', errorText(reason));
+    }
+  }
+}
+
+/** Another process has the port, or the machine has not got the address (yet). */
+const passing: Readonly<Record<string, string>> = {
+  EADDRINUSE:
+    'another process listens there (`ss -ltnp` names it); stop it, or give another healthProbeBindAddress. Until then ' +
+    'nobody can ask for health and metrics; all else goes on',
+  EADDRNOTAVAIL: 'this machine does not have that address; give another healthProbeBindAddress, or bring it up',
+};
+
 function listen(server: Server, { host, port }: BindAddress): Promise<void> {
   return new Promise((resolve, reject) => {
     server.on('error', (err) => {
       const where = `${host ?? ''}:${port}`;
-      const taken = systemCode(err) === 'EADDRINUSE';
-      const state = taken ? 'another process listens there, wanted a free port' : errorText(err);
-      reject(new RecoveryError(taken ? 'AlreadyRunning' : 'ConfigInvalid', `Cannot listen on "${where}": ${state}`));
+      const state = passing[systemCode(err) ?? ''];
+      const code = state === undefined ? 'ConfigInvalid' : 'AlreadyRunning';
+      reject(new RecoveryError(code, `Cannot listen on "${where}": ${state ?? errorText(err)}`));
     });
     server.listen({ port, ...(host !== undefined && { host }) }, resolve);
   });

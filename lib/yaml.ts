@@ -1,6 +1,7 @@
 // YAML in and out: the home of the `yaml` package. JSON is YAML too, so kubeconfigs of both forms are read here.
 // A file of ours is read with the line of every value, so that a problem can name it. A file that may hold keys or
 // tokens (a kubeconfig) is read by parseYaml, whose error names the place and the kind of mistake, never the text.
+import { isUtf8 } from 'node:buffer';
 import { Document, LineCounter, isMap, isScalar, isSeq, parseDocument, stringify, visit } from 'yaml';
 import type { YAMLError } from 'yaml';
 import { RecoveryError } from './errors.ts';
@@ -17,6 +18,26 @@ export interface YamlFile {
   /** Line of the key or the list item at `path`, or of the nearest thing around it that is there. */
   readonly lineOf: (path: readonly PropertyKey[]) => number | undefined;
 }
+
+/**
+ * The text of a YAML file as Go's readers take it (go.yaml.in/yaml readerc.go): UTF-16 by its byte order mark, else UTF-8; a
+ * lone CR ends a line.
+ */
+export function yamlText(bytes: Uint8Array): string {
+  const buffer = Buffer.from(bytes);
+  const mark = byteOrderMark(buffer);
+  const whole = buffer.subarray(2, buffer.length - (buffer.length % 2));
+  const utf16 = mark === 0xfffe ? whole : mark === 0xfeff ? Buffer.from(whole).swap16() : undefined;
+  return (utf16?.toString('utf16le') ?? buffer.toString('utf8')).replaceAll(/\r(?!\n)/g, '\n');
+}
+
+/** Whether Go's readers take the bytes for text. */
+export function isYamlText(bytes: Uint8Array): boolean {
+  const mark = byteOrderMark(Buffer.from(bytes));
+  return mark === 0xfffe || mark === 0xfeff || isUtf8(bytes);
+}
+
+const byteOrderMark = (buffer: Buffer): number => (buffer.length >= 2 ? buffer.readUInt16BE(0) : 0);
 
 interface Parsed {
   readonly doc: Document.Parsed;

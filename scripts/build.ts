@@ -3,8 +3,10 @@
 // the text in memory; names and short lines stay, because Node prints the line of an uncaught error.
 // SOURCE_DATE_EPOCH (seconds) stands for the time of the build where builds must be repeatable.
 import { chmod, cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'esbuild';
+import { thirdPartyNotices } from './notices.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const app = `${root}dist/app`;
@@ -16,22 +18,10 @@ const app = `${root}dist/app`;
 const nodeFlags = ['--max-old-space-size=64', '--max-semi-space-size=1', '--optimize-for-size'] as const;
 
 /** Finds itself through symbolic links, and the Node that the project brings before one on the PATH. */
-const launcher = `#!/bin/sh
-# Starts kube-cert-recovery from any directory and through symbolic links.
-flags='${nodeFlags.join(' ')}'
-export MALLOC_ARENA_MAX=1 # one heap of glibc for all threads takes less than one for each
-unset NODE_OPTIONS # what a developer's shell says must not keep a recovery waiting (--inspect-brk)
-self=$(readlink -f -- "$0") || exit 1
-here=\${self%/*}
-for node in "$here/node" "$here/../node_modules/.bin/node"; do
-  [ -x "$node" ] && exec "$node" $flags "$here/app/main.mjs" "$@"
-done
-command -v node >/dev/null || {
-  echo 'Cannot run kube-cert-recovery: no Node. Run "npm ci" in the project, or put Node 24 on the PATH.' >&2
-  exit 1
+async function launcher(): Promise<string> {
+  const text = await readFile(`${root}scripts/launcher.sh`, 'utf8');
+  return text.replace('NODE_FLAGS', nodeFlags.join(' '));
 }
-exec node $flags "$here/app/main.mjs" "$@"
-`;
 
 async function version(): Promise<string> {
   const text = await readFile(`${root}package.json`, 'utf8');
@@ -72,7 +62,7 @@ const lean: Plugin = {
 
 await rm(app, { recursive: true, force: true });
 await mkdir(app, { recursive: true });
-await build({
+const { metafile } = await build({
   entryPoints: [`${root}cmd/main.ts`],
   outdir: app,
   outExtension: { '.js': '.mjs' },
@@ -87,7 +77,8 @@ await build({
   minifyWhitespace: true,
   lineLimit: 120,
   plugins: [lean],
-  legalComments: 'none',
+  metafile: true,
+  legalComments: 'none', // they are in THIRD-PARTY-NOTICES, whole
   logLevel: 'warning',
   // undici and pino are CommonJS and call require, which a module does not have.
   banner: { js: "import{createRequire as __cr}from'node:module';const require=__cr(import.meta.url);" },
@@ -97,5 +88,7 @@ await cp(`${root}lib/inventory/presets`, `${app}/presets`, {
   recursive: true,
   filter: (from) => !/\.(?!yaml$)\w+$/.test(from),
 });
-await writeFile(`${root}dist/kube-cert-recovery`, launcher);
+const bundled = Object.keys(metafile.inputs).map((path) => resolve(path));
+await writeFile(`${app}/THIRD-PARTY-NOTICES`, await thirdPartyNotices(bundled));
+await writeFile(`${root}dist/kube-cert-recovery`, await launcher());
 await chmod(`${root}dist/kube-cert-recovery`, 0o755);

@@ -15,7 +15,8 @@ command -v npm >/dev/null || {
 }
 echo 'installing dependencies and Node 24 with npm ci (about half a minute, once) ...' >&2
 started=$(date +%s)
-npm ci --no-audit --no-fund --loglevel=error >&2
+# No package's own scripts are run: they would run as whoever installs, in the image build as root.
+npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2
 touch "$installed" # npm keeps the time of a file that it did not have to change
 [ -x node_modules/.bin/node ] || {
   echo "Cannot run: npm brought no Node for $(uname -s) $(uname -m); it has one for Linux on x86_64 and aarch64." >&2

@@ -1,5 +1,5 @@
 // With a real executable named timedatectl, and none, and one that never answers.
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
@@ -27,6 +27,18 @@ it('is known by the marker of timesyncd, which costs no process', async () => {
   await writeFile(marker, '');
   expect(await isClockSynchronised('auto', { thorough, marker })).toBe(true);
   expect(await asked()).toBe('');
+});
+
+it.each([
+  ['of an hour ago', -3_600_000, true],
+  ['of half a year ago, before the machine slept', -180 * 86_400_000, false],
+  ['of a time that has not come, because the clock was set back', 3_600_000, false],
+])('is known by a marker %s: %s', async (_what, ms, wanted) => {
+  await timedatectl('echo no');
+  await writeFile(marker, '');
+  const touched = new Date(Date.now() + ms);
+  await utimes(marker, touched, touched);
+  expect(await isClockSynchronised('auto', { marker })).toBe(wanted);
 });
 
 it.each([

@@ -1,8 +1,11 @@
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { isCode } from '../lib/errors.ts';
-import { createHealth, type Health, type HealthServer, serveHealth } from '../lib/health.ts';
+import { createHealth, type Health, type HealthServer, keepServingHealth, serveHealth } from '../lib/health.ts';
+import { createLog } from '../lib/log.ts';
 import { createMetrics } from '../lib/metrics.ts';
+import { eventually } from './support/eventually.ts';
+import { FakeClock } from './support/fake-clock.ts';
 
 let health: Health;
 let stop: AbortController;
@@ -139,8 +142,62 @@ describe('serveHealth()', () => {
     const address = { host: '127.0.0.1', port: server.port };
     const err: unknown = await serveHealth({ address, health, signal: stop.signal }).catch((reason: unknown) => reason);
     expect(isCode(err, 'AlreadyRunning')).toBe(true);
-    expect((err as Error).message).toBe(
-      `Cannot listen on "127.0.0.1:${server.port}": another process listens there, wanted a free port`,
+    expect((err as Error).message).toMatch(
+      `Cannot listen on "127.0.0.1:${server.port}": another process listens there (\`ss -ltnp\` names it); stop it, or`,
     );
+  });
+});
+
+describe('keepServingHealth()', () => {
+  const address = () => ({ host: '127.0.0.1', port: server.port });
+
+  test('tries a taken port again, ever more rarely, and serves when it is free', async () => {
+    const clock = new FakeClock();
+    const lines: Record<string, unknown>[] = [];
+    const log = createLog({ write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) });
+    const own = new AbortController();
+    const kept = await keepServingHealth({ address: address(), health, clock, log, signal: own.signal });
+    const failures = () => lines.filter(({ event }) => event === 'health.failed');
+    expect(failures()).toMatchObject([{ level: 'error', code: 'AlreadyRunning', attempt: 1 }]);
+    const waits: number[] = [];
+    for (let count = 2; count <= 9; count += 1) {
+      await clock.waiting();
+      waits.push(clock.nextWake ?? 0);
+      clock.advance(clock.nextWake ?? 0);
+      await eventually(() => expect(failures()).toHaveLength(count));
+    }
+    expect(waits).toEqual([1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]);
+
+    const { port } = server;
+    stop.abort();
+    await server.closed;
+    await clock.waiting();
+    clock.advance(60_000);
+    await eventually(() => expect(lines.at(-1)).toMatchObject({ event: 'health.served', attempt: 10 }));
+    expect(await (await fetch(`http://127.0.0.1:${port}/livez`)).text()).toBe('ok');
+    own.abort();
+    await kept.closed;
+  });
+
+  test('ends with the signal while it waits', async () => {
+    const own = new AbortController();
+    const log = createLog({ write: () => undefined });
+    const kept = await keepServingHealth({
+      address: address(),
+      health,
+      clock: new FakeClock(),
+      log,
+      signal: own.signal,
+    });
+    own.abort();
+    await kept.closed;
+  });
+
+  test('refuses at once what waiting does not mend', async () => {
+    const log = createLog({ write: () => undefined });
+    const options = { address: { host: 'no such host', port: 1 }, health, clock: new FakeClock(), log };
+    await expect(keepServingHealth({ ...options, signal: stop.signal })).rejects.toMatchObject({
+      code: 'ConfigInvalid',
+    });
   });
 });

@@ -1,26 +1,25 @@
-// The requests that wait for a decision, and what is done about each: gather, judge, approve or say why not. The only place
-// of the approver that logs. A reason is told once for each request, in the log and as an Event, not at every look.
+// The requests that wait for a decision, and what is done about each: gather, judge, approve or say why not (teller.ts).
 // Between two looks only outlines are in memory: 100 requests may be 150 MB, and nobody knows how many there are.
-import { errorText, RecoveryError } from '../errors.ts';
+import { errorText, faultText, RecoveryError } from '../errors.ts';
 import { backoffMs } from '../kube/backoff.ts';
-import type { EventReason } from '../kube/events.ts';
-import type { LogFields } from '../log.ts';
 import { judgeClock } from '../plan/clock-rules.ts';
 import type { ClockFacts } from '../plan/plan-types.ts';
 import { approve } from './approve.ts';
+import { type FirstApproval, FirstApprovals } from './first-approvals.ts';
 import { contentOf, gatherNode, readRequest } from './gather.ts';
 import { judge, type Judgement, type NodeFacts, type Verdict } from './judge.ts';
 import type { ApproverOptions } from './options.ts';
+import { type Outline, outlineOf } from './outline.ts';
 import { Records } from './records.ts';
-import { isAskedBy, isDecided, type Outline, outlineOf, type SigningRequest } from './request.ts';
+import { isAskedBy, isDecided, type SigningRequest } from './request.ts';
 import { judgeShape, judgeSize } from './shape.ts';
+import { Teller, type Told } from './teller.ts';
 import { mostAtOnce, nextTurn, turnMs } from './turn.ts';
 
 const firstRetryMs = 100;
 const longestRetryMs = 10_000;
-const longestMessage = 600;
 
-interface Waiting {
+interface Waiting extends Told {
   outline: Outline;
   /** Milliseconds since the epoch; undefined: it was never looked at. */
   lookAt?: number;
@@ -29,9 +28,10 @@ interface Waiting {
   failure?: string;
   /** What is wrong with it can never change: no further look. */
   isSettled?: boolean;
-  /** What has been told of it. */
-  readonly told: Set<string>;
 }
+
+/** With what was known of the node's first certificate when it was judged. */
+type Approving = Extract<Verdict, { action: 'approve' }> & { readonly first: FirstApproval | undefined };
 
 export interface PassReport {
   readonly approved: number;
@@ -46,6 +46,8 @@ export interface PassReport {
 export class Desk {
   readonly #options: ApproverOptions;
   readonly #records: Records;
+  readonly #teller: Teller;
+  readonly #firstApprovals: FirstApprovals;
   /** By name. */
   #waiting = new Map<string, Waiting>();
   /** More are due than one turn takes: when the next begins, in milliseconds since the epoch. */
@@ -54,12 +56,21 @@ export class Desk {
   constructor(options: ApproverOptions) {
     this.#options = options;
     this.#records = new Records(options.requester);
+    this.#teller = new Teller(options);
+    this.#firstApprovals = new FirstApprovals(options);
   }
 
   /** Takes note of any request, and says what to keep of it; undefined: it does not wait for a decision here. */
   outline(request: SigningRequest): Outline | undefined {
-    this.#records.see(request);
-    return isDecided(request) || !isAskedBy(request, this.#options.requester) ? undefined : outlineOf(request);
+    try {
+      this.#records.see(request);
+      return isDecided(request) || !isAskedBy(request, this.#options.requester) ? undefined : outlineOf(request);
+    } catch (err) {
+      // One that is no request must not end the list or the watch that brings the others.
+      const csr = nameOf(request) ?? '';
+      this.#options.log.warn('csr.failed', { csr, code: 'unexpected', err: faultText(err) });
+      return undefined;
+    }
   }
 
   /** All that wait. */
@@ -69,14 +80,14 @@ export class Desk {
   }
 
   put(request: SigningRequest): void {
-    const { name } = request.metadata;
+    const name = nameOf(request) ?? '';
     const outline = this.outline(request);
     if (outline === undefined) this.#waiting.delete(name);
     else this.#waiting.set(name, waitingOf(outline, this.#waiting.get(name)));
   }
 
-  remove({ metadata }: SigningRequest): void {
-    this.#waiting.delete(metadata.name);
+  remove(request: SigningRequest): void {
+    this.#waiting.delete(nameOf(request) ?? '');
   }
 
   /** When the next look is due, in milliseconds from now; undefined: nothing waits for one. */
@@ -93,8 +104,8 @@ export class Desk {
     const now = clock.now().getTime();
     const due = [...this.#waiting.values()].filter((waiting) => this.#untilDue(waiting, now) === 0);
     const isTurn = this.#untilNextTurn(now) === 0;
-    const turn = isTurn ? nextTurn(due) : [];
-    if (isTurn) this.#pace(due.length, now);
+    const turn = isTurn ? nextTurn(due, this.#options.nodeName) : [];
+    if (isTurn) this.#pace(due, now);
     const isNew = ({ lookAt }: Waiting): boolean => lookAt === undefined;
     const delayed = due.filter(isNew).length - turn.filter(isNew).length;
     let approved = 0;
@@ -111,12 +122,11 @@ export class Desk {
     return { approved, left: this.#waiting.size, delayed, failed };
   }
 
-  #pace(count: number, now: number): void {
-    const wasPaced = this.#nextTurnAt > 0;
-    this.#nextTurnAt = count > mostAtOnce ? now + turnMs : 0;
-    if (count <= mostAtOnce || wasPaced) return;
-    const pace = `${mostAtOnce} are looked at every ${turnMs / 1000} s, the newest first`;
-    this.#options.log.warn('csr.flooded', { count, message: `${pace}; deny or delete what nobody needs` });
+  #pace(due: readonly Waiting[], now: number): void {
+    const isFlood = due.length > mostAtOnce;
+    const isRest = this.#nextTurnAt > 0; // the last hundred of a flood are still of it
+    this.#nextTurnAt = isFlood ? now + turnMs : 0;
+    this.#teller.flooded(isFlood || isRest ? due.length : undefined, due.at(-1)?.outline);
   }
 
   #untilNextTurn(now: number): number {
@@ -146,25 +156,27 @@ export class Desk {
       this.put(request); // a decision of somebody else counts for the next request of the same node
       return false;
     }
-    const verdict = await this.#judge(request);
+    const { verdict, first } = await this.#judge(request);
     waiting.failures = 0;
     delete waiting.failure;
     waiting.lookAt = clock.now().getTime() + recheckMs;
-    if (verdict.action === 'approve') return this.#approve(waiting, request, verdict);
+    if (verdict.action === 'approve') return this.#approve(waiting, request, { ...verdict, first });
     if (verdict.action === 'leave') this.#left(waiting, verdict);
     return false;
   }
 
-  async #judge(request: SigningRequest): Promise<Verdict> {
+  async #judge(request: SigningRequest): Promise<{ verdict: Verdict; first: FirstApproval | undefined }> {
     const { requester, connection, longestLifeMs, clock, signal } = this.#options;
     const content = contentOf(request);
     const shape = judgeShape(request, content, requester);
-    const gathering = { ...this.#options, connection, records: this.#records, signal };
+    const known = { records: this.#records, firstApprovals: this.#firstApprovals };
+    const gathering = { ...this.#options, ...known, connection, signal };
     const facts: NodeFacts | undefined =
       shape.kind === 'suitable' ? await gatherNode(shape.node, gathering) : undefined;
     const now = clock.now();
-    const judgement: Omit<Judgement, 'clock'> = { request, content, requester, facts, longestLifeMs, now };
-    return judge({ ...judgement, clock: await this.#clockFacts(now) });
+    const bootedAt = this.#options.bootedAt();
+    const judgement: Omit<Judgement, 'clock'> = { request, content, requester, facts, longestLifeMs, bootedAt, now };
+    return { verdict: judge({ ...judgement, clock: await this.#clockFacts(now) }), first: facts?.first };
   }
 
   /** Whether the clock is synchronised is asked thoroughly, which takes a process, only where it matters. */
@@ -178,20 +190,24 @@ export class Desk {
   async #approve(
     waiting: Waiting,
     request: SigningRequest,
-    { node, message }: Extract<Verdict, { action: 'approve' }>,
+    { node, message, isFirst, first }: Approving,
   ): Promise<boolean> {
-    const { connection, clock, signal, dryRun, log } = this.#options;
+    const { connection, clock, signal, dryRun } = this.#options;
     const now = clock.now();
+    const { uid = '' } = request.metadata;
     if (dryRun) {
-      const fields = { csr: request.metadata.name, node, message: `would be approved: ${message}` };
-      if (isNews(waiting, 'dryRun')) log.info('csr.pending', { ...fields, reason: 'DryRun' });
+      this.#teller.wouldApprove(waiting, node, message);
+    } else if (isFirst && (await this.#firstApprovals.note(node, { uid, at: now, seen: first })) === 'conflict') {
+      waiting.lookAt = now.getTime() + firstRetryMs;
+      return false;
     } else if ((await approve({ connection, request, message, now, signal })) === 'conflict') {
+      this.#options.metrics?.wrote('approver', 'conflict');
       await this.#lost(waiting, request);
       return false;
     } else {
       this.#waiting.delete(request.metadata.name);
-      log.info('csr.approved', { csr: request.metadata.name, node, message });
-      this.#tell('CertificateRequestApproved', waiting.outline, message);
+      this.#options.metrics?.wrote('approver', 'written');
+      this.#teller.approved(waiting, node, message);
     }
     // Before the watch tells of it: the next request of the same node may be the next to be judged.
     this.#records.approved(node, request, now);
@@ -207,41 +223,26 @@ export class Desk {
     else this.put(request);
   }
 
-  #left(waiting: Waiting, { node, reason, message }: Extract<Verdict, { action: 'leave' }>): void {
+  #left(waiting: Waiting, verdict: Extract<Verdict, { action: 'leave' }>): void {
     // Without a node it is the spec that is unsuitable, which never changes.
-    waiting.isSettled = node === undefined;
-    if (!isNews(waiting, reason)) return;
-    const text = message.length > longestMessage ? `${message.slice(0, longestMessage)}...` : message;
-    const fields: LogFields = {
-      csr: waiting.outline.name,
-      ...(node !== undefined && { node }),
-      reason,
-      message: text,
-    };
-    this.#options.log.warn('csr.pending', fields);
-    this.#tell('CertificateRequestPending', waiting.outline, `${reason}: ${text}`);
-  }
-
-  #tell(reason: EventReason, { name, uid }: Outline, note: string): void {
-    if (this.#options.dryRun) return;
-    const regarding = { kind: 'CertificateSigningRequest', name, ...(uid !== undefined && { uid }) } as const;
-    const type = reason === 'CertificateRequestApproved' ? 'Normal' : 'Warning';
-    this.#options.events?.record({ type, reason, regarding, note });
+    waiting.isSettled = verdict.node === undefined;
+    this.#teller.left(waiting, verdict);
   }
 
   #failed(waiting: Waiting, err: unknown): void {
-    const { clock, log, random = Math.random } = this.#options;
+    const { clock, random = Math.random } = this.#options;
     const { name } = waiting.outline;
     waiting.failures += 1;
     const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random };
     waiting.lookAt = clock.now().getTime() + backoffMs(waiting.failures, delay);
-    const code = err instanceof RecoveryError ? err.code : 'unknown';
-    const fields = { csr: name, err: errorText(err), code, attempt: waiting.failures };
-    if (isNews(waiting, `failed ${code}`)) log.warn('csr.failed', fields);
-    else log.debug('csr.failed', fields);
+    this.#options.metrics?.failed('approver', err instanceof RecoveryError ? err.code : 'unknown');
+    this.#teller.failed(waiting, err, waiting.failures);
     waiting.failure = `CertificateSigningRequest "${name}": ${errorText(err)}`;
   }
 }
+
+/** Of what the API server calls a request, and may be anything. */
+const nameOf = (request: Partial<SigningRequest> | null): string | undefined => request?.metadata?.name;
 
 /** What is known of the same request stays known: its spec never changes, and a watch that fails lists anew. */
 function waitingOf(outline: Outline, before: Waiting | undefined): Waiting {
@@ -253,10 +254,4 @@ function waitingOf(outline: Outline, before: Waiting | undefined): Waiting {
 function untilMs(at: number, now: number, longestMs: number): number {
   const ms = at - now;
   return ms > longestMs ? 0 : Math.max(0, ms);
-}
-
-function isNews({ told }: Waiting, what: string): boolean {
-  if (told.has(what)) return false;
-  told.add(what);
-  return true;
 }

@@ -9,7 +9,9 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/lease-path.ts';
 import { list } from '../kube/list.ts';
 import { parseCertificates } from '../pki/certificate.ts';
+import { pairMatches } from '../pki/pair.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
+import type { FirstApprovals } from './first-approvals.ts';
 import type { NodeFacts, OwnCertificate } from './judge.ts';
 import { type Records, requestText } from './records.ts';
 import { requestsPath, type SigningRequest } from './request.ts';
@@ -24,6 +26,7 @@ export interface GatherOptions {
   /** Names of Nodes that are to come. */
   readonly expectedNodes: readonly string[];
   readonly records: Records;
+  readonly firstApprovals: Pick<FirstApprovals, 'of'>;
   readonly signal: AbortSignal;
 }
 
@@ -49,18 +52,39 @@ export function contentOf(request: SigningRequest): Content {
 export async function gatherNode(node: string, options: GatherOptions): Promise<NodeFacts> {
   const { nodeName, nodeCertificate, expectedNodes, records } = options;
   const known = { ...records.of(node), isExpected: expectedNodes.includes(node) };
-  if (node === nodeName) return { ...known, own: await readOwnCertificate(nodeCertificate) };
+  const own = node === nodeName ? await readOwnCertificate(nodeCertificate) : undefined;
   const name = encodeURIComponent(node);
   const [object, lease] = await Promise.all([
     readIfThere<NodeObject>(`/api/v1/nodes/${name}`, options),
     readIfThere<Lease>(leasePath({ namespace: 'kube-node-lease', name }), options),
   ]);
-  const renewedAt = dateOf(lease?.spec?.renewTime);
-  const createdAt = dateOf(object?.metadata?.creationTimestamp);
-  if (object !== undefined && createdAt === undefined) {
+  if (object !== undefined && dateOf(object.metadata?.creationTimestamp) === undefined) {
     throw new RecoveryError('MaterialInvalid', `Cannot judge Node "${node}": it does not say since when it is there`);
   }
-  return { ...known, ...(createdAt && { node: { createdAt } }), ...(renewedAt && { renewedAt }) };
+  const isFirst = known.isExpected && object === undefined && own === undefined;
+  const first = isFirst ? await options.firstApprovals.of(node) : undefined;
+  return { ...known, ...(own && { own }), ...(first && { first }), ...signsOfLife(object, lease) };
+}
+
+/** What the API knows of a node. Pure. */
+export function signsOfLife(
+  object: NodeObject | undefined,
+  lease: Lease | undefined,
+): Pick<NodeFacts, 'node' | 'renewedAt' | 'heartbeatAt'> {
+  const createdAt = dateOf(object?.metadata?.creationTimestamp);
+  const renewedAt = dateOf(lease?.spec?.renewTime);
+  const heartbeatAt = heartbeatOf(object);
+  return {
+    ...(createdAt && { node: { createdAt } }),
+    ...(renewedAt && { renewedAt }),
+    ...(heartbeatAt && { heartbeatAt }),
+  };
+}
+
+/** kube-controller-manager dates the condition of a Node that never reported by its creation (pkg/controller/nodelifecycle). */
+function heartbeatOf(object: NodeObject | undefined): Date | undefined {
+  const ready = object?.status?.conditions?.find(({ type }) => type === 'Ready');
+  return ready?.reason === 'NodeStatusNeverUpdated' ? undefined : dateOf(ready?.lastHeartbeatTime);
 }
 
 function dateOf(text: string | null | undefined): Date | undefined {
@@ -70,6 +94,13 @@ function dateOf(text: string | null | undefined): Date | undefined {
 
 interface NodeObject {
   readonly metadata?: { readonly creationTimestamp?: string };
+  readonly status?: {
+    readonly conditions?: readonly {
+      readonly type: string;
+      readonly reason?: string;
+      readonly lastHeartbeatTime?: string | null;
+    }[];
+  };
 }
 interface Lease {
   readonly spec?: { readonly renewTime?: string | null };
@@ -91,9 +122,10 @@ export async function readOwnCertificate(path: string): Promise<OwnCertificate> 
   const looked = await lookAt(path);
   if ('state' in looked) return looked;
   try {
-    // The key lies in the same file: its block is passed over, and what is no certificate says nothing of it.
+    // The key lies in the same file. Without it the kubelet cannot use the certificate, however long that is valid.
     const [leaf] = parseCertificates(looked.bytes, `"${path}"`, 'skipped');
     if (leaf === undefined) throw new RangeError('it holds no certificate');
+    if (!pairMatches(leaf, looked.bytes, `"${path}"`)) throw new RangeError('its key is not that of its certificate');
     return { state: 'present', path, commonName: leaf.facts.commonName, notAfter: leaf.facts.notAfter };
   } catch (err) {
     return { state: 'broken', problem: `the kubelet cannot use "${path}": ${errorText(err)}` };

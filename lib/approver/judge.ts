@@ -9,13 +9,15 @@
 // - Another node: the newest certificate that was seen to be issued to it has ended and it has not renewed its Lease
 //   since; or all certificates have that it can have had at its last sign of life.
 // - A node without a Node object: only where it is expected, and once.
+// - A node that has renewed its Lease or reported its status within the last minutes: never, whatever else is known.
 //
 // For another node, at most one request is approved for each certificate: none while an approved one waits for its
 // certificate, and none in the minutes after that was issued. Later requests are judged by its end.
 import { judgeClock } from '../plan/clock-rules.ts';
 import type { ClockFacts } from '../plan/plan-types.ts';
 import { durationText } from '../duration.ts';
-import type { Requester } from '../bootstrap-identity.ts';
+import { firstApprovalsName, type Requester } from '../bootstrap-identity.ts';
+import type { FirstApproval } from './first-approvals.ts';
 import { requestedAt, type SigningRequest } from './request.ts';
 import { type Content, judgeShape, nodePrefix, type ShapeReason } from './shape.ts';
 
@@ -26,6 +28,7 @@ export type EvidenceReason =
   | 'CertificateStillValid'
   | 'CertificateUnknown'
   | 'ClockImplausible'
+  | 'NodeAlive'
   | 'NodeUnknown';
 
 export type PendingReason = ShapeReason | EvidenceReason;
@@ -54,16 +57,21 @@ export interface NodeFacts {
   readonly node?: { readonly createdAt: Date };
   /** When its Lease was renewed last; undefined where there is none. */
   readonly renewedAt?: Date;
+  /** When its kubelet reported its status last; undefined where it never has. */
+  readonly heartbeatAt?: Date;
   /** The end of the newest certificate that was seen to be issued to it. */
   readonly issuedUntil?: Date;
   readonly approval?: Approval;
   /** Whether a Node of this name is to come. */
   readonly isExpected: boolean;
+  /** Its certificate before there was a Node; asked only where it is expected and has none. */
+  readonly first?: FirstApproval;
 }
 
 export type Verdict =
   | { readonly action: 'ignore' }
-  | { readonly action: 'approve'; readonly node: string; readonly message: string }
+  /** `isFirst`: on the expectation alone, so that it must be noted that it was used. */
+  | { readonly action: 'approve'; readonly node: string; readonly message: string; readonly isFirst: boolean }
   | { readonly action: 'leave'; readonly node?: string; readonly reason: PendingReason; readonly message: string };
 
 export interface Judgement {
@@ -75,6 +83,8 @@ export interface Judgement {
   /** The longest that a client certificate of a kubelet lives here. */
   readonly longestLifeMs: number;
   readonly clock: ClockFacts;
+  /** When this machine was switched on; undefined: not known. */
+  readonly bootedAt?: Date | undefined;
   readonly now: Date;
 }
 
@@ -85,8 +95,16 @@ const answerMs = 3_600_000;
 
 /** A Lease bears the time of its node's clock. */
 const skewMs = 60_000;
+/** What counts as alive. A kubelet renews its Lease every 10 s; clocks of other machines may differ by minutes. */
+const aliveMs = { own: 60_000, other: 5 * 60_000 };
+/** A kubelet reports a status that has not changed every five minutes (nodeStatusReportFrequency). */
+const reportMs = 5 * 60_000;
 
-type Evidence = { readonly proves: string } | { readonly reason: EvidenceReason; readonly message: string };
+interface Refusal {
+  readonly reason: EvidenceReason;
+  readonly message: string;
+}
+type Evidence = { readonly proves: string; readonly isFirst?: true } | Refusal;
 
 export function judge(judgement: Judgement): Verdict {
   const { request, content, requester, facts, clock, now } = judgement;
@@ -96,13 +114,35 @@ export function judge(judgement: Judgement): Verdict {
   const { node } = shape;
   if (facts === undefined) throw new RangeError(`no facts about node ${node}`);
   const evidence =
-    facts.own === undefined ? evidenceOfOther(facts, judgement) : evidenceOfOwn(node, facts.own, judgement);
+    signOfLife(facts, judgement) ??
+    (facts.own === undefined ? evidenceOfOther(facts, judgement) : evidenceOfOwn(node, facts.own, judgement));
   if ('reason' in evidence) return { action: 'leave', node, ...evidence };
   // Every end is in the past on a clock that is ahead. What an inventory's certificates say of it is regen's to judge.
   const implausible = judgeClock({ resolved: { name: '', artefacts: [] }, facts: new Map(), clock, now });
   if (implausible !== undefined)
     return { action: 'leave', node, reason: 'ClockImplausible', message: implausible.message };
-  return { action: 'approve', node, message: evidence.proves };
+  return { action: 'approve', node, message: evidence.proves, isFirst: evidence.isFirst ?? false };
+}
+
+/**
+ * A node that speaks has a certificate, seen or not. Of this machine's own node nothing counts that was before the boot:
+ * the kubelet of that time is gone.
+ */
+function signOfLife(facts: NodeFacts, { bootedAt, now }: Judgement): Refusal | undefined {
+  const { own, renewedAt, heartbeatAt } = facts;
+  const withinMs = own === undefined ? aliveMs.other : aliveMs.own;
+  const isFresh = (at: Date | undefined, ms: number): at is Date =>
+    at !== undefined &&
+    Math.abs(now.getTime() - at.getTime()) <= ms &&
+    !(own !== undefined && bootedAt !== undefined && at < bootedAt);
+  const sign = isFresh(renewedAt, withinMs)
+    ? `renewed its Lease at ${renewedAt.toISOString()}`
+    : isFresh(heartbeatAt, renewedAt === undefined ? withinMs + reportMs : withinMs)
+      ? `reported its status at ${heartbeatAt.toISOString()}`
+      : undefined;
+  if (sign === undefined) return undefined;
+  const message = `the node ${sign}, so it has a certificate that works; wanted ${durationText(withinMs)} of silence`;
+  return { reason: 'NodeAlive', message };
 }
 
 function evidenceOfOwn(node: string, own: OwnCertificate, { facts, request, now }: Judgement): Evidence {
@@ -144,18 +184,33 @@ function evidenceOfOther(facts: NodeFacts, judgement: Judgement): Evidence {
     const message = `a certificate valid until ${issuedUntil.toISOString()} was issued to this name, which has no Node`;
     return { reason: 'AlreadyApproved', message };
   }
-  if (isExpected) return { proves: 'there is no Node of this name, and approver.expectedNodes lists it' };
+  if (isExpected) return evidenceOfExpected(facts, judgement);
   const message =
     'there is no Node of this name; if it is a new machine, list it in approver.expectedNodes or approve by hand';
   return { reason: 'NodeUnknown', message };
 }
 
+/** Once: until whatever it got then has ended, whatever has become of it. */
+function evidenceOfExpected({ first }: NodeFacts, { request, longestLifeMs, now }: Judgement): Evidence {
+  const isUsed =
+    first !== undefined &&
+    first.uid !== request.metadata.uid &&
+    !(first.at !== undefined && first.at.getTime() + longestLifeMs <= now.getTime());
+  if (isUsed) {
+    const message = `a certificate for this name, which has no Node, was approved before (${firstApprovalsName}: ${JSON.stringify(first.text)}); approve by hand, or delete that entry`;
+    return { reason: 'AlreadyApproved', message };
+  }
+  return { proves: 'there is no Node of this name, and approver.expectedNodes lists it', isFirst: true };
+}
+
 type KnownNode = NodeFacts & Required<Pick<NodeFacts, 'node'>>;
 
-function evidenceOfKnown({ node, renewedAt, issuedUntil }: KnownNode, { longestLifeMs, now }: Judgement): Evidence {
-  // What renewed its Lease after the end of that certificate has got another one, which was not seen.
+function evidenceOfKnown(facts: KnownNode, { longestLifeMs, now }: Judgement): Evidence {
+  const { issuedUntil } = facts;
+  const [alive, sign] = lastSign(facts);
+  // What spoke after the end of that certificate has got another one, which was not seen.
   const isNewest =
-    issuedUntil !== undefined && (renewedAt === undefined || renewedAt.getTime() <= issuedUntil.getTime() + skewMs);
+    issuedUntil !== undefined && (sign === registered || alive.getTime() <= issuedUntil.getTime() + skewMs);
   if (isNewest) {
     const until = issuedUntil.toISOString();
     if (issuedUntil <= now) return { proves: `the last certificate issued to the node ended at ${until}` };
@@ -164,13 +219,20 @@ function evidenceOfKnown({ node, renewedAt, issuedUntil }: KnownNode, { longestL
       message: `the last certificate issued to the node is valid until ${until}`,
     };
   }
-  const isRenewal = renewedAt !== undefined && !(renewedAt < node.createdAt);
-  const [alive, sign] = isRenewal ? [renewedAt, 'last renewed its Lease'] : [node.createdAt, 'was registered'];
   const end = new Date(alive.getTime() + longestLifeMs);
   const sentence = `the node ${sign} at ${alive.toISOString()}, and certificates live up to ${durationText(longestLifeMs)}`;
   if (end <= now) return { proves: sentence };
   const message = `${sentence} (approver.longestLife): what it had then may be valid until ${end.toISOString()}; approve by hand if it is not`;
   return { reason: 'CertificateMayBeValid', message };
+}
+
+const registered = 'was registered';
+
+function lastSign({ node, renewedAt, heartbeatAt }: KnownNode): readonly [Date, string] {
+  let last: readonly [Date, string] = [node.createdAt, registered];
+  if (renewedAt !== undefined && renewedAt >= last[0]) last = [renewedAt, 'last renewed its Lease'];
+  if (heartbeatAt !== undefined && heartbeatAt > last[0]) last = [heartbeatAt, 'last reported its status'];
+  return last;
 }
 
 /** An approval of the very same request is no second one. */

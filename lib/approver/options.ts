@@ -5,6 +5,7 @@ import type { Health } from '../health.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
 import type { ClockFacts } from '../plan/plan-types.ts';
 
 export interface ApproverOptions {
@@ -17,10 +18,14 @@ export interface ApproverOptions {
   readonly longestLifeMs: number;
   /** Names of Nodes that are to come. */
   readonly expectedNodes: readonly string[];
+  /** Of the approver's ServiceAccount, where it keeps what it must not forget. */
+  readonly namespace: string;
   /** The only one whose requests are looked at. */
   readonly requester: Requester;
   /** Asked before something may be approved. `thorough`: at the cost of a process. */
   readonly clockFacts: (thorough: boolean) => Promise<ClockFacts>;
+  /** When this machine was switched on; undefined: not known. */
+  readonly bootedAt: () => Date | undefined;
   /** One look at what is there, without a watch. */
   readonly once: boolean;
   /** Nothing is written, no Event either; the log says what would be done. */
@@ -31,6 +36,7 @@ export interface ApproverOptions {
   readonly log: Log;
   readonly health?: Pick<Health, 'set'>;
   readonly events?: Pick<EventRecorder, 'record'>;
+  readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;
   readonly signal: AbortSignal;
   readonly random?: () => number;
 }

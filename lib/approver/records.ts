@@ -4,8 +4,8 @@
 // Certificates are believed because only who may sign for the signer can put one into a request.
 import { kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
 import { parseCertificates } from '../pki/certificate.ts';
-import { parseCertificateRequest } from '../pki/csr.ts';
 import type { Approval } from './judge.ts';
+import { askedNode } from './outline.ts';
 import { approvedAt, isAskedBy, requestedAt, type SigningRequest } from './request.ts';
 import { nodeOf } from './shape.ts';
 
@@ -65,14 +65,5 @@ function issuedCertificate(request: SigningRequest): { readonly node: string; re
     return leaf === undefined || node === undefined ? undefined : { node, notAfter: leaf.facts.notAfter };
   } catch {
     return undefined; // whatever a foreign signer has put there: no kubelet can use it either
-  }
-}
-
-function askedNode(request: SigningRequest): string | undefined {
-  try {
-    const { subject } = parseCertificateRequest(bytesOf(request.spec.request), requestText(request));
-    return nodeOf(subject.commonName);
-  } catch {
-    return undefined;
   }
 }

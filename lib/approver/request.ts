@@ -35,6 +35,7 @@ export interface SigningRequest {
     readonly request: string;
     readonly signerName: string;
     readonly usages?: readonly string[];
+    readonly expirationSeconds?: number | null;
     /** Who asked, as the API server knows it: written by the server. */
     readonly username?: string;
     readonly groups?: readonly string[];
@@ -44,23 +45,6 @@ export interface SigningRequest {
     /** Base64 of PEM. */
     readonly certificate?: string;
   };
-}
-
-/**
- * What stays in memory of a request that waits. It is read again when it is looked at: whoever may ask decides how large
- * a request is, up to 1.5 MiB, and how many there are.
- */
-export interface Outline {
-  readonly name: string;
-  readonly uid: string | undefined;
-  readonly requestedAt: Date;
-  /** Characters of the whole object as JSON. */
-  readonly size: number;
-}
-
-export function outlineOf(request: SigningRequest): Outline {
-  const { name, uid } = request.metadata;
-  return { name, uid, requestedAt: requestedAt(request), size: JSON.stringify(request).length };
 }
 
 const deciding = new Set(['Approved', 'Denied', 'Failed']);

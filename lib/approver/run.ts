@@ -6,7 +6,8 @@ import { list, type Pages } from '../kube/list.ts';
 import { listWatch, type WatchStatus } from '../kube/list-watch.ts';
 import { Desk, type PassReport } from './desk.ts';
 import type { ApproverOptions } from './options.ts';
-import { type Outline, requestsPath, type SigningRequest } from './request.ts';
+import type { Outline } from './outline.ts';
+import { requestsPath, type SigningRequest } from './request.ts';
 
 export type { ApproverOptions };
 

@@ -1,7 +1,8 @@
 // Whether a request is one that a kubelet sends when it has no client certificate, from the bootstrap identity and for the
 // signer of kubelets' client certificates. Pure. What kube-controller-manager asks before it approves and signs
 // (pkg/apis/certificates/helpers.go, ValidateKubeletClientCSR), and more: one common name, the request's own signature,
-// a key of some strength, no wish to be a CA.
+// a key of some strength, and nothing that a kubelet does not ask for (k8s.io/client-go/util/certificate: a subject as Go
+// writes it, no attribute, no extension, no lifetime).
 import type { Requester } from '../bootstrap-identity.ts';
 import { dnsSubdomain } from '../inventory/hostname.ts';
 import type { CertificateRequest } from '../pki/csr.ts';
@@ -17,6 +18,7 @@ export type ShapeReason =
   | 'NamesForbidden'
   | 'ExtensionForbidden'
   | 'UsagesUnsuitable'
+  | 'LifetimeUnsuitable'
   | 'KeyTooWeak';
 
 /** What the request holds; a problem where it cannot be read. */
@@ -56,7 +58,7 @@ export function judgeSize(size: number): Extract<Shape, { kind: 'unsuitable' }> 
 /** The rules in their order; the first that fails is told. */
 export function judgeShape(request: SigningRequest, content: Content, requester: Requester): Shape {
   if (!isAskedBy(request, requester) || isDecided(request)) return { kind: 'ignored' };
-  const { groups = [], usages = [] } = request.spec;
+  const { groups = [], usages = [], expirationSeconds } = request.spec;
   if (!sameSet(groups, requester.groups)) {
     return unsuitable(
       'RequesterDiffers',
@@ -72,16 +74,23 @@ export function judgeShape(request: SigningRequest, content: Content, requester:
     const wanted = `wanted "CN=${nodePrefix}<node>,O=${nodesGroup}" and nothing else`;
     return unsuitable('SubjectUnsuitable', `its subject is ${quoted([content.subject.text])}, ${wanted}`);
   }
+  if (content.unusualSubject !== undefined) {
+    const message = `its subject has ${content.unusualSubject}, wanted single values of PrintableString or UTF8String`;
+    return unsuitable('SubjectUnsuitable', message);
+  }
   if (content.alternativeNames.length > 0) {
     const names = content.alternativeNames.map(({ kind, value }) => `${kind} ${value}`);
     return unsuitable('NamesForbidden', `it asks for alternative names (${quoted(names)}), a client has none`);
   }
   if (content.wantsCa) return unsuitable('ExtensionForbidden', 'it asks for the rights of a CA');
-  if (content.otherAttributes.length > 0) {
+  if (content.extensions.length > 0) {
     return unsuitable(
       'ExtensionForbidden',
-      `it has attributes that no kubelet sends: ${quoted(content.otherAttributes)}`,
+      `it asks for extensions, a kubelet for none: ${quoted(content.extensions)}`,
     );
+  }
+  if (content.attributes.length > 0) {
+    return unsuitable('ExtensionForbidden', `it has attributes that no kubelet sends: ${quoted(content.attributes)}`);
   }
   if (
     !wantedUsages.every((usage) => usages.includes(usage)) ||
@@ -89,6 +98,11 @@ export function judgeShape(request: SigningRequest, content: Content, requester:
   ) {
     const wanted = `wanted ${quoted(wantedUsages)}, and "key encipherment" or not`;
     return unsuitable('UsagesUnsuitable', `its usages are ${quoted(usages)}, ${wanted}`);
+  }
+  // Beside the signed request, so nobody's signature covers it.
+  if (expirationSeconds !== undefined && expirationSeconds !== null) {
+    const message = `it asks for a life of ${expirationSeconds} s (expirationSeconds), wanted none: the signer decides`;
+    return unsuitable('LifetimeUnsuitable', message);
   }
   if (content.key.name === 'RSA' && content.key.bits < leastRsaBits) {
     return unsuitable('KeyTooWeak', `its key is ${algorithmText(content.key)}, wanted ${leastRsaBits} bits at least`);

@@ -3,6 +3,7 @@
 import * as fs from 'node:fs';
 import * as promises from 'node:fs/promises';
 import { RecoveryError, systemCode, type ErrorCode } from '../errors.ts';
+import { copyAttributes } from './attributes.ts';
 
 /**
  * They look at names and modes, which takes microseconds once the kernel knows them: a way to another thread and back
@@ -22,10 +23,14 @@ const waiting = [
   'rename',
   'rm',
   'symlink',
+  'truncate',
   'unlink',
 ] as const;
 
-export type Disk = Pick<typeof promises, (typeof looking)[number] | (typeof waiting)[number]>;
+export interface Disk extends Pick<typeof promises, (typeof looking)[number] | (typeof waiting)[number]> {
+  /** Default: that of attributes.ts. */
+  readonly copyAttributes?: typeof copyAttributes;
+}
 
 type Call = (...args: readonly unknown[]) => unknown;
 
@@ -35,11 +40,14 @@ export const realDisk: Disk = Object.fromEntries<unknown>([
     return [name, async (...args: readonly unknown[]) => call(...args)] as const;
   }),
   ...waiting.map((name) => [name, promises[name]] as const),
+  ['copyAttributes', copyAttributes] as const,
 ]) as unknown as Disk;
 
 const hints: Readonly<Record<string, string>> = {
   EACCES: 'permission denied; its mode or its owner shuts this process out, correct them (chmod, chown)',
-  EPERM: 'not permitted; the process must own the directory, and it must not be immutable',
+  EPERM:
+    'not permitted; the process must own the directory, which must be neither immutable nor append-only (lsattr -d, ' +
+    'chattr -i -a)',
   EBUSY:
     'is a bind mount of its own (a single file mounted into a container), which cannot be replaced; mount its ' +
     'directory instead',
@@ -79,6 +87,13 @@ interface Attempt {
   readonly remains?: string;
 }
 
+/** What to do about it. Whoever is not root must not be told to open files that are root's: a key is among them. */
+export function hintOf(system: string, uid: number | undefined = process.getuid?.()): string {
+  const isShutOut = system === 'EACCES' || system === 'EPERM';
+  if (isShutOut && uid !== undefined && uid !== 0) return 'permission denied; run it as root';
+  return hints[system] ?? 'the call failed; check the path';
+}
+
 /** Runs `call` and turns what the system says into an error of ours: object, path, state, what to do. */
 export async function attempt<T>(trying: Attempt, call: () => Promise<T>): Promise<T> {
   try {
@@ -90,7 +105,7 @@ export async function attempt<T>(trying: Attempt, call: () => Promise<T>): Promi
     const { path: first, dest } = err as NodeJS.ErrnoException & { readonly dest?: string };
     const path = dest ?? first ?? directory;
     const system = systemCode(err) ?? 'unknown';
-    const state = hints[system] ?? 'the call failed; check the path';
+    const state = hintOf(system);
     const remains = trying.remains ?? (code === 'WriteFailed' ? 'the last good files stay in use' : '');
     const message = `Cannot ${action} ${what}: "${path}": ${state} (${system})${remains === '' ? '' : `; ${remains}`}`;
     throw new RecoveryError(code, message, { cause: err, details: { path, system } });

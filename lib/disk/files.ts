@@ -2,6 +2,7 @@
 // own, so a killed run leaves the old file or the new one. A file with a key is never open to others, not for a moment.
 import { randomBytes } from 'node:crypto';
 import { basename, dirname, join } from 'node:path';
+import { copyAttributes } from './attributes.ts';
 import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from './disk.ts';
 import { readRegularFile } from './read.ts';
 
@@ -45,26 +46,37 @@ export interface Ownership {
   /** Default: this process's. */
   readonly uid?: number;
   readonly gid?: number;
+  /** The file that it is to replace: its access-control list, extended attributes and security label are taken, too. */
+  readonly like?: string;
+  /** Told why these could not be taken; owner and mode are set in any case. */
+  readonly onAttributesLost?: ((err: unknown) => void) | undefined;
 }
 
 /** A new file with durable content. */
 export async function writeNewFile(disk: Disk, path: string, bytes: Uint8Array, owner: Ownership): Promise<void> {
-  const { mode, uid, gid } = owner;
+  const { mode, uid, gid, like } = owner;
   await onPath(path, async () => {
     // Exclusive and 0600 from the first moment: nobody else can have the file open when a key is written into it.
     const handle = await disk.open(path, 'wx', 0o600);
     try {
       await handle.writeFile(bytes);
-      if (uid !== undefined && gid !== undefined) {
-        const own = await handle.stat();
-        if (uid !== own.uid || gid !== own.gid) await handle.chown(uid, gid);
-      }
-      await handle.chmod(mode & 0o777); // after chown, which may clear bits, and not by open, which obeys the umask
+      // Before the mode: with an access-control list its group bits are the widest that anybody named there may have.
+      await takeAttributes(disk, path, owner);
+      const own = await handle.stat();
+      if (uid !== undefined && gid !== undefined && (uid !== own.uid || gid !== own.gid)) await handle.chown(uid, gid);
+      // After chown, which may clear bits, and not by open, which obeys the umask.
+      if (like === undefined || (own.mode & 0o777) !== (mode & 0o777)) await handle.chmod(mode & 0o777);
       await handle.sync();
     } finally {
       await handle.close(); // close can report what fsync did not
     }
   });
+}
+
+async function takeAttributes(disk: Disk, path: string, { like, onAttributesLost }: Ownership): Promise<void> {
+  if (like === undefined) return;
+  const copy = disk.copyAttributes ?? copyAttributes;
+  await copy(like, path).catch((err: unknown) => onAttributesLost?.(err));
 }
 
 /** Makes a directory and its missing parents, each durable in its own parent. */

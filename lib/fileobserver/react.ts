@@ -2,7 +2,7 @@
 // only what succeeded; everything else is tried again, quickly at first, and slowly once it has been reported.
 // Only the newest state counts: a change during an attempt voids the attempt, so a burst ends in one reaction.
 import type { Clock } from '../clock.ts';
-import { errorText } from '../errors.ts';
+import { errorText, faultText } from '../errors.ts';
 import type { Reader, ResolvedArtefact } from '../inventory/model.ts';
 import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
@@ -20,10 +20,12 @@ export interface Pace {
   readonly boundMs: number;
   /** Delay between attempts after the report. */
   readonly slowMs: number;
+  /** First delay where others must do something that proves use; doubled after each, up to `slowMs`. */
+  readonly othersMs: number;
 }
 
 /** A lease is renewed every two seconds and a failed start of a component is seen within a minute. */
-export const defaultPace: Pace = { firstMs: 10, mostMs: 1_000, boundMs: 60_000, slowMs: 30_000 };
+export const defaultPace: Pace = { firstMs: 10, mostMs: 1_000, boundMs: 60_000, slowMs: 30_000, othersMs: 2_000 };
 
 /** By whom the files of a change are read. */
 export interface RestartRequest extends InputChange {
@@ -51,7 +53,12 @@ interface Noticed {
 
 type Outcome =
   | { readonly done: true; readonly digest: string; readonly proven?: string }
-  | { readonly done: false; readonly event: 'reaction.failed' | 'proof.missing'; readonly message: string };
+  | {
+      readonly done: false;
+      readonly event: 'reaction.failed' | 'proof.missing';
+      readonly message: string;
+      readonly waitsForOthers?: boolean;
+    };
 
 const waiting: Record<(Reaction & { kind: 'wait' })['reason'], string> = {
   PairIncomplete: 'a file is missing; wanted all of them',
@@ -103,11 +110,14 @@ export class Reactor {
   /** Attempts until one succeeds (true), or until a newer change or the end makes it void (false). */
   async #settle(change: Noticed): Promise<boolean> {
     const { artefact, clock, signal } = this.#options;
-    const elapsed = (): number => clock.now().getTime() - change.at.getTime();
     const begun = clock.now().getTime();
+    // What was found at the start may have come into its place before the machine was switched off.
+    const from = change.since === 'found' ? begun : change.at.getTime();
+    const elapsed = (): number => clock.now().getTime() - from;
     let reported = false;
+    let patientMs = this.#pace.othersMs;
     for (let attempt = 1, delay = this.#pace.firstMs; ; attempt += 1, delay = Math.min(delay * 2, this.#pace.mostMs)) {
-      const outcome = await this.#attempt(change);
+      const outcome = await this.#attempt(change).catch((err: unknown) => this.#fault(err));
       if (signal.aborted || this.#newest !== change) return false;
       if (outcome.done) {
         this.#settled = outcome.digest;
@@ -122,9 +132,21 @@ export class Reactor {
           this.#log.info(outcome.event, fields);
         } else this.#log.warn(outcome.event, fields);
       }
-      await this.#sleep(reported ? this.#pace.slowMs : delay);
+      let pauseMs = reported ? this.#pace.slowMs : delay;
+      if (outcome.waitsForOthers) {
+        pauseMs = Math.max(pauseMs, patientMs);
+        patientMs = Math.min(patientMs * 2, this.#pace.slowMs);
+      }
+      await this.#sleep(pauseMs);
       if (signal.aborted || this.#newest !== change) return false;
     }
+  }
+
+  /** Whatever is thrown for one artefact is tried again like a failed reaction; the others are not concerned. */
+  #fault(err: unknown): Outcome {
+    const { name } = this.#options.artefact;
+    const message = `Cannot react to the files of "${name}": fault of this program, ${faultText(err)}; please report it`;
+    return { done: false, event: 'reaction.failed', message };
   }
 
   async #attempt(change: Noticed): Promise<Outcome> {
@@ -150,9 +172,22 @@ export class Reactor {
     }
     if (reaction.prove.length === 0) return { done: true, digest };
     try {
-      const { state, message } = await prove(artefact, change.at, reaction.prove);
-      if (state === 'unproven') return { done: false, event: 'proof.missing', message };
-      return { done: true, digest, ...(state === 'proven' && { proven: message }) };
+      const proven: string[] = [];
+      // What others must do first is asked for last, and seldom: a list of all requests is not for a busy API server.
+      const groups = [
+        reaction.prove.filter((reader) => !waitsForOthers(reader)),
+        reaction.prove.filter(waitsForOthers),
+      ];
+      for (const readers of groups.filter(({ length }) => length > 0)) {
+        const { state, message } = await prove(artefact, change.at, readers);
+        const others = readers.every(waitsForOthers);
+        if (state === 'unproven') return { done: false, event: 'proof.missing', message, waitsForOthers: others };
+        if (state === 'proven') proven.push(message);
+      }
+      if ((await inspectFiles(files)).digest !== digest) {
+        return { done: false, event: 'proof.missing', message: 'the files have changed while their use was proven' };
+      }
+      return { done: true, digest, ...(proven.length > 0 && { proven: proven.join('; ') }) };
     } catch (err) {
       return { done: false, event: 'proof.missing', message: errorText(err) };
     }

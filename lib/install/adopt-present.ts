@@ -6,7 +6,7 @@ import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { canonicalHostnames } from '../pki/hostname.ts';
 import { createDiskStore } from '../store/disk.ts';
 import { certificateKey } from '../store/store.ts';
-import { type KubeadmDirectories, sourceOf } from './adopt-sources.ts';
+import { isForPeople, type KubeadmDirectories, sourceOf } from './adopt-sources.ts';
 
 /** The declarations, with the names of the serving certificate that is there and subjects that are to be kept. */
 export async function asPresent(
@@ -19,7 +19,7 @@ export async function asPresent(
     const isWanted = artefact.kind === 'target' && (artefact.usage !== 'client' || artefact.keepsSubject === true);
     const source = isWanted ? sourceOf(artefact, directories) : undefined;
     const leaf = source && (await leafAt(source, signal));
-    artefacts.push(leaf === undefined ? artefact : declaredLike(artefact, leaf));
+    artefacts.push(leaf === undefined ? withoutFile(artefact) : declaredLike(artefact, leaf));
   }
   return { ...resolved, artefacts };
 }
@@ -28,6 +28,15 @@ export async function asPresent(
 async function leafAt(source: DiskLocation, signal: AbortSignal): Promise<Certificate | undefined> {
   const found = await createDiskStore().read(source, signal);
   return wholeCertificates(found?.entries[certificateKey] ?? new Uint8Array())[0];
+}
+
+/** kubeadm's own since 1.29 (constants.ClusterAdminsGroupAndClusterRoleBinding): its rights can be taken back. */
+const administrators = 'kubeadm:cluster-admins';
+
+/** Who has removed the administrator's kubeconfig gets no more rights by an adoption than it had. */
+function withoutFile(artefact: ResolvedArtefact): ResolvedArtefact {
+  if (artefact.kind !== 'target' || !isForPeople(artefact)) return artefact;
+  return { ...artefact, organizations: [administrators] };
 }
 
 function declaredLike(artefact: ResolvedArtefact, { facts, fields }: Certificate): ResolvedArtefact {

@@ -24,7 +24,8 @@ import { readIfPresent } from './files.ts';
 import { adoptionFile } from './layout.ts';
 import { forgetFailures, hasFailed, manifestsLockDirectory, noteFailure, withManifestsLock } from './manifests-lock.ts';
 import { changeStaticPod } from './static-pods-apply.ts';
-import { addTo, manifestPath, type PodAddition, type PodManifest, podManifest, removeFrom } from './static-pods.ts';
+import { manifestPath, podManifest } from './pod-manifest.ts';
+import { addTo, type PodAddition, type PodManifest, removeFrom } from './static-pods.ts';
 
 export interface RepairOptions {
   /** Of our files. Absolute path. */

@@ -42,6 +42,9 @@ export function sourceOf({ name }: ResolvedArtefact, directories: KubeadmDirecto
   return { kind: 'kubeconfig', file: join(directories.kubernetesDir, kubeconfig), endpoint: 'local' };
 }
 
+/** Whether people alone use what the artefact begins with: kubeadm's own components run without it. */
+export const isForPeople = ({ name }: ResolvedArtefact): boolean => name === 'admin-client';
+
 /** The keys of service-account tokens: private, public. */
 export function accountKeyFiles({ pkiDir }: KubeadmDirectories): { readonly private: string; readonly public: string } {
   return { private: join(pkiDir, 'sa.key'), public: join(pkiDir, 'sa.pub') };

@@ -32,22 +32,24 @@ import { type Api, applyManifest, fieldManager } from './apply.ts';
 import { serverBundle } from './component-flags.ts';
 import { readToken } from './credentials.ts';
 import { readIfPresent } from './files.ts';
+import { type Images, imagesOf, requireImage } from './image.ts';
+import { installedRecord } from './installed.ts';
 import { readAuthorities } from './kubeadm-authorities.ts';
 import { kubeconfigYaml } from './kubeconfig.ts';
-import { fileOf } from './layout.ts';
+import { fileOf, formerManifest } from './layout.ts';
 import { type Manifest, manifestText } from './manifest.ts';
 import { forgetFailures, withManifestsLock } from './manifests-lock.ts';
 import { podAddition, podLayout, podSyncers, requireNoPodLinks, writePodFiles } from './pod-files.ts';
 import { installManifests } from './rbac.ts';
+import { containerLabel } from './selinux.ts';
 import { changeStaticPod, readManifest } from './static-pods-apply.ts';
+import { manifestPath, runsOurs } from './pod-manifest.ts';
 import {
   addTo,
   componentsOfPod,
   kubeadmPatches,
-  manifestPath,
   type PodAddition,
   removeFrom,
-  runsOurs,
   type StaticPod,
   staticPods,
 } from './static-pods.ts';
@@ -78,6 +80,8 @@ export interface AdoptOptions {
   readonly lockDir: string;
   /** Throws AlreadyRunning while kubeadm runs, which writes the same manifests. */
   readonly refuseBesideOthers?: () => void;
+  /** Of the container runtime. Default: what crictl says. */
+  readonly images?: Images;
   readonly clock: Clock;
   readonly signal: AbortSignal;
   /** Writes nothing, and tells what would be written. */
@@ -106,9 +110,11 @@ interface Adoption extends AdoptOptions {
 
 /** Throws what the API refuses, WriteFailed, ReadFailed, MaterialInvalid, ProofFailed: each names what to do. */
 export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
+  const { images = imagesOf(options.signal) } = options;
   if (options.dryRun) {
     const adoption = await plannedAdoption(options);
     await requireAdoptable(adoption);
+    await requireImage(options.image, { ...options, images });
     await tellPlan(adoption);
     return { webhooks: adoption.webhooks };
   }
@@ -118,6 +124,7 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
     refuseBesideOthers();
     const adoption = await plannedAdoption(options);
     const running = await requireAdoptable(adoption);
+    await requireImage(options.image, { ...options, images });
     await applyRights(adoption);
     const material = await adoptObjects(adoption);
     await writeMachine(adoption, material, running);
@@ -134,6 +141,7 @@ async function plannedAdoption(options: AdoptOptions): Promise<Adoption> {
   const resolved = await asPresent(inApi, options, signal);
   const { artefacts } = resolved;
   const kubeletPki = join(kubeletDir, 'pki');
+  const seLinux = await containerLabel();
   return {
     ...options,
     resolved,
@@ -142,9 +150,12 @@ async function plannedAdoption(options: AdoptOptions): Promise<Adoption> {
     store: createApiStore({ connection, fieldManager }),
     manifestsDir: join(kubernetesDir, 'manifests'),
     nodeCertificate: join(kubeletPki, 'kubelet-client-current.pem'),
-    rights: installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: true }),
-    additions: staticPods.map((pod) => podAddition(pod, { resolved, directory, image, kubeletPki })),
-    webhooks: await findWebhooks({ ...api, artefacts }),
+    rights: [
+      ...installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: true }),
+      installedRecord(resolved, namespace),
+    ],
+    additions: staticPods.map((pod) => podAddition(pod, { resolved, directory, image, kubeletPki, seLinux })),
+    webhooks: await findWebhooks({ ...api, resolved }),
   };
 }
 
@@ -234,22 +245,31 @@ async function changeStaticPods(adoption: Adoption): Promise<void> {
   const { additions, directory, told } = adoption;
   let recorded = await recordedAdditions(directory);
   for (const addition of additions) {
+    await keepFormer(addition, adoption);
     const outcome = await changeStaticPod(addition.pod, (before) => addTo(before, addition), adoption);
     // A timer gives every pod what the record says, so a run that ends here must not leave the former addition in it.
-    recorded = recorded?.map((former) => (former.pod === addition.pod ? addition : former));
-    if (recorded !== undefined) await writeRecord(directory, { ...adoption, additions: recorded });
+    const known = new Map(recorded.map((former) => [former.pod, former])).set(addition.pod, addition);
+    recorded = staticPods.flatMap((pod) => known.get(pod) ?? []);
+    await writeRecord(directory, { ...adoption, additions: recorded });
     told(`Static pod ${addition.pod}: ${outcome === 'written' ? 'changed, and runs' : 'runs, as it should be'}`);
     await forgetFailures(adoption.lockDir, [addition.pod]);
   }
-  if (recorded === undefined) await writeRecord(directory, adoption);
 }
 
-/** Undefined on a machine that is not adopted, and where the record is of no use: then nobody goes by it. */
-async function recordedAdditions(directory: string): Promise<readonly PodAddition[] | undefined> {
+/** For whoever must put it back by hand: a run that is killed before the pod is seen to run cannot. */
+async function keepFormer({ pod, layout }: PodAddition, { manifestsDir }: Adoption): Promise<void> {
+  const path = manifestPath(manifestsDir, pod);
+  const content = await readIfPresent(path, 'manifest');
+  if (content === undefined || runsOurs(await readManifest(path, pod))) return;
+  await replaceFile({ path: formerManifest(layout), content, mode: 0o600, what: 'manifest' });
+}
+
+/** None on a machine that is not adopted, and where the record is of no use: then nobody goes by it. */
+async function recordedAdditions(directory: string): Promise<readonly PodAddition[]> {
   try {
-    return (await readRecord(directory))?.additions;
+    return (await readRecord(directory))?.additions ?? [];
   } catch (err) {
-    if (isCode(err, 'MaterialInvalid')) return undefined;
+    if (isCode(err, 'MaterialInvalid')) return [];
     throw err;
   }
 }

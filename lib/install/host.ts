@@ -157,6 +157,9 @@ Description=Looks for expired control-plane certificates
 # monotonic ones (OnUnitActiveSec and its like) do not count the time for which a machine sleeps.
 OnCalendar=minutely
 AccuracySec=1s
+# Not all machines in one second: certificates of one minute would restart all leaders at once. Each keeps its own delay.
+RandomizedDelaySec=30s
+FixedRandomDelay=true
 Persistent=yes
 Unit=${serviceName}
 

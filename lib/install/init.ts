@@ -12,12 +12,14 @@ import { type Entries, locationText, type Material, type Store } from '../store/
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
-import { defaultNamespace } from './accounts.ts';
+import { defaultNamespace, type SyncerAccount } from './accounts.ts';
 import { type Api, applyManifest, fieldManager } from './apply.ts';
 import { credentialKubeconfig, writeCredential } from './credentials.ts';
 import { writeIfAbsent } from './files.ts';
 import { layoutOf, type Layout } from './layout.ts';
 import { manifestText } from './manifest.ts';
+import { syncerOf } from './pod-files.ts';
+import { installedRecord } from './installed.ts';
 import { installManifests } from './rbac.ts';
 import { defaultServer } from './render.ts';
 import { isStaged, objectManifest, readStaged, removeStaging } from './staging.ts';
@@ -31,6 +33,8 @@ export interface InitOptions {
   readonly directory: string;
   /** Of the ServiceAccounts. Default: kube-cert-recovery. */
   readonly namespace?: string;
+  /** Whose files the syncer writes (syncer.components). Default: everybody's. */
+  readonly components?: readonly string[];
   /** The API server's address for the credentials. Default: https://localhost:6443. */
   readonly server?: string;
   /** Default: localhost-recovery. */
@@ -68,10 +72,13 @@ export async function runInit(options: InitOptions): Promise<InitOutcome> {
   const store = createApiStore({ connection, fieldManager });
   const outcome = { created: [] as string[], updated: [] as string[], unchanged: [] as string[] };
 
-  const webhooks = await findWebhooks({ ...api, artefacts: resolved.artefacts });
-  const manifests = installManifests({ ...resolved, namespace });
+  const webhooks = await findWebhooks({ ...api, resolved });
+  const syncer = syncerOf(resolved, options.components);
+  const manifests = installManifests({ ...resolved, namespace, syncers: [syncer] });
   const namespaces = manifests.filter(({ kind }) => kind === 'Namespace');
-  for (const manifest of namespaces) outcome[await applyManifest(api, manifest)].push(manifestText(manifest));
+  // The record before what it names: `uninstall` finds also what a killed run has made.
+  const first = [...namespaces, installedRecord(resolved, namespace)];
+  for (const manifest of first) outcome[await applyManifest(api, manifest)].push(manifestText(manifest));
 
   const uploaded = await upload(await readStaged(layout, resolved), { resolved, store, signal });
   outcome.created.push(...uploaded.created);
@@ -80,7 +87,7 @@ export async function runInit(options: InitOptions): Promise<InitOutcome> {
   const others = manifests.filter(({ kind }) => kind !== 'Namespace');
   for (const manifest of others) outcome[await applyManifest(api, manifest)].push(manifestText(manifest));
 
-  const files = await writeFiles({ api, store, layout, namespace }, options);
+  const files = await writeFiles({ api, store, layout, namespace, account: syncer.account }, options);
   const { differing, missing } = uploaded;
   const staged = await isStaged(layout);
   const stagingRemoved = staged && differing.length === 0;
@@ -132,6 +139,8 @@ interface Places {
   readonly store: Store;
   readonly layout: Layout;
   readonly namespace: string;
+  /** Of the syncer. */
+  readonly account: SyncerAccount;
 }
 
 async function writeFiles(places: Places, options: InitOptions): Promise<string[]> {
@@ -139,14 +148,21 @@ async function writeFiles(places: Places, options: InitOptions): Promise<string[
   const { clock, resolved, server = defaultServer, recoveryServerName = 'localhost-recovery' } = options;
   const { tokenTimeoutMs = 60_000, settings = { preset: resolved.name } } = options;
   const common = { ...places, clock, resolved, server, recoveryServerName, tokenTimeoutMs };
-  const written = [...(await writeCredential('regen', common)), ...(await writeCredential('syncer', common))];
+  const written = [
+    ...(await writeCredential('regen', common)),
+    ...(await writeCredential('syncer', common, places.account)),
+  ];
   const content = toYaml({
     apiVersion: 'kube-cert-recovery/v1alpha1',
     kind: 'Configuration',
     modes: ['regen', 'syncer'],
     ...settings,
     regen: { ...sectionOf(settings, 'regen'), kubeconfig: credentialKubeconfig(layout, 'regen') },
-    syncer: { kubeconfig: credentialKubeconfig(layout, 'syncer'), destinationDir: layout.certs },
+    syncer: {
+      kubeconfig: credentialKubeconfig(layout, 'syncer'),
+      destinationDir: layout.certs,
+      ...(options.components !== undefined && { components: options.components }),
+    },
   });
   const file = { path: layout.configFile, content, mode: 0o644, what: 'configuration' };
   if ((await writeIfAbsent(file)) === 'written') written.push(file.path);
@@ -158,11 +174,11 @@ async function writeFiles(places: Places, options: InitOptions): Promise<string[
  * nothing. The data of Secrets is left out, so the text can be kept and shown.
  */
 export async function renderInitManifests(
-  options: Pick<InitOptions, 'resolved' | 'directory' | 'namespace'>,
+  options: Pick<InitOptions, 'resolved' | 'directory' | 'namespace' | 'components'>,
 ): Promise<string> {
-  const { resolved, directory, namespace = defaultNamespace } = options;
+  const { resolved, directory, namespace = defaultNamespace, components } = options;
   const staged = await readStaged(layoutOf(directory), resolved);
-  const own = installManifests({ ...resolved, namespace });
+  const own = installManifests({ ...resolved, namespace, syncers: [syncerOf(resolved, components)] });
   const objects = resolved.artefacts.flatMap(({ name, truth }) => {
     const material = staged.get(name);
     if (isFile(truth) || material === undefined) return [];
@@ -171,5 +187,7 @@ export async function renderInitManifests(
   });
   const namespaces = own.filter(({ kind }) => kind === 'Namespace');
   const others = own.filter(({ kind }) => kind !== 'Namespace');
-  return [...namespaces, ...objects, ...others].map((manifest) => toYaml(manifest)).join('---\n');
+  return [...namespaces, installedRecord(resolved, namespace), ...objects, ...others]
+    .map((manifest) => toYaml(manifest))
+    .join('---\n');
 }

@@ -38,6 +38,11 @@ export function adoptionFile(directory: string): string {
   return join(directory, 'adoption.json');
 }
 
+/** A static pod's manifest as it was before ours was added. */
+export function formerManifest({ directory }: Layout): string {
+  return join(directory, 'former-manifest.yaml');
+}
+
 /** The directory that the syncer writes a published object to; undefined where there is none. */
 export function objectDirectory({ truth }: ResolvedArtefact, { certs }: Layout): string | undefined {
   if (truth.kind === 'secret') return join(certs, 'secrets', truth.name);

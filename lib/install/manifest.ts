@@ -27,6 +27,7 @@ export const resources = {
   Namespace: '/api/v1/namespaces',
   ServiceAccount: '/api/v1/namespaces/{namespace}/serviceaccounts',
   Secret: '/api/v1/namespaces/{namespace}/secrets',
+  ConfigMap: '/api/v1/namespaces/{namespace}/configmaps',
   Role: `${rbac}/namespaces/{namespace}/roles`,
   RoleBinding: `${rbac}/namespaces/{namespace}/rolebindings`,
   ClusterRole: `${rbac}/clusterroles`,

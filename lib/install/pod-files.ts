@@ -16,6 +16,7 @@ import { credentialFiles, credentialKubeconfig, type CredentialOptions, writeCre
 import { isThere, requireNoForeignLink, requireNoLink } from './files.ts';
 import { type Layout, layoutOf, objectDirectory } from './layout.ts';
 import type { SyncerGrant } from './rbac.ts';
+import type { SecurityLabel } from './selinux.ts';
 import { componentsOfPod, healthPorts, type PodAddition, type StaticPod, staticPods } from './static-pods.ts';
 
 export interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
@@ -54,6 +55,17 @@ export function podSyncers(resolved: Resolved): readonly SyncerGrant[] {
     const { artefacts } = readBy(resolved, componentsOfPod[pod]);
     return { account: `syncer-${pod}`, artefacts, reacts: restarts.has(pod) };
   });
+}
+
+/**
+ * What the one syncer that `init` sets up may read: what these components read, all where none are named. Where they are
+ * in one static pod it has the account of that pod, so that several of them do not take each other's rights.
+ */
+export function syncerOf(resolved: Resolved, components: readonly string[] | undefined): SyncerGrant {
+  if (components === undefined) return { account: 'syncer', artefacts: resolved.artefacts, reacts: true };
+  const pod = staticPods.find((each) => components.every((one) => componentsOfPod[each].includes(one)));
+  const { artefacts } = readBy(resolved, pod === undefined ? components : componentsOfPod[pod]);
+  return { account: pod === undefined ? 'syncer' : `syncer-${pod}`, artefacts, reacts: true };
 }
 
 export function podLayout(directory: string, pod: StaticPod): Layout {
@@ -169,7 +181,14 @@ export function podAddition(
     directory,
     image,
     kubeletPki,
-  }: { readonly resolved: Resolved; readonly directory: string; readonly image: string; readonly kubeletPki: string },
+    seLinux,
+  }: {
+    readonly resolved: Resolved;
+    readonly directory: string;
+    readonly image: string;
+    readonly kubeletPki: string;
+    readonly seLinux?: SecurityLabel | undefined;
+  },
 ): PodAddition {
   const layout = podLayout(directory, pod);
   const flags = podFlags(resolved, layout, pod);
@@ -181,5 +200,6 @@ export function podAddition(
     flags,
     sharesProcesses,
     ...(modesOf[pod].includes('approver') && { kubeletPki }),
+    ...(seLinux !== undefined && { seLinux }),
   };
 }

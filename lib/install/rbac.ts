@@ -1,7 +1,7 @@
 // Everything that `init` makes besides the certificates' own objects: namespaces, ServiceAccounts, what each of them may
 // do (rules.ts), and tokens. Pure. Each mode has an account of its own, because whoever reads signers' keys is as
 // powerful as cluster-admin, and the others need not; in static pods the syncer of each pod has one, too.
-import { bootstrapAccount } from '../bootstrap-identity.ts';
+import { bootstrapAccount, firstApprovalsName } from '../bootstrap-identity.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { type Account, accountName, proofsName, type SyncerAccount, tokenSecretName } from './accounts.ts';
 import { type Manifest, ownLabel, type Rule } from './manifest.ts';
@@ -42,6 +42,8 @@ export interface RbacOptions {
 const rbacVersion = 'rbac.authorization.k8s.io/v1';
 const rbacGroup = 'rbac.authorization.k8s.io';
 const kubeletClient = 'kube-apiserver-kubelet-client';
+/** No right of ours: `kubectl logs` and `exec` need it as long as the API server has a client certificate of ours. */
+export const kubeletClientBinding = 'kube-cert-recovery-kubelet-client';
 
 /** In the order in which it is made. */
 export function installManifests(options: RbacOptions): Manifest[] {
@@ -190,7 +192,9 @@ function approverManifests(namespace: string): Manifest[] {
     accountManifest(account, namespace),
     accountManifest(bootstrapper, namespace),
     ...grantEverywhere({ name: accountName(account), namespace, account, rules: approverClusterRules }),
-    ...roles({ account, namespace }, approverRules),
+    ...roles({ account, namespace }, approverRules(namespace)),
+    // Without data: what the approvers have written there stays when it is applied again.
+    { apiVersion: 'v1', kind: 'ConfigMap', metadata: { namespace, name: firstApprovalsName, labels: ownLabel } },
     // Upstream's role for kubelets that have no certificate yet, without the one that has kcm approve by itself.
     bindEverywhere({ name: bootstrapAccount, role: 'system:node-bootstrapper', namespace, account: bootstrapper }),
     token(account, namespace),
@@ -205,7 +209,7 @@ function kubeletAccess(artefacts: Artefacts): Manifest[] {
     {
       apiVersion: rbacVersion,
       kind: 'ClusterRoleBinding',
-      metadata: { name: 'kube-cert-recovery-kubelet-client', labels: ownLabel },
+      metadata: { name: kubeletClientBinding, labels: ownLabel },
       roleRef: { apiGroup: rbacGroup, kind: 'ClusterRole', name: 'system:kubelet-api-admin' },
       subjects: [{ apiGroup: rbacGroup, kind: 'User', name: kubeletClient }],
     },

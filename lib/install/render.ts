@@ -90,8 +90,10 @@ class RenderRun {
     const complete = (await readIfPresent(this.#layout.generationFile, 'generation')) !== undefined;
     const staged = await readStaged(this.#layout, resolved);
     if (!complete && staged.size === 0) await this.#refuseForeign(); // 1
-    if (complete) this.kept.push(this.#layout.generationFile);
-    else await this.#make(staged); // 2 to 4
+    if (complete) {
+      this.kept.push(this.#layout.generationFile);
+      await this.#make(staged, ({ truth }) => isFile(truth)); // what no API can heal may have been lost since
+    } else await this.#make(staged); // 2 to 4
     await this.#kubeconfigs(); // 5
     if (!complete) await this.#finish(); // 6
   }
@@ -103,8 +105,13 @@ class RenderRun {
     throw new RecoveryError('WriteFailed', message, { details: { path: certs } });
   }
 
-  async #make(staged: ReadonlyMap<string, Material>): Promise<void> {
-    const { resolved, clock, dryRun = false, keyAlgorithm = defaultKeyAlgorithm } = this.#options;
+  async #make(
+    staged: ReadonlyMap<string, Material>,
+    isWanted: (artefact: ResolvedArtefact) => boolean = () => true,
+  ): Promise<void> {
+    const { clock, dryRun = false, keyAlgorithm = defaultKeyAlgorithm } = this.#options;
+    const { artefacts, ...inventory } = this.#options.resolved;
+    const resolved: Resolved = { ...inventory, artefacts: artefacts.filter(isWanted) };
     const existing = new Map(staged);
     const halves = new Map<string, { readonly key: PrivateKey; readonly seen: Seen }>();
     for (const artefact of resolved.artefacts.filter(({ truth }) => isFile(truth))) {

@@ -5,7 +5,7 @@
 // both `patch` and `create` with the object's name; a POST carries no name and is refused.
 // The exceptions to "by name" are Events (create only), and lists of CertificateSigningRequests and APIServices, which
 // proofs read.
-import { kubeletClientSigner } from '../bootstrap-identity.ts';
+import { firstApprovalsName, kubeletClientSigner } from '../bootstrap-identity.ts';
 import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { isOnlyRead } from '../inventory/kinds.ts';
@@ -83,11 +83,15 @@ export const approverClusterRules: readonly Rule[] = [
   { apiGroups: [''], resources: ['nodes'], verbs: ['get'] },
 ];
 
-/** Events about what has no namespace live in `default`. */
-export const approverRules: RulesByNamespace = new Map([
-  ['kube-node-lease', [{ ...leases, verbs: ['get'] }]],
-  ['default', [createEvents]],
-]);
+/** Events about what has no namespace live in `default`. `namespace`: of the account. */
+export function approverRules(namespace: string): RulesByNamespace {
+  const record = { apiGroups: [''], resources: ['configmaps'], resourceNames: [firstApprovalsName] };
+  return byNamespace([
+    ['kube-node-lease', { ...leases, verbs: ['get'] }],
+    ['default', createEvents],
+    [namespace, { ...record, verbs: ['get', 'update'] }],
+  ]);
+}
 
 type Placed = readonly [namespace: string, rule: Rule];
 

@@ -10,15 +10,8 @@ import { parseYaml, toYaml } from '../yaml.ts';
 import { readIfThere } from './apply.ts';
 import { askReady } from './readyz.ts';
 import { type Restarting, withRestartTurn } from './restart-turn.ts';
-import {
-  containerName,
-  digestAnnotation,
-  healthAddress,
-  manifestPath,
-  type PodManifest,
-  podManifest,
-  type StaticPod,
-} from './static-pods.ts';
+import { healthAddress, manifestPath, podManifest } from './pod-manifest.ts';
+import { containerName, digestAnnotation, type PodManifest, type StaticPod } from './static-pods.ts';
 
 export interface StaticPodMachine extends Restarting {
   readonly manifestsDir: string;
@@ -31,6 +24,7 @@ export interface StaticPodMachine extends Restarting {
 }
 
 const pollMs = 250;
+const usualTimeoutMs = 180_000;
 
 /**
  * Changes the manifest of one pod, and resolves when the pod runs as the manifest says (also when it was there already):
@@ -71,6 +65,11 @@ async function changeNow(
   if (outcome === 'conflict') {
     const message = `Cannot write manifest "${path}": somebody else has just written it; run this again`;
     throw new RecoveryError('WriteFailed', message);
+  }
+  const { timeoutMs = usualTimeoutMs, told } = machine;
+  if (outcome === 'written') {
+    const away = pod === 'kube-apiserver' ? '; its API is away meanwhile' : '';
+    told?.(`Static pod ${pod}: manifest changed, waiting until it runs (${timeoutMs / 1000} s at most${away})`);
   }
   await machine.beforeWait?.();
   const manifest = read(after);
@@ -127,7 +126,7 @@ async function untilItRuns(
   machine: StaticPodMachine,
   formerHash: string | undefined,
 ): Promise<string | undefined> {
-  const { api, clock, timeoutMs = 180_000, pullTimeoutMs = 20_000 } = machine;
+  const { api, clock, timeoutMs = usualTimeoutMs, pullTimeoutMs = 20_000 } = machine;
   const digest = manifest.metadata.annotations?.[digestAnnotation];
   const isFormer = (found: MirrorPod): boolean =>
     found.metadata?.annotations?.[digestAnnotation] !== digest ||

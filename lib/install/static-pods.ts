@@ -5,11 +5,10 @@
 // comes into force again when ours are taken away. What was added stands in an annotation: a manifest that kubeadm has
 // written anew has none, and whatever a person has changed in it meanwhile stays.
 import { createHash } from 'node:crypto';
-import { join } from 'node:path';
-import { RecoveryError } from '../errors.ts';
 import { flagArguments, type Flags } from './component-flags.ts';
 import type { Layout } from './layout.ts';
-import type { HealthAddress } from './readyz.ts';
+import { mountsOf, type Named, volumePrefix, volumesOf } from './pod-mounts.ts';
+import type { SecurityLabel } from './selinux.ts';
 
 export const staticPods = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] as const;
 export type StaticPod = (typeof staticPods)[number];
@@ -29,7 +28,6 @@ export const healthPorts: Readonly<Record<StaticPod, number>> = {
 };
 
 export const containerName = 'kube-cert-recovery';
-const volumePrefix = 'kube-cert-recovery';
 /** The flags that were added, as JSON. */
 const flagsAnnotation = 'kube-cert-recovery/flags';
 /** There where the shared PID namespace is ours. */
@@ -49,13 +47,11 @@ export interface PodAddition {
   readonly kubeletPki?: string;
   /** Whether our container sees the component's process, to end it when it must read its files again. */
   readonly sharesProcesses: boolean;
+  /** Of our container, where SELinux is on. */
+  readonly seLinux?: SecurityLabel;
 }
 
-interface Named {
-  readonly name: string;
-  readonly [field: string]: unknown;
-}
-interface Container extends Named {
+export interface Container extends Named {
   readonly command?: readonly string[];
   readonly args?: readonly string[];
   readonly volumeMounts?: readonly Named[];
@@ -75,49 +71,10 @@ export interface PodManifest {
   };
 }
 
-/** The value of a manifest's text as the pod that it must be. Throws MaterialInvalid. */
-export function podManifest(value: unknown, pod: StaticPod, path: string): PodManifest {
-  const manifest = value as Partial<PodManifest> | null | undefined;
-  const containers: unknown = manifest?.spec?.containers;
-  const isPod = manifest?.kind === 'Pod' && typeof manifest.metadata === 'object' && Array.isArray(containers);
-  if (isPod && (containers as readonly Partial<Container>[]).some(({ name }) => name === pod)) {
-    return manifest as PodManifest;
-  }
-  const message = `Cannot use manifest "${path}": it is no Pod with a container "${pod}"; bring the one that kubeadm wrote`;
-  throw new RecoveryError('MaterialInvalid', message, { details: { path } });
-}
-
-interface Mounted {
-  readonly volume: Named;
-  readonly mount: Named;
-}
-
-function hostPath(suffix: string, path: string, { readOnly }: { readonly readOnly: boolean }): Mounted {
-  const name = suffix === '' ? volumePrefix : `${volumePrefix}-${suffix}`;
-  return {
-    volume: { name, hostPath: { path, type: 'Directory' } },
-    mount: { name, mountPath: path, ...(readOnly && { readOnly: true }) },
-  };
-}
-
-/** The parent of what is flipped is mounted, never what is flipped: a mount keeps the directory that it has found. */
-function mountsOf({ layout, kubeletPki }: PodAddition): {
-  readonly own: readonly Mounted[];
-  readonly component: readonly Mounted[];
-} {
-  const whole = hostPath('', layout.directory, { readOnly: false });
-  const kubelet = kubeletPki === undefined ? [] : [hostPath('kubelet', kubeletPki, { readOnly: true })];
-  const read = [
-    hostPath('certs', layout.certs, { readOnly: true }),
-    hostPath('kubeconfigs', layout.kubeconfigs, { readOnly: true }),
-  ];
-  return { own: [whole, ...kubelet], component: read };
-}
-
 const fromField = (name: string, fieldPath: string) => ({ name, valueFrom: { fieldRef: { fieldPath } } });
 
 function ownContainer(addition: PodAddition): Container {
-  const { pod, image, layout } = addition;
+  const { pod, image, layout, seLinux } = addition;
   const probe = { httpGet: { host: '127.0.0.1', port: healthPorts[pod], path: '/livez', scheme: 'HTTP' } };
   return {
     name: containerName,
@@ -140,6 +97,7 @@ function ownContainer(addition: PodAddition): Container {
       readOnlyRootFilesystem: true,
       capabilities: { drop: ['ALL'] },
       seccompProfile: { type: 'RuntimeDefault' },
+      ...(seLinux !== undefined && { seLinuxOptions: seLinux }),
     },
     terminationMessagePolicy: 'FallbackToLogsOnError',
     volumeMounts: mountsOf(addition).own.map(({ mount }) => mount),
@@ -174,7 +132,7 @@ export function addTo(before: PodManifest, addition: PodAddition): PodManifest {
       ...manifest.spec,
       ...(addition.sharesProcesses && { shareProcessNamespace: true }),
       containers: [...containers, ownContainer(addition)],
-      volumes: [...(manifest.spec.volumes ?? []), ...[...own, ...component].map(({ volume }) => volume)],
+      volumes: [...(manifest.spec.volumes ?? []), ...volumesOf([...own, ...component])],
     },
   };
 }
@@ -225,22 +183,6 @@ export function removeFrom(manifest: PodManifest): PodManifest {
   };
 }
 
-interface Probe {
-  readonly httpGet?: { readonly host?: string; readonly port?: number };
-}
-
-/** Where our container in this manifest answers for its health; undefined where the manifest has none of ours. */
-export function healthAddress({ spec }: PodManifest): HealthAddress | undefined {
-  const own = spec.containers.find(({ name }) => name === containerName);
-  const { host, port } = (own?.['livenessProbe'] as Probe | undefined)?.httpGet ?? {};
-  return host === undefined || port === undefined ? undefined : { host, port };
-}
-
-/** Whether this manifest has our container, as it was added or changed: then its syncer writes the files of the pod. */
-export function runsOurs({ spec }: PodManifest): boolean {
-  return spec.containers.some(({ name }) => name === containerName);
-}
-
 function flagsNotedIn(annotation: string | undefined): readonly string[] {
   try {
     const value: unknown = JSON.parse(annotation ?? '[]');
@@ -270,12 +212,8 @@ export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, u
       spec: {
         ...(addition.sharesProcesses && { shareProcessNamespace: true }),
         containers: [{ name: pod, volumeMounts: component.map(({ mount }) => mount) }, ownContainer(addition)],
-        volumes: [...own, ...component].map(({ volume }) => volume),
+        volumes: volumesOf([...own, ...component]),
       },
     },
   };
-}
-
-export function manifestPath(manifestsDir: string, pod: StaticPod): string {
-  return join(manifestsDir, `${pod}.yaml`);
 }

@@ -16,7 +16,7 @@ import { refuseBesideKubeadm } from '../store/other-writer.ts';
 import { certificateKey, locationText, type Material } from '../store/store.ts';
 import { requireTrustInFiles, trustInApi } from './adopt-guard.ts';
 import { removeRecord } from './adopt-record.ts';
-import { sourceOf } from './adopt-sources.ts';
+import { isForPeople, sourceOf } from './adopt-sources.ts';
 import { fieldManager } from './apply.ts';
 import { namesIn, readIfPresent, removeDirectory } from './files.ts';
 import { readAuthorities } from './kubeadm-authorities.ts';
@@ -107,6 +107,7 @@ async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: 
     const source = artefact.kind === 'target' ? sourceOf(artefact, directories) : undefined;
     if (source === undefined) continue;
     const found = await store.read(source, signal);
+    if (found === undefined && isForPeople(artefact)) continue;
     const [leaf] = wholeCertificates(found?.entries[certificateKey] ?? new Uint8Array());
     if (leaf === undefined || leaf.facts.notAfter <= clock.now()) bad.push(locationText(source));
   }

@@ -5,7 +5,7 @@ import { suggestion, valueText } from '../problems.ts';
 import { originalOf } from './check-references.ts';
 import type { Entry, Finding } from './check-references.ts';
 import { checkedHostname } from './hostname.ts';
-import type { Artefact, Location, Target } from './model.ts';
+import type { Artefact, Location, Signer, Target } from './model.ts';
 import { directoryOf, filesOf, isFile, parametersIn, placesOf } from './places.ts';
 
 type What = Omit<Finding, 'index'>;
@@ -124,6 +124,13 @@ function hostnames({ usage, hostnames: sources, commonName }: Target, parameters
   ];
 }
 
+/** A misspelt one would make a CA on each of several machines. */
+function ownership({ owned }: Signer, parameters: ReadonlySet<string>): What[] {
+  if (typeof owned !== 'object' || parameters.has(owned.unlessGiven)) return [];
+  const message = `must name a declared parameter, got "${owned.unlessGiven}"${suggestion(owned.unlessGiven, parameters)}`;
+  return [{ path: ['owned', 'unlessGiven'], kind: 'notFound', message }];
+}
+
 function proofs(artefact: Artefact, byName: Byname): What[] {
   const original = originalOf(artefact, byName);
   if (original === undefined || original.kind === 'opaque') return [];
@@ -190,6 +197,7 @@ export function checkValues(entries: readonly Entry[], { parameters, directories
       ...life(artefact),
       ...promotion(artefact, byName),
       ...(artefact.kind === 'target' ? [...keptSubject(artefact), ...hostnames(artefact, parameters)] : []),
+      ...(artefact.kind === 'signer' ? ownership(artefact, parameters) : []),
       ...proofs(artefact, byName),
       ...declaredDirectories(artefact, directories),
     ].map((what) => ({ index, ...what }));

@@ -1,5 +1,6 @@
 // Whose the kinds of artefacts are. Pure.
-import type { Artefact } from './model.ts';
+import type { Artefact, Signer } from './model.ts';
+import { isFile } from './places.ts';
 
 type OfKind = Pick<Artefact, 'kind'>;
 
@@ -8,3 +9,7 @@ export const isOfOthers = ({ kind }: OfKind): boolean => kind === 'given' || kin
 
 /** Recovery looks at it and never writes it: a key pair is made once, and a new one would make every token worthless. */
 export const isOnlyRead = (artefact: OfKind): boolean => artefact.kind === 'keyPair' || isOfOthers(artefact);
+
+/** A new one is made here when it is lost: in the API unless the inventory says otherwise, on disk where it says so. */
+export const isMadeHere = ({ owned, truth }: Signer): boolean =>
+  owned === undefined ? !isFile(truth) : owned !== false;

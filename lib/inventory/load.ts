@@ -18,6 +18,8 @@ import type { Place } from './shape.ts';
 export interface LoadOptions {
   /** Takes the place of the inventory's own default namespace (flag --namespace). */
   readonly namespace?: string | undefined;
+  /** That of the pod in which this runs: for an inventory that says `inPodNamespace`. */
+  readonly podNamespace?: string | undefined;
   /** Name of the file, for messages. */
   readonly source?: string;
 }
@@ -93,7 +95,7 @@ function readArtefacts(list: unknown, namespace: string | undefined): Reading {
 function unusedDeclarations(head: Head, entries: readonly Entry[]): { path: PropertyKey[]; message: string }[] {
   if (entries.length === 0 || entries.some(({ artefact }) => artefact === undefined)) return [];
   const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
-  const parameters = new Set(artefacts.flatMap((one) => (one.kind === 'target' ? parametersOf(one) : [])));
+  const parameters = new Set(artefacts.flatMap((one) => parametersOf(one)));
   const files = artefacts.flatMap(({ truth }) => (isFile(truth) ? filesOf(truth) : []));
   const directories = new Set(files.map(({ file }) => directoryOf(file)));
   return [
@@ -135,17 +137,19 @@ function named(problem: Problem, entries: readonly Entry[]): Problem {
 
 export interface CheckOptions {
   readonly namespace?: string | undefined;
+  readonly podNamespace?: string | undefined;
   /** A file of its own says apiVersion and kind; an inventory inside a configuration file does not. */
   readonly form: 'file' | 'inline';
 }
 
 /** Checks a value read from YAML: the inventory, or all that is wrong with it. */
-export function checkInventory(value: unknown, place: Place, { namespace, form }: CheckOptions): Checked {
+export function checkInventory(value: unknown, place: Place, { namespace, podNamespace, form }: CheckOptions): Checked {
   const shape = checkShape(form === 'file' ? inventoryFileSchema : inventorySchema, value, place);
   const headShape = checkShape(inventoryHead, value);
   const head: Head = 'value' in headShape ? headShape.value : { name: 'custom', parameters: {}, directories: {} };
   const list: unknown = (value as { readonly artefacts?: unknown } | null)?.artefacts;
-  const { entries, findings } = readArtefacts(list, namespace ?? head.namespace);
+  const ofPod = head.inPodNamespace === true ? podNamespace : undefined;
+  const { entries, findings } = readArtefacts(list, namespace ?? ofPod ?? head.namespace);
   const raw = (value ?? {}) as Readonly<Record<'parameters' | 'directories', object | undefined>>;
   const declared = {
     parameters: new Set(Object.keys(raw.parameters ?? {})),
@@ -163,13 +167,17 @@ export function checkInventory(value: unknown, place: Place, { namespace, form }
   if (problems.length > 0)
     return { inventory: undefined, problems: problems.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
   const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
-  const { name, discover, tlsRegistry, parameters, directories } = head;
-  const told = { ...(discover !== undefined && { discover }), ...(tlsRegistry !== undefined && { tlsRegistry }) };
+  const { name, discover, policy, tlsRegistry, parameters, directories } = head;
+  const told = {
+    ...(discover !== undefined && { discover }),
+    ...(policy !== undefined && { policy }),
+    ...(tlsRegistry !== undefined && { tlsRegistry }),
+  };
   return { inventory: { name, ...told, parameters, directories, artefacts } as Inventory, problems };
 }
 
 /** Checks the text of an inventory file. */
-export function checkInventoryText(text: string, { namespace, source }: LoadOptions = {}): Checked {
+export function checkInventoryText(text: string, { namespace, podNamespace, source }: LoadOptions = {}): Checked {
   const { value, problems, lineOf } = readYaml(text);
   const sourced = source === undefined ? {} : { source };
   if (problems.length > 0) {
@@ -182,7 +190,7 @@ export function checkInventoryText(text: string, { namespace, source }: LoadOpti
     }));
     return { inventory: undefined, problems: told };
   }
-  return checkInventory(value, { path: [], lineOf, ...sourced }, { namespace, form: 'file' });
+  return checkInventory(value, { path: [], lineOf, ...sourced }, { namespace, podNamespace, form: 'file' });
 }
 
 /** Reads an inventory file. Throws InventoryInvalid, which lists all problems. */

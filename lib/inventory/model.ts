@@ -104,9 +104,10 @@ export interface Signer extends ArtefactBase {
   readonly kind: 'signer';
   /**
    * Whether it may be made anew here. Default: yes in the API, where every machine sees the same object; no on disk,
-   * where each of several machines would make a CA of its own.
+   * where each of several machines would make a CA of its own. `unlessGiven`: only while no machine is named by that
+   * parameter, and never where it is absent: a machine that is to get the CA of another looks just like that.
    */
-  readonly owned?: boolean;
+  readonly owned?: boolean | { readonly unlessGiven: string };
   /**
    * Renewed at its refresh time under every policy: what recovery itself stands on must never come to its end, because
    * nothing could be recovered then.
@@ -247,6 +248,7 @@ export interface TlsRegistry {
 }
 
 export type Discoverer = 'kubeadm' | 'openshift';
+export type PolicyKind = 'OnlyWhenExpired' | 'BeforeExpiry';
 
 export interface Inventory {
   readonly name: string;
@@ -255,6 +257,8 @@ export interface Inventory {
    * on this machine. `openshift`: parameters and endpoints in the API, at each look.
    */
   readonly discover?: Discoverer;
+  /** Where the configuration does not say it. `BeforeExpiry`: nobody else rotates these. Default `OnlyWhenExpired`. */
+  readonly policy?: { readonly kind: PolicyKind };
   readonly tlsRegistry?: TlsRegistry;
   readonly parameters: Readonly<Record<string, ParameterDeclaration>>;
   readonly directories?: Readonly<Record<string, DirectoryDeclaration>>;

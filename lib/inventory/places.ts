@@ -1,5 +1,5 @@
 // Where artefacts lie on this host, and which parameters and directories of the inventory a declaration names. Pure.
-import type { Artefact, DiskLocation, Location, Target } from './model.ts';
+import type { Artefact, DiskLocation, Location } from './model.ts';
 
 /** Whether an artefact is a file of this host: then it can be healed with no API server, and has one owner only. */
 export function isFile(location: Location): location is DiskLocation {
@@ -68,8 +68,11 @@ export function withParameters(commonName: string, valueOf: (parameter: string) 
   return commonName.replaceAll(placeholder, (_, name: string) => valueOf(name));
 }
 
-/** All parameters that a target names. */
-export function parametersOf({ hostnames, commonName = '' }: Pick<Target, 'hostnames' | 'commonName'>): string[] {
+/** All parameters that an artefact names. */
+export function parametersOf(artefact: Artefact): string[] {
+  if (artefact.kind === 'signer') return typeof artefact.owned === 'object' ? [artefact.owned.unlessGiven] : [];
+  if (artefact.kind !== 'target') return [];
+  const { hostnames, commonName = '' } = artefact;
   const sources = hostnames.flatMap((source) => (typeof source === 'string' ? [] : [source.parameter]));
   return [...sources, ...parametersIn(commonName)];
 }

@@ -15,6 +15,7 @@ import type {
   Reader,
   Resolved,
   ResolvedArtefact,
+  Signer,
   Target,
 } from './model.ts';
 import { openshiftParameters } from './names-in-api.ts';
@@ -199,6 +200,12 @@ function readersHere(
   return readers.filter(({ component }) => reads[component]?.some((file) => files.includes(file)) !== false);
 }
 
+/** Other machines that have the same CA are named: nobody makes one of his own. */
+function ownedHere({ owned }: Signer, inventory: Inventory, given: Parameters): Pick<Signer, 'owned'> {
+  if (typeof owned !== 'object') return {};
+  return { owned: valuesOf(owned.unlessGiven, inventory, given)?.length === 0 ? owned : false };
+}
+
 /** Throws InventoryInvalid, which lists every missing parameter and every name that is no host name. */
 export function resolve(inventory: Inventory, environment: Environment): Resolved {
   const problems = checkEnvironment(inventory, environment);
@@ -211,6 +218,9 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   const artefacts = topologicalOrder(here).ordered.map((artefact): ResolvedArtefact => {
     const truth = withFiles(artefact.truth, (file) => inDirectory(file, directories));
     const readers = readersHere({ truth, readers: artefact.readers }, reads);
+    if (artefact.kind === 'signer') {
+      return { ...artefact, ...ownedHere(artefact, inventory, parameters), truth, readers };
+    }
     if (artefact.kind !== 'target') return { ...artefact, truth, readers };
     const { commonName: _, ...target } = artefact;
     const names = commonNameOf(artefact, inventory, parameters);

@@ -2,42 +2,19 @@
 // is a problem. An `error` text names the wanted state. What one value says about another is checked in
 // check-values.ts and check-references.ts.
 import * as z from 'zod';
-import { durationPattern, parseDuration } from '../duration.ts';
-import { dnsLabel, dnsSubdomain } from './hostname.ts';
+import {
+  duration,
+  entryKey,
+  filePath,
+  hostnameText,
+  namespaceName,
+  objectName,
+  parameterName,
+  serverUrl,
+  someText,
+} from './schema-values.ts';
 
 export const apiVersion = 'kube-cert-recovery/v1alpha1';
-
-const objectNameWanted = 'a Kubernetes object name (lower case letters, digits, "-" and ".")';
-const fileWanted =
-  'an absolute path without "..", or one that begins with a declared directory such as "{pkiDir}/ca.crt"';
-/** Every segment is a name: no empty one, no `.` and no `..`. */
-const filePattern = /^(?:\{[A-Za-z][A-Za-z0-9]*\})?(?:\/(?!\.{1,2}(?:\/|$))[^/\0{}]+)+$/;
-const directoryPattern = /^(?:\/(?!\.{1,2}(?:\/|$))[^/\0{}]+)+$/;
-
-const text = (pattern: RegExp, error: string) => z.string({ error }).regex(pattern, { error });
-
-export const objectName = text(dnsSubdomain, objectNameWanted);
-export const namespaceName = text(dnsLabel, 'a namespace (lower case letters, digits and "-", at most 63 characters)');
-export const directoryPath = text(directoryPattern, 'an absolute path without ".."');
-const filePath = text(filePattern, fileWanted);
-const someText = text(/\S/, 'text');
-const entryKey = text(/^(?!\.{1,2}$)[-._A-Za-z0-9]{1,253}$/, 'a key of a Secret (letters, digits, "-", "_" and ".")');
-const parameterName = text(/^[A-Za-z][A-Za-z0-9]*$/, 'a parameter name (letters and digits)');
-const serverUrl = text(/^https:\/\/[^\s/]+$/, 'a URL of https without path');
-export const hostnameText = text(/^\S+$/, 'a DNS name or an IP address');
-
-const durationWanted = 'a duration such as "30d", "12h", "10m" or "5s"';
-const milliseconds = (value: string): number => parseDuration(value) ?? Number.NaN;
-const duration = text(durationPattern, durationWanted)
-  .refine((value) => !Number.isNaN(milliseconds(value)), { error: durationWanted })
-  .transform(milliseconds);
-
-export function durationUpTo(longest: string): z.ZodType<number, string> {
-  const fits = (value: string): boolean => milliseconds(value) <= milliseconds(longest);
-  return text(durationPattern, durationWanted)
-    .refine(fits, { error: `a duration of at most ${longest}` })
-    .transform(milliseconds);
-}
 
 export const locationKeys = ['secret', 'configMap', 'pemPair', 'pemFile', 'combinedPem', 'kubeconfig'] as const;
 export const locationKeysText = 'secret, configMap, pemPair, pemFile, combinedPem and kubeconfig';
@@ -129,9 +106,13 @@ const artefact = z.discriminatedUnion('kind', [
         .optional()
         .describe('Of its certificates, before "_@" and the time. Default: by namespace and name of its object'),
       owned: z
-        .boolean()
+        .union([z.boolean(), z.strictObject({ unlessGiven: parameterName })], {
+          error: 'true, false, or {unlessGiven: PARAMETER}',
+        })
         .optional()
-        .describe('Whether it may be made anew here. Default: true in the API, false on disk'),
+        .describe(
+          'Whether it may be made anew here; only while that parameter is empty. Default: true in the API, false on disk',
+        ),
       ...life,
     })
     .describe('A CA certificate with its key'),
@@ -234,6 +215,8 @@ export type RawArtefact = z.output<typeof artefact>;
 export type RawLocation = z.output<typeof location>;
 export const artefactSchema = artefact;
 
+export const policyKind = z.enum(['OnlyWhenExpired', 'BeforeExpiry']);
+
 export const inventoryHead = z.object({
   name: objectName.default('custom').describe('Name of the inventory, for messages'),
   discover: z
@@ -244,6 +227,11 @@ export const inventoryHead = z.object({
         'Infrastructure and Network "cluster", at each look',
     ),
   namespace: namespaceName.optional().describe('Namespace of every object that does not name one'),
+  inPodNamespace: z.literal(true).optional().describe('Env POD_NAMESPACE takes the place of the namespace'),
+  policy: z
+    .strictObject({ kind: policyKind.describe('BeforeExpiry: nobody else rotates these. Default: OnlyWhenExpired') })
+    .optional()
+    .describe('When these are renewed, where the configuration does not say it'),
   tlsRegistry: z
     .strictObject({
       owningComponent: someText,

@@ -6,8 +6,9 @@ import { RecoveryError } from '../errors.ts';
 import type { CaBundle, ComposedBundle, Copy, Location, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { encodeBundle, joinBundles, mergeBundle } from '../pki/bundle.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
+import { isDamaged } from '../pki/damage.ts';
 import { backDatedMs } from '../pki/facts.ts';
-import { keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
+import { isEncryptedKey, keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
 import { signLeaf, signSigner } from '../pki/sign.ts';
 import {
   caBundleKey,
@@ -44,13 +45,19 @@ export function readAuthority(location: Location, entries: Entries): Authority {
 
 /** The certificate of a signer, whose key may be elsewhere; one that is there must belong to it. Throws MaterialInvalid. */
 export function readSigner(location: Location, entries: Entries): Certificate | undefined {
-  return entries[privateKeyKey] === undefined
+  const key = entries[privateKeyKey];
+  return key === undefined || isEncryptedKey(key)
     ? readPairCertificates(location, entries)[0]
     : readAuthority(location, entries).certificate;
 }
 
 function readPairCertificates(location: Location, entries: Entries): Certificate[] {
-  return parseCertificates(entry(location, entries, certificateKey), `${locationText(location)} ${certificateKey}`);
+  const what = locationText(location);
+  const all = parseCertificates(entry(location, entries, certificateKey), `${what} ${certificateKey}`);
+  const damaged = all.find((certificate) => isDamaged(certificate, all));
+  if (damaged === undefined) return all;
+  const message = `Cannot use ${what}: the certificate "${damaged.facts.subject}" is damaged (its own signature is wrong)`;
+  throw new RecoveryError('MaterialInvalid', message);
 }
 
 /** The CA certificates that a bundle holds. Throws MaterialInvalid. */

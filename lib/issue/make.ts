@@ -2,6 +2,7 @@
 // where everything comes from, and that every bundle by which readers know a new certificate accepts it; how it is
 // signed and encoded is issue.ts. Nothing is read or written here: material, keys and time are given.
 import { isCode, RecoveryError } from '../errors.ts';
+import { unfitness, usagesOf } from '../inventory/fitness.ts';
 import type { ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
@@ -34,7 +35,8 @@ import {
 import { issueKubeconfigs } from './kubeconfigs.ts';
 import { registryMetadata } from './registry.ts';
 import { authorityEntry } from './server-authority.ts';
-import { formerLeafOf, issueRenewal, usagesOf } from './renewal.ts';
+import { putBack } from './put-back.ts';
+import { formerLeafOf, issueRenewal } from './renewal.ts';
 
 /** Throws SignFailed, MaterialInvalid. Takes a key for a signer or a target, and does nothing else that lasts. */
 export async function make(artefact: ResolvedArtefact, from: Ingredients): Promise<Issued> {
@@ -48,6 +50,8 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
   const { takeKey, now } = from;
   switch (artefact.kind) {
     case 'signer': {
+      const copy = from.signerCopies?.get(artefact.name);
+      if (copy !== undefined) return putBack(artefact, copy, from.material.get(artefact.name));
       const issuer = artefact.issuer === undefined ? {} : { issuer: authorityOf(artefact.issuer, from) };
       const issued = await issueSigner({ artefact, ...issuer, key: await takeKey(artefact), now });
       requireAccepted(artefact, issued, from);
@@ -116,13 +120,15 @@ function withAuthority(issued: Issued, { name, issuer }: ResolvedTarget, from: I
 
 /** Whom a certificate is for that keeps its subject; of one that cannot be read what is declared. */
 function subjectOf(
-  { name, keepsSubject }: ResolvedTarget,
+  target: ResolvedTarget,
   { material }: Ingredients,
 ): Pick<ResolvedTarget, 'commonName' | 'organizations'> | undefined {
+  const { name, keepsSubject } = target;
   const pem = keepsSubject === true ? material.get(name)?.entries[certificateKey] : undefined;
   const [present] = pem === undefined ? [] : wholeCertificates(pem);
   if (present === undefined || present.facts.isCa || present.facts.commonName === '') return undefined;
   const { commonName, organizations } = present.fields.subject;
+  if (unfitness(target, { commonName, organizations }) !== undefined) return undefined;
   return { commonName, organizations };
 }
 

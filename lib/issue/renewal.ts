@@ -3,8 +3,10 @@
 // also of an expired one or one whose key is lost; else of the newest backup; else what is declared. Three things are
 // ours: it begins with its CA and ends with it at the latest, and what stood behind the old leaf in its file stays there.
 import { isCode, RecoveryError } from '../errors.ts';
+import { unfitness, usagesOf } from '../inventory/fitness.ts';
 import type { ResolvedTarget } from '../inventory/model.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { backDatedMs } from '../pki/facts.ts';
 import type { PrivateKey } from '../pki/key.ts';
 import { declaredTemplate, type LeafTemplate, templateOf } from '../pki/leaf-template.ts';
 import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
@@ -21,27 +23,20 @@ export interface Former {
   readonly isFit: boolean;
 }
 
-/** In the order of Kubernetes' own templates. */
-export const usagesOf = {
-  client: ['clientAuth'],
-  serving: ['serverAuth'],
-  peer: ['serverAuth', 'clientAuth'],
-} as const;
-
-/** `kubeadm` lets a certificate begin five minutes early (kubeadmconstants.CertificateBackdate). */
-const backDatedMs = 5 * 60_000;
-
 /**
  * When a renewal begins: with its CA, as `kubeadm init` lets kubeconfigs begin. A clock may be wrong while this is made;
  * what began at a time that has not come yet would be of no use once the clock is put right, and would look like a clock
- * that is behind. Who dates a leaf back as far as its CA vouches for nothing more than the CA does. A self-signed one
- * begins with the one that it follows.
+ * that is behind. Who dates a leaf back as far as its CA vouches for nothing more than the CA does: a CA of this minute is
+ * trusted from then on only. A self-signed one begins with the one that it follows, and five minutes early at the least.
  */
 function beginningOf({ issuer, former, now }: RenewalIssue): Date {
-  const elder = issuer?.certificate ?? former?.leaf;
-  const latest = now.getTime() - (issuer === undefined ? backDatedMs : 0);
-  return new Date(Math.min(latest, elder?.facts.notBefore.getTime() ?? latest));
+  const early = new Date(now.getTime() - backDatedMs);
+  if (issuer === undefined) return earlier(early, former?.leaf.facts.notBefore ?? early);
+  const { notBefore } = issuer.certificate.facts;
+  return notBefore <= now ? notBefore : early;
 }
+
+const earlier = (a: Date, b: Date): Date => (a < b ? a : b);
 
 /** The first of these that holds a certificate which can do the work of the target; else the first with names. */
 export function formerLeafOf(target: ResolvedTarget, places: readonly (Material | undefined)[]): Former | undefined {
@@ -57,9 +52,8 @@ export function formerLeafOf(target: ResolvedTarget, places: readonly (Material 
 }
 
 /** What lies in the place of the target may be another certificate altogether: a copy of a CA, another one's client pair. */
-function canServe({ usage }: ResolvedTarget, { facts }: Certificate): boolean {
-  const allowed = usagesOf[usage].every((one) => facts.usages?.includes(one) ?? true);
-  return allowed && !facts.isCa && facts.commonName !== '';
+function canServe(target: ResolvedTarget, { facts }: Certificate): boolean {
+  return unfitness(target, facts) === undefined && !facts.isCa && facts.commonName !== '';
 }
 
 /** Of a torn file whatever is whole. A private key is never carried on: the new leaf has its own. */

@@ -1,6 +1,7 @@
 // The CA by which a kubeconfig knows its server, in a renewal of its credentials. Pure.
 import { encodeBundle } from '../pki/bundle.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
+import { isDamaged } from '../pki/damage.ts';
 import { authorityKey, type Found, type Material } from '../store/store.ts';
 
 /** What is there, or a backup of it. */
@@ -20,5 +21,5 @@ export function authorityEntry(
   }
   const known = wholeCertificates(present);
   if (known.some(({ facts }) => facts.fingerprint === live.facts.fingerprint)) return present;
-  return Buffer.from(encodeBundle([live, ...known.filter(({ facts }) => now < facts.notAfter)]));
+  return Buffer.from(encodeBundle([live, ...known.filter((ca) => now < ca.facts.notAfter && !isDamaged(ca, known))]));
 }

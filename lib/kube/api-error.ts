@@ -14,7 +14,7 @@ export interface Attempt {
 }
 
 /** Of an API server that does not answer, or not to us: while it starts it refuses one thing and answers another. */
-export const unanswered = ['KubeUnavailable', 'KubeUnauthorized', 'KubeForbidden'] as const;
+export const unanswered = ['KubeUnavailable', 'KubeWrongAnswer', 'KubeUnauthorized', 'KubeForbidden'] as const;
 
 const kinds: Readonly<Record<string, string>> = {
   secrets: 'Secret',
@@ -40,19 +40,38 @@ function readVerb(query: URLSearchParams, named: boolean): string {
   return named ? 'get' : 'list';
 }
 
+/** `Secret` for `secrets`; undefined for a resource that is not known here. */
+export const kindOf = (resource: string): string | undefined => kinds[resource];
+
+export interface RequestTarget {
+  readonly resource?: string;
+  readonly namespace?: string;
+  readonly name?: string;
+  readonly subresource?: string;
+}
+
+/** What a path leads to; undefined for one that leads to no resource, such as /readyz. */
+export function requestTarget(path: string): RequestTarget | undefined {
+  const segments = new URL(path, 'https://api').pathname.split('/').filter((segment) => segment !== '');
+  const root = segments.indexOf('api') === 0 ? 2 : segments.indexOf('apis') === 0 ? 3 : undefined;
+  if (root === undefined) return undefined;
+  const rest = segments.slice(root).map(decodeURIComponent);
+  const namespaced = rest[0] === 'namespaces' && rest.length > 2;
+  const [resource, name, subresource] = namespaced ? rest.slice(2) : rest;
+  return {
+    ...(resource !== undefined && { resource }),
+    ...(namespaced && { namespace: rest[1] ?? '' }),
+    ...(name !== undefined && { name }),
+    ...(subresource !== undefined && { subresource }),
+  };
+}
+
 /** The verb and the object of a request, from its method and path. */
 export function describeRequest(method: string, path: string): Pick<Attempt, 'verb' | 'object'> {
   const url = new URL(path, 'https://api');
-  const segments = url.pathname.split('/').filter((segment) => segment !== '');
-  const root = segments.indexOf('api') === 0 ? 2 : segments.indexOf('apis') === 0 ? 3 : undefined;
-  if (root === undefined) return { verb: verbs[method] ?? 'get', object: `"${url.pathname}"` };
-  let rest = segments.slice(root);
-  let namespace: string | undefined;
-  if (rest[0] === 'namespaces' && rest.length > 2) {
-    namespace = rest[1];
-    rest = rest.slice(2);
-  }
-  const [resource = '', name, subresource] = rest;
+  const target = requestTarget(path);
+  if (target === undefined) return { verb: verbs[method] ?? 'get', object: `"${url.pathname}"` };
+  const { resource = '', namespace, name, subresource } = target;
   const selected = /(?:^|,)metadata\.name=([^,]+)/.exec(url.searchParams.get('fieldSelector') ?? '')?.[1];
   const named = [namespace, name ?? selected].filter((part) => part !== undefined).join('/');
   const kind = `${kinds[resource] ?? resource}${subresource === undefined ? '' : `/${subresource}`}`;
@@ -114,6 +133,8 @@ function safeDetail(code: ErrorCode, status: Status): string {
 const reasonText = (status: Status): string =>
   typeof status.reason === 'string' && /^[A-Za-z]+$/.test(status.reason) ? ` ${status.reason}` : '';
 
+const asksForPatience = (status: number): boolean => status === 429 || status === 503;
+
 /** The error for an answer that is no success. `retryAfter` is the header of that name. */
 export function statusError(attempt: Attempt, httpStatus: number, body: string, retryAfter?: string): RecoveryError {
   const status = parseStatus(body);
@@ -122,7 +143,7 @@ export function statusError(attempt: Attempt, httpStatus: number, body: string, 
     status: httpStatus,
     verb: attempt.verb,
     server: attempt.server,
-    ...(Number.isFinite(seconds) && { retryAfterMs: seconds * 1000 }),
+    ...(asksForPatience(httpStatus) && Number.isFinite(seconds) && { retryAfterMs: seconds * 1000 }),
   };
   const asked = `Cannot ${attempt.verb} ${attempt.object}`;
   const hook = admission(typeof status.message === 'string' ? status.message : '');
@@ -216,13 +237,16 @@ function ownReason(err: unknown): RecoveryError | undefined {
   return undefined;
 }
 
-/** The error for a request that got no answer. */
+/** The error for a request that got no answer. `away` in its details: the server is, not only this request failed. */
 export function networkError(attempt: Attempt, err: unknown): RecoveryError {
-  const state = ownReason(err)?.message ?? networkState(err, attempt.server);
+  const own = ownReason(err);
+  const state = own?.message ?? networkState(err, attempt.server);
   const { code, message, details } = unavailable(attempt, `${state}, server ${attempt.server}`, err);
+  const isTooLarge = codesOf(err).includes(tooLargeCode);
   const known = {
+    ...(own === undefined && !isTooLarge && { away: true }),
     ...(isUntrusted(err) && { untrusted: true }),
-    ...(codesOf(err).includes(tooLargeCode) && { tooLarge: true }),
+    ...(isTooLarge && { tooLarge: true }),
   };
   return new RecoveryError(code, message, { details: { ...details, ...known } });
 }
@@ -241,4 +265,23 @@ export function unavailable(attempt: Attempt, state: string, err?: unknown): Rec
     ...(code && { system: code }),
   };
   return new RecoveryError('KubeUnavailable', `Cannot ${attempt.verb} ${attempt.object}: ${state}`, { details });
+}
+
+/** KubeUnavailable of a server that does not answer at all. */
+export function away(attempt: Attempt, state: string): RecoveryError {
+  const { code, message, details } = unavailable(attempt, state);
+  return new RecoveryError(code, message, { details: { ...details, away: true } });
+}
+
+/** Whether this failure says that nobody needs to ask the server for a while. */
+export function isAway(err: unknown): err is RecoveryError {
+  return err instanceof RecoveryError && (err.details['away'] === true || err.details['retryAfterMs'] !== undefined);
+}
+
+/** A 2xx answer to something else than was asked. `problem` begins with "it". */
+export function wrongAnswer({ verb, object, server }: Attempt, problem: string): RecoveryError {
+  const message =
+    `Cannot ${verb} ${object}: what answered is no API server, or not the one that was asked: ${problem}, ` +
+    `server ${server}; look who listens there`;
+  return new RecoveryError('KubeWrongAnswer', message, { details: { verb, server, away: true } });
 }

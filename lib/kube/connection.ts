@@ -5,17 +5,25 @@ import type { Client } from 'undici';
 import type { Clock } from '../clock.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { Log } from '../log.ts';
-import { describeRequest, networkError, statusError, unavailable } from './api-error.ts';
+import { away, describeRequest, isAway, networkError, statusError, unavailable } from './api-error.ts';
 import type { Attempt } from './api-error.ts';
+import { parseAnswer } from './answer.ts';
+import { type Gate, Gates } from './gate.ts';
 import type { KubeConnection, KubeRequest, WatchEvent } from './kube.ts';
 import { readKubeconfig, sameCredentials } from './kubeconfig.ts';
 import type { Credentials, KubeconfigOptions } from './kubeconfig.ts';
 import { Lines } from './lines.ts';
 import type { LineOptions } from './lines.ts';
+import { TimeLimit } from './time-limit.ts';
 import { watchEvents } from './watch.ts';
 
 export type ConnectionOptions = KubeconfigOptions &
-  Omit<LineOptions, 'credentials'> & { readonly userAgent: string; readonly log?: Log } & (
+  Omit<LineOptions, 'credentials'> & {
+    readonly userAgent: string;
+    readonly log?: Log;
+    /** Of the process, where several connections lead to one server. Default: this one asks alone. */
+    readonly gates?: Gates | undefined;
+  } & (
     | { readonly kubeconfigFile: string; readonly credentials?: undefined }
     | { readonly credentials: Credentials; readonly kubeconfigFile?: undefined }
   );
@@ -28,6 +36,8 @@ class Connection implements KubeConnection {
   readonly #clock: Clock;
   #credentials: Credentials;
   #lines: Lines;
+  readonly #gates: Gates;
+  #gate: Gate;
   #rereadAt: number;
   #reloading: Promise<'unchanged' | 'changed'> | undefined;
   #closed = false;
@@ -37,6 +47,8 @@ class Connection implements KubeConnection {
     this.#clock = options.clock;
     this.#credentials = credentials;
     this.#lines = this.#newLines();
+    this.#gates = options.gates ?? new Gates(options.clock);
+    this.#gate = this.#gates.of(credentials);
     this.#rereadAt = this.#clock.now().getTime();
   }
 
@@ -57,7 +69,7 @@ class Connection implements KubeConnection {
     try {
       return await this.#send<T>(request);
     } catch (err) {
-      if (request.signal.aborted || !isCode(err, 'KubeUnauthorized', 'KubeUnavailable')) throw err;
+      if (request.signal.aborted || !isCode(err, 'KubeUnauthorized', 'KubeUnavailable', 'KubeWrongAnswer')) throw err;
       await this.#rereadIfDue();
       // A 401 was carried out by nobody, so it may be sent again; whether anything else was is not known.
       if (isCode(err, 'KubeUnauthorized') && this.#lines !== used) return this.#send<T>(request);
@@ -72,9 +84,10 @@ class Connection implements KubeConnection {
     const attempt = { ...this.#attempt('GET', path), verb: 'watch' };
     if (this.#closed) throw unavailable(attempt, 'the connection is closed');
     const lines = this.#lines;
+    const entry = this.#gate.enterAside(attempt);
     const line = lines.forWatch();
     try {
-      yield* watchEvents({
+      const events = watchEvents({
         server: this.server,
         path,
         headers: this.#headers(),
@@ -85,7 +98,15 @@ class Connection implements KubeConnection {
         clock: this.#clock,
         onSilence: () => lines.retire(line),
       });
+      for await (const event of events) {
+        entry.answered();
+        yield event;
+      }
+    } catch (err) {
+      if (isAway(err)) entry.failed(err);
+      throw err;
     } finally {
+      entry.end();
       lines.leave(line);
     }
   }
@@ -93,6 +114,10 @@ class Connection implements KubeConnection {
   reload(): Promise<'unchanged' | 'changed'> {
     this.#reloading ??= this.#reload().finally(() => (this.#reloading = undefined));
     return this.#reloading;
+  }
+
+  turn(signal: AbortSignal): Promise<() => void> {
+    return this.#gate.turn(signal);
   }
 
   async close(): Promise<void> {
@@ -109,6 +134,7 @@ class Connection implements KubeConnection {
     const old = this.#lines;
     this.#credentials = next;
     this.#lines = this.#newLines();
+    this.#gate = this.#gates.of(next);
     old.supersede(new RecoveryError('KubeUnavailable', 'the credentials on disk changed'));
     log?.info('connection.changed', { path: kubeconfigFile, server: this.server });
     return 'changed';
@@ -141,8 +167,24 @@ class Connection implements KubeConnection {
   }
 
   async #send<T>(request: KubeRequest): Promise<T> {
-    const { method, path, timeoutMs = requestTimeoutMs, signal } = request;
-    const attempt = this.#attempt(method, path);
+    const attempt = this.#attempt(request.method, request.path);
+    if (this.#closed) throw unavailable(attempt, 'the connection is closed');
+    const entry = await this.#gate.enter(attempt, request.signal);
+    try {
+      const answer = await this.#answer<T>(request, attempt);
+      entry.answered();
+      return answer;
+    } catch (err) {
+      if (isAway(err)) entry.failed(err);
+      else if (isAnswer(err) && (err.details['status'] ?? err.details['tooLarge']) !== undefined) entry.answered();
+      throw err;
+    } finally {
+      entry.end();
+    }
+  }
+
+  async #answer<T>(request: KubeRequest, attempt: Attempt): Promise<T> {
+    const { timeoutMs = requestTimeoutMs, signal } = request;
     if (this.#closed) throw unavailable(attempt, 'the connection is closed');
     const lines = this.#lines;
     const line = lines.forRequest();
@@ -152,11 +194,11 @@ class Connection implements KubeConnection {
       const exchange = this.#exchange(line.client, request, limit.signal);
       const { status, retryAfter, text } = await Promise.race([exchange, limit.reached]);
       if (status < 200 || status >= 300) throw statusError(attempt, status, text, retryAfter);
-      return (request.answer === 'text' ? text : parseAnswer(attempt, text)) as T;
+      return parseAnswer(request, attempt, text) as T;
     } catch (err) {
       if (limit.passed) {
         lines.retire(line); // the connection may be dead: the next request gets a new one
-        throw unavailable(attempt, `no answer within ${timeoutMs} ms, server ${attempt.server}`);
+        throw away(attempt, `no answer within ${timeoutMs} ms, server ${attempt.server}`);
       }
       if (signal.aborted) throw unavailable(attempt, 'stopped before the answer came');
       throw isAnswer(err) ? err : networkError(attempt, err);
@@ -207,57 +249,9 @@ function untilSent(client: Client, signal: AbortSignal): AbortSignal {
   return stop.signal;
 }
 
-/** Without a reason of ours each answer would make a DOMException, with its stack, that nobody reads. */
-const answered = 'answered';
-
-/** A signal that aborts when the caller's does, or when the time is up. */
-class TimeLimit {
-  passed = false;
-  /** Rejects when the signal aborts. */
-  readonly reached: Promise<never>;
-  readonly #stop = new AbortController();
-  readonly #finished = new AbortController();
-  readonly #caller: AbortSignal;
-  readonly #abort = (): void => this.#stop.abort();
-
-  constructor(clock: Clock, ms: number, caller: AbortSignal) {
-    this.#caller = caller;
-    this.reached = new Promise((_, reject) => {
-      this.#stop.signal.addEventListener('abort', () => reject(new Error('given up')), { once: true });
-    });
-    this.reached.catch(() => undefined); // whoever waits for it sees it; nobody may
-    if (caller.aborted) this.#abort();
-    else caller.addEventListener('abort', this.#abort, { once: true });
-    void this.#wait(clock, ms);
-  }
-
-  get signal(): AbortSignal {
-    return this.#stop.signal;
-  }
-
-  end(): void {
-    this.#finished.abort(answered);
-    this.#caller.removeEventListener('abort', this.#abort);
-  }
-
-  async #wait(clock: Clock, ms: number): Promise<void> {
-    await clock.sleep(ms, this.#finished.signal);
-    if (this.#finished.signal.aborted) return;
-    this.passed = true;
-    this.#abort();
-  }
-}
-
 /** An error that is already complete: it stands for an answer of the server. Others are reasons why none came. */
-const isAnswer = (err: unknown): boolean => err instanceof RecoveryError && err.details['verb'] !== undefined;
-
-function parseAnswer(attempt: Attempt, text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw unavailable(attempt, 'the answer is not JSON');
-  }
-}
+const isAnswer = (err: unknown): err is RecoveryError =>
+  err instanceof RecoveryError && err.details['verb'] !== undefined;
 
 /** Opens nothing yet: the first request or watch does. Throws ConfigInvalid for an unusable kubeconfig. */
 export async function openConnection(options: ConnectionOptions): Promise<KubeConnection> {

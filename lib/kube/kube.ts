@@ -30,7 +30,9 @@ export interface KubeConnection {
    * Sends one request and returns the parsed body of a 2xx answer.
    * Throws KubeNotFound (404), KubeConflict (409), KubeUnauthorized (401), KubeForbidden (403), WatchExpired (410),
    * KubeRejected (400, 422, and a 500 whose cause is an admission webhook), KubeUnavailable (everything else:
-   * no connection, TLS failure, 429, 5xx, time-out; an answer above 10 MiB, with `tooLarge` in its details).
+   * no connection, TLS failure, 429, 5xx, time-out; an answer above 10 MiB, with `tooLarge` in its details),
+   * KubeWrongAnswer (a 2xx with something else than was asked).
+   * While the server is away requests share one attempt in 200 ms, and fail with what it met (`away` in the details).
    */
   request<T>(request: KubeRequest): Promise<T>;
   /**
@@ -38,6 +40,11 @@ export interface KubeConnection {
    * it throws as `request` does). Silence of more than `silenceMs` is a failure (KubeUnavailable).
    */
   watch(path: string, options: { silenceMs: number; signal: AbortSignal }): AsyncIterable<WatchEvent>;
+  /**
+   * For whoever asks again after a failure, for ever: resolves when it is his turn (gate.ts). Call what it resolves with
+   * after a success. Never rejects.
+   */
+  turn(signal: AbortSignal): Promise<() => void>;
   /** Reads kubeconfig, token and CA again. Connections that used other content are ended; watches see KubeUnavailable. */
   reload(): Promise<'unchanged' | 'changed'>;
   close(): Promise<void>;

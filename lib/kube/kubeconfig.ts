@@ -9,7 +9,7 @@ import { readRegularFile } from '../disk/read.ts';
 import { errorText, RecoveryError, systemCode } from '../errors.ts';
 import { problemsError, valueText } from '../problems.ts';
 import type { Problem } from '../problems.ts';
-import { parseYaml } from '../yaml.ts';
+import { parseYaml, yamlText } from '../yaml.ts';
 
 export interface Credentials {
   /** Address without a slash at its end, with the path that some proxies put before the API: `https://host:6443`. */
@@ -179,7 +179,7 @@ async function bearerToken(reading: Reading, user: Fields): Promise<string | und
 async function readFields(reading: Reading): Promise<Fields> {
   let text: string;
   try {
-    text = (await readRegularFile(realDisk, reading.file)).toString('utf8');
+    text = yamlText(await readRegularFile(realDisk, reading.file));
   } catch (err) {
     const details = { path: reading.file };
     const why = systemCode(err) ?? 'failed';

@@ -6,6 +6,7 @@ import type { Clock } from '../clock.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { describeRequest, unavailable } from './api-error.ts';
+import { attemptMs } from './gate.ts';
 import type { KubeConnection, KubeRequest, WatchEvent } from './kube.ts';
 
 export interface LateConnectionOptions {
@@ -58,6 +59,12 @@ class LateConnection implements KubeConnection {
   ): AsyncGenerator<WatchEvent, void, undefined> {
     const connection = await this.#open({ ...describeRequest('GET', path), verb: 'watch' });
     yield* connection.watch(path, options);
+  }
+
+  async turn(signal: AbortSignal): Promise<() => void> {
+    if (this.#opened !== undefined) return this.#opened.turn(signal);
+    await this.#options.clock.sleep(attemptMs, signal); // nothing is sent yet
+    return () => undefined;
   }
 
   async reload(): Promise<'unchanged' | 'changed'> {

@@ -130,6 +130,10 @@ export class Lines {
     const { credentials, connectTimeoutMs = 5000, pingMs = 5000 } = this.#options;
     const connector = buildConnector({
       ca: credentials.ca,
+      // Said here, because Node's default is what NODE_TLS_REJECT_UNAUTHORIZED says.
+      rejectUnauthorized: true,
+      // As Go takes a CA file: every certificate in it is trusted, also a CA that another one has signed.
+      allowPartialTrustChain: true,
       ...credentials.clientCertificate,
       ...(credentials.serverName !== undefined && { servername: credentials.serverName }),
       allowH2: true,

@@ -5,7 +5,7 @@
 import type { Clock } from '../clock.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Log } from '../log.ts';
-import { describeRequest, statusError, unavailable } from './api-error.ts';
+import { describeRequest, isAway, statusError, unavailable } from './api-error.ts';
 import type { Attempt } from './api-error.ts';
 import { backoffMs } from './backoff.ts';
 import type { KubeConnection, WatchEvent } from './kube.ts';
@@ -41,6 +41,8 @@ const firstRetryMs = 100;
 /** Until the first success the API server is taken to be starting: it is asked often. */
 const longestRetryAtStartMs = 1000;
 const longestRetryMs = 5000;
+/** A failure that lasts is told again after this time. */
+const tellAgainMs = 300_000;
 /** A watch that the server ends sooner, having said nothing, counts as a failure: no tight loop of watches. */
 const shortestWatchMs = 1000;
 
@@ -56,6 +58,9 @@ class ListWatch<T, K> {
   #listedOnce = false;
   /** Failures since the last progress of a watch. */
   #failures = 0;
+  #toldAt: Date | undefined;
+  /** Told after a list that comes after a failure: others that failed may try again, too. */
+  #succeeded: () => void = () => undefined;
 
   constructor(options: ListWatchOptions<T, K>) {
     this.#options = options;
@@ -81,6 +86,7 @@ class ListWatch<T, K> {
     const { objects, resourceVersion } = await list(this.#options);
     this.#progress();
     onList(objects);
+    this.#succeeded();
     log.debug(this.#listedOnce ? 'watch.restarted' : 'watch.synced', { resourceVersion });
     this.#listedOnce = true;
     return resourceVersion;
@@ -129,23 +135,29 @@ class ListWatch<T, K> {
       this.#failures = 1;
       return;
     }
-    const retryAfter = err instanceof RecoveryError ? Number(err.details['retryAfterMs'] ?? 0) : 0;
-    await this.#pause(errorText(err), retryAfter, err instanceof RecoveryError ? err.code : undefined);
+    await this.#pause(errorText(err), { isAway: isAway(err), ...(err instanceof RecoveryError && { code: err.code }) });
   }
 
-  async #pause(message: string, atLeastMs = 0, code?: string): Promise<void> {
-    const { clock, log, signal } = this.#options;
+  async #pause(
+    message: string,
+    { isAway: away = false, code }: { isAway?: boolean; code?: string } = {},
+  ): Promise<void> {
+    const { connection, clock, log, signal } = this.#options;
     this.#failures += 1;
     const longestMs = this.#listedOnce ? longestRetryMs : longestRetryAtStartMs;
-    const own = backoffMs(this.#failures, { firstMs: firstRetryMs, longestMs, random: this.#random });
-    const ms = Math.max(own, Math.min(atLeastMs, longestMs));
+    // A server that is away has a pace of its own, for all who wait for it.
+    const ms = away ? 0 : backoffMs(this.#failures, { firstMs: firstRetryMs, longestMs, random: this.#random });
+    const now = clock.now();
     const fields = { err: message, attempt: this.#failures, duration: ms, ...(code !== undefined && { code }) };
     // The first failure is news, and one that lasts; those in between are not.
-    if (this.#failures === 1 || this.#failures % 20 === 0) log.warn('watch.failed', fields);
-    else log.debug('watch.failed', fields);
-    const until = new Date(clock.now().getTime() + ms);
-    this.#status({ phase: 'waiting', attempt: this.#failures, until, message });
+    const quietMs = Math.abs(now.getTime() - (this.#toldAt?.getTime() ?? 0));
+    if (this.#failures === 1 || quietMs >= tellAgainMs) {
+      this.#toldAt = now;
+      log.warn('watch.failed', fields);
+    } else log.debug('watch.failed', fields);
+    this.#status({ phase: 'waiting', attempt: this.#failures, until: new Date(now.getTime() + ms), message });
     await clock.sleep(ms, signal);
+    this.#succeeded = await connection.turn(signal);
   }
 
   #attempt(): Attempt {

@@ -2,7 +2,7 @@
 // objects decides how large they are. A page that is too large for one answer is asked for again with fewer objects; a
 // single object always fits (lines.ts). All pages are of the one version that the first was read at.
 import { isCode, RecoveryError } from '../errors.ts';
-import { describeRequest, unavailable } from './api-error.ts';
+import { describeRequest, wrongAnswer } from './api-error.ts';
 import type { KubeConnection } from './kube.ts';
 
 export interface Pages<T, K> {
@@ -68,7 +68,7 @@ async function listOnce<T, K>({ connection, path, pages, signal }: ListOptions<T
     const { resourceVersion, continue: next = '' } = page.metadata ?? {};
     if (resourceVersion === undefined || !Array.isArray(page.items)) {
       const attempt = { ...describeRequest('GET', path), verb: 'list', server: connection.server };
-      throw unavailable(attempt, 'the answer is not a list');
+      throw wrongAnswer(attempt, 'it is no list');
     }
     for (const object of page.items as readonly T[]) {
       const kept = keep(object);

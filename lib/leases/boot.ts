@@ -3,7 +3,8 @@
 // The boot time is worked out twice (when the process starts, and at the judgement): a step in between moves it.
 // It is also held against the kernel's own (btime in /proc/stat): where /proc/uptime is not the machine's (lxcfs, time
 // namespaces) the two differ, and nothing is known.
-// NOTE: a step between the boot and the start of this process cannot be seen; btime moves with the clock.
+// NOTE: a step between the boot and the start of this process cannot be seen; btime moves with the clock. So whoever
+// may have renewed in that time is watched before his lease is released (release.ts, mayHaveRenewed).
 import { readFileSync } from 'node:fs';
 import type { Clock } from '../clock.ts';
 import { type Boot, toleranceMs } from './judge.ts';

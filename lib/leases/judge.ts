@@ -36,7 +36,7 @@ export const toleranceMs = 2_000;
  * The host name in a holder's identity: client-go users write `<host name>_<UUID>`, and a UUID has no `_`. Cutting at the
  * last one tells `node1` from `node1_x`, and comparing the whole tells it from `node10`.
  */
-function holderHost(identity: string): string | undefined {
+export function holderHost(identity: string): string | undefined {
   const cut = identity.lastIndexOf('_');
   return cut > 0 && cut < identity.length - 1 ? identity.slice(0, cut) : undefined;
 }

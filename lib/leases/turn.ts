@@ -77,7 +77,8 @@ export class LeaseTurn {
         return;
       } catch (err) {
         // What else there is: somebody has found it over, or has taken our right away.
-        if (!isCode(err, 'KubeUnavailable') || signal.aborted || clock.now().getTime() >= until) return;
+        if (!isCode(err, 'KubeUnavailable', 'KubeWrongAnswer') || signal.aborted || clock.now().getTime() >= until)
+          return;
       }
       await clock.sleep(askAgainMs, signal);
     }

@@ -3,6 +3,7 @@
 // whatever order they were found.
 import { RecoveryError } from '../errors.ts';
 import type { Certificate } from './certificate.ts';
+import { isDamaged } from './damage.ts';
 
 export interface BundleParts {
   /** The live signers: they must be in the outcome, so an expired one is an error. */
@@ -12,7 +13,7 @@ export interface BundleParts {
   readonly now: Date;
 }
 
-/** One PEM text of all certificates that have not expired, each once, without comments. Throws SignFailed. */
+/** One PEM text of all certificates that have not expired and are not damaged, each once, without comments. Throws SignFailed. */
 export function mergeBundle({ first = [], rest, now }: BundleParts): string {
   const dead = first.find(({ facts }) => facts.notAfter <= now);
   if (dead !== undefined) {
@@ -22,19 +23,22 @@ export function mergeBundle({ first = [], rest, now }: BundleParts): string {
       `Cannot merge bundle with signer "${subject}": expired at ${notAfter.toISOString()}, wanted a valid one`,
     );
   }
-  const live = rest.filter(({ facts }) => facts.notAfter > now);
+  const live = usable(rest, now);
   const different = new Map([...first, ...live].map((certificate) => [certificate.facts.fingerprint, certificate]));
   return encodeBundle([...different.values()].toSorted((a, b) => Buffer.compare(a.x509.raw, b.x509.raw)));
 }
 
 /**
- * One PEM text of all certificates that have not expired, each once, in the order of their first coming: of a composed
- * bundle that of its inputs, as library-go's pkg/operator/resourcesynccontroller (CombineCABundleConfigMaps) has it.
+ * One PEM text of all certificates that have not expired and are not damaged, each once, in the order of their first
+ * coming: of a composed bundle that of its inputs, as library-go's pkg/operator/resourcesynccontroller (CombineCABundleConfigMaps) has it.
  */
 export function joinBundles({ certificates, now }: { certificates: readonly Certificate[]; now: Date }): string {
-  const live = certificates.filter(({ facts }) => facts.notAfter > now);
+  const live = usable(certificates, now);
   return encodeBundle([...new Map(live.map((certificate) => [certificate.facts.fingerprint, certificate])).values()]);
 }
+
+const usable = (all: readonly Certificate[], now: Date): readonly Certificate[] =>
+  all.filter((certificate) => certificate.facts.notAfter > now && !isDamaged(certificate, all));
 
 /** PEM of the certificates in the given order, a newline after each. */
 export function encodeBundle(certificates: readonly Certificate[]): string {

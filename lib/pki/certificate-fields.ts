@@ -27,6 +27,13 @@ export interface CertificateFields {
   /** Hex. */
   readonly subjectKeyId?: string;
   readonly authorityKeyId?: string;
+  /** DER of the public key with its algorithm, and the object identifier of that. */
+  readonly publicKeyInfo: Buffer;
+  readonly keyOid: string;
+  /** It says under which policies it was issued. */
+  readonly hasPolicies: boolean;
+  /** Of policyConstraints: from so many certificates below it on, each needs a policy (RFC 5280, 4.2.1.11). */
+  readonly requireExplicitPolicy?: number;
   /** Critical extensions that are not read here: a verifier must refuse the certificate. */
   readonly unknownCritical: readonly string[];
 }
@@ -40,13 +47,23 @@ const known = {
   basicConstraints: '2.5.29.19',
   nameConstraints: '2.5.29.30',
   certificatePolicies: '2.5.29.32',
+  policyMappings: '2.5.29.33',
   authorityKeyId: '2.5.29.35',
+  policyConstraints: '2.5.29.36',
   extendedKeyUsage: '2.5.29.37',
+  inhibitAnyPolicy: '2.5.29.54',
 } as const;
 const knownOids: ReadonlySet<string> = new Set(Object.values(known));
 
 /** Context-specific tags of GeneralName, AuthorityKeyIdentifier and TBSCertificate. */
-const context = { dnsName: 0x82, ipAddress: 0x87, keyIdentifier: 0x80, version: 0xa0, extensions: 0xa3 };
+const context = {
+  dnsName: 0x82,
+  ipAddress: 0x87,
+  keyIdentifier: 0x80,
+  requireExplicitPolicy: 0x80,
+  version: 0xa0,
+  extensions: 0xa3,
+};
 
 /** Throws RangeError where the bytes are not a certificate. */
 export function readCertificateFields(der: Buffer): CertificateFields {
@@ -54,8 +71,10 @@ export function readCertificateFields(der: Buffer): CertificateFields {
   if (tbs === undefined || signatureAlgorithm === undefined) throw new RangeError('not a certificate');
   const parts = childrenOf(tbs);
   const versionPart = parts[0]?.tag === context.version ? parts.shift() : undefined;
-  const [, , issuer, , subject] = parts;
-  if (issuer === undefined || subject === undefined) throw new RangeError('not a certificate');
+  const [, signature, issuer, , subject, publicKey] = parts;
+  if (!signature || !issuer || !subject || !publicKey) throw new RangeError('not a certificate');
+  // as Go: "inner and outer signature algorithm identifiers don't match"
+  if (!signature.raw.equals(signatureAlgorithm.raw)) throw new RangeError('two signature algorithms');
   const extensions = readExtensions(parts.find(({ tag }) => tag === context.extensions));
   const names = readAlternativeNames(extensions);
   return {
@@ -73,6 +92,10 @@ export function readCertificateFields(der: Buffer): CertificateFields {
       .filter((ip) => ip !== undefined),
     alternativeNames: names.map(({ raw }) => raw),
     ...readKeyIds(extensions),
+    publicKeyInfo: publicKey.raw,
+    keyOid: oidText(firstOf(firstOf(publicKey))),
+    hasPolicies: extensions.has(known.certificatePolicies),
+    ...readPolicyConstraints(extensions),
     unknownCritical: [...extensions]
       .filter(([oid, { critical }]) => critical && !knownOids.has(oid))
       .map(([oid]) => oid),
@@ -142,6 +165,15 @@ function readExtendedKeyUsage(extensions: Extensions): Pick<CertificateFields, '
 function readAlternativeNames(extensions: Extensions): DerValue[] {
   const extension = extensions.get(known.subjectAltName);
   return extension === undefined ? [] : childrenOf(readDer(extension.value));
+}
+
+function readPolicyConstraints(extensions: Extensions): Pick<CertificateFields, 'requireExplicitPolicy'> {
+  const extension = extensions.get(known.policyConstraints);
+  const required =
+    extension && childrenOf(readDer(extension.value)).find(({ tag }) => tag === context.requireExplicitPolicy)?.content;
+  if (required === undefined) return {};
+  if (required.length === 0 || required.length > 6) throw new RangeError('number out of range');
+  return { requireExplicitPolicy: required.readIntBE(0, required.length) };
 }
 
 function readKeyIds(extensions: Extensions): Pick<CertificateFields, 'subjectKeyId' | 'authorityKeyId'> {

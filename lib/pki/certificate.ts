@@ -2,6 +2,7 @@
 // What a certificate says is read from its bytes once, here.
 import { createHash, X509Certificate } from 'node:crypto';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
+import { checkEncoding, type Validity } from './certificate-encoding.ts';
 import { readCertificateFields, type CertificateFields } from './certificate-fields.ts';
 import type { CertificateFacts } from './facts.ts';
 import { certifiedAlgorithmOf } from './key-algorithm.ts';
@@ -51,9 +52,10 @@ export function parseCertificates(
 /**
  * What was read lately, by the hash of its bytes: a CA is in many bundles, all are looked at again and again, and the
  * syncer publishes what regen has just made. Nobody changes a Certificate. A preset keeps some thirty, and those before
- * them are in its bundles.
+ * them are in its bundles; a trust bundle beside them has the 150 CAs of an operating system. When one more is read than is
+ * kept, a bundle that is read in its order finds none of its own: there is room for several.
  */
-const known = new Recent<Certificate>(100);
+const known = new Recent<Certificate>(1000);
 /** One with thousands of names is not kept. */
 const mostBytes = 16_384;
 
@@ -68,25 +70,42 @@ function readCertificate(der: Buffer): Certificate {
   // Bytes of its own: the fields are parts of them, and those that PEM was read into hold keys of others as well.
   const own = Buffer.alloc(der.length);
   der.copy(own);
-  // before OpenSSL, because OpenSSL ignores bytes that follow the certificate
+  // Before OpenSSL, which takes what Go refuses: bytes that follow the certificate, a 30 February.
+  const validity = checkEncoding(own);
   const fields = readCertificateFields(own);
   const x509 = new X509Certificate(own);
-  return { x509, pem: x509.toString(), facts: factsOf(x509, fields), fields };
+  return { x509, pem: x509.toString(), facts: factsOf(x509, fields, validity), fields };
 }
 
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
 
-function factsOf(x509: X509Certificate, fields: CertificateFields): CertificateFacts {
+/**
+ * RSA, DSA, EC, Ed25519, X25519: the keys that Go parses (crypto/x509 parsePublicKey). One of any other kind (GOST, a
+ * post-quantum one) is left unread, and the certificate around it is whole.
+ */
+const readableKeys: ReadonlySet<string> = new Set([
+  '1.2.840.113549.1.1.1',
+  '1.2.840.10040.4.1',
+  '1.2.840.10045.2.1',
+  '1.3.101.112',
+  '1.3.101.110',
+]);
+
+function factsOf(
+  x509: X509Certificate,
+  fields: CertificateFields,
+  { notBefore, notAfter }: Validity,
+): CertificateFacts {
   const { subject, issuer, extendedKeyUsage } = fields;
-  const key = certifiedAlgorithmOf(x509.publicKey);
+  const key = readableKeys.has(fields.keyOid) ? certifiedAlgorithmOf(x509.publicKey) : undefined;
   const restricted = extendedKeyUsage !== undefined && !extendedKeyUsage.includes(anyUsage);
   return {
     fingerprint: sha256(x509.raw),
     subject: subject.text,
     issuer: issuer.text,
     serial: x509.serialNumber.toLowerCase(),
-    notBefore: x509.validFromDate,
-    notAfter: x509.validToDate,
+    notBefore,
+    notAfter,
     isCa: fields.basicConstraints?.ca === true,
     hostnames: [...new Set([...fields.dnsNames, ...fields.ipAddresses])].toSorted(),
     commonName: subject.commonName,

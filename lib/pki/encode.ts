@@ -23,7 +23,12 @@ export async function prepareSigning(): Promise<void> {
 }
 
 function loadX509(): Promise<typeof X509> {
-  loading ??= import('reflect-metadata').then(() => import('@peculiar/x509'));
+  loading ??= import('reflect-metadata')
+    .then(() => import('@peculiar/x509'))
+    .catch((err: unknown) => {
+      loading = undefined; // no file could be opened, say: the next signature tries again
+      throw err;
+    });
   return loading;
 }
 

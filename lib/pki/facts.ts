@@ -1,9 +1,12 @@
 // What a certificate says about itself: plain data without bytes and keys, read by everything that decides.
 
-/** A new certificate begins a second early (library-go pkg/crypto), for clocks that are a little behind. */
-export const backDatedMs = 1000;
+/**
+ * A new certificate begins five minutes early, as Kubernetes' own signers date them (pkg/controller/certificates/signer,
+ * kubeadmconstants.CertificateBackdate): the clocks of machines that were off for months differ by minutes.
+ */
+export const backDatedMs = 5 * 60_000;
 
-/** When a certificate in the API was made: its NotBefore without the back-dating. */
+/** When a certificate in the API was made: its NotBefore without the back-dating. One of others may be as much older. */
 export const madeAt = ({ notBefore }: Pick<CertificateFacts, 'notBefore'>): Date =>
   new Date(notBefore.getTime() + backDatedMs);
 
@@ -34,4 +37,6 @@ export interface CertificateFacts {
   /** Fingerprints of the CA certificates of this inventory whose key made this certificate's signature, or
    * that of an intermediate CA which its own file brings along. */
   readonly signedBy: readonly string[];
+  /** Of a CA: its own signature is wrong (damage.ts). It vouches for nothing. */
+  readonly isDamaged?: true;
 }

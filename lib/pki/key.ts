@@ -1,30 +1,20 @@
 // Private keys: read from PEM, compared with certificates, made. A PrivateKey shows its algorithm and nothing else when
 // it is printed, logged or turned into JSON; its PEM is made on request only.
-import {
-  createECDH,
-  createPrivateKey,
-  createPublicKey,
-  generateKeyPair,
-  type KeyObject,
-  X509Certificate,
-} from 'node:crypto';
+import { createPrivateKey, createPublicKey, generateKeyPair, type KeyObject, X509Certificate } from 'node:crypto';
 import { inspect, promisify } from 'node:util';
 import { errorText, RecoveryError } from '../errors.ts';
 import type { Certificate } from './certificate.ts';
-import { readDer } from './der.ts';
 import type { KeyAlgorithm } from './facts.ts';
 import { keyAlgorithmOf } from './key-algorithm.ts';
+import { readKeyEncoding } from './key-encoding.ts';
 import { readPem, type PemBlock } from './pem.ts';
 
 export { keyAlgorithmOf };
 
 const generate = promisify(generateKeyPair);
 
-const formats: Readonly<Record<string, 'pkcs1' | 'sec1' | 'pkcs8'>> = {
-  'RSA PRIVATE KEY': 'pkcs1',
-  'EC PRIVATE KEY': 'sec1',
-  'PRIVATE KEY': 'pkcs8',
-};
+/** The labels of unencrypted keys. Which of the three encodings it is, the bytes say: labels are often wrong. */
+const labels: ReadonlySet<string> = new Set(['RSA PRIVATE KEY', 'EC PRIVATE KEY', 'PRIVATE KEY']);
 
 export class PrivateKey {
   readonly algorithm: KeyAlgorithm;
@@ -73,46 +63,23 @@ export function parsePrivateKey(pem: Uint8Array, what: string): KeyObject {
   if (second !== undefined) throw refuse(`a second one at line ${second.line}, wanted one`);
   const key = keyOf(block, refuse);
   keyAlgorithmOf(key);
-  if (!isConsistent(key)) throw refuse('its parts do not belong together (damaged)');
   return key;
 }
 
+/** Whether it holds a key that only its passphrase opens: PKCS#8, or the older form with headers (RFC 1421). */
+export const isEncryptedKey = (pem: Uint8Array): boolean =>
+  /^-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: *4, *ENCRYPTED/m.test(Buffer.from(pem).toString('latin1'));
+
 function keyOf({ label, der, line }: PemBlock, refuse: (problem: string) => RecoveryError): KeyObject {
-  const type = formats[label];
-  if (type === undefined) throw refuse(`block "${label}" (line ${line}) cannot be used, wanted an unencrypted key`);
+  if (!labels.has(label)) throw refuse(`block "${label}" (line ${line}) cannot be used, wanted an unencrypted key`);
   try {
-    readDer(der); // refuses bytes that follow the key, which OpenSSL ignores
-    return createPrivateKey({ key: der, format: 'der', type });
+    const jwk = readKeyEncoding(der, label);
+    if (jwk !== undefined) return createPrivateKey({ key: jwk, format: 'jwk' });
+    // What kind it is OpenSSL knows, for the message.
+    return createPrivateKey({ key: der, format: 'der', type: label === 'EC PRIVATE KEY' ? 'sec1' : 'pkcs8' });
   } catch (err) {
     throw refuse(`the block at line ${line} is not a key (${errorText(err)})`);
   }
-}
-
-const numberOf = (base64url: string | undefined): bigint =>
-  BigInt(`0x0${Buffer.from(base64url ?? '', 'base64url').toString('hex')}`);
-
-/** OpenSSL takes a key's parts as they are; Go computes the public half from the private one, or refuses the key. */
-function isConsistent(key: KeyObject): boolean {
-  const jwk = key.export({ format: 'jwk' });
-  if (jwk.kty === 'RSA') {
-    const [n, e, d, p, q, dp, dq, qi] = (['n', 'e', 'd', 'p', 'q', 'dp', 'dq', 'qi'] as const).map((name) =>
-      numberOf(jwk[name]),
-    ) as [bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint];
-    if (p <= 1n || q <= 1n || p * q !== n) return false;
-    const exponents = (d * e) % (p - 1n) === 1n && (d * e) % (q - 1n) === 1n;
-    return exponents && dp === d % (p - 1n) && dq === d % (q - 1n) && (qi * q) % p === 1n;
-  }
-  if (jwk.kty === 'EC') {
-    const pair = createECDH(key.asymmetricKeyDetails?.namedCurve ?? '');
-    pair.setPrivateKey(Buffer.from(jwk.d ?? '', 'base64url'));
-    const point = pair.getPublicKey();
-    const half = (point.length - 1) / 2;
-    return (
-      numberOf(jwk.x) === numberOf(point.subarray(1, 1 + half).toString('base64url')) &&
-      numberOf(jwk.y) === numberOf(point.subarray(1 + half).toString('base64url'))
-    );
-  }
-  return true; // Ed25519 holds the private half only
 }
 
 /** Whether the certificate was made for this key. */

@@ -12,6 +12,7 @@ export interface PemBlock {
 
 const begin = /^-----BEGIN ([A-Z0-9 ]+)-----$/;
 const end = /^-----END ([A-Z0-9 ]+)-----$/;
+const blanks = /[ \t]+$/;
 const boundary = /-----(?:BEGIN|END)\b/;
 
 interface OpenBlock {
@@ -30,7 +31,7 @@ export function readPem(text: Uint8Array, subject: string): PemBlock[] {
   const lines = Buffer.from(text).toString('latin1').split(/\r?\n/);
   for (const [index, untrimmed] of lines.entries()) {
     const at = index + 1;
-    const line = untrimmed.trimEnd();
+    const line = untrimmed.replace(blanks, ''); // no other kind of space: Go's encoding/pem knows none
     const label = begin.exec(line)?.[1];
     if (open === undefined) {
       if (label !== undefined) open = { label, line: at, body: [] };
@@ -48,7 +49,7 @@ export function readPem(text: Uint8Array, subject: string): PemBlock[] {
     } else if (line.includes(':')) {
       throw refuse(at, `block "${open.label}" has headers`);
     } else {
-      open.body.push(line.trim());
+      open.body.push(line.replaceAll(/[ \t]/g, ''));
     }
   }
   if (open !== undefined) throw refuse(open.line, `block "${open.label}" is cut off`);

@@ -70,6 +70,7 @@ function searchProblem(chain: Chain, question: Search): string | undefined {
       fieldProblem(parent, question.at) ??
       signingProblem(last, parent, isRoot) ??
       lengthProblem(chain, parent) ??
+      policyProblem(chain, parent, isRoot) ??
       searchProblem([...chain, parent], question);
     if (problem === undefined) return undefined;
     found ??= problem;
@@ -107,6 +108,16 @@ function signingProblem(child: Certificate, parent: Certificate, isRoot: boolean
 function lengthProblem(chain: Chain, parent: Certificate): string | undefined {
   const longest = parent.fields.basicConstraints?.pathLength ?? Infinity;
   return chain.length - 1 > longest ? `${nameOf(parent)} allows ${longest} intermediate CAs below it` : undefined;
+}
+
+/**
+ * Of a root Go looks at no policies (1.24 and later; before, it refused these extensions where they are critical). Whether
+ * a leaf with policies has the right ones is not judged here.
+ */
+function policyProblem(chain: Chain, parent: Certificate, isRoot: boolean): string | undefined {
+  const { requireExplicitPolicy: after } = parent.fields;
+  if (isRoot || after === undefined || after > chain.length || chain[0].fields.hasPolicies) return undefined;
+  return `${nameOf(parent)} demands a certificate policy, and ${nameOf(chain[0])} has none`;
 }
 
 function usageProblem(chain: Chain, usage: ChainQuestion['usage']): string | undefined {

@@ -8,6 +8,7 @@ import type { ArtefactFacts, Facts } from './facts.ts';
 export async function backupsOf(
   facts: Facts,
   { resolved, store }: { readonly resolved: Resolved; readonly store: Store },
+  onFault: (artefact: string, err: unknown) => void,
 ): Promise<ReadonlyMap<string, Found>> {
   const backups = new Map<string, Found>();
   const lost = resolved.artefacts.filter((artefact) => isTemplateLost(artefact, facts.get(artefact.name)));
@@ -18,7 +19,7 @@ export async function backupsOf(
         if (backup !== undefined) backups.set(name, backup);
       } catch (err) {
         // A backup is a better template than a declaration, no more: without it the declaration serves.
-        if (!isCode(err, 'ReadFailed', 'MaterialInvalid')) throw err;
+        if (!isCode(err, 'ReadFailed', 'MaterialInvalid')) onFault(name, err);
       }
     }),
   );

@@ -1,18 +1,20 @@
 // When a pair (a signer or a leaf certificate with its key) is made anew. Pure.
 // The checks are read from top to bottom; the first that finds something decides. Two policies: OnlyWhenExpired touches
-// what is absent, broken, expired or untrusted; BeforeExpiry also renews ahead of time (library-go's certrotation rules).
+// what is absent, broken, expired or untrusted; BeforeExpiry also renews ahead of time (refresh-rules.ts).
 import { isIP } from 'node:net';
 import type { ResolvedTarget, Signer } from '../inventory/model.ts';
+import { isMadeHere } from '../inventory/kinds.ts';
 import { bundlesAbove, madeOf } from '../inventory/order.ts';
-import { madeAt } from '../pki/facts.ts';
 import { dnsNameCovers } from '../pki/hostname.ts';
 import { locationText } from '../store/store.ts';
 import { clockSkewMs } from './clock-rules.ts';
 import type { CertificateFacts } from './facts.ts';
 import { blocked, bring, type Case, certificatesOf, earliest, type Expected, keep, laterMs } from './judgement.ts';
-import { renew, settlesAt, type Verdict } from './judgement.ts';
+import { reasonOf, renew, settlesAt, type Verdict } from './judgement.ts';
 import type { Check, Finding, PairCase } from './judgement.ts';
-import { authorityDiffers, holds, isKeyElsewhere, notTrusted, signedByOthers } from './trust-rules.ts';
+import { judgePutBack, wantedFormer } from './put-back-rules.ts';
+import { expiryWithGrace, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
+import { authorityDiffers, holds, isClosed, isKeyElsewhere, notTrusted, signedByOthers, unfit } from './trust-rules.ts';
 import { isFile } from '../inventory/places.ts';
 
 const lookAgainMs = 30_000;
@@ -22,13 +24,26 @@ const soonMs = 5000;
 
 export function judgeSigner(at: Case<Signer>): Verdict {
   const verdict = judgePair(at, [notYetValid, expired, notTrusted, refreshDue]);
-  if (verdict.action !== 'renew' || mayBeMade(at)) return verdict;
+  if (verdict.action !== 'renew') return verdict;
+  const putBack = judgePutBack(at, verdict);
+  if (putBack !== undefined) return putBack;
   const { reason, message } = verdict;
   const later = laterMs(at.now, lookAgainMs);
+  // A second machine that does not have it yet looks just like the only one, which has lost it.
+  if (reason === 'Absent' && typeof at.artefact.owned === 'object') {
+    const wanted = 'copy it from another machine or from a backup; where there is no other, run "init render" again';
+    return bring('NotOurs', `${message}, and other machines may have it: ${wanted}`, later);
+  }
+  if (isMadeHere(at.artefact)) return verdict;
   if (reason === 'RefreshDue') return keep('NotOurs', `${message}; renew it by hand, it is not made here`, later);
   // What has only not begun comes by itself, or with the right time.
   const told = reason === 'NotYetValid' ? blocked : bring;
-  return told('NotOurs', `${message}; bring a new one by hand, it is not made here (owned: false)`, later);
+  if (reason === 'Damaged') return bring(reason, `${message}; ${wantedFormer(at)}`, later);
+  return told(
+    'NotOurs',
+    `${message}; bring a new one by hand, it is not made here: other machines may have the same one`,
+    later,
+  );
 }
 
 export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
@@ -44,7 +59,7 @@ export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
     return keep('Healthy', `nobody reads it any more: ${successor} is in its place`, laterMs(now, idleMs));
   }
   const trust = [notTrusted, authorityDiffers, signedByOthers];
-  const verdict = judgePair(at, [notYetValid, expired, hostnameMissing, ...trust, refreshDue]);
+  const verdict = judgePair(at, [notYetValid, expired, unfit, hostnameMissing, ...trust, refreshDue]);
   if (verdict.action === 'renew') return namesUnknown(at, verdict) ?? serverUnknown(at, verdict) ?? verdict;
   const unknown = artefact.namesUnknown;
   if (unknown === undefined || verdict.action !== 'keep') return verdict;
@@ -75,24 +90,19 @@ function serverUnknown({ artefact, fact, resolved, now }: Case<ResolvedTarget>, 
   return blocked(verdict.reason, message, laterMs(now, lookAgainMs));
 }
 
-function mayBeMade({ artefact }: Case<Signer>): boolean {
-  return artefact.owned ?? !isFile(artefact.truth);
-}
-
 function judgePair(at: PairCase, checks: readonly Check[]): Verdict {
   const { artefact, fact, now } = at;
   if (fact.state === 'absent') return renewed(at, { reason: 'Absent', message: 'it is absent' });
   const certificate = certificatesOf(fact)[0];
   if (fact.state === 'broken') {
-    const isElsewhere = fact.problem === 'keyAbsent' && artefact.kind === 'signer' && isFile(artefact.truth);
+    const isElsewhere = isClosed(fact) && artefact.kind === 'signer' && isFile(artefact.truth);
     if (isElsewhere && certificate !== undefined && now < certificate.notAfter) {
       return keep('NotOurs', `valid, but ${fact.message}: what it signs cannot be renewed here`, certificate.notAfter);
     }
-    const reason = fact.problem === 'mismatchedPair' ? 'MismatchedPair' : 'Unreadable';
     const message = `it is broken: ${fact.message}`;
     const until = settlesAt(at, [artefact.name]);
     if (until !== undefined) return keep('Settling', `${message}; looked at again before it is believed`, until);
-    return renewed(at, { reason, message });
+    return renewed(at, { reason: reasonOf(fact), message });
   }
   if (certificate === undefined) return blocked('Unavailable', 'it could not be read', laterMs(now, lookAgainMs));
   for (const check of checks) {
@@ -104,16 +114,6 @@ function judgePair(at: PairCase, checks: readonly Check[]): Verdict {
   const refresh = isOwner(at) ? refreshAt(at, certificate) : now;
   const until = earliest(expiryWithGrace(at, certificate), refresh > now ? refresh : undefined);
   return keep('Healthy', `valid until ${certificate.notAfter.toISOString()}`, until);
-}
-
-/** What the kubelet rotates it renews ahead of time itself: two owners would take turns. */
-export const isOwner = ({ artefact, policy }: PairCase): boolean =>
-  !(artefact.kind === 'target' && artefact.rotatedBy !== undefined) &&
-  (policy.kind === 'BeforeExpiry' || artefact.renewAhead === true);
-
-/** In the API the cluster's own rotator has its turn first; files have no other rotator. */
-export function expiryWithGrace({ artefact, policy }: PairCase, { notAfter }: CertificateFacts): Date {
-  return !isFile(artefact.truth) ? laterMs(notAfter, policy.graceMs) : notAfter;
 }
 
 export const notYetValid: Check = ({ now }, { notBefore }) => {
@@ -151,62 +151,6 @@ const hostnameMissing: Check = ({ artefact }, { hostnames }) => {
 const covers = (held: string, name: string): boolean =>
   held === name || (isIP(name) === 0 && dnsNameCovers(held, name));
 
-/** BeforeExpiry, or renewAhead: past its refresh time, its signer old enough for everyone to trust it, and something is gained. */
-const refreshDue: Check = (at, certificate) => {
-  const { artefact, now } = at;
-  if (!isOwner(at) || now < refreshAt(at, certificate)) return undefined;
-  const ends = newNotAfter(at);
-  const gain = ends.getTime() - certificate.notAfter.getTime();
-  if (gain < artefact.validity / 10) {
-    if (ends.getTime() >= laterMs(now, artefact.validity).getTime()) return undefined; // it outlives a new one anyway
-    return {
-      reason: 'SignerEnding',
-      message: `its signer ends at ${ends.toISOString()}, so a renewal would gain nothing; the signer must be renewed first`,
-      keepUntil: earliest(expiryWithGrace(at, certificate), laterMs(now, 3_600_000)),
-    };
-  }
-  const trustedFrom = signerTrustedFrom(at);
-  if (trustedFrom !== undefined && now < trustedFrom) {
-    return {
-      reason: 'SignerTooYoung',
-      message: `due for refresh; its signer is trusted everywhere from ${trustedFrom.toISOString()}`,
-      keepUntil: earliest(trustedFrom, expiryWithGrace(at, certificate)),
-    };
-  }
-  return {
-    reason: 'RefreshDue',
-    message: `due for refresh since ${refreshAt(at, certificate).toISOString()}, ends at ${certificate.notAfter.toISOString()}`,
-  };
-};
-
-/**
- * In the API a certificate's own dates say its age: after its refresh time, or 80 % of its life, whichever is first.
- * On disk NotBefore may be the CA's (kubeadm's kubeconfigs, etcdadm), so only the remaining time counts there.
- */
-function refreshAt({ artefact }: PairCase, { notBefore, notAfter }: CertificateFacts): Date {
-  if (isFile(artefact.truth)) return laterMs(notAfter, artefact.refresh - artefact.validity);
-  const life = notAfter.getTime() - notBefore.getTime();
-  return laterMs(notBefore, Math.min(artefact.refresh, life * 0.8));
-}
-
-/** A tenth of the refresh time after the signer was made (library-go certrotation/target.go: refresh / 10). */
-function signerTrustedFrom({ artefact, expected, resolved, now }: PairCase): Date | undefined {
-  // Without a bundle nothing has to spread: whoever reads the signer's own file knows it.
-  if (artefact.issuer === undefined || bundlesAbove(resolved.artefacts, artefact).length === 0) return undefined;
-  const signer = expected.get(artefact.issuer);
-  const spread = artefact.refresh / 10;
-  if (signer?.renewed === true) return laterMs(now, spread);
-  return signer?.certificate === undefined ? undefined : laterMs(madeAt(signer.certificate), spread);
-}
-
-/** The end of a certificate made now: its validity, capped at its signer's end. */
-function newNotAfter({ artefact, expected, now }: PairCase): Date {
-  const own = laterMs(now, artefact.validity);
-  if (artefact.issuer === undefined) return own;
-  const signer = expected.get(artefact.issuer);
-  return earliest(own, signer?.renewed === true ? signer.newNotAfter : signer?.certificate?.notAfter);
-}
-
 /**
  * The renewal, if its signer can sign and everything that must hold the signer does; otherwise what it waits for.
  * `present` is the certificate that is there. While that still works, readers must be able to check its successor first:
@@ -230,7 +174,10 @@ function renewed(at: PairCase, { reason, message }: Finding, present?: Certifica
   const readers = works ? [...bundles, ...madeOf(resolved.artefacts, bundles)] : bundles;
   const without = readers.find(({ name }) => !holds(expected.get(name), issuer, signer));
   if (without !== undefined) return waitFor(at, { without: without.name, issuer, message });
-  const after = [issuer, ...readers.map(({ name }) => name)].filter((name) => expected.get(name)?.renewed === true);
+  const after = [issuer, ...readers.map(({ name }) => name)].filter((name) => {
+    const before = expected.get(name);
+    return before?.renewed === true || before?.isPutBack === true;
+  });
   return renew({ reason, message, now, after, leaves });
 }
 
@@ -242,7 +189,10 @@ function bringByHand({ artefact, facts, now }: PairCase, issuer: string, { reaso
   const name = artefact.kind === 'target' ? artefact.commonName : undefined;
   const what = name === undefined ? 'a new certificate' : `a new certificate for "${name}"`;
   const wanted = `bring ${what}, signed by ${signer}, with its key to ${locationText(artefact.truth)}`;
-  const told = `${message}; the key of its signer is not on this machine: ${wanted}`;
+  const isEncrypted = fact?.state === 'broken' && fact.problem === 'keyEncrypted';
+  const key = isEncrypted ? 'encrypted' : 'not on this machine';
+  const other = isEncrypted ? '; or bring that key here without its passphrase' : '';
+  const told = `${message}; the key of its signer is ${key}: ${wanted}${other}`;
   const later = laterMs(now, lookAgainMs);
   return reason === 'RefreshDue' ? keep('SignerExternal', told, later) : bring('SignerExternal', told, later);
 }

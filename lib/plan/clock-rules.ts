@@ -1,9 +1,12 @@
 // Whether this machine's clock may be believed when something is to be signed. Pure.
 // A certificate made at a wrong time is worse than an expired one: made too early it cannot be used after the clock is
 // set, made too late it lives shorter or longer than it should.
-import type { Resolved } from '../inventory/model.ts';
+import { durationText } from '../duration.ts';
+import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { isMadeHere as isSignerMadeHere } from '../inventory/kinds.ts';
+import { backDatedMs } from '../pki/facts.ts';
 import type { Facts } from './facts.ts';
-import type { ClockFacts, Reason } from './plan-types.ts';
+import type { ClockFacts, OtherClock, Reason } from './plan-types.ts';
 
 /** Certificates of other machines may begin this much later than our clock: machines differ by seconds, not by hours. */
 export const clockSkewMs = 5 * 60_000;
@@ -29,35 +32,41 @@ const longestOffMs = 10 * 365 * 24 * 3_600_000;
 
 const lookAgainMs = 30_000;
 
+/**
+ * Who is this much behind us refuses what we sign, although it begins `backDatedMs` early, for longer than machines have
+ * to bear with each other (`clockSkewMs`).
+ */
+const mostAheadMs = backDatedMs + clockSkewMs;
+
 /** Why nothing may be signed now, or undefined when the clock is good enough. */
 export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVerdict | undefined {
   const soon = new Date(now.getTime() + lookAgainMs);
+  const implausible = (message: string, recheckAt = soon): ClockVerdict => ({
+    reason: 'ClockImplausible',
+    message,
+    recheckAt,
+  });
+  const shown = now.toISOString();
+  const built = clock.builtAt.toISOString();
+  const advice = 'set the clock, or state that it is right (regen.clockSynchronised: true)';
   if (now < clock.builtAt) {
-    return {
-      reason: 'ClockImplausible',
-      message: `the clock shows ${now.toISOString()}, before this program was built (${clock.builtAt.toISOString()}); set the clock`,
-      recheckAt: soon,
-    };
-  }
-  if (!clock.synchronised && now.getTime() > clock.builtAt.getTime() + longestOffMs) {
-    return {
-      reason: 'ClockImplausible',
-      message:
-        `the clock shows ${now.toISOString()}, more than ten years after this program was built, and is not known to be ` +
-        'synchronised; set the clock, or state that it is right (regen.clockSynchronised: true)',
-      recheckAt: soon,
-    };
+    return implausible(`the clock shows ${shown}, before this program was built (${built}); set the clock`);
   }
   if (!clock.synchronised) {
-    const early = firstFromTheFuture({ resolved, facts, now });
-    if (early !== undefined) {
-      return {
-        reason: 'ClockImplausible',
-        message:
-          `${early.artefact} begins at ${early.notBefore.toISOString()}, after this machine's time ${now.toISOString()}, and the clock ` +
-          'is not known to be synchronised; set the clock, or state that it is right (regen.clockSynchronised: true)',
-        recheckAt: early.notBefore < soon ? early.notBefore : soon,
-      };
+    const { confirmed, behind } = hear(clock.others ?? []);
+    if (behind !== undefined) {
+      const by = durationText(Math.floor(behind.aheadMs / 1000) * 1000);
+      return implausible(`the clock shows ${shown}, ${by} more than that of ${behind.of}; ${advice}`);
+    }
+    if (!confirmed && now.getTime() > clock.builtAt.getTime() + longestOffMs) {
+      const late = `the clock shows ${shown}, more than ten years after this program was built (${built})`;
+      return implausible(`${late}, and nothing confirms it; ${advice}`);
+    }
+    const [one, other] = confirmed ? [] : fromTheFuture({ resolved, facts, clock, now });
+    if (one !== undefined && other !== undefined) {
+      const begin = [one, other].map(({ artefact, notBefore }) => `${artefact} begins at ${notBefore.toISOString()}`);
+      const message = `${begin.join(' and ')}, after this machine's time ${shown}, and nothing confirms the clock; ${advice}`;
+      return implausible(message, earliestOf(one.notBefore, other.notBefore, soon));
     }
   }
   if (clock.settlesAt !== undefined && now < clock.settlesAt) {
@@ -70,20 +79,47 @@ export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVe
   return undefined;
 }
 
-function firstFromTheFuture({
-  resolved,
-  facts,
-  now,
-}: Omit<ClockInput, 'clock'>): { artefact: string; notBefore: Date } | undefined {
+const earliestOf = (...dates: readonly Date[]): Date => new Date(Math.min(...dates.map((date) => date.getTime())));
+
+/** Whether somebody says that the clock is right. Pure. */
+export const isConfirmed = ({ synchronised, others = [] }: ClockFacts): boolean =>
+  synchronised || hear(others).confirmed;
+
+/** What the clocks of other machines say of ours. When these differ from each other, they say nothing. */
+function hear(others: readonly OtherClock[]): { readonly confirmed: boolean; readonly behind?: OtherClock } {
+  const agrees = others.some(({ aheadMs }) => Math.abs(aheadMs) <= clockSkewMs);
+  const behind = others.find(({ aheadMs }) => aheadMs > mostAheadMs);
+  if (behind !== undefined) return agrees ? { confirmed: false } : { confirmed: false, behind };
+  return { confirmed: agrees && others.every(({ aheadMs }) => aheadMs >= -mostAheadMs) };
+}
+
+interface Early {
+  readonly artefact: string;
+  readonly notBefore: Date;
+}
+
+/**
+ * Certificates that were made on a clock which is ahead of ours: two, because of one somebody else may have wanted it so.
+ * Only those count that are made by this inventory: what others bring may begin whenever they like.
+ */
+function fromTheFuture({ resolved, facts, clock, now }: ClockInput): readonly Early[] {
+  const found = new Map<string, Early>();
   for (const artefact of resolved.artefacts) {
-    // A self-signed one is verified by nobody, and was made by whatever clock there was: it says little, and must not
-    // keep the others from being healed.
-    if (artefact.kind === 'target' && artefact.issuer === undefined) continue;
-    const { name } = artefact;
-    const fact = facts.get(name);
-    if (fact?.state !== 'present') continue;
-    const early = fact.certificates.find(({ notBefore }) => notBefore.getTime() > now.getTime() + clockSkewMs);
-    if (early !== undefined) return { artefact: name, notBefore: early.notBefore };
+    if (!isMadeHere(artefact, facts)) continue;
+    const fact = facts.get(artefact.name);
+    const certificate = fact?.state === 'present' ? fact.certificates[0] : undefined;
+    if (certificate === undefined || clock.made?.has(certificate.fingerprint) === true) continue;
+    const { fingerprint, notBefore } = certificate;
+    if (notBefore.getTime() > now.getTime() + clockSkewMs)
+      found.set(fingerprint, { artefact: artefact.name, notBefore });
   }
-  return undefined;
+  return [...found.values()];
+}
+
+function isMadeHere(artefact: ResolvedArtefact, facts: Facts): boolean {
+  if (artefact.kind === 'signer') return isSignerMadeHere(artefact);
+  // A self-signed one is verified by nobody, and must not keep the others from being healed.
+  if (artefact.kind !== 'target' || artefact.issuer === undefined || artefact.rotatedBy !== undefined) return false;
+  const issuer = facts.get(artefact.issuer);
+  return !(issuer?.state === 'broken' && issuer.problem === 'keyAbsent');
 }

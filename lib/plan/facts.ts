@@ -15,12 +15,14 @@ export type ArtefactFacts =
     }
   /**
    * There, but not what it should be: broken PEM, an entry missing, a certificate and a key that do not belong
-   * together. `keyAbsent`: the certificate is whole and its key is not on this machine. `foreign`: a kubeconfig whose
-   * credentials are others' and never written.
+   * together. `keyAbsent`: the certificate is whole and its key is not on this machine; `keyEncrypted`: of a
+   * CA on disk, only its passphrase opens it. `foreign`: a kubeconfig whose
+   * credentials are others' and never written. `damaged`: a CA certificate whose own signature is wrong, or that differs in
+   * a few bytes from its copies.
    */
   | {
       readonly state: 'broken';
-      readonly problem: 'unreadable' | 'mismatchedPair' | 'keyAbsent' | 'foreign';
+      readonly problem: 'unreadable' | 'mismatchedPair' | 'keyAbsent' | 'keyEncrypted' | 'foreign' | 'damaged';
       readonly version: string;
       readonly message: string;
       /** Where they can be read all the same. */
@@ -29,6 +31,8 @@ export type ArtefactFacts =
       readonly madeFromNothing?: true;
       /** Of files that have just changed: when they did. */
       readonly since?: Date;
+      /** Of a signer whose certificate cannot be used: what copies of it say. */
+      readonly copies?: SignerCopies;
     }
   | {
       readonly state: 'present';
@@ -44,6 +48,8 @@ export type ArtefactFacts =
        * server by a CA of others, say that of a load balancer.
        */
       readonly othersAuthorityEnds?: Date;
+      /** Of a kubeconfig: the URL of its server. */
+      readonly server?: string;
       /** Of kubeconfigs in one Secret: the server of each, by key of its entry. */
       readonly servers?: Readonly<Record<string, string>>;
       /** They lie in a file that the kubeconfig names: a renewal of the kubeconfig does not replace them. */
@@ -51,6 +57,16 @@ export type ArtefactFacts =
       /** This version has been there at least since then; undefined on a single look, and of files that are older. */
       readonly since?: Date;
     };
+
+/** Copies of a signer's certificate that are whole and fit its key, or without its key what it has signed. */
+export interface SignerCopies {
+  /** The certificate, where all of them are one. */
+  readonly certificate?: CertificateFacts;
+  /** Artefacts that hold one, and `its backup`. */
+  readonly from: readonly string[];
+  /** Its key is there and can be used. */
+  readonly hasKey: boolean;
+}
 
 /** By artefact name. */
 export type Facts = ReadonlyMap<string, ArtefactFacts>;

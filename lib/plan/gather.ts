@@ -1,5 +1,6 @@
 // Reads every artefact and says what is there: the impure step before plan(). Truth is the bytes of certificate and
 // key, not an annotation. A read that fails is a fact too ("unavailable"): from it nothing is concluded.
+import { notLater } from '../clock.ts';
 import { RecoveryError, errorText } from '../errors.ts';
 import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
@@ -9,9 +10,11 @@ import { authorityKey, type Found } from '../store/store.ts';
 import type { Store } from '../store/store.ts';
 import { backupsOf, isFromNothing } from './backups.ts';
 import type { ArtefactFacts, Facts } from './facts.ts';
+import { FaultKeeper, type Faults } from './faults.ts';
 import { pairOf } from './judgement.ts';
 import { isVouchedFor, othersEnd } from './kinship.ts';
-import { type Authority, isGivenPair, othersIn, understand } from './understand.ts';
+import { withSignerCopies } from './signer-copies.ts';
+import { type Authority, isGivenPair, memberFacts, othersIn, understand } from './understand.ts';
 
 export interface GatherInput {
   readonly resolved: Resolved;
@@ -35,6 +38,8 @@ export interface Gathered {
   readonly found: ReadonlyMap<string, Found>;
   /** Errors of reads that failed, by artefact. */
   readonly failures: ReadonlyMap<string, RecoveryError>;
+  /** What was thrown while an entry was read: it counts as broken, and the others are not concerned. */
+  readonly faults?: Faults;
   /** When all of it had been read: the time to plan for. */
   readonly readAt: Date;
   /**
@@ -42,33 +47,37 @@ export interface Gathered {
    * any more.
    */
   readonly backups?: ReadonlyMap<string, Found>;
+  /** By signer whose certificate cannot be used: the one that all its copies are. */
+  readonly signerCopies?: ReadonlyMap<string, Certificate>;
 }
 
 export async function gather(input: GatherInput): Promise<Gathered> {
   const found = new Map<string, Found>();
   const failures = new Map<string, RecoveryError>();
   const seen = new Map<string, Look>();
+  const keeper = new FaultKeeper();
   const { artefacts } = input.resolved;
   // What a copy of a pair holds may be another generation, and broken by itself: it is understood as its original is.
   const rows = artefacts.map((row) => (row.kind === 'copy' ? asOriginal(artefacts, row) : row));
   await Promise.all(
     rows.map(async (artefact) => {
-      const look = await lookAt(artefact, input);
+      const look = await lookAt(artefact, input, keeper);
       seen.set(artefact.name, look);
       if ('found' in look) found.set(artefact.name, look.found);
       if ('failure' in look && look.failure !== undefined) failures.set(artefact.name, look.failure);
     }),
   );
   const readAt = input.readAt?.() ?? input.now;
-  const related = relate(seen, rows, { previous: input.previous, readAt });
-  const backups = await backupsOf(related, input);
+  const seenFacts = relate(seen, rows, { previous: input.previous, readAt, keeper });
+  const { facts: related, agreed } = await withSignerCopies(seenFacts, { ...input, found }, keeper.keep);
+  const backups = await backupsOf(related, input, keeper.keep);
   const facts = new Map(
     [...related].map(([name, fact]) => [
       name,
       isFromNothing(name, { fact, resolved: input.resolved, found, backups }) ? fromNothing(fact) : fact,
     ]),
   );
-  return { facts, found, failures, readAt, backups };
+  return { facts, found, failures, faults: keeper.faults, readAt, backups, signerCopies: agreed };
 }
 
 function asOriginal(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): ResolvedArtefact {
@@ -90,7 +99,11 @@ type Look =
       readonly certificates: readonly Certificate[];
     };
 
-async function lookAt(artefact: ResolvedArtefact, { store, signal, only }: GatherInput): Promise<Look> {
+async function lookAt(
+  artefact: ResolvedArtefact,
+  { store, signal, only }: GatherInput,
+  keeper: FaultKeeper,
+): Promise<Look> {
   if (only !== undefined && !only(artefact.truth)) {
     return { facts: { state: 'unavailable', message: 'it was not looked at' } };
   }
@@ -98,38 +111,53 @@ async function lookAt(artefact: ResolvedArtefact, { store, signal, only }: Gathe
   try {
     found = await store.read(artefact.truth, signal);
   } catch (err) {
+    if (!(err instanceof RecoveryError)) keeper.keep(artefact.name, err);
     const failure =
       err instanceof RecoveryError ? err : new RecoveryError('ReadFailed', errorText(err), { cause: err });
     return { facts: { state: 'unavailable', message: failure.message }, failure };
   }
   if (found === undefined) return { facts: { state: 'absent' } };
-  return { found, ...understand(artefact, found) };
+  const there = found;
+  return keeper.contain(
+    artefact.name,
+    () => ({ found: there, ...understand(artefact, there) }),
+    (message) => ({ found: there, facts: brokenBy(message, there), certificates: [] }),
+  );
 }
+
+/** It lies there and cannot be read: like any other damage it is mended, or told to whoever can. */
+const brokenBy = (message: string, { version }: Found): ArtefactFacts => ({
+  state: 'broken',
+  problem: 'unreadable',
+  version,
+  message,
+});
 
 interface Read {
   readonly previous: Facts | undefined;
   readonly readAt: Date;
+  readonly keeper: FaultKeeper;
 }
 
 /** Adds what only the whole shows: who signed what, and since when a version has been there. */
 function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArtefact[], read: Read): Facts {
-  const { previous, readAt } = read;
+  const { previous, readAt, keeper } = read;
   const rows = new Map(artefacts.map((row) => [row.name, row]));
   const looks = [...seen.values()].flatMap((look) => ('certificates' in look ? look.certificates : []));
   const authorities = new Map(looks.filter(({ facts }) => facts.isCa).map((ca) => [ca.facts.fingerprint, ca]));
   const facts = new Map<string, ArtefactFacts>();
-  for (const [name, look] of seen) {
+  const relateOne = (name: string, look: Look): void => {
     if (!('certificates' in look) || look.facts.state !== 'present') {
       const changed = 'found' in look && look.facts.state === 'broken' ? justChanged(look.found, read) : {};
       const unread =
-        'failure' in look && previous !== undefined ? { since: unreadSince(previous.get(name)) ?? readAt } : {};
+        'failure' in look && previous !== undefined ? { since: notLater(unreadSince(previous.get(name)), readAt) } : {};
       facts.set(name, { ...look.facts, ...changed, ...unread });
-      continue;
+      return;
     }
     const row = rows.get(name);
     const [, ...brought] = row !== undefined && othersIn(row) === 'skipped' ? look.certificates : [];
     const certificates = look.certificates.map((certificate, index) => ({
-      ...certificate.facts,
+      ...memberFacts(certificate, look.certificates),
       signedBy: [...authorities.values()]
         .filter(
           (authority) =>
@@ -140,10 +168,14 @@ function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArt
     }));
     const before = previous?.get(name);
     const same = before?.state === 'present' && before.version === look.facts.version ? before.since : undefined;
-    const since = previous === undefined ? {} : { since: same ?? readAt };
+    const since = previous === undefined ? {} : { since: notLater(same, readAt) };
     const age = look.found.changedAt === undefined ? since : justChanged(look.found, read);
     const others = row === undefined ? {} : othersAuthorityOf(row, look.found, seen);
     facts.set(name, { ...look.facts, certificates, ...age, ...others });
+  };
+  for (const [name, look] of seen) {
+    const broken = (message: string): void => void ('found' in look && facts.set(name, brokenBy(message, look.found)));
+    keeper.contain(name, () => relateOne(name, look), broken);
   }
   return facts;
 }

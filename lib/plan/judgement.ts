@@ -25,6 +25,8 @@ export interface Expected {
   readonly blocked?: true;
   /** It must be brought, and nothing can be made of it before that. */
   readonly byHand?: true;
+  /** A signer whose certificate is put back: what it signs waits for that. */
+  readonly isPutBack?: true;
 }
 
 export interface Case<A extends ResolvedArtefact> {
@@ -139,7 +141,9 @@ export function validNow(fact: ArtefactFacts, now: Date): ReadonlySet<string> {
   const certificates = certificatesOf(fact);
   const begun = laterMs(now, clockSkewMs);
   return new Set(
-    certificates.filter(({ notBefore, notAfter }) => notBefore <= begun && now < notAfter).map((c) => c.fingerprint),
+    certificates
+      .filter(({ notBefore, notAfter, isDamaged }) => notBefore <= begun && now < notAfter && isDamaged !== true)
+      .map((c) => c.fingerprint),
   );
 }
 
@@ -158,8 +162,12 @@ export interface Difference {
 export function damaged({ fact }: Case<ResolvedArtefact>): Difference | undefined {
   if (fact.state === 'absent') return { reason: 'Absent', message: 'it is absent' };
   if (fact.state !== 'broken') return undefined;
-  const reason = fact.problem === 'mismatchedPair' ? 'MismatchedPair' : 'Unreadable';
-  return { reason, message: `it is broken: ${fact.message}` };
+  return { reason: reasonOf(fact), message: `it is broken: ${fact.message}` };
+}
+
+export function reasonOf({ problem }: ArtefactFacts & { state: 'broken' }): Reason {
+  if (problem === 'damaged') return 'Damaged';
+  return problem === 'mismatchedPair' ? 'MismatchedPair' : 'Unreadable';
 }
 
 /** A contradiction that has stood long enough is repaired; a fresh one may be another writer between two writes. */

@@ -20,8 +20,8 @@ export function isVouchedFor(leaf: Certificate, { brought, authority, now }: Vou
  */
 export function othersEnd(known: readonly Certificate[], live: Certificate | undefined): Date | undefined {
   if (live === undefined || known.length === 0) return undefined;
-  const isOurs = ({ fields, x509 }: Certificate): boolean =>
-    fields.subject.der.equals(live.fields.subject.der) || x509.publicKey.equals(live.x509.publicKey);
+  const isOurs = ({ fields: { subject, publicKeyInfo } }: Certificate): boolean =>
+    subject.der.equals(live.fields.subject.der) || publicKeyInfo.equals(live.fields.publicKeyInfo);
   if (known.some(isOurs)) return undefined;
   return new Date(Math.max(...known.map(({ facts }) => facts.notAfter.getTime())));
 }

@@ -1,4 +1,7 @@
 // The outcome of planning: one decision for each artefact, in the order in which they are carried out.
+import type { PolicyKind } from '../inventory/model.ts';
+
+import type { Faults } from './faults.ts';
 
 /** Why an artefact is renewed, or why not. Constants: shown by `status`, in logs and in Events. */
 export type Reason =
@@ -6,12 +9,14 @@ export type Reason =
   | 'Absent'
   | 'Unreadable'
   | 'MismatchedPair'
+  | 'Damaged'
   | 'Expired'
   | 'InGrace'
   | 'NotYetValid'
   | 'SignerMissingFromBundle'
   | 'ExpiredInBundle'
   | 'IssuerNotTrusted'
+  | 'Unfit'
   | 'HostnameMissing'
   | 'HostnameUnknown'
   | 'AuthorityDiffers'
@@ -42,6 +47,8 @@ export interface Decision {
   readonly after: readonly string[];
   /** Somebody must bring it, or the CA that would sign it: waiting and trying again do not help. */
   readonly byHand?: true;
+  /** A signer of which only the certificate is written, as its copies have it: nothing is signed. */
+  readonly putsBack?: true;
   /** What others give has nothing valid for it: they may bring that at any moment. */
   readonly awaits?: true;
 }
@@ -51,11 +58,13 @@ export interface Plan {
   readonly decisions: readonly Decision[];
   /** The earliest recheckAt. */
   readonly recheckAt: Date;
+  /** What was thrown while an artefact was judged: it is blocked, and the others are not concerned. */
+  readonly faults?: Faults;
 }
 
 export interface RenewalPolicy {
   /** `OnlyWhenExpired`: only what is expired or broken is touched. `BeforeExpiry`: we own it and renew ahead of time. */
-  readonly kind: 'OnlyWhenExpired' | 'BeforeExpiry';
+  readonly kind: PolicyKind;
   /** How long after notAfter an object in the API is left to the cluster's own rotator. Files have no other rotator. */
   readonly graceMs: number;
   /**
@@ -73,4 +82,19 @@ export interface ClockFacts {
   readonly synchronised: boolean;
   /** Until then nothing is signed, because the clock has just jumped. */
   readonly settlesAt?: Date;
+  /**
+   * Fingerprints of certificates that this process has made while nothing confirmed its clock, which may have been set
+   * since: they only repeat what it showed.
+   */
+  readonly made?: ReadonlySet<string>;
+  /** Of other machines, as they have just been seen; none where none was asked. */
+  readonly others?: readonly OtherClock[];
+}
+
+/** The clock of another machine, which has written the time while we looked. */
+export interface OtherClock {
+  /** For messages: which machine, and where it wrote. */
+  readonly of: string;
+  /** By how much our clock is at least ahead of it, milliseconds; negative: behind. */
+  readonly aheadMs: number;
 }

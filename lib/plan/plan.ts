@@ -9,6 +9,7 @@ import { judgeBundle, judgeComposedBundle, judgeCopy } from './bundle-rules.ts';
 import { judgeSigner, judgeTarget } from './certificate-rules.ts';
 import { judgeClock } from './clock-rules.ts';
 import type { ArtefactFacts, Facts } from './facts.ts';
+import { FaultKeeper } from './faults.ts';
 import {
   blocked,
   type Case,
@@ -36,6 +37,9 @@ export interface PlanInput {
   readonly unattended?: boolean;
 }
 
+/** A rule that meets a fault of this program may not meet it again when something else has changed. */
+const faultMs = 30_000;
+
 /** An unavailable artefact is looked at again after this time at the latest; the loop's own retries come sooner. */
 const unavailableMs = 1000;
 
@@ -43,11 +47,15 @@ export function plan({ resolved, facts, policy, clock, now, unattended = false }
   const distrust = judgeClock({ resolved, facts, clock, now });
   const expected = new Map<string, Expected>();
   const decisions: Decision[] = [];
+  const keeper = new FaultKeeper();
   for (const artefact of resolved.artefacts) {
     const fact = facts.get(artefact.name) ?? { state: 'unavailable', message: 'it has not been read' };
     const at: Case<ResolvedArtefact> = { artefact, fact, facts, expected, resolved, policy, now, unattended };
-    let verdict = judge(at);
-    if (verdict.action === 'renew' && distrust !== undefined) verdict = { ...verdict, action: 'blocked', ...distrust };
+    const isStuck = (message: string): Verdict =>
+      blocked('Unreadable', `it cannot be judged: ${message}`, laterMs(now, faultMs));
+    let verdict = keeper.contain(artefact.name, () => judge(at), isStuck);
+    if (verdict.action === 'renew' && verdict.putsBack !== true && distrust !== undefined)
+      verdict = { ...verdict, action: 'blocked', ...distrust };
     const { leaves, ...decision } = verdict;
     expected.set(artefact.name, decision.action === 'renew' ? leaves : { ...whatIsThere(at), ...outlook(decision) });
     decisions.push({ artefact: artefact.name, ...decision });
@@ -56,7 +64,7 @@ export function plan({ resolved, facts, policy, clock, now, unattended = false }
     (first, decision) => (decision.recheckAt < first ? decision.recheckAt : first),
     laterMs(now, 365 * 24 * 3_600_000),
   );
-  return { decisions, recheckAt };
+  return { decisions, recheckAt, ...(keeper.faults.size > 0 && { faults: keeper.faults }) };
 }
 
 function judge(at: Case<ResolvedArtefact>): Verdict {

@@ -7,10 +7,11 @@ import type { Copy, DurationMs, ResolvedArtefact } from '../inventory/model.ts';
 import { bundlesFor, madeOf, originalOf } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
 import { madeAt } from '../pki/facts.ts';
-import { expired, expiryWithGrace, isOwner, notYetValid } from './certificate-rules.ts';
+import { expired, notYetValid } from './certificate-rules.ts';
 import type { ArtefactFacts } from './facts.ts';
 import { blocked, bring, type Case, type Expected, type Finding, keep, laterMs } from './judgement.ts';
-import { earliest, isSameAs, type Pair, renew, settlesAt, type Verdict } from './judgement.ts';
+import { earliest, isSameAs, type Pair, reasonOf, renew, settlesAt, type Verdict } from './judgement.ts';
+import { expiryWithGrace, isOwner } from './refresh-rules.ts';
 import { holds, notTrusted } from './trust-rules.ts';
 
 const lookAgainMs = 30_000;
@@ -93,7 +94,7 @@ function fault(at: Promotion): Finding | undefined {
     if (keepUntil !== undefined) {
       return { reason: 'Settling', message: `${message}; looked at again before it is believed`, keepUntil };
     }
-    return { reason: fact.problem === 'mismatchedPair' ? 'MismatchedPair' : 'Unreadable', message };
+    return { reason: reasonOf(fact), message };
   }
   const certificate = fact.state === 'present' ? fact.certificates[0] : undefined;
   if (certificate === undefined) return undefined;

@@ -1,7 +1,8 @@
 // Whether those who meet a certificate can know it: its signer is in the bundle that they read, and the holder of a
 // kubeconfig knows its server. Pure.
+import { unfitness } from '../inventory/fitness.ts';
 import { bundlesAbove } from '../inventory/order.ts';
-import type { CertificateFacts } from './facts.ts';
+import type { ArtefactFacts, CertificateFacts } from './facts.ts';
 import { certificatesOf, settlesAt } from './judgement.ts';
 import type { Check, Expected, PairCase } from './judgement.ts';
 import { isFile } from '../inventory/places.ts';
@@ -40,6 +41,12 @@ function isSignedByOthers({ artefact, expected }: PairCase, { issuer, signedBy }
   return issuer !== signer.certificate.subject;
 }
 
+/** Its usage or its subject are of no use to its readers: they refuse it, whoever has signed it. */
+export const unfit: Check = ({ artefact }, certificate) => {
+  const problem = artefact.kind === 'target' ? unfitness(artefact, certificate) : undefined;
+  return problem === undefined ? undefined : { reason: 'Unfit', message: problem };
+};
+
 /** What the kubelet asks for is signed by whom the cluster wants: it stays as long as it is valid. */
 export const signedByOthers: Check = (at, certificate) => {
   if (!isSignedByOthers(at, certificate)) return undefined;
@@ -57,14 +64,16 @@ function isOwnBundle({ resolved, facts }: PairCase, issuer: string): boolean {
 /**
  * A kubeconfig that knows its server by another CA than the one that signs now: its holder refuses the server. While the
  * CA is being replaced both are valid, and the former will do as long as the servers show its certificates. One that
- * knows its server by a CA of others, or by the system's, reaches it through something that shows their certificates.
+ * knows its server by a CA of others, or by the system's, reaches it through something that shows their certificates,
+ * unless it names the API server of this machine: nothing stands before that.
  */
-export const authorityDiffers: Check = ({ artefact, fact, facts, expected, resolved, policy, now }) => {
+export const authorityDiffers: Check = (at) => {
+  const { artefact, fact, facts, expected, resolved, policy, now } = at;
   if (fact.state !== 'present' || fact.authorities === undefined || fact.authorityIsForeign === true) return undefined;
   const { authorities, othersAuthorityEnds } = fact;
   const worksWithOthers = othersAuthorityEnds !== undefined && now < othersAuthorityEnds;
-  if (worksWithOthers && policy.kind === 'OnlyWhenExpired') return undefined;
   const { issuer = '' } = artefact;
+  if (worksWithOthers && policy.kind === 'OnlyWhenExpired' && !isServedHere(at, fact.server)) return undefined;
   const signer = expected.get(issuer);
   const live = signer?.certificate?.fingerprint;
   if (signer === undefined || live === undefined || !signer.trusted.has(live) || authorities.includes(live)) {
@@ -84,12 +93,34 @@ export const authorityDiffers: Check = ({ artefact, fact, facts, expected, resol
   return { reason: 'AuthorityDiffers', message: `it does not know its server by the certificate of ${issuer}` };
 };
 
+/**
+ * Whether this URL leads to the API server of this machine, and that shows a certificate of the kubeconfig's own issuer for it.
+ * The name of the control plane in such a certificate says nothing: a load balancer may answer by that.
+ */
+function isServedHere({ artefact, facts, expected, resolved }: PairCase, server: string | undefined): boolean {
+  const [url, local] = [server, resolved.endpoints?.local].map((text) => (text === undefined ? null : URL.parse(text)));
+  if (!url || !local || url.protocol !== 'https:') return false;
+  const isLoopback = /^(127\.|localhost$|\[::1\]$)/.test(url.hostname);
+  if (url.host !== local.host && !(isLoopback && url.port === local.port)) return false;
+  const signer = expected.get(artefact.issuer ?? '')?.certificate?.fingerprint;
+  return resolved.artefacts.some((row) => {
+    if (row.kind !== 'target' || row.usage === 'client' || row.issuer !== artefact.issuer) return false;
+    const [served] = certificatesOf(facts.get(row.name) ?? { state: 'absent' });
+    const isRead = row.readers.some(({ proof }) => proof.kind === 'served');
+    return isRead && served !== undefined && signer !== undefined && served.signedBy.includes(signer);
+  });
+}
+
 /** A CA on disk that is whole but for its key: as kubeadm has it, an external CA. */
 export function isKeyElsewhere({ facts, resolved }: PairCase, issuer: string): boolean {
   const fact = facts.get(issuer);
   const truth = resolved.artefacts.find(({ name }) => name === issuer)?.truth;
-  return truth !== undefined && isFile(truth) && fact?.state === 'broken' && fact.problem === 'keyAbsent';
+  return truth !== undefined && isFile(truth) && fact !== undefined && isClosed(fact);
 }
+
+/** Whole but for a key that is elsewhere, or that nobody here can open. */
+export const isClosed = (fact: ArtefactFacts): boolean =>
+  fact.state === 'broken' && (fact.problem === 'keyAbsent' || fact.problem === 'keyEncrypted');
 
 /** Whether a bundle will hold the certificate of this signer, also one that is not made yet. */
 export function holds(bundle: Expected | undefined, issuer: string, signer: Expected): boolean {

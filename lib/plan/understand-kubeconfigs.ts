@@ -50,5 +50,7 @@ function read(bytes: Uint8Array | undefined, what: string): Held {
     throw refuse('its key does not belong to its certificate');
   const server = cluster?.['server'];
   if (typeof server !== 'string') throw refuse('it names no server');
-  return { leaf, authorities: wholeCertificates(data(cluster, 'certificate-authority-data')), server };
+  const authorities = wholeCertificates(data(cluster, 'certificate-authority-data'));
+  if (authorities.length === 0) throw refuse('it knows its server by no certificate');
+  return { leaf, authorities, server };
 }

@@ -2,8 +2,10 @@
 import { createHash } from 'node:crypto';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { Given, KeyPair, ResolvedArtefact } from '../inventory/model.ts';
+import { isFile } from '../inventory/places.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
-import { parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
+import { isDamaged } from '../pki/damage.ts';
+import { isEncryptedKey, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
 import { pairMatches } from '../pki/pair.ts';
 import {
   authorityKey,
@@ -14,7 +16,7 @@ import {
   locationText,
   privateKeyKey,
 } from '../store/store.ts';
-import type { ArtefactFacts } from './facts.ts';
+import type { ArtefactFacts, CertificateFacts } from './facts.ts';
 import { understandKubeconfigs } from './understand-kubeconfigs.ts';
 
 export function understand(
@@ -37,6 +39,11 @@ export function understand(
   try {
     if (artefact.kind === 'kubeconfigs') return understandKubeconfigs(artefact, found);
     const certificates = certificatesOf(artefact, entries, what);
+    if (artefact.kind === 'signer') {
+      const damaged = certificates.find((certificate) => isDamaged(certificate, certificates));
+      // With no certificate to go by, nothing that it has signed is judged by it.
+      if (damaged !== undefined) return { facts: damagedSigner(damaged, version, what), certificates: [] };
+    }
     const broken = brokenPair(artefact, entries, certificates, what);
     if (broken !== undefined) {
       return {
@@ -44,7 +51,7 @@ export function understand(
         certificates,
       };
     }
-    const facts = certificates.map((certificate) => certificate.facts);
+    const facts = certificates.map((certificate) => memberFacts(certificate, certificates));
     const digest = digestOf(entries);
     return {
       facts: { state: 'present', version, certificates: facts, digest, ...authorityOf(artefact, found) },
@@ -55,9 +62,21 @@ export function understand(
     const bundle =
       artefact.kind === 'caBundle' || artefact.kind === 'composedBundle' ? entries[caBundleKey] : undefined;
     const certificates = bundle === undefined ? [] : wholeCertificates(bundle);
-    const whole = certificates.length === 0 ? {} : { certificates: certificates.map(({ facts }) => facts) };
+    const whole =
+      certificates.length === 0 ? {} : { certificates: certificates.map((one) => memberFacts(one, certificates)) };
     return { facts: { state: 'broken', problem: 'unreadable', version, message: err.message, ...whole }, certificates };
   }
+}
+
+function damagedSigner({ facts }: Certificate, version: string, what: string): ArtefactFacts {
+  const message = `the certificate "${facts.subject}" in ${what} is damaged (its own signature is wrong)`;
+  return { state: 'broken', problem: 'damaged', version, message };
+}
+
+/** Of one certificate among those that it was found with. */
+export function memberFacts(certificate: Certificate, beside: readonly Certificate[]): CertificateFacts {
+  const { facts } = certificate;
+  return facts.isCa && isDamaged(certificate, beside) ? { ...facts, isDamaged: true } : facts;
 }
 
 function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: string): readonly Certificate[] {
@@ -91,10 +110,13 @@ function givenCertificates({ truth }: Given, entries: Entries, what: string): re
 }
 
 /** The CA by which a kubeconfig knows its server. One that is torn counts for nothing. */
-function authorityOf({ truth }: ResolvedArtefact, { entries, authorityIsForeign }: Found): Authority {
+function authorityOf({ truth }: ResolvedArtefact, { entries, authorityIsForeign, server }: Found): Authority {
   const pem = entries[authorityKey];
   if (truth.kind !== 'kubeconfig') return {};
-  const foreign = authorityIsForeign === true ? { authorityIsForeign } : {};
+  const foreign = {
+    ...(authorityIsForeign === true && { authorityIsForeign }),
+    ...(server !== undefined && { server }),
+  };
   if (pem === undefined) return foreign;
   const cas = wholeCertificates(pem);
   return { authorities: cas.map(({ facts }) => facts.fingerprint), ...foreign };
@@ -102,7 +124,7 @@ function authorityOf({ truth }: ResolvedArtefact, { entries, authorityIsForeign 
 
 export type Authority = Pick<
   ArtefactFacts & { state: 'present' },
-  'authorities' | 'authorityIsForeign' | 'othersAuthorityEnds'
+  'authorities' | 'authorityIsForeign' | 'othersAuthorityEnds' | 'server'
 >;
 
 /** A renewal keeps whatever other blocks stand in the file of a target that follows its predecessor. */
@@ -136,6 +158,10 @@ function brokenPair(
     return { problem: 'keyAbsent', message: `${what} has no private key ("${privateKeyKey}")` };
   }
   const key = entry(entries, privateKeyKey, what);
+  if (artefact.kind === 'signer' && isFile(artefact.truth) && isEncryptedKey(key)) {
+    const message = `the private key of ${what} is encrypted, and its passphrase is not known here`;
+    return { problem: 'keyEncrypted', message };
+  }
   return pairMatches(certificate, key, `${what} ${privateKeyKey}`) ? undefined : mismatched;
 }
 

@@ -28,7 +28,8 @@ export interface ProverOptions {
 }
 
 /**
- * Proves use by all readers of the artefact, or by those given. `publishedAt`: when its files came into their place.
+ * Proves use by all readers of the artefact, or by those given. `publishedAt`: when its files came into their place; what
+ * was before the boot of this machine proves nothing.
  * Never rejects: what cannot be asked is unproven, with the reason.
  */
 export type Prove = (
@@ -40,6 +41,11 @@ export type Prove = (
 export function createProver({ connection, apiServer, destinationDir, clock, signal, hostName }: ProverOptions): Prove {
   const stop = signal ?? new AbortController().signal;
   const now = (): Date => clock.now();
+  /** Whoever renewed a Lease before this machine's boot has not read a file since: its process has ended with it. */
+  const sinceBoot = (publishedAt: Date): Date => {
+    const uptimeMs = (clock.uptimeSeconds() ?? Infinity) * 1000;
+    return new Date(Math.max(publishedAt.getTime(), now().getTime() - uptimeMs));
+  };
 
   const served = async (artefact: ResolvedArtefact, serverName: string): Promise<ProofResult> => {
     const certificate = await certificateOnDisk(artefact, destinationDir);
@@ -62,7 +68,7 @@ export function createProver({ connection, apiServer, destinationDir, clock, sig
       case 'served':
         return served(artefact, proof.serverName);
       case 'lease':
-        return proveLease({ connection, ...proof, publishedAt, hostName, now, signal: stop });
+        return proveLease({ connection, ...proof, publishedAt: sinceBoot(publishedAt), hostName, now, signal: stop });
       case 'signsCsr':
         return signsCsr(artefact);
       case 'proxied':

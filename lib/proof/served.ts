@@ -81,7 +81,8 @@ async function handshake({
     port,
     servername: isIP(serverName) ? '' : serverName,
     rejectUnauthorized: false, // compared by fingerprint: see the head of this file
-    ...(trust === undefined ? {} : { ca: trust }),
+    // As Go takes a CA file: every certificate in it is trusted, also a CA that another one has signed.
+    ...(trust === undefined ? {} : { ca: trust, allowPartialTrustChain: true }),
     ...client,
   });
   let isWhole = false;

@@ -196,6 +196,26 @@ export async function entriesSeen(disk: Disk, directory: string, seen: Inspected
   return files.size === 0 ? undefined : Object.fromEntries(files);
 }
 
+/** Whether nothing lies in the directory of an object but parts of `entries`: then what is missing has been removed. */
+export async function holdsOnlyPartsOf(
+  entries: Entries,
+  { directory, what, disk = realDisk }: ReadPublished,
+): Promise<boolean> {
+  return attempt({ code: 'ReadFailed', action: 'read', what, directory }, async () => {
+    const seen = await inspectAcrossFlips(disk, directory);
+    if (seen.foreignGeneration || seen.directories.length > 0) return false;
+    const files: Map<string, Uint8Array | undefined> = new Map(
+      [...seen.files].map(([name, { bytes, foreignOwner }]) => [name, foreignOwner ? undefined : bytes]),
+    );
+    const visible = await visibleFiles(disk, directory, seen.foreign);
+    for (const name of seen.foreign) files.set(name, visible.get(name));
+    return [...files].every(([name, bytes]) => {
+      const wanted = Object.hasOwn(entries, name) ? entries[name] : undefined;
+      return bytes !== undefined && wanted !== undefined && Buffer.compare(bytes, wanted) === 0;
+    });
+  });
+}
+
 /** `inspect`, again when a writer in another process removed the generation between two of its steps. */
 export async function inspectAcrossFlips(disk: Disk, directory: string): Promise<Inspected> {
   for (let left = 5; ; left -= 1) {

@@ -17,7 +17,7 @@ export interface Knock {
   readonly journal: Journal;
   readonly signal: AbortSignal;
   /** Called once, at the first answer there ever is. Must not throw. */
-  readonly onFirstAnswer?: () => void;
+  readonly onFirstAnswer?: (seen: { readonly wasAway: boolean }) => void;
   /** Called with what each failed try met. Must not throw. */
   readonly onFailure?: (failure: RecoveryError) => void;
   /** When it was first found away. */
@@ -40,7 +40,8 @@ export async function knock(options: Knock): Promise<boolean> {
     const failure = await failureOf(() => store.read(row.truth, signal));
     const now = clock.now();
     if (failure === undefined) {
-      if (journal.firstAnswerAt === undefined) options.onFirstAnswer?.();
+      const wasAway = attempt > 1 || began - since > forMs / 2;
+      if (journal.firstAnswerAt === undefined) options.onFirstAnswer?.({ wasAway });
       journal.firstAnswerAt ??= now;
       log.info('api.answered', { attempt, duration: now.getTime() - since });
       return true;
@@ -54,13 +55,13 @@ export async function knock(options: Knock): Promise<boolean> {
     }
     const knockedMs = now.getTime() - began;
     if (knockedMs >= forMs || knockedMs < 0) return false; // negative: the clock was set back
-    await clock.sleep(knockDelay(waitedMs), signal);
+    await clock.sleep(knockDelay(waitedMs, failure.details['away'] === true), signal);
   }
   return false;
 }
 
 /** Why nothing was answered. Material that cannot be read is an answer: there is an API server. */
-async function failureOf(read: () => Promise<unknown>): Promise<RecoveryError | undefined> {
+export async function failureOf(read: () => Promise<unknown>): Promise<RecoveryError | undefined> {
   try {
     await read();
     return undefined;

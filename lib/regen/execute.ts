@@ -7,6 +7,7 @@ import type { Issued } from '../issue/issue.ts';
 import type { Pair } from '../issue/ingredients.ts';
 import { make } from '../issue/make.ts';
 import type { KeyAlgorithm } from '../pki/facts.ts';
+import { algorithmText, type PrivateKey } from '../pki/key.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
 import { prepareSigning } from '../pki/sign.ts';
 import type { Gathered } from '../plan/gather.ts';
@@ -34,6 +35,8 @@ export interface Execution {
   readonly gathered: Gathered;
   readonly store: Store;
   readonly keys: KeyPool;
+  /** By artefact, keys of attempts that failed: the next attempt takes them, so what fails for weeks makes one key. */
+  readonly keptKeys?: Map<string, PrivateKey>;
   /** Without it the algorithm of what is replaced is kept. */
   readonly keyAlgorithm?: KeyAlgorithm;
   readonly now: Date;
@@ -81,7 +84,7 @@ interface Step {
 }
 
 async function step({ artefact, decision, results, material, execution }: Step): Promise<StepResult> {
-  const { resolved, store, gathered, keys, now, signal } = execution;
+  const { resolved, store, gathered, keptKeys, now, signal } = execution;
   const { backups = new Map<string, Material>() } = gathered;
   const result = { artefact, decision };
   const stopped = results.find(({ outcome }) => outcome !== 'written');
@@ -93,21 +96,32 @@ async function step({ artefact, decision, results, material, execution }: Step):
   if (diskRefused !== undefined && isFile(artefact.truth)) return { ...result, outcome: 'failed', err: diskRefused };
   let certificates: Issued['certificates'] = [];
   try {
-    const takeKey = (pair: Pair, like?: KeyAlgorithm): ReturnType<KeyPool['take']> =>
-      keys.take(algorithmOf(pair, execution, like));
+    const takeKey = (pair: Pair, like?: KeyAlgorithm): Promise<PrivateKey> =>
+      keyFor(pair, algorithmOf(pair, execution, like), execution);
     const lost = (name: string): boolean => gathered.facts.get(name)?.state !== 'present';
-    const issued = await make(artefact, { resolved, material, backups, takeKey, lost, now });
+    const signerCopies = decision.putsBack === true ? gathered.signerCopies : undefined;
+    const from = { resolved, material, backups, takeKey, lost, now, ...(signerCopies && { signerCopies }) };
+    const issued = await make(artefact, from);
     const version = gathered.found.get(artefact.name)?.version;
     const seen = version === undefined ? 'absent' : { version };
     const { certificates: made, ...next } = issued;
     certificates = made;
     const outcome = await store.write(artefact.truth, next, seen, signal);
     if (outcome === 'written') material.set(artefact.name, next);
+    keptKeys?.delete(artefact.name); // in use, or another writer's is
     return { ...result, outcome, certificates };
   } catch (err) {
     const known = err instanceof RecoveryError ? err : new RecoveryError('WriteFailed', errorText(err), { cause: err });
     return { ...result, outcome: 'failed', err: known, certificates };
   }
+}
+
+async function keyFor({ name }: Pair, algorithm: KeyAlgorithm, { keys, keptKeys }: Execution): Promise<PrivateKey> {
+  const kept = keptKeys?.get(name);
+  const fits = kept !== undefined && algorithmText(kept.algorithm) === algorithmText(algorithm);
+  const key = fits ? kept : await keys.take(algorithm);
+  keptKeys?.set(name, key);
+  return key;
 }
 
 const defaultAlgorithm: KeyAlgorithm = { name: 'RSA', bits: 2048 };

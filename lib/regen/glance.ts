@@ -1,8 +1,10 @@
 // Between two looks, while others are expected to write: whether what they give is still what the last look has seen. A
-// glance reads these few objects alone, so it can come ten times a second, which a look at everything could not.
+// glance reads few objects, or one, so it can come often, which a look at everything could not.
 import type { Clock } from '../clock.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
 import type { Found, Store } from '../store/store.ts';
+import { failureOf } from './api-wait.ts';
+import { type GlancePace, unreadDelay } from './waits.ts';
 
 /** Of each object that is given and was looked at; undefined where it was absent or could not be read. */
 export type GivenVersions = ReadonlyMap<Location, string | undefined>;
@@ -18,27 +20,61 @@ export function givenVersions(
 
 export interface Rest {
   readonly given: GivenVersions;
+  /** What the last look could not read: while there is any, it alone is asked for. Default: nothing. */
+  readonly unread?: readonly Location[];
+  /** Since when. */
+  readonly unreadSince?: Date | undefined;
   readonly store: Store;
   readonly clock: Clock;
   readonly signal: AbortSignal;
   /** Until the next look, milliseconds. */
   readonly delayMs: number;
-  /** Until the next glance; undefined: there is none. */
-  readonly pace: (now: Date) => number | undefined;
+  /** How to glance; undefined: not at all. */
+  readonly pace: (now: Date) => GlancePace | undefined;
 }
 
-/** Resolves when it is time for the next look, or something that is given is not as it was. Never rejects. */
-export async function rest({ given, store, clock, signal, delayMs, pace }: Rest): Promise<void> {
+/**
+ * Resolves when it is time for the next look, something that is given is not as it was, or something that could not be
+ * read now can. Never rejects.
+ */
+export async function rest(options: Rest): Promise<void> {
+  const { store, clock, signal, delayMs } = options;
   const end = clock.now().getTime() + delayMs;
   let left = delayMs;
-  while (left > 0 && !signal.aborted) {
-    const pause = given.size === 0 ? left : Math.min(left, pace(clock.now()) ?? left);
+  for (let count = 0; left > 0 && !signal.aborted; count += 1) {
+    const { pauseMs, objects } = glanceOf(options, count);
+    const pause = Math.min(left, pauseMs);
     await clock.sleep(pause, signal);
     left -= pause;
-    if (left > 0 && !signal.aborted && (await hasChanged({ given, store, signal }))) return;
+    if (left <= 0 || signal.aborted) return;
+    if (objects === 'unread') {
+      const [location] = oneOf(options.unread ?? [], count);
+      if (location !== undefined && (await failureOf(() => store.read(location, signal))) === undefined) return;
+    } else if (await hasChanged({ given: objects, store, signal })) return;
     left = Math.min(left, end - clock.now().getTime()); // glances take time, too
   }
 }
+
+const nothing: GivenVersions = new Map();
+
+function glanceOf(
+  { given, unread = [], unreadSince, clock, pace, delayMs }: Rest,
+  count: number,
+): { readonly pauseMs: number; readonly objects: GivenVersions | 'unread' } {
+  const now = clock.now();
+  if (unread.length > 0) {
+    return { pauseMs: unreadDelay(now.getTime() - (unreadSince ?? now).getTime()), objects: 'unread' };
+  }
+  const glance = given.size === 0 ? undefined : pace(now);
+  if (glance === undefined) return { pauseMs: delayMs, objects: nothing };
+  return { pauseMs: glance.delayMs, objects: glance.of === 'all' ? given : new Map(oneOf([...given], count)) };
+}
+
+/** One of them, another at each count; none of none. */
+const oneOf = <T>(list: readonly T[], count: number): readonly T[] => {
+  const at = count % Math.max(list.length, 1);
+  return list.slice(at, at + 1);
+};
 
 /** What cannot be read has changed, too: the look that follows tells why. */
 async function hasChanged({ given, store, signal }: Pick<Rest, 'given' | 'store' | 'signal'>): Promise<boolean> {

@@ -1,15 +1,19 @@
 // Tells people what regen decides and does: log lines, metrics, Events, and the report at the end. A decision is told
 // when it changes, not at every look; nothing here decides anything, and no field ever holds material.
 import type { Clock } from '../clock.ts';
+import { faultText } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { EventReason, EventRecorder } from '../kube/events.ts';
-import type { Log, LogEvent, LogFields } from '../log.ts';
+import type { Log, LogFields } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Facts } from '../plan/facts.ts';
 import type { Decision, Plan } from '../plan/plan-types.ts';
 import { locationText } from '../store/store.ts';
 import type { StepOutcome, StepResult } from './execute.ts';
 import { isFile } from '../inventory/places.ts';
+import { eventReason, fieldsOf, writtenEvents } from './log-fields.ts';
+import { DailySummary } from './summary.ts';
+import { backoff } from './waits.ts';
 
 export interface ArtefactReport {
   readonly artefact: string;
@@ -38,6 +42,8 @@ export interface RegenReport {
   /** The first answer of the API to a read of an inventory object. */
   readonly firstAnswerAt?: Date;
   readonly lastWriteAt?: Date;
+  /** When it was last told how all of it stands. */
+  readonly summaryToldAt?: Date;
 }
 
 export interface JournalOptions {
@@ -47,46 +53,32 @@ export interface JournalOptions {
   readonly dryRun: boolean;
   readonly metrics: Metrics;
   readonly events?: Pick<EventRecorder, 'record'>;
+  /** When an earlier run has last told how all of it stands. */
+  readonly summaryToldAt?: Date;
 }
 
 interface Entry {
   decision?: Decision;
+  /** Of its certificate, where it has one of its own. */
+  notAfter?: Date;
   /** The decision that people were told of; none after it was carried out: what is decided then is news. */
   told?: Decision;
   outcome?: StepOutcome;
   err?: string;
-  /** The failure that lasts: what it is, how often it was met, and when people were told. */
-  failing?: { readonly text: string; readonly attempt: number; readonly toldAt: Date };
+  /** The failure that lasts: what it is, how often it was met and told, and when last. */
+  failing?: { readonly text: string; readonly attempt: number; readonly told: number; readonly toldAt: Date };
   writes: number;
 }
 
 const mode = 'regen';
-/** A failure that lasts is told again after this time. */
+/** A failure that lasts is told again after this time, then after twice as long, and so on, up to an hour. */
 const tellAgainMs = 60_000;
-
-const writtenEvents: Readonly<Record<ResolvedArtefact['kind'], LogEvent>> = {
-  signer: 'signer.regenerated',
-  caBundle: 'caBundle.updated',
-  composedBundle: 'caBundle.updated',
-  copy: 'copy.updated',
-  target: 'target.regenerated',
-  kubeconfigs: 'copy.updated',
-  keyPair: 'target.regenerated',
-  given: 'target.regenerated',
-  opaque: 'target.regenerated',
-};
+const longestQuietMs = 3_600_000;
 
 interface Note {
   readonly type: 'Normal' | 'Warning';
   readonly reason?: EventReason;
   readonly note: string;
-}
-
-/** As library-go names them; it has none for a copy. */
-function eventReason({ kind }: ResolvedArtefact): Pick<Note, 'reason'> {
-  if (kind === 'signer') return { reason: 'SignerUpdateRequired' };
-  if (kind === 'target') return { reason: 'TargetUpdateRequired' };
-  return kind === 'caBundle' || kind === 'composedBundle' ? { reason: 'CABundleUpdateRequired' } : {};
 }
 
 export class Journal {
@@ -96,13 +88,18 @@ export class Journal {
   readonly #options: JournalOptions;
   readonly #entries: ReadonlyMap<string, Entry>;
   readonly #rows: ReadonlyMap<string, ResolvedArtefact>;
+  readonly #summary: DailySummary;
   #recovery: { readonly since: Date; readonly writes: number } | undefined;
+  /** Whether a plan was seen since the API's first answer. */
+  #hasLooked = false;
 
   constructor(options: JournalOptions) {
     this.#options = options;
     this.startedAt = options.clock.now();
     this.#entries = new Map(options.resolved.artefacts.map(({ name }) => [name, { writes: 0 }]));
     this.#rows = new Map(options.resolved.artefacts.map((row) => [row.name, row]));
+    const { summaryToldAt: toldAt, ...told } = options;
+    this.#summary = new DailySummary({ ...told, ...(toldAt !== undefined && { toldAt }) });
   }
 
   get writes(): number {
@@ -118,12 +115,17 @@ export class Journal {
       const news = entry.told?.action !== decision.action || entry.told.reason !== decision.reason;
       entry.decision = decision;
       if (!news) continue;
+      const isResolved =
+        decision.action === 'keep' && (entry.told?.action === 'blocked' || entry.failing !== undefined);
       entry.told = decision;
       const { reason, message } = decision;
       const fields = { ...fieldsOf(row), reason, message, recheckAt: decision.recheckAt.toISOString() };
       if (decision.action === 'renew') {
         log.info('rotation.decided', fields);
         this.#record(row, { type: 'Normal', note: message, ...eventReason(row) });
+      } else if (isResolved) {
+        delete entry.failing;
+        log.info('rotation.resolved', fields);
       } else if (decision.action === 'keep') {
         log.debug('rotation.decided', fields);
       } else if (reason === 'ClockImplausible' || reason === 'ClockJumped') {
@@ -132,8 +134,11 @@ export class Journal {
         log.warn('rotation.blocked', fields); // before the API has answered, api.waiting says it for all
       }
     }
+    // What the first look after the API's first answer finds has lasted since then.
+    const isFirst = this.firstAnswerAt !== undefined && !this.#hasLooked;
+    this.#hasLooked = this.firstAnswerAt !== undefined;
     if (this.#recovery !== undefined || dryRun || !decisions.some(({ action }) => action === 'renew')) return;
-    this.#recovery = { since: clock.now(), writes: this.writes };
+    this.#recovery = { since: (isFirst ? this.firstAnswerAt : undefined) ?? clock.now(), writes: this.writes };
     log.info('recovery.started', { count: decisions.filter(({ action }) => action === 'renew').length });
   }
 
@@ -166,7 +171,7 @@ export class Journal {
       case 'written': {
         this.lastWriteAt = clock.now();
         const [first] = certificates ?? [];
-        log.info(writtenEvents[row.kind], {
+        log.info(decision.putsBack === true ? 'signer.restored' : writtenEvents[row.kind], {
           ...fields,
           ...(first !== undefined && {
             notBefore: first.facts.notBefore.toISOString(),
@@ -181,34 +186,48 @@ export class Journal {
         break;
       case 'failed':
         metrics.failed(mode, err?.code ?? 'unknown');
-        this.#record(row, { type: 'Warning', reason: 'CertificateUpdateFailed', note: err?.message ?? 'unknown' });
-        this.#failed(entry, { ...fields, code: err?.code ?? 'unknown', err: err?.message ?? 'unknown' });
+        this.#failed(row, { ...fields, code: err?.code ?? 'unknown', err: err?.message ?? 'unknown' });
         break;
       case 'skipped':
         log.debug('rotation.blocked', { ...fields, message: because ?? '' });
     }
   }
 
+  /** Reading or judging a row met a fault of this program: told with its place in the code. */
+  faulted(name: string, err: unknown): void {
+    const row = this.#rows.get(name);
+    if (row === undefined) return; // not of this run
+    this.#options.metrics.failed(mode, 'unexpected');
+    this.#failed(row, { ...fieldsOf(row), code: 'unexpected', err: faultText(err) });
+  }
+
   /** The same failure again and again is told now and then, with how often it was met. */
-  #failed(entry: Entry | undefined, fields: LogFields & { readonly err: string }): void {
+  #failed(row: ResolvedArtefact, fields: LogFields & { readonly err: string }): void {
     const { log, clock } = this.#options;
+    const entry = this.#entries.get(row.name);
     const now = clock.now();
-    const last = entry?.failing?.text === fields.err ? entry.failing : undefined;
-    const attempt = (last?.attempt ?? 0) + 1;
-    const quietMs = last === undefined ? tellAgainMs : now.getTime() - last.toldAt.getTime();
-    const isTold = quietMs >= tellAgainMs || quietMs < 0; // negative: the clock was set back
-    if (isTold) log.error('rotation.failed', { ...fields, ...(attempt > 1 && { attempt }) });
+    const last = entry?.failing?.text === fields.err ? entry.failing : { attempt: 0, told: 0, toldAt: now };
+    const attempt = last.attempt + 1;
+    const quietMs = now.getTime() - last.toldAt.getTime();
+    // negative: the clock was set back
+    const isTold = last.told === 0 || quietMs < 0 || quietMs >= backoff(tellAgainMs, last.told, longestQuietMs);
+    if (isTold) {
+      log.error('rotation.failed', { ...fields, ...(attempt > 1 && { attempt }) });
+      this.#record(row, { type: 'Warning', reason: 'CertificateUpdateFailed', note: fields.err });
+    }
     if (entry === undefined) return;
-    entry.failing = { text: fields.err, attempt, toldAt: isTold ? now : (last?.toldAt ?? now) };
+    const told = last.told + (isTold ? 1 : 0);
+    entry.failing = { text: fields.err, attempt, told, toldAt: isTold ? now : last.toldAt };
   }
 
   /** Nothing is left to do at present. */
   settled(): void {
     const { clock, log } = this.#options;
+    this.#summary.tell(() =>
+      [...this.#entries].map(([artefact, { decision, notAfter }]) => ({ artefact, decision, notAfter })),
+    );
     if (this.#recovery === undefined) return;
-    // The first recovery of a process counts from the moment when it could begin: the API's first answer.
-    const isFirst = this.#recovery.writes === 0;
-    const since = (isFirst ? this.firstAnswerAt : undefined) ?? this.#recovery.since;
+    const { since } = this.#recovery;
     const count = this.writes - this.#recovery.writes;
     this.#recovery = undefined;
     log.info('recovery.finished', { count, duration: clock.now().getTime() - since.getTime() });
@@ -221,6 +240,8 @@ export class Journal {
       const certificates = fact.state === 'present' ? fact.certificates : [];
       const [first, ...rest] = isPair(row) ? certificates.slice(0, 1) : certificates;
       const dates = first && rest.reduce((soonest, each) => (each.notAfter < soonest.notAfter ? each : soonest), first);
+      const entry = this.#entries.get(row.name);
+      if (entry !== undefined && dates !== undefined && isPair(row)) entry.notAfter = dates.notAfter;
       this.#options.metrics.certificate({ artefact: row.name, location: locationText(row.truth) }, dates);
     }
   }
@@ -233,9 +254,11 @@ export class Journal {
       return [{ artefact, action, reason, message, ...(byHand && { byHand }), ...last, writes }];
     });
     const { startedAt, firstAnswerAt, lastWriteAt, writes } = this;
+    const told = this.#summary.toldAt;
     const times = {
       ...(firstAnswerAt !== undefined && { firstAnswerAt }),
       ...(lastWriteAt !== undefined && { lastWriteAt }),
+      ...(told !== undefined && { summaryToldAt: told }),
     };
     return { converged, ...(gaveUp !== undefined && { gaveUp }), artefacts, writes, startedAt, ...times };
   }
@@ -243,21 +266,4 @@ export class Journal {
 
 function isPair({ kind }: ResolvedArtefact): boolean {
   return kind === 'signer' || kind === 'target';
-}
-
-function fieldsOf({ name, truth }: ResolvedArtefact): LogFields {
-  const artefact = { artefact: name };
-  switch (truth.kind) {
-    case 'secret':
-      return { ...artefact, namespace: truth.namespace, secret: truth.name };
-    case 'configMap':
-      return { ...artefact, namespace: truth.namespace, configMap: truth.name };
-    case 'pemPair':
-      return { ...artefact, path: truth.certFile };
-    case 'pemFile':
-    case 'combinedPem':
-    case 'kubeconfig':
-      break;
-  }
-  return { ...artefact, path: truth.file };
 }

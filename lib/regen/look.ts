@@ -1,20 +1,21 @@
 // One look: read, plan, carry out. Remembers between looks what only time can tell: since when a version has been
 // there, what of our own work is unfinished, and whether the clock was set.
+import { notLater } from '../clock.ts';
 import { isCode, type RecoveryError } from '../errors.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
 import { withNames } from '../inventory/names-in-api.ts';
+import type { PrivateKey } from '../pki/key.ts';
 import { gather } from '../plan/gather.ts';
 import type { Gathered } from '../plan/gather.ts';
 import type { Facts } from '../plan/facts.ts';
 import { plan as makePlan } from '../plan/plan.ts';
-import type { ClockFacts, Plan } from '../plan/plan-types.ts';
+import type { ClockFacts, Decision, Plan } from '../plan/plan-types.ts';
 import type { Lock } from '../store/lock.ts';
-import { observeClock } from './clock-watch.ts';
-import type { ClockWatch } from './clock-watch.ts';
 import { execute, type StepResult } from './execute.ts';
 import type { Journal } from './journal.ts';
 import type { RegenOptions } from './options.ts';
 import { type GivenVersions, givenVersions } from './glance.ts';
+import { knownClock } from './known-clock.ts';
 import { noOwnWork, ownWork, withoutWaiting } from './own-work.ts';
 import type { PassOutcome } from './waits.ts';
 import { isFile } from '../inventory/places.ts';
@@ -26,8 +27,10 @@ export interface Looked {
   readonly given: GivenVersions;
 }
 
+type Only = (location: Location) => boolean;
+
 /** Looks at the rows whose truth `only` accepts. */
-export type Look = (only: (location: Location) => boolean) => Promise<Looked>;
+export type Look = (only: Only) => Promise<Looked>;
 
 /** What is there, and what is to be done about it. */
 interface Seen {
@@ -45,10 +48,11 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
   let previous: Facts = new Map();
   let unfinished = noOwnWork;
   let foundEndedAt: Date | undefined;
-  const clockFacts = watchClock(options);
+  const keptKeys = new Map<string, PrivateKey>();
+  const known = knownClock(options);
 
-  const see = async (only: (location: Location) => boolean): Promise<Seen> => {
-    const trust = await clockFacts(false);
+  const see = async (only: Only, asked?: ClockFacts): Promise<Seen> => {
+    const trust = asked ?? (await known.observe());
     const asks = options.resolved.artefacts.some(
       (row) => row.kind === 'target' && row.asks !== undefined && only(row.truth),
     );
@@ -70,11 +74,18 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
     previous = gathered.facts;
     const now = gathered.readAt;
     const facts = withoutWaiting(gathered.facts, unfinished);
+    foundEndedAt = foundEndedAt && notLater(foundEndedAt, now);
     const unattended = isUnattended(foundEndedAt, now);
     const planBy = (by: ClockFacts): Plan => makePlan({ resolved, facts, policy, clock: by, now, unattended });
     const planned = planBy(trust);
-    const isDoubted = !trust.synchronised && planned.decisions.some(({ reason }) => reason === 'ClockImplausible');
-    return { ...sight, plan: isDoubted ? planBy(await clockFacts(true)) : planned, now };
+    const apiAnswers = hasAnswered({ resolved, gathered }, only);
+    const canHear = apiAnswers && options.otherClocks !== undefined;
+    if (asked !== undefined || trust.synchronised || !matters(planned, canHear))
+      return { ...sight, plan: planned, now };
+    const heard = await known.ask({ apiAnswers });
+    // Others have had time to write meanwhile: what was read is as old as that.
+    const isOld = Math.abs(clock.now().getTime() - now.getTime()) > oldMs;
+    return isOld ? see(only, heard) : { ...sight, plan: planBy(heard), now };
   };
 
   return async (only) => {
@@ -87,19 +98,29 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
       const given = givenVersions(resolved, gathered.found, only);
       if (signal.aborted) return { unavailable: gathered.failures, given, outcome: nothingDone(clock.now()) };
       if (hasFoundEnded(seen)) foundEndedAt = now;
+      for (const [name, err] of [...(gathered.faults ?? []), ...(plan.faults ?? [])]) journal.faulted(name, err);
       journal.measured(gathered.facts);
       journal.decided(plan, ({ truth }) => only(truth));
       const onStep = journal.stepped.bind(journal);
       const how = {
         keys: keyPool,
+        keptKeys,
         ...(keyAlgorithm !== undefined && { keyAlgorithm }),
         ...(guard.refused !== undefined && { diskRefused: guard.refused }),
       };
       const steps = dryRun ? [] : await execute({ resolved, plan, gathered, store, ...how, now, signal, onStep });
+      known.dated(steps);
       unfinished = ownWork(unfinished, steps, gathered.facts);
+      if (steps.every(({ outcome }) => outcome === 'written')) keptKeys.clear();
       const mine = new Set(resolved.artefacts.filter(({ truth }) => only(truth)).map(({ name }) => name));
       const decisions = plan.decisions.filter(({ artefact }) => mine.has(artefact));
-      const outcome = outcomeOf({ steps, decisions, gathered, unread, now });
+      const outcome = outcomeOf({
+        steps,
+        decisions: dryRun ? decisions.filter(isLeft) : decisions,
+        gathered,
+        unread,
+        now,
+      });
       return { unavailable: gathered.failures, given, outcome };
     } finally {
       await guard.lock?.release();
@@ -107,11 +128,21 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
   };
 }
 
+const oldMs = 200;
+
+/** Whether more should be known of the clock: it seems wrong, or somebody could say that it is before we sign by it. */
+const matters = ({ decisions }: Plan, canHear: boolean): boolean =>
+  decisions.some(({ action, reason }) => reason === 'ClockImplausible' || (canHear && action === 'renew'));
+
+function hasAnswered({ resolved, gathered }: Pick<Seen, 'resolved' | 'gathered'>, only: Only): boolean {
+  return resolved.artefacts.some(({ name, truth }) => !isFile(truth) && only(truth) && !gathered.failures.has(name));
+}
+
 /** So long after something was found ended nobody else counts as being at work. */
 const unattendedMs = 60_000;
 
 const isUnattended = (foundEndedAt: Date | undefined, now: Date): boolean =>
-  foundEndedAt !== undefined && now >= foundEndedAt && now.getTime() - foundEndedAt.getTime() < unattendedMs;
+  foundEndedAt !== undefined && now.getTime() - foundEndedAt.getTime() < unattendedMs;
 
 /** In the API, where somebody else would have renewed it before: after its end he has had his grace, too. */
 function hasFoundEnded({ resolved, plan }: Seen): boolean {
@@ -122,6 +153,9 @@ function hasFoundEnded({ resolved, plan }: Seen): boolean {
   );
   return resolved.artefacts.some(({ name, truth }) => ended.has(name) && !isFile(truth));
 }
+
+/** Of a dry run: a real one would have carried out the rest by now, and would wait for a later date. */
+const isLeft = ({ action }: Decision): boolean => action !== 'renew';
 
 interface Done extends Pick<Seen, 'gathered' | 'unread' | 'now'>, Pick<Plan, 'decisions'> {
   readonly steps: readonly StepResult[];
@@ -134,11 +168,18 @@ function outcomeOf({ steps, decisions, gathered, unread, now }: Done): PassOutco
     written: count('written'),
     conflicts: count('conflict'),
     failed: count('failed'),
+    refusedCost: refusedCost(steps, gathered),
     settling: decisions.filter(({ reason }) => reason === 'Settling').length,
     blocked: decisions.filter(({ action }) => action === 'blocked').length,
     awaiting: decisions.filter(({ awaits }) => awaits === true).length,
     recheckAt: new Date(Math.min(...decisions.map(({ recheckAt }) => recheckAt.getTime()), now.getTime() + farMs)),
   };
+}
+
+/** Requests of a look whose writes are all refused: it reads the objects, and tries the writes. */
+function refusedCost(steps: readonly StepResult[], { facts }: Gathered): number {
+  const failed = steps.filter(({ outcome }) => outcome === 'failed');
+  return failed.length > 0 && failed.every(({ err }) => isCode(err, 'KubeRejected')) ? facts.size + failed.length : 0;
 }
 
 interface Guard {
@@ -166,18 +207,4 @@ const farMs = 24 * 3_600_000;
 
 function nothingDone(now: Date): PassOutcome {
   return { unavailable: 0, written: 0, conflicts: 0, failed: 0, blocked: 0, settling: 0, awaiting: 0, recheckAt: now };
-}
-
-function watchClock({ clock, clockFacts, log }: RegenOptions): (thorough: boolean) => Promise<ClockFacts> {
-  let watch: ClockWatch | undefined;
-  return async (thorough) => {
-    const observed = observeClock(watch, clock.now(), clock.uptimeSeconds());
-    watch = observed.watch;
-    const { jumpedMs, settlesAt } = observed;
-    if (jumpedMs !== undefined) {
-      const until = settlesAt === undefined ? {} : { recheckAt: settlesAt.toISOString() };
-      log.warn('clock.jumped', { duration: jumpedMs, ...until });
-    }
-    return { ...(await clockFacts(thorough)), ...(settlesAt !== undefined && { settlesAt }) };
-  };
 }

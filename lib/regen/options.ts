@@ -8,7 +8,7 @@ import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { KeyAlgorithm } from '../pki/facts.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
-import type { ClockFacts, RenewalPolicy } from '../plan/plan-types.ts';
+import type { ClockFacts, OtherClock, RenewalPolicy } from '../plan/plan-types.ts';
 import type { Lock } from '../store/lock.ts';
 import type { Store } from '../store/store.ts';
 
@@ -22,7 +22,11 @@ export interface RegenOptions {
    * What is known about the machine's clock; jumps are noticed here. `thorough`: somebody must be signed for and may not,
    * because nothing says that the clock is synchronised, so asking is worth its time.
    */
-  readonly clockFacts: (thorough: boolean) => Omit<ClockFacts, 'settlesAt'> | Promise<Omit<ClockFacts, 'settlesAt'>>;
+  readonly clockFacts: (
+    thorough: boolean,
+  ) => Omit<ClockFacts, 'settlesAt' | 'made' | 'others'> | Promise<Omit<ClockFacts, 'settlesAt' | 'made' | 'others'>>;
+  /** The clocks of other machines, asked when something is to be signed and nothing says that ours is right. Never rejects. */
+  readonly otherClocks?: (signal: AbortSignal) => Promise<readonly OtherClock[]>;
   readonly clock: Clock;
   readonly log: Log;
   readonly keyPool: KeyPool;
@@ -36,8 +40,13 @@ export interface RegenOptions {
   readonly health?: Health;
   readonly metrics?: Metrics;
   readonly events?: Pick<EventRecorder, 'record'>;
-  /** Called once when the API answers for the first time: what else waits for that begins then. Must not throw. */
-  readonly onFirstAnswer?: () => void;
+  /** When an earlier run has last told how all of it stands: a timer that runs each minute tells it once a day. */
+  readonly summaryToldAt?: Date;
+  /**
+   * Called once when the API answers for the first time: what else waits for that begins then. `wasAway`: it did not answer
+   * before, since this process began. Must not throw.
+   */
+  readonly onFirstAnswer?: (seen: { readonly wasAway: boolean }) => void;
   /**
    * The right to write files of this host: of a single run for as long as it lasts, otherwise for each look that writes,
    * so that a process that lasts shuts nobody out.

@@ -5,8 +5,11 @@
 import type { ArtefactFacts, CertificateFacts, Facts } from '../plan/facts.ts';
 import type { StepResult } from './execute.ts';
 
-/** By artefact: the certificates that are known there, as one text for each state. */
-export type OwnWork = ReadonlyMap<string, ReadonlySet<string>>;
+/**
+ * By artefact: the certificates that are known there, as one text for each state. Two at most, however long a write
+ * fails: what was found at the last look, and what was made last.
+ */
+export type OwnWork = ReadonlyMap<string, { readonly found: string; readonly made: string }>;
 
 export const noOwnWork: OwnWork = new Map();
 
@@ -23,8 +26,10 @@ export function ownWork(before: OwnWork, steps: readonly StepResult[], facts: Fa
   if (steps.every(({ outcome }) => outcome === 'written')) return onlyUnread(before, facts);
   const work = new Map(before);
   for (const { artefact, certificates = [] } of steps) {
-    const states = [stateOf(facts.get(artefact.name)), textOf(certificates.map((made) => made.facts))];
-    work.set(artefact.name, new Set([...(work.get(artefact.name) ?? []), ...states].filter((state) => state !== '')));
+    const made = textOf(certificates.map(({ facts: each }) => each));
+    const found = stateOf(facts.get(artefact.name));
+    // A step that was not tried made nothing: a write before it may have been carried out all the same.
+    work.set(artefact.name, { found, made: made === '' ? (before.get(artefact.name)?.made ?? '') : made });
   }
   return work;
 }
@@ -39,7 +44,10 @@ export function withoutWaiting(facts: Facts, work: OwnWork): Facts {
   if (work.size === 0) return facts;
   return new Map(
     [...facts].map(([name, fact]): [string, ArtefactFacts] => {
-      if (fact.state !== 'present' || work.get(name)?.has(stateOf(fact)) !== true) return [name, fact];
+      const known = work.get(name);
+      const state = stateOf(fact);
+      if (fact.state !== 'present' || state === '') return [name, fact];
+      if (state !== known?.found && state !== known?.made) return [name, fact];
       const { since: _, ...ageless } = fact;
       return [name, ageless];
     }),

@@ -4,6 +4,7 @@
 // host come first and wait for nobody: etcd and with it the API server do not start with expired certificates. Objects
 // follow when the API answers; until then keys are made ahead. There is no lease: the stores' compare-and-swap makes one
 // winner.
+import { notLater } from '../clock.ts';
 import { isCode } from '../errors.ts';
 import type { RecoveryError } from '../errors.ts';
 import type { Location, ResolvedArtefact } from '../inventory/model.ts';
@@ -19,7 +20,7 @@ import type { Look } from './look.ts';
 import {
   counted,
   filesPatienceMs,
-  glanceDelay,
+  glancePace,
   isOver,
   isSettled,
   knockDelay,
@@ -27,7 +28,7 @@ import {
   noStreaks,
   patienceMs,
 } from './waits.ts';
-import type { PassOutcome } from './waits.ts';
+import type { GlancePace, PassOutcome } from './waits.ts';
 import type { RegenOptions } from './options.ts';
 import { isFile } from '../inventory/places.ts';
 
@@ -78,6 +79,7 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
   while (!signal.aborted) {
     pulse.beat();
     if (awaySince !== undefined) {
+      awaySince = notLater(awaySince, clock.now());
       const onFailure = (failure: RecoveryError): void => pulse.away(failure);
       const answered = await knock({ ...options, rows: api, journal, since: awaySince, forMs: tickMs, onFailure });
       if (!answered) {
@@ -106,11 +108,16 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
     }
     pulse.looked(outcome);
     const patience = api.length > 0 ? {} : { patienceMs: filesPatienceMs };
-    const step = next({ outcome, streaks, now, once, ...patience });
+    // Rows alone: names that only the API tells are no locations, and are asked for by looks.
+    const unread = api.flatMap(({ name, truth }) => (unavailable.has(name) ? [truth] : []));
+    const glanced = unread.length > 0 && unread.length === outcome.unavailable;
+    const step = next({ outcome, streaks, now, once, glanced, ...patience });
     if (step.kind === 'done') return journal.report(step.converged, step.converged ? undefined : remains(outcome));
-    // What cannot be read is asked for by looks alone, which come ever rarer; a write that fails keeps nobody from reading.
-    const pace = (at: Date): number | undefined => (outcome.unavailable === 0 ? glanceDelay(streaks, at) : undefined);
-    await rest({ ...options, given, delayMs: step.delayMs, pace });
+    // A write that fails keeps nobody from reading.
+    const pace = (at: Date): GlancePace | undefined =>
+      outcome.unavailable === 0 ? glancePace(streaks, at) : undefined;
+    const asked = glanced ? { unread, unreadSince: streaks.unavailableSince } : {};
+    await rest({ ...options, given, ...asked, delayMs: step.delayMs, pace });
   }
   log.debug('process.stopped');
   return journal.report(false);
@@ -153,7 +160,9 @@ function watchPulse({ health, clock }: LoopOptions): Pulse {
   health?.set(
     'regen-loop',
     () => {
-      const idleMs = clock.now().getTime() - lastBeat;
+      const now = clock.now().getTime();
+      lastBeat = Math.min(lastBeat, now); // set back: it would not be missed before the old time
+      const idleMs = now - lastBeat;
       return idleMs < stuckMs ? { ok: true } : { ok: false, message: `no look for ${Math.round(idleMs / 1000)} s` };
     },
     'liveness',

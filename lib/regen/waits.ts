@@ -1,5 +1,7 @@
 // What the loop does after one look: look again soon, wait, or be done. Pure.
 
+import { notLater } from '../clock.ts';
+
 /** What one look has shown and done. */
 export interface PassOutcome {
   /** Rows that could not be read. */
@@ -13,6 +15,8 @@ export interface PassOutcome {
   readonly settling: number;
   /** Decisions that others must bring something for, and may do so at any moment. */
   readonly awaiting: number;
+  /** Requests that a look like this one costs, where all that failed was refused: 0 where it may have been bad luck. */
+  readonly refusedCost?: number;
   readonly recheckAt: Date;
 }
 
@@ -43,6 +47,8 @@ export interface Situation {
   readonly once: boolean;
   /** How long a single run goes on about what fails. Default: as long as an API server may take to start. */
   readonly patienceMs?: number;
+  /** Whether what cannot be read is asked for between looks (glance.ts). Default: by looks alone. */
+  readonly glanced?: boolean;
 }
 
 export type Next =
@@ -57,43 +63,52 @@ const shortestWaitMs = 100;
 const quickLooks = 5;
 /** With `once`, what fails again and again for this long is reported instead. */
 export const patienceMs = 30_000;
-/** Files have nobody who would still be starting, and what waits for them is the start of the machine. */
-export const filesPatienceMs = 5000;
+/**
+ * Files have nobody who would still be starting, and what waits for them is the start of the machine: a file that cannot
+ * be read or a disk that is full rarely mends itself meanwhile, and the next run of the timer tries again.
+ */
+export const filesPatienceMs = 1000;
 
 const count = (streak: number, isMet: boolean): number => (isMet ? streak + 1 : 0);
 
 export function counted(before: Streaks, outcome: PassOutcome, now: Date): Streaks {
   const { unavailable, written, conflicts, failed, awaiting } = outcome;
-  const stirredAt = written + conflicts > 0 ? now : before.stirredAt;
+  const stirredAt = written + conflicts > 0 ? now : before.stirredAt && notLater(before.stirredAt, now);
   return {
     unavailable: count(before.unavailable, unavailable > 0),
     failed: count(before.failed, failed > 0),
     written: count(before.written, written + conflicts > 0),
-    ...(isBusy(outcome) && { busySince: before.busySince ?? now }),
-    ...(unavailable > 0 && { unavailableSince: before.unavailableSince ?? now }),
+    ...(isBusy(outcome) && { busySince: notLater(before.busySince, now) }),
+    ...(unavailable > 0 && { unavailableSince: notLater(before.unavailableSince, now) }),
     ...(stirredAt !== undefined && { stirredAt }),
-    ...(awaiting > 0 && { awaitingSince: before.awaitingSince ?? now }),
+    ...(awaiting > 0 && { awaitingSince: notLater(before.awaitingSince, now) }),
   };
 }
 
-export function next({ outcome, streaks, now, once, patienceMs: patience = patienceMs }: Situation): Next {
+export function next(situation: Situation): Next {
+  const { outcome, streaks, now, once, patienceMs: patience = patienceMs } = situation;
   const { busySince } = streaks;
   if (busySince !== undefined) {
     if (once && isOver(busySince, now, patience)) return { kind: 'done', converged: false };
     // A single run has its last try when its patience ends, not one pause later: a machine waits for it.
     const leftMs = once ? busySince.getTime() + patience - now.getTime() : longestWaitMs;
-    return { kind: 'again', delayMs: Math.min(retryDelay(streaks), leftMs) };
+    return { kind: 'again', delayMs: Math.min(retryDelay(situation), leftMs) };
   }
   const untilMs = outcome.recheckAt.getTime() - now.getTime();
   if (once && outcome.settling === 0) return { kind: 'done', converged: true };
   return { kind: 'wait', delayMs: Math.min(Math.max(untilMs, shortestWaitMs), longestWaitMs) };
 }
 
-/** Each trouble has a pace of its own; one look serves all, so the quickest counts. */
-function retryDelay({ unavailable, failed, written }: Streaks): number {
+/**
+ * Each trouble has a pace of its own; one look serves all, so the quickest counts. What an admission webhook refuses it
+ * most often refuses for long: after one quick try it costs four requests a second at most.
+ */
+function retryDelay({ streaks, outcome, glanced = false }: Situation): number {
+  const { unavailable, failed, written } = streaks;
+  const refusedMs = failed > 1 ? (outcome.refusedCost ?? 0) * 250 : 0;
   const delays = [
-    ...(failed > 0 ? [backoff(200, failed, longestWaitMs)] : []),
-    ...(unavailable > 0 ? [unavailable < 100 ? backoff(100, unavailable, 1000) : 10_000] : []),
+    ...(failed > 0 ? [Math.max(backoff(200, failed, longestWaitMs), refusedMs)] : []),
+    ...(unavailable > 0 && !glanced ? [unavailable < 100 ? backoff(100, unavailable, 1000) : 10_000] : []),
     ...(written > 0 ? [written <= quickLooks ? 0 : backoff(100, written - quickLooks, longestWaitMs)] : []),
   ];
   return Math.min(...delays, longestWaitMs);
@@ -126,21 +141,38 @@ export function backoff(firstMs: number, attempt: number, longestMs: number): nu
   return Math.min(firstMs * 2 ** Math.min(attempt - 1, 30), longestMs);
 }
 
-/** Between two knocks at an API server that does not answer: a start takes seconds, so ten times a second at first. */
-export function knockDelay(waitedMs: number): number {
-  if (waitedMs < 30_000) return 100;
+/**
+ * Between two knocks at an API server. One that is away is asked five times a second, for as long as it takes; one that
+ * refuses is most often about to start, and then that costs it work.
+ */
+export function knockDelay(waitedMs: number, isAway = false): number {
+  if (isAway || waitedMs < 30_000) return 200;
   return waitedMs < 120_000 ? 500 : 1000;
 }
 
+/** Between two reads of rows that could not be read, one row each. */
+export function unreadDelay(waitedMs: number): number {
+  if (waitedMs >= 0 && waitedMs < 500) return 100; // negative: the clock was set back
+  if (waitedMs >= 0 && waitedMs < 30_000) return 250;
+  return waitedMs >= 0 && waitedMs < 120_000 ? 1000 : 10_000;
+}
+
+export interface GlancePace {
+  readonly delayMs: number;
+  /** All that is given, or one object after the other. */
+  readonly of: 'all' | 'one';
+}
+
 /**
- * Between two glances at what others give. A recovery goes back and forth between several of us, each step within
- * milliseconds: for some seconds that is worth ten reads a second of a few objects. Undefined: the next look is soon
- * enough.
+ * Glances at what others give. A recovery goes back and forth between several of us, each step within milliseconds:
+ * after one of them that is worth ten looks a second at all of it, for a moment, and three objects a second for a while.
+ * Undefined: the next look is soon enough.
  */
-export function glanceDelay({ stirredAt, awaitingSince }: Streaks, now: Date): number | undefined {
+export function glancePace({ stirredAt, awaitingSince }: Streaks, now: Date): GlancePace | undefined {
   const moments = [stirredAt, awaitingSince].flatMap((date) => (date === undefined ? [] : [date.getTime()]));
   const stillMs = now.getTime() - Math.max(...moments);
-  if (stillMs >= 0 && stillMs < 15_000) return 100; // negative: the clock was set back
-  if (stillMs >= 0 && stillMs < 60_000) return 500;
-  return awaitingSince === undefined ? undefined : 5000;
+  if (stillMs >= 0 && stillMs < 600) return { delayMs: 100, of: 'all' }; // negative: the clock was set back since the last look
+  if (stillMs >= 0 && stillMs < 15_000) return { delayMs: 300, of: 'one' };
+  if (stillMs >= 0 && stillMs < 60_000) return { delayMs: 1000, of: 'one' };
+  return awaitingSince === undefined ? undefined : { delayMs: 5000, of: 'all' };
 }

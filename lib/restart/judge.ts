@@ -18,6 +18,8 @@ export interface ProcessFacts extends ProcessId {
   readonly cgroup: string;
   /** Whether its PID namespace is ours. */
   readonly besideUs: boolean;
+  /** Whether it runs as root, or as we do. */
+  readonly isPrivileged: boolean;
 }
 
 /** Left in the lock directory for each component, from before its first file changes until it has been restarted. */
@@ -37,7 +39,7 @@ export function flagOf(argv: readonly string[], flag: string): string | undefine
 
 /**
  * The processes of a component on this machine's control plane. A machine may show those of others too, of clusters whose
- * nodes are containers: a kubelet must live beside us, and a static pod must have our file mounted.
+ * nodes are containers: a kubelet must live beside us and be root's, and a static pod must have our file mounted.
  */
 export function readersOf<P extends ProcessFacts>(
   { name, kubeconfig }: Pick<Component, 'name' | 'kubeconfig'>,
@@ -45,10 +47,10 @@ export function readersOf<P extends ProcessFacts>(
   ours: (path: string) => readonly Place[],
 ): readonly P[] {
   const places = ours(kubeconfig);
-  return processes.filter(({ argv, mountinfo, besideUs }) => {
+  return processes.filter(({ argv, mountinfo, besideUs, isPrivileged }) => {
     const named = flagOf(argv, 'kubeconfig');
     if (componentOf(argv) !== name || named === undefined) return false;
-    if (name === 'kubelet' && !besideUs) return false;
+    if (name === 'kubelet' && !(besideUs && isPrivileged)) return false;
     const place = placeOf(mountinfo, named);
     return places.some((one) => isSamePlace(place, one));
   });

@@ -1,5 +1,5 @@
 // How the manifest of a static pod is written, by whoever changes one: it is never absent and never half, because for the
-// kubelet an absent manifest is a pod to be stopped. Owner and mode stay. The temporary file lies in the same directory,
+// kubelet an absent manifest is a pod to be stopped. Owner, mode and attributes stay. The temporary file lies in the same directory,
 // where the kubelet passes over names that begin with a dot (pkg/kubelet/config/file.go, extractFromDir; file_linux.go,
 // produceWatchEvent); no other copy ever does, because the kubelet would run it, too.
 import { dirname } from 'node:path';
@@ -45,7 +45,7 @@ export async function editManifest(
     const temporary = temporaryName(path);
     try {
       const { mode, uid, gid } = stats;
-      await writeNewFile(disk, temporary, after, { mode, uid, gid });
+      await writeNewFile(disk, temporary, after, { mode, uid, gid, like: path });
       if (!before.equals(await readRegularFile(disk, path))) {
         await disk.rm(temporary, { force: true });
         return { outcome: 'conflict', before, after };

@@ -87,11 +87,14 @@ export class Markers {
 function parse(text: string): Marker | undefined {
   try {
     const { boot, state, running } = JSON.parse(text) as Partial<Marker>;
-    if (typeof boot !== 'string' || (state !== 'writing' && state !== 'written') || !Array.isArray(running)) {
-      return undefined;
-    }
-    return { boot, state, running };
+    if (typeof boot !== 'string' || (state !== 'writing' && state !== 'written')) return undefined;
+    return Array.isArray(running) && running.every(isProcess) ? { boot, state, running } : undefined;
   } catch {
     return undefined;
   }
 }
+
+const isProcess = (value: unknown): boolean => {
+  const { pid, started } = (value ?? {}) as Partial<Record<string, unknown>>;
+  return typeof pid === 'number' && typeof started === 'number';
+};

@@ -1,5 +1,5 @@
 // Reads /proc. A process that ends while it is looked at is left out, one that hides its mounts counts as none of ours.
-import { readdir, readFile, readlink } from 'node:fs/promises';
+import { readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { readFileSync, realpathSync } from 'node:fs';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { componentNames } from './component.ts';
@@ -26,14 +26,19 @@ async function readProcess(pid: number, own: string | undefined): Promise<Proces
   const directory = `/proc/${pid}`;
   const argv = (await text(`${directory}/cmdline`)).replace(/\0$/, '').split('\0');
   if (!(componentNames as readonly string[]).includes(componentOf(argv))) return undefined;
-  const [started, mountinfo, cgroup, namespace] = await Promise.all([
+  const [started, mountinfo, cgroup, namespace, owner] = await Promise.all([
     startOf(pid),
     text(`${directory}/mountinfo`),
     text(`${directory}/cgroup`),
     readlink(`${directory}/ns/pid`).catch(() => undefined),
+    stat(directory).then(
+      ({ uid }) => uid,
+      () => undefined,
+    ),
   ]);
   if (started === undefined) return undefined;
-  return { pid, started, argv, mountinfo, cgroup, besideUs: own !== undefined && namespace === own };
+  const isPrivileged = owner === 0 || owner === process.getuid?.();
+  return { pid, started, argv, mountinfo, cgroup, besideUs: own !== undefined && namespace === own, isPrivileged };
 }
 
 /** Clock ticks since boot; undefined when there is no such process, or when it has ended and waits for its parent. */

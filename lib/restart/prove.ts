@@ -32,18 +32,38 @@ export interface ProvingOptions {
 const patienceMs = 60_000;
 const askAgainMs = 500;
 
-/** What could not be shown, one sentence each; empty when all works. */
-export async function proveRecovered(
-  outcomes: readonly RestartOutcome[],
-  options: ProvingOptions,
-): Promise<readonly string[]> {
+/** Whose use is to be shown: the API server, or a component that has read its files anew since then. */
+export interface Wanted {
+  readonly name: string;
+  readonly since: Date;
+  /** Undefined: the API server. */
+  readonly component?: Component;
+  /** How long it is asked for. Default: a minute. */
+  readonly patienceMs?: number;
+}
+
+export const servingName = 'kube-apiserver';
+
+export interface NotProven {
+  readonly wanted: Wanted;
+  readonly message: string;
+}
+
+/** What could not be shown; empty when all works. */
+export async function proveUse(wanted: readonly Wanted[], options: ProvingOptions): Promise<readonly NotProven[]> {
   const { clock } = options;
-  const until = clock.now().getTime() + patienceMs;
-  const proofs = outcomes.flatMap((outcome) =>
-    outcome.failure === undefined ? [proveIdentity(outcome, until, options)] : [],
-  );
-  const results = await Promise.all([proveServing(until, options), ...proofs]);
-  return results.flatMap((one) => one ?? []);
+  const began = clock.now().getTime();
+  const results = wanted.map(async (one): Promise<readonly NotProven[]> => {
+    const until = began + (one.patienceMs ?? patienceMs);
+    const { component } = one;
+    // A clock that was set back since must not ask for a renewal in the future.
+    const since = new Date(Math.min(one.since.getTime(), began));
+    const message = await (component === undefined
+      ? proveServing(until, options)
+      : proveIdentity({ component, since }, until, options));
+    return message === undefined ? [] : [{ wanted: one, message }];
+  });
+  return (await Promise.all(results)).flat();
 }
 
 /** Resolves when the API server serves what is on disk, or after half a minute. */
@@ -54,7 +74,7 @@ export async function waitForApi(options: ProvingOptions): Promise<void> {
 
 async function proveServing(until: number, options: ProvingOptions): Promise<string | undefined> {
   const ask = servedProof(options);
-  return ask === undefined ? undefined : tell('kube-apiserver', await repeat(ask, until, options), options);
+  return ask === undefined ? undefined : tell(servingName, await repeat(ask, until, options), options);
 }
 
 type Ask = () => Promise<ProofResult>;

@@ -3,6 +3,7 @@
 // again; they wait until the API server answers, because without it they would end at once and be held back
 // (CrashLoopBackOff), and until there is a kubelet: while it is stopped nobody would start them again. One restart each.
 import type { Clock } from '../clock.ts';
+import { together } from '../disk/disk.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { restartProcess } from './act.ts';
@@ -76,11 +77,13 @@ async function restart(component: Component, options: Restarting): Promise<Resta
       if (!(await someoneStarts(options))) return not('while no kubelet runs, which would start it again');
       await options.apiAnswers();
     }
-    for (const reader of await dueOf(component, marker, boot)) {
+    const restarts = (await dueOf(component, marker, boot)).map(async (reader) => {
       const message = await restartProcess(component, reader, { clock, signal });
       log.info('restart.done', { component: name, message });
       since = clock.now(); // the old one may have renewed its Lease until it ended
-    }
+    });
+    // One that cannot be restarted may be no reader at all: the others do not wait for it.
+    await together(restarts);
     await markers.settle(name, marker, boot);
     return { component, since };
   } catch (err) {

@@ -4,6 +4,8 @@
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { ArtefactFacts, CertificateFacts, Facts } from '../plan/facts.ts';
 import { certificatesOf } from '../plan/judgement.ts';
+import { isClosed } from '../plan/trust-rules.ts';
+import { adoptedClass, adoptedProblems, type AdoptedSight, worse } from './adopted.ts';
 import { report, type ReportInput, type RowState, type StatusClass, type StatusRow } from './report.ts';
 
 /** A row of the general report; `isForeign` says that its CA's key is not on this machine. */
@@ -34,6 +36,8 @@ export interface NodeStatus {
   /** Another time than now was asked for. */
   readonly isForecast: boolean;
   readonly class: StatusClass;
+  /** Whether something on this machine puts right what can be put right. */
+  readonly isArmed: boolean;
   readonly problems: readonly string[];
   /** Those of kubeadm, sorted by name as kubeadm does. */
   readonly certificates: readonly NodeRow[];
@@ -42,6 +46,8 @@ export interface NodeStatus {
   readonly own: readonly NodeRow[];
   /** Empty in a forecast: nobody knows what will be served. */
   readonly served: readonly ServedSight[];
+  /** Of an adopted machine. */
+  readonly adopted?: AdoptedSight;
   /** What else is to be known: what could not be found out about this machine, what is not installed on it. */
   readonly notes: readonly string[];
   readonly recheckAt: Date;
@@ -62,16 +68,22 @@ const ofKubeadm: ReadonlySet<string> = new Set([
   'super-admin.conf',
 ]);
 
+/** kubeadm puts it on every control-plane node, so who misses it is told; super-admin.conf is on the first one only. */
+const administrator = 'admin.conf';
+
 export interface NodeInput extends ReportInput {
   readonly isForecast?: boolean;
   readonly served?: readonly ServedSight[];
   readonly notes?: readonly string[];
+  /** Default: true. */
+  readonly isArmed?: boolean;
+  readonly adopted?: AdoptedSight;
   /** Artefacts of which only the key is there. */
   readonly keyOnly?: ReadonlySet<string>;
 }
 
 export function nodeReport(input: NodeInput): NodeStatus {
-  const { resolved, served = [], notes = [], isForecast = false } = input;
+  const { resolved, served = [], notes = [], isForecast = false, isArmed = true, adopted } = input;
   const general = report(input);
   const artefacts = new Map(resolved.artefacts.map((artefact) => [artefact.name, artefact]));
   const rows = general.rows
@@ -82,19 +94,22 @@ export function nodeReport(input: NodeInput): NodeStatus {
     .toSorted((a, b) => (a.artefact < b.artefact ? -1 : 1)); // by code unit, as Go sorts
   const authorities = rows.filter(({ kind }) => kind === 'signer');
   const certificates = rows.filter(({ artefact }) => ofKubeadm.has(artefact));
+  const ofFiles = general.class === 'healthy' && served.some(isDifferent) ? 'recovering' : general.class;
   return {
     inventory: general.inventory,
     at: general.at,
     isForecast,
-    class: general.class === 'healthy' && served.some(isDifferent) ? 'recovering' : general.class,
-    problems: general.problems,
+    isArmed,
+    class: adopted === undefined ? ofFiles : worse(ofFiles, adoptedClass(adopted)),
+    problems: [...general.problems, ...(adopted === undefined ? [] : adoptedProblems(adopted))],
+    ...(adopted !== undefined && { adopted }),
     certificates,
     authorities,
     own: rows.filter(
       (row) => !authorities.includes(row) && !certificates.includes(row) && !isNoConcern(row, artefacts, input.facts),
     ),
     served,
-    notes,
+    notes: [...notes, ...absenceNotes(certificates, artefacts)],
     recheckAt: general.recheckAt,
   };
 }
@@ -106,6 +121,20 @@ export const rowsOf = ({ certificates, authorities, own }: NodeStatus): readonly
 ];
 
 export const isDifferent = ({ state }: ServedSight): boolean => state === 'different';
+
+function absenceNotes(
+  certificates: readonly NodeRow[],
+  artefacts: ReadonlyMap<string, ResolvedArtefact>,
+): readonly string[] {
+  const row = certificates.find(({ artefact }) => artefact === administrator);
+  const declared = artefacts.get(administrator);
+  if (row?.isMissing !== true || declared?.kind !== 'target' || declared.presence !== 'optional') return [];
+  return [
+    `${administrator} is absent, and stays so: nothing of the control plane reads it. For a new one run ` +
+      `"kubeadm init phase kubeconfig admin"; the last copy of a replaced one comes back by ` +
+      `"kube-cert-recovery restore ${administrator}"`,
+  ];
+}
 
 /** An option that is not there, or the end of what nobody reads because its successor is there. */
 function isNoConcern(
@@ -151,7 +180,7 @@ function nodeRow(
 
 /** A CA certificate without its key on this machine: what it signs is managed elsewhere. */
 function isElsewhere(fact: ArtefactFacts | undefined): boolean {
-  return fact?.state === 'broken' && fact.problem === 'keyAbsent';
+  return fact !== undefined && isClosed(fact);
 }
 
 function authorityOf(artefact: ResolvedArtefact, fact: ArtefactFacts, facts: Facts): NodeRow['authority'] {

@@ -3,7 +3,8 @@
 import { toYaml } from '../yaml.ts';
 import type { NodeRow, NodeStatus, ServedSight } from './node-report.ts';
 import { nodeTables } from './node-tables.ts';
-import type { StatusFormat } from './render.ts';
+import type { AdoptedSight } from './adopted.ts';
+import { structured as ofObjects, type StatusFormat } from './render.ts';
 
 export function renderNode(status: NodeStatus, format: StatusFormat): string {
   switch (format) {
@@ -28,9 +29,19 @@ function structured(status: NodeStatus): Record<string, unknown> {
     inventory: status.inventory,
     at: time(status.at),
     status: status.class,
+    armed: status.isArmed,
     problems: status.problems,
     notes: status.notes,
+    ...(status.adopted !== undefined && { adopted: adoptedEntry(status.adopted) }),
     recheckAt: time(status.recheckAt),
+  };
+}
+
+function adoptedEntry({ pods, objects, problem }: AdoptedSight): Record<string, unknown> {
+  return {
+    containers: pods,
+    ...(objects !== undefined && { objects: ofObjects(objects) }),
+    ...(problem !== undefined && { problem }),
   };
 }
 

@@ -37,6 +37,11 @@ function groups({ rows }: StatusReport): Groups {
 }
 
 function tables(status: StatusReport): string {
+  return [objectTables(status), notes(status)].filter((part) => part !== '').join('\n');
+}
+
+/** Without the verdict. */
+export function objectTables(status: StatusReport): string {
   const { certificates, authorities, others } = groups(status);
   const extra = extraColumns(status.rows);
   const dates: readonly Column[] = [
@@ -53,7 +58,6 @@ function tables(status: StatusReport): string {
     ]),
     table(authorities, [['CERTIFICATE AUTHORITY', nameText], ...dates, ['EXTERNALLY MANAGED', external], ...extra]),
     table(others, [['OBJECT', nameText], ['EXTERNALLY MANAGED', external], ...extra]),
-    notes(status),
   ];
   return parts.filter((part) => part !== '').join('\n');
 }
@@ -116,7 +120,7 @@ function notes(status: StatusReport): string {
   ].join('\n');
 }
 
-function webhookNotes({ webhooks }: StatusReport): string[] {
+export function webhookNotes({ webhooks }: Pick<StatusReport, 'webhooks'>): string[] {
   if (webhooks === undefined) return [];
   if (!webhooks.seen) return [`Admission webhooks were not looked at: ${webhooks.message}`];
   const found = webhooks.findings.map((finding) => `  ${webhookText(finding)}`);
@@ -153,7 +157,7 @@ function units(large: number, largeUnit: string, small: number, smallUnit: strin
   return small === 0 ? `${large}${largeUnit}` : `${large}${largeUnit}${small}${smallUnit}`;
 }
 
-function structured(status: StatusReport): Record<string, unknown> {
+export function structured(status: StatusReport): Record<string, unknown> {
   const { certificates, authorities, others } = groups(status);
   return {
     apiVersion: 'kube-cert-recovery/v1alpha1',

@@ -2,8 +2,8 @@
 // switched off now and on then, would come back by itself: the plan of that time over the facts of today.
 import { readFile, stat } from 'node:fs/promises';
 import type { Clock } from '../clock.ts';
-import { errorText, systemCode } from '../errors.ts';
-import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { errorText, isCode, systemCode } from '../errors.ts';
+import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type NamesInApi, withNames } from '../inventory/names-in-api.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { gather } from '../plan/gather.ts';
@@ -29,6 +29,10 @@ export interface StatusOptions {
   readonly at?: Date;
   /** Where the syncer writes; without it files are not looked at. */
   readonly destinationDir?: string;
+  /** The same for each artefact, where several syncers write on this machine. Default: destinationDir for all. */
+  readonly directoriesOf?: (artefact: ResolvedArtefact) => readonly string[];
+  /** What the modes look at; the other entries are left out of the report. Default: all. */
+  readonly rows?: 'all' | 'disk' | 'api';
   /** Without it use is not asked for. */
   readonly prove?: Prove;
   readonly recoveryServerName?: string;
@@ -38,17 +42,18 @@ export interface StatusOptions {
 }
 
 export async function runStatus(options: StatusOptions): Promise<StatusReport> {
-  const { store, policy, clockFacts, clock, at, signal, recoveryServerName } = options;
+  const { store, policy, clockFacts, clock, at, signal, recoveryServerName, rows = 'all' } = options;
   const present = clock.now();
   const now = at ?? present;
+  const only = (location: Location): boolean => rows === 'all' || isFile(location) === (rows === 'disk');
   const [{ facts, found }, webhooks, names] = await Promise.all([
-    gather({ resolved: options.resolved, store, now: present, signal }),
+    gather({ resolved: options.resolved, store, now: present, signal, only }),
     lookForWebhooks(options),
     options.namesInApi?.(signal),
   ]);
   const resolved = names === undefined ? options.resolved : withNames(options.resolved, names);
   const input = {
-    resolved,
+    resolved: { ...resolved, artefacts: resolved.artefacts.filter(({ truth }) => only(truth)) },
     facts,
     plan: plan({ resolved, facts, policy, clock: clockFacts, now }),
     now,
@@ -56,7 +61,8 @@ export async function runStatus(options: StatusOptions): Promise<StatusReport> {
     ...(webhooks !== undefined && { webhooks }),
   };
   if (at !== undefined) return report(input);
-  const [onDisk, inUse] = await Promise.all([lookAtDisk(found, options), askForUse(options)]);
+  const shown = { ...options, resolved: input.resolved };
+  const [onDisk, inUse] = await Promise.all([lookAtDisk(found, shown), askForUse(shown)]);
   return report({ ...input, onDisk, inUse });
 }
 
@@ -64,20 +70,25 @@ export async function runStatus(options: StatusOptions): Promise<StatusReport> {
 async function lookForWebhooks({ connection, resolved, signal }: StatusOptions): Promise<WebhookSight | undefined> {
   if (connection === undefined) return undefined;
   try {
-    return { seen: true, findings: await findWebhooks({ connection, artefacts: resolved.artefacts, signal }) };
+    return { seen: true, findings: await findWebhooks({ connection, resolved, signal }) };
   } catch (err) {
+    if (isCode(err, 'KubeForbidden')) return { seen: false, message: 'only an administrator may list them' };
     return { seen: false, message: errorText(err) };
   }
 }
 
-async function lookAtDisk(
-  found: ReadonlyMap<string, Found>,
-  { resolved, destinationDir }: StatusOptions,
-): Promise<Map<string, OnDisk>> {
+function directoriesFor(artefact: ResolvedArtefact, options: StatusOptions): readonly string[] {
+  const { directoriesOf, destinationDir } = options;
+  return directoriesOf?.(artefact) ?? (destinationDir === undefined ? [] : [destinationDir]);
+}
+
+async function lookAtDisk(found: ReadonlyMap<string, Found>, options: StatusOptions): Promise<Map<string, OnDisk>> {
+  const { resolved } = options;
   const states = new Map<string, OnDisk>();
   for (const artefact of resolved.artefacts) {
     const entries = found.get(artefact.name)?.entries;
-    const paths = destinationDir === undefined ? [] : publishedPaths(artefact, resolved, destinationDir);
+    const directories = directoriesFor(artefact, options);
+    const paths = directories.flatMap((directory) => publishedPaths(artefact, resolved, directory));
     if (entries !== undefined && paths.length > 0) states.set(artefact.name, await compare(paths, entries));
   }
   return states;
@@ -108,14 +119,15 @@ async function compare(paths: readonly string[], entries: Entries): Promise<OnDi
   return state;
 }
 
-async function askForUse({ resolved, prove, destinationDir, clock }: StatusOptions): Promise<Map<string, Use>> {
+async function askForUse(options: StatusOptions): Promise<Map<string, Use>> {
+  const { resolved, prove, clock } = options;
   const uses = new Map<string, Use>();
   if (prove === undefined) return uses;
   await Promise.all(
     resolved.artefacts
       .filter(({ readers }) => readers.length > 0)
       .map(async (artefact) => {
-        const since = (await writtenAt(artefact, resolved, destinationDir)) ?? clock.now();
+        const since = (await writtenAt(artefact, resolved, directoriesFor(artefact, options)[0])) ?? clock.now();
         uses.set(artefact.name, await prove(artefact, since));
       }),
   );

@@ -1,9 +1,11 @@
 // The store of artefacts that live in Secrets and ConfigMaps. Every write is guarded by the server: an existing object
 // by the resourceVersion that was read, an absent one by an apply that only succeeds while nothing is there. The live
 // object is put back whole, so entries, labels and annotations that the inventory does not know stay as they are.
+import { isUtf8 } from 'node:buffer';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { ApiLocation, Location } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { objectEntries } from './object-entries.ts';
 import { locationText, privateKeyKey } from './store.ts';
 import type { Entries, Found, Material, Seen, Store } from './store.ts';
 import { verifyMaterial } from './verify.ts';
@@ -83,7 +85,7 @@ export function createApiStore({ connection, fieldManager, readTimeoutMs = 3000 
   return {
     async read(location, signal): Promise<Found | undefined> {
       const object = await get(apiLocation(location), signal);
-      return object === undefined ? undefined : found(location, object);
+      return object === undefined ? undefined : foundIn(location, object);
     },
 
     async write(location, next, seen: Seen, signal): Promise<'written' | 'conflict'> {
@@ -129,53 +131,65 @@ function immutable(location: ApiLocation): RecoveryError {
   );
 }
 
-function found(location: Location, object: ApiObject): Found {
+/** What an object holds. Throws ReadFailed where it has no version. */
+export function foundIn(location: Location, object: ApiObject): Found {
   const version = object.metadata?.resourceVersion;
   if (version === undefined || version === '') {
     throw new RecoveryError('ReadFailed', `Cannot read ${locationText(location)}: the answer has no resourceVersion`);
   }
-  const encoding = location.kind === 'secret' ? 'base64' : 'utf8';
-  const entries = { ...decoded(object.data, encoding), ...decoded(object.binaryData, 'base64') };
+  const { entries, problem } = objectEntries(location.kind === 'secret' ? 'secret' : 'configMap', object);
   const { annotations, labels } = object.metadata ?? {};
-  return { version, entries, annotations: { ...annotations }, ...(labels !== undefined && { labels }) };
+  return {
+    version,
+    entries,
+    ...(problem !== undefined && { problem: `Cannot use ${locationText(location)}: ${problem}` }),
+    annotations: { ...annotations },
+    ...(labels !== undefined && { labels }),
+  };
 }
 
-function decoded(data: ApiObject['data'], encoding: BufferEncoding): Entries {
-  return Object.fromEntries(
-    Object.entries(data ?? {}).map(([key, value]) => [key, Buffer.from(value, encoding)] as const),
-  );
-}
-
-function encoded(location: ApiLocation, entries: Entries): Record<string, string> {
-  const encoding = location.kind === 'secret' ? 'base64' : 'utf8';
-  return Object.fromEntries(
-    Object.entries(entries).map(([key, value]) => [key, Buffer.from(value).toString(encoding)] as const),
-  );
+/** As the server takes them. A ConfigMap has text in data; what is no UTF-8 would not come back as it was. */
+function encoded(location: ApiLocation, entries: Entries): Required<Pick<ApiObject, 'data' | 'binaryData'>> {
+  const isText = (value: Uint8Array): boolean => location.kind === 'configMap' && isUtf8(value);
+  const as = (encoding: BufferEncoding, wanted: (value: Uint8Array) => boolean): Record<string, string> =>
+    Object.fromEntries(
+      Object.entries(entries).flatMap(([key, value]) =>
+        wanted(value) ? [[key, Buffer.from(value).toString(encoding)] as const] : [],
+      ),
+    );
+  if (location.kind === 'secret') return { data: as('base64', () => true), binaryData: {} };
+  return { data: as('utf8', isText), binaryData: as('base64', (value) => !isText(value)) };
 }
 
 function merged(location: ApiLocation, live: ApiObject, next: Material): ApiObject {
   // A PUT without a resourceVersion overwrites whatever is there.
   if ((live.metadata?.resourceVersion ?? '') === '') throw changed(location);
+  const { data, binaryData } = encoded(location, next.entries);
+  const { binaryData: _, ...others } = live;
   return {
-    ...live,
+    ...others,
     ...typeMeta(location),
     metadata: {
       ...live.metadata,
       ...labelled({ ...next.metadata?.labels, ...live.metadata?.labels }),
       annotations: { ...next.metadata?.annotations, ...live.metadata?.annotations, ...next.annotations },
     },
-    data: { ...live.data, ...encoded(location, next.entries) },
-    ...(live.binaryData !== undefined && { binaryData: without(live.binaryData, next.entries) }),
+    data: { ...without(live.data, next.entries), ...data },
+    ...binary({ ...without(live.binaryData, next.entries), ...binaryData }),
   };
 }
 
 /** The server refuses a key that is in data and in binaryData. */
-function without(binaryData: Readonly<Record<string, string>>, written: Entries): Record<string, string> {
-  return Object.fromEntries(Object.entries(binaryData).filter(([key]) => !(key in written)));
+function without(held: ApiObject['data'], written: Entries): Record<string, string> {
+  return Object.fromEntries(Object.entries(held ?? {}).filter(([key]) => !(key in written)));
 }
+
+const binary = (binaryData: Readonly<Record<string, string>>): Pick<ApiObject, 'binaryData'> =>
+  Object.keys(binaryData).length === 0 ? {} : { binaryData };
 
 function absentObject(location: ApiLocation, next: Material): ApiObject {
   const { namespace, name } = location;
+  const { data, binaryData } = encoded(location, next.entries);
   return {
     ...typeMeta(location),
     metadata: {
@@ -188,7 +202,8 @@ function absentObject(location: ApiLocation, next: Material): ApiObject {
       resourceVersion: '1',
     },
     ...(location.kind === 'secret' ? { type: privateKeyKey in next.entries ? 'kubernetes.io/tls' : 'Opaque' } : {}),
-    data: encoded(location, next.entries),
+    data,
+    ...binary(binaryData),
   };
 }
 

@@ -1,5 +1,6 @@
 // Byte copies of what is about to be replaced, kept outside the live directories: the last five generations of each
-// artefact, 0600 in 0700. Never links and never moves: a reader that watches the inode of a live file (kube-apiserver)
+// artefact, in directories that are 0700, with the owner and the group of the original, which may matter more than its
+// bytes: an etcd with a user of its own cannot read root's. Never links and never moves: a reader that watches the inode of a live file (kube-apiserver)
 // would miss a later change when another name keeps that inode alive. A generation takes its
 // name when it is whole.
 import { createHash } from 'node:crypto';
@@ -7,13 +8,17 @@ import { basename, join } from 'node:path';
 import { type Disk, onPath, together, unlessAbsent } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { systemCode } from '../errors.ts';
-import { makeDirectory, removeLeftovers, syncAll, temporaryName, writeNewFile } from '../disk/files.ts';
+import { makeDirectory, type Ownership, removeLeftovers, syncAll, temporaryName, writeNewFile } from '../disk/files.ts';
 
+const groupReads = 0o040;
 const generationsKept = 5;
 const longestName = 200;
 
 /** Whole files by their role in the artefact. */
 export type Files = ReadonlyMap<string, Uint8Array>;
+
+/** Of the originals, by role; of a role that is not there: this process's, for nobody else. */
+export type Owners = ReadonlyMap<string, Ownership>;
 
 /** Where the generations of one artefact are. */
 export interface Shelf {
@@ -24,7 +29,12 @@ export interface Shelf {
 }
 
 /** Copies `files` into a new generation, unless the newest one already holds these bytes. */
-export async function backUp(shelf: Shelf, files: Files, isUsable: (files: Files) => boolean): Promise<void> {
+export async function backUp(
+  shelf: Shelf,
+  files: Files,
+  isUsable: (files: Files) => boolean,
+  owners: Owners = new Map(),
+): Promise<void> {
   const { disk } = shelf;
   const directory = shelfDirectory(shelf);
   const above = await makeDirectory(disk, directory, 0o700);
@@ -33,7 +43,7 @@ export async function backUp(shelf: Shelf, files: Files, isUsable: (files: Files
   // A write that fails and is tried again must not push the older generations out.
   if (newest !== undefined && same(await readable(shelf, newest), files)) return;
   const made = String(Number(newest ?? '0') + 1).padStart(6, '0');
-  await makeGeneration(disk, join(directory, made), files);
+  await makeGeneration(disk, join(directory, made), files, owners);
   await syncAll(disk, [join(directory, made), directory, ...above]);
   const old = [...generations, made].slice(0, -generationsKept);
   if (old.length === 0) return;
@@ -44,12 +54,16 @@ export async function backUp(shelf: Shelf, files: Files, isUsable: (files: Files
   }
 }
 
-async function makeGeneration(disk: Disk, path: string, files: Files): Promise<void> {
+async function makeGeneration(disk: Disk, path: string, files: Files, owners: Owners): Promise<void> {
   await removeLeftovers(disk, path);
   const temporary = temporaryName(path);
   try {
     await disk.mkdir(temporary, { mode: 0o700 });
-    const writes = [...files].map(([role, bytes]) => writeNewFile(disk, join(temporary, role), bytes, { mode: 0o600 }));
+    const writes = [...files].map(([role, bytes]) => {
+      const { mode = 0, ...whose } = owners.get(role) ?? {};
+      // Nobody but root gets here, whatever the group may.
+      return writeNewFile(disk, join(temporary, role), bytes, { ...whose, mode: 0o600 | (mode & groupReads) });
+    });
     await together(writes);
     await disk.rename(temporary, path);
   } catch (err) {
@@ -75,6 +89,17 @@ export async function readGeneration(shelf: Shelf, generation: string): Promise<
     return [role, await onPath(path, () => readRegularFile(disk, path))];
   };
   return new Map(await Promise.all(roles.map(read)));
+}
+
+/** Owner and mode of the copy of this role: of that generation, or of the newest that has one. Throws what stat() throws. */
+export async function keptOwner(shelf: Shelf, role: string, generation?: string): Promise<Ownership | undefined> {
+  const from = generation === undefined ? (await generationsOf(shelf)).toReversed() : [generation];
+  for (const each of from) {
+    const path = join(generationPath(shelf, each), role);
+    const kept = await unlessAbsent(() => shelf.disk.stat(path));
+    if (kept !== undefined) return { mode: kept.mode & 0o777, uid: kept.uid, gid: kept.gid };
+  }
+  return undefined;
 }
 
 /** One that cannot be read counts for nothing: an older one may be whole. */

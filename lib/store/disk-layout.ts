@@ -30,6 +30,7 @@ export interface Understood {
   readonly problem?: string;
   readonly foreign?: string;
   readonly authorityIsForeign?: boolean;
+  readonly server?: string;
 }
 
 export type ReadFile = (file: string) => Promise<Uint8Array | undefined>;

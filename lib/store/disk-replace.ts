@@ -58,26 +58,64 @@ async function missingTarget(disk: Disk, file: string): Promise<string> {
   );
 }
 
+export interface Preparing {
+  readonly onAttributesLost?: ((err: unknown) => void) | undefined;
+  /** Owner and mode of the last copy that was kept of a file, for one that is not there. */
+  readonly formerOwner?: (file: string) => Promise<Ownership | undefined>;
+}
+
 /** Writes every temporary file, durably. */
-export async function prepareAll(disk: Disk, placements: readonly Placement[]): Promise<void> {
+export async function prepareAll(
+  disk: Disk,
+  placements: readonly Placement[],
+  { onAttributesLost, formerOwner }: Preparing = {},
+): Promise<void> {
   const write = async ({ change, temporary, link }: Placement): Promise<void> => {
-    const owner = await ownerOf(disk, change, placements);
-    await writeNewFile(disk, temporary, change.bytes, link === undefined ? owner : { ...owner, mode: 0o600 });
+    const owner = (await ownerOf(disk, change)) ?? (await ownerOfAbsent(disk, change, placements, formerOwner));
+    // A dated file is one more beside the others, private as the kubelet makes it.
+    const { mode: _mode, like: _like, ...whose } = owner;
+    const wanted = link === undefined ? { ...owner, onAttributesLost } : { ...whose, mode: 0o600 };
+    await writeNewFile(disk, temporary, change.bytes, wanted);
   };
   await together(placements.map(write));
 }
 
-/** Mode and owner of the file that is replaced; a missing half of a pair belongs to the owner of the other half. */
-async function ownerOf(disk: Disk, { file, mode, secret }: Change, all: readonly Placement[]): Promise<Ownership> {
+/** Of the file that is replaced, by itself; undefined when it is not there. */
+async function ownerOf(disk: Disk, { file, secret }: Change): Promise<Ownership | undefined> {
   const own = await unlessAbsent(() => disk.stat(file));
-  // A key that the world can read was an accident; a group (etcd's) is somebody's decision.
-  if (own !== undefined) return { mode: own.mode & (secret ? 0o770 : 0o777), uid: own.uid, gid: own.gid };
+  if (own === undefined) return undefined;
+  const { uid, gid } = own;
+  // Who may read a key is somebody's decision (etcd's user, a monitor), and kubeadm keeps it. That the world may write
+  // one is an accident: then nothing is copied, because the new file must not be open to the world for a moment.
+  if (secret && (own.mode & worldWrites) !== 0) return { mode: own.mode & 0o777 & ~worldWrites, uid, gid };
+  return { mode: own.mode & 0o777, uid, gid, like: await disk.realpath(file) };
+}
+
+const worldWrites = 0o002;
+
+/** Of the other half of a pair; of the copy that was kept; of the directory, which may be that of etcd's own user. */
+async function ownerOfAbsent(
+  disk: Disk,
+  { file, mode }: Change,
+  all: readonly Placement[],
+  formerOwner: Preparing['formerOwner'],
+): Promise<Ownership> {
   for (const { change } of all) {
     const other = change.file === file ? undefined : await unlessAbsent(() => disk.stat(change.file));
     if (other !== undefined) return { mode, uid: other.uid, gid: other.gid };
   }
-  return { mode };
+  const former = await formerOwner?.(file);
+  // Copies of earlier versions are all root's.
+  if (former !== undefined && (former.uid !== 0 || former.gid !== 0)) {
+    return { ...former, mode: mode | (former.mode & groupReads) };
+  }
+  const directory = dirname(await finalTarget(disk, file));
+  const above = await unlessAbsent(() => disk.stat(directory));
+  return above === undefined || above.uid === 0 ? { mode } : { mode, uid: above.uid, gid: above.gid };
 }
+
+/** A group that could read the file (etcd's) may again. */
+const groupReads = 0o040;
 
 /**
  * Renames in order, then makes it durable. When one fails, what was renamed before goes back: the last good stays. What
@@ -110,7 +148,7 @@ async function takeBack(disk: Disk, { change, file, before, link }: Placement): 
     if (before === undefined) return; // there was none: half a pair is seen as broken, made anew
     const temporary = temporaryName(file);
     try {
-      await writeNewFile(disk, temporary, before, await ownerOf(disk, change, []));
+      await writeNewFile(disk, temporary, before, (await ownerOf(disk, change)) ?? { mode: change.mode });
       await disk.rename(temporary, file);
     } catch (err) {
       await disk.rm(temporary, { force: true });
@@ -124,7 +162,15 @@ async function takeBack(disk: Disk, { change, file, before, link }: Placement): 
   if (!(await leadsHere())) await disk.rm(file, { force: true });
 }
 
-/** Removes what did not take its name. The failure that led here is what counts; the next write removes the rest. */
+/**
+ * Removes what did not take its name. The failure that led here is what counts; the next write removes the rest. Where
+ * nothing can be removed (a directory that may only be appended to, chattr(1)), no key stays behind at least.
+ */
 export async function discardAll(disk: Disk, placements: readonly Placement[]): Promise<void> {
-  for (const { temporary } of placements) await disk.rm(temporary, { force: true }).catch(() => undefined);
+  for (const { temporary } of placements) {
+    await disk
+      .rm(temporary, { force: true })
+      .catch(() => disk.truncate(temporary))
+      .catch(() => undefined);
+  }
 }

@@ -16,9 +16,9 @@ import { RecoveryError } from '../errors.ts';
 import type { DiskLocation, Endpoints, Location } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { combinedPemLayout } from './combined-pem.ts';
-import { backUp, type Files, newestGeneration } from './disk-backup.ts';
+import { backUp, type Files, keptOwner, newestGeneration, type Owners } from './disk-backup.ts';
 import type { Change, Layout, Part } from './disk-layout.ts';
-import { commitAll, discardAll, type Placement, placeAll, prepareAll } from './disk-replace.ts';
+import { commitAll, discardAll, type Placement, placeAll, prepareAll, type Preparing } from './disk-replace.ts';
 import { kubeconfigLayout } from './kubeconfig.ts';
 import { pemFileLayout, pemPairLayout } from './pem-files.ts';
 import { caBundleKey, certificateKey, locationText } from './store.ts';
@@ -31,6 +31,8 @@ export interface DiskStoreOptions {
   readonly backupDir?: string;
   /** Told of a copy that could not be kept or read; the write goes on. Must not throw. */
   readonly onBackupFailed?: (err: RecoveryError) => void;
+  /** Told of a file that could not get all that the one before it had; the write goes on. Must not throw. */
+  readonly onAttributesLost?: (err: RecoveryError) => void;
   /** The server that a kubeconfig names which has to be made from nothing. */
   readonly endpoints?: Endpoints;
   readonly disk?: Disk;
@@ -91,6 +93,8 @@ export interface Replacement extends DiskStoreOptions {
   /** What is there, as it was seen. */
   readonly parts: readonly Part[];
   readonly changes: readonly Change[];
+  /** The backup that is put back. Default: the newest tells whose the files were that are not there. */
+  readonly generation?: string;
 }
 
 /** Steps 3 to 7, for whoever has files to put in place. Throws WriteFailed. */
@@ -101,7 +105,7 @@ export async function replaceParts(replacement: Replacement): Promise<'written' 
     let placements: readonly Placement[] = [];
     try {
       placements = await placeAll(disk, changes, now()); // 3
-      await together([keep(replacement), prepareAll(disk, placements)]); // 4
+      await together([keep(replacement), prepareAll(disk, placements, preparing(replacement))]); // 4
       const present = await lookAt(disk, location, layout); // 5
       if (digestOf(present) !== digestOf(parts)) {
         await discardAll(disk, placements);
@@ -116,6 +120,25 @@ export async function replaceParts(replacement: Replacement): Promise<'written' 
   });
 }
 
+function preparing({
+  disk = realDisk,
+  backupDir,
+  onAttributesLost,
+  location,
+  parts,
+  generation,
+}: Replacement): Preparing {
+  return {
+    onAttributesLost: (err) => tell(onAttributesLost, err),
+    async formerOwner(file) {
+      const role = parts.find((part) => part.file === file)?.role;
+      if (backupDir === undefined || role === undefined) return undefined;
+      // One that cannot be read is none.
+      return keptOwner({ disk, backupDir, path: artefactPath(location) }, role, generation).catch(() => undefined);
+    },
+  };
+}
+
 /** Copies what is there. What is healed is worth more than the copy: that one could not be made is told. */
 async function keep({ disk = realDisk, backupDir, onBackupFailed, ...rest }: Replacement): Promise<void> {
   const { location, layout, parts } = rest;
@@ -123,19 +146,28 @@ async function keep({ disk = realDisk, backupDir, onBackupFailed, ...rest }: Rep
   if (backupDir === undefined || present.length === 0) return;
   const files = new Map(present.map(({ role, bytes }) => [role, bytes ?? new Uint8Array()]));
   const what = `${locationText(location)} to "${backupDir}"`;
+  const shelf = { disk, backupDir, path: artefactPath(location) };
   try {
-    await attempt({ code: 'WriteFailed', action: 'back up', what, directory: backupDir, remains: '' }, () =>
-      backUp({ disk, backupDir, path: artefactPath(location) }, files, isUsable(location, layout)),
+    await attempt({ code: 'WriteFailed', action: 'back up', what, directory: backupDir, remains: '' }, async () =>
+      backUp(shelf, files, isUsable(location, layout), await ownersOf(disk, present)),
     );
   } catch (err) {
     tell(onBackupFailed, err);
   }
 }
 
-/** Throws what is a fault of this program and no state of the backup directory. */
-function tell(onBackupFailed: DiskStoreOptions['onBackupFailed'], err: unknown): void {
+async function ownersOf(disk: Disk, parts: readonly Part[]): Promise<Owners> {
+  const owners = parts.map(async ({ role, file }) => {
+    const { mode, uid, gid } = await disk.stat(file);
+    return [role, { mode, uid, gid }] as const;
+  });
+  return new Map(await Promise.all(owners));
+}
+
+/** Throws what is a fault of this program and no state of the disk. */
+function tell(told: ((err: RecoveryError) => void) | undefined, err: unknown): void {
   if (!(err instanceof RecoveryError)) throw err;
-  onBackupFailed?.(err);
+  told?.(err);
 }
 
 export async function lookAt(disk: Disk, location: DiskLocation, layout: Layout): Promise<readonly Part[]> {

@@ -1,5 +1,5 @@
 // The entries of a kubeconfig with one cluster and one user, as those in a Secret have them. Pure.
-import { parseYaml } from '../yaml.ts';
+import { parseYaml, yamlText } from '../yaml.ts';
 
 export type KubeconfigFields = Readonly<Record<string, unknown>>;
 
@@ -12,7 +12,7 @@ export interface OnlyEntries {
 export function onlyEntries(bytes: Uint8Array): OnlyEntries {
   let config: KubeconfigFields | null;
   try {
-    config = parseYaml(Buffer.from(bytes).toString('utf8')) as KubeconfigFields | null;
+    config = parseYaml(yamlText(bytes)) as KubeconfigFields | null;
   } catch {
     return { cluster: undefined, user: undefined };
   }

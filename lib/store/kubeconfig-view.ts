@@ -1,7 +1,8 @@
 // Where in a kubeconfig the credentials of this machine's own context are, and the CA by which it knows its server. Pure.
 import { dirname, resolve } from 'node:path';
 import { errorText } from '../errors.ts';
-import { parseYaml } from '../yaml.ts';
+import { isYamlText, parseYaml, yamlText } from '../yaml.ts';
+import { isBase64, kubeconfigProblem } from './kubeconfig-shape.ts';
 import { type KnownServers, ownContext } from './own-context.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -19,6 +20,7 @@ export interface KubeconfigView {
   readonly certificate: Source;
   readonly key: Source;
   readonly authority: Source;
+  readonly server?: string;
   /** It trusts any server, and must not name a CA then. */
   readonly insecure: boolean;
 }
@@ -31,13 +33,24 @@ const others = ['exec', 'auth-provider', 'username', 'token', 'tokenFile'] as co
 
 /** Paths in it are relative to the directory of `file`. Never throws. */
 export function readKubeconfigView(file: string, bytes: Uint8Array, known: KnownServers): KubeconfigReading {
+  // As Go's YAML reader has it; decoded with replacements, damage would look like text.
+  if (!isYamlText(bytes)) return { problem: 'it is not UTF-8' };
+  const text = yamlText(bytes);
+  // oxlint-disable-next-line no-control-regex -- these are what is looked for
+  if (/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/.test(text)) return { problem: 'it holds control characters' };
   let config: unknown;
   try {
-    config = parseYaml(Buffer.from(bytes).toString('utf8'));
+    config = parseYaml(text);
   } catch (err) {
     return { problem: errorText(err) };
   }
   const context = ownContext(config, known);
+  if ('problem' in context) return context;
+  // Before whose it is: what no component can load is nobody's working file.
+  const own =
+    'user' in context ? [context.user, context.cluster].map(({ path: [list, at, of] }) => `${list}[${at}].${of}`) : [];
+  const problem = kubeconfigProblem(config, own);
+  if (problem !== undefined) return { problem };
   if (!('user' in context)) return context;
   const { user, cluster } = context;
   const source = (fields: Fields, name: string): Source => sourceOf(dirname(file), fields, name);
@@ -45,7 +58,9 @@ export function readKubeconfigView(file: string, bytes: Uint8Array, known: Known
   const other = others.find((name) => isSet(user.fields[name]));
   const certified = certificate.kind !== 'none' && (other === 'token' || other === 'tokenFile');
   if (other !== undefined && !certified) return { foreign: `its user authenticates by "${other}"` };
+  const server = cluster.fields['server'];
   return {
+    ...(typeof server === 'string' && { server }),
     user: user.path,
     cluster: cluster.path,
     certificate,
@@ -64,7 +79,4 @@ function sourceOf(directory: string, fields: Fields, name: string): Source {
   return typeof file === 'string' && file !== '' ? { kind: 'file', file: resolve(directory, file) } : { kind: 'none' };
 }
 
-function decoded(data: string): Buffer | undefined {
-  const text = data.replaceAll(/\s/g, '');
-  return /^[A-Za-z0-9+/]+={0,2}$/.test(text) ? Buffer.from(text, 'base64') : undefined;
-}
+const decoded = (data: string): Buffer | undefined => (isBase64(data) ? Buffer.from(data, 'base64') : undefined);

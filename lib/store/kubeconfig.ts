@@ -1,13 +1,14 @@
 // A kubeconfig as the home of a client certificate: read from the document or from the files that it names, and written
 // where it was read. One that has to be made from nothing is like kubeadm's (kubernetes/kubernetes
 // cmd/kubeadm/app/util/kubeconfig): cluster `kubernetes`, its user named like the common name of the certificate.
+import { isUtf8 } from 'node:buffer';
 import { RecoveryError } from '../errors.ts';
 import type { Endpoints, KubeconfigLocation } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
-import { editYaml, toYaml } from '../yaml.ts';
+import { editYaml, toYaml, yamlText } from '../yaml.ts';
 import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './combined-pem.ts';
 import { evidentContextName } from './own-context.ts';
-import { bytesOf, type Change, type Layout, type Part, type Understood } from './disk-layout.ts';
+import { bytesOf, type Change, type Layout, type Part, type ReadFile, type Understood } from './disk-layout.ts';
 import { type KubeconfigReading, type KubeconfigView, readKubeconfigView, type Source } from './kubeconfig-view.ts';
 import { authorityKey, certificateKey, type Entries, locationText, privateKeyKey } from './store.ts';
 
@@ -22,15 +23,17 @@ export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoi
       const bytes = await read(file);
       const files = referencesOf(location, bytes, view);
       const rest = files.map(async (each): Promise<Part> => ({ ...each, bytes: await read(each.file) }));
-      return [{ role: documentRole, file, bytes }, ...(await Promise.all(rest))];
+      const parts = await Promise.all(rest);
+      const known = await knownCredentials(location, parts, read);
+      return [{ role: documentRole, file, bytes }, ...parts, ...known];
     },
     understand: (parts) => understand(location, parts, view),
     async change(next, parts, earlier) {
-      const { text, certificate, key } = await newDocument({ location, endpoints, view, next, parts, earlier });
+      const { document, certificate, key } = await newDocument({ location, endpoints, view, next, parts, earlier });
       const changes = fileChanges(next, parts, { certificate, key });
       const before = bytesOf(parts, documentRole);
-      if (before !== undefined && Buffer.from(text).equals(before)) return changes;
-      return [...changes, documentChange(file, Buffer.from(text))];
+      if (before !== undefined && Buffer.from(document).equals(before)) return changes;
+      return [...changes, documentChange(file, document)];
     },
     putBack(kept) {
       const bytes = kept.get(documentRole);
@@ -42,6 +45,19 @@ export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoi
       return [...files, documentChange(file, bytes)];
     },
   };
+}
+
+const knownRole = 'known.pem';
+
+/** Where a file that the document names is not there: the one where the inventory says that the credentials are. */
+async function knownCredentials(
+  { credentials }: KubeconfigLocation,
+  named: readonly Part[],
+  read: ReadFile,
+): Promise<Part[]> {
+  const isLost = named.some(({ bytes, foreign }) => bytes === undefined && foreign !== true);
+  if (credentials === undefined || !isLost || named.some(({ file }) => file === credentials)) return [];
+  return [{ role: knownRole, file: credentials, bytes: await read(credentials), foreign: true }];
 }
 
 type View = (bytes: Uint8Array) => KubeconfigReading;
@@ -90,8 +106,9 @@ function understand(location: KubeconfigLocation, parts: readonly Part[], view: 
     (source) => source.kind === 'data' && source.bytes === undefined,
   );
   const foreign = reading.authority.kind === 'file' || reading.insecure ? { authorityIsForeign: true } : {};
-  if (!damaged) return { entries, ...foreign };
-  return { entries, ...foreign, problem: `Cannot use ${what}: its embedded data is not base64` };
+  const server = reading.server === undefined ? {} : { server: reading.server };
+  if (!damaged) return { entries, ...foreign, ...server };
+  return { entries, ...foreign, ...server, problem: `Cannot use ${what}: its embedded data is not base64` };
 }
 
 interface Renewal {
@@ -104,7 +121,7 @@ interface Renewal {
 }
 
 interface NewDocument {
-  readonly text: string;
+  readonly document: Uint8Array;
   /** Where the credentials belong. */
   readonly certificate: Source;
   readonly key: Source;
@@ -136,8 +153,9 @@ async function newDocument(renewal: Renewal): Promise<NewDocument> {
 
 /** A document that only lacks a current context that is there (`kubectl config unset`) keeps all that is in it. */
 function withOwnContext(document: Uint8Array, endpoints: Endpoints): Buffer | undefined {
+  if (!isUtf8(document)) return undefined; // decoded it would say something else, a path say
   try {
-    const edit = editYaml(Buffer.from(document).toString('utf8'));
+    const edit = editYaml(yamlText(document));
     const name = evidentContextName(edit.value, endpoints);
     if (name === undefined) return undefined;
     edit.set(['current-context'], name);
@@ -149,15 +167,23 @@ function withOwnContext(document: Uint8Array, endpoints: Endpoints): Buffer | un
 }
 
 /** The document with the new entries where they are embedded; what it only names stays named. */
-function edited({ location, next }: Renewal, document: Uint8Array, view: KubeconfigView): NewDocument {
-  const before = Buffer.from(document).toString('utf8');
+function edited({ location, next, parts }: Renewal, document: Uint8Array, view: KubeconfigView): NewDocument {
+  const before = yamlText(document);
   const edit = editYaml(before);
   const bare = view.certificate.kind === 'none' && view.key.kind === 'none';
   let changed = false;
   const place = (path: readonly (string | number)[], name: string, source: Source, entry: string): Source => {
     const bytes = next[entry];
     if (bytes === undefined) return source;
-    if (source.kind === 'file') return source;
+    if (source.kind === 'file') {
+      // A path that leads nowhere is damage where the file itself is there: its directory may not even exist.
+      const isLost = parts.some(({ file, bytes: there }) => file === source.file && there === undefined);
+      const known = parts.find(({ file, bytes: there }) => file === location.credentials && there !== undefined)?.file;
+      if (!isLost || known === undefined) return source;
+      edit.set([...path, name], known);
+      changed = true;
+      return { kind: 'file', file: known };
+    }
     if (entry !== authorityKey && bare && location.credentials !== undefined) {
       edit.set([...path, name], location.credentials);
       changed = true;
@@ -173,7 +199,7 @@ function edited({ location, next }: Renewal, document: Uint8Array, view: Kubecon
   const certificate = place(view.user, 'client-certificate', view.certificate, certificateKey);
   const key = place(view.user, 'client-key', view.key, privateKeyKey);
   if (!view.insecure) place(view.cluster, 'certificate-authority', view.authority, authorityKey);
-  return { text: changed ? edit.text() : before, certificate, key };
+  return { document: changed ? Buffer.from(edit.text()) : document, certificate, key };
 }
 
 function bareDocument({ location, endpoints, next }: Renewal): string {

@@ -30,13 +30,15 @@ export interface LockOptions {
 }
 
 type State = 'trying' | 'held';
-/** `unclear`: it went away while it was asked, or is about to. */
-type Answer = State | 'dead' | 'unclear';
+/** `unclear`: it went away while it was asked, or is about to. `closed`: the system lets nobody ask it. */
+type Answer = State | 'dead' | 'unclear' | 'closed';
 
 const suffix = '.sock';
 const answerTimeoutMs = 1000;
 const askAgainMs = 20;
 const longestUnclear = 250;
+/** From the socket to its visible name a process takes microseconds. */
+const longestHiddenMs = 60_000;
 /** sockaddr_un holds 108 bytes, one of them the NUL at the end. */
 const longestSocketPath = 107;
 
@@ -114,16 +116,34 @@ interface Contest extends LockOptions {
 async function outlast({ directory, name, clock, handle, guards }: Contest): Promise<void> {
   for (let round = 0; ; round += 1) {
     let undecided = false;
-    const names = (await readdir(directory)).filter((entry) => entry.endsWith(suffix) && !entry.startsWith('.'));
-    for (const other of names.filter((entry) => entry !== name)) {
+    const all = (await readdir(directory)).filter((entry) => entry.endsWith(suffix));
+    if (round === 0) await removeHidden(all, { directory, clock, handle });
+    for (const other of all.filter((entry) => entry !== name && !entry.startsWith('.'))) {
       const answer = await ask(socketPath(directory, other, handle));
       if (answer === 'dead') await rm(join(directory, other), { force: true });
+      else if (answer === 'closed') throw cannotAsk(join(directory, other), guards);
       else if (answer === 'held' || (answer === 'trying' && other < name)) throw alreadyRunning(directory, guards);
       else undecided = true; // it may have looked before we came: then it will say so in a moment
     }
     if (!undecided) return;
     if (round === longestUnclear) throw alreadyRunning(directory, guards);
     await clock.sleep(askAgainMs);
+  }
+}
+
+/** What was killed before it had its visible name (1). */
+async function removeHidden(
+  names: readonly string[],
+  { directory, clock, handle }: Pick<Contest, 'directory' | 'clock' | 'handle'>,
+): Promise<void> {
+  for (const name of names.filter((entry) => entry.startsWith('.'))) {
+    const path = join(directory, name);
+    const since = await lstat(path).then(
+      ({ mtimeMs }) => mtimeMs,
+      () => Number.POSITIVE_INFINITY, // it has its name by now
+    );
+    if (clock.now().getTime() - since < longestHiddenMs) continue;
+    if ((await ask(socketPath(directory, name, handle))) === 'dead') await rm(path, { force: true });
   }
 }
 
@@ -142,9 +162,19 @@ function ask(path: string): Promise<Answer> {
     socket.once('end', () => resolve(answer === 'trying' || answer === 'held' ? answer : 'unclear'));
     socket.once('error', (err) => {
       const code = systemCode(err);
-      resolve(code === 'ECONNREFUSED' || code === 'ENOENT' ? 'dead' : 'unclear');
+      if (code === 'EACCES' || code === 'EPERM') resolve('closed');
+      else resolve(code === 'ECONNREFUSED' || code === 'ENOENT' ? 'dead' : 'unclear');
     });
   });
+}
+
+/** SELinux keeps containers of other categories apart: whether somebody listens there cannot be known. */
+function cannotAsk(path: string, guards = 'files of this host'): RecoveryError {
+  return new RecoveryError(
+    'AlreadyRunning',
+    `Cannot write ${guards}: the system does not let this process ask who holds the lock "${path}" (EACCES; SELinux?); ` +
+      'give both processes one label, or remove the file when no other process of this program runs',
+  );
 }
 
 function alreadyRunning(directory: string, guards = 'files of this host'): RecoveryError {

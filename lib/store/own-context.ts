@@ -45,6 +45,10 @@ export function ownContext(config: unknown, known: KnownServers): ContextChoice 
   const current = contextOf(config, present);
   if (typeof current === 'string') return { problem: current };
   const own = evidentContext(config, known, present);
+  // Without a server it is damaged, and not another cluster's.
+  const { cluster, clusterName } = own ?? current;
+  const { server } = cluster.fields;
+  if (typeof server !== 'string' || server === '') return { problem: `its cluster "${clusterName}" has no server` };
   if (own !== undefined) return own;
   if (known.controlPlane === undefined && known.local === undefined) return current;
   return { foreign: `its current context "${present}" is that of another cluster` };

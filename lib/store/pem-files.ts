@@ -1,7 +1,7 @@
 // Entries that are files of their own: a certificate and its key, or a bundle. Their bytes are written as they come.
 import { RecoveryError } from '../errors.ts';
 import type { PemFileLocation, PemPairLocation } from '../inventory/model.ts';
-import type { Change, Layout } from './disk-layout.ts';
+import { bytesOf, type Change, type Layout } from './disk-layout.ts';
 import { caBundleKey, certificateKey, locationText, privateKeyKey } from './store.ts';
 
 interface File {
@@ -35,9 +35,14 @@ function filesLayout(location: PemPairLocation | PemFileLocation, files: readonl
       const present = parts.flatMap(({ role, bytes }) => (bytes === undefined ? [] : [[role, bytes] as const]));
       return present.length === 0 ? undefined : { entries: Object.fromEntries(present) };
     },
-    async change(next) {
+    async change(next, parts) {
       const unknown = Object.keys(next).find((key) => !files.some((file) => file.key === key));
-      if (unknown === undefined) return changes((key) => next[key]);
+      // A key that stays is not replaced by itself.
+      const isThere = (key: string, bytes: Uint8Array | undefined): boolean => {
+        const present = bytesOf(parts, key);
+        return present !== undefined && bytes !== undefined && Buffer.from(present).equals(bytes);
+      };
+      if (unknown === undefined) return changes((key) => (isThere(key, next[key]) ? undefined : next[key]));
       const message = `Cannot write ${locationText(location)}: it has no place for "${unknown}"`;
       throw new RecoveryError('MaterialInvalid', message);
     },

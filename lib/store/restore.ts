@@ -9,7 +9,7 @@ import { parseCertificates } from '../pki/certificate.ts';
 import { artefactPath, type DiskStoreOptions, keptParts, layoutOf, lookAt, replaceParts } from './disk.ts';
 import type { Change, Layout } from './disk-layout.ts';
 import { type Files, generationPath, generationsOf, readGeneration, type Shelf } from './disk-backup.ts';
-import { caBundleKey, certificateKey, type Entries, locationText } from './store.ts';
+import { caBundleKey, certificateKey, type Entries, locationText, type Material } from './store.ts';
 import { verifyMaterial } from './verify.ts';
 import { isFile } from '../inventory/places.ts';
 
@@ -32,7 +32,10 @@ export interface Generation {
   readonly problem?: string;
 }
 
-export interface RestoreOptions extends Pick<DiskStoreOptions, 'disk' | 'endpoints' | 'now' | 'onBackupFailed'> {
+export interface RestoreOptions extends Pick<
+  DiskStoreOptions,
+  'disk' | 'endpoints' | 'now' | 'onBackupFailed' | 'onAttributesLost'
+> {
   readonly backupDir: string;
 }
 
@@ -86,7 +89,7 @@ export async function restoreGeneration(
   const present = new Map(parts.map(({ file, bytes }) => [file, bytes]));
   const different = changes.filter(({ file, bytes }) => !isSame(present.get(file), bytes));
   if (different.length === 0) return 'unchanged';
-  const outcome = await replaceParts({ ...options, location, layout, parts, changes: different });
+  const outcome = await replaceParts({ ...options, location, layout, parts, changes: different, generation });
   return outcome === 'written' ? 'restored' : outcome;
 }
 
@@ -131,6 +134,18 @@ function judged(location: DiskLocation, files: Files, layout: Layout): Pick<Gene
     if (!isCode(err, 'MaterialInvalid')) throw err;
     return { ...(notAfter !== undefined && { notAfter }), problem: err.message };
   }
+}
+
+/** When what lies there now ends; undefined where there is nothing that can be used. */
+export function presentEnd(location: DiskLocation, found: Material | undefined): Date | undefined {
+  if (found === undefined) return undefined;
+  try {
+    verifyMaterial(location, found);
+  } catch (err) {
+    if (isCode(err, 'MaterialInvalid')) return undefined;
+    throw err;
+  }
+  return endOf(found.entries[location.kind === 'pemFile' ? caBundleKey : certificateKey], location);
 }
 
 /** Of the leaf; of a bundle the one that ends first. */

@@ -32,6 +32,8 @@ export interface Found extends Material {
   readonly changedAt?: Date;
   /** Of a kubeconfig: its CA lies in a file that it names, which a write leaves alone. */
   readonly authorityIsForeign?: boolean;
+  /** Of a kubeconfig: the URL of its server, where it names one. */
+  readonly server?: string;
 }
 
 /** What a writer saw before: the version, or that nothing was there. */

@@ -14,8 +14,9 @@ export function verifyMaterial(location: Location, { entries }: Material): void 
     new RecoveryError('MaterialInvalid', `Cannot write ${what}: ${problem}; what is there stays`);
   if (Object.keys(entries).length === 0) throw refuse('there is no entry to write');
   const { [certificateKey]: certificate, [privateKeyKey]: key, [caBundleKey]: bundle, [authorityKey]: ca } = entries;
-  // Half a pair beside the other half that is already there would not match it.
-  if ((certificate === undefined) !== (key === undefined))
+  // Half a pair beside the other half that is already there would not match it. An external CA has no other half.
+  const isAlone = location.kind === 'pemPair' && certificate !== undefined && isAuthority(certificate, what);
+  if ((certificate === undefined) !== (key === undefined) && !isAlone)
     throw refuse('certificate and key are written together only');
   if (certificate !== undefined && key !== undefined) {
     // other blocks in a file of this host are others', and no reader minds them
@@ -31,3 +32,6 @@ export function verifyMaterial(location: Location, { entries }: Material): void 
     throw refuse(`"${authorityKey}" holds no CA certificate`);
   }
 }
+
+const isAuthority = (pem: Uint8Array, what: string): boolean =>
+  parseCertificates(pem, what).every(({ facts }) => facts.isCa);

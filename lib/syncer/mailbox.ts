@@ -15,9 +15,16 @@ export class Mailbox<T> {
     this.#wake();
   }
 
-  /** Resolves when there is a value that no earlier `changed` told of, or when `elapsed` does. */
-  async changed(elapsed: Promise<void>): Promise<void> {
+  /** Replaces the newest value without being news; what nobody has taken yet is newer still. */
+  correct(value: T): void {
+    if (!this.#isNew) this.#value = value;
+  }
+
+  /** Whether there is news. Resolves when there is a value that no earlier `changed` told of, or when `elapsed` does. */
+  async changed(elapsed: Promise<void>): Promise<boolean> {
     if (!this.#isNew) await Promise.race([new Promise<void>((resolve) => (this.#wake = resolve)), elapsed]);
+    const isNews = this.#isNew;
     this.#isNew = false;
+    return isNews;
   }
 }

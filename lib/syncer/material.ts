@@ -1,50 +1,77 @@
 // From objects of the API to entries, and from entries to facts: the bytes end here, project.ts sees data only.
-import { isCode } from '../errors.ts';
+import { faultText, isCode, type RecoveryError } from '../errors.ts';
+import type { Kubeconfigs } from '../inventory/model.ts';
 import type { ConfigMap, Secret } from '../kube/kube.ts';
-import { type Certificate, parseCertificates } from '../pki/certificate.ts';
+import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
 import { pairMatches } from '../pki/pair.ts';
 import { caBundleKey, certificateKey, privateKeyKey, type Entries } from '../store/store.ts';
-import { materialKind, type MaterialFacts, type Validity } from './project.ts';
-import type { SyncRow } from './rows.ts';
+import { understandKubeconfigs } from '../plan/understand-kubeconfigs.ts';
+import type { MaterialFacts, Validity } from './project.ts';
+import type { Expectation, SyncRow } from './rows.ts';
 
 export type ApiObject = Secret | ConfigMap;
-
-type Pairs = [string, Uint8Array][];
-
-const decoded = (encoded: Readonly<Record<string, string>> | undefined): Pairs =>
-  Object.entries(encoded ?? {}).map(([key, text]) => [key, Buffer.from(text, 'base64')]);
-
-/** The entries of an object. A ConfigMap's `binaryData` are entries like its `data`; their keys never overlap. */
-export function entriesOf(kind: 'secret' | 'configMap', object: ApiObject): Entries {
-  if (kind === 'secret') return Object.fromEntries(decoded((object as Secret).data));
-  const { data, binaryData } = object as ConfigMap;
-  const texts = Object.entries(data ?? {}).map(([key, text]): [string, Uint8Array] => [key, Buffer.from(text)]);
-  return Object.fromEntries([...texts, ...decoded(binaryData)]);
-}
 
 class Mismatch extends Error {}
 
 /** What the entries of `row` are worth. Entries that are missing are project's to judge. */
 export function factsOf({ expects, what }: Pick<SyncRow, 'expects' | 'what'>, entries: Entries): MaterialFacts {
-  const kind = materialKind(expects, Object.keys(entries));
   try {
-    if (kind.kind === 'pair') return pairFacts(entries, what);
-    if (kind.kind === 'bundle') return bundleFacts(entries, what);
-    return kind.kind === 'keyPair' ? keyPairFacts(entries, kind, what) : {};
+    return checked(expects, entries, what);
   } catch (err) {
     if (err instanceof Mismatch) return { problem: { reason: 'mismatchedPair', message: err.message } };
-    if (!isCode(err, 'MaterialInvalid')) throw err;
-    // The parsers name the object themselves; the message that project makes names it too.
-    const message = err.message.replace(` of ${what}`, '').replace(/^Cannot/, 'cannot');
-    return { problem: { reason: 'unreadable', message } };
+    // A fault of this program is this object's, and on disk no reason to keep what cannot be read.
+    if (!isCode(err, 'MaterialInvalid')) {
+      return { problem: { reason: 'unreadable', message: `cannot read it: fault of this program, ${faultText(err)}` } };
+    }
+    return { problem: { reason: 'unreadable', message: told(err, what) } };
   }
 }
 
+function checked(expects: Expectation, entries: Entries, what: string): MaterialFacts {
+  switch (expects.kind) {
+    case 'pair':
+      return pairFacts(entries, what);
+    case 'bundle':
+      return bundleFacts(entries, what);
+    case 'keyPair':
+      return keyPairFacts(entries, expects, what);
+    case 'kubeconfigs':
+      return kubeconfigsFacts(expects.of, entries);
+    case 'opaque':
+      return opaqueFacts(entries, what);
+  }
+}
+
+/** The parsers name the object themselves; the message that project makes names it too. */
+const told = (err: RecoveryError, what: string): string =>
+  err.message.replace(` of ${what}`, '').replace(/^Cannot/, 'cannot');
+
+/**
+ * Others maintain it, and its readers have parsers of their own: Go's skip what they do not know in a CA bundle. So what
+ * cannot be read here is written with a warning; a pair of which both halves can be read must be one.
+ */
+function opaqueFacts(entries: Entries, what: string): MaterialFacts {
+  const { [certificateKey]: certificate, [privateKeyKey]: key, [caBundleKey]: bundle } = entries;
+  try {
+    if (certificate !== undefined && key !== undefined) return pairFacts(entries, what);
+    if (bundle !== undefined) return bundleFacts(entries, what);
+    if (certificate === undefined && key === undefined) return {};
+    const there = certificate === undefined ? privateKeyKey : certificateKey;
+    return { warning: `it holds "${there}" without the other half of the pair` };
+  } catch (err) {
+    if (!isCode(err, 'MaterialInvalid')) throw err;
+    const whole = wholeCertificates(bundle ?? certificate ?? Buffer.alloc(0));
+    const validity = bundle === undefined ? whole.slice(0, 1) : whole;
+    return { warning: told(err, what), ...(validity.length > 0 && { validity: validity.map(validityOf) }) };
+  }
+}
+
+/** As tls.X509KeyPair reads it: blocks of other kinds may stand beside the certificates. */
 function pairFacts(entries: Entries, what: string): MaterialFacts {
   const [pem, key] = [entries[certificateKey], entries[privateKeyKey]];
   if (pem === undefined || key === undefined) return {};
-  const [leaf] = parseCertificates(pem, what);
+  const [leaf] = parseCertificates(pem, what, 'skipped');
   if (leaf === undefined) return {};
   if (!pairMatches(leaf, key, what)) {
     throw new Mismatch(`"${certificateKey}" was not made for the key in "${privateKeyKey}", a matching pair is wanted`);
@@ -56,6 +83,13 @@ function bundleFacts(entries: Entries, what: string): MaterialFacts {
   const pem = entries[caBundleKey];
   if (pem === undefined) return {};
   return { validity: parseCertificates(pem, what).map(validityOf) };
+}
+
+/** Each with the certificate and key of its user, a server, and a CA to know that by. */
+function kubeconfigsFacts(of: Kubeconfigs, entries: Entries): MaterialFacts {
+  if (of.servers.some(({ key }) => entries[key] === undefined)) return {};
+  const { certificates } = understandKubeconfigs(of, { entries, annotations: {}, version: '' });
+  return { validity: certificates.map(validityOf) };
 }
 
 function validityOf({ facts: { notBefore, notAfter } }: Certificate): Validity {

@@ -5,12 +5,13 @@ import { backoffMs } from '../kube/backoff.ts';
 import type { EventReason, EventRecorder } from '../kube/events.ts';
 import type { ObjectState } from '../kube/kube.ts';
 import type { Log, LogFields } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
 import { openUp } from '../publish/access.ts';
 import { prune } from '../publish/remove.ts';
 import { Mailbox } from './mailbox.ts';
 import type { ApiObject } from './material.ts';
 import type { SyncRow } from './rows.ts';
-import { syncObject, type PassContext, type PassResult } from './sync-object.ts';
+import { readLive, syncObject, type PassContext, type PassResult } from './sync-object.ts';
 
 /** How an object stands. Only `synced` and `absent` (optional, and gone) are as they should be. */
 export interface SyncStatus {
@@ -34,13 +35,19 @@ export interface ObjectSyncOptions extends PassContext {
   readonly row: SyncRow;
   readonly log: Log;
   readonly events?: Pick<EventRecorder, 'record'>;
+  readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;
   /** After the files changed. */
   readonly onWritten?: (row: SyncRow) => void;
+  /** After each look. */
+  readonly onLooked?: () => void;
   readonly recheckMs?: number;
   readonly random?: () => number;
 }
 
+const mode = 'syncer';
 export const defaultRecheckMs = 60_000;
+/** So long regen has for what it makes itself, before anybody is called. */
+const awaitedMs = 30_000;
 const firstRetryMs = 100;
 const longestRetryMs = 10_000;
 
@@ -49,8 +56,12 @@ export class ObjectSync {
   readonly #log: Log;
   readonly #mailbox = new Mailbox<ObjectState<ApiObject>>();
   #status: SyncStatus;
+  /** The resourceVersion whose content is on disk, as far as known. */
+  #published: string | undefined;
   #pruned = false;
   #failures = 0;
+  /** Since when it has been missing; `told` once somebody was called. */
+  #awaited: { readonly since: number; told: boolean } | undefined;
 
   constructor(options: ObjectSyncOptions) {
     const { row, log } = options;
@@ -74,14 +85,23 @@ export class ObjectSync {
     const { clock, signal, recheckMs = defaultRecheckMs, random = Math.random } = this.#options;
     for (let delay = recheckMs; ;) {
       const waiting = new AbortController();
-      await this.#mailbox.changed(clock.sleep(delay, AbortSignal.any([signal, waiting.signal])));
+      const isNews = await this.#mailbox.changed(clock.sleep(delay, AbortSignal.any([signal, waiting.signal])));
       waiting.abort();
       if (signal.aborted) return;
       if (this.#mailbox.newest === undefined) continue;
+      if (!isNews && this.#failures === 0) await this.#ask();
       await this.pass(this.#mailbox.newest);
       const backoff = { firstMs: firstRetryMs, longestMs: longestRetryMs, random };
-      delay = this.#failures > 0 ? backoffMs(this.#failures, backoff) : recheckMs;
+      // Spread, so that not all objects are asked for in the same second.
+      delay = this.#failures > 0 ? backoffMs(this.#failures, backoff) : recheckMs * (0.75 + random() / 4);
     }
+  }
+
+  /** A watch may lose an event and go on: nothing but a read tells. While the API is away the disk is looked at alone. */
+  async #ask(): Promise<void> {
+    const { row } = this.#options;
+    const live = await readLive(row, this.#options).catch(() => undefined);
+    if (live !== undefined) this.#mailbox.correct(live);
   }
 
   /** One pass; without `suggested` the object is read from the API. Never rejects: the status says how it went. */
@@ -91,7 +111,7 @@ export class ObjectSync {
     try {
       if (!dryRun) await openUp({ directory: row.directory, what: row.what });
       if (!this.#pruned && !dryRun && (await this.#holds())) this.#pruned = await this.#prune();
-      const context = { ...this.#options, synced: this.#status.resourceVersion };
+      const context = { ...this.#options, synced: this.#status.resourceVersion, published: this.#published };
       const result = await syncObject(row, context, suggested);
       this.#failures = 0;
       this.#report(result, clock.now().getTime() - began);
@@ -100,10 +120,13 @@ export class ObjectSync {
       this.#failures += 1;
       const reason = err instanceof RecoveryError ? err.code : 'unknown';
       const fields = { err: errorText(err), code: reason, attempt: this.#failures };
+      this.#options.metrics?.failed(mode, reason);
+      if (reason === 'WriteFailed') this.#options.metrics?.wrote(mode, 'failed');
       this.#set({ state: 'failed', reason, message: errorText(err), at: clock.now() }, () =>
         this.#log.error('sync.failed', fields),
       );
     }
+    this.#options.onLooked?.();
     return this.#status;
   }
 
@@ -126,7 +149,7 @@ export class ObjectSync {
   }
 
   #report(result: PassResult, duration: number): void {
-    const { row, clock } = this.#options;
+    const { row, clock, metrics } = this.#options;
     const { resourceVersion, notAfter } = result;
     const known = {
       at: clock.now(),
@@ -140,9 +163,14 @@ export class ObjectSync {
       ...(notAfter !== undefined && { notAfter: notAfter.toISOString() }),
     };
     const { action } = result;
-    if (action === 'keep' || action === 'refuse') {
+    this.#published = action === 'none' || action === 'write' ? resourceVersion : undefined;
+    const isAwaited = action === 'keep' && result.reason === 'missing' && row.isMade === true;
+    if (!isAwaited) this.#awaited = undefined;
+    if (isAwaited) this.#await(result.message, { ...fields, reason: result.reason, message: result.message }, known);
+    else if (action === 'keep' || action === 'refuse') {
       const { reason, message } = result;
       const state = action === 'keep' ? 'kept' : 'refused';
+      if (this.#status.reason !== reason) metrics?.failed(mode, reason);
       this.#set({ state, reason, message, ...known }, () =>
         this.#log.warn('sync.refused', { ...fields, reason, message }),
       );
@@ -151,21 +179,45 @@ export class ObjectSync {
       this.#changed('removed', { ...fields, reason: result.reason });
     } else if (action === 'write' && result.outcome !== 'unchanged') {
       this.#status = { ...this.#base(), state: 'synced', change: result.outcome, ...known };
-      this.#changed('written', { ...fields, reason: result.reason });
+      const { reason, warning } = result;
+      this.#changed('written', {
+        ...fields,
+        reason,
+        ...(warning !== undefined && { message: `written as it is: ${warning}` }),
+      });
     } else {
       const state = resourceVersion === undefined ? 'absent' : 'synced';
+      const isResolved = ['kept', 'refused', 'failed'].includes(this.#status.state);
       this.#status = { ...this.#base(), state, ...known };
-      this.#log.debug('sync.unchanged', fields);
+      if (isResolved) this.#log.info('sync.resolved', { ...fields, message: `${row.what} is on disk as it should be` });
+      else this.#log.debug('sync.unchanged', fields);
     }
   }
 
+  /** Regen makes it in seconds: a person is called only when it has not. */
+  #await(message: string, fields: LogFields, known: Pick<SyncStatus, 'at' | 'resourceVersion' | 'notAfter'>): void {
+    const now = this.#options.clock.now().getTime();
+    const isFirst = this.#awaited === undefined;
+    this.#awaited ??= { since: now, told: false };
+    this.#status = { ...this.#base(), state: 'kept', reason: 'missing', message, ...known };
+    if (isFirst) this.#log.info('sync.refused', fields);
+    if (this.#awaited.told || Math.abs(now - this.#awaited.since) < awaitedMs) return;
+    this.#awaited.told = true;
+    const text = `${message}, and has not for ${awaitedMs / 1000} s: see its log`;
+    this.#options.metrics?.failed(mode, 'missing');
+    this.#log.warn('sync.refused', { ...fields, message: text });
+    this.#record('Warning', 'CertificateUpdateFailed', text);
+  }
+
   #changed(change: 'written' | 'removed', fields: LogFields): void {
-    const { row, dryRun, onWritten } = this.#options;
+    const { row, dryRun, onWritten, metrics } = this.#options;
     if (dryRun) {
       this.#log.info('sync.unchanged', { ...fields, reason: 'dryRun', message: `would be ${change}` });
       return;
     }
-    this.#log.info(change === 'written' ? 'sync.written' : 'sync.removed', fields);
+    const level = fields.message === undefined ? 'info' : 'warn';
+    if (change === 'written') metrics?.wrote(mode, 'written');
+    this.#log[level](change === 'written' ? 'sync.written' : 'sync.removed', fields);
     const event = change === 'written' ? 'CertificateUpdated' : 'CertificateRemoved';
     this.#record('Normal', event, `${change === 'written' ? 'Wrote' : 'Removed'} ${row.what} at "${row.directory}"`);
     onWritten?.(row);

@@ -4,13 +4,15 @@
 import { mostNames, namesProblem } from '../publish/names.ts';
 import type { PublishOutcome } from '../publish/publish.ts';
 import type { ApiLocation } from '../inventory/model.ts';
-import { caBundleKey, certificateKey, privateKeyKey } from '../store/store.ts';
+import { certificateKey, privateKeyKey } from '../store/store.ts';
 import { expectedKeys, type Expectation } from './rows.ts';
 
 /** What is known of content, without its bytes. */
 export interface MaterialFacts {
   /** Why it is not what it should be: a whole sentence that names the object. */
   readonly problem?: { readonly reason: 'unreadable' | 'mismatchedPair'; readonly message: string };
+  /** Of an opaque object: what is not as its keys promise. It is written all the same. */
+  readonly warning?: string;
   /** When its certificates are valid: of a pair the leaf, of a bundle each. */
   readonly validity?: readonly Validity[];
 }
@@ -39,6 +41,7 @@ export interface Projection {
     readonly published: 'required' | 'optional';
     readonly expects: Expectation;
     readonly what: string;
+    readonly isMade?: boolean;
   };
   readonly api: ApiFacts;
   readonly disk: DiskFacts;
@@ -50,7 +53,8 @@ export type RefuseReason = 'badName' | 'tooManyNames' | 'empty' | 'missingKey' |
 export type Decision =
   /** The files are what they must be. */
   | { readonly action: 'none' }
-  | { readonly action: 'write'; readonly reason: 'absent' | 'changed' | 'drifted' }
+  /** `warning`: a sentence about content that is written as it is. */
+  | { readonly action: 'write'; readonly reason: 'absent' | 'changed' | 'drifted'; readonly warning?: string }
   | { readonly action: 'remove'; readonly reason: 'gone' }
   /** The files stay as they are, which is not what the API says. */
   | { readonly action: 'keep'; readonly reason: 'missing' | 'expired' | 'notYetValid'; readonly message: string }
@@ -59,18 +63,18 @@ export type Decision =
 export function project(projection: Projection): Decision {
   const { row, api, disk } = projection;
   if (api.state === 'absent') return projectAbsent(row, disk);
-  return refusal(row, api) ?? projectPresent(projection, api.material);
+  return refusal(projection, api) ?? projectPresent(projection, api.material);
 }
 
-function projectAbsent({ published, what }: Projection['row'], disk: DiskFacts): Decision {
+function projectAbsent({ published, what, isMade = false }: Projection['row'], disk: DiskFacts): Decision {
   if (published === 'optional') return disk.present ? { action: 'remove', reason: 'gone' } : { action: 'none' };
   const files = disk.present ? 'the last good files stay in use' : 'there are no files of it either';
-  const message = `Cannot publish ${what}: it is not in the API, but it is required; ${files}; create it`;
+  const message = `Cannot publish ${what}: it is not in the API, but it is required; ${files}; ${isMade ? 'mode regen makes it' : 'create it'}`;
   return { action: 'keep', reason: 'missing', message };
 }
 
 /** The checks in their order; the first that fails is the reason. */
-function refusal(row: Projection['row'], api: Extract<ApiFacts, { state: 'present' }>): Decision | undefined {
+function refusal({ row, disk, now }: Projection, api: Extract<ApiFacts, { state: 'present' }>): Decision | undefined {
   const { what, expects, location } = row;
   const { keys, material } = api;
   const refuse = (reason: RefuseReason, problem: string): Decision => ({
@@ -88,9 +92,11 @@ function refusal(row: Projection['row'], api: Extract<ApiFacts, { state: 'presen
   if (missing.length > 0) {
     return refuse('missingKey', `it holds no ${quoted(missing)}, only ${quoted(keys.toSorted())}`);
   }
-  // Half of a pair in a Secret is an accident, and publishing it would take the other half away from its reader.
+  // Half of a pair in a Secret is an accident, and publishing it would take the other half away from its reader. Where an
+  // opaque object has no pair on disk that works, nothing is taken away.
   const half = [certificateKey, privateKeyKey].filter((key) => keys.includes(key));
-  if (location.kind === 'secret' && half.length === 1) {
+  const takesAway = expects.kind !== 'opaque' || (disk.material !== undefined && isValid(disk.material, now));
+  if (location.kind === 'secret' && half.length === 1 && takesAway) {
     const absent = half[0] === certificateKey ? privateKeyKey : certificateKey;
     return refuse('missingKey', `it holds ${quoted(half)} without "${absent}"`);
   }
@@ -104,7 +110,8 @@ function projectPresent({ row, disk, now }: Projection, material: MaterialFacts)
   if (isOutOfTime(material, now) && disk.material !== undefined && isValid(disk.material, now)) {
     return outOfTime(row, { theirs: material, ours: disk.material, now });
   }
-  return { action: 'write', reason: disk.present ? 'changed' : 'absent' };
+  const { warning } = material;
+  return { action: 'write', reason: disk.present ? 'changed' : 'absent', ...(warning !== undefined && { warning }) };
 }
 
 interface Compared {
@@ -144,11 +151,4 @@ function isOutOfTime({ validity }: MaterialFacts, now: Date): boolean {
 
 function isValid(material: MaterialFacts, now: Date): boolean {
   return material.validity !== undefined && material.problem === undefined && !isOutOfTime(material, now);
-}
-
-/** Which checks the content of an object gets: what is expected of it, or what its keys look like. */
-export function materialKind(expects: Expectation, keys: readonly string[]): Expectation {
-  if (expects.kind !== 'opaque') return expects;
-  if (keys.includes(certificateKey) && keys.includes(privateKeyKey)) return { kind: 'pair' };
-  return keys.includes(caBundleKey) ? { kind: 'bundle' } : expects;
 }

@@ -1,7 +1,8 @@
 // Which objects the syncer writes, and where: the published artefacts of an inventory whose truth is in the API. Pure.
 import { isAbsolute, join, normalize } from 'node:path';
 import { RecoveryError } from '../errors.ts';
-import type { ApiLocation, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { isOnlyRead } from '../inventory/kinds.ts';
+import type { ApiLocation, Kubeconfigs, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import type { FileMode } from '../publish/publish.ts';
 import { nameProblem } from '../publish/names.ts';
@@ -15,7 +16,9 @@ export type Expectation =
   | { readonly kind: 'bundle' }
   /** A key pair without certificate; `keys` are the private and the public one. */
   | { readonly kind: 'keyPair'; readonly privateKey: string; readonly publicKey: string }
-  /** Not known: what looks like a pair or a CA bundle is held to be one, everything else is written as it is. */
+  /** Kubeconfigs, each an entry; all must be whole. */
+  | { readonly kind: 'kubeconfigs'; readonly of: Kubeconfigs }
+  /** Not known, and for its readers to judge: written as it is, unless it holds a pair whose halves contradict each other. */
   | { readonly kind: 'opaque' };
 
 export interface SyncRow {
@@ -29,12 +32,15 @@ export interface SyncRow {
   readonly mode: FileMode;
   /** `Secret "namespace/name"`, for messages. */
   readonly what: string;
+  /** Mode regen makes it where it is absent; nobody has to. */
+  readonly isMade?: boolean;
 }
 
 /** Entries that must be there. */
 export function expectedKeys(expects: Expectation): readonly string[] {
   if (expects.kind === 'pair') return [certificateKey, privateKeyKey];
   if (expects.kind === 'bundle') return [caBundleKey];
+  if (expects.kind === 'kubeconfigs') return expects.of.servers.map(({ key }) => key);
   return expects.kind === 'keyPair' ? [expects.privateKey, expects.publicKey] : [];
 }
 
@@ -50,7 +56,9 @@ export function rowsOf(resolved: Resolved, destinationDir: string): SyncRow[] {
     const directory = join(destinationDir, kindDirectory[location.kind], location.name);
     const expects = expectationOf(artefact, resolved);
     const what = locationText(location);
-    return [{ name: artefact.name, location, published, expects, directory, mode: fileMode[location.kind], what }];
+    const isMade = !isOnlyRead(artefact);
+    const mode = fileMode[location.kind];
+    return [{ name: artefact.name, location, published, expects, directory, mode, what, isMade }];
   });
   checkDirectories(rows);
   return rows;
@@ -62,6 +70,7 @@ function expectationOf(artefact: ResolvedArtefact, { artefacts }: Resolved): Exp
   if (original?.kind === 'signer' || original?.kind === 'target') return { kind: 'pair' };
   if (original?.kind === 'caBundle' || original?.kind === 'composedBundle') return { kind: 'bundle' };
   if (original?.kind === 'given') return { kind: original.truth.kind === 'secret' ? 'pair' : 'bundle' };
+  if (original?.kind === 'kubeconfigs') return { kind: 'kubeconfigs', of: original };
   if (original?.kind !== 'keyPair') return { kind: 'opaque' };
   return { kind: 'keyPair', privateKey: original.privateKey, publicKey: original.publicKey };
 }

@@ -9,10 +9,12 @@ import type { Resolved } from '../inventory/model.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { watchObject } from '../kube/watch-object.ts';
-import type { Log } from '../log.ts';
+import type { Log, LogFields } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
 import { openUp, repairParent } from '../publish/access.ts';
 import { pruneRemoved } from '../publish/remove.ts';
 import { DestinationLock, lockDirectory } from './destination-lock.ts';
+import { CachesSynced } from './caches-synced.ts';
 import { defaultRecheckMs, ObjectSync, type SyncStatus } from './object-sync.ts';
 import { destinationProblem, kindDirectory, rowsOf, type SyncRow } from './rows.ts';
 import { WatchHealth } from './watch-health.ts';
@@ -30,7 +32,10 @@ export interface SyncerOptions {
   readonly log: Log;
   readonly health?: Pick<Health, 'set'>;
   readonly events?: Pick<EventRecorder, 'record'>;
+  readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;
   readonly signal: AbortSignal;
+  /** Made, empty, once every object has been looked at: for a readiness probe. Absolute. */
+  readonly cachesSyncedFile?: string | undefined;
   /** Called after the files of an object changed. Must return at once and must not throw. */
   readonly onWritten?: (row: SyncRow) => void;
   /** Milliseconds between two full checks of an object's files. Default 60 000. */
@@ -76,16 +81,19 @@ async function begin(lock: DestinationLock, destinationDir: string, log: Log): P
 async function follow(rows: readonly SyncRow[], lock: DestinationLock, options: SyncerOptions): Promise<SyncReport> {
   const { once = false, dryRun = false, clock, log, signal, health } = options;
   const hold = (): Promise<void> => lock.hold();
-  const syncs = rows.map((row) => ({ row, sync: new ObjectSync({ ...options, row, dryRun, hold }) }));
+  const caches = new CachesSynced({ ...options, dryRun });
+  const onLooked = (): void => caches.count(report());
+  const syncs = rows.map((row) => ({ row, sync: new ObjectSync({ ...options, row, dryRun, hold, onLooked }) }));
   const report = (): SyncReport => reportOf(syncs.map(({ sync }) => sync.status));
   const watches = new WatchHealth(clock.now());
   if (!once) health?.set('syncer-watches', () => watches.check(clock.now()));
   health?.set('syncer', () => healthOf(report()));
   if (once) {
     await Promise.all(syncs.map(({ sync }) => sync.pass()));
+    await caches.told;
     return report();
   }
-  const parents = recheckParents(options);
+  const parents = recheckParents(options, report);
   await Promise.all(
     syncs.map(async ({ row, sync }) => {
       const { kind, namespace, name } = row.location;
@@ -108,13 +116,19 @@ async function follow(rows: readonly SyncRow[], lock: DestinationLock, options: 
   return report();
 }
 
-/** Beside the objects' own rechecks. Ends when the signal aborts. Never rejects. */
-async function recheckParents(options: SyncerOptions): Promise<void> {
+/** Beside the objects' own rechecks, with a line a day that says how all of them stand. Never rejects. */
+async function recheckParents(options: SyncerOptions, report: () => SyncReport): Promise<void> {
   const { destinationDir, dryRun = false, clock, log, signal, recheckMs = defaultRecheckMs } = options;
   const told = new Set<string>();
+  let summaryAt: number | undefined;
   for (;;) {
     await clock.sleep(recheckMs, signal);
     if (signal.aborted) return;
+    const sinceMs = summaryAt === undefined ? dayMs : clock.now().getTime() - summaryAt;
+    if (sinceMs >= dayMs || sinceMs < 0) {
+      summaryAt = clock.now().getTime();
+      log.info('sync.summary', summaryOf(report()));
+    }
     if (!dryRun) await repairParents(destinationDir, log, told);
   }
 }
@@ -163,6 +177,24 @@ async function pruneKinds(destinationDir: string, log: Log): Promise<void> {
       log.warn('sync.failed', { path: directory, err: errorText(err) });
     }
   }
+}
+
+const dayMs = 24 * 3_600_000;
+
+/** How many objects are on disk as the API has them, and whose certificate ends first. Pure. */
+export function summaryOf({ objects }: SyncReport): LogFields {
+  const good = objects.filter(isGood);
+  const bad = objects.filter((status) => !isGood(status)).map(({ name }) => name);
+  const [first] = objects
+    .flatMap(({ name, notAfter }) => (notAfter === undefined ? [] : [{ name, notAfter }]))
+    .toSorted((a, b) => a.notAfter.getTime() - b.notAfter.getTime());
+  const others = bad.length === 0 ? '' : `; not as they should be: ${bad.slice(0, 10).join(', ')}`;
+  const end = first === undefined ? '' : `; the first that ends is ${first.name}`;
+  return {
+    count: good.length,
+    message: `${good.length} of ${objects.length} objects are on disk as the API has them${others}${end}`,
+    ...(first !== undefined && { artefact: first.name, notAfter: first.notAfter.toISOString() }),
+  };
 }
 
 const isGood = ({ state }: SyncStatus): boolean => state === 'synced' || state === 'absent';

@@ -1,14 +1,16 @@
 // One pass over one object: look at what the watch said and at the disk, decide (project.ts), read the object live
-// before anything is written or removed, decide again, act. A recheck of what is in step asks the API nothing.
+// before anything is written or removed, decide again, act. Files of an object in step that somebody removed come back
+// from memory without a read: a kube-apiserver that has lost its own certificate never answers one.
 import type { Clock } from '../clock.ts';
 import { isCode } from '../errors.ts';
 import type { KubeConnection, ObjectState } from '../kube/kube.ts';
-import { readPublished } from '../publish/inspect.ts';
+import { holdsOnlyPartsOf, readPublished } from '../publish/inspect.ts';
 import { namesProblem } from '../publish/names.ts';
 import { compare, publish, type PublishOutcome } from '../publish/publish.ts';
 import { unpublish } from '../publish/remove.ts';
+import { objectEntries } from '../store/object-entries.ts';
 import type { Entries } from '../store/store.ts';
-import { entriesOf, factsOf, type ApiObject } from './material.ts';
+import { factsOf, type ApiObject } from './material.ts';
 import { lastEnd, project, type ApiFacts, type Decision, type DiskFacts, type MaterialFacts } from './project.ts';
 import type { SyncRow } from './rows.ts';
 
@@ -19,6 +21,8 @@ export interface PassContext {
   readonly signal: AbortSignal;
   /** The resourceVersion that the last good pass has seen. */
   readonly synced?: string | undefined;
+  /** The resourceVersion whose content the last good pass left on disk. */
+  readonly published?: string | undefined;
   /** Takes the lock of the destination, unless it is held. Throws AlreadyRunning, WriteFailed. */
   readonly hold: () => Promise<void>;
 }
@@ -28,7 +32,12 @@ export type PassResult = {
   readonly notAfter?: Date;
 } & (
   | { readonly action: 'none' }
-  | { readonly action: 'write'; readonly reason: string; readonly outcome: PublishOutcome }
+  | {
+      readonly action: 'write';
+      readonly reason: string;
+      readonly outcome: PublishOutcome;
+      readonly warning?: string;
+    }
   | Extract<Decision, { action: 'remove' | 'keep' | 'refuse' }>
 );
 
@@ -53,10 +62,16 @@ export async function syncObject(
   // Most likely a change: the live read that writing needs is asked for while the disk is looked at.
   const early = versionOf(suggested) === context.synced ? undefined : settled(readLive(row, context));
   const first = await look(row, suggested, context);
-  if (!isChange(first.decision)) return act(row, context, first);
+  if (!isChange(first.decision) || (await isLost(row, context, first))) return act(row, context, first);
   const live = early === undefined ? await readLive(row, context) : (await early)();
   const same = live.present && versionOf(live) === versionOf(suggested);
   return act(row, context, same ? first : await look(row, live, context));
+}
+
+/** What is missing on disk is what the last good pass left there, and nothing else is in its place. */
+async function isLost(row: SyncRow, { published }: PassContext, { decision, entries, object }: Look): Promise<boolean> {
+  const isKnown = published !== undefined && object?.metadata?.resourceVersion === published;
+  return isKnown && decision.action === 'write' && holdsOnlyPartsOf(entries, row);
 }
 
 const versionOf = (state: ObjectState<ApiObject>): string | undefined =>
@@ -74,8 +89,11 @@ function settled<T>(promise: Promise<T>): Promise<() => T> {
 
 const isChange = ({ action }: Decision): boolean => action === 'write' || action === 'remove';
 
-async function readLive({ location }: SyncRow, context: PassContext): Promise<ObjectState<ApiObject>> {
-  const { connection, signal } = context;
+/** What the API has of the object now. Throws what a request throws. */
+export async function readLive(
+  { location }: SyncRow,
+  { connection, signal }: Pick<PassContext, 'connection' | 'signal'>,
+): Promise<ObjectState<ApiObject>> {
   const resource = location.kind === 'secret' ? 'secrets' : 'configmaps';
   const [namespace = '', name = ''] = [location.namespace, location.name].map(encodeURIComponent);
   const collection = `/api/v1/namespaces/${namespace}/${resource}`;
@@ -98,9 +116,9 @@ async function readLive({ location }: SyncRow, context: PassContext): Promise<Ob
 
 async function look(row: SyncRow, state: ObjectState<ApiObject>, { clock }: PassContext): Promise<Look> {
   const object = state.present ? state.object : undefined;
-  const entries = object === undefined ? {} : entriesOf(row.location.kind, object);
-  const material = factsOf(row, entries);
-  const keys = Object.keys(entries);
+  const { entries, keys, problem } = objectEntries(row.location.kind, object ?? {});
+  const material: MaterialFacts =
+    problem === undefined ? factsOf(row, entries) : { problem: { reason: 'unreadable', message: problem } };
   const api: ApiFacts = object === undefined ? { state: 'absent' } : { state: 'present', keys, material };
   const disk = await lookAtDisk(row, entries, material);
   return { decision: project({ row, api, disk, now: clock.now() }), entries, material, object };

@@ -1,28 +1,37 @@
-// Asks the API server for its admission webhooks and says which of them could stand between recovery and its objects:
-// `init` and `status` name them beforehand, while there is time to exempt the objects.
+// Asks the API server for its admission webhooks and policies and says which of them could stand between recovery and its
+// objects: `init` and `status` name them beforehand, while there is time to exempt the objects.
 import { isCode } from '../errors.ts';
-import type { ApiLocation, ResolvedArtefact } from '../inventory/model.ts';
-import type { KubeConnection } from '../kube/kube.ts';
-import { interceptingWebhooks, type WebhookConfiguration, type WebhookFinding } from './intercepting.ts';
+import type { ApiLocation, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isOnlyRead } from '../inventory/kinds.ts';
 import { isFile } from '../inventory/places.ts';
+import { registryMetadata } from '../issue/registry.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { interceptingWebhooks, type WebhookConfiguration, type WebhookFinding } from './intercepting.ts';
+import { isRestricting, type WrittenObject } from './matching.ts';
+import { type AdmissionPolicy, type AdmissionPolicyBinding, judgingPolicies } from './policies.ts';
 
 export interface FindWebhooks {
   /** Of an administrator: the identities of the modes may not list webhooks. */
   readonly connection: KubeConnection;
-  readonly artefacts: readonly ResolvedArtefact[];
+  readonly resolved: Pick<Resolved, 'artefacts' | 'tlsRegistry'>;
   readonly signal: AbortSignal;
 }
 
+type Labels = Readonly<Record<string, string>>;
+
 /** Objects that recovery writes. Key pairs and what others maintain are only read, and reading calls no webhook. */
-function writtenObjects(artefacts: readonly ResolvedArtefact[]): ApiLocation[] {
-  return artefacts.flatMap((artefact) => (isOnlyRead(artefact) || isFile(artefact.truth) ? [] : [artefact.truth]));
+function writtenArtefacts({ artefacts }: FindWebhooks['resolved']): (ResolvedArtefact & { truth: ApiLocation })[] {
+  return artefacts.filter((one): one is ResolvedArtefact & { truth: ApiLocation } => {
+    return !isOnlyRead(one) && !isFile(one.truth);
+  });
 }
 
+const registration = '/apis/admissionregistration.k8s.io/v1';
+
 /** Throws what the API refuses, KubeForbidden above all. */
-export async function findWebhooks({ connection, artefacts, signal }: FindWebhooks): Promise<WebhookFinding[]> {
-  const objects = writtenObjects(artefacts);
-  if (objects.length === 0) return [];
+export async function findWebhooks({ connection, resolved, signal }: FindWebhooks): Promise<WebhookFinding[]> {
+  const written = writtenArtefacts(resolved);
+  if (written.length === 0) return [];
   const read = async <T>(path: string): Promise<T | undefined> => {
     try {
       return await connection.request<T>({ method: 'GET', path, signal });
@@ -31,17 +40,40 @@ export async function findWebhooks({ connection, artefacts, signal }: FindWebhoo
       throw err;
     }
   };
-  const findings: WebhookFinding[] = [];
-  const namespaceLabels = new Map<string, Readonly<Record<string, string>>>();
-  for (const name of new Set(objects.map(({ namespace }) => namespace))) {
-    const path = `/api/v1/namespaces/${name}`;
-    const found = await read<{ metadata?: { labels?: Readonly<Record<string, string>> } }>(path);
-    namespaceLabels.set(name, found?.metadata?.labels ?? {});
+  const listed = async <T>(resource: string): Promise<readonly T[]> =>
+    (await read<{ items?: readonly T[] }>(`${registration}/${resource}`))?.items ?? [];
+  const labelsOf = async (path: string): Promise<Labels> =>
+    (await read<{ metadata?: { labels?: Labels } }>(path))?.metadata?.labels ?? {};
+
+  const kinds = ['MutatingWebhookConfiguration', 'ValidatingWebhookConfiguration'] as const;
+  const configurations = new Map<(typeof kinds)[number], readonly WebhookConfiguration[]>();
+  for (const kind of kinds) configurations.set(kind, await listed<WebhookConfiguration>(`${kind.toLowerCase()}s`));
+  const policies = await listed<AdmissionPolicy>('validatingadmissionpolicies');
+  const bindings = await listed<AdmissionPolicyBinding>('validatingadmissionpolicybindings');
+
+  const namespaceLabels = new Map<string, Labels>();
+  for (const name of new Set(written.map(({ truth }) => truth.namespace))) {
+    namespaceLabels.set(name, await labelsOf(`/api/v1/namespaces/${name}`));
   }
-  for (const kind of ['MutatingWebhookConfiguration', 'ValidatingWebhookConfiguration'] as const) {
-    const path = `/apis/admissionregistration.k8s.io/v1/${kind.toLowerCase()}s`;
-    const list = await read<{ items?: readonly WebhookConfiguration[] }>(path);
-    findings.push(...interceptingWebhooks({ kind, configurations: list?.items ?? [], objects, namespaceLabels }));
+  // What an object carries now is asked only where it matters: there are dozens of them.
+  const selectors = [
+    ...[...configurations.values()].flat().flatMap(({ webhooks = [] }) => webhooks.map((one) => one.objectSelector)),
+    ...policies.map(({ spec }) => spec?.matchConstraints?.objectSelector),
+    ...bindings.map(({ spec }) => spec?.matchResources?.objectSelector),
+  ];
+  const asksObjects = selectors.some(isRestricting);
+  const objects: WrittenObject[] = [];
+  for (const artefact of written) {
+    const { kind, namespace, name } = artefact.truth;
+    const path = `/api/v1/namespaces/${namespace}/${kind === 'secret' ? 'secrets' : 'configmaps'}/${name}`;
+    const present = asksObjects ? await labelsOf(path) : {};
+    const future = registryMetadata(artefact, resolved, undefined)?.labels ?? {};
+    objects.push({ location: artefact.truth, labels: [present, { ...present, ...future }, future] });
   }
-  return findings;
+  return [
+    ...kinds.flatMap((kind) => {
+      return interceptingWebhooks({ kind, configurations: configurations.get(kind) ?? [], objects, namespaceLabels });
+    }),
+    ...judgingPolicies({ policies, bindings, objects, namespaceLabels }),
+  ];
 }

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { readOwnCertificate } from '../../lib/approver/gather.ts';
+import { readOwnCertificate, signsOfLife } from '../../lib/approver/gather.ts';
 import { createAuthority, createLeaf } from '../support/certificates.ts';
 
 const dated = 'kubelet-client-2026-01-01-00-00-00.pem';
@@ -66,11 +66,51 @@ describe('readOwnCertificate()', () => {
     },
   );
 
+  it('says that no kubelet can use a valid certificate whose key is gone, torn or of another pair', async () => {
+    const [certificate = '', key = ''] = pem.split(/(?=-----BEGIN (?:EC )?PRIVATE KEY-----)/);
+    const broken = key.replace(/\n(.{40})./, '\n$1!');
+    const { key: other } = await createLeaf(
+      join(root, `other-${count}`),
+      await createAuthority(join(root, `ca-${count}`), { commonName: 'ca' }),
+      { commonName: 'other' },
+    );
+    for (const tail of ['', key.slice(0, 60), key.slice(0, -30), broken, await readFile(other, 'utf8')]) {
+      await writeFile(current, certificate + tail);
+      const found = await readOwnCertificate(current);
+      expect(found.state).toBe('broken');
+      expect(JSON.stringify(found)).not.toContain(key.split('\n')[1]);
+    }
+  });
+
   it('says that no kubelet can use a torn file, nor a directory in its place', async () => {
     await writeFile(current, pem.slice(0, 300));
     expect(await readOwnCertificate(current)).toMatchObject({ state: 'broken' });
     await rm(current);
     await mkdir(current);
     expect(await readOwnCertificate(current)).toMatchObject({ state: 'broken' });
+  });
+});
+
+describe('signsOfLife()', () => {
+  const [created, reported] = ['2026-01-01T00:00:00Z', '2026-05-31T23:59:00Z'];
+  const nodeWith = (reason: string) => ({
+    metadata: { creationTimestamp: created },
+    status: { conditions: [{ type: 'DiskPressure' }, { type: 'Ready', reason, lastHeartbeatTime: reported }] },
+  });
+
+  it('are the Lease, the status, and the registration', () => {
+    const lease = { spec: { renewTime: '2026-05-31T23:59:50.123456Z' } };
+    expect(signsOfLife(nodeWith('NodeStatusUnknown'), lease)).toEqual({
+      node: { createdAt: new Date(created) },
+      heartbeatAt: new Date(reported),
+      renewedAt: new Date('2026-05-31T23:59:50.123Z'),
+    });
+    expect(signsOfLife(undefined, undefined)).toEqual({});
+  });
+
+  it('are not what kube-controller-manager writes of a Node that never reported', () => {
+    expect(signsOfLife(nodeWith('NodeStatusNeverUpdated'), undefined)).toEqual({
+      node: { createdAt: new Date(created) },
+    });
   });
 });

@@ -1,5 +1,6 @@
 // The rules by which a kubelet's request for a client certificate is approved, with requests that openssl has made.
 import { beforeAll, describe, expect, it } from 'vitest';
+import { parseFirstApproval } from '../../lib/approver/first-approvals.ts';
 import { contentOf } from '../../lib/approver/gather.ts';
 import { judge, type NodeFacts, type PendingReason, type Verdict } from '../../lib/approver/judge.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
@@ -25,12 +26,13 @@ interface Given {
   readonly status?: SigningRequest['status'];
   readonly requestedAt?: Date;
   readonly facts?: Partial<NodeFacts>;
+  readonly bootedAt?: Date;
   readonly now?: Date;
   readonly builtAt?: Date;
 }
 
 /** What this machine's kubelet sends; without facts its certificate has ended. */
-function judged({ pem = panda, spec = {}, status, requestedAt = now, facts, ...time }: Given = {}): Verdict {
+function judged({ pem = panda, spec = {}, status, requestedAt = now, facts, bootedAt, ...time }: Given = {}): Verdict {
   const request: SigningRequest = {
     metadata: { name: 'csr-1', uid: 'u1', resourceVersion: '7', creationTimestamp: requestedAt.toISOString() },
     spec: {
@@ -48,6 +50,7 @@ function judged({ pem = panda, spec = {}, status, requestedAt = now, facts, ...t
     requester,
     facts: { isExpected: false, ...(facts ?? { own: ended }) },
     longestLifeMs: 365 * day,
+    bootedAt,
     clock: { builtAt: time.builtAt ?? new Date('2026-01-01T00:00:00Z'), synchronised: false },
     now: time.now ?? now,
   });
@@ -110,6 +113,11 @@ describe('judge(): what a request must be', () => {
     expect(judged({ spec: { usages } })).toMatchObject(left('UsagesUnsuitable'));
   });
 
+  it.each([600, 86_400, 2_147_483_647])('leaves a request for a life of %i s: a kubelet names none', (seconds) => {
+    expect(judged({ spec: { expirationSeconds: seconds } })).toMatchObject(left('LifetimeUnsuitable'));
+    expect(judged({ spec: { expirationSeconds: null } })).toMatchObject(approved);
+  });
+
   it.each<[string, readonly string[]]>([
     ['a second organization', ['O=system:nodes', 'O=system:masters', 'CN=system:node:panda']],
     ['another organization', ['O=system:masters', 'CN=system:node:panda']],
@@ -129,6 +137,10 @@ describe('judge(): what a request must be', () => {
     expect(judged({ pem: await createRequest({ subject }) })).toMatchObject(left('SubjectUnsuitable'));
   });
 
+  it('takes strings of either type that Go writes', async () => {
+    expect(judged({ pem: await kubeletRequest('panda', { stringMask: 'utf8only' }) })).toMatchObject(approved);
+  });
+
   it('takes the two attributes of the subject in either order', async () => {
     const pem = await createRequest({ subject: ['CN=system:node:panda', 'O=system:nodes'] });
     expect(judged({ pem })).toMatchObject(approved);
@@ -143,6 +155,15 @@ describe('judge(): what a request must be', () => {
     ['ExtensionForbidden', 'CA', { extensions: ['basicConstraints = critical,CA:TRUE'] }],
     ['ExtensionForbidden', 'CA', { extensions: ['keyUsage = keyCertSign'] }],
     ['ExtensionForbidden', '1.2.840.113549.1.9.7', { challengePassword: 'secret' }],
+    ['ExtensionForbidden', '2.5.29.37', { extensions: ['extendedKeyUsage = critical,serverAuth'] }],
+    ['ExtensionForbidden', '2.5.29.37', { extensions: ['extendedKeyUsage = critical,codeSigning'] }],
+    ['ExtensionForbidden', '2.5.29.37', { extensions: ['extendedKeyUsage = clientAuth'] }],
+    ['ExtensionForbidden', '2.5.29.15', { extensions: ['keyUsage = cRLSign'] }],
+    ['ExtensionForbidden', '2.5.29.19', { extensions: ['basicConstraints = CA:FALSE'] }],
+    ['ExtensionForbidden', '1.2.3.4', { extensions: ['1.2.3.4 = critical,ASN1:NULL'] }],
+    ['SubjectUnsuitable', 'tag 30', { stringMask: 'MASK:0x800' }],
+    ['SubjectUnsuitable', 'tag 20', { stringMask: 'MASK:0x4' }],
+    ['SubjectUnsuitable', 'several values', { subject: ['O=system:nodes', '+CN=system:node:panda'] }],
     ['KeyTooWeak', 'RSA-1024', { key: 'rsa1024' }],
     ['RequestUnreadable', 'secp256k1', { key: 'secp256k1' }],
     ['SignatureInvalid', 'key', { digest: 'sha1' }],
@@ -177,7 +198,7 @@ describe("judge(): this machine's node", () => {
     ['cannot be used', { own: { state: 'broken', problem: 'it is torn' } }, 'it is torn'],
     [
       'has ended, whatever its Lease and record say',
-      { own: ended, renewedAt: now, issuedUntil: ago(-day) },
+      { own: ended, renewedAt: ago(2 * minute), heartbeatAt: ago(2 * minute), issuedUntil: ago(-day) },
       'ended at',
     ],
   ])('is approved when its certificate %s', (_what, facts, message) => {
@@ -211,13 +232,14 @@ describe('judge(): another node', () => {
     ['it has ended, and there is no Lease', { node: { createdAt: ago(day) }, issuedUntil: ago(1) }],
     ['it has not renewed its Lease for a year', { node, renewedAt: ago(365 * day) }],
     ['it has no Lease and is older than a year', { node: { createdAt: ago(365 * day) } }],
+    ['it has no Lease and reported its status a year ago', { node, heartbeatAt: ago(365 * day) }],
     [
       'the last approval has led to a certificate that has ended',
       {
         node,
-        issuedUntil: ago(1),
-        renewedAt: ago(minute),
-        approval: { uid: 'u0', at: ago(5 * minute), requestedAt: ago(6 * minute), isIssued: true },
+        issuedUntil: ago(minute),
+        renewedAt: ago(6 * minute),
+        approval: { uid: 'u0', at: ago(7 * minute), requestedAt: ago(8 * minute), isIssued: true },
       },
     ],
     [
@@ -236,8 +258,13 @@ describe('judge(): another node', () => {
     ['the last certificate that was seen is valid', { node, issuedUntil: ago(-1000), renewedAt: ago(400 * day) }],
     [
       'it renewed its Lease after the end of that certificate',
-      { node, issuedUntil: ago(day), renewedAt: ago(2 * minute) },
+      { node, issuedUntil: ago(day), renewedAt: ago(6 * minute) },
     ],
+    [
+      'it reported its status after the end of that certificate',
+      { node, issuedUntil: ago(day), renewedAt: ago(2 * day), heartbeatAt: ago(6 * minute) },
+    ],
+    ['it has no Lease and reported its status within a year', { node, heartbeatAt: ago(365 * day - 1) }],
     ['it renewed its Lease within a year', { node, renewedAt: ago(365 * day - 1) }],
     [
       'it was registered within a year, whatever its Lease says',
@@ -264,6 +291,38 @@ describe('judge(): another node', () => {
   });
 });
 
+describe('judge(): a node that speaks', () => {
+  const node = { createdAt: ago(1000 * day) };
+  const years = 400 * day;
+  it.each<[string, Partial<NodeFacts>]>([
+    ['Lease of 5 s ago, the known end 30 s ago', { node, issuedUntil: ago(30_000), renewedAt: ago(5000) }],
+    ['Lease of 5 s ago, the known end 64 s ago', { node, issuedUntil: ago(64_000), renewedAt: ago(5000) }],
+    ['Lease of 5 min ago: its clock may be behind', { node, issuedUntil: ago(1), renewedAt: ago(5 * minute) }],
+    ['Lease 4 min in the future', { node, issuedUntil: ago(1), renewedAt: ago(-4 * minute) }],
+    ['heartbeat of a minute ago, an old Lease', { node, renewedAt: ago(years), heartbeatAt: ago(minute) }],
+    ['heartbeat of 9 min ago and no Lease', { node, issuedUntil: ago(1), heartbeatAt: ago(9 * minute) }],
+    ['Lease and no Node, although it is expected', { isExpected: true, renewedAt: ago(5000) }],
+    ['Lease of 5 s ago, this machine: its file is not what it uses', { own: ended, renewedAt: ago(5000) }],
+    ['heartbeat and no Lease, this machine', { own: ended, heartbeatAt: ago(5 * minute) }],
+    ['Lease, this machine: its file is gone', { own: { state: 'absent', problem: 'gone' }, renewedAt: ago(5000) }],
+  ])('is left: %s', (_what, facts) => {
+    expect(judged({ facts, bootedAt: ago(day) })).toMatchObject(left('NodeAlive'));
+  });
+
+  it('counts as silent on this machine when its last word was before the boot', () => {
+    const facts = { own: ended, renewedAt: ago(20_000), heartbeatAt: ago(40_000) };
+    expect(judged({ facts, bootedAt: ago(10_000) })).toMatchObject(approved);
+    expect(judged({ facts })).toMatchObject(left('NodeAlive'));
+  });
+  it('counts as silent on this machine when its word is of a wrong clock, a year ahead', () => {
+    expect(judged({ facts: { own: ended, renewedAt: ago(-365 * day) } })).toMatchObject(approved);
+  });
+  it('was another machine: a boot of this one says nothing of it', () => {
+    const facts = { node, issuedUntil: ago(1), renewedAt: ago(20_000) };
+    expect(judged({ facts, bootedAt: ago(10_000) })).toMatchObject(left('NodeAlive'));
+  });
+});
+
 describe('judge(): a name without a Node', () => {
   it('is approved where it is expected', () => {
     expect(judged({ facts: { isExpected: true } })).toMatchObject(approved);
@@ -271,6 +330,17 @@ describe('judge(): a name without a Node', () => {
   it('is approved once: not while the certificate that it got is valid', () => {
     const verdict = judged({ facts: { isExpected: true, issuedUntil: ago(-day) } });
     expect(verdict).toMatchObject(left('AlreadyApproved'));
+  });
+  const first = (uid: string, at: Date) => ({ isExpected: true, first: { text: 'x', uid, at } });
+  it('is approved once: not while what was approved before may be valid, whatever this process has seen', () => {
+    expect(judged({ facts: first('u0', ago(364 * day)) })).toMatchObject(left('AlreadyApproved'));
+    expect(judged({ facts: first('u0', ago(365 * day)) })).toMatchObject({ ...approved, isFirst: true });
+    expect(judged({ facts: { isExpected: true, first: { text: 'unreadable' } } })).toMatchObject(
+      left('AlreadyApproved'),
+    );
+  });
+  it('is approved when it was noted and not approved: a process died in between', () => {
+    expect(judged({ facts: first('u1', ago(minute)) })).toMatchObject({ ...approved, isFirst: true });
   });
   it('is left where it is not', () => {
     expect(judged({ facts: {} })).toMatchObject(left('NodeUnknown'));
@@ -283,5 +353,14 @@ describe('judge(): the clock', () => {
   });
   it('leaves it when the clock is ten years ahead and nothing says that it is right', () => {
     expect(judged({ now: new Date('2037-01-01T00:00:00Z') })).toMatchObject(left('ClockImplausible'));
+  });
+});
+
+describe('parseFirstApproval()', () => {
+  it('reads a time and the uid of the request, and says of anything else that it is there', () => {
+    const at = new Date('2026-06-01T12:00:00Z');
+    expect(parseFirstApproval(`${at.toISOString()} u1`)).toEqual({ text: `${at.toISOString()} u1`, uid: 'u1', at });
+    for (const text of ['', 'x', 'yesterday u1', '2026-06-01T12:00:00Z'])
+      expect(parseFirstApproval(text)).toEqual({ text });
   });
 });

@@ -1,9 +1,10 @@
 // How large a request may be, and what stays in memory of one.
 import { describe, expect, it } from 'vitest';
-import { outlineOf, type SigningRequest } from '../../lib/approver/request.ts';
+import { outlineOf } from '../../lib/approver/outline.ts';
+import type { SigningRequest } from '../../lib/approver/request.ts';
 import { judgeSize } from '../../lib/approver/shape.ts';
 import { bootstrapRequester, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
-import { kubeletRequest } from '../support/requests.ts';
+import { createRequest, kubeletRequest } from '../support/requests.ts';
 
 const asked = (pem: string, labels = {}): SigningRequest & { metadata: { labels: object } } => ({
   metadata: { name: 'csr-1', uid: 'u1', creationTimestamp: '2026-01-01T00:00:00Z', labels },
@@ -34,6 +35,15 @@ describe('judgeSize()', () => {
 });
 
 describe('outlineOf()', () => {
+  it('has the node that is asked for', async () => {
+    const pem = await kubeletRequest('panda');
+    expect(outlineOf(asked(pem))).toMatchObject({ node: 'panda' });
+    for (const other of ['', 'x', pem.replace('BEGIN', 'BEGUN'), `${'x'.repeat(65_536)}\n${pem}`]) {
+      expect(outlineOf(asked(other)), other.slice(0, 40)).not.toHaveProperty('node');
+    }
+    expect(outlineOf(asked(await createRequest({ subject: ['CN=panda'] })))).not.toHaveProperty('node');
+  });
+
   it('has nothing of what the request holds', () => {
     const outline = outlineOf(asked('SECRET'.repeat(10_000)));
     expect(outline).toEqual({

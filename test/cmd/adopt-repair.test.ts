@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { repairCredentials } from '../../cmd/adopt-repair.ts';
 import { run } from '../../cmd/cli.ts';
 
 let directory: string;
@@ -28,6 +29,14 @@ it('wants no image', async () => {
   const { exit, err } = await repair('--image=example.com/recovery:2');
   expect(exit).toBe(2);
   expect(err).toContain('--image: must be left out');
+});
+
+it('asks by the kubeconfig first that no container of ours has mounted', () => {
+  const record = { kubernetesDir: '/k', pkiDir: '/k/pki', nodeName: 'node1', additions: [] };
+  expect(repairCredentials(record, '/k/ours')).toEqual([
+    '/k/admin.conf',
+    '/k/ours/kube-apiserver/kubeconfigs/admin.kubeconfig',
+  ]);
 });
 
 it('says by a log line what it cannot use', async () => {

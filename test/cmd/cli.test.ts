@@ -141,6 +141,13 @@ describe('run()', () => {
     });
   });
 
+  it('says nothing of its configuration when a timer starts it every minute', async () => {
+    const flags = ['--kubeconfig=/k', '-n=other', '--destination-dir=/d'];
+    const { err } = await cli('--mode=syncer', '--once', '--preset=openshift-kube-scheduler', ...flags);
+    expect(err).toContain('process.failed');
+    expect(err).not.toMatch(/process\.started|config\.loaded/);
+  });
+
   it('tells problems of flags of status and of the configuration together', async () => {
     const { exit, err } = await cli(
       'status',

@@ -1,6 +1,6 @@
 // Modes that run on while their kubeconfig cannot be used: the files of this host are healed meanwhile, nothing ends,
 // and the kubeconfig is used as soon as it can be.
-import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -9,13 +9,13 @@ import { systemClock } from '../../lib/clock.ts';
 import { parseConfig } from '../../lib/config.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { createLog } from '../../lib/log.ts';
-import { createAuthority } from '../support/certificates.ts';
+import { createAuthority, createEtcdAuthority } from '../support/certificates.ts';
 import { writeKubeconfig } from '../support/kubeconfig.ts';
 
 let directory: string;
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'late-kubeconfig-'));
-  await mkdir(join(directory, 'pki/etcd'), { recursive: true });
+  await createEtcdAuthority(join(directory, 'pki'));
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
 

@@ -1,5 +1,6 @@
 // The composition root without a control plane: what a pass says at its end, and what a stop says.
-import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -12,7 +13,7 @@ import type { Flags } from '../../lib/config-types.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { createLog } from '../../lib/log.ts';
 import { movedClock } from '../regen/disk-world.ts';
-import { createAuthority } from '../support/certificates.ts';
+import { createAuthority, createEtcdAuthority } from '../support/certificates.ts';
 import { writeKubeconfig } from '../support/kubeconfig.ts';
 import { freePorts } from '../support/ports.ts';
 
@@ -20,7 +21,7 @@ let directory: string;
 let events: string[];
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'modes-'));
-  await mkdir(join(directory, 'pki/etcd'), { recursive: true });
+  await createEtcdAuthority(join(directory, 'pki'));
   events = [];
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
@@ -63,7 +64,7 @@ describe('runModes() with regen and rows that cannot be renewed now', () => {
 
   it('names them at the end of one pass', async () => {
     const shortfalls = await run({ ...blocked, flags: { ...blocked.flags, once: true } });
-    expect(shortfalls.map(({ message }) => message.split(':')[0])).toContain('etcd-signer');
+    expect(shortfalls.map(({ message }) => message.split(':')[0])).toContain('etcd-server');
   });
 
   it('has no fault to find with a mode that runs on until it is asked to stop', async () => {
@@ -75,10 +76,23 @@ describe('runModes() with regen and rows that cannot be renewed now', () => {
   });
 });
 
+describe('runModes() with a port for health that another process has', () => {
+  it('heals the files all the same, and says what to do about the port', async () => {
+    const other = createServer();
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+    const { port } = other.address() as AddressInfo;
+    const flags = { rows: 'disk', once: true, healthProbeBindAddress: `127.0.0.1:${port}` } as const;
+    expect(await run({ flags })).toEqual([]);
+    expect(events).toContain('health.failed');
+    expect(await readdir(join(directory, 'pki/etcd'))).toContain('peer.crt');
+    await new Promise((resolve) => other.close(resolve));
+  });
+});
+
 describe('runModes() with regen for one pass while the API server is away', () => {
   it.each<{ dryRun: boolean; files: readonly string[] }>([
     { dryRun: false, files: ['ca.crt', 'ca.key', 'peer.crt', 'peer.key', 'server.crt', 'server.key'] },
-    { dryRun: true, files: [] },
+    { dryRun: true, files: ['ca.crt', 'ca.key'] },
   ])(
     'heals the files, gives up and says why (dry run: $dryRun)',
     async ({ dryRun, files }) => {
@@ -98,6 +112,7 @@ describe('runModes() with regen for one pass while the API server is away', () =
       expect(signal.aborted).toBe(false);
       expect(shortfalls).toEqual([{ message: 'regen gave up: the API server has not answered for 30 s' }]);
       expect(await readdir(join(directory, 'pki/etcd'))).toEqual(expect.arrayContaining([...files]));
+      if (dryRun) expect(await readdir(join(directory, 'pki/etcd'))).toHaveLength(files.length);
     },
     20_000,
   );

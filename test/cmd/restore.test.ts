@@ -142,3 +142,35 @@ regen: { backupDir: ${at('backups')}, lockDir: ${at('lock')} }
   expect((await restoreBy('machine.yaml', 'scheduler.conf', '--generation=2')).out).toMatch(/^Unchanged: .*\n$/);
   expect(await markers()).toEqual([]);
 });
+
+it('restore puts an expired copy over a valid certificate only when it is forced, and says which are expired', async () => {
+  const at = (name: string): string => join(directory, name);
+  const expired = await createLeaf(at('expired'), await createAuthority(at('other-ca'), { commonName: 'etcd-ca' }), {
+    commonName: 'node9',
+    notBefore: new Date('2025-01-01T00:00:00Z'),
+    notAfter: new Date('2026-01-01T00:00:00Z'),
+  });
+  const healthy = generations[1] ?? expect.unreachable();
+  const store = createDiskStore({ backupDir: at('backups') });
+  const signal = AbortSignal.timeout(20_000);
+  for (const { cert, key } of [expired, healthy]) {
+    const before = await store.read(location, signal);
+    const entries = { 'tls.crt': await readFile(cert), 'tls.key': await readFile(key) };
+    await store.write(location, { entries, annotations: {} }, { version: before?.version ?? '' }, signal);
+  }
+  expect((await restore()).out).toMatch(/^etcd-peer .* 2026-01-01T00:00:00\.000Z \(expired\)$/m);
+  const refused = await restore('etcd-peer');
+  expect(refused.exit).toBe(1);
+  expect(refused.err).toMatch(
+    /^Cannot restore artefact "etcd-peer": generation \d+ expired at 2026-01-01T00:00:00\.000Z, and what is there is valid until \S+; generation \d+ is valid\. --force restores it all the same/,
+  );
+  expect(await readFile(location.certFile)).toEqual(await readFile(healthy.cert));
+  const forced = await restore('etcd-peer', '--force');
+  expect({ exit: forced.exit, err: forced.err }).toEqual({
+    exit: 0,
+    err: expect.stringContaining(
+      'expired at 2026-01-01T00:00:00.000Z: mode regen renews it at its next pass',
+    ) as string,
+  });
+  expect(await readFile(location.certFile)).toEqual(await readFile(expired.cert));
+});

@@ -111,7 +111,7 @@ describe('parseConfig()', () => {
         backupDir: '/var/lib/kube-cert-recovery/backups',
         lockDir: '/run/kube-cert-recovery',
         clockSynchronised: 'auto',
-        policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
+        policy: { kind: 'BeforeExpiry', graceMs: 0, settleMs: 1000 },
       },
     ]);
     expect(environment).toEqual({ parameters: { apiServerHostnames: ['a', 'b'] }, directories: {} });
@@ -474,7 +474,7 @@ describe('parseToolConfig()', () => {
   it('needs no mode, no credential and no place', () => {
     const { mode: _mode, kubeconfig: _kubeconfig, ...flags } = regen;
     const config = parseToolConfig(input({ flags }));
-    expect(config).toMatchObject({ inventory: { name: 'kubernetes' }, policy: { kind: 'OnlyWhenExpired' } });
+    expect(config).toMatchObject({ inventory: { name: 'kubernetes' }, policy: { kind: 'BeforeExpiry' } });
     expect(config.kubeconfig).toBeUndefined();
   });
 

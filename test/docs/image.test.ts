@@ -42,11 +42,18 @@ describe('the build', () => {
     }
   });
 
-  it('begins with one version of Node, of the major version that is asked for', () => {
+  it('begins with an image that whoever builds names by digest, of the major version of Node that is asked for', () => {
     const { engines } = JSON.parse(page('package.json')) as { readonly engines: { readonly node: string } };
-    const [, major] = /node:(\d+)\.\d+\.\d+-\w+$/.exec(declared[0]?.given ?? '') ?? [];
+    const [, major] = /inspect node:(\d+)\.\d+\.\d+-\w+ /.exec(text) ?? [];
     expect(`>=${major}`).toBe(engines.node);
-    expect(text).toContain(`| Node ${major} on Debian 12 `);
+    expect(text).toContain(`any image of Node ${major} on Debian 12, by digest`);
+    expect(declared[0]).toEqual({ name: 'BUILD_IMAGE', given: undefined });
+    for (const words of builds) expect(words.join(' ')).toContain('--build-arg BUILD_IMAGE=');
+  });
+
+  it('installs without scripts of packages', () => {
+    expect(page('scripts/setup.sh')).toMatch(/^npm ci --ignore-scripts /m);
+    expect(page('.npmrc')).toMatch(/^ignore-scripts=true$/m);
   });
 
   it('is given files that there are, and no more', () => {

@@ -5,6 +5,7 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { encodePem } from '../../lib/pki/pem.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { parseConfig } from '../../lib/config.ts';
 import { errorText } from '../../lib/errors.ts';
@@ -15,6 +16,7 @@ import { networkError, statusError } from '../../lib/kube/api-error.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { judgeClock } from '../../lib/plan/clock-rules.ts';
 import { plan } from '../../lib/plan/plan.ts';
+import { understand } from '../../lib/plan/understand.ts';
 import type { ClockFacts } from '../../lib/plan/plan-types.ts';
 import { judgeRenewal } from '../../lib/proof/lease.ts';
 import { judgeSigned } from '../../lib/proof/signs-csr.ts';
@@ -22,6 +24,7 @@ import { attempt } from '../../lib/disk/disk.ts';
 import { acquireLock } from '../../lib/store/lock.ts';
 import { refuseBesideKubeadm } from '../../lib/store/other-writer.ts';
 import { project } from '../../lib/syncer/project.ts';
+import { authority as makeAuthority } from '../pki/authority.ts';
 import { at, ca, chain, healthy, leaf, present, signer, start, target } from '../support/facts.ts';
 import {
   anchorOf,
@@ -152,12 +155,19 @@ const goodClock: ClockFacts = { builtAt: at(-100), synchronised: false };
 const expired = present(leaf('leaf', [-30, -1], 'ca'));
 
 function clockMessages(): (string | undefined)[] {
-  const early = new Map(healthy()).set('target', present(leaf('leaf', [1, 29], 'ca')));
+  const early = new Map(healthy())
+    .set('signer', present(ca('ca', [1, 59])))
+    .set('target', present(leaf('leaf', [1, 29], 'ca')));
+  const slow = {
+    of: '"node-b_2f1c", which renews the Lease "kube-system/kube-scheduler"',
+    aheadMs: 365 * 86_400_000,
+  };
   const settlesAt = new Date(start.getTime() + 60_000);
   const judged = { resolved: chain, facts: healthy(), clock: goodClock, now: start };
   return [
     judgeClock({ ...judged, clock: { ...goodClock, builtAt: start }, now: new Date('2020-01-01') }),
     judgeClock({ ...judged, facts: early }),
+    judgeClock({ ...judged, clock: { ...goodClock, others: [slow] }, now: new Date('2027-06-01') }),
     judgeClock({ ...judged, clock: { ...goodClock, settlesAt } }),
   ].map((verdict) => verdict?.message);
 }
@@ -230,6 +240,20 @@ function externalMessage(): string {
   return plan({ resolved, facts, policy, clock: goodClock, now: start }).decisions.at(-1)?.message ?? '';
 }
 
+async function damagedMessage(): Promise<string> {
+  const files = { certFile: `${pkiDir}/etcd/ca.crt`, keyFile: `${pkiDir}/etcd/ca.key` };
+  const etcdCa = { ...signer, name: 'etcd-ca', truth: { kind: 'pemPair', ...files }, owned: false } as const;
+  const { certificate } = await makeAuthority({ commonName: 'etcd-ca' });
+  const der = Buffer.from(certificate.x509.raw);
+  der.writeUInt8(der.readUInt8(der.length - 3) ^ 4, der.length - 3);
+  const entries = { 'tls.crt': Buffer.from(encodePem({ label: 'CERTIFICATE', der })) };
+  const { facts: fact } = understand(etcdCa, { entries, annotations: {}, version: '1' });
+  const resolved = { name: 'kubeadm', artefacts: [etcdCa] };
+  const policy = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 } as const;
+  const facts = new Map([['etcd-ca', fact]]);
+  return plan({ resolved, facts, policy, clock: goodClock, now: start }).decisions.at(-1)?.message ?? '';
+}
+
 const pkiDir = '/etc/kubernetes/pki';
 
 async function diskMessage(code: string): Promise<string> {
@@ -247,6 +271,7 @@ async function kubeadmMessage(): Promise<string> {
       await symlink('pid:[1]', join(proc, pid, 'ns/pid'));
     }
     await writeFile(join(proc, '4711/comm'), 'kubeadm\n');
+    await symlink('/usr/bin/kubeadm', join(proc, '4711/exe'));
     refuseBesideKubeadm(proc);
     return '';
   } catch (err) {
@@ -316,6 +341,7 @@ describe('docs/troubleshooting.md', () => {
       (await lockMessage()).replace(/"\S+"/, '"/run/kube-cert-recovery"'),
       configMessage(),
       externalMessage(),
+      await damagedMessage(),
       await diskMessage('EBUSY'),
       await diskMessage('EPERM'),
       await kubeadmMessage(),
@@ -326,7 +352,7 @@ describe('docs/troubleshooting.md', () => {
 
   it('quotes messages as the program prints them', () => {
     expect(printed.filter((message) => !documented.includes(message))).toEqual([]);
-    expect(new Set(printed).size).toBe(23);
+    expect(new Set(printed).size).toBe(25);
   });
 
   it('quotes nothing that is not in the code', () => {

@@ -192,7 +192,7 @@ describe('the configuration file', () => {
 
   it('shows the defaults: without them the same is configured', () => {
     const short = (example?.text ?? '').replaceAll(
-      /^ *(?:rows|restart: false|shortBackOff|backupDir|lockDir|clockSynchronised|kind: OnlyWhenExpired|grace|settle|level|format|once|dryRun|namespace|recoveryServerName|serviceIP|etcdHostnames|pkiDir|nodeCertificate|longestLife|expectedNodes|bootstrapNamespace|directories|policy|log)\b.*\n/gm,
+      /^ *(?:rows|restart: false|shortBackOff|backupDir|lockDir|clockSynchronised|kind: BeforeExpiry|grace|settle|level|format|once|dryRun|namespace|recoveryServerName|serviceIP|etcdHostnames|pkiDir|nodeCertificate|longestLife|expectedNodes|bootstrapNamespace|directories|policy|log)\b.*\n/gm,
       '',
     );
     expect(short.length).toBeLessThan((example?.text ?? '').length - 600);
@@ -292,6 +292,11 @@ it('metrics are those that are served', async () => {
   const served = [...(await metrics.render()).matchAll(/^# TYPE (\S+)/gm)].map(([, name = '']) => name);
   const documented = tables(section(reference, 'Health and metrics'))[2] ?? [];
   expect(documented.map(([name]) => firstCode(name)).toSorted()).toEqual(served.toSorted());
+});
+
+it('what runs on a fresh clone brings the packages first: an older Node cannot even read the build script', () => {
+  const { scripts } = JSON.parse(page('package.json')) as { readonly scripts: Readonly<Record<string, string>> };
+  for (const name of ['build', 'demo', 'test']) expect(scripts[name], name).toMatch(/^[^&]*scripts\/setup\.sh && /);
 });
 
 it('health checks are those that are set', () => {

@@ -8,17 +8,21 @@ import { blocks, page, section } from '../docs/markdown.ts';
 import { eventually } from '../support/eventually.ts';
 import {
   adopt,
+  configure,
   endLeaves,
   endWithAuthorities,
   ends,
   giveBack,
+  leavesInApi,
   leavesValid,
   networkFromDaemonSet,
   offPast,
-  ownerRuns,
   recoveryDirectory,
-  startOwner,
+  renewedSince,
+  renewing,
+  startWorkload,
   suspendPast,
+  workloadRuns,
 } from '../support/node/adopted.ts';
 import { measureBoot, powerCycle } from '../support/node/boot.ts';
 import { Cluster } from '../support/node/cluster.ts';
@@ -33,6 +37,7 @@ import {
   resolvesNames,
   type LeaderLease,
 } from '../support/node/cut-off.ts';
+import { runningOn, startLoad } from '../support/node/load.ts';
 import { serviceCommand } from '../support/node/node.ts';
 import { mebibytes, ownContainer, ownMemory } from '../support/node/own-container.ts';
 import { Handshakes, kubeletIssued, ownLog, stepsOf, stepsText } from '../support/node/steps.ts';
@@ -67,15 +72,15 @@ describe('one adopted control-plane machine', () => {
     since = Date.now();
     const handshakes = new Handshakes(node);
     await node.on();
-    // What the operators are in that flow; kube-controller-manager makes its Pod, the scheduler places it.
-    await startOwner(cluster);
-    const [boot, owner, issued] = await Promise.all([
+    // What the operators are in that flow: kube-controller-manager makes its Pod, the scheduler places it.
+    await startWorkload(cluster);
+    const [boot, workload, issued] = await Promise.all([
       measureBoot(cluster, node, { since, withinMs: 120_000 }),
-      ownerRuns(cluster),
+      workloadRuns(cluster),
       kubeletIssued(cluster, { since, withinMs: 120_000 }),
     ]);
     await handshakes.stop();
-    const { created: podCreated, scheduled: podScheduled, running: podRunning } = owner;
+    const { created: podCreated, scheduled: podScheduled, running: podRunning } = workload;
     const seen = { cluster, node, since, handshakes, issued, podCreated, podScheduled, podRunning, ready: boot.ready };
     const steps = await stepsOf(seen);
     console.log(`${stepsText(steps)}\ncontainer runtime up to Ready: ${boot.runtimeToReady} ms`);
@@ -151,6 +156,34 @@ describe('one adopted control-plane machine', () => {
     const healthy = await powerCycle(cluster);
     await cluster.runPod();
     console.log(`healthy: container runtime up to Ready: ${healthy.runtimeToReady} ms`);
+  });
+
+  it('renews every leaf while it runs and is used: no call fails twice, and nothing is started again', async () => {
+    const { node } = cluster;
+    const before = await node.read(`${recoveryDirectory}/kube-apiserver/config.yaml`);
+    const { policy: _policy, preset: _preset, ...own } = parseYaml(before) as Readonly<Record<string, unknown>>;
+    // Due when they are two minutes old, because those that are made now live a month longer.
+    const ahead = { ...own, ...renewing({ validity: '60d', refresh: '2m' }) };
+    const began = Date.now();
+    await configure(cluster, JSON.stringify(ahead));
+    const runs = await runningOn(cluster);
+    const load = await startLoad(node, adminKubeconfig);
+    const inDays = (count: number): number => Date.now() + count * 86_400_000;
+    await eventually(
+      async () => {
+        const found = await ends(node);
+        for (const name of leavesInApi) expect(found.get(name)?.getTime(), name).toBeGreaterThan(inDays(45));
+      },
+      { withinMs: 240_000, everyMs: 1000 },
+    );
+    await cluster.runPod();
+    const { calls, retried, failed } = await load.stop();
+    const renewed = await renewedSince(node, began);
+    console.log(`renewed ${JSON.stringify([...renewed])}\ncalls ${JSON.stringify(calls)}, again:`, retried);
+    expect([...renewed.keys()]).toEqual(expect.arrayContaining([...leavesInApi]));
+    expect(failed).toEqual([]);
+    expect(await runningOn(cluster)).toEqual(runs);
+    await configure(cluster, before);
   });
 
   const webhooks = '/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations';
@@ -263,9 +296,41 @@ describe('one adopted control-plane machine', () => {
     expect(await node.read(manifest)).toContain('name: kube-cert-recovery');
   });
 
+  it('says that all is well, also by the configuration of a container, and is not uninstalled while it is adopted', async () => {
+    const { node } = cluster;
+    // A container that has just been started has its objects on disk within seconds.
+    const status = async (...flags: readonly string[]): Promise<string> =>
+      (await node.run(`${programPath} status ${flags.join(' ')} 2>&1; echo exit $?`)).output;
+    const well = await eventually(
+      async () => {
+        const text = await status();
+        expect(text).toContain('Everything is as it should be.');
+        return text;
+      },
+      { withinMs: 90_000, everyMs: 1000 },
+    );
+    for (const pod of staticPods) expect(well).toMatch(new RegExp(`^${pod} +ready +runs and is ready`, 'm'));
+    // 4: certificates of this cluster are short, and may be in their last fifth.
+    expect(well).toMatch(/^exit [04]$/m);
+    const byConfig = await status(`--config=${recoveryDirectory}/kube-apiserver/config.yaml`);
+    expect(byConfig).toContain('Everything is as it should be.');
+    expect(byConfig).toMatch(/^exit [04]$/m);
+    expect(byConfig).not.toContain('etcd-ca');
+
+    const uninstall = `${programPath} uninstall --kubeconfig=${adminKubeconfig} 2>&1; echo exit $?`;
+    const refused = (await node.run(uninstall)).output;
+    expect(refused).toContain(`Cannot uninstall: static pods of ${node.name} live on it.`);
+    expect(refused).toMatch(/^exit 1$/m);
+  });
+
   it("is given back to kubeadm's files", async () => {
     const { node } = cluster;
-    await giveBack(node);
+    const told = await giveBack(node);
+    // The command that removes the rest, as it is told.
+    const [, command = ''] = /; to remove them: kube-cert-recovery (.*)$/m.exec(told) ?? expect.unreachable(told);
+    expect(await node.sh(`${programPath} ${command} --dry-run`)).toContain(
+      'Would remove Secret "kube-cert-recovery/kube-apiserver-serving-signer"',
+    );
     expect(await node.sh('grep -l kube-cert-recovery /etc/kubernetes/manifests/* || true')).toBe('');
     expect(await node.sh(`ls ${recoveryDirectory} /etc/kubernetes/bootstrap-kubelet.conf 2>/dev/null || true`)).toBe(
       '',

@@ -84,11 +84,13 @@ const filesOf = ({ file, key }: Leaf): string[] =>
   [file, ...(key === undefined ? [] : [key])].map((path) => `/${path}`);
 
 describe('a node whose files are damaged', () => {
-  // An absent super-admin.conf is no damage: kubeadm wants it removed from most machines.
+  // An absent super-admin.conf or admin.conf is no damage: people remove them from their machines.
   const every = leaves.flatMap((leaf) => filesOf(leaf));
+  const admin = '/etc/kubernetes/admin.conf';
+  const remove = (path: string): string => (path === admin ? `echo garbage > ${path}` : `rm -f ${path}`);
 
   it.each([
-    ['is gone', (path: string) => `rm -f ${path}`],
+    ['is gone', remove],
     ['is garbage', (path: string) => `echo garbage > ${path}`],
     ['is empty', (path: string) => `: > ${path}`],
   ])('repairs every leaf of which a file %s', async (_, damage) => {
@@ -103,10 +105,28 @@ describe('a node whose files are damaged', () => {
 
   it('comes back when some are gone and others garbage, all at once', async () => {
     await comesBack((node) =>
-      node.atBoot(
-        every.map((path, index) => (index % 2 === 0 ? `rm -f ${path}` : `echo garbage > ${path}`)).join('\n'),
-      ),
+      node.atBoot(every.map((path, index) => (index % 2 === 0 ? remove(path) : `echo garbage > ${path}`)).join('\n')),
     );
+  });
+});
+
+describe('a node whose leaves have all expired', () => {
+  const answer = '/run/nobody-answers';
+
+  it('comes back beside a kubeadm that waits for an answer, with a kubelet.conf cut inside the name of a field', async () => {
+    await comesBack(async (node) => {
+      await expire(all)(node);
+      await node.atBoot(
+        [
+          'file=/etc/kubernetes/kubelet.conf',
+          'sed -i "/client-certificate/,\\$d" $file && printf "    client-c" >> $file',
+          // As somebody has left it in a terminal; it is asked before anything is changed.
+          `mkfifo ${answer} && (kubeadm reset --kubeconfig=/nowhere <> ${answer} > /tmp/asked 2>&1 & echo $! > /run/kubeadm.pid)`,
+        ].join('\n'),
+      );
+    });
+    expect(await cluster.node.sh('cat /tmp/asked')).toContain('[y/N]');
+    await cluster.node.sh('test "$(cat /proc/$(cat /run/kubeadm.pid)/comm)" = kubeadm && kill $(cat /run/kubeadm.pid)');
   });
 });
 

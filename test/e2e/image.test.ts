@@ -49,6 +49,16 @@ describe('the image', () => {
       await expect(runProgram([], [command]), command).rejects.toThrow(/no such file|not found/);
   });
 
+  it('has the licences of what it contains', async () => {
+    const script = `const { readFileSync, readdirSync } = require('node:fs');
+      console.log(JSON.stringify([readdirSync('/licenses'), readFileSync('/app/THIRD-PARTY-NOTICES', 'utf8')]))`;
+    const { stdout } = await runProgram(['-e', script], ['/usr/bin/node']);
+    const [licenses, notices] = JSON.parse(stdout) as [string[], string];
+    expect(licenses).toContain('node');
+    const { dependencies } = JSON.parse(page('package.json')) as { dependencies: Record<string, string> };
+    for (const [name, exact] of Object.entries(dependencies)) expect(notices).toContain(`\n${name} ${exact} (`);
+  });
+
   it('prints its version and ends with 0, run as docs/image.md runs it', async () => {
     const [block] = blocks(page('docs/image.md'));
     const [, flags = '', args = ''] = /^docker run --rm (.*) kube-cert-recovery (.*)$/m.exec(block?.text ?? '') ?? [];

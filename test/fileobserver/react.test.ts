@@ -103,6 +103,26 @@ test('Reactor proves a changed pair and says how long that took', async () => {
   expect(setup.states).toEqual(['pending', 'settled']);
 });
 
+test('Reactor: what is thrown outside the proof is told and tried again, and ends nothing', async () => {
+  let asked = 0;
+  const restart = (): void => {
+    asked += 1;
+    throw new TypeError('out of order');
+  };
+  const setting = { readers: [reloads, restarts], restart, boundMs: 0 };
+  await using setup = new Setup(() => Promise.resolve(result('proven')), setting);
+  await setup.put(first);
+  setup.reactor.notice('changed', new Date());
+  await soon(() => setup.events()).toEqual(['reaction.failed']);
+  expect(setup.lines[0]).toHaveProperty(
+    'message',
+    expect.stringMatching(/"serving": fault of this program, TypeError: /),
+  );
+  await setup.put(second);
+  setup.reactor.notice('changed', new Date());
+  await soon(() => asked).toBe(2);
+});
+
 test('Reactor tries again until the proof succeeds, also when it throws', async () => {
   let attempts = 0;
   await using setup = new Setup(() => {
@@ -114,6 +134,31 @@ test('Reactor tries again until the proof succeeds, also when it throws', async 
   setup.reactor.notice('changed', new Date());
   await soon(() => setup.events()).toEqual(['proof.given']);
   expect(attempts).toBe(5);
+});
+
+test('Reactor asks seldom for what others must do first, and not before the rest is proven', async () => {
+  const clock = new FakeClock();
+  const signs: Reader = { component: 'kcm', needs: 'nothing', proof: { kind: 'signsCsr' } };
+  const asked: string[] = [];
+  await using setup = new Setup(
+    (_, __, readers = []) => {
+      asked.push(readers.map(({ component }) => component).join());
+      const served = asked.length > 3;
+      return Promise.resolve(result(readers[0] === reloads && served ? 'proven' : 'unproven'));
+    },
+    { readers: [reloads, signs], clock },
+  );
+  await setup.put(first);
+  setup.reactor.notice('changed', clock.now());
+  const end = clock.now().getTime() + 60_000;
+  while (clock.now().getTime() < end) {
+    await soon(() => clock.nextWake ?? Infinity).toBeLessThanOrEqual(30_000); // it sleeps between two attempts
+    clock.advance(clock.nextWake ?? 0);
+  }
+  expect(asked.slice(0, 5)).toEqual(['kas', 'kas', 'kas', 'kas', 'kcm']);
+  const minute = asked.filter((component) => component === 'kcm');
+  expect(minute.length).toBeGreaterThan(1);
+  expect(minute.length).toBeLessThan(8);
 });
 
 test('Reactor waits for the other half of a pair, and for one that matches', async () => {
@@ -209,11 +254,11 @@ test('Reactor tells of each content that a component must be restarted for, also
   const { ctimeMs } = await stat(setup.key);
   const changedAt = new Date(Math.ceil(ctimeMs));
   setup.reactor.notice('found', new Date());
-  await soon(() => told.length).toBe(1);
+  await soon(() => setup.events()).toEqual(['proof.given']);
   expect(told[0]).toMatchObject({ component: 'kcm', artefact: 'serving', since: 'found', changedAt });
   await setup.put(second);
   setup.reactor.notice('changed', new Date());
-  await soon(() => told.length).toBe(2);
+  await soon(() => setup.events()).toEqual(['proof.given', 'proof.given']);
   await setup.put(first);
   setup.reactor.notice('changed', new Date());
   await soon(() => setup.events()).toEqual(['proof.given', 'proof.given', 'proof.given']);
@@ -253,4 +298,25 @@ test('Reactor has nothing to do for files that are gone', async () => {
   setup.reactor.notice('changed', new Date());
   await soon(() => setup.states).toEqual(['pending', 'settled']);
   expect(setup.lines).toEqual([]);
+});
+
+test('Reactor counts from the start what it has found: its files may be older than the boot', async () => {
+  await using setup = new Setup(() => Promise.resolve(result('proven')));
+  await setup.put(first);
+  setup.reactor.notice('found', new Date(0));
+  await soon(() => setup.events()).toEqual(['proof.given']);
+  expect(Number(setup.lines[0]?.['duration'])).toBeLessThan(3_600_000);
+});
+
+test('Reactor believes no proof of files that were replaced while it was given', async () => {
+  let asked = 0;
+  await using setup = new Setup(async () => {
+    asked += 1;
+    if (asked === 1) await setup.put(second);
+    return result('proven');
+  });
+  await setup.put(first);
+  setup.reactor.notice('found', new Date());
+  await soon(() => setup.events()).toEqual(['proof.given']);
+  expect(asked).toBe(2);
 });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { driftOf } from '../../lib/install/adopt-drift.ts';
-import { addTo, podManifest } from '../../lib/install/static-pods.ts';
+import { podManifest } from '../../lib/install/pod-manifest.ts';
+import { addTo } from '../../lib/install/static-pods.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { kubeadmManifest, recordIn } from '../support/adopted-files.ts';
 

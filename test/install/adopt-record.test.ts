@@ -33,8 +33,19 @@ describe('the record of an adoption', () => {
     ['of another kind', (value) => ({ ...value, kind: 'Configuration' }), 'it is not of version'],
     ['with an unknown field', (value) => ({ ...value, more: 1 }), 'field "more" is unknown'],
     ['without a node', (value) => ({ ...value, nodeName: '' }), 'it has no nodeName'],
+    [
+      'of another node',
+      (value) => ({ ...value, nodeName: 'other' }),
+      'its directories or its nodeName have been edited',
+    ],
     ['with a relative path', (value) => ({ ...value, pkiDir: 'pki' }), 'a directory is no absolute path'],
-    ['of two pods', (value) => ({ ...value, additions: (value['additions'] as []).slice(1) }), 'three static pods'],
+    ['of no pod', (value) => ({ ...value, additions: [] }), 'static pods, each once'],
+    [
+      'of one twice',
+      (value) => ({ ...value, additions: Array(2).fill((value['additions'] as unknown[])[0]) }),
+      'each once',
+    ],
+    ['with a label that is none', withAddition({ seLinux: { type: '' } }), 'has a seLinux that is no label'],
     ['with another image', withAddition({ image: 'example.com/other' }), 'kube-apiserver has been edited'],
     ['with an unknown field of a pod', withAddition({ privileged: true }), 'has an unknown field "privileged"'],
     ['with files elsewhere', withAddition({ layout: {} }), 'has files elsewhere than below'],
@@ -44,6 +55,11 @@ describe('the record of an adoption', () => {
     expect(() => parseRecord(edited(change), directory)).toThrow(
       new RegExp(`^Cannot use record "${adoptionFile(directory)}": .*${problem}.*; run .* again`),
     );
+  });
+
+  it('may hold those pods alone to which an adoption has come', () => {
+    const some = { ...record(), additions: record().additions.slice(0, 2) };
+    expect(parseRecord(recordText(some), directory)).toEqual(some);
   });
 
   it('is refused half written', () => {

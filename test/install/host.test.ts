@@ -94,6 +94,9 @@ describe('renderHost()', () => {
 
   it('takes a calendar timer: the others do not count the time of a suspended machine', () => {
     expect(line(text('.timer'), 'OnCalendar')).toBe('OnCalendar=minutely');
+    // Several machines fire apart, and none waits longer than half a period.
+    expect(line(text('.timer'), 'RandomizedDelaySec')).toBe('RandomizedDelaySec=30s');
+    expect(line(text('.timer'), 'FixedRandomDelay')).toBe('FixedRandomDelay=true');
     expect(text('.timer')).not.toMatch(/^On(?:Boot|Startup|Unit\w+|Active)Sec=/m);
   });
 

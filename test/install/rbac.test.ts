@@ -4,13 +4,14 @@ import type { Artefact } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import type { Manifest } from '../../lib/install/manifest.ts';
 import { manifestsYaml } from '../../lib/install/published-manifests.ts';
-import { accountName } from '../../lib/install/accounts.ts';
-import { podSyncers } from '../../lib/install/pod-files.ts';
+import { type Account, accountName } from '../../lib/install/accounts.ts';
+import { podSyncers, syncerOf } from '../../lib/install/pod-files.ts';
 import { installManifests } from '../../lib/install/rbac.ts';
 import { staticPods } from '../../lib/install/static-pods.ts';
 import { isFile } from '../../lib/inventory/places.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { parseYaml } from '../../lib/yaml.ts';
+import { codes, firstCode, page, section, tables } from '../docs/markdown.ts';
 import { documentedRights } from '../support/documented-rights.ts';
 import { grantsOf, grantText } from '../support/grants.ts';
 
@@ -271,6 +272,78 @@ describe('docs/api.md and docs/static-pods.md', () => {
     const granted = grantsOf(all).filter((grant) => grant.account === accountName(account));
     const documented = documentedRights(account).map(grantText);
     expect(documented.toSorted()).toEqual([...new Set(granted.map(grantText))].toSorted());
+  });
+});
+
+describe('what docs/api.md says of a stolen token', () => {
+  const inventory = loadPreset('kubernetes').artefacts;
+  const named = (is: (artefact: Artefact) => boolean): string[] =>
+    inventory.flatMap((one) => (one.truth.kind === 'secret' && is(one) ? [one.truth.name] : []));
+  const adopted = installManifests({
+    artefacts: inventory,
+    namespace: 'kube-cert-recovery',
+    syncers: podSyncers(resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: [] } })),
+    approver: true,
+  });
+  const grants = grantsOf([...installManifests({ artefacts: inventory, namespace: 'kube-cert-recovery' }), ...adopted]);
+  const readable = (account: Account): ReadonlySet<string | undefined> =>
+    new Set(
+      grants
+        .filter((one) => one.account === accountName(account) && one.resource === 'secrets' && one.verb === 'get')
+        .map(({ name }) => name),
+    );
+  const signers = named(({ kind }) => kind === 'signer');
+  // A copy of a signer is one; the API server believes what it signs for clients (client-ca).
+  const csrSigner = named(
+    (one) => one.kind === 'copy' && inventory.some((of) => of.name === one.of && of.kind === 'signer'),
+  );
+  const masters = named((one) => one.kind === 'target' && one.organizations.includes('system:masters'));
+  const tokenKeys = named(({ kind }) => kind === 'keyPair');
+  const rows = tables(section(page('docs/api.md'), 'What a stolen token can do'))[0] ?? [];
+
+  it('names each account once', () => {
+    const accounts = new Set(grants.map(({ account }) => account));
+    expect(rows.map(([who = '']) => accountName(firstCode(who) as Account)).toSorted()).toEqual(
+      [...accounts, accountName('node-bootstrapper')].toSorted(),
+    );
+    expect([csrSigner, masters, tokenKeys].map((list) => list.length)).toEqual([1, 1, 1]);
+  });
+
+  it.each(rows.map(([who = '', power = '', why = '']) => [firstCode(who) as Account, power, why] as const))(
+    'holds for %s',
+    (account, power, why) => {
+      const can = readable(account);
+      const powerful = [...signers, ...csrSigner, ...masters, ...tokenKeys].filter((name) => can.has(name));
+      expect(power === 'cluster-admin').toBe(powerful.length > 0);
+      if (account === 'regen') expect(signers.every((name) => can.has(name))).toBe(true);
+      else if (powerful.length > 0) expect(codes(why).toSorted()).toEqual(powerful.toSorted());
+    },
+  );
+});
+
+describe('syncerOf()', () => {
+  const resolved = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: [] } });
+  const secretsOf = (components: readonly string[] | undefined): readonly (string | undefined)[] => {
+    const { account, ...rest } = syncerOf(resolved, components);
+    const own = installManifests({ ...resolved, namespace: 'ns', syncers: [{ account, ...rest }] });
+    return grantsOf(own).flatMap((one) =>
+      one.account === accountName(account) && one.resource === 'secrets' && one.verb === 'get' ? [one.name] : [],
+    );
+  };
+
+  it('lets the syncer read what its components read, with the account of their pod', () => {
+    expect(secretsOf(['kube-scheduler'])).toEqual(['kube-scheduler-client']);
+    expect(syncerOf(resolved, ['kube-scheduler']).account).toBe('syncer-kube-scheduler');
+    expect(syncerOf(resolved, ['kubelet', 'kube-apiserver']).account).toBe('syncer-kube-apiserver');
+    expect(secretsOf(['kube-apiserver'])).not.toContain('csr-signer');
+  });
+
+  it('has the account of all where they are in several pods, or none is named', () => {
+    expect(syncerOf(resolved, undefined).account).toBe('syncer');
+    expect(secretsOf(undefined)).toContain('csr-signer');
+    const two = ['kube-apiserver', 'kube-scheduler'];
+    expect(syncerOf(resolved, two).account).toBe('syncer');
+    expect(secretsOf(two)).not.toContain('csr-signer');
   });
 });
 

@@ -168,6 +168,21 @@ describe('runRender()', () => {
     await expect(render()).rejects.toThrow(/Cannot complete the generation with the existing pair ".*server.crt"/);
   });
 
+  it("makes etcd's files again when they were lost after the first generation was complete, and nothing else", async () => {
+    await render();
+    rmSync(at('staging'), { recursive: true }); // as `init` does
+    const before = tree(at('certs'));
+    rmSync(join(directory, 'pki', 'etcd'), { recursive: true });
+    await expect(render()).rejects.toThrow(/Cannot complete the generation with the existing pair ".*client.crt"/);
+    for (const half of ['crt', 'key']) rmSync(join(directory, 'pki', `apiserver-etcd-client.${half}`));
+    rmSync(join(directory, 'pki', 'etcd'), { recursive: true });
+    await render();
+    expect(tree(at('certs'))).toEqual(before);
+    expect(existsSync(at('staging'))).toBe(false);
+    const place = join(directory, 'pki', 'etcd');
+    expect(openssl('verify', '-CAfile', join(place, 'ca-bundle.crt'), join(place, 'server.crt'))).toContain('OK');
+  });
+
   it('completes what a killed run began, and keeps what was made', async () => {
     await render();
     const staged = readdirSync(at('staging'));

@@ -11,7 +11,8 @@ import { isCode, RecoveryError } from '../../lib/errors.ts';
 import { type RepairOptions, runRepair } from '../../lib/install/adopt-repair.ts';
 import { forgetFailures } from '../../lib/install/manifests-lock.ts';
 import { changeStaticPod } from '../../lib/install/static-pods-apply.ts';
-import { type PodManifest, podManifest, removeFrom, staticPods } from '../../lib/install/static-pods.ts';
+import { podManifest } from '../../lib/install/pod-manifest.ts';
+import { type PodManifest, removeFrom, staticPods } from '../../lib/install/static-pods.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { LeaseTurn, restartTurn } from '../../lib/leases/turn.ts';
@@ -260,6 +261,9 @@ describe('where a kubelet runs the pods', () => {
       expect(await changeStaticPod('kube-apiserver', edit, { ...machine, told: waits })).toBe('written');
       expect(lines).toEqual([
         expect.stringContaining('Static pod kube-apiserver waits for its turn. Cannot take Lease'),
+        expect.stringMatching(
+          /^Static pod kube-apiserver: manifest changed, waiting until it runs \(\d+ s at most; its API/,
+        ),
       ]);
       // Who changes nothing restarts nothing.
       await other.take();

@@ -16,6 +16,7 @@ import { changeStaticPod } from '../../lib/install/static-pods-apply.ts';
 import { healthPorts, type PodManifest } from '../../lib/install/static-pods.ts';
 import { runUnadopt, type UnadoptOptions } from '../../lib/install/unadopt.ts';
 import { runUninstall } from '../../lib/install/uninstall.ts';
+import { leftInApi } from '../../cmd/init-adopt.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
@@ -279,13 +280,18 @@ describe('a machine', () => {
     await expect(adoptWith({ dryRun: true })).rejects.toThrow('--kubeconfig names "/root.conf"');
   });
 
-  test('that is adopted has each new addition in its record as soon as its pod runs', async () => {
-    await expect(adoptWith({ told: endAt('Static pod kube-controller-manager') })).rejects.toThrow('ended at');
-    expect(await imagesInRecord()).toBeUndefined();
-    await adopt();
+  test('has each addition in its record as soon as its pod runs, and the former manifest beside it', async () => {
     const [former, next] = ['example.com/recovery:1', 'example.com/recovery:2'];
+    const before = await readFile(machine.path('manifests/kube-apiserver.yaml'), 'utf8');
+    await expect(adoptWith({ told: endAt('Static pod kube-controller-manager: changed') })).rejects.toThrow('ended at');
+    expect(await imagesInRecord()).toEqual([former, former]);
+    await adopt();
+    const kept = machine.path('kube-cert-recovery/kube-apiserver/former-manifest.yaml');
+    expect(await readFile(kept, 'utf8')).toBe(before);
     expect(await imagesInRecord()).toEqual([former, former, former]);
-    await expect(adoptWith({ image: next, told: endAt('Static pod kube-apiserver') })).rejects.toThrow('ended at');
+    await expect(adoptWith({ image: next, told: endAt('Static pod kube-apiserver: changed') })).rejects.toThrow(
+      'ended at',
+    );
     expect(await imagesInRecord()).toEqual([next, former, former]);
     await adoptWith({ image: next });
     expect(await imagesInRecord()).toEqual([next, next, next]);
@@ -405,7 +411,7 @@ describe('changeStaticPod()', () => {
     health.set('syncer', { ok: false });
     const begun = performance.now();
     setTimeout(() => health.set('syncer', { ok: true }), 1_000);
-    expect(await changeStaticPod('kube-scheduler', change, options())).toBe('written');
+    expect(await changeStaticPod('kube-scheduler', change, { ...options(), timeoutMs: 60_000 })).toBe('written');
     expect(performance.now() - begun).toBeGreaterThan(950);
     expect(await changeStaticPod('kube-scheduler', (before) => before, options())).toBe('unchanged');
   });
@@ -456,14 +462,28 @@ describe('runUnadopt()', () => {
   });
 });
 
-test('runUninstall() purges nothing that an adopted machine lives on', async () => {
+test('runUninstall() takes nothing from an adopted machine unless it is forced, also one without admin.conf', async () => {
+  await rm(machine.path('admin.conf')); // as many have it: nothing of the control plane reads it
   await adopt();
-  const { resolved } = await adoptOptions(machine, { connection, signal });
-  const purge = (dryRun: boolean) =>
-    runUninstall({ connection, resolved, directory: machine.path('none'), purge: true, dryRun, signal });
-  const refusal = 'static pods of node1 live on them; run "kube-cert-recovery uninstall adopt" there first';
-  for (const dryRun of [true, false]) await expect(purge(dryRun)).rejects.toThrow(refusal);
-  expect((await inApi('admin-client')).subject).toContain('CN=');
+  const uninstall = (more: { readonly purge?: boolean; readonly dryRun?: boolean; readonly force?: boolean } = {}) =>
+    runUninstall({ connection, directory: machine.path('none'), ...more, signal });
+  const refusal =
+    'Cannot uninstall: static pods of node1 live on it. Without these identities nothing renews their certificates, and the control plane ends with the first that expires; run "kube-cert-recovery uninstall adopt" there first';
+  for (const purge of [true, false]) {
+    for (const dryRun of [true, false]) await expect(uninstall({ purge, dryRun })).rejects.toThrow(refusal);
+  }
+  expect((await inApi('admin-client')).subject).toContain('O=kubeadm:cluster-admins');
+  const account = `ServiceAccount "${namespace}/kube-cert-recovery-regen"`;
+  expect((await uninstall({ force: true, dryRun: true })).removed).toContain(account);
+  const admin = { connection, signal, nodeName: 'node1', directory: '/etc/kubernetes/kube-cert-recovery' };
+  const left = () => leftInApi({ ...admin, kubeconfig: '/etc/kubernetes/admin.conf' });
+  expect((await leftInApi({ ...admin, nodeName: 'node2', kubeconfig: '' }))[0]).toContain('static pods of node1 live');
   await unadopt();
-  expect((await purge(true)).removed).toContain(`Secret "${namespace}/admin-client"`);
+  // The command as it is told, without the name of a preset.
+  expect((await left())[0]).toMatch(
+    /: kube-cert-recovery uninstall --purge --kubeconfig=\/etc\/kubernetes\/admin\.conf$/,
+  );
+  const { removed } = await uninstall({ purge: true, dryRun: true });
+  expect(removed).toContain(`Secret "${namespace}/admin-client"`);
+  expect(removed).toContain(`ConfigMap "${namespace}/kube-cert-recovery-installed-kubernetes"`);
 });

@@ -1,12 +1,12 @@
 // Mode approver as it is built, against a real kube-apiserver, and kube-controller-manager, which signs what is approved.
 // Each test leaves the program running or not as the next one expects: the order is the story.
 import { X509Certificate } from 'node:crypto';
-import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
+import { firstApprovalsName, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { type ApproverOptions, runApprover } from '../../lib/approver/run.ts';
 import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
 import { systemClock } from '../../lib/clock.ts';
@@ -46,8 +46,9 @@ const as = (token: string, path: string, request: ApiRequest = {}): Promise<ApiR
 async function ownCertificate(notAfter: Date): Promise<void> {
   const names = { commonName: 'system:node:panda', organization: 'system:nodes' };
   const notBefore = new Date(notAfter.getTime() - 24 * hour);
-  const { cert } = await createLeaf(join(root, 'leaf'), controlPlane.pki.clusterCa, { ...names, notBefore, notAfter });
-  await copyFile(cert, nodeCertificate);
+  const dates = { notBefore, notAfter };
+  const { cert, key } = await createLeaf(join(root, 'leaf'), controlPlane.pki.clusterCa, { ...names, ...dates });
+  await writeFile(nodeCertificate, (await readFile(cert, 'utf8')) + (await readFile(key, 'utf8')), { mode: 0o600 });
 }
 
 beforeAll(async () => {
@@ -217,6 +218,26 @@ describe('--mode=approver', () => {
     ]);
   });
 
+  it('approves it no second time after a restart either, when the API has forgotten the first request', async () => {
+    for (const name of ['newcomer-1', 'newcomer-2']) {
+      expect(await controlPlane.admin(`${collection}/${name}`, { method: 'DELETE' })).toMatchObject({ status: 200 });
+    }
+    await send({ name: 'newcomer-3', node: 'newcomer' });
+    const restarted = start('--once');
+    expect(await restarted.ended).toBe(0);
+    expect(linesOf(restarted, 'newcomer-3')).toMatchObject([
+      { event: 'csr.pending', fields: { reason: 'AlreadyApproved' } },
+    ]);
+    expect((await csr('newcomer-3')).status).toEqual({});
+    // The way out that the message names.
+    const record = `/api/v1/namespaces/${namespace}/configmaps/${firstApprovalsName}`;
+    expect((await controlPlane.admin(record)).body).toMatchObject({ data: { newcomer: expect.any(String) as string } });
+    const patch = { method: 'PATCH', body: { data: { newcomer: null } } } as const;
+    expect(await controlPlane.admin(record, patch)).toMatchObject({ status: 200 });
+    expect(await start('--once').ended).toBe(0);
+    await issued('newcomer-3');
+  });
+
   it('leaves requests of its own node while the certificate on disk is valid', async () => {
     await ownCertificate(new Date(Date.now() + hour));
     await send({ name: 'too-early' });
@@ -242,8 +263,10 @@ const inProcess = (connection: KubeConnection): ApproverOptions => ({
   nodeCertificate,
   longestLifeMs: hour,
   expectedNodes: [],
+  namespace,
   requester: bootstrapRequester(namespace),
   clockFacts: () => Promise.resolve({ builtAt: new Date(0), synchronised: true }),
+  bootedAt: () => undefined,
   once: false,
   dryRun: false,
   recheckMs: 200,
@@ -287,6 +310,7 @@ describe('runApprover()', () => {
         return connection.request<T>(request);
       },
       watch: (path, options) => connection.watch(path, options),
+      turn: (signal) => connection.turn(signal),
       reload: () => connection.reload(),
       close: () => Promise.resolve(),
     };
@@ -344,7 +368,12 @@ describe('runApprover()', () => {
     await issued('late');
     await eventually(() => expect(told(tool)).toEqual(expect.arrayContaining(all.slice(1))));
     expect((await csr('flood-0')).status).toEqual({});
+    // What is left is counted: not one more write to etcd for each that somebody sends.
     expect(await tool.stop()).toBe(0);
+    const { body } = await controlPlane.admin('/apis/events.k8s.io/v1/namespaces/default/events?limit=1000');
+    const { items } = body as { items: readonly { regarding: { name: string }; note: string }[] };
+    const flood = items.filter(({ regarding }) => regarding.name.startsWith('flood-'));
+    expect(flood.filter(({ note }) => !note.includes('requests wait'))).toEqual([]);
   });
 });
 
@@ -376,6 +405,9 @@ describe('the rights', () => {
       ['/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases'],
       ['/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager'],
       [`/api/v1/namespaces/${namespace}/secrets`],
+      [`/api/v1/namespaces/${namespace}/configmaps`],
+      [`/api/v1/namespaces/${namespace}/configmaps/other`],
+      [`/api/v1/namespaces/${namespace}/configmaps/${firstApprovalsName}`, { method: 'DELETE' }],
       [`/api/v1/namespaces/${namespace}/secrets/${tokenSecretName('node-bootstrapper')}`],
       [
         `/api/v1/namespaces/${namespace}/serviceaccounts/kube-cert-recovery-approver/token`,
@@ -397,6 +429,7 @@ describe('the rights', () => {
       [`${collection}/greedy`, { method: 'DELETE' }],
       ['/api/v1/nodes'],
       [`/api/v1/namespaces/${namespace}/secrets`],
+      [`/api/v1/namespaces/${namespace}/configmaps/${firstApprovalsName}`],
     ];
     for (const [path, request] of refused) {
       const { status } = await as(tokens.bootstrapper, path, request);

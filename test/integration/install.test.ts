@@ -165,6 +165,28 @@ describe('runInit()', () => {
       { configuration: 'ValidatingWebhookConfiguration "policy"', blocks: false, namespaces: [ns] },
     ]);
   });
+
+  it('names a policy that could refuse what recovery writes, also by a label that an object carries', async () => {
+    const head = { apiVersion: 'admissionregistration.k8s.io/v1', metadata: { name: 'labelled' } };
+    const rules = [{ apiGroups: [''], apiVersions: ['v1'], operations: ['UPDATE'], resources: ['secrets'] }];
+    const objectSelector = { matchLabels: { audited: 'yes' } };
+    const spec = { matchConstraints: { resourceRules: rules, objectSelector }, validations: [{ expression: 'true' }] };
+    const bound = { policyName: 'labelled', validationActions: ['Deny'] };
+    await controlPlane.apply(JSON.stringify({ ...head, kind: 'ValidatingAdmissionPolicy', spec }));
+    await controlPlane.apply(JSON.stringify({ ...head, kind: 'ValidatingAdmissionPolicyBinding', spec: bound }));
+    expect((await init()).webhooks).toEqual([]);
+    const [first] = resolved.artefacts.flatMap(({ kind, truth }) => (kind === 'signer' ? [truth] : []));
+    const name = first !== undefined && 'namespace' in first ? first.name : '';
+    await controlPlane.kubectl('label', 'secret', '--namespace', ns, name, 'audited=yes');
+    const { webhooks } = await init();
+    await controlPlane.kubectl('label', 'secret', '--namespace', ns, name, 'audited-');
+    for (const kind of ['validatingadmissionpolicybinding', 'validatingadmissionpolicy']) {
+      await controlPlane.kubectl('delete', kind, 'labelled');
+    }
+    expect(webhooks).toMatchObject([
+      { configuration: 'ValidatingAdmissionPolicyBinding "labelled"', webhook: 'labelled', namespaces: [ns] },
+    ]);
+  });
 });
 
 const uninstall = (more = {}): ReturnType<typeof runUninstall> =>
@@ -178,22 +200,45 @@ describe('runUninstall()', () => {
     expect(await versions()).toEqual(before);
   });
 
-  it('removes identities and rights, keeps the certificates, and finds nothing the second time', async () => {
+  it('removes identities and rights, keeps what certificates in use need, and finds nothing the second time', async () => {
     const turn = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: restartTurn, spec: {} };
     await controlPlane.apply(JSON.stringify(turn));
-    const { removed } = await uninstall();
+    const { removed, kept } = await uninstall();
     expect(removed).toContain('ClusterRoleBinding "kube-cert-recovery-proofs"');
+    const count = apiObjects().length;
+    expect(kept).toEqual([
+      'ClusterRoleBinding "kube-cert-recovery-kubelet-client", without which "kubectl logs" and "exec" are refused',
+      `${count} Secrets and ConfigMaps of inventory "kubernetes", the CAs' keys among them, which ConfigMap "${ns}/kube-cert-recovery-installed-kubernetes" names`,
+    ]);
     expect(removed).toContain(`Lease "${ns}/kube-apiserver-restart"`);
     expect(existsSync(join(out, 'credentials'))).toBe(false);
     const left = Object.keys(await versions()).filter((name) => !/^(Secret|ConfigMap) /.test(name));
-    expect(left.filter((name) => name.includes('/kube-cert-recovery-'))).toEqual([]);
+    expect(left.filter((name) => name.includes('/kube-cert-recovery-'))).toEqual([
+      'ClusterRoleBinding /kube-cert-recovery-kubelet-client',
+    ]);
+    // What every kubelet asks before it shows a log.
+    const asked = ['auth', 'can-i', 'get', 'nodes/log', '--as=kube-apiserver-kubelet-client'];
+    expect((await controlPlane.kubectl(...asked)).trim()).toBe('yes');
     expect((await controlPlane.admin(inSecrets('kube-apiserver-serving'))).status).toBe(200);
     expect((await uninstall()).removed).toEqual([]);
   });
 
-  it('removes the certificates too when it is told to purge', async () => {
-    const { removed } = await uninstall({ purge: true });
-    expect(removed).toHaveLength(apiObjects().length);
+  it('purges nothing by another inventory than the installed one', async () => {
+    const kubeadm = { ...resolved, name: 'kubeadm', artefacts: [] };
+    await expect(uninstall({ purge: true, resolved: kubeadm })).rejects.toThrow(
+      'Cannot uninstall inventory "kubeadm": what is installed is "kubernetes"; leave out --preset and --config',
+    );
+  });
+
+  it('removes the certificates, the binding and its record when it is told to purge, and need not be told which', async () => {
+    const { removed, kept } = await runUninstall({ connection: admin, directory: out, purge: true, signal });
+    expect(removed).toHaveLength(apiObjects().length + 2);
+    expect(removed).toContain('ClusterRoleBinding "kube-cert-recovery-kubelet-client"');
+    expect(removed.at(-1)).toBe(`ConfigMap "${ns}/kube-cert-recovery-installed-kubernetes"`);
+    expect(kept).toEqual([]);
+    await expect(runUninstall({ connection: admin, directory: out, purge: true, signal })).rejects.toThrow(
+      'Cannot delete the objects of the inventory: no record tells what was installed; name one with --preset or --config',
+    );
     expect((await controlPlane.admin(inSecrets('kube-apiserver-serving'))).status).toBe(404);
   });
 });

@@ -1,11 +1,14 @@
 // watchObject() under every fault of the proxy: what happened to the object during the fault is reported in the end,
 // and "absent" only when it is.
+import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
+import { Gates } from '../../lib/kube/gate.ts';
 import type { ConfigMap, KubeConnection } from '../../lib/kube/kube.ts';
 import { watchObject } from '../../lib/kube/watch-object.ts';
 import type { WatchStatus } from '../../lib/kube/watch-object.ts';
@@ -227,5 +230,65 @@ describe('watchObject()', () => {
     await watched.set('two');
     await watched.seen('two');
     expect(watched.states).not.toContain('absent');
+  });
+});
+
+describe('an API server that', () => {
+  /** Two connections of one process, as two modes have them, with fourteen watches. */
+  async function watched(count: number): Promise<{ proxy: FaultProxy; watchers: Subject[] }> {
+    const target = { port: cp.port, caFile: cp.recoveryCa, serverName };
+    const proxy = await startFaultProxy({ target });
+    const kubeconfigFile = await writeKubeconfig(join(directory, `shared-${randomUUID()}`), {
+      server: proxy.url,
+      certificateAuthority: proxy.ca,
+      tlsServerName: serverName,
+      token: cp.adminToken,
+    });
+    const gates = new Gates(systemClock);
+    const open = (): Promise<KubeConnection> =>
+      openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test', gates });
+    const connections = await Promise.all([open(), open()]);
+    const watchers = Array.from({ length: count }, (_, index) => {
+      const connection = connections[index % 2] as KubeConnection;
+      return new Subject(`shared-${index}-${randomUUID()}`, proxy, connection);
+    });
+    for (const watcher of watchers) watcher.start();
+    await Promise.all(watchers.map((watcher) => watcher.seen('absent')));
+    return { proxy, watchers };
+  }
+  const end = (watchers: readonly Subject[]): Promise<unknown> =>
+    Promise.all(watchers.map((watcher) => watcher[Symbol.asyncDispose]()));
+
+  it('is away is tried five times a second by all together, and all notice that it is back', async () => {
+    const { proxy, watchers } = await watched(14);
+    const from = proxy.connections.accepted;
+    const began = performance.now();
+    await proxy.inject({ kind: 'reset' });
+    await delay(3000);
+    for (const watcher of watchers) await watcher.set('new');
+    const attempts = proxy.connections.accepted - from;
+    const seconds = (performance.now() - began) / 1000;
+    await proxy.clear();
+    await Promise.all(watchers.map((watcher) => watcher.seen('new')));
+    // Beside one in 200 ms what was under way when it went: each connection has a line for watches and one for requests.
+    expect(attempts).toBeGreaterThan(1);
+    expect(attempts).toBeLessThanOrEqual(5 * seconds + 6);
+    await end(watchers);
+  });
+
+  it('asks for patience gets it, from all', async () => {
+    const { proxy, watchers } = await watched(14);
+    const from = proxy.seen.length;
+    await proxy.inject({ kind: 'status', status: 429, retryAfter: 2, endWatches: true });
+    const began = performance.now();
+    await delay(5000);
+    const asked = proxy.seen.length - from;
+    const seconds = (performance.now() - began) / 1000;
+    await proxy.clear();
+    for (const watcher of watchers) await watcher.set('new');
+    await Promise.all(watchers.map((watcher) => watcher.seen('new')));
+    // All watches begin anew when they are ended; after that one asks each two seconds.
+    expect(asked).toBeLessThanOrEqual(28 + seconds);
+    await end(watchers);
   });
 });

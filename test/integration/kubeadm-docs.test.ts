@@ -102,16 +102,16 @@ describe('docs/kubeadm.md', () => {
   it('status finds nothing wrong on a fresh machine', async () => {
     const { stdout, stderr, code } = await run(status);
     expect(code, stderr).toBe(0);
-    expect(stdout).toContain('Everything is as it should be.');
+    expect(stdout).toContain('Every certificate on disk is as it should be. kube-apiserver, etcd do not answer');
     expect(stdout).toContain(
       'nothing repairs this machine by itself until "kube-cert-recovery init host" has been run',
     );
   });
 
-  it('status --at says that the machine would come back by itself', async () => {
+  it('status --at says that the machine would not come back by itself before init host', async () => {
     const inTwoYears = new Date(systemClock.now().getTime() + 2 * 365 * 86_400_000).toISOString().slice(0, 10);
     const { stdout } = await run(forecast.replace(/--at=\S+/, `--at=${inTwoYears}`));
-    expect(stdout).toContain('this node would come back by itself');
+    expect(stdout).toContain('this node would not come back by itself: nothing on it is known');
   });
 
   it('--once --dry-run says what would be made, and writes nothing', async () => {
@@ -132,7 +132,7 @@ describe('docs/kubeadm.md', () => {
     expect(await certificate()).not.toBe(before);
     const after = await run(status);
     expect(after.code, after.stdout).toBe(0);
-    expect((await run(list)).stdout).toMatch(/^apiserver +000001 +\S+ +2026-01-01T00:00:00.000Z$/m);
+    expect((await run(list)).stdout).toMatch(/^apiserver +000001 +\S+ +2026-01-01T00:00:00.000Z \(expired\)$/m);
   });
 
   it('the repair of manifests is silent where nothing is adopted', async () => {
@@ -141,7 +141,10 @@ describe('docs/kubeadm.md', () => {
 
   it('restore puts the copy back, and keeps what was there', async () => {
     const made = await certificate();
-    const { stdout, stderr, code } = await run(restore);
+    const refused = await run(restore);
+    expect(refused.code, refused.stderr).toBe(1);
+    expect(refused.stderr).toContain('--force restores it all the same');
+    const { stdout, stderr, code } = await run(`${restore} --force`);
     expect(code, stderr).toBe(0);
     expect(stdout).toContain('Restored apiserver of ');
     expect(await certificate()).not.toBe(made);

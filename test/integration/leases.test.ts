@@ -2,10 +2,11 @@
 // next one expects: the order is the story.
 import { hostname } from 'node:os';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { systemClock } from '../../lib/clock.ts';
+import { type Clock, systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
 import type { Boot } from '../../lib/leases/boot.ts';
+import { createOtherClocks } from '../../lib/leases/other-clocks.ts';
 import { releaseDeadLeases, type ReleaseOptions } from '../../lib/leases/release.ts';
 import { createLog } from '../../lib/log.ts';
 import { startControlPlane, type ControlPlane } from '../support/control-plane.ts';
@@ -87,6 +88,21 @@ test('releaseDeadLeases() keeps the leases of components that live', async () =>
   expect((await lease(kcm)).spec.holderIdentity).toBe(before[0]?.spec.holderIdentity);
 });
 
+test('the clock of a living leader is heard by other machines, and not by its own', async () => {
+  await Promise.all([held(kcm), held(scheduler)]);
+  const leases = [kcm, scheduler, 'absent'].map((name) => ({ namespace, name }));
+  const year = 365 * 86_400_000;
+  const ahead: Clock = { ...systemClock, now: () => new Date(systemClock.now().getTime() + year) };
+  const ask = (hostName: string, clock = systemClock) =>
+    createOtherClocks({ connection, leases, hostName, clock })(stop.signal);
+  const [own, near, far] = await Promise.all([ask(hostname()), ask('another-machine'), ask('another-machine', ahead)]);
+  expect(own).toEqual([]);
+  // A busy leader may renew later than it is waited for; asked again, it has.
+  expect(near.length + far.length).toBeGreaterThan(0);
+  for (const { aheadMs } of near) expect(Math.abs(aheadMs)).toBeLessThan(60_000);
+  for (const { aheadMs } of far) expect(Math.abs(aheadMs - year)).toBeLessThan(60_000);
+});
+
 test('releaseDeadLeases() lets a restarted kube-controller-manager lead while an unreleased lease still waits', async () => {
   await controlPlane.kill();
   controlPlane.startComponent('etcd');
@@ -136,6 +152,23 @@ test('releaseDeadLeases() never releases a lease that another node holds', async
   expect(await Promise.all(names.map(lease))).toEqual(before);
 });
 
+test('a holder who may have renewed by a clock that was set since is given the time to renew', async () => {
+  const living = `${hostname()}_0a0a0a0a-0000-4000-8000-000000000001`;
+  await create('living', living);
+  await create('dead', `${hostname()}_0a0a0a0a-0000-4000-8000-000000000002`);
+  const before = await lease('living');
+  // By its renewal this one is dead, too: it was dated by a clock that was behind until just now.
+  const body = { ...before, spec: { ...before.spec, renewTime: '2026-01-01T00:00:02.000000Z' } };
+  const boot = bootAfter(before);
+  const outcomes = release(['living', 'dead'], { boot, mayHaveRenewed: true });
+  const renewal = systemClock
+    .sleep(1000)
+    .then(() => controlPlane.admin(`${leasesPath}/living`, { method: 'PUT', body }));
+  expect(await outcomes).toMatchObject([{ outcome: 'kept', reason: 'RenewedSinceBoot' }, { outcome: 'released' }]);
+  expect((await renewal).status).toBe(200);
+  expect((await lease('living')).spec.holderIdentity).toBe(living);
+});
+
 /** The real connection; `interfere` comes between the read of a lease and its write. */
 const interfered = (interfere: () => Promise<unknown>): KubeConnection => ({
   server: connection.server,
@@ -146,6 +179,7 @@ const interfered = (interfere: () => Promise<unknown>): KubeConnection => ({
     return connection.request<T>(request);
   },
   watch: (path, options) => connection.watch(path, options),
+  turn: (signal) => connection.turn(signal),
   reload: () => connection.reload(),
   close: () => Promise.resolve(),
 });

@@ -18,7 +18,7 @@ import { createLeaf } from '../support/certificates.ts';
 import { eventually } from '../support/eventually.ts';
 import { expire } from '../support/expire.ts';
 import { type Grant, grantsOf, grantText } from '../support/grants.ts';
-import { createGrantedWorld, type GrantedWorld, nodeName } from '../support/granted-world.ts';
+import { createGrantedWorld, expectedNode, type GrantedWorld, nodeName } from '../support/granted-world.ts';
 import { freePorts } from '../support/ports.ts';
 import { Tool } from '../support/recovery-world.ts';
 import { kubeletRequest } from '../support/requests.ts';
@@ -129,7 +129,7 @@ beforeAll(async () => {
 
   // Everything is made, then everything ends while all are switched off, then everything is renewed.
   await startAll();
-  await Promise.all([ask('own', nodeName), ask('other', 'worker')]);
+  await Promise.all([ask('own', nodeName), ask('other', 'worker'), ask('expected', expectedNode)]);
   await eventually(
     async () => {
       const missing = [];

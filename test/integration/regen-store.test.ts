@@ -181,6 +181,24 @@ describe('createApiStore() with a ConfigMap made by somebody else', () => {
     expect(data).toEqual({ note: 'x', [caBundleKey]: Buffer.from(trust.entries[caBundleKey] ?? []).toString() });
   });
 
+  it('keeps a bundle as it is that is no UTF-8, and takes it back to data when it is text again', async () => {
+    const comment = Buffer.from('# Zertifizierungsstelle f\xfcr alle\n', 'latin1');
+    const foreign = Buffer.concat([comment, trust.entries[caBundleKey] ?? Buffer.alloc(0)]);
+    await create({ data: { [caBundleKey]: 'expired', note: 'x' } });
+    const next = { ...trust, entries: { [caBundleKey]: foreign } };
+    expect(await store.write(configMap, next, await version(configMap), signal)).toBe('written');
+    const { [caBundleKey]: written = new Uint8Array() } = (await store.read(configMap, signal))?.entries ?? {};
+    expect(Buffer.from(written).equals(foreign)).toBe(true);
+    expect((await live(configMap)).data).toEqual({ note: 'x' });
+    expect(await store.write(configMap, trust, await version(configMap), signal)).toBe('written');
+    const { data, binaryData } = await live(configMap);
+    expect(binaryData).toBeUndefined();
+    expect(data).toEqual({ note: 'x', [caBundleKey]: Buffer.from(trust.entries[caBundleKey] ?? []).toString() });
+    await controlPlane.admin(path(configMap), { method: 'DELETE' });
+    expect(await store.write(configMap, next, 'absent', signal)).toBe('written');
+    expect(Buffer.from((await store.read(configMap, signal))?.entries[caBundleKey] ?? []).equals(foreign)).toBe(true);
+  });
+
   it('says of an immutable one that it must be deleted, and makes it anew then', async () => {
     await create({ data: { [caBundleKey]: 'expired' }, immutable: true });
     await expect(store.write(configMap, trust, await version(configMap), signal)).rejects.toMatchObject({
@@ -283,6 +301,7 @@ describe('createApiStore() with a token that may touch named objects only', () =
         return real.request<T>(request);
       },
       watch: (...args) => real.watch(...args),
+      turn: (stop) => real.turn(stop),
       reload: () => real.reload(),
       close: () => real.close(),
     };

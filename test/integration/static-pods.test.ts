@@ -6,14 +6,13 @@ import { isDeepStrictEqual } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { requireKubeadmFlags, requireSameTrust } from '../../lib/install/adopt-guard.ts';
 import { podAddition, podLayout } from '../../lib/install/pod-files.ts';
+import { podManifest, runsOurs } from '../../lib/install/pod-manifest.ts';
 import {
   addTo,
   containerName,
   kubeadmPatches,
   type PodManifest,
-  podManifest,
   removeFrom,
-  runsOurs,
   type StaticPod,
   staticPods,
 } from '../../lib/install/static-pods.ts';
@@ -68,6 +67,43 @@ describe.each(staticPods)('the static pod %s', (pod) => {
     expect(ours.filter((file) => !mounted.some((path) => file.startsWith(`${path}/`)))).toEqual([]);
     const volumes = new Set(after.spec.volumes?.map(({ name }) => name));
     expect(volumeMounts.filter(({ name }) => !volumes.has(name))).toEqual([]);
+  });
+
+  test('lets ours write the published files, and nothing else of what it has mounted', async () => {
+    const { layout } = additionTo(pod);
+    const { volumeMounts = [] } = containerOf(addTo(await manifestOf(pod), additionTo(pod)), containerName) ?? {};
+    const written = volumeMounts.filter(({ readOnly }) => readOnly !== true).map(({ mountPath }) => mountPath);
+    expect(written).toEqual([layout.certs]);
+    // Its configuration, its tokens and the kubeconfigs, which root reads, too.
+    expect(volumeMounts).toContainEqual(expect.objectContaining({ mountPath: layout.directory, readOnly: true }));
+  });
+
+  test('has no volume twice', async () => {
+    const names = addTo(await manifestOf(pod), additionTo(pod)).spec.volumes?.map(({ name }) => name) ?? [];
+    expect(names).toEqual([...new Set(names)]);
+  });
+
+  test('gives ours a label where SELinux is on', async () => {
+    const seLinux = { type: 'spc_t', level: 's0' };
+    const labelled = addTo(await manifestOf(pod), { ...additionTo(pod), seLinux });
+    expect(containerOf(labelled, containerName)?.['securityContext']).toMatchObject({ seLinuxOptions: seLinux });
+    expect(containerOf(labelled, pod)?.['securityContext']).not.toMatchObject({ seLinuxOptions: seLinux });
+    expect(removeFrom(labelled)).toEqual(await manifestOf(pod));
+  });
+
+  test('can know that the clock is synchronised where it signs, and never waits for the directory that says so', async () => {
+    const after = addTo(await manifestOf(pod), additionTo(pod));
+    const path = '/run/systemd/timesync';
+    const volume = after.spec.volumes?.find(
+      ({ hostPath }) => (hostPath as { path?: string } | undefined)?.path === path,
+    );
+    const mounts = (name: string) =>
+      containerOf(after, name)?.volumeMounts?.filter(({ mountPath }) => mountPath === path);
+    expect(mounts(pod) ?? []).toEqual([]);
+    if (pod === 'kube-apiserver') {
+      expect(volume).toMatchObject({ hostPath: { type: 'DirectoryOrCreate' } });
+      expect(mounts(containerName)).toEqual([{ name: volume?.name, mountPath: path, readOnly: true }]);
+    } else expect([volume, mounts(containerName)]).toEqual([undefined, []]);
   });
 
   test('mounts nothing of the other pods', async () => {

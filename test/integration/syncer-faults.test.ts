@@ -12,6 +12,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
+import { issueKubeconfigs } from '../../lib/issue/kubeconfigs.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
@@ -124,15 +125,34 @@ const openshiftPreset: Cast = {
     ),
 };
 
+const pairEntries = (pair: Pair): Readonly<Record<string, Buffer>> => ({
+  'tls.crt': readFileSync(pair.cert),
+  'tls.key': readFileSync(pair.key),
+});
+
 /** What an object of that kind may hold. */
-function contentOf({ kind, truth }: ResolvedArtefact): Content {
+function contentOf(artefact: ResolvedArtefact): Content {
+  const { kind, truth } = artefact;
   const pair = pairs[0] ?? authority;
   const key = readFileSync(pair.key, 'utf8');
   if (kind === 'keyPair') {
     const publicKey = createPublicKey(key).export({ type: 'spki', format: 'pem' });
     return { 'service-account.key': key, 'service-account.pub': publicKey };
   }
-  if (kind === 'opaque' || kind === 'kubeconfigs') return { value: 'one' };
+  if (kind === 'opaque') return { value: 'one' };
+  if (kind === 'kubeconfigs') {
+    const bundle = { 'ca-bundle.crt': readFileSync(authority.cert) };
+    const local = 'https://localhost:6443';
+    const endpoints = { controlPlane: local, internal: local, local };
+    const made = issueKubeconfigs({
+      artefact,
+      client: pairEntries(pair),
+      authority: bundle,
+      endpoints,
+      former: undefined,
+    });
+    return Object.fromEntries(Object.entries(made.entries).map(([name, bytes]) => [name, Buffer.from(bytes)]));
+  }
   return truth.kind === 'secret' ? pairContent(pair) : { 'ca-bundle.crt': readFileSync(authority.cert) };
 }
 

@@ -1,6 +1,6 @@
 // The API server is away: files stay, nothing is concluded from errors, and what changed meanwhile arrives afterwards.
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -27,10 +27,14 @@ test('an outage removes nothing, and an update made before the syncer is back ar
 
   await controlPlane.stopComponent('kube-apiserver');
   await eventually(() => expect(syncing.log.some(({ event }) => event === 'watch.failed')).toBe(true));
-  // What disappears now cannot be had again from the API: reported once, tried again, and healed afterwards.
+  // What disappears now comes back from memory: without its own certificate that API server could not start again.
   execFileSync('rm', ['-r', join(destinationDir, 'secrets', 'required')]);
+  await eventually(() => expect(read('required')).toBe('one'));
+  // What says something else is not replaced without a read: reported once, tried again, and healed afterwards.
+  writeFileSync(join(destinationDir, 'secrets', 'required', '..data', 'token'), 'by hand');
   const failures = () => syncing.log.filter(({ event }) => event === 'sync.failed');
   await eventually(() => expect(failures()).toMatchObject([{ level: 'error', code: 'KubeUnavailable' }]));
+  expect(read('required')).toBe('by hand');
   expect(read('optional')).toBe('one');
   expect(syncing.health().ok).toBe(false);
 

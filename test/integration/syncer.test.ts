@@ -15,8 +15,14 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { systemClock } from '../../lib/clock.ts';
+import { openConnection } from '../../lib/kube/connection.ts';
+import { createLog } from '../../lib/log.ts';
+import { ObjectSync } from '../../lib/syncer/object-sync.ts';
+import { rowsOf, type SyncRow } from '../../lib/syncer/rows.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
 import { startControlPlane, type ControlPlane } from '../support/control-plane.ts';
+import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { eventually } from '../support/eventually.ts';
 import {
   createNamespace,
@@ -124,7 +130,7 @@ test('an update is on disk milliseconds after it was acknowledged, and the newes
   await Promise.all(Array.from({ length: 20 }, () => putObject(controlPlane, object, pairContent(first))));
   await putObject(controlPlane, object, pairContent(second));
   await shows(destinationDir, object, pairContent(second));
-});
+}, 300_000);
 
 describe('what is wrong in the API never replaces the last good files', () => {
   const good = { secret: (): Content => pairContent(first), configMap: (): Content => ({ 'ca-bundle.crt': bundle() }) };
@@ -151,7 +157,8 @@ describe('what is wrong in the API never replaces the last good files', () => {
     const object = { kind, namespace: await newNamespace(), name: 'x' };
     await putObject(controlPlane, object, good[kind]());
     const destinationDir = newDestination();
-    await using syncing = await startSyncing({ controlPlane, destinationDir, artefacts: [opaque(object)] });
+    const artefact: ResolvedArtefact = { ...opaque(object), kind: 'given' };
+    await using syncing = await startSyncing({ controlPlane, destinationDir, artefacts: [artefact] });
     await shows(destinationDir, object, good[kind]());
     await putObject(controlPlane, object, bad());
     const line = await eventually(() => {
@@ -171,6 +178,27 @@ describe('what is wrong in the API never replaces the last good files', () => {
   });
 });
 
+test('an opaque object is written as it is, with a warning, unless its halves contradict each other', async () => {
+  const object = { kind: 'configMap', namespace: await newNamespace(), name: 'trusted' } as const;
+  const pair = { ...object, kind: 'secret', name: 'user' } as const;
+  await putObject(controlPlane, object, { 'ca-bundle.crt': bundle() });
+  await putObject(controlPlane, pair, pairContent(first));
+  const destinationDir = newDestination();
+  const artefacts = [opaque(object), opaque(pair)];
+  await using syncing = await startSyncing({ controlPlane, destinationDir, artefacts });
+  await shows(destinationDir, pair, pairContent(first));
+  const odd = {
+    'ca-bundle.crt': `${bundle().toString()}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n`,
+  };
+  await putObject(controlPlane, object, odd);
+  await shows(destinationDir, object, odd);
+  const told = syncing.log.find(({ event, level }) => event === 'sync.written' && level === 'warn');
+  expect(told?.['message']).toMatch(/^written as it is: cannot read certificates: /);
+  await putObject(controlPlane, pair, { ...pairContent(first), 'tls.key': readFileSync(second.key) });
+  await eventually(() => expect(syncing.health().message).toContain('mismatchedPair'));
+  await shows(destinationDir, pair, pairContent(first));
+});
+
 test('an optional object vanishes from disk when it is gone, and comes back; a required one stays and is reported', async () => {
   const namespace = await newNamespace();
   const optional = { kind: 'secret', namespace, name: 'user' } as const;
@@ -188,6 +216,37 @@ test('an optional object vanishes from disk when it is gone, and comes back; a r
   await shows(destinationDir, required, pairContent(first));
   for (const object of [optional, required]) await putObject(controlPlane, object, pairContent(second));
   for (const object of [optional, required]) await shows(destinationDir, object, pairContent(second));
+});
+
+test('a change that no watch has told of is found by the recheck', async () => {
+  const object = { kind: 'secret', namespace: await newNamespace(), name: 'silent' } as const;
+  const destinationDir = newDestination();
+  const [row] = rowsOf({ name: 'test', artefacts: [opaque(object)] }, destinationDir);
+  const connection = await openConnection({
+    kubeconfigFile: controlPlane.recoveryKubeconfig,
+    clock: systemClock,
+    userAgent: 'test',
+  });
+  const stop = new AbortController();
+  const sync = new ObjectSync({
+    row: row as SyncRow,
+    connection,
+    clock: systemClock,
+    log: createLog({ write: () => undefined }),
+    dryRun: false,
+    hold: () => Promise.resolve(),
+    signal: stop.signal,
+    recheckMs: 100,
+  });
+  await putObject(controlPlane, object, { token: 'one' });
+  const running = sync.run();
+  sync.offer({ present: false }); // the last that a watch has said
+  await shows(destinationDir, object, { token: 'one' });
+  await putObject(controlPlane, object, { token: 'two' });
+  await shows(destinationDir, object, { token: 'two' });
+  stop.abort();
+  await running;
+  await connection.close();
 });
 
 test('what changes on disk is repaired by the recheck', async () => {

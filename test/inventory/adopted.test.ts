@@ -81,7 +81,7 @@ describe('signingProblem()', () => {
   let servedByOther: string;
   const kubeconfig = (cluster: object): string =>
     JSON.stringify({
-      clusters: [{ name: 'c', cluster }],
+      clusters: [{ name: 'c', cluster: { server: 'https://10.0.0.1:6443', ...cluster } }],
       users: [{ name: 'u', user: {} }],
       contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
       'current-context': 'x',

@@ -117,9 +117,9 @@ describe('issueSigner()', () => {
     expect(issued.annotations).toEqual({});
   });
 
-  it('begins one second early and lasts for its validity', () => {
+  it('begins five minutes early, as Kubernetes dates what it signs, and lasts for its validity', () => {
     expect(rootIssued.certificates[0]?.facts).toMatchObject({
-      notBefore: new Date('2026-06-01T11:59:59Z'),
+      notBefore: new Date('2026-06-01T11:55:00Z'),
       notAfter: new Date('2026-07-31T12:00:00Z'),
       isCa: true,
     });
@@ -127,7 +127,7 @@ describe('issueSigner()', () => {
 
   it('writes the annotations that users of OpenShift read', () => {
     expect(rootIssued.annotations).toEqual({
-      'auth.openshift.io/certificate-not-before': '2026-06-01T11:59:59Z',
+      'auth.openshift.io/certificate-not-before': '2026-06-01T11:55:00Z',
       'auth.openshift.io/certificate-not-after': '2026-07-31T12:00:00Z',
       'auth.openshift.io/certificate-issuer': `ns_root-signer@${Math.floor(now.getTime() / 1000)}`,
     });

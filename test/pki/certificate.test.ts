@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
 import { isCode } from '../../lib/errors.ts';
+import { encodePem } from '../../lib/pki/pem.ts';
+import { signatureMatches } from '../../lib/pki/verify.ts';
 import { authority, leaf } from './authority.ts';
 import { opensslDir, type OpensslDir } from './openssl.ts';
 
@@ -45,6 +47,10 @@ const broken: Readonly<Record<string, { text: () => string; says: RegExp }>> = {
   'bytes after the DER': {
     text: () => armour('CERTIFICATE', Buffer.concat([a.x509.raw, Buffer.from([0])])),
     says: /not a certificate \(bytes after/,
+  },
+  'a length that is not in its shortest form': {
+    text: () => armour('CERTIFICATE', Buffer.concat([Buffer.of(0x30, 0x83, 0), a.x509.raw.subarray(2)])),
+    says: /not a certificate \(length is not DER/,
   },
   'a key among certificates': {
     text: () => a.pem + armour('EC PRIVATE KEY', Buffer.from('x')),
@@ -95,25 +101,31 @@ describe('parseCertificates() reads', () => {
     }
   });
 
-  test('what is not in the shortest form under the fingerprint that everybody else finds', () => {
-    const [, , high = 0, low = 0] = a.x509.raw;
-    const longer = Buffer.concat([Buffer.of(0x30, 0x83, 0, high, low), a.x509.raw.subarray(4)]);
-    expect(read(longLine(longer))?.facts.fingerprint).toBe(a.facts.fingerprint);
-  });
-
-  test('what it has not seen for long once more: it keeps no more than a control plane has', async () => {
-    const ca = await authority();
+  test('what it has not seen for long once more: it keeps no more than a control plane and its trust bundles have', () => {
     const first = read(b.pem);
-    for (let n = 0; n < 150; n += 1) {
-      await leaf(ca);
-      read(a.pem);
-    }
-    expect(read(a.pem)).toBe(a);
+    for (const der of variants(a, 1000)) read(longLine(der));
     const again = read(b.pem);
     expect(again).not.toBe(first);
     expect(again?.facts).toEqual(first?.facts);
+    expect(read(b.pem)).toBe(again);
+  });
+
+  test('a trust bundle of 150 CAs once, beside all others', () => {
+    const bundle = Buffer.from([...variants(a, 150)].map(longLine).join(''));
+    const first = parseCertificates(bundle, 'test');
+    const again = parseCertificates(bundle, 'test');
+    expect(again.every((certificate, at) => certificate === first[at])).toBe(true);
   });
 });
+
+/** Certificates that differ in a byte of their signature. */
+function* variants({ x509: { raw } }: Certificate, count: number): Generator<Buffer> {
+  for (let n = 0; n < count; n += 1) {
+    const der = Buffer.from(raw);
+    der.writeUInt16BE(n, der.length - 2);
+    yield der;
+  }
+}
 
 function longLine(der: Buffer): string {
   return `-----BEGIN CERTIFICATE-----\n${der.toString('base64')}\n-----END CERTIFICATE-----\n`;
@@ -226,8 +238,47 @@ describe('parseCertificates() of a bundle with a CA whose key is of a kind that 
     expect(bundle.map(({ facts }) => facts.key?.name)).toEqual(['ECDSA', undefined]);
   });
 
+  test('a kind that nobody knows here: it is whole, and has signed nothing', async () => {
+    const pem = await selfSigned('x', '-algorithm', 'ed25519');
+    const [known] = parseCertificates(Buffer.from(pem), 'test');
+    const der = Buffer.from(known?.x509.raw ?? '');
+    // the algorithm of the key alone: 1.3.101.112 becomes 1.3.101.126 in the SubjectPublicKeyInfo
+    der[der.indexOf(Buffer.from(known?.fields.publicKeyInfo ?? '')) + 8] = 126;
+    const odd = encodePem({ label: 'CERTIFICATE', der });
+    const bundle = parseCertificates(Buffer.from(a.pem + odd), 'test');
+    expect(bundle.map(({ facts }) => facts.key?.name)).toEqual(['ECDSA', undefined]);
+    const [first, unknown] = bundle as [Certificate, Certificate];
+    expect(signatureMatches(first, unknown)).toBe(false);
+    expect(signatureMatches(unknown, unknown)).toBe(false);
+  });
+
   test('a curve that Go does not know: it is refused, as Go refuses the bundle', async () => {
     const pem = await selfSigned('k256', '-algorithm', 'ec', '-pkeyopt', 'ec_paramgen_curve:secp256k1');
     expect(() => parseCertificates(Buffer.from(a.pem + pem), 'test')).toThrow(/kind "ec secp256k1"/);
   });
+});
+
+describe('dates', () => {
+  const dated = (from: string, to: string): string => {
+    const was = Buffer.from('260531120000Z');
+    const der = Buffer.from(a.x509.raw);
+    const at = der.indexOf(was);
+    der.write(from, at, 'latin1');
+    der.write(to, at + 15, 'latin1');
+    return armour('CERTIFICATE', der);
+  };
+
+  test('are those of the certificate', () => {
+    const [read] = parseCertificates(Buffer.from(dated('500101000000Z', '491231235959Z')), 'test');
+    expect(read?.facts.notBefore).toEqual(new Date('1950-01-01T00:00:00Z'));
+    expect(read?.facts.notAfter).toEqual(new Date('2049-12-31T23:59:59Z'));
+  });
+
+  test.each(['260230000000Z', '261301000000Z', '260101240000Z', '260101006000Z', '26010100000xZ', '260101000000z'])(
+    '%s is no date, as for Go: the certificate is refused',
+    (date) => {
+      const parse = (): unknown => parseCertificates(Buffer.from(dated('260101000000Z', date)), 'test');
+      expect(parse).toThrow(/not a certificate \(notAfter is no date that there is\)/);
+    },
+  );
 });

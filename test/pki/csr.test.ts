@@ -31,8 +31,10 @@ describe('parseCertificateRequest()', () => {
       provesPossession: true,
       alternativeNames: [],
       wantsCa: false,
-      otherAttributes: [],
+      extensions: [],
+      attributes: [],
     });
+    expect(request).not.toHaveProperty('unusualSubject');
     expect(request.subject).toMatchObject({
       text: 'CN=system:node:a,O=system:nodes',
       attributes: [
@@ -83,9 +85,24 @@ describe('parseCertificateRequest()', () => {
     expect(parse(await kubeletRequest('a', { extensions: [extension] })).wantsCa).toBe(wantsCa);
   });
 
-  it('tells attributes that ask for no extensions', async () => {
-    const { otherAttributes } = parse(await kubeletRequest('a', { challengePassword: 'secret' }));
-    expect(otherAttributes).toEqual(['1.2.840.113549.1.9.7']);
+  it('tells every attribute and every extension, also one that is not known and one that is critical', async () => {
+    expect(parse(await kubeletRequest('a', { challengePassword: 'secret' }))).toMatchObject({
+      extensions: [],
+      attributes: ['1.2.840.113549.1.9.7'],
+    });
+    const extensions = ['extendedKeyUsage = critical,codeSigning', '1.2.3.4 = critical,ASN1:NULL'];
+    expect(parse(await kubeletRequest('a', { extensions }))).toMatchObject({
+      extensions: ['2.5.29.37', '1.2.3.4'],
+      attributes: ['1.2.840.113549.1.9.14'],
+    });
+  });
+
+  it.each([
+    ['a set with several values', { subject: ['O=a', '+CN=b'] }],
+    ['a string of ASN.1 tag 30', { stringMask: 'MASK:0x800' }],
+    ['a string of ASN.1 tag 20', { stringMask: 'MASK:0x4' }],
+  ])('tells what Go does not write in a name: %s', async (unusualSubject, options) => {
+    expect(parse(await kubeletRequest('a', options))).toMatchObject({ unusualSubject });
   });
 
   it('gives the subject as it stands there', async () => {

@@ -1,6 +1,7 @@
 import { readFile, stat } from 'node:fs/promises';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { isCode } from '../../lib/errors.ts';
 import type { KeyAlgorithm } from '../../lib/pki/facts.ts';
 import {
   algorithmText,
@@ -115,13 +116,36 @@ describe('parsePrivateKey()', () => {
     expect(parse).toThrow(/^Cannot read private key of Secret "a\/b" tls\.key: /);
   });
 
-  test('refuses an EC key whose private half is of another key', async () => {
+  test('of an EC key the private half counts, as for Go: it does not fit the certificate of the public one', async () => {
     const [one, two] = await Promise.all([generateKey(p256), generateKey(p256)]);
     const mixed = rewrapped(one.pem, (der) => {
       const other = Buffer.from(two.pem.replaceAll(/-----.*-----/g, ''), 'base64');
       return Buffer.concat([der.subarray(0, 7), other.subarray(7, 39), der.subarray(39)]);
     });
-    expect(() => parsePrivateKey(Buffer.from(mixed), 'test')).toThrow(/do not belong together/);
+    const read = parsePrivateKey(Buffer.from(mixed), 'test');
+    expect(read.equals(two.key)).toBe(true);
+    const certificate = await leaf(await authority(), { key: one.key });
+    expect(keyMatches(certificate, read)).toBe(false);
+  });
+
+  test.each(['00', 'ff'])(
+    'an EC key that is out of range (%s...) is refused, and nothing else is thrown',
+    async (byte) => {
+      const { pem } = await generateKey(p256);
+      const odd = rewrapped(pem, (der) => Buffer.from(der).fill(Buffer.from(byte, 'hex'), 7, 39));
+      const parse = (): unknown => parsePrivateKey(Buffer.from(odd), 'Secret "a/b" tls.key');
+      expect(parse).toThrow(/Cannot read private key of Secret "a\/b" tls\.key: .*EC key is zero, or beyond/);
+      expect(parse).toThrow(expect.toSatisfy((err) => isCode(err, 'MaterialInvalid')));
+    },
+  );
+
+  test('what a block is called does not decide how it is read', async () => {
+    const { key } = await generateKey(p256);
+    const pkcs8 = String(key.export({ type: 'pkcs8', format: 'pem' }));
+    for (const label of ['RSA PRIVATE KEY', 'EC PRIVATE KEY']) {
+      const text = pkcs8.replaceAll('PRIVATE KEY', label);
+      expect(parsePrivateKey(Buffer.from(text), 'test').equals(key)).toBe(true);
+    }
   });
 
   test('a kind of key that Go does not know is refused by name', async () => {

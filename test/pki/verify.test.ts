@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { Certificate } from '../../lib/pki/certificate.ts';
 import { generateKey } from '../../lib/pki/key.ts';
@@ -36,6 +37,12 @@ const foreignExtensions: Readonly<Record<string, readonly string[]>> = {
   noCertSign: ['basicConstraints=critical,CA:TRUE', 'keyUsage=critical,cRLSign'],
   clientOnly: ['basicConstraints=critical,CA:TRUE', 'extendedKeyUsage=clientAuth'],
   pathLengthZero: ['basicConstraints=critical,CA:TRUE,pathlen:0'],
+  explicitNow: ['basicConstraints=critical,CA:TRUE', 'policyConstraints=critical,requireExplicitPolicy:0'],
+  explicitNext: ['basicConstraints=critical,CA:TRUE', 'policyConstraints=critical,requireExplicitPolicy:1'],
+  explicitLater: ['basicConstraints=critical,CA:TRUE', 'policyConstraints=critical,requireExplicitPolicy:5'],
+  noMapping: ['basicConstraints=critical,CA:TRUE', 'policyConstraints=critical,inhibitPolicyMapping:0'],
+  noAnyPolicy: ['basicConstraints=critical,CA:TRUE', 'inhibitAnyPolicy=critical,0'],
+  mapping: ['basicConstraints=critical,CA:TRUE', '2.5.29.33=critical,DER:300c300a06032a030406032a0305'],
 };
 
 async function foreignWorld(): Promise<Foreign> {
@@ -50,31 +57,20 @@ async function foreignWorld(): Promise<Foreign> {
     const signer = name === 'root' ? ['-signkey', 'key'] : ['-CA', 'root.pem', '-CAkey', 'key', '-CAcreateserial'];
     const more = ['-extfile', `${name}.cnf`, '-extensions', 'ext', '-days', '30', hash, '-out', `${name}.pem`];
     await dir.openssl('x509', '-req', '-in', `${name}.csr`, ...signer, ...more);
-    return one(await dir.openssl('x509', '-in', `${name}.pem`));
+    return one(await readFile(dir.path(`${name}.pem`), 'utf8'));
   };
   const root = await make('root', ['basicConstraints=critical,CA:TRUE']);
   const foreign: Foreign = { root, at: new Date(root.facts.notBefore.getTime() + 3_600_000) };
   foreign['sha1'] = await make('sha1', ['subjectAltName=DNS:x'], '-sha1');
   for (const [name, extensions] of Object.entries(foreignExtensions)) foreign[name] = await make(name, extensions);
   // every CA has the same key, so one leaf for each tells whether that CA would be believed
+  await dir.file('below.cnf', '[ext]\nsubjectAltName=DNS:x\n');
+  await dir.openssl('req', '-new', '-key', 'key', '-subj', '/CN=x', '-config', 'root.cnf', '-out', 'below.csr');
+  const sign = ['x509', '-req', '-in', 'below.csr', '-CAkey', 'key', '-set_serial', '7', '-days', '30'];
   for (const name of Object.keys(foreignExtensions)) {
-    await dir.file('below.cnf', '[ext]\nsubjectAltName=DNS:x\n');
-    await dir.openssl('req', '-new', '-key', 'key', '-subj', '/CN=x', '-config', 'root.cnf', '-out', 'below.csr');
-    const below = ['-extfile', 'below.cnf', '-extensions', 'ext', '-days', '30', '-out', 'below.pem'];
-    await dir.openssl(
-      'x509',
-      '-req',
-      '-in',
-      'below.csr',
-      '-CA',
-      `${name}.pem`,
-      '-CAkey',
-      'key',
-      '-set_serial',
-      '7',
-      ...below,
-    );
-    foreign[`below ${name}`] = one(await dir.openssl('x509', '-in', 'below.pem'));
+    const own = ['-CA', `${name}.pem`, '-extfile', 'below.cnf', '-extensions', 'ext', '-out', `below-${name}.pem`];
+    await dir.openssl(...sign, ...own);
+    foreign[`below ${name}`] = one(await readFile(dir.path(`below-${name}.pem`), 'utf8'));
   }
   return foreign;
 }
@@ -97,7 +93,7 @@ beforeAll(async () => {
     belowMiddle: await leaf(middle),
     foreign: await foreignWorld(),
   };
-});
+}, 60_000);
 
 type Row = readonly [string, (w: World) => Partial<ChainQuestion>, 'ok' | RegExp];
 
@@ -182,6 +178,14 @@ describe('verifyChain()', () => {
     ['below a CA that may not sign', below('noCertSign'), /may not sign certificates/],
     ['below a trusted CA that may not sign', trusting('noCertSign'), /may not sign certificates/],
     ['below a CA with an unknown critical extension', below('critical'), /unknown critical extension 1\.2\.3\.4/],
+    // What Go 1.26 makes of each: looks at no policies of a root, and follows those of a CA that is sent along.
+    ['below a trusted CA that demands policies', trusting('explicitNow'), 'ok'],
+    ['below a CA that demands policies', below('explicitNow'), /"CN=explicitNow" demands a certificate policy/],
+    ['below a CA that demands them of the next', below('explicitNext'), /demands a certificate policy/],
+    ['below a CA that demands them further down', below('explicitLater'), 'ok'],
+    ['below a CA that forbids policy mappings', below('noMapping'), 'ok'],
+    ['below a CA that forbids any policy', below('noAnyPolicy'), 'ok'],
+    ['below a CA that maps policies', below('mapping'), 'ok'],
     ['below a CA for clients, as a client', (w) => ({ ...below('clientOnly')(w), usage: 'clientAuth' }), 'ok'],
     [
       'below a CA for clients, as a server',

@@ -84,6 +84,11 @@ const withRow = (row: ResolvedTarget): Resolved => ({
   artefacts: kubeadm.artefacts.map((one) => (one.name === row.name ? row : one)),
 });
 const rotated = withRow({ ...conf, rotatedBy: 'kubelet' });
+/** Its API server, and a kubeconfig that names it. */
+const api = 'https://192.0.2.1:6443';
+const served = { component: 'kube-apiserver', needs: 'nothing', proof: { kind: 'served', serverName: 'k' } } as const;
+const here: Resolved = { ...withRow({ ...serving, readers: [served] }), endpoints: { local: api } };
+const naming = (server: string): Record<string, ArtefactFacts> => ({ conf: { ...behindBalancer, server } });
 const superseded = withRow({ ...own, supersededBy: 'conf' });
 
 interface Row {
@@ -191,6 +196,30 @@ const rows: Row[] = [
     policy: owner,
     change: { conf: behindBalancer },
     want: { conf: ['renew AuthorityDiffers', start] },
+  },
+  {
+    name: "a kubeconfig for this machine's own API server follows the CA of the cluster",
+    resolved: here,
+    change: naming(api),
+    want: { conf: ['renew AuthorityDiffers', start] },
+  },
+  {
+    name: "a kubeconfig for this machine's own API server by its loopback follows the CA of the cluster",
+    resolved: here,
+    change: naming('https://localhost:6443'),
+    want: { conf: ['renew AuthorityDiffers', start] },
+  },
+  ...['https://api.example.com:6443', 'https://192.0.2.9:6443', 'https://192.0.2.1:8443', 'no URL'].map((server) => ({
+    name: `a kubeconfig for another address, or a load balancer beside the API server, keeps its CA: ${server}`,
+    resolved: here,
+    change: naming(server),
+    want: { conf: ['keep Healthy', at(265)] as const },
+  })),
+  {
+    name: 'a kubeconfig for an API server that shows a certificate which is not ours keeps its CA',
+    resolved: { ...kubeadm, endpoints: { local: api } },
+    change: naming(api),
+    want: { conf: ['keep Healthy', at(265)] },
   },
   {
     name: 'a kubeconfig that names no CA knows its server by the roots of the system',
@@ -356,7 +385,7 @@ const rows: Row[] = [
   {
     name: 'certificates of the future and a clock that nobody vouches for: nothing is signed',
     clock: { builtAt: at(-100), synchronised: false },
-    change: { conf: { state: 'absent' }, apiserver: present(leaf('api', [10, 375], 'ca')) },
+    change: { conf: authorities(user([10, 375]), 'ca'), apiserver: present(leaf('api', [10, 375], 'ca')) },
     want: { conf: ['blocked ClockImplausible', soon], apiserver: ['blocked ClockImplausible', soon] },
   },
   {

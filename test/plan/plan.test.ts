@@ -281,14 +281,21 @@ const settlingRows: Row[] = [
   },
 ];
 
+/** Of a certificate that begins on day -1: its refresh time, counted from when it was made. */
+const refreshDue = later(at(14), 5 * minute);
 const ownerRows: Row[] = [
-  { name: 'before the refresh time', policy: beforeExpiry, now: at(13.9), want: { target: ['keep Healthy', at(14)] } },
-  { name: 'leaf past its refresh time', policy: beforeExpiry, now: at(14), want: { target: ['renew RefreshDue'] } },
+  {
+    name: 'before the refresh time',
+    policy: beforeExpiry,
+    now: at(13.9),
+    want: { target: ['keep Healthy', refreshDue] },
+  },
+  { name: 'leaf past its refresh time', policy: beforeExpiry, now: refreshDue, want: { target: ['renew RefreshDue'] } },
   {
     name: 'leaf past 80 % of a short life',
     policy: beforeExpiry,
     change: { target: present(leaf('leaf', [-1, 4], 'ca')) },
-    now: at(3),
+    now: later(at(3), minute), // 80 % of the time from when it was made
     want: { target: ['renew RefreshDue'] },
   },
   {
@@ -301,8 +308,8 @@ const ownerRows: Row[] = [
       copy: present(ca('ca', [13.5, 70])),
       target: present(leaf('leaf', [-1, 29], 'ca')),
     },
-    now: at(14),
-    want: { target: ['keep SignerTooYoung', later(at(15), 1000)] }, // NotBefore is a second early
+    now: refreshDue,
+    want: { target: ['keep SignerTooYoung', later(at(15), 5 * minute)] }, // NotBefore is five minutes early
   },
   {
     name: 'signer due: signer and bundles now, the leaf later',
@@ -365,7 +372,7 @@ const clockRows: Row[] = [
   {
     name: 'two hours back, clock unsynchronised: certificates begin in the future, nothing is signed',
     clock: unsynchronised,
-    change: { ...allExpired, signer: present(ca('ca', [0.1, 59])) },
+    change: { signer: present(ca('ca', [0.1, 59])), target: present(leaf('leaf', [0.1, 29], 'ca')) },
     want: {
       signer: ['blocked ClockImplausible'],
       target: ['blocked SignerUnusable'],

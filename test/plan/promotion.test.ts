@@ -37,13 +37,14 @@ const rows: readonly ResolvedArtefact[] = [
   used,
 ];
 
-/** An intermediate, valid for 30 days from that many milliseconds after the start; NotBefore is a second earlier. */
+/** An intermediate, valid for 30 days from that many milliseconds after the start; NotBefore is five minutes earlier. */
 const made = (print: string, ms: number, by = 'ca'): CertificateFacts =>
   certificate(print, [0, 0], {
     isCa: true,
-    notBefore: later(start, ms - 1000),
+    notBefore: later(start, ms - 5 * minute),
     notAfter: later(start, ms + 30 * day),
     signedBy: [by],
+    commonName: `${print}@1780272000`,
   });
 const root = ca('ca', [-20, 40]);
 const old = made('old', -20 * day);
@@ -361,7 +362,7 @@ const otherShapes: Row[] = [
     rows: promotedLeaf,
     change: { next: server('new', [0, 20]), used: server('old', [-9, 9]) },
     want: 'keep NotPromotedYet',
-    recheckAt: later(due, 1000),
+    recheckAt: later(due, 5 * minute), // it begins at the start, so it may have been made five minutes later
   },
   {
     name: 'a leaf, old enough',
@@ -398,6 +399,7 @@ describe('the kubernetes preset', () => {
   const resolved = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: [] } });
   const made0 = (): SimulatedCluster => {
     const cluster = new SimulatedCluster(resolved);
+    cluster.make('etcd-signer', start); // only `init render` does
     cluster.act('init', owner, clock, start);
     cluster.writes.length = 0;
     return cluster;

@@ -94,6 +94,18 @@ test('proveServed() says whether the chain verifies, when it is told what to tru
   });
 });
 
+test('proveServed() trusts a CA that is not self-signed, as Go does', async () => {
+  const sub = await createAuthority(join(made.path, 'sub'), { commonName: 'sub', signer: ca });
+  const leaf = await createLeaf(join(made.path, 'leaf'), sub, {
+    commonName: 'leaf',
+    dnsNames: ['kubernetes'],
+    usages: ['serverAuth'],
+  });
+  const own = await listen(createServer(content(leaf)));
+  const trust = readFileSync(sub.cert, 'utf8');
+  expect(await prove({ port: own, expected: fingerprint(leaf), trust })).toMatchObject({ verified: true });
+});
+
 test('proveServed() gives no proof of a port that nobody listens on', async () => {
   const closed = createPlainServer();
   const free = await listen(closed);

@@ -40,7 +40,15 @@ class Resting {
       [other, undefined],
     ]);
     const { clock, stop } = this;
-    const options = { given, store: reading, clock, signal: stop.signal, delayMs: 30_000, pace: () => 100, ...more };
+    const options = {
+      given,
+      store: reading,
+      clock,
+      signal: stop.signal,
+      delayMs: 30_000,
+      pace: () => ({ delayMs: 100, of: 'all' }) as const,
+      ...more,
+    };
     return rest(options).then(() => void (this.ended = true));
   }
 

@@ -1,7 +1,7 @@
 // A single run over the files of a kubeadm machine, without any API: what is lost or ended is made anew, a healthy node
 // costs no key, and an external CA is left alone. The CAs are openssl's.
 import { execFile } from 'node:child_process';
-import { mkdir, readFile, rename, rm } from 'node:fs/promises';
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -13,7 +13,7 @@ import { runRegen } from '../../lib/regen/run.ts';
 import type { RegenReport } from '../../lib/regen/journal.ts';
 import { createDiskStore } from '../../lib/store/disk.ts';
 import { locationText, type Store } from '../../lib/store/store.ts';
-import { createAuthority } from '../support/certificates.ts';
+import { createAuthority, createLeaf, type LeafOptions, type Pair } from '../support/certificates.ts';
 import { DiskWorld, fastKeys, movedClock } from './disk-world.ts';
 
 const run = promisify(execFile);
@@ -86,7 +86,7 @@ async function once(more: Partial<Parameters<typeof runRegen>[0]> = {}): Promise
 
 const decisions = ({ artefacts }: RegenReport): Record<string, string> =>
   Object.fromEntries(artefacts.map(({ artefact, action, reason }) => [artefact, `${action} ${reason}`]));
-const optional = ['super-admin.conf', 'kubelet-server', 'kubelet-server-current'];
+const optional = ['admin.conf', 'super-admin.conf', 'kubelet-server', 'kubelet-server-current'];
 const required = (): readonly string[] =>
   resolved.artefacts.flatMap(({ name, kind }) => (kind === 'target' && !optional.includes(name) ? [name] : []));
 const writtenOf = ({ artefacts }: RegenReport): readonly string[] =>
@@ -95,11 +95,11 @@ const writtenOf = ({ artefacts }: RegenReport): readonly string[] =>
 describe('a single run on a kubeadm machine', () => {
   it('makes what is lost in two looks, a key for each and none besides, and then has nothing to do in one', async () => {
     const first = await once();
-    expect(first.report).toMatchObject({ converged: true, writes: 11 });
+    expect(first.report).toMatchObject({ converged: true, writes: 10 });
     expect(writtenOf(first.report)).toEqual(required());
-    expect(first).toMatchObject({ keys: 11, looks: 2 });
+    expect(first).toMatchObject({ keys: 10, looks: 2 });
     expect(new Set(Object.values(decisions(first.report)))).toEqual(new Set(['keep Healthy']));
-    expect(await readFile(join(pki, '../admin.conf'), 'utf8')).toContain('https://api.example.com:6443');
+    await expect(readFile(join(pki, '../admin.conf'))).rejects.toThrow('ENOENT'); // who has removed it wants it away
     expect(await readFile(join(pki, '../scheduler.conf'), 'utf8')).toContain('https://192.0.2.1:6443');
     for (const [ca, leaf] of [
       ['ca', 'apiserver'],
@@ -118,7 +118,7 @@ describe('a single run on a kubeadm machine', () => {
     await once();
     const { report, keys, looks } = await once({ clock: movedClock(year) });
     expect(writtenOf(report)).toEqual(required());
-    expect({ keys, looks, converged: report.converged }).toEqual({ keys: 11, looks: 2, converged: true });
+    expect({ keys, looks, converged: report.converged }).toEqual({ keys: 10, looks: 2, converged: true });
   });
 
   it('leaves an external CA alone: nothing is written, and the report says which must be brought', async () => {
@@ -133,13 +133,92 @@ describe('a single run on a kubeadm machine', () => {
     expect(report.converged).toBe(true);
     expect(decisions(report)).toMatchObject({
       apiserver: 'blocked SignerExternal',
-      'admin.conf': 'blocked SignerExternal',
+      'scheduler.conf': 'blocked SignerExternal',
       'kubelet.conf': 'blocked SignerExternal',
       'front-proxy-client': 'keep Healthy',
       'etcd-server': 'keep Healthy',
     });
     expect(writtenOf(report).filter((name) => decisions(report)[name] !== 'keep Healthy')).toEqual([]);
     expect(await readFile(join(pki, 'apiserver.crt'))).toEqual(before);
+  });
+
+  it("repairs a kubeconfig that knows this machine's own API server by a stranger's CA, and no other", async () => {
+    await once();
+    const { cert } = await createAuthority(join(world.directory, 'made/stranger'), { commonName: 'stranger' });
+    const data = (await readFile(cert)).toString('base64');
+    const own = join(pki, '../scheduler.conf');
+    const balanced = join(pki, '../kubelet.conf');
+    for (const file of [own, balanced]) {
+      const text = await readFile(file, 'utf8');
+      const changed = text.replace(/certificate-authority-data: .*/, `certificate-authority-data: ${data}`);
+      const server = file === balanced ? 'https://balancer.example:6443' : '$1';
+      await writeFile(file, changed.replace(/(?<=server: )(.*)/, server));
+    }
+    const { report } = await once();
+    expect(report.converged).toBe(true);
+    expect(writtenOf(report)).toEqual(['scheduler.conf']);
+    expect(await readFile(balanced, 'utf8')).toContain(data);
+    const [, known = ''] = /certificate-authority-data: (.*)/.exec(await readFile(own, 'utf8')) ?? [];
+    expect(Buffer.from(known, 'base64').toString()).toContain(await readFile(join(pki, 'ca.crt'), 'utf8'));
+  });
+
+  it('reissues a leaf whose usage or subject its readers refuse, as declared, and keeps who is fit', async () => {
+    await once();
+    const ca = { cert: join(pki, 'ca.crt'), key: join(pki, 'ca.key') };
+    const etcdCa = { cert: join(pki, 'etcd/ca.crt'), key: join(pki, 'etcd/ca.key') };
+    const put = async (file: string, signer: Pair, options: LeafOptions): Promise<void> => {
+      const made = await createLeaf(join(world.directory, 'made', file), signer, options);
+      await rename(made.cert, join(pki, `${file}.crt`));
+      await rename(made.key, join(pki, `${file}.key`));
+    };
+    const client = {
+      commonName: 'kube-apiserver-kubelet-client',
+      organization: 'team',
+      usages: ['serverAuth'],
+    } as const;
+    await put('apiserver-kubelet-client', ca, client);
+    await put('etcd/peer', etcdCa, { commonName: 'own-name', dnsNames: ['peer.example'], usages: ['serverAuth'] });
+    await put('etcd/healthcheck-client', etcdCa, { commonName: 'monitoring', usages: ['clientAuth'] });
+    const nobody = await createLeaf(join(world.directory, 'made/nobody'), ca, { commonName: 'system:node:node-1' });
+    const current = Buffer.concat([await readFile(nobody.cert), await readFile(nobody.key)]);
+    await writeFile(join(pki, '../../kubelet/pki/kubelet-client-current.pem'), current);
+
+    const planned = await once({ dryRun: true });
+    const unfit = ['etcd-peer', 'apiserver-kubelet-client', 'kubelet.conf'];
+    expect(decisions(planned.report)).toMatchObject(Object.fromEntries(unfit.map((name) => [name, 'renew Unfit'])));
+    const { report } = await once();
+    expect(report.converged).toBe(true);
+    expect(writtenOf(report)).toEqual(unfit);
+    const shown = async (file: string): Promise<string> => {
+      const fields = ['-subject', '-ext', 'extendedKeyUsage,subjectAltName'];
+      return (await run('openssl', ['x509', '-noout', '-nameopt', 'RFC2253', '-in', file, ...fields])).stdout;
+    };
+    expect(await shown(join(pki, 'apiserver-kubelet-client.crt'))).toMatch(
+      /CN=kube-apiserver-kubelet-client,O=kubeadm:cluster-admins[^]*TLS Web Client/,
+    );
+    expect(await shown(join(pki, 'etcd/peer.crt'))).toMatch(
+      /TLS Web Server Authentication, TLS Web Client[^]*peer\.example/,
+    );
+    expect(await shown(join(pki, '../../kubelet/pki/kubelet-client-current.pem'))).toContain(
+      'CN=system:node:node-1,O=system:nodes',
+    );
+  });
+
+  it.each([['-topk8'], ['-traditional']])('takes an encrypted CA key for an external CA: %s', async (form) => {
+    await once();
+    const key = join(pki, 'ca.key');
+    const out = ['-aes256', '-passout', 'pass:secret', '-out', `${key}.new`];
+    const command = form === '-topk8' ? ['pkcs8', '-topk8', '-v2', 'aes256', ...out.slice(1)] : ['ec', ...out];
+    await run('openssl', [...command, '-in', key]);
+    await rename(`${key}.new`, key);
+    const healthy = await once();
+    expect(healthy.report).toMatchObject({ converged: true, writes: 0 });
+    expect(decisions(healthy.report)).toMatchObject({ ca: 'keep NotOurs', apiserver: 'keep Healthy' });
+    const { report } = await once({ clock: movedClock(year) });
+    const apiserver = report.artefacts.find(({ artefact }) => artefact === 'apiserver');
+    expect(apiserver).toMatchObject({ action: 'blocked', reason: 'SignerExternal', byHand: true });
+    expect(apiserver?.message).toContain('the key of its signer is encrypted: bring a new certificate');
+    expect(apiserver?.message).toContain('or bring that key here without its passphrase');
   });
 
   it('gives up soon on a disk that refuses, because the machine waits', async () => {

@@ -85,6 +85,19 @@ describe('withoutWaiting()', () => {
   });
 });
 
+it('knows two states of a row, however often a write of it has failed: what was found, and what was made last', () => {
+  let work = noOwnWork;
+  for (let attempt = 1; attempt <= 100; attempt += 1) {
+    const found = factsOf({ target: holding(`T${attempt}`) });
+    work = ownWork(work, [step('target', 'failed', `made${attempt}`)], found);
+  }
+  const known = (print: string): boolean => waiting(work, factsOf({ target: holding(print) })).length === 0;
+  expect(['T100', 'made100', 'T99', 'made99', 'T1', 'made1'].filter(known)).toEqual(['T100', 'made100']);
+  // What could not be tried made nothing, and the attempt before may still have been carried out.
+  work = ownWork(work, [step('target', 'skipped')], factsOf({ target: holding('T101') }));
+  expect(['T101', 'made100'].filter(known)).toEqual(['T101', 'made100']);
+});
+
 describe('ownWork()', () => {
   const now = factsOf({ signer: holding('S2'), bundle: holding('S1'), target: holding('T1') });
 

@@ -107,6 +107,23 @@ describe('runRegen() with nothing there', () => {
     expect(events('recovery.started')).toEqual([]);
   });
 
+  it('looks as rarely in a dry run that lasts as the real run would', async () => {
+    const stop = new AbortController();
+    const clock = movedClock(0);
+    let reads = 0;
+    const store: Store = {
+      read: (...args) => {
+        reads += 1;
+        if (clock.slept > 600_000) stop.abort();
+        return world.store.read(...args);
+      },
+      write: (...args) => world.store.write(...args),
+    };
+    await runRegen(world.options({ store, clock, dryRun: true, once: false, signal: stop.signal }));
+    expect(events('rotation.decided')).toHaveLength(9);
+    expect(reads / world.resolved.artefacts.length).toBeLessThan(30); // twice a minute for ten minutes
+  });
+
   it('never writes key material to a log', async () => {
     await runRegen(world.options());
     expect(world.text.join('')).not.toMatch(/BEGIN|PRIVATE|MII/);

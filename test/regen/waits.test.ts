@@ -1,5 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import { counted, glanceDelay, isBusy, isSettled, knockDelay, next, noStreaks } from '../../lib/regen/waits.ts';
+import {
+  counted,
+  glancePace,
+  isBusy,
+  isSettled,
+  knockDelay,
+  next,
+  noStreaks,
+  unreadDelay,
+} from '../../lib/regen/waits.ts';
 import type { Next, PassOutcome, Streaks } from '../../lib/regen/waits.ts';
 
 const now = new Date('2026-06-01T00:00:00Z');
@@ -21,6 +30,7 @@ interface Row {
   readonly streaks?: Partial<Streaks>;
   readonly busyForMs?: number;
   readonly once?: boolean;
+  readonly glanced?: boolean;
   readonly expected: Next;
 }
 
@@ -74,6 +84,25 @@ describe('next()', () => {
       name: 'writes that never help, for long',
       outcome: { written: 1 },
       streaks: { written: 5000 },
+      expected: { kind: 'again', delayMs: 30_000 },
+    },
+    {
+      name: 'writes that a webhook has refused once: again soon',
+      outcome: { failed: 13, refusedCost: 43 },
+      streaks: { failed: 1 },
+      expected: { kind: 'again', delayMs: 200 },
+    },
+    {
+      name: 'writes that a webhook refuses: no more than its look may cost',
+      outcome: { failed: 13, refusedCost: 43 },
+      streaks: { failed: 2 },
+      expected: { kind: 'again', delayMs: 10_750 },
+    },
+    {
+      name: 'rows that are asked for between looks',
+      outcome: { unavailable: 1 },
+      streaks: { unavailable: 3 },
+      glanced: true,
       expected: { kind: 'again', delayMs: 30_000 },
     },
     {
@@ -156,9 +185,9 @@ describe('next()', () => {
       streaks: { failed: 99, unavailable: 1 },
       expected: { kind: 'again', delayMs: 100 },
     },
-  ])('$name', ({ outcome, streaks, busyForMs = 0, once = false, expected }) => {
+  ])('$name', ({ outcome, streaks, busyForMs = 0, once = false, glanced = false, expected }) => {
     const all = { ...noStreaks, ...streaks, ...(streaks !== undefined && { busySince: later(-busyForMs) }) };
-    expect(next({ outcome: { ...quiet, ...outcome }, streaks: all, now, once })).toEqual(expected);
+    expect(next({ outcome: { ...quiet, ...outcome }, streaks: all, now, once, glanced })).toEqual(expected);
   });
 });
 
@@ -196,24 +225,53 @@ describe('counted()', () => {
   });
 });
 
-describe('glanceDelay()', () => {
-  const after = (ms: number, streaks: Partial<Streaks>): number | undefined =>
-    glanceDelay({ ...noStreaks, ...streaks }, later(ms));
-  const at = [0, 14_999, 15_000, 59_999, 60_000, 86_400_000];
+describe('glancePace()', () => {
+  const after = (ms: number, streaks: Partial<Streaks>): string | undefined => {
+    const pace = glancePace({ ...noStreaks, ...streaks }, later(ms));
+    return pace && `${pace.of} ${pace.delayMs}`;
+  };
+  const at = [0, 599, 600, 14_999, 15_000, 59_999, 60_000, 86_400_000];
 
   it('is nothing while all is well', () => expect(after(0, {})).toBeUndefined());
-  it('is short after a write of ours, and nothing a minute later', () => {
-    expect(at.map((ms) => after(ms, { stirredAt: now }))).toEqual([100, 100, 500, 500, undefined, undefined]);
+  it('is short for a moment after a write of ours, then one object at a time, and nothing a minute later', () => {
+    expect(at.map((ms) => after(ms, { stirredAt: now }))).toEqual([
+      'all 100',
+      'all 100',
+      'one 300',
+      'one 300',
+      'one 1000',
+      'one 1000',
+      undefined,
+      undefined,
+    ]);
   });
-  it('is short at first where others are awaited, and then as long as that lasts', () => {
-    expect(at.map((ms) => after(ms, { awaitingSince: now }))).toEqual([100, 100, 500, 500, 5000, 5000]);
+  it('goes on as long as others are awaited', () => {
+    expect(at.slice(-2).map((ms) => after(ms, { awaitingSince: now }))).toEqual(['all 5000', 'all 5000']);
+    expect(after(0, { awaitingSince: now })).toBe('all 100');
   });
   it('counts from the later of the two', () => {
-    expect(after(70_000, { awaitingSince: now, stirredAt: later(60_000) })).toBe(100);
+    expect(after(60_500, { awaitingSince: now, stirredAt: later(60_000) })).toBe('all 100');
   });
   it('is as before the recovery when the clock was set back', () => {
     expect(after(-1, { stirredAt: now })).toBeUndefined();
-    expect(after(-1, { awaitingSince: now })).toBe(5000);
+    expect(after(-1, { awaitingSince: now })).toBe('all 5000');
+  });
+  it('reads three objects at most five times a second over any ten seconds', () => {
+    const reads: number[] = [];
+    for (let ms = 0; ms < 70_000;) {
+      const pace = glancePace({ ...noStreaks, stirredAt: now }, later(ms));
+      ms += pace?.delayMs ?? 70_000;
+      if (pace !== undefined) reads.push(...(pace.of === 'all' ? [ms, ms, ms] : [ms]));
+    }
+    const within = (from: number): number => reads.filter((ms) => ms >= from && ms < from + 10_000).length;
+    expect(Math.max(...reads.map(within))).toBeLessThanOrEqual(50);
+  });
+});
+
+describe('unreadDelay()', () => {
+  it('is short at first, and a row that is forbidden for good is asked for ever more rarely', () => {
+    const at = [0, 499, 500, 29_999, 30_000, 119_999, 120_000, 86_400_000, -1];
+    expect(at.map(unreadDelay)).toEqual([100, 100, 250, 250, 1000, 1000, 10_000, 10_000, 10_000]);
   });
 });
 
@@ -244,7 +302,11 @@ describe('isBusy()', () => {
 });
 
 describe('knockDelay()', () => {
-  it('is a tenth of a second while a server starts, and a second at most', () => {
-    expect([0, 29_999, 30_000, 120_000, 86_400_000].map(knockDelay)).toEqual([100, 100, 500, 1000, 1000]);
+  const at = [0, 29_999, 30_000, 120_000, 86_400_000];
+  it('is a fifth of a second while a server starts, and a second at most where one refuses', () => {
+    expect(at.map((ms) => knockDelay(ms))).toEqual([200, 200, 500, 1000, 1000]);
+  });
+  it('is a fifth of a second for as long as it is away', () => {
+    expect(at.map((ms) => knockDelay(ms, true))).toEqual([200, 200, 200, 200, 200]);
   });
 });

@@ -14,17 +14,21 @@ export interface Pretended {
   readonly unshare?: readonly string[];
   /** A shell command before, in these namespaces. */
   readonly before?: string;
+  /** Another user; takes root. */
+  readonly as?: number;
+  readonly ignoresTerm?: boolean;
 }
 
 export class Processes implements AsyncDisposable {
   readonly #children: ChildProcess[] = [];
 
   /** Resolves when the process has its name. */
-  async start({ name, kubeconfig, unshare, before = ':' }: Pretended): Promise<ChildProcess> {
+  async start({ name, kubeconfig, unshare, before = ':', as, ignoresTerm = false }: Pretended): Promise<ChildProcess> {
     // The first process of a PID namespace hears only signals that it has asked for, as Go programs do.
-    const wait = 'trap "trap - TERM; kill -TERM $$; exit 0" TERM; echo ready; read -r _';
+    const trap = ignoresTerm ? 'trap "" TERM' : 'trap "trap - TERM; kill -TERM $$; exit 0" TERM';
+    const wait = `${trap}; echo ready; read -r _`;
     const script = `${before}; exec -a ${name} sh -c '${wait}' wait --kubeconfig=${kubeconfig}`;
-    const own = ['bash', '-c', script];
+    const own = [...(as === undefined ? [] : ['setpriv', `--reuid=${as}`, '--clear-groups']), 'bash', '-c', script];
     const [command = '', ...args] = unshare === undefined ? own : ['unshare', ...asRoot, ...unshare, ...own];
     const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#children.push(child);

@@ -1,9 +1,9 @@
 // Real processes with the names and flags of components, real markers, real signals.
-import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { systemClock } from '../../lib/clock.ts';
+import { type Clock, systemClock } from '../../lib/clock.ts';
 import type { Location } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import { restartProcess } from '../../lib/restart/act.ts';
@@ -71,9 +71,13 @@ async function renew(one: Component, outcome: Parameters<typeof storeThat>[0] = 
 interface Given {
   readonly isReady?: boolean;
   readonly apiAnswers?: () => Promise<void>;
+  readonly clock?: Clock;
 }
 
-async function restart(components: readonly Component[], { isReady = true, apiAnswers = async () => {} }: Given = {}) {
+async function restart(
+  components: readonly Component[],
+  { isReady = true, apiAnswers = async () => {}, clock = systemClock }: Given = {},
+) {
   const log = createLog({ write: (line) => lines.push(line) });
   return restartReaders({
     components,
@@ -81,7 +85,7 @@ async function restart(components: readonly Component[], { isReady = true, apiAn
     boot,
     isReady: () => isReady,
     apiAnswers,
-    clock: systemClock,
+    clock,
     log,
     signal,
   });
@@ -133,6 +137,33 @@ describe('after a renewal', () => {
     await renew(one);
     await restart([one]);
     expect(theirs.exitCode ?? theirs.signalCode).toBeNull();
+  });
+
+  it('takes what another user calls a kubelet for none, and ends the real one', async () => {
+    const one = await component('kubelet');
+    await chmod(directory, 0o755);
+    const theirs = await processes.start({ ...one, as: 65534 });
+    await renew(one);
+    expect(await restart([one])).toEqual([expect.not.objectContaining({ failure: expect.anything() as unknown })]);
+    expect(await isGone(theirs.pid ?? 0)).toBe(false);
+    // Neither does it start static pods.
+    const scheduler = await component('kube-scheduler');
+    await processes.start(scheduler);
+    await renew(scheduler);
+    expect((await restart([one, scheduler]))[0]?.failure).toContain('while no kubelet runs');
+  });
+
+  it('ends all others, too, where one refuses to end', async () => {
+    const one = await component('kube-scheduler');
+    const stubborn = await processes.start({ ...one, ignoresTerm: true });
+    const readers = await Promise.all([processes.start(one), processes.start(one)]);
+    await renew(one);
+    const clock: Clock = { ...systemClock, now: () => new Date(Date.now() * 1000) };
+    const [outcome] = await restart([one], { clock });
+    expect(outcome?.failure).toContain('has not ended 30 s after SIGTERM');
+    expect(await isGone(stubborn.pid ?? 0)).toBe(false);
+    for (const { pid } of readers) await expect.poll(() => isGone(pid ?? 0)).toBe(true);
+    expect(await markerNames()).toEqual(['restart-kube-scheduler']);
   });
 
   it('leaves a component alone whose flag names another file', async () => {
@@ -292,7 +323,7 @@ describe('a kubelet where systemd runs', () => {
     await writeFile(join(bin, 'systemctl'), script, { mode: 0o755 });
     vi.stubEnv('PATH', `${bin}:${process.env['PATH']}`);
     const started = (await startOf(pid)) ?? 0;
-    const reader = { pid, started, argv: ['kubelet'], mountinfo: '', cgroup, besideUs: true };
+    const reader = { pid, started, argv: ['kubelet'], mountinfo: '', cgroup, besideUs: true, isPrivileged: true };
     const options = { clock: systemClock, signal, systemd: true };
     const done = await restartProcess({ name: 'kubelet' }, reader, options).catch(String);
     return { done, told: await readFile(told, 'utf8').catch(() => ''), gone: await isGone(pid) };

@@ -71,6 +71,16 @@ describe('the rows of a kubeadm machine', () => {
     expect(names(status.authorities)).toEqual(['ca', 'front-proxy-ca']);
   });
 
+  it('say in a note that a deleted admin.conf is absent, without a problem, and of others nothing', () => {
+    const status = tell({ 'admin.conf': null, 'super-admin.conf': null });
+    expect(rowOf(status, 'admin.conf')).toMatchObject({ isMissing: true, byHand: false, action: 'keep' });
+    expect(status.notes).toEqual([
+      expect.stringContaining('admin.conf is absent, and stays so: nothing of the control'),
+    ]);
+    expect(exitOfNode(status)).toBe(0);
+    expect(tell({ 'super-admin.conf': null }).notes).toEqual([]);
+  });
+
   it('hold what is optional and absent only where kubeadm lists it', () => {
     const status = tell({ 'super-admin.conf': null, 'kubelet-server-current': null, 'kubelet.conf': null });
     expect(rowOf(status, 'super-admin.conf')).toMatchObject({ isMissing: true, byHand: false });

@@ -4,6 +4,7 @@ import { resolve } from '../../lib/inventory/resolve.ts';
 import type { Endpoints } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
 import { plan } from '../../lib/plan/plan.ts';
+import type { AdoptedSight } from '../../lib/status/adopted.ts';
 import { nodeReport, type NodeStatus, type ServedSight } from '../../lib/status/node-report.ts';
 import { at, certificate, present } from '../support/facts.ts';
 
@@ -55,11 +56,13 @@ export interface Told {
   readonly isForecast?: boolean;
   readonly keyOnly?: readonly string[];
   readonly served?: readonly ServedSight[];
+  readonly isArmed?: boolean;
+  readonly adopted?: AdoptedSight;
 }
 
 export function tell(
   changes: Readonly<Record<string, ArtefactFacts | null>> = {},
-  { resolved = machine(), time = now, isForecast = false, keyOnly = [], served = [] }: Told = {},
+  { resolved = machine(), time = now, isForecast = false, keyOnly = [], served = [], ...more }: Told = {},
 ): NodeStatus {
   const facts = factsOf(changes, resolved);
   const decided = plan({
@@ -69,5 +72,14 @@ export function tell(
     clock: { builtAt: at(-100), synchronised: true },
     now: time,
   });
-  return nodeReport({ resolved, facts, plan: decided, now: time, isForecast, served, keyOnly: new Set(keyOnly) });
+  return nodeReport({
+    resolved,
+    facts,
+    plan: decided,
+    now: time,
+    isForecast,
+    served,
+    keyOnly: new Set(keyOnly),
+    ...more,
+  });
 }

@@ -1,4 +1,4 @@
-import { chmod, lstat, mkdir, mkdtemp, readFile, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, mkdtemp, readFile, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -104,33 +104,6 @@ describe('write()', () => {
     expect(await createDiskStore().write(bundle, trust, 'absent', signal)).toBe('written');
     expect(await readFile(bundle.file, 'utf8')).toBe(Buffer.from(trust.entries[caBundleKey] ?? '').toString());
   });
-
-  it.each([
-    { had: 0o640, keeps: 0o640, name: 'a group that may read the key' },
-    { had: 0o400, keeps: 0o400, name: 'a read-only key' },
-    { had: 0o644, keeps: 0o640, name: 'not a key that the world can read' },
-  ])('keeps the mode of $name', async ({ had, keeps }) => {
-    await put(first);
-    await chmod(pair.keyFile, had);
-    await chmod(pair.certFile, 0o600);
-    expect(await createDiskStore().write(pair, second, await seen(), signal)).toBe('written');
-    expect((await stat(pair.keyFile)).mode & 0o777).toBe(keeps);
-    expect((await stat(pair.certFile)).mode & 0o777).toBe(0o600);
-  });
-
-  // Takes root; where that cannot be had it is skipped, except where CI=true.
-  it.skipIf(process.getuid?.() !== 0 && process.env['CI'] !== 'true')(
-    'keeps the owner, also for a half that is missing',
-    async () => {
-      const { chown } = await import('node:fs/promises');
-      await put(first);
-      await chown(pair.certFile, 4711, 4712);
-      await rm(pair.keyFile);
-      expect(await createDiskStore().write(pair, second, await seen(), signal)).toBe('written');
-      expect(await stat(pair.keyFile)).toMatchObject({ uid: 4711, gid: 4712 });
-      expect(await stat(pair.certFile)).toMatchObject({ uid: 4711, gid: 4712 });
-    },
-  );
 
   it('follows a symbolic link and leaves it in place', async () => {
     await put(first);

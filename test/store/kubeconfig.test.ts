@@ -97,10 +97,25 @@ describe('a kubeconfig with embedded credentials', () => {
     expect((await stat(files.admin.file)).mode & 0o777).toBe(0o600);
   });
 
-  it('keeps its mode, but for the world', async () => {
-    await chmod(files.admin.file, 0o644);
+  it('keeps its mode, unless the world can write', async () => {
+    await chmod(files.admin.file, 0o646);
     await renew(files.admin);
-    expect((await stat(files.admin.file)).mode & 0o777).toBe(0o640);
+    expect((await stat(files.admin.file)).mode & 0o777).toBe(0o644);
+  });
+
+  it.each<[string, (text: string) => Buffer]>([
+    ['lone CRs', (text) => Buffer.from(text.replaceAll('\n', '\r'))],
+    ['CRs and LFs', (text) => Buffer.from(text.replaceAll('\n', '\r\n'))],
+    ['UTF-16', (text) => Buffer.from(`\ufeff${text}`, 'utf16le')],
+    ['UTF-16, big end first', (text) => Buffer.from(`\ufeff${text}`, 'utf16le').swap16()],
+    ['a byte order mark', (text) => Buffer.from(`\ufeff${text}`)],
+  ])('may be written with %s, as Go reads it, and keeps its other users', async (_name, encode) => {
+    const { file } = files.admin;
+    await writeFile(file, encode(await readFile(file, 'utf8')));
+    expect((await read(files.admin))?.entries).toEqual({ ...first.entries, [authorityKey]: oldCa });
+    expect(await renew(files.admin)).toBe('written');
+    expect((await read(files.admin))?.entries).toEqual({ ...second.entries, [authorityKey]: newCa });
+    expect(await readFile(file, 'utf8')).toContain('token: not-ours');
   });
 
   it('may be JSON', async () => {
@@ -202,6 +217,18 @@ describe('a kubeconfig that names files', () => {
     await writeFile(files.client.file, combined(second));
     expect((await read(files.kubelet))?.version).not.toBe(version);
   });
+
+  it.each(['client-certificate', 'client-key'])(
+    'whose %s leads nowhere names the file that is there again',
+    async (name) => {
+      const text = await readFile(files.kubelet.file, 'utf8');
+      await writeFile(files.kubelet.file, text.replace(new RegExp(`${name}: .*`), `${name}: /nowhere/kubelet.pem`));
+      expect(await renew(files.kubelet)).toBe('written');
+      expect(texts(await read(files.kubelet))).toEqual(wanted(second, newCa));
+      expect(await readFile(files.kubelet.file, 'utf8')).not.toContain('/nowhere');
+      expect((await lstat(files.client.file)).isSymbolicLink()).toBe(true);
+    },
+  );
 
   it('gets the file that it names where that is gone', async () => {
     await rm(files.kubeletPki, { recursive: true });
@@ -354,7 +381,7 @@ describe('a kubeconfig whose current context is none', () => {
   ])('%s: all that is in it stays, and ours becomes the current one', async (_, line) => {
     const before = kubeconfigText(oldCa.toString('base64'), embedded(first));
     const own = /current-context: .*\n/.exec(before)?.[0] ?? expect.fail('no current context');
-    const others = 'users:\n- name: somebody\n  user:\n    token: not-ours\n';
+    const others = 'users:\n- name: another\n  user:\n    token: not-ours\n';
     await writeFile(files.admin.file, before.replace(own, line).replace('users:\n', others));
     expect((await read(files.admin))?.problem).toContain('context');
     expect(await renew(files.admin, { endpoints: { controlPlane: server } })).toBe('written');

@@ -1,5 +1,5 @@
-import { spawn } from 'node:child_process';
-import { chmod, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { spawn, spawnSync } from 'node:child_process';
+import { chmod, mkdir, mkdtemp, readdir, rm, stat, utimes } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -44,6 +44,42 @@ it('acquireLock() gives the lock to exactly one of many that start together', as
     expect(locks).toHaveLength(1);
     for (const lock of locks) await lock.release();
   }
+});
+
+/** A socket that nobody listens on any more: its process was killed. */
+async function deadSocket(path: string, ageMs: number): Promise<void> {
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const listen = `require('net').createServer().listen(process.argv[1], () => process.kill(process.pid, 'SIGKILL'))`;
+  spawnSync(process.execPath, ['-e', listen, path]);
+  const then = new Date(clock.now().getTime() - ageMs);
+  await utimes(path, then, then);
+}
+
+it('acquireLock() removes what a process left that was killed before its socket had a name', async () => {
+  const young = '.1111111111111111.sock';
+  await deadSocket(join(directory, '.0123456789abcdef.sock'), 3_600_000);
+  await deadSocket(join(directory, young), -3_600_000); // its process may just be about to listen
+  const lock = await acquireLock({ directory, clock });
+  expect((await readdir(directory)).filter((name) => name.startsWith('.'))).toEqual([young]);
+  await lock.release();
+});
+
+it('acquireLock() says which socket it may not ask, and what to do', async () => {
+  const held = join(directory, '0123456789abcdef.sock');
+  await deadSocket(held, 0);
+  await chmod(held, 0o000);
+  const program = `
+    import { acquireLock } from ${JSON.stringify(join(import.meta.dirname, '../../lib/store/lock.ts'))};
+    import { systemClock as clock } from ${JSON.stringify(join(import.meta.dirname, '../../lib/clock.ts'))};
+    await acquireLock({ directory: ${JSON.stringify(directory)}, clock }).catch((err) => console.log(err.message));
+  `;
+  // Without the capability that opens everything to root.
+  const args = ['--input-type=module-typescript', '-e', program];
+  const isRoot = process.getuid?.() === 0;
+  const { stdout } = isRoot
+    ? spawnSync('setpriv', ['--bounding-set=-all', process.execPath, ...args], { encoding: 'utf8' })
+    : spawnSync(process.execPath, args, { encoding: 'utf8' });
+  expect(stdout).toContain(`ask who holds the lock "${held}" (EACCES; SELinux?); give both processes one label, or`);
 });
 
 it('acquireLock() is not stopped by what a killed process left', async () => {

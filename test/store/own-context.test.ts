@@ -104,6 +104,7 @@ describe('ownContext()', () => {
     [config('gone', kubeadm(here)), 'no context named "gone"'],
     [{ 'current-context': 'a', contexts: [{ name: 'a', context: { user: 'u' } }, null] }, 'no user'],
     [{ 'current-context': 'a', contexts: [{ name: 'a' }], users: 'none' }, 'no user'],
+    [config('kind-kind', ['kind-kind', 'kind-kind', 'kind-kind', '']), 'cluster "kind-kind" has no server'],
   ])('says what is wrong with %j', (value, problem) => {
     expect(ownContext(value, known)).toEqual({ problem: expect.stringContaining(problem) as string });
   });

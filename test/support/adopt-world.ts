@@ -63,6 +63,8 @@ export async function adoptOptions(machine: KubeadmMachine, adopting: Adopting):
     lockDir: join(machine.root, 'run'),
     // Other tests on this machine may run a kubeadm.
     refuseBesideOthers: () => undefined,
+    // Nor is the runtime of this machine asked, if it has one.
+    images: { look: async () => 'unknown', pull: async () => undefined },
     clock: systemClock,
     dryRun: false,
   };

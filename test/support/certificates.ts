@@ -1,7 +1,7 @@
 // Certificates for tests, made by the openssl command line: an opinion on X.509 that is independent of lib/pki.
 // Keys are P-256 because they cost milliseconds. Any dates can be asked for, also in the past.
 import { execFile } from 'node:child_process';
-import { chmod, mkdir, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -106,6 +106,13 @@ export async function createAuthority(directory: string, options: AuthorityOptio
     notAfter: options.notAfter,
   });
   return pair;
+}
+
+/** etcd's CA where the preset `kubernetes` has it: files are made with the one that is there, and none is made. */
+export async function createEtcdAuthority(pkiDir: string): Promise<void> {
+  const { cert, key } = await createAuthority(join(pkiDir, 'etcd'), { commonName: 'etcd' });
+  await rename(cert, join(pkiDir, 'etcd/ca.crt'));
+  await rename(key, join(pkiDir, 'etcd/ca.key'));
 }
 
 /** A leaf signed by `signer` in `directory`/tls.crt and tls.key. */

@@ -13,6 +13,7 @@ type Right = Omit<Grant, 'account'>;
 const groups: Readonly<Record<string, string>> = {
   apiservices: 'apiregistration.k8s.io',
   certificatesigningrequests: 'certificates.k8s.io',
+  configmaps: '',
   events: 'events.k8s.io',
   leases: 'coordination.k8s.io',
   nodes: '',

@@ -97,8 +97,13 @@ export function present(...certificates: readonly CertificateFacts[]): ArtefactF
   return { state: 'present', version: digest, certificates, digest };
 }
 
-export const ca = (print: string, days: readonly [number, number]): CertificateFacts =>
-  certificate(print, days, { isCa: true, signedBy: [print] });
+/** Named as rotation names its CAs; `more` may name it as others do. */
+export const ca = (
+  print: string,
+  days: readonly [number, number],
+  more: Partial<CertificateFacts> = {},
+): CertificateFacts =>
+  certificate(print, days, { isCa: true, signedBy: [print], commonName: `${print}@1780272000`, ...more });
 export const leaf = (
   print: string,
   days: readonly [number, number],

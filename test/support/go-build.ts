@@ -65,17 +65,42 @@ export interface GoBuild {
 }
 
 /** Writes `file`. Rejects with the compiler's words when it fails. */
-export async function buildWithGo({ go, name, version, moduleDirectory, file, env, progress }: GoBuild): Promise<true> {
-  const args = ['build', ...goBuildFlags(version), '-o', file, packages[name]];
+export function buildWithGo({ name, version, ...rest }: GoBuild): Promise<true> {
+  const what = `${name} ${version}`;
+  return compile({
+    ...rest,
+    name,
+    what,
+    duration: duration[name],
+    package: packages[name],
+    flags: goBuildFlags(version),
+  });
+}
+
+export interface Compilation extends Omit<GoBuild, 'name' | 'version'> {
+  readonly name: string;
+  /** Name and version. */
+  readonly what: string;
+  /** About how long it takes, in words. */
+  readonly duration: string;
+  /** Import path, or a directory of the module: `./readers`. */
+  readonly package: string;
+  readonly flags: readonly string[];
+}
+
+/** As buildWithGo, any package of the module. */
+export async function compile({ go, moduleDirectory, file, env, progress, ...wanted }: Compilation): Promise<true> {
+  const args = ['build', ...wanted.flags, '-o', file, wanted.package];
   const options = { cwd: moduleDirectory, env: { ...env, CGO_ENABLED: '0', GOWORK: 'off' }, maxBuffer: 2 ** 26 };
-  await progress.during(`building ${name} ${version} with Go (about ${duration[name]}, once)`, async () => {
+  await progress.during(`building ${wanted.what} with Go (about ${wanted.duration}, once)`, async () => {
     try {
       const build = run(go, args, options);
       const watchdog = guard(build.child);
       await build.finally(() => watchdog?.kill('SIGKILL'));
     } catch (err) {
       const { stderr = '', message } = err as { stderr?: string; message: string };
-      throw new Error(`Cannot build ${name} with Go in test/controlplane: ${stderr.trim() || message}`, { cause: err });
+      const reason = stderr.trim() || message;
+      throw new Error(`Cannot build ${wanted.name} with Go in test/controlplane: ${reason}`, { cause: err });
     }
   });
   return true;

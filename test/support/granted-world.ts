@@ -26,6 +26,9 @@ import { writeKubeconfig } from './kubeconfig.ts';
 
 export const nodeName = 'panda';
 
+/** A name without a Node, for which the approver of this world may approve one request. */
+export const expectedNode = 'newcomer';
+
 export interface GrantedWorld extends AsyncDisposable {
   readonly root: string;
   readonly controlPlane: ControlPlane;
@@ -115,6 +118,7 @@ export async function createGrantedWorld({ audit = false } = {}): Promise<Grante
     }
     // Processes of components on this machine are none of this pod's.
     delete config['syncer']?.['restart'];
+    if (config['approver'] !== undefined) config['approver']['expectedNodes'] = [expectedNode];
     await writeFile(layout.configFile, toYaml(config));
   }
   const plainConfig = join(root, 'plain.yaml');

@@ -6,7 +6,8 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createHealth, type Health, type HealthServer, serveHealth } from '../../lib/health.ts';
-import { healthAddress, type PodManifest } from '../../lib/install/static-pods.ts';
+import { healthAddress } from '../../lib/install/pod-manifest.ts';
+import { type PodManifest } from '../../lib/install/static-pods.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import type { ControlPlane } from './control-plane.ts';
 

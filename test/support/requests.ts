@@ -1,5 +1,5 @@
 // Certificate signing requests for tests, made by the openssl command line: an opinion on PKCS #10 that is independent of
-// lib/pki. Without further wishes one is what a kubelet sends: a P-256 key, no extensions.
+// lib/pki. Without further wishes one is what a kubelet sends: a P-256 key, no extensions, PrintableStrings.
 import { execFile } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -21,6 +21,8 @@ export interface RequestOptions {
   readonly challengePassword?: string;
   /** Default: that of the key. */
   readonly digest?: string;
+  /** Which string types openssl may use (`string_mask`). Default: `utf8only`. */
+  readonly stringMask?: string;
 }
 
 const keyArguments: Readonly<Record<RequestKey, readonly string[]>> = {
@@ -35,7 +37,7 @@ const keyArguments: Readonly<Record<RequestKey, readonly string[]>> = {
 
 /** PEM. */
 export async function createRequest(options: RequestOptions): Promise<string> {
-  const { subject, key = 'P-256', extensions = [], challengePassword, digest } = options;
+  const { subject, key = 'P-256', extensions = [], challengePassword, digest, stringMask = 'utf8only' } = options;
   const directory = await mkdtemp(join(tmpdir(), 'request-'));
   try {
     const [keyFile, config, out] = ['key.pem', 'req.cnf', 'out.pem'].map((name) => join(directory, name)) as [
@@ -47,7 +49,7 @@ export async function createRequest(options: RequestOptions): Promise<string> {
     await writeFile(
       config,
       [
-        '[req]\ndistinguished_name = dn\nprompt = no\nutf8 = yes',
+        `[req]\ndistinguished_name = dn\nprompt = no\nutf8 = yes\nstring_mask = ${stringMask}`,
         ...(extensions.length > 0 ? ['req_extensions = ext'] : []),
         ...(challengePassword === undefined
           ? []
@@ -68,7 +70,7 @@ export async function createRequest(options: RequestOptions): Promise<string> {
 
 /** What a kubelet asks for that has no certificate. */
 export const kubeletRequest = (node: string, options: Partial<RequestOptions> = {}): Promise<string> =>
-  createRequest({ subject: ['O=system:nodes', `CN=system:node:${node}`], ...options });
+  createRequest({ subject: ['O=system:nodes', `CN=system:node:${node}`], stringMask: 'default', ...options });
 
 /** The words of `request` under the signature of `other`: whoever sends it has not the key. */
 export function withSignatureOf(other: string, request: string): string {

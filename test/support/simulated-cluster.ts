@@ -3,6 +3,7 @@
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts, CertificateFacts } from '../../lib/plan/facts.ts';
 import type { ClockFacts, Plan, RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import { backDatedMs } from '../../lib/pki/facts.ts';
 import { pairOf } from '../../lib/plan/judgement.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { certificate } from './facts.ts';
@@ -43,6 +44,13 @@ export class SimulatedCluster {
       this.writes.push({ artefact, by, reason, at: seen });
     }
     return renewals.length;
+  }
+
+  /** As somebody else would. */
+  make(name: string, now: Date): void {
+    const row = this.resolved.artefacts.find((one) => one.name === name);
+    if (row === undefined) throw new Error(`no artefact ${name}`);
+    this.facts.set(name, this.#make(row, now));
   }
 
   /** Artefacts that a reader would refuse at `now`: expired, not yet valid, or signed by nobody in their bundle. */
@@ -86,8 +94,9 @@ export class SimulatedCluster {
         const notAfter = new Date(issuer === undefined ? own : Math.min(own, issuer.notAfter.getTime()));
         const made = certificate(fingerprint, [0, 0], {
           isCa: row.kind === 'signer',
-          notBefore: new Date(now.getTime() - 1000),
+          notBefore: new Date(now.getTime() - backDatedMs),
           notAfter,
+          ...(row.kind === 'signer' && { commonName: `${row.name}@${Math.floor(now.getTime() / 1000)}` }),
           hostnames: row.kind === 'target' ? row.hostnames : [],
           signedBy: [issuer?.fingerprint ?? fingerprint],
         });

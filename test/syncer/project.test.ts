@@ -203,6 +203,20 @@ const table: readonly Row[] = [
     message: `Cannot publish Secret "a/serving": it holds "tls.key" without "tls.crt"; ${kept}`,
   },
   {
+    title: 'half of a pair in an opaque Secret where there is no pair that works',
+    row: opaqueRow,
+    api: { state: 'present', keys: ['tls.key'], material: { warning: 'half' } },
+    disk: otherExpired,
+    decision: { action: 'write', reason: 'changed', warning: 'half' },
+  },
+  {
+    title: 'an opaque object that cannot be read here',
+    row: opaqueRow,
+    api: { state: 'present', keys: ['ca-bundle.crt'], material: { warning: 'odd', ...until(future) } },
+    disk: other,
+    decision: { action: 'write', reason: 'changed', warning: 'odd' },
+  },
+  {
     title: 'a bundle under another key',
     row: bundleRow,
     api: holding('ca.crt'),

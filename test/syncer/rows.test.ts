@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Artefact, ResolvedArtefact } from '../../lib/inventory/model.ts';
-import { destinationProblem, rowsOf } from '../../lib/syncer/rows.ts';
+import { destinationProblem, expectedKeys, rowsOf } from '../../lib/syncer/rows.ts';
 
 const base = { readers: [], published: 'required' } as const;
 const secret = (name: string, namespace = 'a') => ({ kind: 'secret', namespace, name }) as const;
@@ -37,6 +37,15 @@ describe('rowsOf()', () => {
       { name: 'opaque', directory: '/certs/secrets/user', published: 'optional', expects: { kind: 'opaque' } },
       { name: 'keys', expects: { kind: 'keyPair', privateKey: 'k', publicKey: 'p' } },
     ]);
+  });
+
+  test('expects kubeconfigs to be whole', () => {
+    const servers = [{ key: 'lb', cluster: 'c', server: 'https://192.0.2.1' }];
+    const parts = { client: 'a', authority: 'b', user: 'u', servers };
+    const kubeconfigs: Artefact = { ...base, kind: 'kubeconfigs', name: 'k', truth: secret('k'), ...parts };
+    const [row] = rowsFor(kubeconfigs);
+    expect(row?.expects).toEqual({ kind: 'kubeconfigs', of: kubeconfigs });
+    expect(expectedKeys(row?.expects ?? { kind: 'opaque' })).toEqual(['lb']);
   });
 
   test('expects of a copy of a copy what its original is', () => {

@@ -6,7 +6,6 @@
 // The kubelet stays kubeadm's: its certificate is signed with the CA key on this machine. That serves only while the API
 // server still trusts that CA, and while the kubelet trusts what the API server serves; else a certificate that looks
 // valid would keep the kubelet from asking for a good one with its bootstrap kubeconfig.
-import type { KeyObject } from 'node:crypto';
 import { type Certificate, wholeCertificates } from '../../pki/certificate.ts';
 import { signatureMatches } from '../../pki/verify.ts';
 import { readKubeconfigView } from '../../store/kubeconfig-view.ts';
@@ -79,9 +78,8 @@ function authoritiesOfKubelet({
 }
 
 /** Renewed with the same name and key, a CA is the same for all that it has signed. */
-function isSameAuthority(one: Certificate, other: Certificate): boolean {
-  const key: KeyObject = one.x509.publicKey;
-  return one.fields.subject.der.equals(other.fields.subject.der) && key.equals(other.x509.publicKey);
+function isSameAuthority({ fields: one }: Certificate, { fields: other }: Certificate): boolean {
+  return one.subject.der.equals(other.subject.der) && one.publicKeyInfo.equals(other.publicKeyInfo);
 }
 
 const certificatesIn = (pem = ''): readonly Certificate[] => wholeCertificates(Buffer.from(pem));

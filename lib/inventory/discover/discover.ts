@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { realDisk } from '../../disk/disk.ts';
 import { readRegularFile } from '../../disk/read.ts';
 import { errorText, RecoveryError, systemCode } from '../../errors.ts';
+import { yamlText } from '../../yaml.ts';
 import type { Inventory } from '../model.ts';
 import { allDirectories, type Environment } from '../resolve.ts';
 import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
@@ -121,7 +122,7 @@ function reader(root: string): { text: (file: string) => Promise<string | undefi
   const unread: string[] = [];
   const text = async (file: string): Promise<string | undefined> => {
     try {
-      return (await readRegularFile(realDisk, join(root, file))).toString('utf8');
+      return yamlText(await readRegularFile(realDisk, join(root, file)));
     } catch (err) {
       const code = systemCode(err);
       if (code !== 'ENOENT' && code !== 'ENOTDIR') unread.push(`"${file}" could not be read: ${errorText(err)}`);

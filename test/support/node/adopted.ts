@@ -5,7 +5,7 @@ import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Parameters, ResolvedArtefact } from '../../../lib/inventory/model.ts';
 import { isFile } from '../../../lib/inventory/places.ts';
-import { loadPreset } from '../../../lib/inventory/preset.ts';
+import { loadPreset, presetText } from '../../../lib/inventory/preset.ts';
 import { resolve } from '../../../lib/inventory/resolve.ts';
 import { parseYaml } from '../../../lib/yaml.ts';
 import { blocks, page } from '../../docs/markdown.ts';
@@ -18,16 +18,35 @@ import { kubeletClient, past, reissue } from './leaves.ts';
 import type { Node } from './node.ts';
 import { programReference } from './program-image.ts';
 import { standStill } from './stand-still.ts';
+import { ownLog } from './steps.ts';
 
 export const recoveryDirectory = '/etc/kubernetes/kube-cert-recovery';
 
-/** Certificates get no more than this grace after their end: the cluster has no other rotator. Logs tell the steps. */
-const configuration = `apiVersion: kube-cert-recovery/v1alpha1
-kind: Configuration
-preset: kubernetes
-policy: { grace: 2s }
-log: { level: debug }
-`;
+const head = { apiVersion: 'kube-cert-recovery/v1alpha1', kind: 'Configuration', log: { level: 'debug' } };
+
+/** What is to expire must not be renewed before; then it gets no more than this grace. Logs tell the steps. */
+const recovering = { ...head, preset: 'kubernetes', policy: { kind: 'OnlyWhenExpired', grace: '2s' } };
+
+/** The preset, with its own policy, and leaves in the API that live so long: all but what recovery stands on. */
+export function renewing(life: { readonly validity: string; readonly refresh: string }): object {
+  const {
+    apiVersion: _,
+    kind: _kind,
+    ...preset
+  } = parseYaml(presetText('kubernetes')) as {
+    readonly apiVersion: string;
+    readonly kind: string;
+    readonly artefacts: readonly {
+      readonly kind: string;
+      readonly truth: { readonly secret?: string };
+      readonly renewAhead?: boolean;
+    }[];
+  };
+  const artefacts = preset.artefacts.map((row) =>
+    row.kind === 'target' && row.truth.secret !== undefined && row.renewAhead !== true ? { ...row, ...life } : row,
+  );
+  return { ...head, inventory: { ...preset, artefacts } };
+}
 
 const documented = blocks(page('docs/static-pods.md')).map(({ text }) => text.trim());
 
@@ -40,8 +59,13 @@ function asDocumented(start: string): string {
 
 /** What the page tells to type, with what it prints. */
 export async function adopt(node: Node, ...more: readonly string[]): Promise<string> {
+  return adoptWith(node, recovering, more);
+}
+
+/** The same with another configuration. */
+export async function adoptWith(node: Node, configuration: object, more: readonly string[] = []): Promise<string> {
   const config = '/var/lib/machine/recovery.yaml';
-  await node.sh(`cat > ${config} <<'END'\n${configuration}END`);
+  await node.sh(`cat > ${config} <<'END'\n${JSON.stringify(configuration)}\nEND`);
   const command = [asDocumented('init adopt'), `--config=${config}`, ...more].join(' ');
   return node.sh(`${command} 2>&1`, { seconds: 300 });
 }
@@ -49,6 +73,49 @@ export async function adopt(node: Node, ...more: readonly string[]): Promise<str
 /** The way back that the page tells. */
 export async function giveBack(node: Node): Promise<string> {
   return node.sh(`${asDocumented('uninstall adopt')} 2>&1`, { seconds: 300 });
+}
+
+/** Has our container in the pod of kube-apiserver start again with that configuration. */
+export async function configure(cluster: Cluster, content: string): Promise<void> {
+  const { node } = cluster;
+  const pod = `kube-apiserver-${node.name}`;
+  const own = async () => {
+    const { body } = await cluster.api(`/api/v1/namespaces/kube-system/pods/${pod}`);
+    const { containerStatuses = [] } = (body as { status: { containerStatuses?: readonly ContainerStatus[] } }).status;
+    return containerStatuses.find(({ name }) => name === 'kube-cert-recovery');
+  };
+  const before = await own();
+  await node.sh(`cat > ${recoveryDirectory}/kube-apiserver/config.yaml <<'END'\n${content}\nEND
+    labels='labels."io.kubernetes.container.name"==kube-cert-recovery,labels."io.kubernetes.pod.name"==${pod}'
+    for id in $(ctr -n k8s.io containers list "$labels" --quiet); do ctr -n k8s.io tasks kill "$id" || true; done`);
+  await eventually(
+    async () => {
+      const now = await own();
+      if (now?.ready !== true || now.containerID === before?.containerID)
+        throw new Error(`Our container has not started again: ${JSON.stringify(now)}`);
+    },
+    { withinMs: 120_000, everyMs: 500 },
+  );
+}
+
+interface ContainerStatus {
+  readonly name: string;
+  readonly ready: boolean;
+  readonly containerID?: string;
+}
+
+/** Every leaf in the API but what recovery stands on. */
+export const leavesInApi: readonly string[] = loadPreset('kubernetes').artefacts.flatMap((row) =>
+  row.kind === 'target' && !isFile(row.truth) && row.renewAhead !== true ? [row.name] : [],
+);
+
+/** The leaves of the API that one of our containers has made since then, as often as it made them. */
+export async function renewedSince(node: Node, since: number): Promise<ReadonlyMap<string, number>> {
+  const counts = new Map<string, number>();
+  for (const { event, artefact = '' } of await ownLog(node, since)) {
+    if (event === 'target.regenerated') counts.set(artefact, (counts.get(artefact) ?? 0) + 1);
+  }
+  return counts;
 }
 
 /** etcd cannot be healed by an API that needs it: its certificates are to outlive the test. */
@@ -202,20 +269,10 @@ export async function networkFromDaemonSet(cluster: Cluster): Promise<void> {
   for (const node of cluster.nodes) await node.sh('touch /var/lib/machine/no-cni');
 }
 
-/** The owner of the certificates, in the place of an operator: renews ahead of time, from a Pod of the cluster. */
-export async function startOwner(cluster: Cluster): Promise<void> {
-  const directory = `${recoveryDirectory}/kube-apiserver`;
-  const config = `${directory}/owner.yaml`;
-  for (const node of cluster.nodes) {
-    const own = parseYaml(await node.read(`${directory}/config.yaml`)) as Record<string, unknown>;
-    const { syncer: _syncer, approver: _approver, healthProbeBindAddress: _address, ...rest } = own;
-    const owner = { ...rest, modes: ['regen'], policy: { kind: 'BeforeExpiry' } };
-    await node.sh(`cat > ${config} <<'END'\n${JSON.stringify(owner)}\nEND`);
-  }
-  await create(
-    cluster,
-    workload('Deployment', 'owner', podSpec('owner', { args: [`--config=${config}`] }, [directory])),
-  );
+/** What a cluster is for: a Deployment of which kube-controller-manager makes the Pod and the scheduler places it. */
+export async function startWorkload(cluster: Cluster): Promise<void> {
+  const container = { command: ['/usr/bin/node', '-e', 'setInterval(() => {}, 1e6)'] };
+  await create(cluster, workload('Deployment', 'workload', podSpec('workload', container, [])));
 }
 
 export interface Moments {
@@ -224,12 +281,15 @@ export interface Moments {
   readonly running: number;
 }
 
-/** When the Pod of the owner was there, had a node, and ran. */
-export async function ownerRuns(cluster: Cluster, { withinMs = 120_000, node = cluster.node } = {}): Promise<Moments> {
+/** When its Pod was there, had a node, and ran. */
+export async function workloadRuns(
+  cluster: Cluster,
+  { withinMs = 120_000, node = cluster.node } = {},
+): Promise<Moments> {
   const moments: { created?: number; scheduled?: number; running?: number } = {};
   return eventually(
     async () => {
-      const { body } = await cluster.api('/api/v1/namespaces/default/pods?labelSelector=app%3Downer', { node });
+      const { body } = await cluster.api('/api/v1/namespaces/default/pods?labelSelector=app%3Dworkload', { node });
       const [pod] = (body as { items?: { spec: { nodeName?: string }; status: { phase: string } }[] }).items ?? [];
       const at = Date.now();
       if (pod !== undefined) moments.created ??= at;
@@ -237,7 +297,7 @@ export async function ownerRuns(cluster: Cluster, { withinMs = 120_000, node = c
       if (pod?.status.phase === 'Running') moments.running ??= at;
       const { created, scheduled, running } = moments;
       if (created === undefined || scheduled === undefined || running === undefined) {
-        throw new Error(`The owner does not run: ${JSON.stringify(moments)}, ${JSON.stringify(pod?.status)}`);
+        throw new Error(`The workload does not run: ${JSON.stringify(moments)}, ${JSON.stringify(pod?.status)}`);
       }
       return { created, scheduled, running };
     },

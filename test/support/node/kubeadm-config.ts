@@ -4,6 +4,8 @@ import { componentVersions } from '../binaries.ts';
 export interface ClusterOptions {
   /** Of certificates and of what the controller manager signs, as kubeadm writes durations: `3m`, `8760h`. */
   readonly certificateValidity?: string;
+  /** Of what the controller manager signs, where that differs. */
+  readonly signingDuration?: string;
   readonly encryptionAlgorithm?: 'RSA-2048' | 'RSA-3072' | 'RSA-4096' | 'ECDSA-P256' | 'ECDSA-P384';
 }
 
@@ -28,6 +30,7 @@ export interface InitOptions extends ClusterOptions {
 
 export async function initConfiguration(options: InitOptions): Promise<string> {
   const { name, address, token, certificateKey, certificateValidity = '8760h' } = options;
+  const { signingDuration = certificateValidity } = options;
   const { kubernetes, etcd } = await componentVersions();
   return documents(
     {
@@ -47,7 +50,7 @@ export async function initConfiguration(options: InitOptions): Promise<string> {
       certificateValidityPeriod: certificateValidity,
       ...(options.encryptionAlgorithm && { encryptionAlgorithm: options.encryptionAlgorithm }),
       // Otherwise the kubelet's client certificate would outlive the others.
-      controllerManager: { extraArgs: [{ name: 'cluster-signing-duration', value: certificateValidity }] },
+      controllerManager: { extraArgs: [{ name: 'cluster-signing-duration', value: signingDuration }] },
       etcd: { local: { imageTag: `${etcd.slice(1)}-0` } },
     },
     {

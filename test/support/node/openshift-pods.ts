@@ -1,16 +1,22 @@
 // The static pods of an OpenShift control plane, for upstream's components: names, containers, paths, mounts and settings
 // are those of its operators (bindata/assets/*/pod.yaml and bindata/assets/config in
 // openshift/cluster-kube-apiserver-operator, cluster-kube-controller-manager-operator, cluster-kube-scheduler-operator).
-// The containers beside the components are those that docs/openshift.md tells to put in place of the original ones.
+// The containers beside the components are the operators' own (openshift-containers.ts) with the image, command and
+// arguments that docs/openshift.md tells to put in place of theirs, and nothing else changed.
 import { parseYaml } from '../../../lib/yaml.ts';
 import { blocks, page, section } from '../../docs/markdown.ts';
 import { componentVersions } from '../binaries.ts';
 import { flagArguments, type Flags } from '../components.ts';
+import {
+  certs,
+  emptyDirectories,
+  operatorsContainers,
+  type OperatorsContainer,
+  resources,
+} from './openshift-containers.ts';
 import { programReference } from './program-image.ts';
 
-/** Where each pod sees what the cert-syncer writes, and what its revision holds. */
-const certs = '/etc/kubernetes/static-pod-certs';
-export const resources = '/etc/kubernetes/static-pod-resources';
+export { resources };
 
 export interface Component {
   readonly name: 'kube-apiserver' | 'kube-controller-manager' | 'kube-scheduler';
@@ -115,22 +121,33 @@ function settings(address: string): Readonly<Record<Component['name'], Flags>> {
   };
 }
 
-interface Container {
-  readonly name: string;
+/** As the page has it. */
+export interface DocumentedContainer extends OperatorsContainer {
   readonly image: string;
+  readonly command?: readonly string[];
   readonly args: readonly string[];
 }
 
 /** The section of docs/openshift.md. */
 export const replaced = 'In place of the original containers';
 
-/** As the page says, with the image of these machines. */
-function documentedContainers({ preset }: Component): readonly Container[] {
+/** As the page says. */
+export function documentedContainers({ preset }: Pick<Component, 'preset'>): readonly DocumentedContainer[] {
   const lists = blocks(section(page('docs/openshift.md'), replaced)).filter(({ language }) => language === 'yaml');
-  const all = lists.map(({ text }) => parseYaml(text) as readonly Container[]);
+  const all = lists.map(({ text }) => parseYaml(text) as readonly DocumentedContainer[]);
   const found = all.find((list) => list.every(({ args }) => args.includes(`--preset=${preset}`)));
   if (found === undefined) throw new Error(`docs/openshift.md does not tell the containers of ${preset}`);
-  return found.map((container) => ({ ...container, image: programReference }));
+  return found;
+}
+
+type Exchanged = Pick<DocumentedContainer, 'image' | 'command' | 'args'>;
+
+/** The operators' container with ours in it; the image is that of these machines. */
+function exchanged(own: OperatorsContainer, of: Component): OperatorsContainer & Exchanged {
+  const documented = documentedContainers(of).find(({ name }) => name === own.name);
+  if (documented === undefined) throw new Error(`docs/openshift.md does not tell what takes the place of ${own.name}`);
+  const { command, args } = documented;
+  return { ...own, image: programReference, ...(command !== undefined && { command }), args };
 }
 
 export interface PodOptions {
@@ -151,30 +168,21 @@ function replacedFlag(argument: string, values: Readonly<Record<string, string>>
   return flag in values ? `${flag}=${values[flag]}` : argument;
 }
 
-const fromField = (name: string, fieldPath: string) => ({ name, valueFrom: { fieldRef: { fieldPath } } });
-
 /** JSON, which is YAML. */
 export async function podManifest(of: Component, options: PodOptions): Promise<string> {
   const { address, hosts, regenArgs = [], credentials } = options;
   const { kubernetes } = await componentVersions();
   const mount = (name: string, mountPath: string, readOnly = false) => ({ name, mountPath, readOnly });
   const own = (mode: Mode): string | undefined => credentials && `${credentials}/${mode}`;
-  const beside = documentedContainers(of).map(({ args, ...container }) => {
+  const beside = (operatorsContainers[of.name] ?? []).map((container) => {
+    const { args, volumeMounts, ...rest } = exchanged(container, of);
     const mode = args.includes('--mode=regen') ? 'regen' : 'syncer';
     const directory = own(mode);
     const identity = directory === undefined ? {} : { '--kubeconfig': `${directory}/kubeconfig` };
     return {
-      ...container,
+      ...rest,
       args: [...args.map((arg) => replacedFlag(arg, identity)), ...(mode === 'regen' ? regenArgs : [])],
-      imagePullPolicy: 'IfNotPresent',
-      terminationMessagePolicy: 'FallbackToLogsOnError',
-      env: [fromField('POD_NAME', 'metadata.name'), fromField('POD_NAMESPACE', 'metadata.namespace')],
-      resources: { requests: { memory: '50Mi', cpu: '5m' } },
-      volumeMounts: [
-        mount('resource-dir', resources),
-        ...(mode === 'syncer' ? [mount('cert-dir', certs)] : []),
-        ...(directory === undefined ? [] : [mount(`own-${mode}`, directory, true)]),
-      ],
+      volumeMounts: [...volumeMounts, ...(directory === undefined ? [] : [mount(`own-${mode}`, directory, true)])],
     };
   });
   const volume = (name: string, path: string) => ({ name, hostPath: { path, type: 'Directory' } });
@@ -199,6 +207,7 @@ export async function podManifest(of: Component, options: PodOptions): Promise<s
       volumes: [
         volume('resource-dir', revisionOf(of)),
         volume('cert-dir', certsOf(of)),
+        ...(emptyDirectories[of.name] ?? []).map((name) => ({ name, emptyDir: {} })),
         ...modes.flatMap((mode) => {
           const directory = own(mode);
           return directory === undefined ? [] : [volume(`own-${mode}`, directory)];

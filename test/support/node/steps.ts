@@ -129,7 +129,7 @@ export async function stepsOf(seen: Observed): Promise<readonly Step[]> {
     ['kube-scheduler uses it without a restart', inUse(scheduler, 'kube-scheduler-client')],
     ['kube-scheduler places Pods', seen.podScheduled],
     ['the node is Ready', seen.ready],
-    ['the owner of the certificates runs again', seen.podRunning],
+    ['the Pod of a Deployment runs', seen.podRunning],
   ];
   return moments.map(([what, at], index) => ({
     number: index + 1,

@@ -1,0 +1,71 @@
+// Owner, mode, access-control list, extended attributes and security label of one file for another. Node can read and set
+// the first two only, so `cp` of coreutils does it: it is on every host that this program repairs, and in no image of it.
+import { execFile, type ExecFileException } from 'node:child_process';
+import { RecoveryError } from '../errors.ts';
+
+/** Dates are the new file's own. With "all" what the file system cannot hold is no failure (coreutils, cp invocation). */
+const copying = 'cp --attributes-only --preserve=all --no-preserve=timestamps,links -- "$1" "$2" 2>&1';
+/** Says after each copy how it ended, between lines that cp itself may have written. */
+const script = `LC_ALL=C; export LC_ALL; while [ $# -gt 1 ]; do ${copying}; echo "=$?"; shift 2; done`;
+/** A disk that hangs is not waited for: what is healed is worth more than its attributes. */
+const longestMs = 10_000;
+
+interface Request {
+  readonly from: string;
+  readonly to: string;
+  readonly settle: (problem: string | undefined) => void;
+}
+
+let waiting: Request[] = [];
+let isBusy = false;
+
+/**
+ * Gives the file `to` what `from` has. Throws WriteFailed, saying why, when not all of it could be given. Requests that
+ * come while one is under way share the next process: to start one costs this process milliseconds.
+ */
+export async function copyAttributes(from: string, to: string): Promise<void> {
+  const problem = await new Promise<string | undefined>((settle) => {
+    waiting.push({ from, to, settle });
+    if (!isBusy) void work();
+  });
+  if (problem === undefined) return;
+  const kept = 'access-control list, extended attributes and security label';
+  throw new RecoveryError('WriteFailed', `Cannot keep ${kept} of "${from}": ${problem}; owner and mode are kept`);
+}
+
+async function work(): Promise<void> {
+  isBusy = true;
+  try {
+    await Promise.resolve(); // what is asked for in the same turn goes along
+    while (waiting.length > 0) {
+      const batch = waiting;
+      waiting = [];
+      const problems = await run(batch);
+      for (const [at, { settle }] of batch.entries()) settle(problems[at]);
+    }
+  } finally {
+    isBusy = false;
+  }
+}
+
+/** What kept each request from being done. Never rejects. */
+function run(batch: readonly Request[]): Promise<readonly (string | undefined)[]> {
+  const names = batch.flatMap(({ from, to }) => [from, to]);
+  return new Promise((resolve) => {
+    execFile('/bin/sh', ['-c', script, 'sh', ...names], { timeout: longestMs }, (err, told) => {
+      const missing = err === null ? 'nothing was said of it' : `"/bin/sh" cannot run "cp" (${reasonOf(err)})`;
+      const said = told.split(/^=(\d+)\n/m);
+      resolve(
+        batch.map((_, at) => (said[2 * at + 1] === undefined ? missing : problemOf(said[2 * at], said[2 * at + 1]))),
+      );
+    });
+  });
+}
+
+const reasonOf = ({ code, signal }: ExecFileException): string => `${code ?? signal ?? 'unknown'}`;
+
+/** cp ends with 0 also where an attribute could not be set, and says so. */
+function problemOf(said: string | undefined, code: string | undefined): string | undefined {
+  const text = (said ?? '').trim().replaceAll(/\s*\n\s*/g, '; ');
+  return code === '0' && text === '' ? undefined : text || `cp ended with ${code}`;
+}

@@ -1,0 +1,49 @@
+// Whether those who meet a leaf certificate can accept it for what its entry is for, whatever signed it. Pure.
+// Only what they certainly refuse counts: names and groups are also an administrator's to choose, and a certificate
+// without extended key usage, or with anyExtendedKeyUsage, is good for every use (Go crypto/x509 Certificate.Verify).
+import type { CertificateFacts } from '../pki/facts.ts';
+import type { ResolvedTarget } from './model.ts';
+
+/** In the order of Kubernetes' own templates. */
+export const usagesOf = {
+  client: ['clientAuth'],
+  serving: ['serverAuth'],
+  peer: ['serverAuth', 'clientAuth'],
+} as const;
+
+type Wanted = Pick<ResolvedTarget, 'usage' | 'commonName' | 'truth'>;
+type Presented = Pick<CertificateFacts, 'usages' | 'commonName' | 'organizations'>;
+
+/** Why its readers refuse it; undefined where they may accept it. */
+export function unfitness(target: Wanted, certificate: Presented): string | undefined {
+  const missing = usagesOf[target.usage].filter((usage) => certificate.usages?.includes(usage) === false);
+  if (missing.length > 0) return `it may not be used for ${missing.join(' and ')} (extended key usage)`;
+  return target.usage === 'client' ? identityProblem(target, certificate) : undefined;
+}
+
+const nodePrefix = 'system:node:';
+const nodeGroup = 'system:nodes';
+/** Users of Kubernetes itself: their names are not an administrator's, and rights belong to no other `system:` name. */
+const ownUsers: ReadonlySet<string> = new Set(['system:kube-controller-manager', 'system:kube-scheduler']);
+
+/**
+ * kube-apiserver takes the common name for the user and gives who has none no identity at all (apiserver
+ * pkg/authentication/request/x509, CommonNameUserConversion). A kubelet is a node only by its name and its group together
+ * (pkg/auth/nodeidentifier); the two components get their rights by their names (bootstrappolicy). Whoever has another group,
+ * or a name outside `system:`, may have been given rights by somebody.
+ */
+function identityProblem(
+  { commonName: wanted = '', truth }: Wanted,
+  { commonName, organizations }: Presented,
+): string | undefined {
+  const isNode = wanted.startsWith(nodePrefix);
+  if (!isNode && !ownUsers.has(wanted) && truth.kind !== 'kubeconfig') return undefined;
+  if (commonName === '') return 'its subject has no common name, so it names nobody';
+  if (!commonName.startsWith('system:') || organizations.some((group) => group !== nodeGroup)) return undefined;
+  if (isNode) {
+    if (commonName.startsWith(nodePrefix) && organizations.includes(nodeGroup)) return undefined;
+    return `its subject is no node: "${nodePrefix}..." in the group "${nodeGroup}" is wanted`;
+  }
+  if (!ownUsers.has(wanted) || commonName === wanted) return undefined;
+  return `its subject is not ${wanted}, and "${commonName}" has no rights for that`;
+}

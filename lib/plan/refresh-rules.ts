@@ -1,0 +1,110 @@
+// When the owner of a pair renews it ahead of time (BeforeExpiry, or what is marked `renewAhead`), by library-go's
+// certrotation rules: past its refresh time, when its signer is old enough for everyone to trust it, and something is
+// gained. Pure.
+import { bundlesAbove } from '../inventory/order.ts';
+import { isFile } from '../inventory/places.ts';
+import { madeAt } from '../pki/facts.ts';
+import type { CertificateFacts } from './facts.ts';
+import { type Check, earliest, laterMs, type PairCase } from './judgement.ts';
+
+const lookAgainMs = 3_600_000;
+
+/** What the kubelet rotates it renews ahead of time itself: two owners would take turns. */
+export const isOwner = ({ artefact, policy }: PairCase): boolean =>
+  !(artefact.kind === 'target' && artefact.rotatedBy !== undefined) &&
+  (policy.kind === 'BeforeExpiry' || artefact.renewAhead === true);
+
+/** In the API the cluster's own rotator has its turn first; files have no other rotator. */
+export function expiryWithGrace({ artefact, policy }: PairCase, { notAfter }: CertificateFacts): Date {
+  return !isFile(artefact.truth) ? laterMs(notAfter, policy.graceMs) : notAfter;
+}
+
+export const refreshDue: Check = (at, certificate) => {
+  const { artefact, now } = at;
+  if (!isOwner(at) || now < refreshAt(at, certificate)) return undefined;
+  const ends = newNotAfter(at);
+  const gain = ends.getTime() - certificate.notAfter.getTime();
+  if (gain < artefact.validity / 10) {
+    if (ends.getTime() >= laterMs(now, artefact.validity).getTime()) return undefined; // it outlives a new one anyway
+    return {
+      reason: 'SignerEnding',
+      message: `its signer ends at ${ends.toISOString()}, so a renewal would gain nothing; the signer must be renewed first`,
+      keepUntil: earliest(expiryWithGrace(at, certificate), laterMs(now, lookAgainMs)),
+    };
+  }
+  if (artefact.kind === 'signer' && !isFile(artefact.truth) && !madeByRotation.test(certificate.commonName)) {
+    const due = `due for refresh, ends at ${certificate.notAfter.toISOString()}`;
+    return {
+      reason: 'NotOurs',
+      message: `${due}; it was brought here ("${certificate.commonName}") and others may trust no other CA, so it is replaced at its end only; renew it by hand before, with the same key`,
+      keepUntil: earliest(expiryWithGrace(at, certificate), laterMs(now, lookAgainMs)),
+    };
+  }
+  const trustedFrom = signerTrustedFrom(at);
+  const latest = latestRenewal(at, certificate);
+  if (trustedFrom !== undefined && now < trustedFrom && now < latest) {
+    return {
+      reason: 'SignerTooYoung',
+      message: `due for refresh; its signer is trusted everywhere from ${trustedFrom.toISOString()}`,
+      keepUntil: earliest(trustedFrom, latest),
+    };
+  }
+  return {
+    reason: 'RefreshDue',
+    message: `due for refresh since ${refreshAt(at, certificate).toISOString()}, ends at ${certificate.notAfter.toISOString()}`,
+  };
+};
+
+/**
+ * The name of a CA that was made by rotation ends in the time: ours (issue.ts), and library-go's
+ * (pkg/operator/certrotation/signer.go). Any other, say kubeadm's, came with an adoption or from an administrator.
+ * Machines that no bundle here reaches know it from their own files, and would refuse its successor years before its end.
+ */
+const madeByRotation = /@\d+$/;
+
+/**
+ * In the API a certificate's own dates say its age: after its refresh time, or 80 % of its life, whichever is first; its
+ * back-dating is no age. On disk NotBefore may be the CA's (kubeadm's kubeconfigs, etcdadm), so only the remaining time
+ * counts there. Never before a renewal gains a tenth of the validity: one that was adopted may outlive those made here.
+ */
+export function refreshAt({ artefact: { truth, refresh, validity } }: PairCase, certificate: CertificateFacts): Date {
+  const { notAfter } = certificate;
+  const gains = laterMs(notAfter, -0.9 * validity);
+  const due = isFile(truth)
+    ? laterMs(notAfter, refresh - validity)
+    : laterMs(madeAt(certificate), Math.min(refresh, lifeOf(certificate) * 0.8));
+  return due > gains ? due : gains;
+}
+
+/** Milliseconds, without the back-dating. */
+const lifeOf = (certificate: CertificateFacts): number =>
+  Math.max(0, certificate.notAfter.getTime() - madeAt(certificate).getTime());
+
+/**
+ * A fresh signer is waited for so that everybody can know it; a leaf that ends meanwhile serves nobody. So the wait is
+ * over as long before the end as it lasts at most: a tenth of the refresh time, or of its life where that is shorter.
+ * library-go does not wait past 80 % of a life (pkg/operator/certrotation/target.go); this waits longer, because readers
+ * on other machines gain by it, and is as sure: the date is known, and nobody is asked then.
+ */
+function latestRenewal({ artefact: { truth, refresh, validity } }: PairCase, certificate: CertificateFacts): Date {
+  const life = isFile(truth) ? validity : lifeOf(certificate);
+  return laterMs(certificate.notAfter, -Math.min(refresh, life) / 10);
+}
+
+/** A tenth of the refresh time after the signer was made (library-go certrotation/target.go: refresh / 10). */
+function signerTrustedFrom({ artefact, expected, resolved, now }: PairCase): Date | undefined {
+  // Without a bundle nothing has to spread: whoever reads the signer's own file knows it.
+  if (artefact.issuer === undefined || bundlesAbove(resolved.artefacts, artefact).length === 0) return undefined;
+  const signer = expected.get(artefact.issuer);
+  const spread = artefact.refresh / 10;
+  if (signer?.renewed === true) return laterMs(now, spread);
+  return signer?.certificate === undefined ? undefined : laterMs(madeAt(signer.certificate), spread);
+}
+
+/** The end of a certificate made now: its validity, capped at its signer's end. */
+export function newNotAfter({ artefact, expected, now }: PairCase): Date {
+  const own = laterMs(now, artefact.validity);
+  if (artefact.issuer === undefined) return own;
+  const signer = expected.get(artefact.issuer);
+  return earliest(own, signer?.renewed === true ? signer.newNotAfter : signer?.certificate?.notAfter);
+}

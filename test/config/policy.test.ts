@@ -1,0 +1,32 @@
+// Whether what is about to expire is renewed ahead of time: the inventory knows who else rotates it, and a configuration
+// beats the inventory.
+import { expect, it } from 'vitest';
+import { parseConfig } from '../../lib/config.ts';
+import { installedPresets } from '../../lib/inventory/preset.ts';
+import type { RenewalPolicy } from '../../lib/plan/plan-types.ts';
+
+const own = (...lines: readonly string[]): string =>
+  ['inventory:', ...lines, '  artefacts: [{ kind: opaque, name: o, truth: { secret: s, namespace: n } }]'].join('\n');
+
+function policyOf(...lines: readonly string[]): RenewalPolicy | undefined {
+  const head = ['apiVersion: kube-cert-recovery/v1alpha1', 'kind: Configuration', 'modes: [regen]', 'kubeconfig: /k'];
+  const file = { path: '/etc/recovery.yaml', text: [...head, ...lines].join('\n') };
+  const [mode] = parseConfig({ flags: {}, file, env: {}, cwd: '/', presets: installedPresets }).modes;
+  return mode?.mode === 'regen' ? mode.policy : undefined;
+}
+
+const owner = { kind: 'BeforeExpiry', graceMs: 0, settleMs: 1000 } as const;
+const only = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 } as const;
+
+it.each([
+  ['a preset that nobody else rotates', ['preset: kubernetes', 'parameters: { apiServerHostnames: [a] }'], owner],
+  ["presets of OpenShift's operators", ['preset: openshift-kube-apiserver'], only],
+  ['the files of kubeadm', ['preset: kubeadm'], only],
+  ['an inventory that says nothing', [own()], only],
+  ['an inventory that says so', [own('  policy: { kind: BeforeExpiry }')], owner],
+] as const)('%s has its own policy, and a configuration beats it', (_, lines, policy) => {
+  expect(policyOf(...lines)).toEqual(policy);
+  expect(policyOf(...lines, 'policy: { kind: OnlyWhenExpired }')).toEqual(only);
+  expect(policyOf(...lines, 'policy: { kind: BeforeExpiry }')).toEqual(owner);
+  expect(policyOf(...lines, 'policy: { grace: 2m }')).toEqual({ ...policy, graceMs: 120_000 });
+});

@@ -1,0 +1,151 @@
+// Command readers says what Go makes of a certificate, a key pair, a bundle or a kubeconfig, as the components that read
+// them do. A case on standard input is one line of JSON: its kind, and its files in base64. An answer is one line of JSON.
+package main
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
+)
+
+type question struct {
+	Kind string `json:"kind"`
+	// In base64, as encoding/json has it.
+	Content []byte `json:"content"`
+	Key     []byte `json:"key"`
+}
+
+type answer struct {
+	Accepted bool   `json:"accepted"`
+	Reason   string `json:"reason,omitempty"`
+	// Of a certificate or a bundle: DER of what was read.
+	Certificates [][]byte `json:"certificates,omitempty"`
+	// Of a certificate: seconds since the epoch.
+	NotBefore int64 `json:"notBefore,omitempty"`
+	NotAfter  int64 `json:"notAfter,omitempty"`
+	// Of a kubeconfig: what its current context comes to.
+	Server    string `json:"server,omitempty"`
+	Leaf      []byte `json:"leaf,omitempty"`
+	LeafKey   []byte `json:"leafKey,omitempty"`
+	Authority []byte `json:"authority,omitempty"`
+}
+
+func refused(err error) answer { return answer{Reason: err.Error()} }
+
+func certificate(der []byte) answer {
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		return refused(err)
+	}
+	return answer{Accepted: true, NotBefore: parsed.NotBefore.Unix(), NotAfter: parsed.NotAfter.Unix()}
+}
+
+// How serving certificates, client certificates of kubeconfigs and etcd's pairs are read.
+func pair(cert, key []byte) answer {
+	read, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return refused(err)
+	}
+	return answer{Accepted: true, Certificates: read.Certificate}
+}
+
+// How kube-apiserver and the kubelet read --client-ca-file.
+func bundle(text []byte) answer {
+	read, err := certutil.ParseCertsPEM(text)
+	if err != nil {
+		return refused(err)
+	}
+	found := answer{Accepted: true}
+	for _, one := range read {
+		found.Certificates = append(found.Certificates, one.Raw)
+	}
+	return found
+}
+
+// How certificate-authority-data of a kubeconfig is read.
+func pool(text []byte) answer {
+	return answer{Accepted: x509.NewCertPool().AppendCertsFromPEM(text)}
+}
+
+// How etcd reads --trusted-ca-file (client/pkg/v3/tlsutil, NewCertPool).
+func etcdBundle(text []byte) answer {
+	found := answer{Accepted: true}
+	for {
+		var block *pem.Block
+		block, text = pem.Decode(text)
+		if block == nil {
+			return found
+		}
+		read, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return refused(err)
+		}
+		found.Certificates = append(found.Certificates, read.Raw)
+	}
+}
+
+func kubeconfig(text []byte) answer {
+	config, err := clientcmd.Load(text)
+	if err != nil {
+		return refused(err)
+	}
+	context := config.Contexts[config.CurrentContext]
+	if context == nil {
+		return refused(fmt.Errorf("no context %q", config.CurrentContext))
+	}
+	cluster, user := config.Clusters[context.Cluster], config.AuthInfos[context.AuthInfo]
+	if cluster == nil || user == nil {
+		return refused(fmt.Errorf("context %q names a cluster or a user that is not there", config.CurrentContext))
+	}
+	_, err = clientcmd.NewDefaultClientConfig(*config, &clientcmd.ConfigOverrides{ClusterDefaults: clientcmdapi.Cluster{}}).ClientConfig()
+	if err != nil {
+		return refused(err)
+	}
+	return answer{
+		Accepted: true, Server: cluster.Server, Authority: cluster.CertificateAuthorityData,
+		Leaf: user.ClientCertificateData, LeafKey: user.ClientKeyData,
+	}
+}
+
+func ask(asked question) answer {
+	switch asked.Kind {
+	case "certificate":
+		return certificate(asked.Content)
+	case "pair":
+		return pair(asked.Content, asked.Key)
+	case "bundle":
+		return bundle(asked.Content)
+	case "pool":
+		return pool(asked.Content)
+	case "etcdBundle":
+		return etcdBundle(asked.Content)
+	case "kubeconfig":
+		return kubeconfig(asked.Content)
+	}
+	return answer{Reason: "unknown kind " + asked.Kind}
+}
+
+func main() {
+	input := json.NewDecoder(bufio.NewReader(os.Stdin))
+	output := bufio.NewWriter(os.Stdout)
+	defer output.Flush()
+	encoder := json.NewEncoder(output)
+	for input.More() {
+		var asked question
+		if err := input.Decode(&asked); err != nil {
+			fmt.Fprintln(os.Stderr, "Cannot read the question:", err)
+			os.Exit(1)
+		}
+		if err := encoder.Encode(ask(asked)); err != nil {
+			os.Exit(1)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+// One attempt in 200 ms for a whole process, told by a clock that the test moves.
+import { beforeEach, describe, expect, it } from 'vitest';
+import { RecoveryError } from '../../lib/errors.ts';
+import { type Entry, Gate, Gates } from '../../lib/kube/gate.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+
+const start = new Date('2026-01-01T00:00:00Z').getTime();
+const signal = new AbortController().signal;
+const attempt = { verb: 'get', object: 'Secret "n/b"', server: 'https://127.0.0.1:6443' };
+const refused = new RecoveryError('KubeUnavailable', 'Cannot get Secret "n/a": connection refused (ECONNREFUSED)', {
+  details: { verb: 'get', server: attempt.server, away: true },
+});
+const patient = (seconds: number): RecoveryError =>
+  new RecoveryError('KubeUnavailable', 'Cannot get Secret "n/a": the API server answered 429', {
+    details: { status: 429, retryAfterMs: seconds * 1000 },
+  });
+
+let clock: FakeClock;
+let gate: Gate;
+/** Times of the attempts that reached the server, milliseconds since the start. */
+let asked: number[];
+let isThere: boolean;
+let failure: RecoveryError;
+beforeEach(() => {
+  clock = new FakeClock();
+  gate = new Gate(clock);
+  asked = [];
+  isThere = false;
+  failure = refused;
+});
+
+const since = (): number => clock.now().getTime() - start;
+const settle = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
+
+async function ask(): Promise<string> {
+  try {
+    const entry = await gate.enter(attempt, signal);
+    try {
+      asked.push(since());
+      await Promise.resolve();
+      if (isThere) entry.answered();
+      else entry.failed(failure);
+      return isThere ? 'answered' : failure.message;
+    } finally {
+      entry.end();
+    }
+  } catch (err) {
+    return (err as Error).message;
+  }
+}
+
+/** Asks again after each failure, as a watch does. */
+async function follow(answeredAt: number[], stop: AbortSignal): Promise<void> {
+  let succeeded = (): void => undefined;
+  while (!stop.aborted) {
+    if ((await ask()) === 'answered') {
+      succeeded();
+      answeredAt.push(since());
+      return;
+    }
+    succeeded = await gate.turn(stop);
+  }
+}
+
+async function pass(ms: number): Promise<void> {
+  for (let passed = 0; passed < ms; passed += 10) {
+    await settle();
+    clock.advance(10);
+  }
+  await settle();
+}
+
+describe('Gate', () => {
+  it('lets requests through at once while the server is there', async () => {
+    isThere = true;
+    await Promise.all(Array.from({ length: 50 }, ask));
+    expect(asked).toEqual(Array.from({ length: 50 }, () => 0));
+  });
+
+  it('makes one attempt in 200 ms, however many ask, and tells all of them what it met', async () => {
+    await ask();
+    const told: string[] = [];
+    const stop = new AbortController();
+    const impatient = Array.from({ length: 20 }, async () => {
+      while (!stop.signal.aborted) told.push(await ask());
+    });
+    await pass(2000);
+    stop.abort();
+    await pass(400);
+    await Promise.all(impatient);
+    expect(asked.length).toBeLessThanOrEqual(14);
+    expect(asked.every((at, index) => index === 0 || at - (asked[index - 1] ?? 0) >= 200)).toBe(true);
+    expect(new Set(told)).toEqual(
+      new Set([
+        'Cannot get Secret "n/a": connection refused (ECONNREFUSED)',
+        'Cannot get Secret "n/b": connection refused (ECONNREFUSED)',
+      ]),
+    );
+  });
+
+  it.each(['ClusterRole "system:node"', 'Secret', '"/readyz"', 'certificatesigningrequests/approval "a"'])(
+    'tells what was met at %s as of another request',
+    async (object) => {
+      failure = new RecoveryError('KubeUnavailable', `Cannot get ${object}: connection refused: (x)`, {
+        details: { away: true },
+      });
+      await ask();
+      const told = gate.enter(attempt, signal).catch((err: unknown) => err);
+      clock.advance(200);
+      const entry = await told;
+      expect(() => gate.enterAside(attempt)).toThrow('Cannot get Secret "n/b": connection refused: (x)');
+      (entry as Entry).end();
+    },
+  );
+
+  it('gives turns to those who wait, and releases all of them at the first answer', async () => {
+    const stop = new AbortController();
+    const answeredAt: number[] = [];
+    const watches = Array.from({ length: 14 }, () => follow(answeredAt, stop.signal));
+    await pass(60_000);
+    // Fourteen that had begun before anything was known, and one in 200 ms.
+    expect(asked.length).toBeLessThanOrEqual(14 + 301);
+    isThere = true;
+    const from = since();
+    await pass(300);
+    expect(answeredAt).toHaveLength(14);
+    expect(Math.max(...answeredAt) - from).toBeLessThanOrEqual(200);
+    await Promise.all(watches);
+    expect(clock.sleeping).toBe(0);
+  });
+
+  it('gives a refused one its turn among others, and releases all when one of them has success', async () => {
+    const stop = new AbortController();
+    let allowed = false;
+    const succeededAt: number[] = [];
+    const watch = async (): Promise<void> => {
+      for (let succeeded = (): void => undefined; !stop.signal.aborted; succeeded = await gate.turn(stop.signal)) {
+        const entry = await gate.enter(attempt, signal);
+        asked.push(since());
+        entry.answered(); // by 403
+        entry.end();
+        if (!allowed) continue;
+        succeeded();
+        succeededAt.push(since());
+        return;
+      }
+    };
+    const watches = Array.from({ length: 14 }, watch);
+    await pass(10_000);
+    expect(asked.length).toBeLessThanOrEqual(14 + 51);
+    allowed = true;
+    const from = since();
+    await pass(300);
+    expect(succeededAt).toHaveLength(14);
+    expect(Math.max(...succeededAt) - from).toBeLessThanOrEqual(200);
+    await Promise.all(watches);
+  });
+
+  it.each([
+    { seconds: 1, ms: 1000 },
+    { seconds: 5, ms: 5000 },
+    { seconds: 3600, ms: 10_000 },
+  ])('obeys Retry-After: $seconds for $ms ms', async ({ seconds, ms }) => {
+    failure = patient(seconds);
+    await ask();
+    const stop = new AbortController();
+    const answeredAt: number[] = [];
+    isThere = true;
+    const watch = follow(answeredAt, stop.signal);
+    await pass(ms + 200);
+    await watch;
+    expect(asked).toEqual([0, ms]);
+  });
+
+  it('is not closed by what began before the last answer', async () => {
+    const slow = await gate.enter(attempt, signal);
+    isThere = true;
+    await ask();
+    slow.failed(refused);
+    slow.end();
+    expect(await ask()).toBe('answered');
+  });
+
+  it('goes on when an attempt is given up, and when the clock is set back', async () => {
+    await ask();
+    clock.advance(200);
+    const given = await gate.enter(attempt, signal);
+    const waiting = ask();
+    await settle();
+    given.end();
+    expect(await waiting).toContain('ECONNREFUSED');
+    isThere = true;
+    clock.set('2020-01-01T00:00:00Z');
+    expect(await ask()).toBe('answered');
+  });
+
+  it('keeps nothing running for those who have left', async () => {
+    await ask();
+    const stop = new AbortController();
+    const turn = gate.turn(stop.signal);
+    await settle();
+    stop.abort();
+    await turn;
+    await settle();
+    expect(clock.sleeping).toBe(0);
+  });
+});
+
+it('Gates gives one gate to all who ask the same server by the same name and CA', () => {
+  const gates = new Gates(new FakeClock());
+  const credentials = { server: 'https://a:6443', serverName: 'localhost-recovery', ca: Buffer.from('ca') };
+  const first = gates.of(credentials);
+  expect(gates.of({ ...credentials, ca: Buffer.from('ca') })).toBe(first);
+  expect(gates.of({ ...credentials, ca: Buffer.from('other') })).not.toBe(first);
+  expect(gates.of({ ...credentials, server: 'https://b:6443' })).not.toBe(first);
+});

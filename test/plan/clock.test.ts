@@ -1,0 +1,183 @@
+// What counts as a sign that this machine's clock is behind, and who may say that it is right.
+import { describe, expect, test } from 'vitest';
+import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
+import type { ArtefactFacts, CertificateFacts } from '../../lib/plan/facts.ts';
+import type { ClockFacts, OtherClock, RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import { plan } from '../../lib/plan/plan.ts';
+import { at, both, bundle, ca, healthy, leaf, present, signer, start, target, theirs } from '../support/facts.ts';
+
+const minute = 60_000;
+const policy: RenewalPolicy = { kind: 'OnlyWhenExpired', graceMs: minute, settleMs: 1000 };
+const unknown: ClockFacts = { builtAt: at(-400), synchronised: false };
+
+const opaque = {
+  kind: 'opaque',
+  name: 'opaque',
+  truth: { kind: 'secret', namespace: 'theirs', name: 'opaque' },
+  readers: [],
+} satisfies ResolvedArtefact;
+const givenPair = {
+  kind: 'given',
+  name: 'given-pair',
+  truth: { kind: 'secret', namespace: 'theirs', name: 'pair' },
+  readers: [],
+} satisfies ResolvedArtefact;
+const second = { ...target, name: 'second', truth: { kind: 'secret', namespace: 'n', name: 'second' } } as const;
+const secondCopy = {
+  kind: 'copy',
+  name: 'second-copy',
+  truth: { kind: 'secret', namespace: 'n', name: 'second-copy' },
+  readers: [],
+  of: 'second',
+} satisfies ResolvedArtefact;
+const foundOnDisk = {
+  ...signer,
+  name: 'disk-ca',
+  truth: { kind: 'pemPair', certFile: '/pki/ca.crt', keyFile: '/pki/ca.key' },
+} satisfies ResolvedArtefact;
+
+const world: Resolved = {
+  name: 'clocks',
+  artefacts: [theirs, opaque, givenPair, foundOnDisk, signer, bundle, both, target, second, secondCopy],
+};
+
+/** All is well but `target`, which has expired; the rest as `change` says. */
+function decide(change: Record<string, ArtefactFacts>, clock: ClockFacts): string {
+  const good = present(leaf('second', [-1, 29], 'ca'));
+  const facts = new Map<string, ArtefactFacts>([
+    ...healthy(),
+    ['theirs', present()],
+    ['both', present(ca('ca', [-1, 59]))],
+    ['opaque', present()],
+    ['given-pair', present(leaf('given', [-1, 29], 'elsewhere'))],
+    ['disk-ca', present(ca('disk', [-1, 3000]))],
+    ['second', good],
+    ['second-copy', good],
+    ['target', present(leaf('leaf', [-30, -1], 'ca'))],
+    ...Object.entries(change),
+  ]);
+  const { decisions } = plan({ resolved: world, facts, policy, clock, now: start });
+  const decision = decisions.find(({ artefact }) => artefact === 'target');
+  return `${decision?.action} ${decision?.reason}`;
+}
+
+const early = (print: string): CertificateFacts => leaf(print, [20, 50], 'ca');
+
+interface Row {
+  readonly name: string;
+  readonly change: Record<string, ArtefactFacts>;
+  readonly clock?: Partial<ClockFacts>;
+  readonly want: string;
+}
+
+describe('certificates that begin in the future, while nobody says that the clock is right', () => {
+  test.each<Row>([
+    {
+      name: 'a CA of others',
+      change: { theirs: present(ca('other', [20, 80]), ca('more', [30, 90])) },
+      want: 'renew Expired',
+    },
+    {
+      name: 'two bundles that hold a CA of others',
+      change: { theirs: present(ca('x', [20, 80])), both: present(ca('ca', [-1, 59]), ca('x', [20, 80])) },
+      want: 'renew Expired',
+    },
+    {
+      name: 'members of our own bundle',
+      change: { bundle: present(ca('ca', [-1, 59]), ca('x', [20, 80]), ca('y', [20, 80])) },
+      want: 'renew Expired',
+    },
+    {
+      name: 'pairs and objects of others',
+      change: { 'given-pair': present(early('given')), opaque: present(early('o')) },
+      want: 'renew Expired',
+    },
+    {
+      name: 'one of ours',
+      change: { second: present(early('second')), 'second-copy': present(early('second')) },
+      want: 'renew Expired',
+    },
+    {
+      name: 'one of ours, and a CA on disk that somebody brings',
+      change: { second: present(early('second')), 'disk-ca': present(ca('disk', [20, 80])) },
+      want: 'renew Expired',
+    },
+    {
+      name: 'two of ours',
+      change: { second: present(early('second')), target: present(early('leaf')) },
+      want: 'blocked ClockImplausible',
+    },
+  ])('$name: $want', ({ change, want }) => {
+    expect(decide(change, unknown)).toBe(want);
+  });
+
+  test('those that this process has made itself, before its clock was set, are none', () => {
+    const change = { second: present(early('second')), target: present(early('leaf')) };
+    expect(decide(change, { ...unknown, made: new Set(['second', 'leaf']) })).toBe('renew NotYetValid');
+    expect(decide(change, { ...unknown, made: new Set(['leaf']) })).toBe('renew NotYetValid');
+    expect(decide(change, { ...unknown, made: new Set(['other']) })).toBe('blocked ClockImplausible');
+  });
+});
+
+describe('the clocks of other machines', () => {
+  const other = (aheadMs: number): OtherClock => ({ of: 'node-b', aheadMs });
+  const future = { second: present(early('second')), target: present(early('leaf')) };
+
+  test.each<Row>([
+    { name: 'one agrees', change: future, clock: { others: [other(2 * minute)] }, want: 'renew NotYetValid' },
+    {
+      name: 'one agrees, which is a little ahead',
+      change: future,
+      clock: { others: [other(-4 * minute)] },
+      want: 'renew NotYetValid',
+    },
+    {
+      name: 'one is hours ahead',
+      change: future,
+      clock: { others: [other(-120 * minute)] },
+      want: 'blocked ClockImplausible',
+    },
+    {
+      name: 'they differ',
+      change: future,
+      clock: { others: [other(0), other(600 * minute)] },
+      want: 'blocked ClockImplausible',
+    },
+    {
+      name: 'nothing looks wrong, and the other is a little behind',
+      change: {},
+      clock: { others: [other(9 * minute)] },
+      want: 'renew Expired',
+    },
+    {
+      name: 'nothing looks wrong, and the other is a year behind',
+      change: {},
+      clock: { others: [other(365 * 24 * 60 * minute)] },
+      want: 'blocked ClockImplausible',
+    },
+    {
+      name: 'nothing looks wrong, and they differ',
+      change: {},
+      clock: { others: [other(0), other(600 * minute)] },
+      want: 'renew Expired',
+    },
+    {
+      name: 'nothing looks wrong, and the other is a year ahead',
+      change: {},
+      clock: { others: [other(-365 * 24 * 60 * minute)] },
+      want: 'renew Expired',
+    },
+    {
+      name: 'a synchronised clock is believed against all',
+      change: {},
+      clock: { synchronised: true, others: [other(600 * minute)] },
+      want: 'renew Expired',
+    },
+  ])('$name: $want', ({ change, clock, want }) => {
+    expect(decide(change, { ...unknown, ...clock })).toBe(want);
+  });
+
+  test('none makes a time before the build plausible', () => {
+    expect(decide({}, { builtAt: at(1), synchronised: true, others: [other(0)] })).toBe('blocked ClockImplausible');
+  });
+});

@@ -1,0 +1,103 @@
+// People and programs at work on a machine while its certificates change: kubectl reads, writes, watches and follows
+// logs in a loop, each call with the credentials that its kubeconfig names at that moment. A call that fails is made once
+// more, as clients do; what fails twice is a fault.
+import { eventually } from '../eventually.ts';
+import type { Cluster } from './cluster.ts';
+import type { Node } from './node.ts';
+
+export interface Load {
+  /** Ends it. The answer: how many calls of each kind were made, those that needed a second attempt, and failed twice. */
+  stop(): Promise<LoadReport>;
+}
+
+export interface LoadReport {
+  readonly calls: Readonly<Record<string, number>>;
+  readonly retried: readonly string[];
+  readonly failed: readonly string[];
+}
+
+const directory = '/var/lib/machine/load';
+/** `logs` goes from the API server to the kubelet; a watch must bring what is written meanwhile. */
+const kinds = ['get', 'write', 'watch', 'logs', 'proxy'] as const;
+
+const script = (node: Node, kubeconfig: string): string => `
+export KUBECONFIG=${kubeconfig}
+kubectl() { timeout 20 /usr/bin/env kubectl "$@"; }
+get() { kubectl get nodes ${node.name} -o name; }
+write() { kubectl annotate configmap load --overwrite "moment=$(date +%s%N)" -o name; }
+logs() { kubectl logs --namespace=kube-system etcd-${node.name} --tail=1; }
+proxy() { kubectl get --raw /api/v1/nodes/${node.name}/proxy/healthz; }
+# The first line is the present state, the others are news.
+watch() {
+  timeout 15 kubectl get configmap load --watch -o name > ${directory}/watched
+  [ $? = 124 ] && [ $(wc -l < ${directory}/watched) -gt 1 ]
+}
+loop() {
+  while [ ! -e ${directory}/stop ]; do
+    if $1 > ${directory}/$1.out 2> ${directory}/$1.err; then echo "made $1"
+    else
+      first=$(head -c 300 ${directory}/$1.err | tr '\\n' ' ')
+      if $1 > ${directory}/$1.out 2> ${directory}/$1.err; then echo "made $1"; echo "retried $1 $(date +%T) $first"
+      else echo "failed $1 $(date +%T) $first, $(head -c 300 ${directory}/$1.err | tr '\\n' ' ')"; fi
+    fi
+    sleep 0.5
+  done
+}
+for kind in ${kinds.join(' ')}; do loop $kind & done
+wait
+echo ended
+`;
+
+/** `kubeconfig`: on the machine, of somebody who may do anything. */
+export async function startLoad(node: Node, kubeconfig: string): Promise<Load> {
+  await node.sh(`rm -rf ${directory}; mkdir ${directory}
+    KUBECONFIG=${kubeconfig} kubectl create configmap load --dry-run=client -o yaml | KUBECONFIG=${kubeconfig} kubectl apply -f -
+    cat > ${directory}/run <<'END'\n${script(node, kubeconfig)}\nEND
+    nohup sh ${directory}/run > ${directory}/log 2>&1 &`);
+  const report = async (): Promise<LoadReport> => {
+    const lines = (await node.read(`${directory}/log`)).split('\n');
+    const of = (word: string): string[] => lines.filter((line) => line.startsWith(`${word} `));
+    const calls = Object.fromEntries(
+      kinds.map((kind) => [kind, of('made').filter((line) => line === `made ${kind}`).length]),
+    );
+    return { calls, retried: of('retried'), failed: of('failed') };
+  };
+  await eventually(
+    async () => {
+      const { calls, failed } = await report();
+      const idle = kinds.filter((kind) => calls[kind] === 0);
+      if (idle.length > 0) throw new Error(`No call yet: ${idle.join(', ')}; ${failed.join('; ')}`);
+    },
+    { withinMs: 60_000, everyMs: 500 },
+  );
+  return {
+    async stop() {
+      await node.sh(`touch ${directory}/stop`);
+      await eventually(() => node.sh(`grep -q '^ended$' ${directory}/log`), { withinMs: 60_000, everyMs: 500 });
+      return report();
+    },
+  };
+}
+
+interface PodList {
+  readonly items: readonly {
+    readonly metadata: { readonly name: string };
+    readonly status: {
+      readonly containerStatuses?: readonly {
+        readonly name: string;
+        readonly restartCount: number;
+        readonly containerID?: string;
+      }[];
+    };
+  }[];
+}
+
+/** Every container of the control plane, and the kubelet: another value means that one was started again. */
+export async function runningOn(cluster: Cluster): Promise<Readonly<Record<string, string>>> {
+  const { body } = await cluster.api('/api/v1/namespaces/kube-system/pods');
+  const containers = (body as PodList).items.flatMap(({ metadata, status: { containerStatuses = [] } }) =>
+    containerStatuses.map((one) => [`${metadata.name} ${one.name}`, `${one.restartCount} ${one.containerID}`] as const),
+  );
+  if (containers.length < 7) throw new Error(`The control plane is not whole: ${JSON.stringify(containers)}`);
+  return { ...Object.fromEntries(containers), kubelet: (await cluster.node.sh('pgrep -x kubelet')).trim() };
+}

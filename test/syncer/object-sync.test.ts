@@ -1,0 +1,122 @@
+// What people are told of one object. The API is a function here: what it answers is not what is tested.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { RecoveryError } from '../../lib/errors.ts';
+import type { KubeConnection, ObjectState } from '../../lib/kube/kube.ts';
+import { createLog } from '../../lib/log.ts';
+import type { ApiObject } from '../../lib/syncer/material.ts';
+import { ObjectSync } from '../../lib/syncer/object-sync.ts';
+import type { SyncRow } from '../../lib/syncer/rows.ts';
+import { summaryOf } from '../../lib/syncer/run.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+
+let directory: string;
+let clock: FakeClock;
+let lines: Record<string, unknown>[];
+let events: string[];
+let counted: string[];
+let inApi: ApiObject | undefined;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'object-sync-'));
+  [clock, lines, events, counted, inApi] = [new FakeClock(), [], [], [], undefined];
+});
+afterEach(() => rm(directory, { recursive: true, force: true }));
+
+const request = async ({ path }: { readonly path: string }): Promise<unknown> => {
+  if (path.includes('?')) return { items: [] };
+  if (inApi === undefined) throw new RecoveryError('KubeNotFound', 'absent');
+  return inApi;
+};
+
+function syncOf(isMade: boolean): ObjectSync {
+  const row: SyncRow = {
+    name: 'x',
+    location: { kind: 'configMap', namespace: 'a', name: 'x' },
+    published: 'required',
+    expects: { kind: 'opaque' },
+    directory: join(directory, 'configmaps', 'x'),
+    mode: 0o644,
+    what: 'ConfigMap "a/x"',
+    isMade,
+  };
+  return new ObjectSync({
+    row,
+    connection: { request } as unknown as KubeConnection,
+    clock,
+    dryRun: false,
+    hold: () => Promise.resolve(),
+    log: createLog({ write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) }),
+    events: { record: ({ reason }) => void events.push(reason) },
+    metrics: {
+      wrote: (mode, result) => void counted.push(`${mode} ${result}`),
+      failed: (mode, code) => void counted.push(`${mode} ${code}`),
+    },
+    signal: new AbortController().signal,
+  });
+}
+
+const content = (text: string, resourceVersion: string): ApiObject => ({
+  metadata: { resourceVersion },
+  data: { key: text },
+});
+const told = (): string[] => lines.map(({ level, event }) => `${String(level)} ${String(event)}`);
+async function pass(sync: ObjectSync, object: ApiObject | undefined): Promise<void> {
+  inApi = object;
+  const state: ObjectState<ApiObject> = object === undefined ? { present: false } : { present: true, object };
+  await sync.pass(state);
+}
+
+it('what regen makes is asked of nobody at once, and of somebody when regen has not made it', async () => {
+  const sync = syncOf(true);
+  await pass(sync, undefined);
+  expect(told()).toEqual(['info sync.refused']);
+  expect(lines[0]?.['message']).toContain('there are no files of it either; mode regen makes it');
+  expect({ events, counted }).toEqual({ events: [], counted: [] });
+  expect(sync.status.state).toBe('kept');
+  clock.advance(60_000);
+  await pass(sync, undefined);
+  expect(told()).toEqual(['info sync.refused', 'warn sync.refused']);
+  expect(lines[1]?.['message']).toContain('mode regen makes it, and has not for 30 s: see its log');
+  clock.advance(60_000);
+  await pass(sync, undefined);
+  expect(told()).toHaveLength(2);
+  expect({ events, counted }).toEqual({ events: ['CertificateUpdateFailed'], counted: ['syncer missing'] });
+  await pass(sync, content('one', '1'));
+  expect(told().at(-1)).toBe('info sync.written');
+  expect(counted.at(-1)).toBe('syncer written');
+});
+
+it('what nobody here makes is demanded at once', async () => {
+  await pass(syncOf(false), undefined);
+  expect(told()).toEqual(['warn sync.refused']);
+  expect(lines[0]?.['message']).toContain('create it');
+  expect(events).toEqual(['CertificateUpdateFailed']);
+});
+
+it('what was stuck and is good again is one line, also where nothing had to be written', async () => {
+  const sync = syncOf(false);
+  await pass(sync, content('one', '1'));
+  await pass(sync, undefined);
+  await pass(sync, content('one', '2'));
+  await pass(sync, content('one', '2'));
+  expect(told()).toEqual(['info sync.written', 'warn sync.refused', 'info sync.resolved']);
+  expect(counted).toEqual(['syncer written', 'syncer missing']);
+});
+
+it('summaryOf() says how many are good, which are not, and which ends first', () => {
+  const status = { what: '', published: 'required' } as const;
+  const notAfter = new Date('2027-01-01T00:00:00Z');
+  const objects = [
+    { ...status, name: 'a', state: 'synced', notAfter: new Date('2028-01-01T00:00:00Z') },
+    { ...status, name: 'b', state: 'synced', notAfter },
+    { ...status, name: 'c', state: 'refused' },
+  ] as const;
+  expect(summaryOf({ objects, ok: false })).toEqual({
+    count: 2,
+    message: '2 of 3 objects are on disk as the API has them; not as they should be: c; the first that ends is b',
+    artefact: 'b',
+    notAfter: '2027-01-01T00:00:00.000Z',
+  });
+});

@@ -1,0 +1,85 @@
+// One pass over one object while nobody listens where the API server should be: files that are gone come back from what
+// the watch has said, and nothing that is there is touched.
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../lib/clock.ts';
+import { openConnection } from '../../lib/kube/connection.ts';
+import type { KubeConnection, ObjectState } from '../../lib/kube/kube.ts';
+import { publish } from '../../lib/publish/publish.ts';
+import type { ApiObject } from '../../lib/syncer/material.ts';
+import { rowsOf, type SyncRow } from '../../lib/syncer/rows.ts';
+import { syncObject } from '../../lib/syncer/sync-object.ts';
+import { createAuthority, type Pair } from '../support/certificates.ts';
+
+const signal = new AbortController().signal;
+let directory: string;
+let connection: KubeConnection;
+let pair: Pair;
+let row: SyncRow;
+let state: ObjectState<ApiObject>;
+
+beforeEach(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'sync-object-'));
+  pair = await createAuthority(join(directory, 'ca'), { commonName: 'ca' });
+  // Nobody listens on port 1.
+  const server = { server: 'https://127.0.0.1:1', serverName: undefined, ca: readFileSync(pair.cert) };
+  const credentials = { ...server, token: 't', clientCertificate: undefined };
+  connection = await openConnection({ credentials, clock: systemClock, userAgent: 'test' });
+  const truth = { kind: 'secret', namespace: 'n', name: 'serving' } as const;
+  const artefact = { kind: 'opaque', name: 'serving', truth, published: 'required', readers: [] } as const;
+  row = rowsOf({ name: 'test', artefacts: [artefact] }, join(directory, 'certs'))[0] as SyncRow;
+  const data = Object.fromEntries(Object.entries(content()).map(([key, bytes]) => [key, bytes.toString('base64')]));
+  state = { present: true, object: { metadata: { name: 'serving', resourceVersion: '7' }, data } };
+  await publish({ directory: row.directory, what: row.what, entries: content(), mode: row.mode });
+});
+afterEach(async () => {
+  await connection.close();
+  rmSync(directory, { recursive: true });
+});
+
+const content = () => ({ 'tls.crt': readFileSync(pair.cert), 'tls.key': readFileSync(pair.key) });
+const onDisk = () =>
+  Object.fromEntries(
+    readdirSync(row.directory)
+      .filter((name) => !name.startsWith('..'))
+      .map((name) => [name, readFileSync(join(row.directory, name))]),
+  );
+const pass = (published: string | undefined = '7') =>
+  syncObject(
+    row,
+    { connection, clock: systemClock, dryRun: false, signal, published, hold: () => Promise.resolve() },
+    state,
+  );
+
+describe('syncObject() while the API is away', () => {
+  it.each([
+    ['the whole directory', () => rmSync(row.directory, { recursive: true })],
+    ['one file', () => rmSync(join(row.directory, 'tls.key'))],
+    ['the content of one file', () => rmSync(join(row.directory, '..data/tls.crt'))],
+  ])('puts %s back from memory', async (_, remove) => {
+    remove();
+    expect(await pass()).toMatchObject({ action: 'write' });
+    expect(onDisk()).toEqual(content());
+  });
+
+  it('leaves a file alone that holds something else', async () => {
+    rmSync(join(row.directory, 'tls.key'));
+    writeFileSync(join(row.directory, 'tls.key'), 'by hand');
+    await expect(pass()).rejects.toMatchObject({ code: 'KubeUnavailable' });
+    expect(onDisk()['tls.key']?.toString()).toBe('by hand');
+  });
+
+  it('leaves a file alone that it does not know', async () => {
+    rmSync(join(row.directory, 'tls.key'));
+    writeFileSync(join(row.directory, 'ours.pem'), 'by hand');
+    await expect(pass()).rejects.toMatchObject({ code: 'KubeUnavailable' });
+    expect(onDisk()['ours.pem']?.toString()).toBe('by hand');
+  });
+
+  it.each(['', '6'])('writes nothing that was not in step before (version "%s")', async (published) => {
+    rmSync(row.directory, { recursive: true });
+    await expect(pass(published)).rejects.toMatchObject({ code: 'KubeUnavailable' });
+  });
+});
