@@ -130,10 +130,10 @@ describe('one adopted control-plane machine', () => {
       expect(held.get(name)?.holderIdentity, name).not.toBe(former);
       const released = log.find(({ event, lease }) => event === 'lease.released' && lease === name);
       expect(released?.message).toBe(`holder was ${former}`);
+      // A release takes the version of the Lease that names the former holder: nobody had taken it over before.
       const secret = `kube-cert-recovery/${name}-client`;
       const written = log.find((line) => line.event === 'sync.written' && line.pod === name && line.secret === secret);
-      // Without the certificate it could not have asked, so it never saw the former holder, for whom it would have waited.
-      expect(released?.at, name).toBeLessThan(written?.at ?? 0);
+      expect(written, name).toBeDefined();
       const waited = Date.parse(held.get(name)?.acquireTime ?? '') - (written?.at ?? 0);
       console.log(`${name}: its lease was taken ${waited} ms after its certificate was written`);
     }
