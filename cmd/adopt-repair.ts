@@ -58,29 +58,47 @@ export function repairCredentials({ kubernetesDir }: AdoptionRecord, directory: 
   return [join(kubernetesDir, 'admin.conf'), kubeconfigFile(podLayout(directory, 'kube-apiserver'), 'admin')];
 }
 
+interface Failure {
+  readonly kubeconfig: string;
+  readonly err: unknown;
+}
+
+/** By the first credential that may look at pods; else why none may. Asks each once. */
+export async function connectFirst(
+  kubeconfigs: readonly string[],
+  { nodeName }: AdoptionRecord,
+  connecting: Connecting,
+): Promise<{ readonly connection: KubeConnection } | { readonly failures: readonly Failure[] }> {
+  const { signal } = connecting;
+  const path = `/api/v1/namespaces/kube-system/pods?fieldSelector=spec.nodeName%3D${nodeName}&limit=1`;
+  const failures: Failure[] = [];
+  for (const kubeconfig of kubeconfigs) {
+    let connection: KubeConnection | undefined;
+    try {
+      connection = await connect(kubeconfig, connecting);
+      await connection.request({ method: 'GET', path, timeoutMs: answerMs, signal });
+      return { connection };
+    } catch (err) {
+      failures.push({ kubeconfig, err }); // the next one may be known, or the API server may answer in a moment
+      await connection?.close();
+    }
+  }
+  return { failures };
+}
+
 /** The first credential that may look at pods; undefined when no API server answers. Throws when it answers none of them. */
 export async function reach(
   kubeconfigs: readonly string[],
-  { nodeName }: AdoptionRecord,
+  record: AdoptionRecord,
   connecting: Connecting,
   patienceMs = usualPatienceMs,
 ): Promise<KubeConnection | undefined> {
   const { clock, signal } = connecting;
   const until = clock.now().getTime() + patienceMs;
-  const path = `/api/v1/namespaces/kube-system/pods?fieldSelector=spec.nodeName%3D${nodeName}&limit=1`;
   for (;;) {
-    const failures: { readonly kubeconfig: string; readonly err: unknown }[] = [];
-    for (const kubeconfig of kubeconfigs) {
-      let connection: KubeConnection | undefined;
-      try {
-        connection = await connect(kubeconfig, connecting);
-        await connection.request({ method: 'GET', path, timeoutMs: answerMs, signal });
-        return connection;
-      } catch (err) {
-        failures.push({ kubeconfig, err }); // the next one may be known, or the API server may answer in a moment
-        await connection?.close();
-      }
-    }
+    const tried = await connectFirst(kubeconfigs, record, connecting);
+    if ('connection' in tried) return tried.connection;
+    const { failures } = tried;
     // An API server that has just started may refuse whom it knows, so that is no last word before the time is over.
     if (!signal.aborted && clock.now().getTime() < until) {
       await clock.sleep(askAgainMs, signal);

@@ -1,12 +1,13 @@
 // `init host` and `uninstall host`: systemd units by which this machine heals itself before each start of the kubelet,
 // and while it runs.
-import { accessSync, constants, realpathSync } from 'node:fs';
+import { realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseToolConfig } from '../lib/config.ts';
 import type { ToolConfig } from '../lib/config-types.ts';
 import { applyHost, removeHost, thisMachine } from '../lib/install/host-apply.ts';
 import type { HostMachine } from '../lib/install/host-apply.ts';
+import { isExecutable } from '../lib/install/host-armed.ts';
 import {
   manifestsDirectories,
   plainCommand,
@@ -67,15 +68,6 @@ function hostFlags({ executable, ...line }: Omit<HostLine, 'out'>, cwd: string):
 /** dist/kube-cert-recovery starts what lies in dist/app. */
 function ownLauncher(): string {
   return fileURLToPath(new URL('../kube-cert-recovery', import.meta.url));
-}
-
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** The same inventory for the units as for this command, whatever directory they start in. */

@@ -1,23 +1,19 @@
 // What `status` adds on an adopted machine: its objects in the API, the files of all three pods, and our containers.
-import { join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
 import { parseToolConfig } from '../lib/config.ts';
 import type { ToolConfig } from '../lib/config-types.ts';
 import { errorText } from '../lib/errors.ts';
 import { type AdoptionRecord, readRecord } from '../lib/install/adopt-record.ts';
 import { lookAtPods } from '../lib/install/adopted-state.ts';
-import { kubeconfigFile } from '../lib/install/layout.ts';
 import { podLayout } from '../lib/install/pod-files.ts';
-import type { KubeConnection } from '../lib/kube/kube.ts';
 import { createLog } from '../lib/log.ts';
 import type { AdoptedSight } from '../lib/status/adopted.ts';
-import { type Connecting, connect } from './connections.ts';
+import { connectFirst, repairCredentials } from './adopt-repair.ts';
+import { connect } from './connections.ts';
 import type { Io } from './io.ts';
 import { configInput } from './read-config.ts';
 import { resolveHere } from './resolve-here.ts';
 import { clusterReport } from './status-cluster.ts';
-
-const answerMs = 5_000;
 
 export interface AdoptedMachine {
   /** Of `status` itself. */
@@ -46,11 +42,10 @@ async function sightOf(
   const log = createLog({ ...typed.log, level: 'error', write: (text) => void io.stderr.write(text) });
   const connecting = { config: typed, clock: systemClock, log, signal: io.signal };
   const resolved = await resolveHere(config, log);
-  const own = kubeconfigFile(podLayout(directory, 'kube-apiserver'), 'admin');
-  const kubeconfigs =
-    typed.kubeconfig === undefined ? [own, join(record.kubernetesDir, 'admin.conf')] : [typed.kubeconfig];
-  const administrator = await asAdministrator(kubeconfigs, record, connecting);
-  const connection = 'problem' in administrator ? undefined : administrator;
+  const kubeconfigs = typed.kubeconfig === undefined ? repairCredentials(record, directory) : [typed.kubeconfig];
+  const tried = await connectFirst(kubeconfigs, record, connecting);
+  const connection = 'connection' in tried ? tried.connection : undefined;
+  const administrator = 'connection' in tried ? tried.connection : { problem: problemOf(tried.failures) };
   try {
     const look = { record, resolved, pods: administrator, clock: systemClock, signal: io.signal };
     const reporting = { resolved, connection, record, at, signal: io.signal };
@@ -68,25 +63,7 @@ async function sightOf(
   }
 }
 
-/** The first credential that may look at pods; else why none may. */
-async function asAdministrator(
-  kubeconfigs: readonly string[],
-  { nodeName }: AdoptionRecord,
-  connecting: Connecting,
-): Promise<KubeConnection | { readonly problem: string }> {
-  const { signal } = connecting;
-  const path = `/api/v1/namespaces/kube-system/pods?fieldSelector=spec.nodeName%3D${nodeName}&limit=1`;
-  const failures: string[] = [];
-  for (const kubeconfig of kubeconfigs) {
-    let connection: KubeConnection | undefined;
-    try {
-      connection = await connect(kubeconfig, connecting);
-      await connection.request({ method: 'GET', path, timeoutMs: answerMs, signal });
-      return connection;
-    } catch (err) {
-      failures.push(`by "${kubeconfig}": ${errorText(err)}`);
-      await connection?.close();
-    }
-  }
-  return { problem: `the API cannot be asked ${failures.join('; ')}` };
+function problemOf(failures: readonly { readonly kubeconfig: string; readonly err: unknown }[]): string {
+  const told = failures.map(({ kubeconfig, err }) => `by "${kubeconfig}": ${errorText(err)}`);
+  return `the API cannot be asked ${told.join('; ')}`;
 }

@@ -33,7 +33,8 @@ function readText(path: string): string {
   }
 }
 
-function isExecutable(path: string): boolean {
+/** Whether there is a file that this process may execute. */
+export function isExecutable(path: string): boolean {
   try {
     accessSync(path, constants.X_OK);
     return true;

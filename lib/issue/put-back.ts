@@ -1,12 +1,11 @@
 // A signer's certificate as its copies have it, in the place of one that is damaged. Nothing is signed: the key stays what it
 // is, and whatever else in the file is whole stays behind the certificate, as it was.
-import type { KeyObject } from 'node:crypto';
-import { isCode, RecoveryError } from '../errors.ts';
+import { RecoveryError } from '../errors.ts';
 import type { Signer } from '../inventory/model.ts';
 import { encodeBundle } from '../pki/bundle.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged, resembles } from '../pki/damage.ts';
-import { keyMatches, parsePrivateKey } from '../pki/key.ts';
+import { keyMatches, usableKey } from '../pki/key.ts';
 import { certificateKey, locationText, type Material, privateKeyKey } from '../store/store.ts';
 import { annotationsOf } from './annotations.ts';
 import type { Issued } from './issue.ts';
@@ -15,6 +14,7 @@ import type { Issued } from './issue.ts';
 export function putBack({ truth }: Signer, copy: Certificate, present: Material | undefined): Issued {
   const { [certificateKey]: damaged, [privateKeyKey]: keyPem } = present?.entries ?? {};
   const what = locationText(truth);
+  // An encrypted key, or one that is damaged itself, is left where it is.
   const key = keyPem === undefined ? undefined : usableKey(keyPem, what);
   if (key !== undefined && !keyMatches(copy, key)) {
     throw new RecoveryError('MaterialInvalid', `Cannot put back ${what}: its key does not belong to the copy`);
@@ -29,14 +29,4 @@ export function putBack({ truth }: Signer, copy: Certificate, present: Material 
     annotations: annotationsOf(truth, copy),
     certificates,
   };
-}
-
-/** An encrypted key, or one that is damaged itself, is left where it is. */
-function usableKey(pem: Uint8Array, what: string): KeyObject | undefined {
-  try {
-    return parsePrivateKey(pem, what);
-  } catch (err) {
-    if (isCode(err, 'MaterialInvalid')) return undefined;
-    throw err;
-  }
 }

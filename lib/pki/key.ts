@@ -2,7 +2,7 @@
 // it is printed, logged or turned into JSON; its PEM is made on request only.
 import { createPrivateKey, createPublicKey, generateKeyPair, type KeyObject, X509Certificate } from 'node:crypto';
 import { inspect, promisify } from 'node:util';
-import { errorText, RecoveryError } from '../errors.ts';
+import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Certificate } from './certificate.ts';
 import type { KeyAlgorithm } from './facts.ts';
 import { keyAlgorithmOf } from './key-algorithm.ts';
@@ -64,6 +64,16 @@ export function parsePrivateKey(pem: Uint8Array, what: string): KeyObject {
   const key = keyOf(block, refuse);
   keyAlgorithmOf(key);
   return key;
+}
+
+/** As parsePrivateKey; undefined where the key is encrypted or damaged. */
+export function usableKey(pem: Uint8Array, what: string): KeyObject | undefined {
+  try {
+    return parsePrivateKey(pem, what);
+  } catch (err) {
+    if (isCode(err, 'MaterialInvalid')) return undefined;
+    throw err;
+  }
 }
 
 /** Whether it holds a key that only its passphrase opens: PKCS#8, or the older form with headers (RFC 1421). */

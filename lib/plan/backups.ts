@@ -13,17 +13,30 @@ export async function backupsOf(
   const backups = new Map<string, Found>();
   const lost = resolved.artefacts.filter((artefact) => isTemplateLost(artefact, facts.get(artefact.name)));
   await Promise.all(
-    lost.map(async ({ name, truth }) => {
+    lost.map(async (artefact) => {
       try {
-        const backup = await store.backup?.(truth);
-        if (backup !== undefined) backups.set(name, backup);
-      } catch (err) {
         // A backup is a better template than a declaration, no more: without it the declaration serves.
-        if (!isCode(err, 'ReadFailed', 'MaterialInvalid')) onFault(name, err);
+        const backup = await readableBackup(artefact, store);
+        if (backup !== undefined) backups.set(artefact.name, backup);
+      } catch (err) {
+        onFault(artefact.name, err);
       }
     }),
   );
   return backups;
+}
+
+/** The newest backup; undefined where there is none that can be read. */
+export async function readableBackup(
+  { truth }: Pick<ResolvedArtefact, 'truth'>,
+  store: Pick<Store, 'backup'>,
+): Promise<Found | undefined> {
+  try {
+    return await store.backup?.(truth);
+  } catch (err) {
+    if (isCode(err, 'ReadFailed', 'MaterialInvalid')) return undefined;
+    throw err;
+  }
 }
 
 /** It is to be like its predecessor, and there is none that could be read. */

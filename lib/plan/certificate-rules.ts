@@ -8,13 +8,13 @@ import { bundlesAbove, madeOf } from '../inventory/order.ts';
 import { dnsNameCovers } from '../pki/hostname.ts';
 import { locationText } from '../store/store.ts';
 import { clockSkewMs } from './clock-rules.ts';
-import type { CertificateFacts } from './facts.ts';
+import { type CertificateFacts, isClosed } from './facts.ts';
 import { blocked, bring, type Case, certificatesOf, earliest, type Expected, keep, laterMs } from './judgement.ts';
 import { reasonOf, renew, settlesAt, type Verdict } from './judgement.ts';
 import type { Check, Finding, PairCase } from './judgement.ts';
 import { judgePutBack, wantedFormer } from './put-back-rules.ts';
 import { expiryWithGrace, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
-import { authorityDiffers, holds, isClosed, isKeyElsewhere, notTrusted, signedByOthers, unfit } from './trust-rules.ts';
+import { authorityDiffers, holds, isKeyElsewhere, notTrusted, signedByOthers, unfit } from './trust-rules.ts';
 import { isFile } from '../inventory/places.ts';
 
 const lookAgainMs = 30_000;

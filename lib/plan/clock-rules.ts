@@ -5,7 +5,7 @@ import { durationText } from '../duration.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isMadeHere as isSignerMadeHere } from '../inventory/kinds.ts';
 import { backDatedMs } from '../pki/facts.ts';
-import type { Facts } from './facts.ts';
+import { type Facts, isClosed } from './facts.ts';
 import type { ClockFacts, OtherClock, Reason } from './plan-types.ts';
 
 /** Certificates of other machines may begin this much later than our clock: machines differ by seconds, not by hours. */
@@ -121,5 +121,5 @@ function isMadeHere(artefact: ResolvedArtefact, facts: Facts): boolean {
   // A self-signed one is verified by nobody, and must not keep the others from being healed.
   if (artefact.kind !== 'target' || artefact.issuer === undefined || artefact.rotatedBy !== undefined) return false;
   const issuer = facts.get(artefact.issuer);
-  return !(issuer?.state === 'broken' && issuer.problem === 'keyAbsent');
+  return issuer === undefined || !isClosed(issuer);
 }

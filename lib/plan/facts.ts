@@ -15,10 +15,9 @@ export type ArtefactFacts =
     }
   /**
    * There, but not what it should be: broken PEM, an entry missing, a certificate and a key that do not belong
-   * together. `keyAbsent`: the certificate is whole and its key is not on this machine; `keyEncrypted`: of a
-   * CA on disk, only its passphrase opens it. `foreign`: a kubeconfig whose
-   * credentials are others' and never written. `damaged`: a CA certificate whose own signature is wrong, or that differs in
-   * a few bytes from its copies.
+   * together. `keyAbsent`: the certificate is whole and its key is not on this machine; `keyEncrypted`: of a CA on disk,
+   * only its passphrase opens it. `foreign`: a kubeconfig whose credentials are others' and never written. `damaged`: a
+   * CA certificate whose own signature is wrong, or that differs in a few bytes from its copies.
    */
   | {
       readonly state: 'broken';
@@ -67,6 +66,10 @@ export interface SignerCopies {
   /** Its key is there and can be used. */
   readonly hasKey: boolean;
 }
+
+/** Whole but for a key that is elsewhere, or that nobody here can open. */
+export const isClosed = (fact: ArtefactFacts): boolean =>
+  fact.state === 'broken' && (fact.problem === 'keyAbsent' || fact.problem === 'keyEncrypted');
 
 /** By artefact name. */
 export type Facts = ReadonlyMap<string, ArtefactFacts>;

@@ -2,13 +2,13 @@
 // which they know their server, bundles hold it, chains bring it along, and a backup may be there. A copy counts when it is
 // whole and fits the key of the signer; without the key, when it has signed what the signer has signed.
 import type { KeyObject } from 'node:crypto';
-import { isCode } from '../errors.ts';
 import type { Resolved, Signer } from '../inventory/model.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged, resembles } from '../pki/damage.ts';
-import { keyMatches, parsePrivateKey } from '../pki/key.ts';
+import { keyMatches, usableKey } from '../pki/key.ts';
 import { signatureMatches } from '../pki/verify.ts';
 import { authorityKey, caBundleKey, certificateKey, type Found, privateKeyKey, type Store } from '../store/store.ts';
+import { readableBackup } from './backups.ts';
 import type { ArtefactFacts, Facts, SignerCopies } from './facts.ts';
 import type { FaultKeeper } from './faults.ts';
 
@@ -88,7 +88,8 @@ function judged(fact: ArtefactFacts, copies: FoundCopies, agreed: Certificate | 
 async function copiesOf(signer: Signer, { resolved, store, found }: CopySources): Promise<FoundCopies> {
   const there = found.get(signer.name)?.entries ?? {};
   const own = wholeCertificates(there[certificateKey] ?? Buffer.alloc(0));
-  const key = keyOf(there[privateKeyKey]);
+  const keyPem = there[privateKeyKey];
+  const key = keyPem === undefined ? undefined : usableKey(keyPem, 'signer');
   const leaves = resolved.artefacts.flatMap((row) =>
     'issuer' in row && row.issuer === signer.name ? wholeIn(found.get(row.name)).slice(0, 1) : [],
   );
@@ -96,7 +97,7 @@ async function copiesOf(signer: Signer, { resolved, store, found }: CopySources)
     key === undefined
       ? leaves.some((leaf) => signatureMatches(leaf, copy)) || own.some((one) => resembles(one, copy))
       : keyMatches(copy, key);
-  const backup = await backupOf(signer, store);
+  const backup = await readableBackup(signer, store);
   const places = [
     ...resolved.artefacts
       .filter(({ name }) => name !== signer.name)
@@ -119,23 +120,3 @@ const wholeIn = (found: Found | undefined): readonly Certificate[] =>
 
 const isUsableCa = ({ facts, fields }: Certificate): boolean => facts.isCa && fields.keyUsage?.certSign !== false;
 const isSame = (a: Certificate, b: Certificate): boolean => a.facts.fingerprint === b.facts.fingerprint;
-
-/** One that cannot be used (encrypted, damaged) tells nothing. */
-function keyOf(pem: Uint8Array | undefined): KeyObject | undefined {
-  if (pem === undefined) return undefined;
-  try {
-    return parsePrivateKey(pem, 'signer');
-  } catch (err) {
-    if (isCode(err, 'MaterialInvalid')) return undefined;
-    throw err;
-  }
-}
-
-async function backupOf({ truth }: Signer, store: Store): Promise<Found | undefined> {
-  try {
-    return await store.backup?.(truth);
-  } catch (err) {
-    if (isCode(err, 'ReadFailed', 'MaterialInvalid')) return undefined;
-    throw err;
-  }
-}

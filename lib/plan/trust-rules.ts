@@ -2,7 +2,7 @@
 // kubeconfig knows its server. Pure.
 import { unfitness } from '../inventory/fitness.ts';
 import { bundlesAbove } from '../inventory/order.ts';
-import type { ArtefactFacts, CertificateFacts } from './facts.ts';
+import { type CertificateFacts, isClosed } from './facts.ts';
 import { certificatesOf, settlesAt } from './judgement.ts';
 import type { Check, Expected, PairCase } from './judgement.ts';
 import { isFile } from '../inventory/places.ts';
@@ -117,10 +117,6 @@ export function isKeyElsewhere({ facts, resolved }: PairCase, issuer: string): b
   const truth = resolved.artefacts.find(({ name }) => name === issuer)?.truth;
   return truth !== undefined && isFile(truth) && fact !== undefined && isClosed(fact);
 }
-
-/** Whole but for a key that is elsewhere, or that nobody here can open. */
-export const isClosed = (fact: ArtefactFacts): boolean =>
-  fact.state === 'broken' && (fact.problem === 'keyAbsent' || fact.problem === 'keyEncrypted');
 
 /** Whether a bundle will hold the certificate of this signer, also one that is not made yet. */
 export function holds(bundle: Expected | undefined, issuer: string, signer: Expected): boolean {
