@@ -80,9 +80,7 @@ export class ObjectCases {
   #changedOf(row: ResolvedArtefact, decisions: ReturnType<typeof plan>['decisions'], told: string): Outcome {
     // What is made of a row is written anew with it, and only then.
     const own = decisions.find(({ artefact }) => artefact === row.name);
-    // As of a machine: a CA whose encoding is whole is another CA, for other rules to judge.
-    const holdsCas = row.kind === 'signer' || row.kind === 'caBundle' || row.kind === 'composedBundle';
-    const isSame = own?.action === 'keep' && !holdsCas;
+    const isSame = own?.action === 'keep';
     const dependents = isSame ? [] : dependentsOf(this.#resolved, row.name);
     const changed = decisions.find(
       ({ artefact, action, reason }) =>

@@ -79,18 +79,9 @@ export class MachineCases implements AsyncDisposable {
     }
   }
 
-  /**
-   * A CA whose encoding is whole is another CA for whoever reads it: that its own signature is broken is for the rules of
-   * CAs to see, and what they make of it is tested there.
-   */
-  #isAnotherCa({ gathered }: Pick<MachineLook, 'gathered'>, owner: ResolvedArtefact | undefined): boolean {
-    return owner?.kind === 'signer' && gathered.facts.get(owner.name)?.state === 'present';
-  }
-
   #problemOf({ gathered, plan }: MachineLook, owner: ResolvedArtefact | undefined): Outcome {
     const faults = [...(gathered.faults ?? []), ...(plan.faults ?? [])];
     if (faults.length > 0) return `faults: ${faults.map(([name, err]) => `${name}: ${String(err)}`).join('; ')}`;
-    if (this.#isAnotherCa({ gathered }, owner)) return undefined;
     const before = decided(this.#before.plan);
     for (const { artefact, action, reason, message } of plan.decisions) {
       const decision = `${action} ${reason}`;
