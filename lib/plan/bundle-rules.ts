@@ -90,8 +90,10 @@ export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
     return awaitingGiven(at, artefact.inputs, noSigner(damage.message, now));
   }
   const short = inputs.filter(({ state }) => [...(state?.trusted ?? [])].some((print) => !present.has(print)));
+  const cleared = withoutExpired(at, renewal);
   const open = inputs.find(({ state }) => state?.settlesAt !== undefined);
-  if (open?.state?.settlesAt !== undefined && renewedInputs.length + short.length > 0) {
+  const isDue = renewedInputs.length + short.length > 0 || cleared !== undefined;
+  if (open?.state?.settlesAt !== undefined && isDue) {
     return keep(
       'Settling',
       `${open.name} is looked at again first, so that this is written once`,
@@ -108,7 +110,7 @@ export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
       ? renewal(difference)
       : settled(at, [artefact.name, ...names], difference, renewal);
   }
-  return withoutExpired(at, renewal) ?? healthy(at, artefact.inputs);
+  return cleared ?? healthy(at, artefact.inputs);
 }
 
 function unreadSigners({ facts, resolved: { artefacts } }: Case<ComposedBundle>, name: string): readonly string[] {

@@ -1,4 +1,4 @@
-// A composed bundle while the signer of one of its inputs cannot be read: it would be written twice.
+// A composed bundle while one of its inputs is about to change, or its signer cannot be read: it would be written twice.
 import { expect, it } from 'vitest';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
@@ -42,4 +42,27 @@ it('a composed bundle waits for the signer of an input that could not be read', 
 it('and is written without it when it cannot be read for longer', () => {
   const unread = decide({ state: 'unavailable', message: '500', since: at(-1 / 3600) });
   expect(unread.get('both')).toMatch(/^renew InputsDiffer/);
+});
+
+it('its expired certificates are cleared away once its inputs are settled, in one write with what they bring', () => {
+  // A first look after a start: the signer is new, and its bundle may be what another of us has just written.
+  const live = ca('one-new', [0, 30]);
+  const facts = (since?: Date) =>
+    new Map<string, ArtefactFacts>([
+      ['signer', present(live)],
+      ['signer2', present(ca('two', [-1, 30]))],
+      ['bundle', { ...present(dead('one')), ...(since !== undefined && { since }) }],
+      ['bundle2', present(ca('two', [-1, 30]))],
+      ['both', present(dead('one'), ca('two', [-1, 30]))],
+    ]);
+  const decided = (since?: Date) =>
+    plan({
+      resolved,
+      facts: facts(since),
+      policy: { kind: 'BeforeExpiry', graceMs: 60_000, settleMs: 1000 },
+      clock: { builtAt: at(-400), synchronised: true },
+      now: start,
+    }).decisions.find(({ artefact }) => artefact === 'both');
+  expect(decided(start)).toMatchObject({ action: 'keep', reason: 'Settling' });
+  expect(decided()).toMatchObject({ action: 'renew' });
 });
