@@ -37,6 +37,7 @@ subscribe('http2.client.stream.created', (message) => {
 
 const watchesPerLine = 80;
 const idleMs = 60_000;
+const defaultConnectTimeoutMs = 5000;
 /**
  * Of a request's answer, in bytes. etcd takes no object above 1.5 MiB (etcd server/embed/config.go, DefaultMaxRequestBytes),
  * and JSON writes one byte as six at most (`\u003c`): any single object fits. More than one may not, see list.ts.
@@ -127,7 +128,7 @@ export class Lines {
 
   /** `maxResponseSize`: a watch has none, it is one answer for minutes. */
   #open(maxResponseSize = -1): Line {
-    const { credentials, connectTimeoutMs = 5000, pingMs = 5000 } = this.#options;
+    const { credentials, connectTimeoutMs = defaultConnectTimeoutMs, pingMs = 5000 } = this.#options;
     const connector = buildConnector({
       ca: credentials.ca,
       // Said here, because Node's default is what NODE_TLS_REJECT_UNAUTHORIZED says.
@@ -173,6 +174,7 @@ export class Lines {
   #connected(line: Line, socket: TLSSocket): void {
     line.heard = true;
     line.multiplexed = socket.alpnProtocol === 'h2';
+    if (line.multiplexed) void this.#expectSettings(line, socket);
     if (line.multiplexed || line === this.#requestLine) return;
     this.#perLine = 1;
     if (line.watches > 1) {
@@ -181,6 +183,18 @@ export class Lines {
         new RecoveryError('KubeUnavailable', 'the server has no HTTP/2: one connection for each watch'),
       );
     }
+  }
+
+  /**
+   * A server sends its SETTINGS first of all (RFC 9113, 3.4). Where the connection was reset just after TLS stood, neither
+   * undici nor Node says so, and every request would wait for what never comes.
+   */
+  async #expectSettings(line: Line, socket: TLSSocket): Promise<void> {
+    const { clock, connectTimeoutMs = defaultConnectTimeoutMs } = this.#options;
+    await clock.sleep(connectTimeoutMs, line.ended.signal);
+    if (line.ended.signal.aborted || socket.destroyed || socket.bytesRead > 0) return;
+    const message = `the server said nothing for ${connectTimeoutMs} ms after the connection was opened`;
+    await this.#end(line, new RecoveryError('KubeUnavailable', message));
   }
 
   async #listen(line: Line, limitMs: number): Promise<void> {
