@@ -38,7 +38,7 @@ const lookAgainMs = 30_000;
  */
 const mostApartMs = backDatedMs + clockSkewMs;
 
-const advice = 'set the clock, or state that it is right (regen.clockSynchronised: true)';
+export const clockAdvice = 'set the clock, or state that it is right (regen.clockSynchronised: true)';
 
 /** Why nothing may be signed now, or undefined when the clock is good enough. */
 export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVerdict | undefined {
@@ -58,16 +58,16 @@ export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVe
     if (against !== undefined) {
       const by = durationText(Math.floor(Math.abs(against.aheadMs) / 1000) * 1000);
       const than = `${by} ${against.aheadMs > 0 ? 'more' : 'less'} than that of ${against.of}`;
-      return implausible(`the clock shows ${shown}, ${than}; ${advice}`);
+      return implausible(`the clock shows ${shown}, ${than}; ${clockAdvice}`);
     }
     if (!confirmed && now.getTime() > clock.builtAt.getTime() + longestOffMs) {
       const late = `the clock shows ${shown}, more than ten years after this program was built (${built})`;
-      return implausible(`${late}, and nothing confirms it; ${advice}`);
+      return implausible(`${late}, and nothing confirms it; ${clockAdvice}`);
     }
     const [one, other] = confirmed ? [] : fromTheFuture({ resolved, facts, clock, now });
     if (one !== undefined && other !== undefined) {
       const begin = [one, other].map(({ artefact, notBefore }) => `${artefact} begins at ${notBefore.toISOString()}`);
-      const message = `${begin.join(' and ')}, after this machine's time ${shown}, and nothing confirms the clock; ${advice}`;
+      const message = `${begin.join(' and ')}, after this machine's time ${shown}, and nothing confirms the clock; ${clockAdvice}`;
       return implausible(message, earliestOf(one.notBefore, other.notBefore, soon));
     }
   }
@@ -93,7 +93,7 @@ export const isConfirmed = (clock: ClockFacts, now: Date): boolean => clock.sync
 export function doubt({ notBefore, fingerprint }: CertificateFacts, clock: ClockFacts, now: Date): string | undefined {
   if (clock.made?.has(fingerprint) === true || isConfirmed(clock, now)) return undefined;
   const shown = `this machine's clock shows ${now.toISOString()}`;
-  return `it is not valid before ${notBefore.toISOString()}, ${shown}, and nothing confirms it; ${advice}`;
+  return `it is not valid before ${notBefore.toISOString()}, ${shown}, and nothing confirms it; ${clockAdvice}`;
 }
 
 interface Heard {

@@ -29,6 +29,7 @@ interface Given {
   readonly bootedAt?: Date;
   readonly now?: Date;
   readonly builtAt?: Date;
+  readonly isConfirmed?: boolean;
 }
 
 /** What this machine's kubelet sends; without facts its certificate has ended. */
@@ -51,7 +52,7 @@ function judged({ pem = panda, spec = {}, status, requestedAt = now, facts, boot
     facts: { isExpected: false, ...(facts ?? { own: ended }) },
     longestLifeMs: 365 * day,
     bootedAt,
-    clock: { builtAt: time.builtAt ?? new Date('2026-01-01T00:00:00Z'), synchronised: false },
+    clock: { builtAt: time.builtAt ?? new Date('2026-01-01T00:00:00Z'), synchronised: time.isConfirmed ?? true },
     now: time.now ?? now,
   });
 }
@@ -352,7 +353,47 @@ describe('judge(): the clock', () => {
     expect(judged({ builtAt: ago(-day) })).toMatchObject(left('ClockImplausible'));
   });
   it('leaves it when the clock is ten years ahead and nothing says that it is right', () => {
-    expect(judged({ now: new Date('2037-01-01T00:00:00Z') })).toMatchObject(left('ClockImplausible'));
+    const given = { now: new Date('2037-01-01T00:00:00Z'), isConfirmed: false };
+    expect(judged(given)).toMatchObject(left('ClockImplausible'));
+  });
+
+  const node = { createdAt: ago(1000 * day) };
+  const seen = (silentMs: number, renewalMs?: number): Partial<NodeFacts> => {
+    const signs = { renewedAt: ago(400 * day), ...(renewalMs !== undefined && { renewalMs }) };
+    return { node, ...signs, watched: { signs, lookedMs: 500_000, silentMs } };
+  };
+  it.each<[string, Partial<NodeFacts>, object]>([
+    ['was not looked at before', { node, renewedAt: ago(400 * day) }, { lookAgainMs: 10_000 }],
+    ['was silent for most of the time of its Lease', seen(39_999), { lookAgainMs: 10_000 }],
+    ['renews its Lease seldom', seen(40_000, 20_000), { lookAgainMs: 20_000 }],
+    ['says that it renews its Lease once a year', seen(239_999, 365 * day), { lookAgainMs: 60_000 }],
+    ['has no Lease', { node }, { lookAgainMs: 10_000 }],
+  ])(
+    'leaves another node until it was seen to be silent, while nothing confirms the clock: %s',
+    (_what, facts, more) => {
+      expect(judged({ facts, isConfirmed: false })).toMatchObject({ ...left('ClockUnconfirmed'), ...more });
+      expect(judged({ facts })).toMatchObject(approved);
+    },
+  );
+  it.each<[string, Partial<NodeFacts>]>([
+    ['it was silent for the time of its Lease', seen(40_000)],
+    ['whatever its Lease says', seen(240_000, 365 * day)],
+    ["it is this machine's", { own: ended }],
+    ['it is expected, and the API knows nothing of it', { isExpected: true }],
+  ])('needs no confirmation where %s', (_what, facts) => {
+    expect(judged({ facts, isConfirmed: false })).toMatchObject(approved);
+  });
+  it('says first why it would be left anyway', () => {
+    const facts = { ...seen(0), issuedUntil: ago(-day) };
+    expect(judged({ facts, isConfirmed: false })).toMatchObject(left('CertificateMayBeValid'));
+  });
+  it('does not count for a node whose Lease was seen to move: that lives for five minutes since', () => {
+    const moved = (spokeAfterMs: number): Partial<NodeFacts> => {
+      const signs = { renewedAt: ago(400 * day) };
+      return { node, ...signs, watched: { signs, lookedMs: 500_000, silentMs: 40_000, spokeAfterMs } };
+    };
+    expect(judged({ facts: moved(200_000) })).toMatchObject(left('NodeAlive'));
+    expect(judged({ facts: moved(199_999), isConfirmed: false })).toMatchObject(approved);
   });
 });
 
