@@ -62,7 +62,7 @@ export class Desk {
 
   constructor(options: ApproverOptions) {
     this.#options = options;
-    this.#records = new Records(options.requester);
+    this.#records = new Records(options.requester, options.clock);
     this.#teller = new Teller(options);
     this.#firstApprovals = new FirstApprovals(options);
     this.#watched = new WatchedNodes(options.clock);

@@ -20,7 +20,7 @@ import type { ClockFacts } from '../plan/plan-types.ts';
 import { durationText } from '../duration.ts';
 import { firstApprovalsName, type Requester } from '../bootstrap-identity.ts';
 import type { FirstApproval } from './first-approvals.ts';
-import { requestedAt, type SigningRequest } from './request.ts';
+import { isBefore, requestedAt, type SigningRequest } from './request.ts';
 import { renewalMsOf, type Signs, type Watched, wantedSilenceMs } from './silence.ts';
 import { type Content, judgeShape, nodePrefix, type ShapeReason } from './shape.ts';
 
@@ -52,6 +52,8 @@ export interface Approval {
   readonly requestedAt: Date;
   /** Its certificate has been issued. */
   readonly isIssued: boolean;
+  /** For how long this process has known of it, whatever clocks have shown. */
+  readonly knownMs: number;
 }
 
 export interface NodeFacts extends Signs {
@@ -189,7 +191,7 @@ function evidenceOfOwn(node: string, own: OwnCertificate, { facts, request, now 
     }
   }
   const approval = otherApproval(facts, request);
-  if (approval !== undefined && requestedAt(request) < approval.requestedAt) {
+  if (approval !== undefined && isBefore(requestedAt(request), approval.requestedAt, now)) {
     return {
       reason: 'AlreadyApproved',
       message: 'a later request of this node was approved, and a kubelet waits for its last',
@@ -203,7 +205,7 @@ function evidenceOfOther(facts: NodeFacts, judgement: Judgement): Evidence {
   const { request, now } = judgement;
   const { node, issuedUntil, isExpected } = facts;
   const approval = otherApproval(facts, request);
-  const sinceMs = approval === undefined ? Infinity : now.getTime() - approval.at.getTime();
+  const sinceMs = approval === undefined ? Infinity : ageOf(approval, now);
   const isValid = issuedUntil !== undefined && issuedUntil > now;
   if (approval?.isIssued === false ? sinceMs < answerMs : isValid && sinceMs < recentMs) {
     const message = `a request of this node was approved at ${approval?.at.toISOString()}; approve this one by hand if its kubelet has lost that certificate`;
@@ -219,6 +221,9 @@ function evidenceOfOther(facts: NodeFacts, judgement: Judgement): Evidence {
     'there is no Node of this name; if it is a new machine, list it in approver.expectedNodes or approve by hand';
   return { reason: 'NodeUnknown', message };
 }
+
+/** One that is dated by a clock which has been set back since was made when this process learnt of it, at the latest. */
+const ageOf = ({ at, knownMs }: Approval, now: Date): number => Math.max(now.getTime() - at.getTime(), knownMs);
 
 /** Once: until whatever it got then has ended, whatever has become of it. */
 function evidenceOfExpected({ first }: NodeFacts, { request, longestLifeMs, now }: Judgement): Evidence {

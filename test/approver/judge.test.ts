@@ -12,6 +12,7 @@ const now = new Date('2026-06-01T12:00:00Z');
 const ago = (ms: number): Date => new Date(now.getTime() - ms);
 const minute = 60_000;
 const day = 86_400_000;
+const year = 365 * day;
 const requester = bootstrapRequester('kube-cert-recovery');
 const path = '/var/lib/kubelet/pki/kubelet-client-current.pem';
 
@@ -216,13 +217,18 @@ describe("judge(): this machine's node", () => {
     expect(judged({ facts })).toMatchObject(left(reason));
   });
 
-  const earlier = { uid: 'u0', at: ago(minute), requestedAt: ago(2 * minute), isIssued: true };
+  const earlier = { uid: 'u0', at: ago(minute), requestedAt: ago(2 * minute), isIssued: true, knownMs: 0 };
   it('is approved again when a kubelet was started anew before it got its certificate', () => {
     expect(judged({ facts: { own: ended, approval: earlier, issuedUntil: ago(-day) } })).toMatchObject(approved);
   });
   it('is left when a later request was approved, because nobody waits for this one', () => {
     const facts = { own: ended, approval: earlier };
     expect(judged({ requestedAt: ago(3 * minute), facts })).toMatchObject(left('AlreadyApproved'));
+  });
+  it('is not held up by an approval that was asked for by a clock which has been set back since', () => {
+    const facts = { own: ended, approval: { ...earlier, at: ago(-year), requestedAt: ago(-year) } };
+    expect(judged({ facts })).toMatchObject(approved);
+    expect(judged({ requestedAt: ago(-year + minute), facts })).toMatchObject(left('AlreadyApproved'));
   });
 });
 
@@ -240,7 +246,7 @@ describe('judge(): another node', () => {
         node,
         issuedUntil: ago(minute),
         renewedAt: ago(6 * minute),
-        approval: { uid: 'u0', at: ago(7 * minute), requestedAt: ago(8 * minute), isIssued: true },
+        approval: { uid: 'u0', at: ago(7 * minute), requestedAt: ago(8 * minute), isIssued: true, knownMs: 0 },
       },
     ],
     [
@@ -248,7 +254,7 @@ describe('judge(): another node', () => {
       {
         node,
         renewedAt: ago(400 * day),
-        approval: { uid: 'u0', at: ago(61 * minute), requestedAt: ago(70 * minute), isIssued: false },
+        approval: { uid: 'u0', at: ago(61 * minute), requestedAt: ago(70 * minute), isIssued: false, knownMs: 0 },
       },
     ],
   ])('is approved when %s', (_what, facts) => {
@@ -276,7 +282,7 @@ describe('judge(): another node', () => {
     expect(judged({ facts })).toMatchObject(left('CertificateMayBeValid'));
   });
 
-  const approval = { uid: 'u0', at: ago(5 * minute), requestedAt: ago(6 * minute), isIssued: true };
+  const approval = { uid: 'u0', at: ago(5 * minute), requestedAt: ago(6 * minute), isIssued: true, knownMs: 0 };
   it.each<[string, Partial<NodeFacts>]>([
     ['issued just now', { node, issuedUntil: ago(-day), approval }],
     ['not issued yet', { node, renewedAt: ago(400 * day), approval: { ...approval, isIssued: false } }],
@@ -286,6 +292,21 @@ describe('judge(): another node', () => {
     expect(judged({ facts })).toMatchObject(left('AlreadyApproved'));
   });
 
+  it('is held up by an approval of the future for as long as this process knows of it, and no longer than by any other', () => {
+    const known = (knownMs: number, isIssued: boolean): Partial<NodeFacts> => ({
+      node,
+      renewedAt: ago(400 * day),
+      approval: { ...approval, at: ago(-year), requestedAt: ago(-year), isIssued, knownMs },
+    });
+    expect(judged({ facts: known(59 * minute, false) })).toMatchObject(left('AlreadyApproved'));
+    expect(judged({ facts: known(60 * minute, false) })).toMatchObject(approved);
+    expect(judged({ facts: { ...known(9 * minute, true), issuedUntil: ago(-day) } })).toMatchObject(
+      left('AlreadyApproved'),
+    );
+    expect(judged({ facts: { ...known(10 * minute, true), issuedUntil: ago(-day) } })).toMatchObject(
+      left('CertificateMayBeValid'),
+    );
+  });
   it('counts an approval of the very same request for none', () => {
     const facts = { node, renewedAt: ago(400 * day), approval: { ...approval, uid: 'u1', isIssued: false } };
     expect(judged({ facts })).toMatchObject(approved);
