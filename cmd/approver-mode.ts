@@ -2,10 +2,10 @@
 // connection of its own.
 import { runApprover } from '../lib/approver/run.ts';
 import { bootstrapRequester } from '../lib/bootstrap-identity.ts';
-import { isClockSynchronised } from '../lib/clock-synchronised.ts';
 import type { ApproverConfig } from '../lib/config-types.ts';
 import { createEventRecorder } from '../lib/kube/events.ts';
 import { observeBoot } from '../lib/leases/boot.ts';
+import { clockFactsFor } from './clock-facts.ts';
 import { connect, keepConnection } from './connections.ts';
 import { instanceOf, type Shared } from './shared.ts';
 import type { Shortfall } from './shortfalls.ts';
@@ -28,10 +28,7 @@ export async function approver(mode: ApproverConfig, shared: Shared): Promise<re
     expectedNodes: mode.expectedNodes,
     namespace: mode.bootstrapNamespace,
     requester: bootstrapRequester(mode.bootstrapNamespace),
-    clockFacts: async (thorough) => ({
-      builtAt,
-      synchronised: await isClockSynchronised(mode.clockSynchronised, { thorough }),
-    }),
+    clockFacts: clockFactsFor(mode, builtAt),
     bootedAt: () => (boot().clockStepped ? undefined : boot().bootedAt),
     once,
     dryRun,

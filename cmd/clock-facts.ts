@@ -1,11 +1,20 @@
-// What `status` knows of the clock.
+// What the commands and modes know of this machine's clock.
 import { isClockSynchronised } from '../lib/clock-synchronised.ts';
-import type { ToolConfig } from '../lib/config-types.ts';
+import type { HostConfig, ToolConfig } from '../lib/config-types.ts';
 import type { ClockFacts } from '../lib/plan/plan-types.ts';
-import { builtAt } from './version.ts';
+import { builtAt as thisBuild } from './version.ts';
 
-/** Of another time nobody knows what its clock will say. */
-export async function clockFactsOf({ clockSynchronised }: ToolConfig, at: Date | undefined): Promise<ClockFacts> {
-  const isKnown = at !== undefined || (await isClockSynchronised(clockSynchronised, { thorough: true }));
-  return { builtAt, synchronised: isKnown };
+type Stated = Pick<HostConfig, 'clockSynchronised'>;
+
+/** For a mode, which asks again and again; `thorough` costs a process. */
+export const clockFactsFor =
+  ({ clockSynchronised }: Stated, builtAt: Date) =>
+  async (thorough: boolean): Promise<ClockFacts> => ({
+    builtAt,
+    synchronised: await isClockSynchronised(clockSynchronised, { thorough }),
+  });
+
+/** For `status`. Of another time nobody knows what its clock will say. */
+export async function clockFactsOf(config: ToolConfig, at: Date | undefined): Promise<ClockFacts> {
+  return at === undefined ? clockFactsFor(config, thisBuild)(true) : { builtAt: thisBuild, synchronised: true };
 }

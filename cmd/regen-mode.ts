@@ -1,6 +1,5 @@
 // Mode regen as this program runs it: the stores of its locations, the connection of its own, the lock of this host, the
 // leases of the dead, and at the end of a single pass the components that must read renewed files again.
-import { isClockSynchronised } from '../lib/clock-synchronised.ts';
 import type { RegenConfig } from '../lib/config-types.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { createEventRecorder } from '../lib/kube/events.ts';
@@ -15,6 +14,7 @@ import { createApiStore } from '../lib/store/api.ts';
 import { createDiskStore } from '../lib/store/disk.ts';
 import { refuseBesideKubeadm } from '../lib/store/other-writer.ts';
 import { createStore } from '../lib/store/stores.ts';
+import { clockFactsFor } from './clock-facts.ts';
 import { connect, keepConnection, namesInApi, noApi } from './connections.ts';
 import { lockHost } from './lock-host.ts';
 import { createRestarts } from './restarts.ts';
@@ -56,10 +56,7 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
       }),
       ...namesInApi(resolved, connection),
       policy: mode.policy,
-      clockFacts: async (thorough) => ({
-        builtAt,
-        synchronised: await isClockSynchronised(mode.clockSynchronised, { thorough }),
-      }),
+      clockFacts: clockFactsFor(mode, builtAt),
       ...(connection !== undefined && {
         otherClocks: createOtherClocks({ connection, leases: leasesOf(resolved), hostName, clock }),
       }),

@@ -24,6 +24,10 @@ export function notLater(remembered: Date | undefined, present: Date): Date {
   return remembered === undefined || remembered > present ? present : remembered;
 }
 
+/** Milliseconds that go on whoever sets the clock; where the uptime is unknown, by the wall clock. */
+export const steadyMs = (clock: Pick<Clock, 'now' | 'uptimeSeconds'>): number =>
+  (clock.uptimeSeconds() ?? clock.now().getTime() / 1000) * 1000;
+
 const now = (): Date => new Date();
 
 const longestPieceMs = 30_000;

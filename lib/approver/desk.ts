@@ -1,8 +1,7 @@
 // The requests that wait for a decision, and what is done about each: gather, judge, approve or say why not (teller.ts).
 // Between two looks only outlines are in memory: 100 requests may be 150 MB, and nobody knows how many there are.
-import { errorText, faultText, RecoveryError } from '../errors.ts';
+import { errorText, faultText } from '../errors.ts';
 import { backoffMs } from '../kube/backoff.ts';
-import { judgeClock } from '../plan/clock-rules.ts';
 import type { ClockFacts } from '../plan/plan-types.ts';
 import { approve } from './approve.ts';
 import { type FirstApproval, FirstApprovals } from './first-approvals.ts';
@@ -15,6 +14,7 @@ import { isAskedBy, isDecided, type SigningRequest } from './request.ts';
 import { judgeShape, judgeSize } from './shape.ts';
 import { Teller, type Told } from './teller.ts';
 import { mostAtOnce, nextTurn, turnMs } from './turn.ts';
+import { WatchedNodes } from './watched-nodes.ts';
 
 const firstRetryMs = 100;
 const longestRetryMs = 10_000;
@@ -28,6 +28,8 @@ interface Waiting extends Told {
   failure?: string;
   /** What is wrong with it can never change: no further look. */
   isSettled?: boolean;
+  /** Its node is being watched before it is decided. */
+  isWatched?: boolean;
 }
 
 /** With what was known of the node's first certificate when it was judged. */
@@ -39,6 +41,8 @@ export interface PassReport {
   readonly left: number;
   /** Of these: never looked at, and not in this turn either. */
   readonly delayed: number;
+  /** And of these: their nodes are being watched, before they are decided. */
+  readonly watched: number;
   /** What the last looks at those that are left met. */
   readonly failed: readonly string[];
 }
@@ -50,14 +54,18 @@ export class Desk {
   readonly #firstApprovals: FirstApprovals;
   /** By name. */
   #waiting = new Map<string, Waiting>();
+  readonly #watched: WatchedNodes;
+  /** What the machine says of its clock when it is asked thoroughly, once a pass. */
+  #thorough: Promise<ClockFacts> | undefined;
   /** More are due than one turn takes: when the next begins, in milliseconds since the epoch. */
   #nextTurnAt = 0;
 
   constructor(options: ApproverOptions) {
     this.#options = options;
-    this.#records = new Records(options.requester);
+    this.#records = new Records(options.requester, options.clock);
     this.#teller = new Teller(options);
     this.#firstApprovals = new FirstApprovals(options);
+    this.#watched = new WatchedNodes(options.clock);
   }
 
   /** Takes note of any request, and says what to keep of it; undefined: it does not wait for a decision here. */
@@ -109,6 +117,7 @@ export class Desk {
     const isNew = ({ lookAt }: Waiting): boolean => lookAt === undefined;
     const delayed = due.filter(isNew).length - turn.filter(isNew).length;
     let approved = 0;
+    this.#thorough = undefined;
     for (const waiting of turn) {
       if (signal.aborted) break;
       try {
@@ -118,8 +127,10 @@ export class Desk {
         this.#failed(waiting, err);
       }
     }
-    const failed = [...this.#waiting.values()].flatMap(({ failure }) => failure ?? []);
-    return { approved, left: this.#waiting.size, delayed, failed };
+    const left = [...this.#waiting.values()];
+    const failed = left.flatMap(({ failure }) => failure ?? []);
+    const watched = left.filter(({ isWatched }) => isWatched === true).length;
+    return { approved, left: left.length, delayed, watched, failed };
   }
 
   #pace(due: readonly Waiting[], now: number): void {
@@ -159,7 +170,9 @@ export class Desk {
     const { verdict, first } = await this.#judge(request);
     waiting.failures = 0;
     delete waiting.failure;
-    waiting.lookAt = clock.now().getTime() + recheckMs;
+    const lookAgainMs = verdict.action === 'leave' ? verdict.lookAgainMs : undefined;
+    waiting.isWatched = lookAgainMs !== undefined;
+    waiting.lookAt = clock.now().getTime() + Math.min(lookAgainMs ?? recheckMs, recheckMs);
     if (verdict.action === 'approve') return this.#approve(waiting, request, { ...verdict, first });
     if (verdict.action === 'leave') this.#left(waiting, verdict);
     return false;
@@ -171,20 +184,18 @@ export class Desk {
     const shape = judgeShape(request, content, requester);
     const known = { records: this.#records, firstApprovals: this.#firstApprovals };
     const gathering = { ...this.#options, ...known, connection, signal };
-    const facts: NodeFacts | undefined =
-      shape.kind === 'suitable' ? await gatherNode(shape.node, gathering) : undefined;
-    const now = clock.now();
+    let facts: NodeFacts | undefined;
+    if (shape.kind === 'suitable') facts = this.#watched.see(shape.node, await gatherNode(shape.node, gathering));
     const bootedAt = this.#options.bootedAt();
+    const now = clock.now();
     const judgement: Omit<Judgement, 'clock'> = { request, content, requester, facts, longestLifeMs, bootedAt, now };
-    return { verdict: judge({ ...judgement, clock: await this.#clockFacts(now) }), first: facts?.first };
-  }
-
-  /** Whether the clock is synchronised is asked thoroughly, which takes a process, only where it matters. */
-  async #clockFacts(now: Date): Promise<ClockFacts> {
-    const { clockFacts } = this.#options;
-    const clock = await clockFacts(false);
-    const isDoubted = judgeClock({ resolved: { name: '', artefacts: [] }, facts: new Map(), clock, now }) !== undefined;
-    return isDoubted && !clock.synchronised ? clockFacts(true) : clock;
+    const first = facts?.first;
+    const said = await this.#options.clockFacts(false);
+    const verdict = judge({ ...judgement, clock: said });
+    if (said.synchronised || !isDoubted(verdict)) return { verdict, first };
+    // Whoever knows more of the clock is a process of his own, which is started only where it matters.
+    this.#thorough ??= this.#options.clockFacts(true);
+    return { verdict: judge({ ...judgement, clock: await this.#thorough }), first };
   }
 
   async #approve(
@@ -233,13 +244,16 @@ export class Desk {
     const { clock, random = Math.random } = this.#options;
     const { name } = waiting.outline;
     waiting.failures += 1;
+    waiting.isWatched = false;
     const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random };
     waiting.lookAt = clock.now().getTime() + backoffMs(waiting.failures, delay);
-    this.#options.metrics?.failed('approver', err instanceof RecoveryError ? err.code : 'unknown');
     this.#teller.failed(waiting, err, waiting.failures);
     waiting.failure = `CertificateSigningRequest "${name}": ${errorText(err)}`;
   }
 }
+
+const isDoubted = (verdict: Verdict): boolean =>
+  verdict.action === 'leave' && (verdict.reason === 'ClockImplausible' || verdict.reason === 'ClockUnconfirmed');
 
 /** Of what the API server calls a request, and may be anything. */
 const nameOf = (request: Partial<SigningRequest> | null): string | undefined => request?.metadata?.name;

@@ -16,6 +16,7 @@ import type { NodeFacts, OwnCertificate } from './judge.ts';
 import { type Records, requestText } from './records.ts';
 import { requestsPath, type SigningRequest } from './request.ts';
 import type { Content } from './shape.ts';
+import type { Signs } from './silence.ts';
 
 export interface GatherOptions {
   readonly connection: KubeConnection;
@@ -70,14 +71,16 @@ export async function gatherNode(node: string, options: GatherOptions): Promise<
 export function signsOfLife(
   object: NodeObject | undefined,
   lease: Lease | undefined,
-): Pick<NodeFacts, 'node' | 'renewedAt' | 'heartbeatAt'> {
+): Pick<NodeFacts, 'node' | keyof Signs> {
   const createdAt = dateOf(object?.metadata?.creationTimestamp);
   const renewedAt = dateOf(lease?.spec?.renewTime);
   const heartbeatAt = heartbeatOf(object);
+  const lastsSeconds = lease?.spec?.leaseDurationSeconds ?? undefined;
   return {
     ...(createdAt && { node: { createdAt } }),
     ...(renewedAt && { renewedAt }),
     ...(heartbeatAt && { heartbeatAt }),
+    ...(lastsSeconds !== undefined && { renewalMs: (lastsSeconds * 1000) / 4 }),
   };
 }
 
@@ -103,7 +106,7 @@ interface NodeObject {
   };
 }
 interface Lease {
-  readonly spec?: { readonly renewTime?: string | null };
+  readonly spec?: { readonly renewTime?: string | null; readonly leaseDurationSeconds?: number | null };
 }
 
 async function readIfThere<T>(path: string, { connection, signal }: GatherOptions): Promise<T | undefined> {

@@ -10,15 +10,18 @@
 //   since; or all certificates have that it can have had at its last sign of life.
 // - A node without a Node object: only where it is expected, and once.
 // - A node that has renewed its Lease or reported its status within the last minutes: never, whatever else is known.
+//   Another machine's is alive also when these move from look to look, whatever the clocks show; and by a clock that
+//   nothing confirms, the end of its certificate is believed only after it was seen to be silent.
 //
 // For another node, at most one request is approved for each certificate: none while an approved one waits for its
 // certificate, and none in the minutes after that was issued. Later requests are judged by its end.
-import { judgeClock } from '../plan/clock-rules.ts';
+import { clockAdvice, isConfirmed, judgeClock } from '../plan/clock-rules.ts';
 import type { ClockFacts } from '../plan/plan-types.ts';
 import { durationText } from '../duration.ts';
 import { firstApprovalsName, type Requester } from '../bootstrap-identity.ts';
 import type { FirstApproval } from './first-approvals.ts';
-import { requestedAt, type SigningRequest } from './request.ts';
+import { isBefore, requestedAt, type SigningRequest } from './request.ts';
+import { renewalMsOf, type Signs, type Watched, wantedSilenceMs } from './silence.ts';
 import { type Content, judgeShape, nodePrefix, type ShapeReason } from './shape.ts';
 
 export type EvidenceReason =
@@ -28,6 +31,7 @@ export type EvidenceReason =
   | 'CertificateStillValid'
   | 'CertificateUnknown'
   | 'ClockImplausible'
+  | 'ClockUnconfirmed'
   | 'NodeAlive'
   | 'NodeUnknown';
 
@@ -48,17 +52,17 @@ export interface Approval {
   readonly requestedAt: Date;
   /** Its certificate has been issued. */
   readonly isIssued: boolean;
+  /** For how long this process has known of it, whatever clocks have shown. */
+  readonly knownMs: number;
 }
 
-export interface NodeFacts {
+export interface NodeFacts extends Signs {
   /** Undefined: it is another machine's node. */
   readonly own?: OwnCertificate;
   /** Undefined: there is no Node object. */
   readonly node?: { readonly createdAt: Date };
-  /** When its Lease was renewed last; undefined where there is none. */
-  readonly renewedAt?: Date;
-  /** When its kubelet reported its status last; undefined where it never has. */
-  readonly heartbeatAt?: Date;
+  /** Of another machine's node: what this look and those before have seen of its signs of life. */
+  readonly watched?: Watched;
   /** The end of the newest certificate that was seen to be issued to it. */
   readonly issuedUntil?: Date;
   readonly approval?: Approval;
@@ -72,7 +76,14 @@ export type Verdict =
   | { readonly action: 'ignore' }
   /** `isFirst`: on the expectation alone, so that it must be noted that it was used. */
   | { readonly action: 'approve'; readonly node: string; readonly message: string; readonly isFirst: boolean }
-  | { readonly action: 'leave'; readonly node?: string; readonly reason: PendingReason; readonly message: string };
+  | {
+      readonly action: 'leave';
+      readonly node?: string;
+      readonly reason: PendingReason;
+      readonly message: string;
+      /** The node is being watched: when it must be looked at again. */
+      readonly lookAgainMs?: number;
+    };
 
 export interface Judgement {
   readonly request: SigningRequest;
@@ -121,6 +132,11 @@ export function judge(judgement: Judgement): Verdict {
   const implausible = judgeClock({ resolved: { name: '', artefacts: [] }, facts: new Map(), clock, now });
   if (implausible !== undefined)
     return { action: 'leave', node, reason: 'ClockImplausible', message: implausible.message };
+  const lookAgainMs = isConfirmed(clock, now) ? undefined : untilSilent(facts);
+  if (lookAgainMs !== undefined) {
+    const message = `nothing confirms the clock, by which the node has no certificate: it must first be seen to be silent for ${durationText(wantedSilenceMs(facts))}; ${clockAdvice}`;
+    return { action: 'leave', node, reason: 'ClockUnconfirmed', message, lookAgainMs };
+  }
   return { action: 'approve', node, message: evidence.proves, isFirst: evidence.isFirst ?? false };
 }
 
@@ -129,7 +145,7 @@ export function judge(judgement: Judgement): Verdict {
  * the kubelet of that time is gone.
  */
 function signOfLife(facts: NodeFacts, { bootedAt, now }: Judgement): Refusal | undefined {
-  const { own, renewedAt, heartbeatAt } = facts;
+  const { own, renewedAt, heartbeatAt, watched } = facts;
   const withinMs = own === undefined ? aliveMs.other : aliveMs.own;
   const isFresh = (at: Date | undefined, ms: number): at is Date =>
     at !== undefined &&
@@ -139,10 +155,26 @@ function signOfLife(facts: NodeFacts, { bootedAt, now }: Judgement): Refusal | u
     ? `renewed its Lease at ${renewedAt.toISOString()}`
     : isFresh(heartbeatAt, renewedAt === undefined ? withinMs + reportMs : withinMs)
       ? `reported its status at ${heartbeatAt.toISOString()}`
-      : undefined;
+      : own === undefined && isMoving(watched, withinMs)
+        ? 'renews its Lease or reports its status, although by another clock'
+        : undefined;
   if (sign === undefined) return undefined;
   const message = `the node ${sign}, so it has a certificate that works; wanted ${durationText(withinMs)} of silence`;
   return { reason: 'NodeAlive', message };
+}
+
+/** What it did after a look that was longer ago says nothing of now. */
+const isMoving = (watched: Watched | undefined, withinMs: number): boolean =>
+  watched?.spokeAfterMs !== undefined && watched.lookedMs - watched.spokeAfterMs <= withinMs;
+
+/**
+ * In how long it is looked at again before its silence is believed; undefined: it needs no further look. What the API
+ * knows nothing of cannot be heard.
+ */
+function untilSilent(facts: NodeFacts): number | undefined {
+  const { own, node, renewedAt, watched } = facts;
+  if (own !== undefined || (node === undefined && renewedAt === undefined)) return undefined;
+  return (watched?.silentMs ?? 0) >= wantedSilenceMs(facts) ? undefined : renewalMsOf(facts);
 }
 
 function evidenceOfOwn(node: string, own: OwnCertificate, { facts, request, now }: Judgement): Evidence {
@@ -159,7 +191,7 @@ function evidenceOfOwn(node: string, own: OwnCertificate, { facts, request, now 
     }
   }
   const approval = otherApproval(facts, request);
-  if (approval !== undefined && requestedAt(request) < approval.requestedAt) {
+  if (approval !== undefined && isBefore(requestedAt(request), approval.requestedAt, now)) {
     return {
       reason: 'AlreadyApproved',
       message: 'a later request of this node was approved, and a kubelet waits for its last',
@@ -173,7 +205,7 @@ function evidenceOfOther(facts: NodeFacts, judgement: Judgement): Evidence {
   const { request, now } = judgement;
   const { node, issuedUntil, isExpected } = facts;
   const approval = otherApproval(facts, request);
-  const sinceMs = approval === undefined ? Infinity : now.getTime() - approval.at.getTime();
+  const sinceMs = approval === undefined ? Infinity : ageOf(approval, now);
   const isValid = issuedUntil !== undefined && issuedUntil > now;
   if (approval?.isIssued === false ? sinceMs < answerMs : isValid && sinceMs < recentMs) {
     const message = `a request of this node was approved at ${approval?.at.toISOString()}; approve this one by hand if its kubelet has lost that certificate`;
@@ -189,6 +221,9 @@ function evidenceOfOther(facts: NodeFacts, judgement: Judgement): Evidence {
     'there is no Node of this name; if it is a new machine, list it in approver.expectedNodes or approve by hand';
   return { reason: 'NodeUnknown', message };
 }
+
+/** One that is dated by a clock which has been set back since was made when this process learnt of it, at the latest. */
+const ageOf = ({ at, knownMs }: Approval, now: Date): number => Math.max(now.getTime() - at.getTime(), knownMs);
 
 /** Once: until whatever it got then has ended, whatever has become of it. */
 function evidenceOfExpected({ first }: NodeFacts, { request, longestLifeMs, now }: Judgement): Evidence {

@@ -3,10 +3,11 @@
 // leave the API after an hour (pkg/controller/certificates/cleaner), so what was issued before this process is not known.
 // Certificates are believed because only who may sign for the signer can put one into a request.
 import { kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
+import { type Clock, steadyMs } from '../clock.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import type { Approval } from './judge.ts';
 import { askedNode } from './outline.ts';
-import { approvedAt, isAskedBy, requestedAt, type SigningRequest } from './request.ts';
+import { approvedAt, isAskedBy, isBefore, requestedAt, type SigningRequest } from './request.ts';
 import { nodeOf } from './shape.ts';
 
 export interface NodeRecord {
@@ -19,16 +20,28 @@ const bytesOf = (base64: string): Buffer => Buffer.from(base64, 'base64');
 /** The name of the object in messages. */
 export const requestText = ({ metadata }: SigningRequest): string => `CertificateSigningRequest "${metadata.name}"`;
 
+type Known = Omit<Approval, 'knownMs'> & { readonly sinceMs: number };
+
+interface Kept {
+  readonly issuedUntil?: Date;
+  readonly approval?: Known;
+}
+
 export class Records {
   readonly #requester: Requester;
-  readonly #nodes = new Map<string, NodeRecord>();
+  readonly #clock: Clock;
+  readonly #nodes = new Map<string, Kept>();
 
-  constructor(requester: Requester) {
+  constructor(requester: Requester, clock: Clock) {
     this.#requester = requester;
+    this.#clock = clock;
   }
 
   of(node: string): NodeRecord {
-    return this.#nodes.get(node) ?? {};
+    const { approval, ...kept } = this.#nodes.get(node) ?? {};
+    if (approval === undefined) return kept;
+    const { sinceMs, ...known } = approval;
+    return { ...kept, approval: { ...known, knownMs: steadyMs(this.#clock) - sinceMs } };
   }
 
   /** Any request as the API has it now, whoever asked. Never throws. */
@@ -36,9 +49,10 @@ export class Records {
     if (request.spec.signerName !== kubeletClientSigner) return;
     const issued = issuedCertificate(request);
     if (issued !== undefined) {
-      const { issuedUntil = issued.notAfter } = this.of(issued.node);
+      const kept = this.#nodes.get(issued.node);
+      const { issuedUntil = issued.notAfter } = kept ?? {};
       const newest = issuedUntil > issued.notAfter ? issuedUntil : issued.notAfter;
-      this.#nodes.set(issued.node, { ...this.of(issued.node), issuedUntil: newest });
+      this.#nodes.set(issued.node, { ...kept, issuedUntil: newest });
     }
     const at = approvedAt(request);
     if (at === undefined || !isAskedBy(request, this.#requester)) return;
@@ -48,11 +62,13 @@ export class Records {
 
   approved(node: string, request: SigningRequest, at: Date): void {
     const { uid } = request.metadata;
-    const known = this.of(node).approval;
+    const kept = this.#nodes.get(node);
+    const known = kept?.approval;
     const asked = requestedAt(request);
-    if (known !== undefined && known.uid !== uid && known.requestedAt > asked) return;
+    if (known !== undefined && known.uid !== uid && isBefore(asked, known.requestedAt, this.#clock.now())) return;
     const isIssued = (request.status?.certificate ?? '') !== '';
-    this.#nodes.set(node, { ...this.of(node), approval: { uid, at, requestedAt: asked, isIssued } });
+    const sinceMs = known !== undefined && known.uid === uid ? known.sinceMs : steadyMs(this.#clock);
+    this.#nodes.set(node, { ...kept, approval: { uid, at, requestedAt: asked, isIssued, sinceMs } });
   }
 }
 

@@ -1,6 +1,7 @@
 // CertificateSigningRequests (certificates.k8s.io/v1) as the approver reads them, and what can be said of one without
 // looking into it. Pure.
 import { kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
+import { clockSkewMs } from '../plan/clock-rules.ts';
 
 export const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
 
@@ -64,6 +65,16 @@ export function approvedAt({ metadata, status }: SigningRequest): Date | undefin
 }
 
 export const requestedAt = ({ metadata }: SigningRequest): Date => new Date(metadata.creationTimestamp ?? 0);
+
+/**
+ * Whether one was asked for before the other. A date that is still to come is of a clock that has been set back since: it
+ * is not later than one that has come.
+ */
+export function isBefore(one: Date, other: Date, now: Date): boolean {
+  const latest = now.getTime() + clockSkewMs;
+  const isOfWrongClock = other.getTime() > latest && one.getTime() <= latest;
+  return one < other && !isOfWrongClock;
+}
 
 /** By name alone: what asks with the right name and other groups is looked at, and told. */
 export function isAskedBy({ spec }: SigningRequest, { username }: Requester): boolean {

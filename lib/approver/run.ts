@@ -25,10 +25,10 @@ export async function runApprover(options: ApproverOptions): Promise<PassReport>
   return passAll(desk, options);
 }
 
-/** Every request once: in as many turns as they take. */
+/** Every request once, in as many turns as they take, and those whose nodes are being watched until they are decided. */
 async function passAll(desk: Desk, { clock, signal }: ApproverOptions): Promise<PassReport> {
   let report = await desk.pass();
-  while (report.delayed > 0 && !signal.aborted) {
+  while (report.delayed + report.watched > 0 && !signal.aborted) {
     await clock.sleep(desk.dueInMs() ?? 0, signal);
     const next = await desk.pass();
     report = { ...next, approved: report.approved + next.approved };
@@ -46,7 +46,7 @@ async function follow(desk: Desk, options: ApproverOptions): Promise<PassReport>
   const bell = new Bell();
   const began = clock.now();
   let status: WatchStatus | undefined;
-  let report: PassReport = { approved: 0, left: 0, delayed: 0, failed: [] };
+  let report: PassReport = { approved: 0, left: 0, delayed: 0, watched: 0, failed: [] };
   health?.set('approver', () => check({ status, report, silentMs: silence(status?.lastProgress ?? began, options) }));
   const watch = listWatch<SigningRequest, Outline>({
     ...options,

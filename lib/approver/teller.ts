@@ -1,9 +1,11 @@
-// What people are told of requests, in the log and as Events: a reason once for each request, not at every look. Under a
-// flood, what is left is counted instead: whoever can ask must not decide how much every approver writes to etcd.
+// What people are told of requests, in the log, as Events and in metrics: a reason once for each request, not at every
+// look. Under a flood, what is left is counted instead: whoever can ask must not decide how much every approver writes to
+// etcd.
 import type { Clock } from '../clock.ts';
 import { errorText, RecoveryError } from '../errors.ts';
 import type { EventReason, EventRecorder } from '../kube/events.ts';
 import type { Log, LogFields } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
 import type { PendingReason, Verdict } from './judge.ts';
 import type { Outline } from './outline.ts';
 import { mostAtOnce, turnMs } from './turn.ts';
@@ -22,6 +24,7 @@ export interface TellerOptions {
   readonly log: Log;
   readonly clock: Clock;
   readonly events?: Pick<EventRecorder, 'record'>;
+  readonly metrics?: Pick<Metrics, 'failed'>;
   /** No Events. */
   readonly dryRun: boolean;
 }
@@ -85,6 +88,7 @@ export class Teller {
 
   failed(told: Told, err: unknown, attempt: number): void {
     const code = err instanceof RecoveryError ? err.code : 'unknown';
+    this.#options.metrics?.failed('approver', code);
     const fields = { csr: told.outline.name, err: errorText(err), code, attempt };
     if (isNews(told, `failed ${code}`)) this.#options.log.warn('csr.failed', fields);
     else this.#options.log.debug('csr.failed', fields);

@@ -7,7 +7,7 @@ import { isMadeHere } from '../inventory/kinds.ts';
 import { bundlesAbove, madeOf } from '../inventory/order.ts';
 import { dnsNameCovers } from '../pki/hostname.ts';
 import { locationText } from '../store/store.ts';
-import { clockSkewMs } from './clock-rules.ts';
+import { clockSkewMs, doubt } from './clock-rules.ts';
 import { type CertificateFacts, isClosed } from './facts.ts';
 import { blocked, bring, type Case, certificatesOf, earliest, type Expected, keep, laterMs } from './judgement.ts';
 import { reasonOf, renew, settlesAt, type Verdict } from './judgement.ts';
@@ -23,7 +23,7 @@ const idleMs = 3_600_000;
 const soonMs = 5000;
 
 export function judgeSigner(at: Case<Signer>): Verdict {
-  const verdict = judgePair(at, [notYetValid, expired, notTrusted, refreshDue]);
+  const verdict = judgePair(at, [notYetValid, expired, notTrusted, undated, refreshDue]);
   if (verdict.action !== 'renew') return verdict;
   const putBack = judgePutBack(at, verdict);
   if (putBack !== undefined) return putBack;
@@ -59,7 +59,7 @@ export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
     return keep('Healthy', `nobody reads it any more: ${successor} is in its place`, laterMs(now, idleMs));
   }
   const trust = [notTrusted, authorityDiffers, signedByOthers];
-  const verdict = judgePair(at, [notYetValid, expired, unfit, hostnameMissing, ...trust, refreshDue]);
+  const verdict = judgePair(at, [notYetValid, expired, unfit, hostnameMissing, ...trust, undated, refreshDue]);
   if (verdict.action === 'renew') return namesUnknown(at, verdict) ?? serverUnknown(at, verdict) ?? verdict;
   const unknown = artefact.namesUnknown;
   if (unknown === undefined || verdict.action !== 'keep') return verdict;
@@ -108,7 +108,8 @@ function judgePair(at: PairCase, checks: readonly Check[]): Verdict {
   for (const check of checks) {
     const finding = check(at, certificate);
     if (finding === undefined) continue;
-    if (finding.keepUntil !== undefined) return keep(finding.reason, finding.message, finding.keepUntil);
+    const left = finding.isBlocked === true ? blocked : keep;
+    if (finding.keepUntil !== undefined) return left(finding.reason, finding.message, finding.keepUntil);
     return renewed(at, finding, certificate);
   }
   const refresh = isOwner(at) ? refreshAt(at, certificate) : now;
@@ -116,13 +117,29 @@ function judgePair(at: PairCase, checks: readonly Check[]): Verdict {
   return keep('Healthy', `valid until ${certificate.notAfter.toISOString()}`, until);
 }
 
-export const notYetValid: Check = ({ now }, { notBefore }) => {
-  if (notBefore <= now) return undefined;
+/** Unless the clock is in doubt: that is looked at after all else that may be wrong with it (`undated`). */
+export const notYetValid: Check = (at, certificate) => {
+  const { now } = at;
+  const { notBefore } = certificate;
+  if (notBefore <= now || undated(at, certificate) !== undefined) return undefined;
   const message = `it is not valid before ${notBefore.toISOString()}`;
-  // A few minutes are another machine's clock: it becomes valid by itself. More is for the clock rules to judge.
-  const withinSkew = notBefore.getTime() <= now.getTime() + clockSkewMs;
-  return withinSkew ? { reason: 'NotYetValid', message, keepUntil: notBefore } : { reason: 'NotYetValid', message };
+  // A few minutes are another machine's clock: it becomes valid by itself.
+  return isSoon(notBefore, now)
+    ? { reason: 'NotYetValid', message, keepUntil: notBefore }
+    : { reason: 'NotYetValid', message };
 };
+
+/** It begins in the future, or our clock is behind: nobody knows. */
+export const undated: Check = ({ artefact, clock, now }, certificate) => {
+  const { notBefore } = certificate;
+  const isMine = artefact.kind === 'target' || isMadeHere(artefact);
+  if (!isMine || notBefore <= now || isSoon(notBefore, now)) return undefined;
+  const message = doubt(certificate, clock, now);
+  const keepUntil = earliest(notBefore, laterMs(now, lookAgainMs));
+  return message === undefined ? undefined : { reason: 'ClockImplausible', message, keepUntil, isBlocked: true };
+};
+
+const isSoon = (notBefore: Date, now: Date): boolean => notBefore.getTime() <= now.getTime() + clockSkewMs;
 
 export const expired: Check = (at, certificate) => {
   if (at.now < certificate.notAfter) return undefined;

@@ -5,7 +5,7 @@ import { durationText } from '../duration.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isMadeHere as isSignerMadeHere } from '../inventory/kinds.ts';
 import { backDatedMs } from '../pki/facts.ts';
-import { type Facts, isClosed } from './facts.ts';
+import { type CertificateFacts, type Facts, isClosed } from './facts.ts';
 import type { ClockFacts, OtherClock, Reason } from './plan-types.ts';
 
 /** Certificates of other machines may begin this much later than our clock: machines differ by seconds, not by hours. */
@@ -34,9 +34,11 @@ const lookAgainMs = 30_000;
 
 /**
  * Who is this much behind us refuses what we sign, although it begins `backDatedMs` early, for longer than machines have
- * to bear with each other (`clockSkewMs`).
+ * to bear with each other (`clockSkewMs`). As much apart in the other direction, what we sign ends early for them.
  */
-const mostAheadMs = backDatedMs + clockSkewMs;
+const mostApartMs = backDatedMs + clockSkewMs;
+
+export const clockAdvice = 'set the clock, or state that it is right (regen.clockSynchronised: true)';
 
 /** Why nothing may be signed now, or undefined when the clock is good enough. */
 export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVerdict | undefined {
@@ -48,24 +50,24 @@ export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVe
   });
   const shown = now.toISOString();
   const built = clock.builtAt.toISOString();
-  const advice = 'set the clock, or state that it is right (regen.clockSynchronised: true)';
   if (now < clock.builtAt) {
     return implausible(`the clock shows ${shown}, before this program was built (${built}); set the clock`);
   }
   if (!clock.synchronised) {
-    const { confirmed, behind } = hear(clock.others ?? []);
-    if (behind !== undefined) {
-      const by = durationText(Math.floor(behind.aheadMs / 1000) * 1000);
-      return implausible(`the clock shows ${shown}, ${by} more than that of ${behind.of}; ${advice}`);
+    const { confirmed, against } = hear(clock, now);
+    if (against !== undefined) {
+      const by = durationText(Math.floor(Math.abs(against.aheadMs) / 1000) * 1000);
+      const than = `${by} ${against.aheadMs > 0 ? 'more' : 'less'} than that of ${against.of}`;
+      return implausible(`the clock shows ${shown}, ${than}; ${clockAdvice}`);
     }
     if (!confirmed && now.getTime() > clock.builtAt.getTime() + longestOffMs) {
       const late = `the clock shows ${shown}, more than ten years after this program was built (${built})`;
-      return implausible(`${late}, and nothing confirms it; ${advice}`);
+      return implausible(`${late}, and nothing confirms it; ${clockAdvice}`);
     }
     const [one, other] = confirmed ? [] : fromTheFuture({ resolved, facts, clock, now });
     if (one !== undefined && other !== undefined) {
       const begin = [one, other].map(({ artefact, notBefore }) => `${artefact} begins at ${notBefore.toISOString()}`);
-      const message = `${begin.join(' and ')}, after this machine's time ${shown}, and nothing confirms the clock; ${advice}`;
+      const message = `${begin.join(' and ')}, after this machine's time ${shown}, and nothing confirms the clock; ${clockAdvice}`;
       return implausible(message, earliestOf(one.notBefore, other.notBefore, soon));
     }
   }
@@ -82,15 +84,41 @@ export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVe
 const earliestOf = (...dates: readonly Date[]): Date => new Date(Math.min(...dates.map((date) => date.getTime())));
 
 /** Whether somebody says that the clock is right. Pure. */
-export const isConfirmed = ({ synchronised, others = [] }: ClockFacts): boolean =>
-  synchronised || hear(others).confirmed;
+export const isConfirmed = (clock: ClockFacts, now: Date): boolean => clock.synchronised || hear(clock, now).confirmed;
+
+/**
+ * Why a certificate of ours that begins in the future is no reason to sign; undefined: it is wrong, and not the clock.
+ * Machines that make it anew by a clock that is behind, and by one that is right, would take turns for ever. Pure.
+ */
+export function doubt({ notBefore, fingerprint }: CertificateFacts, clock: ClockFacts, now: Date): string | undefined {
+  if (clock.made?.has(fingerprint) === true || isConfirmed(clock, now)) return undefined;
+  const shown = `this machine's clock shows ${now.toISOString()}`;
+  return `it is not valid before ${notBefore.toISOString()}, ${shown}, and nothing confirms it; ${clockAdvice}`;
+}
+
+interface Heard {
+  readonly confirmed: boolean;
+  /** It says that our clock is wrong, and no other says that it is right. */
+  readonly against?: OtherClock;
+}
 
 /** What the clocks of other machines say of ours. When these differ from each other, they say nothing. */
-function hear(others: readonly OtherClock[]): { readonly confirmed: boolean; readonly behind?: OtherClock } {
+function hear(clock: ClockFacts, now: Date): Heard {
+  const others = (clock.others ?? []).filter((other) => isPossible(other, clock, now));
   const agrees = others.some(({ aheadMs }) => Math.abs(aheadMs) <= clockSkewMs);
-  const behind = others.find(({ aheadMs }) => aheadMs > mostAheadMs);
-  if (behind !== undefined) return agrees ? { confirmed: false } : { confirmed: false, behind };
-  return { confirmed: agrees && others.every(({ aheadMs }) => aheadMs >= -mostAheadMs) };
+  const against = others.find(({ aheadMs }) => Math.abs(aheadMs) > mostApartMs);
+  if (against === undefined) return { confirmed: agrees };
+  return agrees ? { confirmed: false } : { confirmed: false, against };
+}
+
+/**
+ * A clock that shows a time before this program was built is wrong, whatever ours shows, and so very likely is one that
+ * shows ten years after it, unless ours does, too: its machine may lead for long, and must not keep us from recovering.
+ */
+function isPossible({ aheadMs }: OtherClock, { builtAt }: ClockFacts, now: Date): boolean {
+  const shown = now.getTime() - aheadMs;
+  const isFarAhead = aheadMs < -mostApartMs && shown > builtAt.getTime() + longestOffMs;
+  return shown >= builtAt.getTime() && !isFarAhead;
 }
 
 interface Early {

@@ -3,7 +3,7 @@ import type { Location, Resolved, ResolvedArtefact, ResolvedTarget, Signer } fro
 import { originalOf } from '../inventory/order.ts';
 import { clockSkewMs } from './clock-rules.ts';
 import type { ArtefactFacts, CertificateFacts, Facts } from './facts.ts';
-import type { Decision, Reason, RenewalPolicy } from './plan-types.ts';
+import type { ClockFacts, Decision, Reason, RenewalPolicy } from './plan-types.ts';
 import { isFile } from '../inventory/places.ts';
 
 /** What an artefact will hold once the plan is carried out, as far as others depend on it. */
@@ -36,6 +36,7 @@ export interface Case<A extends ResolvedArtefact> {
   readonly expected: ReadonlyMap<string, Expected>;
   readonly resolved: Resolved;
   readonly policy: RenewalPolicy;
+  readonly clock: ClockFacts;
   readonly now: Date;
   /** As in PlanInput. */
   readonly unattended?: boolean;
@@ -61,7 +62,13 @@ export function isSameAs(copy: ArtefactFacts, original: ArtefactFacts, kind: Res
 }
 
 /** A check's finding: renew for this reason, or leave it alone until then. */
-export type Finding = { readonly reason: Reason; readonly message: string; readonly keepUntil?: Date };
+export interface Finding {
+  readonly reason: Reason;
+  readonly message: string;
+  readonly keepUntil?: Date;
+  /** Left alone, and not because it is well. */
+  readonly isBlocked?: true;
+}
 export type Check = (at: PairCase, certificate: CertificateFacts) => Finding | undefined;
 
 /** A decision without its name, with what a renewal leaves behind for the artefacts that are judged later. */

@@ -50,11 +50,12 @@ export function plan({ resolved, facts, policy, clock, now, unattended = false }
   const keeper = new FaultKeeper();
   for (const artefact of resolved.artefacts) {
     const fact = facts.get(artefact.name) ?? { state: 'unavailable', message: 'it has not been read' };
-    const at: Case<ResolvedArtefact> = { artefact, fact, facts, expected, resolved, policy, now, unattended };
+    const at: Case<ResolvedArtefact> = { artefact, fact, facts, expected, resolved, policy, clock, now, unattended };
     const isStuck = (message: string): Verdict =>
       blocked('Unreadable', `it cannot be judged: ${message}`, laterMs(now, faultMs));
     let verdict = keeper.contain(artefact.name, () => judge(at), isStuck);
-    if (verdict.action === 'renew' && verdict.putsBack !== true && distrust !== undefined)
+    const signs = verdict.action === 'renew' && verdict.putsBack !== true;
+    if (distrust !== undefined && (signs || verdict.reason === distrust.reason))
       verdict = { ...verdict, action: 'blocked', ...distrust };
     const { leaves, ...decision } = verdict;
     expected.set(artefact.name, decision.action === 'renew' ? leaves : { ...whatIsThere(at), ...outlook(decision) });

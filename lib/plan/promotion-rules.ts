@@ -7,7 +7,7 @@ import type { Copy, DurationMs, ResolvedArtefact } from '../inventory/model.ts';
 import { bundlesFor, madeOf, originalOf } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
 import { madeAt } from '../pki/facts.ts';
-import { expired, notYetValid } from './certificate-rules.ts';
+import { expired, notYetValid, undated } from './certificate-rules.ts';
 import type { ArtefactFacts } from './facts.ts';
 import { blocked, bring, type Case, type Expected, type Finding, keep, laterMs } from './judgement.ts';
 import { earliest, isSameAs, type Pair, reasonOf, renew, settlesAt, type Verdict } from './judgement.ts';
@@ -98,7 +98,7 @@ function fault(at: Promotion): Finding | undefined {
   }
   const certificate = fact.state === 'present' ? fact.certificates[0] : undefined;
   if (certificate === undefined) return undefined;
-  for (const check of [notYetValid, expired, notTrusted]) {
+  for (const check of [notYetValid, expired, notTrusted, undated]) {
     const finding = check({ ...at, artefact: pair }, certificate);
     if (finding === undefined) continue;
     const settles = check === notTrusted ? settlesAt(at, [artefact.name]) : undefined;
@@ -187,8 +187,8 @@ function waitFor({ message }: Finding, { reason, message: why, until, byHand }: 
   return (byHand === true ? bring : blocked)(reason, `${message}; ${why}`, until);
 }
 
-function keepFor({ reason, message, keepUntil }: Finding, now: Date): Verdict {
-  return keep(reason, message, keepUntil ?? laterMs(now, lookAgainMs));
+function keepFor({ reason, message, keepUntil, isBlocked }: Finding, now: Date): Verdict {
+  return (isBlocked === true ? blocked : keep)(reason, message, keepUntil ?? laterMs(now, lookAgainMs));
 }
 
 /** When what the copy holds can no longer be used. */

@@ -47,7 +47,7 @@ export function knownClock({ clock, clockFacts, otherClocks, log, signal }: Aske
     },
     dated(steps) {
       // What a clock has dated that is known to be right tells the time, whatever this clock shows later.
-      if (latest !== undefined && isConfirmed(latest)) return;
+      if (latest !== undefined && isConfirmed(latest, clock.now())) return;
       for (const { artefact, certificates } of steps) {
         const [first] = certificates ?? [];
         if (first !== undefined && (artefact.kind === 'signer' || artefact.kind === 'target')) {

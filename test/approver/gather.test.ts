@@ -105,6 +105,7 @@ describe('signsOfLife()', () => {
       heartbeatAt: new Date(reported),
       renewedAt: new Date('2026-05-31T23:59:50.123Z'),
     });
+    expect(signsOfLife(undefined, { spec: { leaseDurationSeconds: 40 } })).toEqual({ renewalMs: 10_000 });
     expect(signsOfLife(undefined, undefined)).toEqual({});
   });
 

@@ -12,6 +12,7 @@ const now = new Date('2026-06-01T12:00:00Z');
 const ago = (ms: number): Date => new Date(now.getTime() - ms);
 const minute = 60_000;
 const day = 86_400_000;
+const year = 365 * day;
 const requester = bootstrapRequester('kube-cert-recovery');
 const path = '/var/lib/kubelet/pki/kubelet-client-current.pem';
 
@@ -29,6 +30,7 @@ interface Given {
   readonly bootedAt?: Date;
   readonly now?: Date;
   readonly builtAt?: Date;
+  readonly isConfirmed?: boolean;
 }
 
 /** What this machine's kubelet sends; without facts its certificate has ended. */
@@ -51,7 +53,7 @@ function judged({ pem = panda, spec = {}, status, requestedAt = now, facts, boot
     facts: { isExpected: false, ...(facts ?? { own: ended }) },
     longestLifeMs: 365 * day,
     bootedAt,
-    clock: { builtAt: time.builtAt ?? new Date('2026-01-01T00:00:00Z'), synchronised: false },
+    clock: { builtAt: time.builtAt ?? new Date('2026-01-01T00:00:00Z'), synchronised: time.isConfirmed ?? true },
     now: time.now ?? now,
   });
 }
@@ -215,13 +217,18 @@ describe("judge(): this machine's node", () => {
     expect(judged({ facts })).toMatchObject(left(reason));
   });
 
-  const earlier = { uid: 'u0', at: ago(minute), requestedAt: ago(2 * minute), isIssued: true };
+  const earlier = { uid: 'u0', at: ago(minute), requestedAt: ago(2 * minute), isIssued: true, knownMs: 0 };
   it('is approved again when a kubelet was started anew before it got its certificate', () => {
     expect(judged({ facts: { own: ended, approval: earlier, issuedUntil: ago(-day) } })).toMatchObject(approved);
   });
   it('is left when a later request was approved, because nobody waits for this one', () => {
     const facts = { own: ended, approval: earlier };
     expect(judged({ requestedAt: ago(3 * minute), facts })).toMatchObject(left('AlreadyApproved'));
+  });
+  it('is not held up by an approval that was asked for by a clock which has been set back since', () => {
+    const facts = { own: ended, approval: { ...earlier, at: ago(-year), requestedAt: ago(-year) } };
+    expect(judged({ facts })).toMatchObject(approved);
+    expect(judged({ requestedAt: ago(-year + minute), facts })).toMatchObject(left('AlreadyApproved'));
   });
 });
 
@@ -239,7 +246,7 @@ describe('judge(): another node', () => {
         node,
         issuedUntil: ago(minute),
         renewedAt: ago(6 * minute),
-        approval: { uid: 'u0', at: ago(7 * minute), requestedAt: ago(8 * minute), isIssued: true },
+        approval: { uid: 'u0', at: ago(7 * minute), requestedAt: ago(8 * minute), isIssued: true, knownMs: 0 },
       },
     ],
     [
@@ -247,7 +254,7 @@ describe('judge(): another node', () => {
       {
         node,
         renewedAt: ago(400 * day),
-        approval: { uid: 'u0', at: ago(61 * minute), requestedAt: ago(70 * minute), isIssued: false },
+        approval: { uid: 'u0', at: ago(61 * minute), requestedAt: ago(70 * minute), isIssued: false, knownMs: 0 },
       },
     ],
   ])('is approved when %s', (_what, facts) => {
@@ -275,7 +282,7 @@ describe('judge(): another node', () => {
     expect(judged({ facts })).toMatchObject(left('CertificateMayBeValid'));
   });
 
-  const approval = { uid: 'u0', at: ago(5 * minute), requestedAt: ago(6 * minute), isIssued: true };
+  const approval = { uid: 'u0', at: ago(5 * minute), requestedAt: ago(6 * minute), isIssued: true, knownMs: 0 };
   it.each<[string, Partial<NodeFacts>]>([
     ['issued just now', { node, issuedUntil: ago(-day), approval }],
     ['not issued yet', { node, renewedAt: ago(400 * day), approval: { ...approval, isIssued: false } }],
@@ -285,6 +292,21 @@ describe('judge(): another node', () => {
     expect(judged({ facts })).toMatchObject(left('AlreadyApproved'));
   });
 
+  it('is held up by an approval of the future for as long as this process knows of it, and no longer than by any other', () => {
+    const known = (knownMs: number, isIssued: boolean): Partial<NodeFacts> => ({
+      node,
+      renewedAt: ago(400 * day),
+      approval: { ...approval, at: ago(-year), requestedAt: ago(-year), isIssued, knownMs },
+    });
+    expect(judged({ facts: known(59 * minute, false) })).toMatchObject(left('AlreadyApproved'));
+    expect(judged({ facts: known(60 * minute, false) })).toMatchObject(approved);
+    expect(judged({ facts: { ...known(9 * minute, true), issuedUntil: ago(-day) } })).toMatchObject(
+      left('AlreadyApproved'),
+    );
+    expect(judged({ facts: { ...known(10 * minute, true), issuedUntil: ago(-day) } })).toMatchObject(
+      left('CertificateMayBeValid'),
+    );
+  });
   it('counts an approval of the very same request for none', () => {
     const facts = { node, renewedAt: ago(400 * day), approval: { ...approval, uid: 'u1', isIssued: false } };
     expect(judged({ facts })).toMatchObject(approved);
@@ -352,7 +374,47 @@ describe('judge(): the clock', () => {
     expect(judged({ builtAt: ago(-day) })).toMatchObject(left('ClockImplausible'));
   });
   it('leaves it when the clock is ten years ahead and nothing says that it is right', () => {
-    expect(judged({ now: new Date('2037-01-01T00:00:00Z') })).toMatchObject(left('ClockImplausible'));
+    const given = { now: new Date('2037-01-01T00:00:00Z'), isConfirmed: false };
+    expect(judged(given)).toMatchObject(left('ClockImplausible'));
+  });
+
+  const node = { createdAt: ago(1000 * day) };
+  const seen = (silentMs: number, renewalMs?: number): Partial<NodeFacts> => {
+    const signs = { renewedAt: ago(400 * day), ...(renewalMs !== undefined && { renewalMs }) };
+    return { node, ...signs, watched: { signs, lookedMs: 500_000, silentMs } };
+  };
+  it.each<[string, Partial<NodeFacts>, object]>([
+    ['was not looked at before', { node, renewedAt: ago(400 * day) }, { lookAgainMs: 10_000 }],
+    ['was silent for most of the time of its Lease', seen(39_999), { lookAgainMs: 10_000 }],
+    ['renews its Lease seldom', seen(40_000, 20_000), { lookAgainMs: 20_000 }],
+    ['says that it renews its Lease once a year', seen(239_999, 365 * day), { lookAgainMs: 60_000 }],
+    ['has no Lease', { node }, { lookAgainMs: 10_000 }],
+  ])(
+    'leaves another node until it was seen to be silent, while nothing confirms the clock: %s',
+    (_what, facts, more) => {
+      expect(judged({ facts, isConfirmed: false })).toMatchObject({ ...left('ClockUnconfirmed'), ...more });
+      expect(judged({ facts })).toMatchObject(approved);
+    },
+  );
+  it.each<[string, Partial<NodeFacts>]>([
+    ['it was silent for the time of its Lease', seen(40_000)],
+    ['whatever its Lease says', seen(240_000, 365 * day)],
+    ["it is this machine's", { own: ended }],
+    ['it is expected, and the API knows nothing of it', { isExpected: true }],
+  ])('needs no confirmation where %s', (_what, facts) => {
+    expect(judged({ facts, isConfirmed: false })).toMatchObject(approved);
+  });
+  it('says first why it would be left anyway', () => {
+    const facts = { ...seen(0), issuedUntil: ago(-day) };
+    expect(judged({ facts, isConfirmed: false })).toMatchObject(left('CertificateMayBeValid'));
+  });
+  it('does not count for a node whose Lease was seen to move: that lives for five minutes since', () => {
+    const moved = (spokeAfterMs: number): Partial<NodeFacts> => {
+      const signs = { renewedAt: ago(400 * day) };
+      return { node, ...signs, watched: { signs, lookedMs: 500_000, silentMs: 40_000, spokeAfterMs } };
+    };
+    expect(judged({ facts: moved(200_000) })).toMatchObject(left('NodeAlive'));
+    expect(judged({ facts: moved(199_999), isConfirmed: false })).toMatchObject(approved);
   });
 });
 

@@ -7,6 +7,7 @@ import { Records } from '../../lib/approver/records.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
 import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { createAuthority, createLeaf } from '../support/certificates.ts';
 import { kubeletRequest } from '../support/requests.ts';
 
@@ -30,7 +31,11 @@ beforeAll(async () => {
 afterAll(() => rm(root, { recursive: true, force: true }));
 
 let records: Records;
-beforeEach(() => (records = new Records(requester)));
+let clock: FakeClock;
+beforeEach(() => {
+  clock = new FakeClock('2026-01-01T01:00:00Z');
+  records = new Records(requester, clock);
+});
 
 interface Seen {
   readonly uid?: string;
@@ -64,9 +69,26 @@ describe('Records', () => {
   it('keeps the newest approved request of the bootstrap identity, before and after it is answered', () => {
     records.see(request({ uid: 'u2', minute: 5 }));
     records.see(request({ uid: 'u1', minute: 3, issued: certificates.get(early) }));
-    expect(records.of('panda').approval).toEqual({ uid: 'u2', at: at(6), requestedAt: at(5), isIssued: false });
+    const approval = { uid: 'u2', at: at(6), requestedAt: at(5), isIssued: false, knownMs: 0 };
+    expect(records.of('panda').approval).toEqual(approval);
+    clock.advance(2000);
     records.see(request({ uid: 'u2', minute: 5, issued: certificates.get(late) }));
-    expect(records.of('panda').approval).toMatchObject({ uid: 'u2', isIssued: true });
+    expect(records.of('panda').approval).toMatchObject({ uid: 'u2', isIssued: true, knownMs: 2000 });
+  });
+
+  it('replaces one that was asked for by a clock that has been set back since', () => {
+    const ahead = 365 * 24 * 60;
+    records.see(request({ uid: 'u1', minute: ahead }));
+    records.see(request({ uid: 'u2', minute: 5 }));
+    expect(records.of('panda').approval).toMatchObject({ uid: 'u2' });
+  });
+
+  it.each(['2025-01-01', '2027-01-02'])('keeps the newer of two by a clock that shows %s', (shown) => {
+    clock.set(shown);
+    const ahead = 365 * 24 * 60;
+    records.see(request({ uid: 'u1', minute: ahead + 5 }));
+    records.see(request({ uid: 'u2', minute: ahead }));
+    expect(records.of('panda').approval).toMatchObject({ uid: 'u1' });
   });
 
   it.each<[string, Seen]>([

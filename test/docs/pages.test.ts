@@ -184,6 +184,7 @@ function planMessages(): (string | undefined)[] {
   const asked = { ...chain, artefacts: [...chain.artefacts.filter((one) => one !== target), wanted] };
   return [
     targetMessage('signer', { state: 'unavailable', message: 'x' }),
+    targetMessage('target', present(leaf('leaf', [1, 29], 'ca'))),
     // fresh, so that it is not yet believed
     targetMessage('bundle', { ...present(ca('other', [-1, 59])), since: start }),
     targetMessage('target', present(leaf('leaf', [-1, 29], 'ca')), asked),
@@ -352,7 +353,7 @@ describe('docs/troubleshooting.md', () => {
 
   it('quotes messages as the program prints them', () => {
     expect(printed.filter((message) => !documented.includes(message))).toEqual([]);
-    expect(new Set(printed).size).toBe(25);
+    expect(new Set(printed).size).toBe(26);
   });
 
   it('quotes nothing that is not in the code', () => {

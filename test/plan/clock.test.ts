@@ -4,7 +4,20 @@ import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts, CertificateFacts } from '../../lib/plan/facts.ts';
 import type { ClockFacts, OtherClock, RenewalPolicy } from '../../lib/plan/plan-types.ts';
 import { plan } from '../../lib/plan/plan.ts';
-import { at, both, bundle, ca, healthy, leaf, present, signer, start, target, theirs } from '../support/facts.ts';
+import {
+  at,
+  both,
+  bundle,
+  ca,
+  chain,
+  healthy,
+  leaf,
+  present,
+  signer,
+  start,
+  target,
+  theirs,
+} from '../support/facts.ts';
 
 const minute = 60_000;
 const policy: RenewalPolicy = { kind: 'OnlyWhenExpired', graceMs: minute, settleMs: 1000 };
@@ -42,7 +55,7 @@ const world: Resolved = {
 };
 
 /** All is well but `target`, which has expired; the rest as `change` says. */
-function decide(change: Record<string, ArtefactFacts>, clock: ClockFacts): string {
+function decide(change: Record<string, ArtefactFacts>, clock: ClockFacts, name = 'target'): string {
   const good = present(leaf('second', [-1, 29], 'ca'));
   const facts = new Map<string, ArtefactFacts>([
     ...healthy(),
@@ -57,7 +70,7 @@ function decide(change: Record<string, ArtefactFacts>, clock: ClockFacts): strin
     ...Object.entries(change),
   ]);
   const { decisions } = plan({ resolved: world, facts, policy, clock, now: start });
-  const decision = decisions.find(({ artefact }) => artefact === 'target');
+  const decision = decisions.find(({ artefact }) => artefact === name);
   return `${decision?.action} ${decision?.reason}`;
 }
 
@@ -119,6 +132,46 @@ describe('certificates that begin in the future, while nobody says that the cloc
   });
 });
 
+describe('what itself begins in the future, while all else is well', () => {
+  const other = (aheadMs: number): OtherClock => ({ of: 'node-b', aheadMs });
+  test.each<Row>([
+    { name: 'nobody says that the clock is right', change: {}, want: 'blocked ClockImplausible' },
+    {
+      name: 'others are ahead, too',
+      change: {},
+      clock: { others: [other(-900_000)] },
+      want: 'blocked ClockImplausible',
+    },
+    { name: 'another clock agrees', change: {}, clock: { others: [other(0)] }, want: 'renew NotYetValid' },
+    { name: 'the clock is synchronised', change: {}, clock: { synchronised: true }, want: 'renew NotYetValid' },
+    { name: 'this process has made it', change: {}, clock: { made: new Set(['leaf']) }, want: 'renew NotYetValid' },
+    {
+      name: 'it lacks a name besides',
+      change: { target: present(leaf('leaf', [20, 50], 'ca', { hostnames: [] })) },
+      want: 'renew HostnameMissing',
+    },
+  ])('$name: $want', ({ change, clock, want }) => {
+    expect(decide({ target: present(early('leaf')), ...change }, { ...unknown, ...clock })).toBe(want);
+  });
+
+  test('a signer is not made anew either, and what it has signed is left alone', () => {
+    const change = { signer: present(ca('ca', [20, 80])), bundle: present(ca('ca', [20, 80])) };
+    expect(decide({ ...change, target: present(leaf('leaf', [-1, 29], 'ca')) }, unknown, 'signer')).toBe(
+      'blocked ClockImplausible',
+    );
+  });
+
+  test('says what to do', () => {
+    const facts = new Map([...healthy(), ['target', present(early('leaf'))] as const]);
+    const { decisions } = plan({ resolved: chain, facts, policy, clock: unknown, now: start });
+    expect(decisions.at(-1)).toMatchObject({
+      message:
+        "it is not valid before 2026-06-21T00:00:00.000Z, this machine's clock shows 2026-06-01T00:00:00.000Z, and nothing confirms it; set the clock, or state that it is right (regen.clockSynchronised: true)",
+      recheckAt: new Date(start.getTime() + 30_000),
+    });
+  });
+});
+
 describe('the clocks of other machines', () => {
   const other = (aheadMs: number): OtherClock => ({ of: 'node-b', aheadMs });
   const future = { second: present(early('second')), target: present(early('leaf')) };
@@ -165,6 +218,30 @@ describe('the clocks of other machines', () => {
       name: 'nothing looks wrong, and the other is a year ahead',
       change: {},
       clock: { others: [other(-365 * 24 * 60 * minute)] },
+      want: 'blocked ClockImplausible',
+    },
+    {
+      name: 'nothing looks wrong, the other is a year ahead, and a third agrees',
+      change: {},
+      clock: { others: [other(-365 * 24 * 60 * minute), other(minute)] },
+      want: 'renew Expired',
+    },
+    {
+      name: 'nothing looks wrong, and the other shows a time before the build',
+      change: {},
+      clock: { others: [other(401 * 24 * 60 * minute)] },
+      want: 'renew Expired',
+    },
+    {
+      name: 'one agrees, and another shows a time before the build',
+      change: future,
+      clock: { others: [other(0), other(401 * 24 * 60 * minute)] },
+      want: 'renew NotYetValid',
+    },
+    {
+      name: 'nothing looks wrong, and the other shows a time more than ten years after the build',
+      change: {},
+      clock: { others: [other(-3300 * 24 * 60 * minute)] },
       want: 'renew Expired',
     },
     {

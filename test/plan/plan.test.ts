@@ -375,7 +375,7 @@ const clockRows: Row[] = [
     change: { signer: present(ca('ca', [0.1, 59])), target: present(leaf('leaf', [0.1, 29], 'ca')) },
     want: {
       signer: ['blocked ClockImplausible'],
-      target: ['blocked SignerUnusable'],
+      target: ['blocked ClockImplausible'],
     },
   },
   {

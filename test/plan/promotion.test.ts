@@ -77,16 +77,17 @@ interface Row {
   readonly policy?: RenewalPolicy;
   readonly now?: Date;
   readonly change?: Record<string, ArtefactFacts>;
+  readonly by?: ClockFacts;
   readonly rows?: readonly ResolvedArtefact[];
   readonly want: string;
   readonly recheckAt?: Date;
   readonly after?: readonly string[];
 }
 
-function planned({ policy = owner, now = start, change = {}, rows: given = rows }: Partial<Row>): Plan {
+function planned({ policy = owner, now = start, change = {}, by = clock, rows: given = rows }: Partial<Row>): Plan {
   const { ordered } = topologicalOrder(given);
   const facts = new Map([...renewedJustNow(), ...Object.entries(change)]);
-  return plan({ resolved: { name: 'test', artefacts: ordered }, facts, policy, clock, now });
+  return plan({ resolved: { name: 'test', artefacts: ordered }, facts, policy, clock: by, now });
 }
 
 function check({ want, recheckAt, after, ...row }: Row): void {
@@ -98,6 +99,12 @@ function check({ want, recheckAt, after, ...row }: Row): void {
 
 const due = later(start, 5 * minute);
 const ageRows: Row[] = [
+  {
+    name: 'both begin in the future, and nobody says that the clock is right',
+    change: { next: present(made('early', 20 * day)), used: present(made('early', 20 * day)) },
+    by: { ...clock, synchronised: false },
+    want: 'blocked ClockImplausible',
+  },
   { name: 'its original has just been made', want: 'keep NotPromotedYet', recheckAt: due },
   { name: 'a millisecond before its time', now: later(due, -1), want: 'keep NotPromotedYet', recheckAt: due },
   { name: 'at its time', now: due, want: 'renew OriginalDiffers', recheckAt: due, after: [] },

@@ -224,3 +224,15 @@ test('clock: signed three years ahead, put right but unsynchronised: nothing is 
   for (let i = 0; i < 20; i += 1) cluster.act('us', onlyWhenExpired, unknown, later(at(2), i * 30_000));
   expect(cluster.writes.length).toBe(before);
 });
+
+test('clock: of two nodes one is weeks behind, unsynchronised: what the other renews is not renewed in turns', () => {
+  const cluster = fresh();
+  const behindMs = 28 * day;
+  for (let now = at(29); now < at(35); now = later(now, 10 * minute)) {
+    cluster.act('right', onlyWhenExpired, unknown, now);
+    cluster.act('behind', onlyWhenExpired, unknown, later(now, -behindMs));
+  }
+  expect(cluster.writes.map(({ by, artefact, reason }) => `${by} ${artefact} ${reason}`)).toEqual([
+    'right target Expired',
+  ]);
+});

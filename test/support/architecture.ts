@@ -56,7 +56,7 @@ const confined: readonly { readonly what: string; readonly pattern: RegExp; read
 
 /** Files that decide: same facts, same answer. */
 const pure =
-  /^lib\/(plan\/(?!gather\.ts$)[^/]+|inventory\/(resolve|names-in-api)|syncer\/project|leases\/judge(-turn)?|approver\/(judge|shape|request)|restart\/(component|judge|mounts|reaction)|webhooks\/intercepting)\.ts$/;
+  /^lib\/(plan\/(?!gather\.ts$)[^/]+|inventory\/(resolve|names-in-api)|syncer\/project|leases\/judge(-turn)?|approver\/(judge|shape|silence|request)|restart\/(component|judge|mounts|reaction)|webhooks\/intercepting)\.ts$/;
 /** Builtins that only compute. */
 const computing = new Set(['node:crypto', 'node:net', 'node:path', 'node:path/posix', 'node:util']);
 

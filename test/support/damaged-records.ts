@@ -9,6 +9,7 @@ import { outlineOf } from '../../lib/approver/outline.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
 import { judgeShape } from '../../lib/approver/shape.ts';
 import { bootstrapRequester, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
+import { systemClock } from '../../lib/clock.ts';
 import { parseConfig, parseToolConfig } from '../../lib/config.ts';
 import { isCode } from '../../lib/errors.ts';
 import { parseRecord, recordText } from '../../lib/install/adopt-record.ts';
@@ -141,7 +142,7 @@ export class RecordCases implements AsyncDisposable {
     const next = (dice.roll(2) === 0 ? damageInsidePem : dice.pick(damages))(pem, dice).toString('base64');
     const request: SigningRequest = { ...this.#csr, spec: { ...this.#csr.spec, request: next } };
     const certificate = dice.roll(2) === 0 ? { status: { certificate: next } } : {};
-    new Records(requester).see({ ...request, ...certificate });
+    new Records(requester, systemClock).see({ ...request, ...certificate });
     outlineOf(request);
     const content = contentOf(request);
     const verdict = judgeShape(request, content, requester);
