@@ -54,9 +54,10 @@ export function readSigner(location: Location, entries: Entries): Certificate | 
 function readPairCertificates(location: Location, entries: Entries): Certificate[] {
   const what = locationText(location);
   const all = parseCertificates(entry(location, entries, certificateKey), `${what} ${certificateKey}`);
-  const damaged = all.find((certificate) => isDamaged(certificate, all));
-  if (damaged === undefined) return all;
-  const message = `Cannot use ${what}: the certificate "${damaged.facts.subject}" is damaged (its own signature is wrong)`;
+  const [first] = all;
+  // One that is damaged further back is used for nothing: it comes into no chain and no bundle.
+  if (first === undefined || !isDamaged(first, all)) return all.filter((certificate) => !isDamaged(certificate, all));
+  const message = `Cannot use ${what}: the certificate "${first.facts.subject}" is damaged (its own signature is wrong)`;
   throw new RecoveryError('MaterialInvalid', message);
 }
 

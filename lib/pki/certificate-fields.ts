@@ -52,6 +52,7 @@ const known = {
   policyConstraints: '2.5.29.36',
   extendedKeyUsage: '2.5.29.37',
   inhibitAnyPolicy: '2.5.29.54',
+  authorityInfoAccess: '1.3.6.1.5.5.7.1.1',
 } as const;
 const knownOids: ReadonlySet<string> = new Set(Object.values(known));
 
@@ -139,7 +140,9 @@ export function readBasicConstraints(extensions: Extensions): Pick<CertificateFi
   const parts = childrenOf(readDer(extension.value));
   const ca = parts.some(({ tag, content }) => tag === tags.boolean && content[0] !== 0);
   const length = parts.find(({ tag }) => tag === tags.integer);
-  return { basicConstraints: { ca, ...(length !== undefined && { pathLength: readInteger(length.raw) }) } };
+  const pathLength = length === undefined ? -1 : readInteger(length.raw);
+  // A negative one is none for the Go that accepts it.
+  return { basicConstraints: { ca, ...(pathLength >= 0 && { pathLength }) } };
 }
 
 export function readKeyUsage(extensions: Extensions): Pick<CertificateFields, 'keyUsage'> {
@@ -169,11 +172,16 @@ function readAlternativeNames(extensions: Extensions): DerValue[] {
 
 function readPolicyConstraints(extensions: Extensions): Pick<CertificateFields, 'requireExplicitPolicy'> {
   const extension = extensions.get(known.policyConstraints);
-  const required =
-    extension && childrenOf(readDer(extension.value)).find(({ tag }) => tag === context.requireExplicitPolicy)?.content;
-  if (required === undefined) return {};
-  if (required.length === 0 || required.length > 6) throw new RangeError('number out of range');
-  return { requireExplicitPolicy: required.readIntBE(0, required.length) };
+  if (extension === undefined) return {};
+  try {
+    const parts = childrenOf(readDer(extension.value));
+    const required = parts.find(({ tag }) => tag === context.requireExplicitPolicy)?.content;
+    if (required === undefined || required.length === 0 || required.length > 6) return {};
+    return { requireExplicitPolicy: required.readIntBE(0, required.length) };
+  } catch (err) {
+    if (err instanceof RangeError) return {}; // older Go reads no policies, and newer Go none of this certificate
+    throw err;
+  }
 }
 
 function readKeyIds(extensions: Extensions): Pick<CertificateFields, 'subjectKeyId' | 'authorityKeyId'> {

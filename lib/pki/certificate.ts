@@ -2,7 +2,7 @@
 // What a certificate says is read from its bytes once, here.
 import { createHash, X509Certificate } from 'node:crypto';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
-import { checkEncoding, type Validity } from './certificate-encoding.ts';
+import { checkEncoding, type Encoding } from './certificate-encoding.ts';
 import { readCertificateFields, type CertificateFields } from './certificate-fields.ts';
 import type { CertificateFacts } from './facts.ts';
 import { certifiedAlgorithmOf } from './key-algorithm.ts';
@@ -71,10 +71,10 @@ function readCertificate(der: Buffer): Certificate {
   const own = Buffer.alloc(der.length);
   der.copy(own);
   // Before OpenSSL, which takes what Go refuses: bytes that follow the certificate, a 30 February.
-  const validity = checkEncoding(own);
+  const encoding = checkEncoding(own);
   const fields = readCertificateFields(own);
   const x509 = new X509Certificate(own);
-  return { x509, pem: x509.toString(), facts: factsOf(x509, fields, validity), fields };
+  return { x509, pem: x509.toString(), facts: factsOf(x509, fields, encoding), fields };
 }
 
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
@@ -94,7 +94,7 @@ const readableKeys: ReadonlySet<string> = new Set([
 function factsOf(
   x509: X509Certificate,
   fields: CertificateFields,
-  { notBefore, notAfter }: Validity,
+  { notBefore, notAfter, refusal }: Encoding,
 ): CertificateFacts {
   const { subject, issuer, extendedKeyUsage } = fields;
   const key = readableKeys.has(fields.keyOid) ? certifiedAlgorithmOf(x509.publicKey) : undefined;
@@ -112,8 +112,20 @@ function factsOf(
     organizations: subject.organizations,
     ...(restricted && { usages: extendedKeyUsage.map((oid) => usageNames[oid] ?? oid) }),
     ...(key !== undefined && { key }),
+    ...(refusal !== undefined && { newerGo: `Go ${refusal.since} and newer refuse it: ${refusal.problem}` }),
     signedBy: [],
   };
+}
+
+const firstBlock = /-----BEGIN CERTIFICATE-----\n[^-]+\n-----END CERTIFICATE-----$/my;
+
+/** What a text begins with, where that is a whole certificate; never one that stands behind something torn. */
+export function leadingCertificate(pem: Uint8Array): Certificate | undefined {
+  const text = Buffer.from(pem).toString('latin1').replaceAll('\r', '');
+  // Wherever a BEGIN line is damaged, there are dashes.
+  firstBlock.lastIndex = Math.max(text.indexOf('-----'), 0);
+  const [block] = firstBlock.exec(text) ?? [];
+  return block === undefined ? undefined : wholeCertificates(Buffer.from(block))[0];
 }
 
 const wholeBlock = /^-----BEGIN CERTIFICATE-----$[^-]+^-----END CERTIFICATE-----$/gm;

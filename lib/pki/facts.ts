@@ -37,6 +37,8 @@ export interface CertificateFacts {
   /** Fingerprints of the CA certificates of this inventory whose key made this certificate's signature, or
    * that of an intermediate CA which its own file brings along. */
   readonly signedBy: readonly string[];
+  /** Older Go loads it and newer Go does not: since which release, and why (later-refusals.ts). It is no damage. */
+  readonly newerGo?: string;
   /** Of a CA: its own signature is wrong (damage.ts). It vouches for nothing. */
   readonly isDamaged?: true;
 }

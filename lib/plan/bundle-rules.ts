@@ -14,6 +14,7 @@ import {
   isSameAs,
   keep,
   laterMs,
+  refusedByNewer,
   renew,
   settled,
   settlesAt,
@@ -207,7 +208,8 @@ function healthy(at: Case<CaBundle | ComposedBundle | Copy>, from: readonly stri
   const { fact, facts, now } = at;
   const count = fact.state === 'present' ? fact.certificates.length : 0;
   const ends = fact.state === 'present' ? fact.certificates.map((c) => c.notAfter).filter((date) => date > now) : [];
-  const verdict = keep('Healthy', `${count} certificate(s)`, earliest(laterMs(now, idleMs), ...ends));
+  const refused = refusedByNewer(fact.state === 'present' ? fact.certificates : []);
+  const verdict = keep('Healthy', `${count} certificate(s)${refused}`, earliest(laterMs(now, idleMs), ...ends));
   const hasNothing = (name: string): boolean => {
     const given = facts.get(name);
     return given?.state === 'present' && given.certificates.length > 0 && validNow(given, now).size === 0;

@@ -10,7 +10,7 @@ import { locationText } from '../store/store.ts';
 import { clockSkewMs, doubt } from './clock-rules.ts';
 import { type CertificateFacts, isClosed } from './facts.ts';
 import { blocked, bring, type Case, certificatesOf, earliest, type Expected, keep, laterMs } from './judgement.ts';
-import { reasonOf, renew, settlesAt, type Verdict } from './judgement.ts';
+import { reasonOf, refusedByNewer, renew, settlesAt, type Verdict } from './judgement.ts';
 import type { Check, Finding, PairCase } from './judgement.ts';
 import { judgePutBack, wantedFormer } from './put-back-rules.ts';
 import { expiryWithGrace, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
@@ -39,6 +39,9 @@ export function judgeSigner(at: Case<Signer>): Verdict {
   // What has only not begun comes by itself, or with the right time.
   const told = reason === 'NotYetValid' ? blocked : bring;
   if (reason === 'Damaged') return bring(reason, `${message}; ${wantedFormer(at)}`, later);
+  if (at.fact.state === 'broken' && at.fact.copies?.doubt !== undefined) {
+    return bring('NotOurs', `${message}; ${wantedFormer(at)}`, later);
+  }
   return told(
     'NotOurs',
     `${message}; bring a new one by hand, it is not made here: other machines may have the same one`,
@@ -114,7 +117,13 @@ function judgePair(at: PairCase, checks: readonly Check[]): Verdict {
   }
   const refresh = isOwner(at) ? refreshAt(at, certificate) : now;
   const until = earliest(expiryWithGrace(at, certificate), refresh > now ? refresh : undefined);
-  return keep('Healthy', `valid until ${certificate.notAfter.toISOString()}`, until);
+  const from = fact.state === 'present' ? fact.differingCopies?.join(', ') : undefined;
+  const differing =
+    from === undefined
+      ? ''
+      : `; its copies in ${from} differ from it in a few bytes, and nothing here shows which of them are right`;
+  const told = `${refusedByNewer([certificate])}${differing}`;
+  return keep('Healthy', `valid until ${certificate.notAfter.toISOString()}${told}`, until);
 }
 
 /** Unless the clock is in doubt: that is looked at after all else that may be wrong with it (`undated`). */

@@ -1,5 +1,6 @@
 // What is known about each artefact when a plan is made: plain data, gathered by gather.ts, no bytes and no keys.
 import type { CertificateFacts, KeyAlgorithm } from '../pki/facts.ts';
+import type { Doubt } from './copy-evidence.ts';
 
 export type { CertificateFacts, KeyAlgorithm };
 
@@ -53,16 +54,20 @@ export type ArtefactFacts =
       readonly servers?: Readonly<Record<string, string>>;
       /** They lie in a file that the kubeconfig names: a renewal of the kubeconfig does not replace them. */
       readonly authorityIsForeign?: boolean;
+      /** Of a signer: what holds a copy that differs in a few bytes, where nothing shows which of the two is right. */
+      readonly differingCopies?: readonly string[];
       /** This version has been there at least since then; undefined on a single look, and of files that are older. */
       readonly since?: Date;
     };
 
 /** Copies of a signer's certificate that are whole and fit its key, or without its key what it has signed. */
 export interface SignerCopies {
-  /** The certificate, where all of them are one. */
+  /** The one that was there. */
   readonly certificate?: CertificateFacts;
   /** Artefacts that hold one, and `its backup`. */
   readonly from: readonly string[];
+  /** Why none of them is known to have been there. */
+  readonly doubt?: Doubt;
   /** Its key is there and can be used. */
   readonly hasKey: boolean;
 }

@@ -47,7 +47,7 @@ export interface Gathered {
    * any more.
    */
   readonly backups?: ReadonlyMap<string, Found>;
-  /** By signer whose certificate cannot be used: the one that all its copies are. */
+  /** By signer whose certificate cannot be used: the one that was there. */
   readonly signerCopies?: ReadonlyMap<string, Certificate>;
 }
 
@@ -69,7 +69,7 @@ export async function gather(input: GatherInput): Promise<Gathered> {
   );
   const readAt = input.readAt?.() ?? input.now;
   const seenFacts = relate(seen, rows, { previous: input.previous, readAt, keeper });
-  const { facts: related, agreed } = await withSignerCopies(seenFacts, { ...input, found }, keeper.keep);
+  const { facts: related, agreed } = await withSignerCopies(seenFacts, { ...input, now: readAt, found }, keeper.keep);
   const backups = await backupsOf(related, input, keeper.keep);
   const facts = new Map(
     [...related].map(([name, fact]) => [

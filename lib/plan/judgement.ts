@@ -160,6 +160,12 @@ export function certificatesOf(fact: ArtefactFacts): readonly CertificateFacts[]
   return fact.state === 'broken' ? (fact.certificates ?? []) : [];
 }
 
+/** What is to be told of something healthy, behind a message: which of its certificates newer Go refuses. */
+export function refusedByNewer(certificates: readonly CertificateFacts[]): string {
+  const refused = certificates.filter(({ newerGo }) => newerGo !== undefined);
+  return refused.map(({ subject, newerGo }) => `; ${subject}: ${newerGo}`).join('');
+}
+
 /** Why something is to be written anew. */
 export interface Difference {
   readonly reason: Reason;

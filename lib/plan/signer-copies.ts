@@ -1,14 +1,17 @@
-// Where the certificate of a signer cannot be used: what copies of it say that lie elsewhere. Kubeconfigs embed the CA by
-// which they know their server, bundles hold it, chains bring it along, and a backup may be there. A copy counts when it is
-// whole and fits the key of the signer; without the key, when it has signed what the signer has signed.
+// Where the certificate of a signer cannot be used, or nobody here can say whether it is whole: what copies of it say
+// that lie elsewhere. Kubeconfigs embed the CA by which they know their server, bundles hold it, chains bring it along,
+// and a backup may be there. A copy counts when it is whole and fits the key of the signer; without the key, when it has
+// signed what the signer has signed. What they prove is copy-evidence.ts.
 import type { KeyObject } from 'node:crypto';
-import type { Resolved, Signer } from '../inventory/model.ts';
-import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
+import type { Resolved, ResolvedArtefact, Signer } from '../inventory/model.ts';
+import { type Certificate, leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged, resembles } from '../pki/damage.ts';
 import { keyMatches, usableKey } from '../pki/key.ts';
 import { signatureMatches } from '../pki/verify.ts';
 import { authorityKey, caBundleKey, certificateKey, type Found, privateKeyKey, type Store } from '../store/store.ts';
 import { readableBackup } from './backups.ts';
+import { backupName, betterThanOwn, type Copy, type Evidence, type Finding } from './copy-evidence.ts';
+import { formerOf, isBad, isUsableCa } from './copy-evidence.ts';
 import type { ArtefactFacts, Facts, SignerCopies } from './facts.ts';
 import type { FaultKeeper } from './faults.ts';
 
@@ -16,12 +19,13 @@ export interface CopySources {
   readonly resolved: Resolved;
   readonly store: Store;
   readonly found: ReadonlyMap<string, Found>;
+  readonly now: Date;
 }
 
 export interface Copies {
   /** The facts, with what the copies say about a signer. */
   readonly facts: Facts;
-  /** By signer: the certificate that its copies agree upon. */
+  /** By signer: the certificate that is to be put back. */
   readonly agreed: ReadonlyMap<string, Certificate>;
 }
 
@@ -36,12 +40,11 @@ export async function withSignerCopies(
     const fact = facts.get(signer.name);
     if (signer.kind !== 'signer' || fact === undefined || !isDoubtful(fact)) continue;
     try {
-      const copies = await copiesOf(signer, sources);
-      const certificate = copies.certificates.length === 1 ? copies.certificates[0] : undefined;
-      const next = judged(fact, copies, certificate);
-      if (next === undefined) continue;
-      told.set(signer.name, next);
-      if (certificate !== undefined) agreed.set(signer.name, certificate);
+      const found = await lookFor(signer, sources);
+      const judged = judge(fact, found);
+      if (judged === undefined) continue;
+      told.set(signer.name, judged.fact);
+      if (judged.certificate !== undefined) agreed.set(signer.name, judged.certificate);
     } catch (err) {
       onFault(signer.name, err); // it stays as it was found, without what its copies say
     }
@@ -55,68 +58,94 @@ function isDoubtful(fact: ArtefactFacts): boolean {
   return fact.state === 'broken' && (fact.problem === 'damaged' || fact.problem === 'unreadable');
 }
 
-interface FoundCopies {
-  /** Different ones, whole, that fit. */
-  readonly certificates: readonly Certificate[];
-  readonly from: readonly string[];
+interface Looked {
+  readonly evidence: Evidence;
   readonly key: KeyObject | undefined;
-  /** In the signer's own file: what of it can be read. */
-  readonly own: readonly Certificate[];
+  /** What the file begins with cannot be what was there. */
+  readonly isOwnBad: boolean;
+  /** It can, and its key is its own: what cannot be read stands behind it. */
+  readonly isFirstWhole: boolean;
+}
+
+interface Judged {
+  readonly fact: ArtefactFacts;
+  readonly certificate?: Certificate;
 }
 
 /** The fact with what its copies say; undefined where they change nothing. */
-function judged(fact: ArtefactFacts, copies: FoundCopies, agreed: Certificate | undefined): ArtefactFacts | undefined {
-  const { certificates, from, key, own } = copies;
-  const told: SignerCopies = {
-    ...(agreed !== undefined && { certificate: agreed.facts }),
-    from,
-    hasKey: key !== undefined,
+function judge(fact: ArtefactFacts, { evidence, key, isOwnBad, isFirstWhole }: Looked): Judged | undefined {
+  const { own } = evidence;
+  const withCopies = ({ certificate, from, doubt }: Finding): Judged | undefined => {
+    if (fact.state !== 'broken' || from.length === 0) return undefined;
+    const copies: SignerCopies = {
+      ...(certificate !== undefined && { certificate: certificate.facts }),
+      from,
+      ...(doubt !== undefined && { doubt }),
+      hasKey: key !== undefined,
+    };
+    return { fact: { ...fact, copies }, ...(certificate !== undefined && { certificate }) };
   };
-  if (fact.state === 'broken') {
-    // Its own certificate is there: what is broken is something else in its file.
-    const isThere = own.some((one) => !isDamaged(one, own) && certificates.some((copy) => isSame(one, copy)));
-    return isThere || certificates.length === 0 ? undefined : { ...fact, copies: told };
-  }
-  const [certificate] = own;
-  if (fact.state !== 'present' || agreed === undefined || certificate === undefined) return undefined;
-  if (isSame(agreed, certificate) || !resembles(certificate, agreed)) return undefined;
-  const message = `the certificate "${certificate.facts.subject}" is damaged (its copies in ${from.join(', ')} differ from it in a few bytes)`;
+  if (own === undefined || isOwnBad) return withCopies(formerOf(evidence));
+  if (fact.state === 'broken' && isFirstWhole) return withCopies({ certificate: own, from: [ownFile] });
+  const better = betterThanOwn(own, evidence);
+  const { certificate, from } = better;
+  if (fact.state !== 'present') return certificate === undefined ? undefined : withCopies(better);
+  if (certificate === undefined) return from.length === 0 ? undefined : { fact: { ...fact, differingCopies: from } };
+  const message = `the certificate "${own.facts.subject}" is damaged (its copies in ${from.join(', ')} differ from it in a few bytes)`;
   const age = fact.since === undefined ? {} : { since: fact.since };
-  return { state: 'broken', problem: 'damaged', version: fact.version, message, copies: told, ...age };
+  const copies: SignerCopies = { certificate: certificate.facts, from, hasKey: key !== undefined };
+  return {
+    fact: { state: 'broken', problem: 'damaged', version: fact.version, message, copies, ...age },
+    certificate,
+  };
 }
 
-async function copiesOf(signer: Signer, { resolved, store, found }: CopySources): Promise<FoundCopies> {
-  const there = found.get(signer.name)?.entries ?? {};
-  const own = wholeCertificates(there[certificateKey] ?? Buffer.alloc(0));
-  const keyPem = there[privateKeyKey];
+/** As a place that has the certificate. */
+const ownFile = 'the beginning of the file';
+
+async function lookFor(signer: Signer, { resolved, store, found, now }: CopySources): Promise<Looked> {
+  const there = found.get(signer.name);
+  const pem = there?.entries[certificateKey] ?? Buffer.alloc(0);
+  const own = leadingCertificate(pem);
+  const keyPem = there?.entries[privateKeyKey];
   const key = keyPem === undefined ? undefined : usableKey(keyPem, 'signer');
-  const leaves = resolved.artefacts.flatMap((row) =>
-    'issuer' in row && row.issuer === signer.name ? wholeIn(found.get(row.name)).slice(0, 1) : [],
-  );
+  const others = resolved.artefacts.filter(({ name }) => name !== signer.name);
+  const isLeaf = (row: ResolvedArtefact): boolean => 'issuer' in row && row.issuer === signer.name;
+  const leaves = others.filter(isLeaf).flatMap(({ name }) => wholeIn(found.get(name)).slice(0, 1));
   const fits = (copy: Certificate): boolean =>
     key === undefined
-      ? leaves.some((leaf) => signatureMatches(leaf, copy)) || own.some((one) => resembles(one, copy))
+      ? leaves.some((leaf) => signatureMatches(leaf, copy)) || (own !== undefined && resembles(own, copy))
       : keyMatches(copy, key);
-  const backup = await readableBackup(signer, store);
   const places = [
-    ...resolved.artefacts
-      .filter(({ name }) => name !== signer.name)
-      .map(({ name }) => ({ name, all: wholeIn(found.get(name)) })),
-    { name: 'its backup', all: wholeIn(backup) },
+    ...others.flatMap((row) => {
+      const { [authorityKey]: authority, ...rest } = found.get(row.name)?.entries ?? {};
+      return [
+        { from: row.name, isIndependent: !isLeaf(row), all: wholeIn({ entries: rest }) },
+        { from: row.name, isIndependent: true, all: authority === undefined ? [] : wholeCertificates(authority) },
+      ];
+    }),
+    { from: backupName, isIndependent: false, all: wholeIn(await readableBackup(signer, store)) },
   ];
-  const fitting = places.flatMap(({ name, all }) =>
-    all.filter((one) => isUsableCa(one) && !isDamaged(one, all) && fits(one)).map((one) => ({ name, one })),
+  const copies = places.flatMap(({ from, isIndependent, all }) =>
+    all
+      .filter((one) => isUsableCa(one) && !isDamaged(one, all) && fits(one))
+      .map((certificate): Copy => ({ from, isIndependent, certificate })),
   );
-  const certificates = [...new Map(fitting.map(({ one }) => [one.facts.fingerprint, one])).values()];
-  return { certificates, from: [...new Set(fitting.map(({ name }) => name))], key, own };
+  const beside = wholeCertificates(pem);
+  const authorities = [...places.flatMap(({ all }) => all), ...beside].filter(isUsableCa);
+  const hasItsKey = key === undefined ? keyPem === undefined : own !== undefined && keyMatches(own, key);
+  const isOwnBad = own === undefined || isBad(own, beside);
+  return {
+    evidence: { own, copies, authorities, leaves, now },
+    key,
+    isOwnBad,
+    isFirstWhole: there?.problem === undefined && hasItsKey && !isOwnBad,
+  };
 }
 
 /** All certificates of an artefact, wherever in it they stand. */
-const wholeIn = (found: Found | undefined): readonly Certificate[] =>
+const wholeIn = (found: Pick<Found, 'entries'> | undefined): readonly Certificate[] =>
   [certificateKey, caBundleKey, authorityKey].flatMap((key) => {
     const pem = found?.entries[key];
     return pem === undefined ? [] : wholeCertificates(pem);
   });
-
-const isUsableCa = ({ facts, fields }: Certificate): boolean => facts.isCa && fields.keyUsage?.certSign !== false;
-const isSame = (a: Certificate, b: Certificate): boolean => a.facts.fingerprint === b.facts.fingerprint;

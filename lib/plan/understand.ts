@@ -38,11 +38,15 @@ export function understand(
   }
   try {
     if (artefact.kind === 'kubeconfigs') return understandKubeconfigs(artefact, found);
-    const certificates = certificatesOf(artefact, entries, what);
+    const all = certificatesOf(artefact, entries, what);
+    const [first] = all;
+    const certificates = artefact.kind === 'signer' ? all.filter((one) => !isDamaged(one, all)) : all;
     if (artefact.kind === 'signer') {
-      const damaged = certificates.find((certificate) => isDamaged(certificate, certificates));
-      // With no certificate to go by, nothing that it has signed is judged by it.
-      if (damaged !== undefined) return { facts: damagedSigner(damaged, version, what), certificates: [] };
+      // The first one decides: what stands behind it does not sign. With no certificate to go by, nothing that it has
+      // signed is judged by it.
+      if (first !== undefined && isDamaged(first, all)) {
+        return { facts: damagedSigner(first, version, what), certificates: [] };
+      }
     }
     const broken = brokenPair(artefact, entries, certificates, what);
     if (broken !== undefined) {

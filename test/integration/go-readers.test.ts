@@ -1,5 +1,6 @@
 // Accepted is what Go accepts, because Go is what reads it: 600 damaged certificates, pairs, bundles and kubeconfigs.
 import { expect, it } from 'vitest';
+import { laterRefused, makeLaterRefused } from '../support/later-refused.ts';
 import { damageOptions } from '../support/damaged-readers.ts';
 import { askGo, findGoReaders } from '../support/go-readers.ts';
 import { differencesFromGo } from '../support/go-differences.ts';
@@ -14,4 +15,21 @@ it('asks a program that can tell both', async () => {
   const questions = kinds.map((kind) => ({ kind, content: garbage, key: garbage }));
   const answers = await askGo(await findGoReaders(), questions);
   expect(answers.map(({ accepted }) => accepted)).toEqual(kinds.map(() => false));
+});
+
+it('accepts what older Go accepts, and tells what this Go refuses', async () => {
+  const made = await Promise.all(laterRefused.map(makeLaterRefused));
+  const questions = made.map((content) => ({ kind: 'certificate' as const, content }));
+  const program = await findGoReaders();
+  const [now, before] = await Promise.all([
+    askGo(program, questions),
+    askGo(program, questions, { ...process.env, GODEBUG: 'x509negativeserial=1' }),
+  ]);
+  for (const [at, { name, reason }] of laterRefused.entries()) {
+    expect(now[at], name).toMatchObject({ accepted: false, reason: expect.stringMatching(reason) as string });
+  }
+  // Of the others the source of older Go tells: for them there is no switch.
+  expect(laterRefused.filter((_, at) => before[at]?.accepted).map(({ name }) => name)).toEqual([
+    'a negative serial number',
+  ]);
 });

@@ -10,9 +10,10 @@ import { signLeaf, signSigner } from '../../lib/pki/sign.ts';
 import { errorText, isCode, RecoveryError } from '../../lib/errors.ts';
 import { toYaml } from '../../lib/yaml.ts';
 import { damageInsidePem, damages, damageValue, Dice } from './damage.ts';
+import { laterRefused } from './later-refused.ts';
 import { askGo, findGoReaders, type GoAnswer, type GoQuestion } from './go-readers.ts';
 
-/** What we refuse and Go accepts, on purpose. Nothing is accepted here that Go refuses. */
+/** What we refuse and Go accepts, on purpose. */
 const stricter: readonly { readonly why: string; readonly when: (question: GoQuestion, error: string) => boolean }[] = [
   {
     why: 'a torn block among whole ones: Go leaves it out without a word, and nobody would mend it',
@@ -38,6 +39,12 @@ const stricter: readonly { readonly why: string; readonly when: (question: GoQue
     when: ({ kind }, error) => kind === 'kubeconfig' && error.startsWith('Cannot parse YAML'),
   },
 ];
+
+/**
+ * What this Go refuses and we accept, on purpose: components that are built with an older Go load it. Each of these is
+ * told in the facts of the certificate; nothing else is accepted here that Go refuses.
+ */
+const older = laterRefused.map(({ reason }) => reason);
 
 interface Case {
   readonly question: GoQuestion;
@@ -93,7 +100,10 @@ function differenceOf({ question, read }: Case, go: GoAnswer): string | undefine
     const isMeant = !go.accepted || stricter.some(({ when }) => when(question, error));
     return isMeant ? undefined : `${what}, we refuse: ${error}`;
   }
-  if (!go.accepted) return `${what}, we accept`;
+  const isTold = certificates.some(({ facts }) => facts.newerGo !== undefined);
+  if (!go.accepted && !(isTold && older.some((reason) => reason.test(go.reason ?? '')))) return `${what}, we accept`;
+  if (!go.accepted) return undefined;
+  if (isTold && question.kind !== 'pair') return `${what}, and we say that it does not`; // of a pair Go reads the leaf only
   const ours = certificates.map(({ x509 }) => x509.raw.toString('base64'));
   if (go.certificates !== undefined && ours.join() !== go.certificates.join()) return `${what}, and reads others`;
   const [first] = certificates;

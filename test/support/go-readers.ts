@@ -73,9 +73,13 @@ const isExecutable = (path: string): Promise<boolean> =>
     () => false,
   );
 
-/** The answers in the order of the questions. */
-export async function askGo(program: string, questions: readonly GoQuestion[]): Promise<readonly GoAnswer[]> {
-  const child = spawn(program, { stdio: ['pipe', 'pipe', 'inherit'] });
+/** The answers in the order of the questions. `env`: GODEBUG makes today's Go read as an older one. */
+export async function askGo(
+  program: string,
+  questions: readonly GoQuestion[],
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<readonly GoAnswer[]> {
+  const child = spawn(program, { stdio: ['pipe', 'pipe', 'inherit'], env });
   const answers: Buffer[] = [];
   child.stdout.on('data', (chunk: Buffer) => answers.push(chunk));
   const ended = Promise.withResolvers<number | null>();

@@ -1,0 +1,30 @@
+// What newer Go refuses and older Go loads is read, and told. test/integration/go-readers.test.ts asks Go.
+import { describe, expect, it } from 'vitest';
+import { mergeBundle } from '../../lib/pki/bundle.ts';
+import { parseCertificates } from '../../lib/pki/certificate.ts';
+import { isDamaged } from '../../lib/pki/damage.ts';
+import { laterRefusals } from '../../lib/pki/later-refusals.ts';
+import { laterRefused, makeLaterRefused, pemOf } from '../support/later-refused.ts';
+
+describe('parseCertificates()', () => {
+  it.each(laterRefused)('reads a CA with $name, which Go refuses since $since', async (one) => {
+    const [ca] = parseCertificates(pemOf(await makeLaterRefused(one)), 'test');
+    if (ca === undefined) throw new Error('no certificate');
+    expect(ca.facts.newerGo).toMatch(new RegExp(`^Go ${one.since} and newer refuse it: `));
+    expect(isDamaged(ca)).toBe(one.patch !== undefined);
+    if (one.patch === undefined) expect(mergeBundle({ rest: [ca], now: new Date() })).toBe(ca.pem);
+    expect(ca.fields.basicConstraints).toEqual({ ca: true });
+    expect(ca.fields.unknownCritical).toEqual([]);
+  });
+});
+
+it('of several refusals the first release is told', () => {
+  const later = laterRefusals();
+  expect(later.refusal).toBeUndefined();
+  later.note('1.24', 'a policy');
+  later.note('1.23', 'a serial number');
+  later.ask('1.25', () => {
+    throw new RangeError('a path length');
+  });
+  expect(later.refusal).toEqual({ since: '1.23', problem: 'a serial number' });
+});
