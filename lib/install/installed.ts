@@ -6,7 +6,7 @@ import { isOfOthers } from '../inventory/kinds.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import { type Api, ownObjects, readIfThere } from './apply.ts';
-import { type Manifest, manifestText, objectPath, ownLabel } from './manifest.ts';
+import { type Manifest, manifestText, pathInApi, ownLabel } from './manifest.ts';
 
 export interface Installed {
   readonly inventory: string;
@@ -46,7 +46,7 @@ export async function readInstalled(api: Api): Promise<readonly Installed[]> {
   const records: Installed[] = [];
   for (const manifest of await ownObjects(api, 'ConfigMap')) {
     if (!isInstalledRecord(manifest)) continue;
-    const found = await readIfThere<{ readonly data?: Readonly<Record<string, string>> }>(api, objectPath(manifest));
+    const found = await readIfThere<{ readonly data?: Readonly<Record<string, string>> }>(api, pathInApi(manifest));
     if (found !== undefined) records.push(parseInstalled(found.data ?? {}, manifest));
   }
   return records.toSorted((a, b) => (a.inventory < b.inventory ? -1 : 1));

@@ -7,6 +7,7 @@ import { RecoveryError } from '../errors.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/lease-path.ts';
+import { objectPath } from '../kube/object-path.ts';
 import { restartTurn } from '../leases/turn.ts';
 import { locationText } from '../store/store.ts';
 import { adoptedNodes } from './adopted-nodes.ts';
@@ -14,7 +15,7 @@ import { type Api, deleteObject, ownObjects, readIfThere } from './apply.ts';
 import { namesIn, removeDirectory } from './files.ts';
 import { type Installed, isInstalledRecord, purgeable, readInstalled } from './installed.ts';
 import { layoutOf } from './layout.ts';
-import { manifestText, objectPath } from './manifest.ts';
+import { manifestText, pathInApi } from './manifest.ts';
 import { kubeletClientBinding } from './rbac.ts';
 
 export interface UninstallOptions {
@@ -69,15 +70,15 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
       if (isInstalledRecord(manifest)) continue; // goes with its objects
       const isNeeded = kind === 'ClusterRoleBinding' && manifest.metadata.name === kubeletClientBinding && !purge;
       if (isNeeded) kept.push(`${manifestText(manifest)}, without which "kubectl logs" and "exec" are refused`);
-      else await remove(objectPath(manifest), manifestText(manifest));
+      else await remove(pathInApi(manifest), manifestText(manifest));
     }
   }
   // Whoever took turns by it has no identity any more.
   await remove(leasePath(restartTurn), `Lease "${restartTurn.namespace}/${restartTurn.name}"`);
   if (purge) {
-    for (const object of objects) await remove(pathOf(object), locationText(object));
+    for (const object of objects) await remove(objectPath(object), locationText(object));
     // Last: a run that was killed is completed by the next.
-    if (record !== undefined) await remove(objectPath(record.manifest), manifestText(record.manifest));
+    if (record !== undefined) await remove(pathInApi(record.manifest), manifestText(record.manifest));
   } else {
     for (const { inventory, objects: own, manifest } of records) {
       const what = `${own.length} Secrets and ConfigMaps of inventory "${inventory}"`;
@@ -114,10 +115,6 @@ function wanted(records: readonly Installed[], resolved: Resolved | undefined, p
   const state = record === undefined ? 'no record tells what was installed' : `several are installed (${names})`;
   const message = `Cannot delete the objects of the inventory: ${state}; name one with --preset or --config`;
   throw new RecoveryError('ConfigInvalid', message);
-}
-
-function pathOf({ kind, namespace, name }: ApiLocation): string {
-  return `/api/v1/namespaces/${namespace}/${kind === 'secret' ? 'secrets' : 'configmaps'}/${name}`;
 }
 
 /** The containers of an adopted machine live on these tokens, and its components on these certificates. */
