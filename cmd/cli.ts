@@ -112,8 +112,11 @@ function program(io: Io): Program {
   const uninstall = command
     .command('uninstall')
     .description('take away what init made')
-    .option('--purge', 'also delete every Secret and ConfigMap of the inventory')
-    .option('--force', 'although machines are adopted, whose certificates nobody renews then')
+    .option('--purge', 'also delete every Secret and ConfigMap that init has created')
+    .option(
+      '--force',
+      'although machines are adopted, whose certificates nobody renews then, or objects may be of others',
+    )
     .option('--give-back', 'also make plain files of what the syncer has published, at the same paths')
     .action(async (_own, self: Command) => {
       refuseUnknownCommand(self);

@@ -5,7 +5,7 @@ import { RecoveryError } from '../lib/errors.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { NamesInApi } from '../lib/inventory/names-in-api.ts';
 import { type ServerAddress, serverAddress } from '../lib/kube/server-address.ts';
-import type { Gates } from '../lib/kube/gate.ts';
+import type { Gates } from '../lib/kube/gates.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import type { Store } from '../lib/store/store.ts';
 import { locationText } from '../lib/store/store.ts';

@@ -3,7 +3,7 @@
 import { hostname } from 'node:os';
 import type { Config, ModeConfig } from '../lib/config-types.ts';
 import { createHealth, keepServingHealth } from '../lib/health.ts';
-import { Gates } from '../lib/kube/gate.ts';
+import { Gates } from '../lib/kube/gates.ts';
 import { createMetrics, noMetrics } from '../lib/metrics.ts';
 import { regen } from './regen-mode.ts';
 import { resolveHere } from './resolve-here.ts';

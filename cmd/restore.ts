@@ -2,7 +2,7 @@
 // What must read the file again is noted as after a renewal: the next pass with --restart restarts it.
 import { systemClock } from '../lib/clock.ts';
 import { parseToolConfig } from '../lib/config.ts';
-import { RecoveryError } from '../lib/errors.ts';
+import { isCode, RecoveryError } from '../lib/errors.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { suggestion } from '../lib/problems.ts';
 import type { Problem } from '../lib/problems.ts';
@@ -15,6 +15,7 @@ import {
   type Generation,
   listGenerations,
   presentEnd,
+  type Restorable,
   restoreGeneration,
   type RestoreOptions,
 } from '../lib/store/restore.ts';
@@ -46,24 +47,24 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
     onAttributesLost: tell,
     ...(endpoints !== undefined && { endpoints }),
   };
-  const kept = await listGenerations(artefacts, options);
-  if (name === undefined) {
-    io.stdout.write(kept.length === 0 ? `Nothing is kept in ${backupDir}.\n` : listText(kept, systemClock.now()));
-    return exitCodes.done;
-  }
+  if (name === undefined) return list(artefacts, options, { stdout: io.stdout, tell });
   const names = artefacts.map((artefact) => artefact.name);
   if (!names.includes(name)) {
     const message = `Cannot restore artefact "${name}": there is none on this host${suggestion(name, names)}`;
     throw new RecoveryError('ConfigInvalid', message);
   }
+  const own = artefacts.filter((artefact) => artefact.name === name);
+  const kept = await listGenerations(own, options);
   const wanted = chosen(kept, name, generation);
+  const passedOver = generation === undefined ? kept.slice(0, kept.indexOf(wanted)) : [];
+  for (const one of passedOver) tell(problemText(one));
   const now = systemClock.now();
   const disk = createDiskStore(options);
   const there = presentEnd(wanted.location, await disk.read(wanted.location, io.signal).catch(() => undefined));
   if (!force) requireNoneLost(wanted, { there, kept, now });
   if (isExpired(wanted, now)) tell(expiredWarning(wanted));
   if (dryRun) {
-    io.stdout.write(`Would restore ${name} of ${wanted.keptAt.toISOString()} (generation ${wanted.generation})\n`);
+    io.stdout.write(`Would restore ${name} of ${keptText(wanted)} (generation ${wanted.generation})\n`);
     return exitCodes.done;
   }
   const lock = await lockHost({ lockDir, once: true, clock: systemClock, signal: io.signal });
@@ -76,6 +77,39 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
     await lock.release();
   }
 }
+
+interface Told extends Pick<Io, 'stdout'> {
+  readonly tell: (problem: { readonly message: string }) => void;
+}
+
+/** What can be read is listed also where the copies of one artefact cannot. */
+async function list(
+  artefacts: readonly Restorable[],
+  options: RestoreOptions,
+  { stdout, tell }: Told,
+): Promise<number> {
+  const kept: Generation[] = [];
+  let exit: number = exitCodes.done;
+  for (const artefact of artefacts) {
+    try {
+      kept.push(...(await listGenerations([artefact], options)));
+    } catch (err) {
+      if (!isCode(err, 'ReadFailed')) throw err;
+      tell(err);
+      exit = exitCodes.failed;
+    }
+  }
+  const isEmpty = kept.length === 0 && exit === exitCodes.done;
+  stdout.write(isEmpty ? `Nothing is kept in ${options.backupDir}.\n` : listText(kept, systemClock.now()));
+  for (const one of kept) if (one.problem !== undefined) tell(problemText(one));
+  return exit;
+}
+
+const problemText = ({ artefact, generation, problem }: Generation): { readonly message: string } => ({
+  message: `Generation ${generation} of ${artefact}: ${problem}`,
+});
+
+const keptText = ({ keptAt }: Pick<Generation, 'keptAt'>): string => keptAt?.toISOString() ?? 'unknown';
 
 type Outcome = Awaited<ReturnType<typeof restoreGeneration>>;
 
@@ -170,19 +204,20 @@ function expiredWarning({ artefact, generation, notAfter }: Generation): { reado
   return { message };
 }
 
-function outcomeText(outcome: Outcome, { artefact, generation, keptAt }: Generation): string {
-  const what = `${artefact} of ${keptAt.toISOString()} (generation ${generation})`;
+function outcomeText(outcome: Outcome, wanted: Generation): string {
+  const { artefact, generation } = wanted;
+  const what = `${artefact} of ${keptText(wanted)} (generation ${generation})`;
   if (outcome === 'unchanged') return `Unchanged: ${what} is what is there.\n`;
   if (outcome === 'conflict') return `Not restored: somebody else has changed ${artefact} meanwhile; look again.\n`;
   return `Restored ${what}; what was there is kept as a new generation.\n`;
 }
 
 function listText(kept: readonly Generation[], now: Date): string {
-  const rows = kept.map(({ artefact, generation, keptAt, notAfter, problem }) => [
-    artefact,
-    generation,
-    keptAt.toISOString(),
-    problem === undefined ? endText(notAfter, now) : 'not whole',
+  const rows = kept.map((one) => [
+    one.artefact,
+    one.generation,
+    keptText(one),
+    one.problem === undefined ? endText(one.notAfter, now) : 'unusable',
   ]);
   const all = [['ARTEFACT', 'GENERATION', 'KEPT AT', 'EXPIRES'], ...rows];
   const widths = [0, 1, 2].map((column) => Math.max(...all.map((row) => row[column]?.length ?? 0)) + 3);

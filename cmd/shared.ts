@@ -3,7 +3,7 @@ import type { Clock } from '../lib/clock.ts';
 import type { Config } from '../lib/config-types.ts';
 import type { Health } from '../lib/health.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
-import type { Gates } from '../lib/kube/gate.ts';
+import type { Gates } from '../lib/kube/gates.ts';
 import type { Log } from '../lib/log.ts';
 import type { Metrics } from '../lib/metrics.ts';
 

@@ -5,6 +5,7 @@
 import { firstApprovalsName } from '../bootstrap-identity.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { objectPath } from '../kube/object-path.ts';
 
 export interface FirstApproval {
   /** The entry as it stands there. */
@@ -85,7 +86,7 @@ export class FirstApprovals {
   }
 
   get #path(): string {
-    return `/api/v1/namespaces/${this.#options.namespace}/configmaps/${firstApprovalsName}`;
+    return objectPath({ kind: 'configMap', namespace: this.#options.namespace, name: firstApprovalsName });
   }
 }
 

@@ -28,8 +28,7 @@ const waiting = [
 ] as const;
 
 export interface Disk extends Pick<typeof promises, (typeof looking)[number] | (typeof waiting)[number]> {
-  /** Default: that of attributes.ts. */
-  readonly copyAttributes?: typeof copyAttributes;
+  readonly copyAttributes: typeof copyAttributes;
 }
 
 type Call = (...args: readonly unknown[]) => unknown;

@@ -2,7 +2,6 @@
 // own, so a killed run leaves the old file or the new one. A file with a key is never open to others, not for a moment.
 import { randomBytes } from 'node:crypto';
 import { basename, dirname, join } from 'node:path';
-import { copyAttributes } from './attributes.ts';
 import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from './disk.ts';
 import { readRegularFile } from './read.ts';
 
@@ -52,6 +51,9 @@ export interface Ownership {
   readonly onAttributesLost?: ((err: unknown) => void) | undefined;
 }
 
+/** The bit of a mode by which a group may read: one that could read a file (etcd's) may read what takes its place. */
+export const groupReads = 0o040;
+
 /** A new file with durable content. */
 export async function writeNewFile(disk: Disk, path: string, bytes: Uint8Array, owner: Ownership): Promise<void> {
   const { mode, uid, gid, like } = owner;
@@ -62,10 +64,11 @@ export async function writeNewFile(disk: Disk, path: string, bytes: Uint8Array, 
       await handle.writeFile(bytes);
       // Before the mode: with an access-control list its group bits are the widest that anybody named there may have.
       await takeAttributes(disk, path, owner);
-      const own = await handle.stat();
-      if (uid !== undefined && gid !== undefined && (uid !== own.uid || gid !== own.gid)) await handle.chown(uid, gid);
+      const own = uid === undefined && like === undefined ? undefined : await handle.stat();
+      if (uid !== undefined && gid !== undefined && (uid !== own?.uid || gid !== own.gid)) await handle.chown(uid, gid);
       // After chown, which may clear bits, and not by open, which obeys the umask.
-      if (like === undefined || (own.mode & 0o777) !== (mode & 0o777)) await handle.chmod(mode & 0o777);
+      const hasMode = like !== undefined && own !== undefined && (own.mode & 0o777) === (mode & 0o777);
+      if (!hasMode) await handle.chmod(mode & 0o777);
       await handle.sync();
     } finally {
       await handle.close(); // close can report what fsync did not
@@ -75,8 +78,7 @@ export async function writeNewFile(disk: Disk, path: string, bytes: Uint8Array, 
 
 async function takeAttributes(disk: Disk, path: string, { like, onAttributesLost }: Ownership): Promise<void> {
   if (like === undefined) return;
-  const copy = disk.copyAttributes ?? copyAttributes;
-  await copy(like, path).catch((err: unknown) => onAttributesLost?.(err));
+  await disk.copyAttributes(like, path).catch((err: unknown) => onAttributesLost?.(err));
 }
 
 /** Makes a directory and its missing parents, each durable in its own parent. */

@@ -3,7 +3,9 @@
 // completed by the next and two machines that adopt at once come to one generation.
 import type { Clock } from '../clock.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import type { KeyPair, Resolved, ResolvedArtefact, ResolvedTarget } from '../inventory/model.ts';
+import { isOfOthers } from '../inventory/kinds.ts';
+import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact, ResolvedTarget } from '../inventory/model.ts';
+import { isFile } from '../inventory/places.ts';
 import { annotationsOf } from '../issue/annotations.ts';
 import { make } from '../issue/make.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
@@ -57,6 +59,13 @@ export async function takeStock(options: AdoptMaterial): Promise<Stock> {
     if (own !== undefined) taken.set(artefact.name, own);
   }
   return { there, taken };
+}
+
+/** What is to be created. */
+export function absentIn({ there }: Stock, { artefacts }: Pick<Resolved, 'artefacts'>): readonly ApiLocation[] {
+  return artefacts.flatMap(({ name, truth, kind }) =>
+    isFile(truth) || isOfOthers({ kind }) || there.has(name) ? [] : [truth satisfies ApiLocation],
+  );
 }
 
 /**

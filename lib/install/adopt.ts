@@ -13,7 +13,7 @@ import type { Clock } from '../clock.ts';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { readBy } from '../inventory/components.ts';
-import type { Resolved } from '../inventory/model.ts';
+import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createApiStore } from '../store/api.ts';
@@ -24,7 +24,7 @@ import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
 import { defaultNamespace, tokenSecretName } from './accounts.ts';
 import { requireKubeadmFlags, requireSameTrust } from './adopt-guard.ts';
-import { adoptMaterial, bundlesOf, takeStock } from './adopt-material.ts';
+import { absentIn, adoptMaterial, bundlesOf, takeStock } from './adopt-material.ts';
 import { completeNames } from './adopt-names.ts';
 import { asPresent } from './adopt-present.ts';
 import { readRecord, writeRecord } from './adopt-record.ts';
@@ -33,7 +33,7 @@ import { serverBundle } from './component-flags.ts';
 import { readToken } from './credentials.ts';
 import { readIfPresent } from './files.ts';
 import { type Images, imagesOf, requireImage } from './image.ts';
-import { installedRecord } from './installed.ts';
+import { recordToCome } from './installed.ts';
 import { readAuthorities } from './kubeadm-authorities.ts';
 import { kubeconfigYaml } from './kubeconfig.ts';
 import { fileOf, formerManifest } from './layout.ts';
@@ -113,9 +113,9 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
   const { images = imagesOf(options.signal) } = options;
   if (options.dryRun) {
     const adoption = await plannedAdoption(options);
-    await requireAdoptable(adoption);
+    const { absent } = await requireAdoptable(adoption);
     await requireImage(options.image, { ...options, images });
-    await tellPlan(adoption);
+    await tellPlan(adoption, absent);
     return { webhooks: adoption.webhooks };
   }
   const { refuseBesideOthers = refuseBesideKubeadm } = options;
@@ -123,9 +123,9 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
   return withManifestsLock(options, async () => {
     refuseBesideOthers();
     const adoption = await plannedAdoption(options);
-    const running = await requireAdoptable(adoption);
+    const { running, absent } = await requireAdoptable(adoption);
     await requireImage(options.image, { ...options, images });
-    await applyRights(adoption);
+    await applyRights(adoption, absent);
     const material = await adoptObjects(adoption);
     await writeMachine(adoption, material, running);
     await changeStaticPods(adoption);
@@ -150,17 +150,21 @@ async function plannedAdoption(options: AdoptOptions): Promise<Adoption> {
     store: createApiStore({ connection, fieldManager }),
     manifestsDir: join(kubernetesDir, 'manifests'),
     nodeCertificate: join(kubeletPki, 'kubelet-client-current.pem'),
-    rights: [
-      ...installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: true }),
-      installedRecord(resolved, namespace),
-    ],
+    rights: installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: true }),
     additions: staticPods.map((pod) => podAddition(pod, { resolved, directory, image, kubeletPki, seLinux })),
     webhooks: await findWebhooks({ ...api, resolved }),
   };
 }
 
-/** Everything that would stop it later stops it now. Returns the pods in which our container runs. */
-async function requireAdoptable(adoption: Adoption): Promise<ReadonlySet<StaticPod>> {
+interface Adoptable {
+  /** Pods in which our container runs. */
+  readonly running: ReadonlySet<StaticPod>;
+  /** Objects that are to be created. */
+  readonly absent: readonly ApiLocation[];
+}
+
+/** Everything that would stop it later stops it now. */
+async function requireAdoptable(adoption: Adoption): Promise<Adoptable> {
   const { resolved, store, manifestsDir, nodeCertificate, clock, signal } = adoption;
   const running = new Set<StaticPod>();
   for (const pod of staticPods) {
@@ -176,20 +180,23 @@ async function requireAdoptable(adoption: Adoption): Promise<ReadonlySet<StaticP
   const material = { resolved, directories: adoption, store, clock, signal };
   const stock = await takeStock(material);
   requireSameTrust(await bundlesOf(stock, material), await readAuthorities(adoption.pkiDir), clock.now());
-  return running;
+  return { running, absent: absentIn(stock, resolved) };
 }
 
-async function tellPlan({ rights, additions, manifestsDir, told }: Adoption): Promise<void> {
-  for (const manifest of rights) told(`---\n${toYaml(manifest)}`.trimEnd());
+async function tellPlan(adoption: Adoption, absent: Adoptable['absent']): Promise<void> {
+  const { api, rights, additions, manifestsDir, told } = adoption;
+  for (const manifest of [...rights, await recordToCome(api, { ...adoption, absent })])
+    told(`---\n${toYaml(manifest)}`.trimEnd());
   for (const addition of additions) {
     const path = manifestPath(manifestsDir, addition.pod);
     told(`--- # ${path}\n${toYaml(addTo(await readManifest(path, addition.pod), addition))}`.trimEnd());
   }
 }
 
-async function applyRights({ api, rights, told }: Adoption): Promise<void> {
+async function applyRights(adoption: Adoption, absent: Adoptable['absent']): Promise<void> {
+  const { api, rights, told } = adoption;
   let changed = 0;
-  for (const manifest of rights) {
+  for (const manifest of [...rights, await recordToCome(api, { ...adoption, absent })]) {
     const outcome = await applyManifest(api, manifest);
     if (outcome !== 'unchanged') changed += 1;
     if (outcome === 'updated') told(`Updated ${manifestText(manifest)}`);

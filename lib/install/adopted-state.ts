@@ -7,6 +7,7 @@ import { readBy } from '../inventory/components.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { objectPath } from '../kube/object-path.ts';
 import type { AdoptionRecord } from './adopt-record.ts';
 import { readIfThere } from './apply.ts';
 import { namesIn } from './files.ts';
@@ -147,7 +148,5 @@ function firstRead(identity: string, { pod }: PodAddition, resolved: Resolved): 
   const isRead = ({ truth, published }: ResolvedArtefact): boolean =>
     !isFile(truth) && (identity === 'regen' || published !== undefined);
   const { truth } = artefacts.find(isRead) ?? {};
-  if (truth === undefined || isFile(truth)) return '/version';
-  const kind = truth.kind === 'secret' ? 'secrets' : 'configmaps';
-  return `/api/v1/namespaces/${truth.namespace}/${kind}/${truth.name}`;
+  return truth === undefined || isFile(truth) ? '/version' : objectPath(truth);
 }

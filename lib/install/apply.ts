@@ -2,7 +2,7 @@
 // controller adds to the object (a token, a uid annotation) stays, and applying the same manifest again changes nothing.
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { type Manifest, manifestText, objectPath, ownLabel, resources } from './manifest.ts';
+import { type Manifest, manifestText, pathInApi, ownLabel, resources } from './manifest.ts';
 
 export const fieldManager = 'kube-cert-recovery-init';
 
@@ -30,7 +30,7 @@ export async function readIfThere<T>({ connection, signal }: Api, path: string):
 }
 
 export async function applyManifest(api: Api, manifest: Manifest): Promise<'created' | 'updated' | 'unchanged'> {
-  const path = objectPath(manifest);
+  const path = pathInApi(manifest);
   const before = await readIfThere<LiveObject>(api, path);
   if (manifest.kind === 'Namespace') {
     // somebody else's, as soon as it is there

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { objectPath } from '../kube/object-path.ts';
 import { serverAddress } from '../kube/server-address.ts';
 import { caBundleKey, locationText, type Store } from '../store/store.ts';
 import { proveServed } from '../proof/served.ts';
@@ -99,7 +100,7 @@ async function readTokenSecret(
   api: Api,
   { namespace, secret: name, clock, tokenTimeoutMs }: ReadToken,
 ): Promise<TokenSecret> {
-  const path = `/api/v1/namespaces/${namespace}/secrets/${name}`;
+  const path = objectPath({ kind: 'secret', namespace, name });
   const deadline = clock.now().getTime() + tokenTimeoutMs;
   for (;;) {
     const secret = await readIfThere<{ readonly data?: Readonly<Record<string, string>> }>(api, path);

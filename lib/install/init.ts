@@ -5,7 +5,7 @@
 import type { Clock } from '../clock.ts';
 import { sectionOf } from '../config-installed.ts';
 import { isOfOthers } from '../inventory/kinds.ts';
-import type { Resolved } from '../inventory/model.ts';
+import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createApiStore } from '../store/api.ts';
 import { type Entries, locationText, type Material, type Store } from '../store/store.ts';
@@ -17,9 +17,9 @@ import { type Api, applyManifest, fieldManager } from './apply.ts';
 import { credentialKubeconfig, writeCredential } from './credentials.ts';
 import { writeIfAbsent } from './files.ts';
 import { layoutOf, type Layout } from './layout.ts';
-import { manifestText } from './manifest.ts';
+import { type Manifest, manifestText } from './manifest.ts';
 import { syncerOf } from './pod-files.ts';
-import { installedRecord } from './installed.ts';
+import { installedRecord, recordToCome } from './installed.ts';
 import { installManifests } from './rbac.ts';
 import { defaultServer } from './render.ts';
 import { isStaged, objectManifest, readStaged, removeStaging } from './staging.ts';
@@ -75,25 +75,48 @@ export async function runInit(options: InitOptions): Promise<InitOutcome> {
   const webhooks = await findWebhooks({ ...api, resolved });
   const syncer = syncerOf(resolved, options.components);
   const manifests = installManifests({ ...resolved, namespace, syncers: [syncer] });
-  const namespaces = manifests.filter(({ kind }) => kind === 'Namespace');
-  // The record before what it names: `uninstall` finds also what a killed run has made.
-  const first = [...namespaces, installedRecord(resolved, namespace)];
-  for (const manifest of first) outcome[await applyManifest(api, manifest)].push(manifestText(manifest));
+  const apply = async (manifest: Manifest): Promise<void> => {
+    outcome[await applyManifest(api, manifest)].push(manifestText(manifest));
+  };
+  for (const manifest of manifests.filter(({ kind }) => kind === 'Namespace')) await apply(manifest);
 
-  const uploaded = await upload(await readStaged(layout, resolved), { resolved, store, signal });
+  const staged = await readStaged(layout, resolved);
+  // The record before what it names: `uninstall` finds also what a killed run has made.
+  const absent = await absentObjects(staged, { resolved, store, signal });
+  await apply(await recordToCome(api, { resolved, namespace, absent }));
+
+  const uploaded = await upload(staged, { resolved, store, signal });
   outcome.created.push(...uploaded.created);
   outcome.unchanged.push(...uploaded.unchanged);
 
-  const others = manifests.filter(({ kind }) => kind !== 'Namespace');
-  for (const manifest of others) outcome[await applyManifest(api, manifest)].push(manifestText(manifest));
+  for (const manifest of manifests.filter(({ kind }) => kind !== 'Namespace')) await apply(manifest);
 
   const files = await writeFiles({ api, store, layout, namespace, account: syncer.account }, options);
   const { differing, missing } = uploaded;
-  const staged = await isStaged(layout);
-  const stagingRemoved = staged && differing.length === 0;
+  const isThere = await isStaged(layout);
+  const stagingRemoved = isThere && differing.length === 0;
   if (stagingRemoved) await removeStaging(layout);
-  const kept = staged && !stagingRemoved ? { stagingKept: layout.staging } : {};
+  const kept = isThere && !stagingRemoved ? { stagingKept: layout.staging } : {};
   return { ...outcome, differing, missing, webhooks, files, stagingRemoved, ...kept };
+}
+
+interface Uploading {
+  readonly resolved: Resolved;
+  readonly store: Store;
+  readonly signal: AbortSignal;
+}
+
+/** What of the staged objects is to be created. */
+async function absentObjects(
+  staged: ReadonlyMap<string, Material>,
+  { resolved, store, signal }: Uploading,
+): Promise<ApiLocation[]> {
+  const absent: ApiLocation[] = [];
+  for (const { name, truth } of resolved.artefacts) {
+    if (isFile(truth) || !staged.has(name)) continue;
+    if ((await store.read(truth, signal)) === undefined) absent.push(truth);
+  }
+  return absent;
 }
 
 interface Uploaded {
@@ -106,7 +129,7 @@ interface Uploaded {
 /** Creates each object that is absent, and reads every one back. */
 async function upload(
   staged: ReadonlyMap<string, Material>,
-  { resolved, store, signal }: { resolved: Resolved; store: Store; signal: AbortSignal },
+  { resolved, store, signal }: Uploading,
 ): Promise<Uploaded> {
   const outcome: Uploaded = { created: [], unchanged: [], differing: [], missing: [] };
   for (const artefact of resolved.artefacts) {
@@ -179,15 +202,17 @@ export async function renderInitManifests(
   const { resolved, directory, namespace = defaultNamespace, components } = options;
   const staged = await readStaged(layoutOf(directory), resolved);
   const own = installManifests({ ...resolved, namespace, syncers: [syncerOf(resolved, components)] });
+  const truths: ApiLocation[] = [];
   const objects = resolved.artefacts.flatMap(({ name, truth }) => {
     const material = staged.get(name);
     if (isFile(truth) || material === undefined) return [];
+    truths.push(truth);
     const { data, ...manifest } = objectManifest(truth, material);
     return [truth.kind === 'secret' ? manifest : { ...manifest, data }];
   });
   const namespaces = own.filter(({ kind }) => kind === 'Namespace');
   const others = own.filter(({ kind }) => kind !== 'Namespace');
-  return [...namespaces, installedRecord(resolved, namespace), ...objects, ...others]
+  return [...namespaces, installedRecord(resolved.name, namespace, truths), ...objects, ...others]
     .map((manifest) => toYaml(manifest))
     .join('---\n');
 }

@@ -1,41 +1,75 @@
-// The record of an installation: a ConfigMap beside the accounts that names the inventory and its objects in the API. So
-// `uninstall` need not be told what was installed, and `--purge` finds the objects when no configuration is left. It stays
-// as long as they do. Names only, no secrets.
+// The record of an installation: a ConfigMap beside the accounts that names the inventory and the objects that `init` has
+// created in the API. So `uninstall` need not be told what was installed, and `--purge` finds the objects when no
+// configuration is left, and none that was there before. It stays as long as they do. Names only, no secrets.
 import { RecoveryError } from '../errors.ts';
 import { isOfOthers } from '../inventory/kinds.ts';
-import type { ApiLocation, Resolved } from '../inventory/model.ts';
+import type { ApiLocation, Artefact, Resolved } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import { type Api, ownObjects, readIfThere } from './apply.ts';
-import { type Manifest, manifestText, objectPath, ownLabel } from './manifest.ts';
+import { type Manifest, manifestText, ownLabel, pathInApi } from './manifest.ts';
 
 export interface Installed {
   readonly inventory: string;
-  /** What only `--purge` deletes. */
   readonly objects: readonly ApiLocation[];
+  /** False: of a version that named what the inventory declares, whoever has made it. */
+  readonly areCreated: boolean;
   /** The record itself. */
   readonly manifest: Manifest;
 }
 
 const prefix = 'kube-cert-recovery-installed-';
 
-/** What of an inventory `--purge` deletes: what others keep stays theirs. Pure. */
+/** All objects of an inventory but those that it calls others'. Pure. */
 export function purgeable({ artefacts }: Pick<Resolved, 'artefacts'>): readonly ApiLocation[] {
   return artefacts.flatMap((artefact) =>
     isFile(artefact.truth) || isOfOthers(artefact) ? [] : [artefact.truth satisfies ApiLocation],
   );
 }
 
+/** Whether somebody else works on objects of this inventory, as an operator does: then any of them may be his. Pure. */
+export const isShared = ({ artefacts }: { readonly artefacts: readonly Pick<Artefact, 'kind' | 'truth'>[] }): boolean =>
+  artefacts.some((artefact) => !isFile(artefact.truth) && isOfOthers(artefact));
+
 /** Pure. `namespace`: of the accounts. */
-export function installedRecord(resolved: Pick<Resolved, 'name' | 'artefacts'>, namespace: string): Manifest {
-  const objects = purgeable(resolved);
-  const lines = (wanted: ApiLocation['kind']): string =>
-    objects.flatMap((one) => (one.kind === wanted ? [`${one.namespace}/${one.name}\n`] : [])).join('');
+export function installedRecord(inventory: string, namespace: string, created: readonly ApiLocation[]): Manifest {
+  const lines = (wanted: ApiLocation['kind']): string => {
+    const names = created.flatMap(({ kind, ...one }) => (kind === wanted ? [`${one.namespace}/${one.name}\n`] : []));
+    return [...new Set(names)].toSorted().join('');
+  };
   return {
     apiVersion: 'v1',
     kind: 'ConfigMap',
-    metadata: { namespace, name: `${prefix}${resolved.name}`, labels: ownLabel },
-    data: { inventory: resolved.name, secrets: lines('secret'), configMaps: lines('configMap') },
+    metadata: { namespace, name: `${prefix}${inventory}`, labels: ownLabel },
+    data: { inventory, objects: 'created', secrets: lines('secret'), configMaps: lines('configMap') },
   };
+}
+
+/**
+ * What a record says that is ours: all of it, but where it is of a former version and the inventory is shared. `shared`:
+ * whether it is; undefined where nobody can say. Pure.
+ */
+export function oursOf({ areCreated, objects }: Installed, shared: boolean | undefined): readonly ApiLocation[] {
+  return areCreated || shared !== true ? objects : [];
+}
+
+/**
+ * The record before `absent` is created: with what is recorded already. To be asked for after it was seen that they are
+ * absent. Then of two machines that adopt at once neither loses what the other has recorded: what that one creates from
+ * here on was absent here, too. Throws MaterialInvalid.
+ */
+export async function recordToCome(
+  api: Api,
+  { resolved, namespace, absent }: { resolved: Resolved; namespace: string; absent: readonly ApiLocation[] },
+): Promise<Manifest> {
+  const empty = installedRecord(resolved.name, namespace, []);
+  const found = await readIfThere<RecordObject>(api, pathInApi(empty));
+  const former = found === undefined ? undefined : parseInstalled(found.data ?? {}, empty);
+  const known = former === undefined ? [] : oursOf(former, isShared(resolved));
+  return installedRecord(resolved.name, namespace, [...known, ...absent]);
+}
+
+interface RecordObject {
+  readonly data?: Readonly<Record<string, string>>;
 }
 
 export const isInstalledRecord = ({ kind, metadata }: Manifest): boolean =>
@@ -46,7 +80,7 @@ export async function readInstalled(api: Api): Promise<readonly Installed[]> {
   const records: Installed[] = [];
   for (const manifest of await ownObjects(api, 'ConfigMap')) {
     if (!isInstalledRecord(manifest)) continue;
-    const found = await readIfThere<{ readonly data?: Readonly<Record<string, string>> }>(api, objectPath(manifest));
+    const found = await readIfThere<RecordObject>(api, pathInApi(manifest));
     if (found !== undefined) records.push(parseInstalled(found.data ?? {}, manifest));
   }
   return records.toSorted((a, b) => (a.inventory < b.inventory ? -1 : 1));
@@ -54,12 +88,12 @@ export async function readInstalled(api: Api): Promise<readonly Installed[]> {
 
 /** Pure. */
 export function parseInstalled(data: Readonly<Record<string, string>>, manifest: Manifest): Installed {
-  const { inventory = '', secrets = '', configMaps = '' } = data;
+  const { inventory = '', objects: which, secrets = '', configMaps = '' } = data;
   const objects = [...locations('secret', secrets), ...locations('configMap', configMaps)];
   if (manifest.metadata.name === `${prefix}${inventory}` && objects.every((one) => one !== undefined)) {
-    return { inventory, objects, manifest };
+    return { inventory, objects, areCreated: which === 'created', manifest };
   }
-  const message = `Cannot use ${manifestText(manifest)}: it is not the record that init has written; run init again, or delete it and name the inventory (--preset or --config)`;
+  const message = `Cannot use ${manifestText(manifest)}: it is not the record that init has written; delete it, and name the inventory to uninstall (--preset or --config)`;
   throw new RecoveryError('MaterialInvalid', message);
 }
 

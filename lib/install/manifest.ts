@@ -37,7 +37,7 @@ export const resources = {
 /** On everything that `init` makes besides the certificates, so that `uninstall` finds it again. */
 export const ownLabel = { 'app.kubernetes.io/managed-by': 'kube-cert-recovery' } as const;
 
-export function objectPath({ kind, metadata: { namespace = '', name } }: Manifest): string {
+export function pathInApi({ kind, metadata: { namespace = '', name } }: Manifest): string {
   return `${resources[kind].replace('{namespace}', encodeURIComponent(namespace))}/${encodeURIComponent(name)}`;
 }
 

@@ -1,20 +1,22 @@
 // `uninstall`: takes out what `init` made: rights first, then identities, then the files with their tokens. The
 // certificates' own objects stay, because the control plane lives on them, and so does the binding by which the API
 // server may reach kubelets; with `purge` they go too. Everything of ours is found by its label, so what an earlier
-// inventory made goes as well; which objects there are besides says the record of the installation. Running it again
-// finds nothing to do.
+// inventory made goes as well; which objects `init` has created besides says the record of the installation. Running it
+// again finds nothing to do.
 import { RecoveryError } from '../errors.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
+import { loadPreset, presetNames } from '../inventory/preset.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/lease-path.ts';
+import { objectPath } from '../kube/object-path.ts';
 import { restartTurn } from '../leases/turn.ts';
 import { locationText } from '../store/store.ts';
 import { adoptedNodes } from './adopted-nodes.ts';
 import { type Api, deleteObject, ownObjects, readIfThere } from './apply.ts';
 import { namesIn, removeDirectory } from './files.ts';
-import { type Installed, isInstalledRecord, purgeable, readInstalled } from './installed.ts';
+import { type Installed, isInstalledRecord, isShared, oursOf, purgeable, readInstalled } from './installed.ts';
 import { layoutOf } from './layout.ts';
-import { manifestText, objectPath } from './manifest.ts';
+import { manifestText, pathInApi } from './manifest.ts';
 import { kubeletClientBinding } from './rbac.ts';
 
 export interface UninstallOptions {
@@ -23,9 +25,9 @@ export interface UninstallOptions {
   /** The inventory that somebody has named; without it the recorded one. */
   readonly resolved?: Resolved;
   readonly directory: string;
-  /** Also delete every Secret and ConfigMap of the inventory, signers' keys included. */
+  /** Also delete every Secret and ConfigMap that `init` has created, signers' keys included. */
   readonly purge?: boolean;
-  /** Although machines are adopted. */
+  /** Although machines are adopted, and although nothing tells which objects `init` has created. */
   readonly force?: boolean;
   readonly dryRun?: boolean;
   readonly signal: AbortSignal;
@@ -49,15 +51,15 @@ const kinds = [
 ] as const;
 
 /**
- * Throws KubeConflict while machines are adopted, ConfigInvalid when it is not clear which inventory is meant, and what
- * the API refuses.
+ * Throws KubeConflict while machines are adopted and when purged objects may be others', ConfigInvalid when it is not
+ * clear which inventory is meant, and what the API refuses.
  */
 export async function runUninstall(options: UninstallOptions): Promise<UninstallOutcome> {
-  const { connection, signal, resolved, dryRun = false, purge = false, force = false } = options;
+  const { connection, signal, resolved, dryRun = false, purge = false } = options;
   const api: Api = { connection, signal };
-  if (!force) await requireNoneAdopted(api);
+  if (options.force !== true) await requireNoneAdopted(api);
   const records = await readInstalled(api);
-  const { objects, record } = wanted(records, resolved, purge);
+  const { objects, record } = wanted(records, options);
   const removed: string[] = [];
   const kept: string[] = [];
   const isThere = async (path: string): Promise<boolean> => (await readIfThere(api, path)) !== undefined;
@@ -69,20 +71,22 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
       if (isInstalledRecord(manifest)) continue; // goes with its objects
       const isNeeded = kind === 'ClusterRoleBinding' && manifest.metadata.name === kubeletClientBinding && !purge;
       if (isNeeded) kept.push(`${manifestText(manifest)}, without which "kubectl logs" and "exec" are refused`);
-      else await remove(objectPath(manifest), manifestText(manifest));
+      else await remove(pathInApi(manifest), manifestText(manifest));
     }
   }
   // Whoever took turns by it has no identity any more.
   await remove(leasePath(restartTurn), `Lease "${restartTurn.namespace}/${restartTurn.name}"`);
   if (purge) {
-    for (const object of objects) await remove(pathOf(object), locationText(object));
+    for (const object of objects) await remove(objectPath(object), locationText(object));
     // Last: a run that was killed is completed by the next.
-    if (record !== undefined) await remove(objectPath(record.manifest), manifestText(record.manifest));
-  } else {
-    for (const { inventory, objects: own, manifest } of records) {
-      const what = `${own.length} Secrets and ConfigMaps of inventory "${inventory}"`;
-      kept.push(`${what}, the CAs' keys among them, which ${manifestText(manifest)} names`);
-    }
+    if (record !== undefined) await remove(pathInApi(record.manifest), manifestText(record.manifest));
+  }
+  for (const each of records.filter((one) => !purge || one !== record)) {
+    const { inventory, manifest } = each;
+    const { length } = oursOf(each, shared(inventory, resolved));
+    const what = `${length} Secrets and ConfigMaps of inventory "${inventory}"`;
+    if (length === 0) await remove(pathInApi(manifest), manifestText(manifest));
+    else if (!purge) kept.push(`${what}, the CAs' keys among them, which ${manifestText(manifest)} names`);
   }
   const { credentials } = layoutOf(options.directory);
   if ((await namesIn(credentials)).length > 0) {
@@ -97,27 +101,42 @@ interface Wanted {
   readonly record?: Installed;
 }
 
-/** What `purge` deletes. Another inventory than the installed one would leave the keys of its CAs behind. */
-function wanted(records: readonly Installed[], resolved: Resolved | undefined, purge: boolean): Wanted {
+/** What `purge` deletes. Pure but for the presets. */
+export function wanted(
+  records: readonly Installed[],
+  { resolved, purge = false, force = false }: Pick<UninstallOptions, 'resolved' | 'purge' | 'force'>,
+): Wanted {
   const names = records.map(({ inventory }) => `"${inventory}"`).join(', ');
-  if (resolved !== undefined) {
-    const record = records.find(({ inventory }) => inventory === resolved.name);
-    if (record === undefined && records.length > 0) {
-      const message = `Cannot uninstall inventory "${resolved.name}": what is installed is ${names}; leave out --preset and --config, or name that one`;
-      throw new RecoveryError('ConfigInvalid', message);
-    }
-    return { objects: purgeable(resolved), ...(record !== undefined && { record }) };
+  const [only, ...others] = records.filter(({ objects }) => objects.length > 0);
+  const isNamed = resolved !== undefined;
+  const record = isNamed ? records.find(({ inventory }) => inventory === resolved.name) : only;
+  // Another inventory than the installed one would leave the keys of its CAs behind.
+  if (isNamed && record === undefined && records.length > 0) {
+    const message = `Cannot uninstall inventory "${resolved.name}": what is installed is ${names}; leave out --preset and --config, or name that one`;
+    throw new RecoveryError('ConfigInvalid', message);
   }
-  const [record, ...others] = records;
-  if (!purge || (record !== undefined && others.length === 0))
-    return { objects: record?.objects ?? [], ...(record !== undefined && { record }) };
-  const state = record === undefined ? 'no record tells what was installed' : `several are installed (${names})`;
-  const message = `Cannot delete the objects of the inventory: ${state}; name one with --preset or --config`;
-  throw new RecoveryError('ConfigInvalid', message);
+  if (!purge) return { objects: [] };
+  if (!isNamed && (records.length === 0 || others.length > 0)) {
+    const state = records.length === 0 ? 'no record tells what was installed' : `several are installed (${names})`;
+    const message = `Cannot delete the objects of the inventory: ${state}; name one with --preset or --config`;
+    throw new RecoveryError('ConfigInvalid', message);
+  }
+  if (record?.areCreated === true) return { objects: record.objects, record };
+  const inventory = resolved?.name ?? record?.inventory ?? '';
+  const objects = resolved === undefined ? (record?.objects ?? []) : purgeable(resolved);
+  if (!force && objects.length > 0 && shared(inventory, resolved) !== false) throw mayBeOthers(inventory, objects);
+  return { objects, ...(record !== undefined && { record }) };
 }
 
-function pathOf({ kind, namespace, name }: ApiLocation): string {
-  return `/api/v1/namespaces/${namespace}/${kind === 'secret' ? 'secrets' : 'configmaps'}/${name}`;
+/** Whether others work on objects of an inventory, too. Undefined: nobody has named it, and it is no preset. */
+function shared(inventory: string, resolved: Resolved | undefined): boolean | undefined {
+  if (resolved?.name === inventory) return isShared(resolved);
+  return presetNames().includes(inventory) ? isShared(loadPreset(inventory)) : undefined;
+}
+
+function mayBeOthers(inventory: string, objects: readonly ApiLocation[]): RecoveryError {
+  const message = `Cannot delete the objects of inventory "${inventory}": nothing tells which of its ${objects.length} Secrets and ConfigMaps init has created. What an operator keeps is among them, his CAs' keys, too: without these whoever trusts his certificates today would be refused. Without --purge identities and rights are removed, and no object; --force deletes all of them`;
+  return new RecoveryError('KubeConflict', message);
 }
 
 /** The containers of an adopted machine live on these tokens, and its components on these certificates. */

@@ -8,7 +8,7 @@ import type { Log } from '../log.ts';
 import { away, describeRequest, isAway, networkError, statusError, unavailable } from './api-error.ts';
 import type { Attempt } from './api-error.ts';
 import { parseAnswer } from './answer.ts';
-import { type Gate, Gates } from './gate.ts';
+import { Gates, type IdentityGate } from './gates.ts';
 import type { KubeConnection, KubeRequest, WatchEvent } from './kube.ts';
 import { readKubeconfig, sameCredentials } from './kubeconfig.ts';
 import type { Credentials, KubeconfigOptions } from './kubeconfig.ts';
@@ -37,7 +37,7 @@ class Connection implements KubeConnection {
   #credentials: Credentials;
   #lines: Lines;
   readonly #gates: Gates;
-  #gate: Gate;
+  #gate: IdentityGate;
   #rereadAt: number;
   #reloading: Promise<'unchanged' | 'changed'> | undefined;
   #closed = false;

@@ -1,11 +1,10 @@
 // Whether an API server is there, known once for all who ask it in this process. While it is away one request in 200 ms
 // tries it, for everybody: whoever asks meanwhile hears what that one met, and whoever waits is told as soon as one is
-// answered. A server that answers by Retry-After, or something else than was asked, is asked as rarely.
-import { createHash } from 'node:crypto';
+// answered. A server that answers by Retry-After, or something else than was asked, is asked as rarely. Whose gate it is
+// says gates.ts.
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Attempt } from './api-error.ts';
-import type { Credentials } from './kubeconfig.ts';
 
 /** Between the beginnings of two attempts at a server that is away, and between two turns of those who try again. */
 export const attemptMs = 200;
@@ -50,6 +49,11 @@ export class Gate {
 
   constructor(clock: Clock) {
     this.#clock = clock;
+  }
+
+  /** While it is not known that the server answers again. */
+  get isClosed(): boolean {
+    return this.#away !== undefined;
   }
 
   /** Lets a request through, at once unless the server is away. Throws KubeUnavailable, KubeWrongAnswer. */
@@ -168,27 +172,6 @@ export class Gate {
     return now < since ? 0 : Math.max(dueAt - now, 0);
   }
 }
-
-/** The gates of a process: one for each server, name and CA, because what one of these cannot reach another may. */
-export class Gates {
-  readonly #clock: Clock;
-  readonly #gates = new Map<string, Gate>();
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  of({ server, serverName, ca }: Pick<Credentials, 'server' | 'serverName' | 'ca'>): Gate {
-    const key = JSON.stringify([server, serverName, createHash('sha256').update(ca).digest('hex')]);
-    const gate = this.#gates.get(key) ?? new Gate(this.#clock);
-    this.#gates.set(key, gate);
-    const [oldest] = this.#gates.keys();
-    if (this.#gates.size > mostGates && oldest !== undefined) this.#gates.delete(oldest); // CAs that were replaced
-    return gate;
-  }
-}
-
-const mostGates = 16;
 
 /** What another request has met, said of this one. */
 function retold(failure: RecoveryError, { verb, object }: Attempt): RecoveryError {

@@ -5,6 +5,7 @@ import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
 import type { ConfigMap, KubeConnection, ObjectState, Secret } from './kube.ts';
 import { listWatch, type WatchStatus } from './list-watch.ts';
+import { namedListPath } from './object-path.ts';
 
 export type { WatchStatus };
 
@@ -24,15 +25,12 @@ export interface WatchObjectOptions<T extends Secret | ConfigMap> {
   readonly random?: () => number;
 }
 
-const resources = { secret: 'secrets', configMap: 'configmaps' } as const;
-
 /** Reports the object's newest state until `signal` aborts. Never rejects. */
 export function watchObject<T extends Secret | ConfigMap>(options: WatchObjectOptions<T>): Promise<void> {
   const { kind, namespace, name, onState, log, ...rest } = options;
-  const selector = `fieldSelector=${encodeURIComponent(`metadata.name=${name}`)}`;
   return listWatch<T>({
     ...rest,
-    path: `/api/v1/namespaces/${encodeURIComponent(namespace)}/${resources[kind]}?${selector}`,
+    path: namedListPath({ kind, namespace, name }),
     log: log.with({ [kind]: `${namespace}/${name}` }),
     onList: ([object]) => onState(object === undefined ? { present: false } : { present: true, object }),
     onEvent: (type, object) => onState(type === 'DELETED' ? { present: false } : { present: true, object }),

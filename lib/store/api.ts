@@ -5,6 +5,7 @@ import { isUtf8 } from 'node:buffer';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { ApiLocation, Location } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { objectPath } from '../kube/object-path.ts';
 import { objectEntries } from './object-entries.ts';
 import { locationText, privateKeyKey } from './store.ts';
 import type { Entries, Found, Material, Seen, Store } from './store.ts';
@@ -109,11 +110,6 @@ export function createApiStore({ connection, fieldManager, readTimeoutMs = 3000 
 function apiLocation(location: Location): ApiLocation {
   if (!isFile(location)) return location;
   throw new RecoveryError('ReadFailed', `Cannot use ${locationText(location)}: not an object of the API`);
-}
-
-function objectPath(location: ApiLocation): string {
-  const resource = location.kind === 'secret' ? 'secrets' : 'configmaps';
-  return `/api/v1/namespaces/${encodeURIComponent(location.namespace)}/${resource}/${encodeURIComponent(location.name)}`;
 }
 
 function changed(location: ApiLocation): RecoveryError {

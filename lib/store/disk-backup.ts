@@ -8,9 +8,16 @@ import { basename, join } from 'node:path';
 import { type Disk, onPath, together, unlessAbsent } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { systemCode } from '../errors.ts';
-import { makeDirectory, type Ownership, removeLeftovers, syncAll, temporaryName, writeNewFile } from '../disk/files.ts';
+import {
+  groupReads,
+  makeDirectory,
+  type Ownership,
+  removeLeftovers,
+  syncAll,
+  temporaryName,
+  writeNewFile,
+} from '../disk/files.ts';
 
-const groupReads = 0o040;
 const generationsKept = 5;
 const longestName = 200;
 

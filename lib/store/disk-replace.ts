@@ -7,6 +7,7 @@ import { readRegularFile } from '../disk/read.ts';
 import { RecoveryError } from '../errors.ts';
 import {
   ensureDirectory,
+  groupReads,
   type Ownership,
   removeLeftovers,
   syncAll,
@@ -113,9 +114,6 @@ async function ownerOfAbsent(
   const above = await unlessAbsent(() => disk.stat(directory));
   return above === undefined || above.uid === 0 ? { mode } : { mode, uid: above.uid, gid: above.gid };
 }
-
-/** A group that could read the file (etcd's) may again. */
-const groupReads = 0o040;
 
 /**
  * Renames in order, then makes it durable. When one fails, what was renamed before goes back: the last good stays. What

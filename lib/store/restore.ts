@@ -24,8 +24,8 @@ export interface Generation {
   readonly location: DiskLocation;
   /** `000003`: the higher the younger. */
   readonly generation: string;
-  /** When it was copied, just before it was replaced. */
-  readonly keptAt: Date;
+  /** When it was copied, just before it was replaced; undefined where the disk does not say. */
+  readonly keptAt?: Date;
   /** End of its certificate, of the earliest where it has several roots; undefined where it has none that parses. */
   readonly notAfter?: Date;
   /** Why it cannot be put back. */
@@ -39,7 +39,10 @@ export interface RestoreOptions extends Pick<
   readonly backupDir: string;
 }
 
-/** All generations of all artefacts that lie on this host, of each the youngest first. Throws ReadFailed. */
+/**
+ * All generations of all artefacts that lie on this host, of each the youngest first. One that cannot be read is listed
+ * with its problem: the others may be what is needed. Throws ReadFailed.
+ */
 export async function listGenerations(
   artefacts: readonly Restorable[],
   { backupDir, endpoints, disk = realDisk }: RestoreOptions,
@@ -51,19 +54,33 @@ export async function listGenerations(
     const layout = layoutOf(truth, endpoints);
     const generations = await onShelf(shelf, truth, () => generationsOf(shelf));
     for (const generation of generations.toReversed()) {
-      const [files, status] = await onShelf(shelf, truth, () =>
-        Promise.all([readGeneration(shelf, generation), disk.stat(generationPath(shelf, generation))]),
-      );
-      found.push({
-        artefact: name,
-        location: truth,
-        generation,
-        keptAt: status.mtime,
-        ...judged(truth, files, layout),
-      });
+      const seen = await lookAtGeneration({ shelf, truth, layout }, generation);
+      found.push({ artefact: name, location: truth, generation, ...seen });
     }
   }
   return found;
+}
+
+interface Place {
+  readonly shelf: Shelf;
+  readonly truth: DiskLocation;
+  readonly layout: Layout;
+}
+
+async function lookAtGeneration(
+  { shelf, truth, layout }: Place,
+  generation: string,
+): Promise<Pick<Generation, 'keptAt' | 'notAfter' | 'problem'>> {
+  let dated: Pick<Generation, 'keptAt'> = {};
+  try {
+    const status = await onShelf(shelf, truth, () => shelf.disk.stat(generationPath(shelf, generation)));
+    dated = { keptAt: status.mtime };
+    const files = await onShelf(shelf, truth, () => readGeneration(shelf, generation));
+    return { ...dated, ...judged(truth, files, layout) };
+  } catch (err) {
+    if (!isCode(err, 'ReadFailed')) throw err;
+    return { ...dated, problem: err.message };
+  }
 }
 
 /**

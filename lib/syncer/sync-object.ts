@@ -4,6 +4,7 @@
 import type { Clock } from '../clock.ts';
 import { isCode } from '../errors.ts';
 import type { KubeConnection, ObjectState } from '../kube/kube.ts';
+import { namedListPath, objectPath } from '../kube/object-path.ts';
 import { holdsOnlyPartsOf, readPublished } from '../publish/inspect.ts';
 import { namesProblem } from '../publish/names.ts';
 import { compare, publish, type PublishOutcome } from '../publish/publish.ts';
@@ -94,17 +95,14 @@ export async function readLive(
   { location }: SyncRow,
   { connection, signal }: Pick<PassContext, 'connection' | 'signal'>,
 ): Promise<ObjectState<ApiObject>> {
-  const resource = location.kind === 'secret' ? 'secrets' : 'configmaps';
-  const [namespace = '', name = ''] = [location.namespace, location.name].map(encodeURIComponent);
-  const collection = `/api/v1/namespaces/${namespace}/${resource}`;
   try {
-    const object = await connection.request<ApiObject>({ method: 'GET', path: `${collection}/${name}`, signal });
+    const object = await connection.request<ApiObject>({ method: 'GET', path: objectPath(location), signal });
     return { present: true, object };
   } catch (err) {
     if (!isCode(err, 'KubeNotFound')) throw err;
   }
   // A 404 may also come from something that is no API server (a load balancer without backend). An empty list cannot.
-  const path = `${collection}?fieldSelector=${encodeURIComponent(`metadata.name=${location.name}`)}`;
+  const path = namedListPath(location);
   const { items } = await connection.request<{ readonly items?: readonly ApiObject[] }>({
     method: 'GET',
     path,

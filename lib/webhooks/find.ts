@@ -6,6 +6,7 @@ import { isOnlyRead } from '../inventory/kinds.ts';
 import { isFile } from '../inventory/places.ts';
 import { registryMetadata } from '../issue/registry.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { objectPath } from '../kube/object-path.ts';
 import { interceptingWebhooks, type WebhookConfiguration, type WebhookFinding } from './intercepting.ts';
 import { isRestricting, type WrittenObject } from './matching.ts';
 import { type AdmissionPolicy, type AdmissionPolicyBinding, judgingPolicies } from './policies.ts';
@@ -64,9 +65,7 @@ export async function findWebhooks({ connection, resolved, signal }: FindWebhook
   const asksObjects = selectors.some(isRestricting);
   const objects: WrittenObject[] = [];
   for (const artefact of written) {
-    const { kind, namespace, name } = artefact.truth;
-    const path = `/api/v1/namespaces/${namespace}/${kind === 'secret' ? 'secrets' : 'configmaps'}/${name}`;
-    const present = asksObjects ? await labelsOf(path) : {};
+    const present = asksObjects ? await labelsOf(objectPath(artefact.truth)) : {};
     const future = registryMetadata(artefact, resolved, undefined)?.labels ?? {};
     objects.push({ location: artefact.truth, labels: [present, { ...present, ...future }, future] });
   }

@@ -103,6 +103,35 @@ it.each<[string, readonly string[], number, string]>([
   expect(await present()).toBe(before);
 });
 
+it('restore puts back what can be read, and says what of the rest cannot', async () => {
+  const shelf = join(directory, 'backups', encodeURIComponent(location.certFile));
+  const [oldest = '', ...younger] = (await readdir(shelf)).toSorted();
+  const youngest = younger.at(-1) ?? expect.unreachable();
+  await mkdir(join(shelf, youngest, 'lost+found'));
+  const shelfOfAnother = join(directory, 'backups', encodeURIComponent(location.certFile.replace('peer', 'server')));
+  await writeFile(shelfOfAnother, 'no directory');
+  try {
+    const listed = await restore();
+    expect(listed.exit).toBe(1);
+    expect(listed.out).toMatch(new RegExp(`^etcd-peer +${youngest} +\\S+ +unusable$`, 'm'));
+    expect(listed.out).toMatch(new RegExp(`^etcd-peer +${oldest} +\\S+ +20\\S+$`, 'm'));
+    expect(listed.err).toContain(`/${youngest}/lost+found": is a directory where a file or link is wanted`);
+    expect(listed.err).toContain(`"${shelfOfAnother}": is not a directory`);
+    expect(await restore('etcd-peer', '--dry-run')).toMatchObject({
+      exit: 0,
+      out: expect.stringMatching(/^Would restore etcd-peer of /) as string,
+      err: expect.stringContaining(`Generation ${youngest} of etcd-peer: Cannot read backups of `) as string,
+    });
+    const asked = await restore('etcd-peer', `--generation=${youngest}`);
+    expect(asked).toMatchObject({ exit: 1, err: expect.stringContaining('(EISDIR)') as string });
+    const other = await restore('etcd-server');
+    expect(other).toMatchObject({ exit: 1, err: expect.stringContaining('(ENOTDIR)') as string });
+  } finally {
+    await rm(join(shelf, youngest, 'lost+found'), { recursive: true });
+    await rm(shelfOfAnother);
+  }
+});
+
 it('restore notes what must be restarted for the next pass, and nothing where nothing changes', async () => {
   const at = (...names: readonly string[]): string => join(directory, 'machine', ...names);
   await mkdir(at('pki'), { recursive: true });

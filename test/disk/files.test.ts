@@ -6,6 +6,7 @@ import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from '..
 import {
   ensureDirectory,
   ensurePrivateDirectory,
+  type Ownership,
   removeLeftovers,
   replaceFile,
   temporaryName,
@@ -110,6 +111,21 @@ describe('writeNewFile()', () => {
       await expect(writes).rejects.toMatchObject({ code: 'EEXIST', path: join(directory, name) });
     }
     expect(await readFile(path, 'utf8')).toBe('theirs');
+  });
+
+  it('asks for owner and mode only where there are some to take', async () => {
+    await writeFile(join(directory, 'former'), '');
+    const { uid, gid } = await stat(directory);
+    const asked = async (more: Partial<Ownership>): Promise<number> => {
+      const { disk, calls } = failingDisk({ at: Infinity, code: '', forever: false });
+      await writeNewFile(disk, path, Buffer.from('x'), { mode: 0o640, ...more });
+      expect((await stat(path)).mode & 0o777).toBe(0o640);
+      await rm(path);
+      return calls.filter((call) => call === 'handle.stat').length;
+    };
+    expect(await asked({})).toBe(0);
+    expect(await asked({ uid, gid })).toBe(1);
+    expect(await asked({ like: join(directory, 'former') })).toBe(1);
   });
 
   it('sets the mode whatever the umask', async () => {

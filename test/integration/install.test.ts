@@ -96,7 +96,7 @@ describe('runInit()', () => {
     const outcome = await init();
     expect(outcome).toMatchObject({
       created: [`ConfigMap "${ns}/client-ca"`],
-      updated: [],
+      updated: [`ConfigMap "${ns}/kube-cert-recovery-installed-kubernetes"`],
       differing: [],
       missing: [],
       stagingRemoved: true,
@@ -256,6 +256,32 @@ describe('runInit() for a component that leaves the recovery certificate to othe
       message: expect.stringMatching(/do not verify .* as "nobody\.example\.com"; its --root-ca-file must/) as unknown,
     });
     expect(existsSync(join(out, 'scheduler/credentials/regen/kubeconfig'))).toBe(false);
+  });
+
+  it('leaves to the operators what it has not created, and uninstall --purge does, too', async () => {
+    const manifest = (name: string) => ({ apiVersion: 'v1', kind: 'Secret', metadata: { name, namespace: operated } });
+    const operated = 'openshift-kube-scheduler';
+    await controlPlane.apply(JSON.stringify(manifest('kube-scheduler-client-cert-key')));
+    const record = `ConfigMap "${operated}/kube-cert-recovery-installed-openshift-kube-scheduler"`;
+    const where = { connection: admin, directory: join(out, 'scheduler'), signal };
+    const { unchanged } = await initScheduler();
+    expect(unchanged).toContain(`Secret "${operated}/kube-scheduler-client-cert-key"`);
+    // Nothing stays that would have to be purged.
+    const plain = await runUninstall(where);
+    expect(plain.removed).toContain(record);
+    expect(plain.kept).toEqual([]);
+    await initScheduler();
+    const { removed } = await runUninstall({ ...where, purge: true, resolved: scheduler });
+    expect(removed).toContain(record);
+    expect(removed.filter((what) => what.includes('client-cert-key'))).toEqual([]);
+    await initScheduler();
+    expect((await runUninstall({ ...where, purge: true, force: true })).removed).toContain(record);
+    await expect(runUninstall({ ...where, purge: true, resolved: scheduler })).rejects.toThrow(
+      'nothing tells which of its 1 Secrets and ConfigMaps init has created',
+    );
+    const path = `/api/v1/namespaces/${operated}/secrets/kube-scheduler-client-cert-key`;
+    expect((await controlPlane.admin(path)).status).toBe(200);
+    await controlPlane.kubectl('delete', 'secret', '-n', operated, 'kube-scheduler-client-cert-key');
   });
 
   it('writes kubeconfigs with the CAs that came with the token', async () => {

@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
-import { Gates } from '../../lib/kube/gate.ts';
+import { Gates } from '../../lib/kube/gates.ts';
 import type { ConfigMap, KubeConnection } from '../../lib/kube/kube.ts';
 import { watchObject } from '../../lib/kube/watch-object.ts';
 import type { WatchStatus } from '../../lib/kube/watch-object.ts';

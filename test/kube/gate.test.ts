@@ -1,7 +1,7 @@
 // One attempt in 200 ms for a whole process, told by a clock that the test moves.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { RecoveryError } from '../../lib/errors.ts';
-import { type Entry, Gate, Gates } from '../../lib/kube/gate.ts';
+import { type Entry, Gate } from '../../lib/kube/gate.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 const start = new Date('2026-01-01T00:00:00Z').getTime();
@@ -204,13 +204,4 @@ describe('Gate', () => {
     await settle();
     expect(clock.sleeping).toBe(0);
   });
-});
-
-it('Gates gives one gate to all who ask the same server by the same name and CA', () => {
-  const gates = new Gates(new FakeClock());
-  const credentials = { server: 'https://a:6443', serverName: 'localhost-recovery', ca: Buffer.from('ca') };
-  const first = gates.of(credentials);
-  expect(gates.of({ ...credentials, ca: Buffer.from('ca') })).toBe(first);
-  expect(gates.of({ ...credentials, ca: Buffer.from('other') })).not.toBe(first);
-  expect(gates.of({ ...credentials, server: 'https://b:6443' })).not.toBe(first);
 });

@@ -4,7 +4,7 @@
 import * as promises from 'node:fs/promises';
 import { readdirSync } from 'node:fs';
 import { describe, expect, test, vi } from 'vitest';
-import type { Disk } from '../../lib/disk/disk.ts';
+import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 import { publish } from '../../lib/publish/publish.ts';
 import { unpublish } from '../../lib/publish/remove.ts';
 import { giveBack } from '../../lib/publish/take-over.ts';
@@ -197,7 +197,7 @@ test.each([
   const rename = async (): Promise<never> => {
     throw Object.assign(new Error('no'), { code, path: `${directory}/..data` });
   };
-  await expect(publish({ ...wanted(directory), disk: { ...promises, rename } })).rejects.toMatchObject({
+  await expect(publish({ ...wanted(directory), disk: { ...realDisk, rename } })).rejects.toMatchObject({
     code: 'WriteFailed',
     message: `Cannot publish ${what}: "${directory}/..data": ${hint} (${code}); the last good files stay in use`,
   });
@@ -216,7 +216,7 @@ test('publish() tells of the same failure in the same words, whatever the genera
     const fails = async (...paths: readonly string[]): Promise<never> => {
       throw Object.assign(new Error('no'), { code: 'ENOSPC', path: paths[at] });
     };
-    const disk = { ...promises, [call]: fails };
+    const disk = { ...realDisk, [call]: fails };
     const said: string[] = [];
     for (const _ of [1, 2])
       await publish({ ...wanted(directory), disk }).catch((err: unknown) => said.push(String(err)));

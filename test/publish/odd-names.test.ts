@@ -4,6 +4,7 @@ import * as promises from 'node:fs/promises';
 import { mkdirSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { realDisk } from '../../lib/disk/disk.ts';
 import { readPublished } from '../../lib/publish/inspect.ts';
 import { publish } from '../../lib/publish/publish.ts';
 import { entriesOf, layoutProblems, newObjectPath, pairGeneration, what } from './object-directory.ts';
@@ -39,7 +40,7 @@ test('publish() keeps a leftover that another process has put in use meanwhile',
     await promises.symlink(first, join(directory, '..back'));
     await promises.rename(join(directory, '..back'), to);
   };
-  await publish({ ...base, directory, entries: entriesOf(2), disk: { ...promises, rename } });
+  await publish({ ...base, directory, entries: entriesOf(2), disk: { ...realDisk, rename } });
   expect(readdirSync(directory)).toContain(first);
   expect(pairGeneration(directory)).toBe('1');
 });

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { Worker } from 'node:worker_threads';
+import { realDisk } from '../../lib/disk/disk.ts';
 import { publish } from '../../lib/publish/publish.ts';
 import { giveBack } from '../../lib/publish/take-over.ts';
 import {
@@ -102,12 +103,11 @@ test('publish() never shows a new certificate beside a plain old key', async () 
   unlinkSync(join(directory, 'tls.key'));
   writeFileSync(join(directory, 'tls.key'), old, { mode: 0o600 });
   const seen = new Set<string>();
-  const real = await import('node:fs/promises');
-  const rename: typeof real.rename = async (from, to) => {
-    await real.rename(from, to);
+  const rename: typeof realDisk.rename = async (from, to) => {
+    await realDisk.rename(from, to);
     seen.add(`${generationAt(directory, 'tls.crt')}/${generationAt(directory, 'tls.key')}`);
   };
-  await publish({ ...base, directory, entries: entriesOf(2), disk: { ...real, rename } });
+  await publish({ ...base, directory, entries: entriesOf(2), disk: { ...realDisk, rename } });
   expect([...seen]).toEqual(['1/1', '2/2']);
 });
 

@@ -1,7 +1,9 @@
-import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { mkdir, mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 import type { DiskLocation } from '../../lib/inventory/model.ts';
 import { createDiskStore } from '../../lib/store/disk.ts';
 import { listGenerations, restoreGeneration, type RestoreOptions } from '../../lib/store/restore.ts';
@@ -81,6 +83,50 @@ describe('listGenerations()', () => {
     const [found] = await listGenerations(artefacts, options);
     expect(found?.notAfter).toBeUndefined();
     expect(found?.problem).toContain('Cannot read certificates');
+  });
+
+  const stray: readonly [string, string, (generation: string) => unknown][] = [
+    ['a directory in it', 'EISDIR', (generation) => mkdir(join(generation, 'lost+found'))],
+    ['a FIFO in it', 'ENOTREG', (generation) => execFileSync('mkfifo', [join(generation, 'tls.crt.new')])],
+    [
+      'a file in its place',
+      'ENOTDIR',
+      async (generation) => {
+        await rm(generation, { recursive: true });
+        await writeFile(generation, '');
+      },
+    ],
+  ];
+
+  it.each(stray)(
+    'says of a generation that cannot be read why: %s; all others are as usual',
+    async (_, code, spoil) => {
+      for (const { truth } of artefacts.slice(0, 2))
+        for (const each of [second, first, second]) await write(truth, each);
+      const whole = await listGenerations(artefacts, options);
+      await spoil(join(options.backupDir, encodeURIComponent(files.pair.certFile), '000003'));
+      const [spoilt, ...others] = await listGenerations(artefacts, options);
+      expect(spoilt).toMatchObject({ artefact: 'apiserver', generation: '000003', keptAt: expect.any(Date) as Date });
+      expect(spoilt?.problem).toMatch(new RegExp(`^Cannot read backups of .*"${options.backupDir}.*\\(${code}\\)$`));
+      expect(others).toEqual(whole.slice(1));
+      expect(await restoreGeneration({ location: files.pair, generation: '000001' }, options)).toBe('restored');
+    },
+  );
+
+  it('says of a generation on a bad sector why, and of one whose date is not known, too', async () => {
+    for (const each of [second, first]) await write(files.pair, each);
+    const shelf = join(options.backupDir, encodeURIComponent(files.pair.certFile));
+    const failing = <Call extends 'readFile' | 'stat'>(call: Call): Disk[Call] =>
+      ((path: string, ...more: never[]) =>
+        path.startsWith(join(shelf, '000002'))
+          ? Promise.reject(Object.assign(new Error('bad sector'), { code: 'EIO', path }))
+          : (realDisk[call] as (...args: unknown[]) => unknown)(path, ...more)) as Disk[Call];
+    for (const call of ['readFile', 'stat'] as const) {
+      const disk = { ...realDisk, [call]: failing(call) };
+      const found = await listGenerations(artefacts, { ...options, disk });
+      expect(found.map(({ problem = 'whole' }) => problem.endsWith('(EIO)') || problem)).toEqual([true, 'whole']);
+      expect(found.map(({ keptAt }) => keptAt !== undefined)).toEqual([call === 'readFile', true]);
+    }
   });
 });
 
