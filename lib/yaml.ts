@@ -106,8 +106,15 @@ export function parseYaml(text: string): unknown {
  * `on` and `0b11` are no text unless they stand in quotes. `indentSeq`: whether list items stand further in than their key.
  */
 export function toYaml(value: unknown, { indentSeq = true }: { readonly indentSeq?: boolean } = {}): string {
-  return stringify(value, { aliasDuplicateObjects: false, lineWidth: 0, compat: 'yaml-1.1', indentSeq });
+  return escaped(stringify(value, { aliasDuplicateObjects: false, lineWidth: 0, compat: 'yaml-1.1', indentSeq }));
 }
+
+/**
+ * The package puts text with control characters into double quotes, and leaves those there that JSON need not escape; no
+ * YAML reader takes them (YAML 1.2, 5.1; go.yaml.in/yaml readerc.go).
+ */
+const escaped = (text: string): string =>
+  text.replaceAll(/[\u007f-\u0084\u0086-\u009f]/g, (char) => `\\u00${char.charCodeAt(0).toString(16)}`);
 
 /** A YAML or JSON text that is changed in places and keeps the rest: comments, order, values that nobody here knows. */
 export interface YamlEdit {
@@ -136,7 +143,8 @@ export function editYaml(text: string): YamlEdit {
       doc.setIn(path, next);
     },
     // JSON stays JSON: what reads it may understand no more.
-    text: () => (isJson(text) ? `${JSON.stringify(doc.toJS(), null, 2)}\n` : doc.toString({ lineWidth: 0, indentSeq })),
+    text: () =>
+      escaped(isJson(text) ? `${JSON.stringify(doc.toJS(), null, 2)}\n` : doc.toString({ lineWidth: 0, indentSeq })),
   };
 }
 

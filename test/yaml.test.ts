@@ -90,6 +90,13 @@ describe('editYaml()', () => {
     expect(edit.text()).toBe(`a: 1\nb: ${long}\n`);
   });
 
+  it('escapes what no YAML reader takes', () => {
+    const edit = editYaml('a: 1\n');
+    edit.set(['b'], 'x\u007fy\u0080');
+    expect(edit.text()).toBe('a: 1\nb: "x\\u007fy\\u0080"\n');
+    expect(parseYaml(edit.text())).toEqual({ a: 1, b: 'x\u007fy\u0080' });
+  });
+
   it('says nothing of the text that it cannot parse', () => {
     expect(() => editYaml('token: [secret')).toThrow(/^Cannot parse YAML: (?!.*secret)/);
   });

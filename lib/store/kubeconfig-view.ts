@@ -33,14 +33,11 @@ const others = ['exec', 'auth-provider', 'username', 'token', 'tokenFile'] as co
 
 /** Paths in it are relative to the directory of `file`. Never throws. */
 export function readKubeconfigView(file: string, bytes: Uint8Array, known: KnownServers): KubeconfigReading {
-  // As Go's YAML reader has it; decoded with replacements, damage would look like text.
-  if (!isYamlText(bytes)) return { problem: 'it is not UTF-8' };
-  const text = yamlText(bytes);
-  // oxlint-disable-next-line no-control-regex -- these are what is looked for
-  if (/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/.test(text)) return { problem: 'it holds control characters' };
+  const damage = textDamage(bytes);
+  if (damage !== undefined) return { problem: damage };
   let config: unknown;
   try {
-    config = parseYaml(text);
+    config = parseYaml(yamlText(bytes));
   } catch (err) {
     return { problem: errorText(err) };
   }
@@ -68,6 +65,14 @@ export function readKubeconfigView(file: string, bytes: Uint8Array, known: Known
     authority: source(cluster.fields, 'certificate-authority'),
     insecure: cluster.fields['insecure-skip-tls-verify'] === true,
   };
+}
+
+/** Why Go's YAML reader refuses the bytes as text. Decoded all the same, damage would look like part of a value. */
+export function textDamage(bytes: Uint8Array): string | undefined {
+  if (!isYamlText(bytes)) return 'it is not UTF-8';
+  // oxlint-disable-next-line no-control-regex -- these are what is looked for
+  const isControl = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/;
+  return isControl.test(yamlText(bytes)) ? 'it holds control characters' : undefined;
 }
 
 const isSet = (value: unknown): boolean => value !== undefined && value !== null && value !== '';

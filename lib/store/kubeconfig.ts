@@ -1,7 +1,6 @@
 // A kubeconfig as the home of a client certificate: read from the document or from the files that it names, and written
 // where it was read. One that has to be made from nothing is like kubeadm's (kubernetes/kubernetes
 // cmd/kubeadm/app/util/kubeconfig): cluster `kubernetes`, its user named like the common name of the certificate.
-import { isUtf8 } from 'node:buffer';
 import { RecoveryError } from '../errors.ts';
 import type { Endpoints, KubeconfigLocation } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
@@ -9,7 +8,13 @@ import { editYaml, toYaml, yamlText } from '../yaml.ts';
 import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './combined-pem.ts';
 import { evidentContextName } from './own-context.ts';
 import { bytesOf, type Change, type Layout, type Part, type ReadFile, type Understood } from './disk-layout.ts';
-import { type KubeconfigReading, type KubeconfigView, readKubeconfigView, type Source } from './kubeconfig-view.ts';
+import {
+  type KubeconfigReading,
+  type KubeconfigView,
+  readKubeconfigView,
+  type Source,
+  textDamage,
+} from './kubeconfig-view.ts';
 import { authorityKey, certificateKey, type Entries, locationText, privateKeyKey } from './store.ts';
 
 const documentRole = 'kubeconfig';
@@ -153,7 +158,7 @@ async function newDocument(renewal: Renewal): Promise<NewDocument> {
 
 /** A document that only lacks a current context that is there (`kubectl config unset`) keeps all that is in it. */
 function withOwnContext(document: Uint8Array, endpoints: Endpoints): Buffer | undefined {
-  if (!isUtf8(document)) return undefined; // decoded it would say something else, a path say
+  if (textDamage(document) !== undefined) return undefined; // escaped or decoded it would say something else, a path say
   try {
     const edit = editYaml(yamlText(document));
     const name = evidentContextName(edit.value, endpoints);
