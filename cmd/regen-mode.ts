@@ -41,6 +41,7 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
   const leases = leasesOfTheDead(connection, shared, background);
   const disk = createDiskStore({
     backupDir: mode.backupDir,
+    owners: resolved.artefacts,
     ...(resolved.endpoints !== undefined && { endpoints: resolved.endpoints }),
     onBackupFailed: ({ code, message }) => log.warn('backup.failed', { path: mode.backupDir, code, err: message }),
     onAttributesLost: ({ code, message }) => log.warn('attributes.lost', { code, err: message }),

@@ -43,6 +43,7 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   const { endpoints } = resolved;
   const options = {
     backupDir,
+    owners: resolved.artefacts,
     onBackupFailed: tell,
     onAttributesLost: tell,
     ...(endpoints !== undefined && { endpoints }),

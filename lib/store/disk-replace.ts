@@ -71,28 +71,48 @@ export async function prepareAll(
   placements: readonly Placement[],
   { onAttributesLost, formerOwner }: Preparing = {},
 ): Promise<void> {
-  const write = async ({ change, temporary, link }: Placement): Promise<void> => {
-    const owner = (await ownerOf(disk, change)) ?? (await ownerOfAbsent(disk, change, placements, formerOwner));
+  const write = async ({ change, file, temporary, before, link }: Placement): Promise<void> => {
+    const owner = (await ownerOf(disk, change, before)) ?? (await ownerOfAbsent(disk, change, placements, formerOwner));
     // A dated file is one more beside the others, private as the kubelet makes it.
     const { mode: _mode, like: _like, ...whose } = owner;
     const wanted = link === undefined ? { ...owner, onAttributesLost } : { ...whose, mode: 0o600 };
-    await writeNewFile(disk, temporary, change.bytes, wanted);
+    await writeNewFile(disk, temporary, change.bytes, wanted).catch((err: unknown) => {
+      throw ofItsPlace(err, temporary, file);
+    });
   };
   await together(placements.map(write));
 }
 
+/** A temporary name is another one at each try: told of the file that it was for, the same failure again is no news. */
+function ofItsPlace(err: unknown, temporary: string, file: string): unknown {
+  const failure = err as NodeJS.ErrnoException;
+  if (failure.path === temporary) failure.path = file;
+  return failure;
+}
+
 /** Of the file that is replaced, by itself; undefined when it is not there. */
-async function ownerOf(disk: Disk, { file, secret }: Change): Promise<Ownership | undefined> {
+async function ownerOf(
+  disk: Disk,
+  { file, secret }: Change,
+  before: Uint8Array | undefined,
+): Promise<Ownership | undefined> {
   const own = await unlessAbsent(() => disk.stat(file));
   if (own === undefined) return undefined;
   const { uid, gid } = own;
   // Who may read a key is somebody's decision (etcd's user, a monitor), and kubeadm keeps it. That the world may write
-  // one is an accident: then nothing is copied, because the new file must not be open to the world for a moment.
-  if (secret && (own.mode & worldWrites) !== 0) return { mode: own.mode & 0o777 & ~worldWrites, uid, gid };
+  // one is an accident, and nobody has decided who may read a key where there is none, as in a file that a shell has
+  // emptied: then nothing is copied, because the new file must not be open to the world for a moment.
+  if (secret && (own.mode & worldWrites) !== 0) return { mode: own.mode & 0o700, uid, gid };
+  if (secret && (own.mode & world) !== 0 && !holdsKey(before)) return { mode: own.mode & 0o770, uid, gid };
   return { mode: own.mode & 0o777, uid, gid, like: await disk.realpath(file) };
 }
 
 const worldWrites = 0o002;
+const world = 0o007;
+
+/** A key in PEM, or the field of a kubeconfig that holds or names one. */
+const holdsKey = (bytes: Uint8Array | undefined): boolean =>
+  bytes !== undefined && /PRIVATE KEY-----|\bclient-key/.test(Buffer.from(bytes).toString('latin1'));
 
 /** Of the other half of a pair; of the copy that was kept; of the directory, which may be that of etcd's own user. */
 async function ownerOfAbsent(
@@ -146,7 +166,7 @@ async function takeBack(disk: Disk, { change, file, before, link }: Placement): 
     if (before === undefined) return; // there was none: half a pair is seen as broken, made anew
     const temporary = temporaryName(file);
     try {
-      await writeNewFile(disk, temporary, before, (await ownerOf(disk, change)) ?? { mode: change.mode });
+      await writeNewFile(disk, temporary, before, (await ownerOf(disk, change, before)) ?? { mode: change.mode });
       await disk.rename(temporary, file);
     } catch (err) {
       await disk.rm(temporary, { force: true });

@@ -21,6 +21,7 @@ import type { Change, Layout, Part } from './disk-layout.ts';
 import { commitAll, discardAll, type Placement, placeAll, prepareAll, type Preparing } from './disk-replace.ts';
 import { kubeconfigLayout } from './kubeconfig.ts';
 import { pemFileLayout, pemPairLayout } from './pem-files.ts';
+import { type Owner, refuseFilesOfOthers } from './shared-files.ts';
 import { caBundleKey, certificateKey, locationText } from './store.ts';
 import type { Found, Store } from './store.ts';
 import { verifyMaterial } from './verify.ts';
@@ -35,6 +36,8 @@ export interface DiskStoreOptions {
   readonly onAttributesLost?: (err: RecoveryError) => void;
   /** The server that a kubeconfig names which has to be made from nothing. */
   readonly endpoints?: Endpoints;
+  /** All artefacts of the inventory: what belongs to another one is never written. Default: only this one is known. */
+  readonly owners?: readonly Owner[];
   readonly disk?: Disk;
   /** Dates a new file of a kubelet's identity. */
   readonly now?: () => Date;
@@ -105,6 +108,7 @@ export async function replaceParts(replacement: Replacement): Promise<'written' 
     let placements: readonly Placement[] = [];
     try {
       placements = await placeAll(disk, changes, now()); // 3
+      await refuseFilesOfOthers(disk, { location, placements, owners: replacement.owners ?? [] });
       await together([keep(replacement), prepareAll(disk, placements, preparing(replacement))]); // 4
       const present = await lookAt(disk, location, layout); // 5
       if (digestOf(present) !== digestOf(parts)) {

@@ -126,7 +126,7 @@ describe('a combined PEM', () => {
     await renew();
     expect((await lstat(files.server.file)).isFile()).toBe(true);
     expect(await content()).toBe(combined(second));
-    expect((await stat(files.server.file)).mode & 0o777).toBe(0o644);
+    expect((await stat(files.server.file)).mode & 0o777).toBe(0o600);
   });
 
   it.each(['absent', 'a link to nowhere'])('that is %s becomes a link to a dated file', async (state) => {

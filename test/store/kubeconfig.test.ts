@@ -100,7 +100,7 @@ describe('a kubeconfig with embedded credentials', () => {
   it('keeps its mode, unless the world can write', async () => {
     await chmod(files.admin.file, 0o646);
     await renew(files.admin);
-    expect((await stat(files.admin.file)).mode & 0o777).toBe(0o644);
+    expect((await stat(files.admin.file)).mode & 0o777).toBe(0o600);
   });
 
   it.each<[string, (text: string) => Buffer]>([

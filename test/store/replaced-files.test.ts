@@ -62,7 +62,7 @@ describe('a file that is replaced', () => {
     { had: 0o640, keeps: 0o640, name: 'a group that may read the key' },
     { had: 0o400, keeps: 0o400, name: 'a read-only key' },
     { had: 0o644, keeps: 0o644, name: 'a key that a monitor may read, as kubeadm does' },
-    { had: 0o666, keeps: 0o664, name: 'not a key that the world can write' },
+    { had: 0o666, keeps: 0o600, name: 'not a key that the world can write' },
   ])('keeps the mode of $name', async ({ had, keeps }) => {
     await put(first);
     await chmod(pair.keyFile, had);
@@ -70,6 +70,30 @@ describe('a file that is replaced', () => {
     expect(await createDiskStore().write(pair, second, await seen(), signal)).toBe('written');
     expect((await stat(pair.keyFile)).mode & 0o777).toBe(keeps);
     expect((await stat(pair.certFile)).mode & 0o777).toBe(0o600);
+  });
+
+  it('does not open a key to the world because a file without a key was open to it', async () => {
+    await put(first);
+    const broken = await createDiskStore().read(pair, signal);
+    await writeFile(pair.keyFile, '');
+    await chmod(pair.keyFile, 0o644);
+    expect(broken).toBeDefined();
+    expect(await createDiskStore().write(pair, second, await seen(), signal)).toBe('written');
+    expect((await stat(pair.keyFile)).mode & 0o777).toBe(0o640);
+  });
+
+  it('fails in the same words at each try: temporary names are not told', async () => {
+    await put(first);
+    const messages = new Set<string>();
+    const refused = Object.assign(new Error('EROFS'), { code: 'EROFS' });
+    const open: Disk['open'] = (path, flags, ...rest) =>
+      flags === 'wx' ? Promise.reject(Object.assign(refused, { path })) : realDisk.open(path, flags, ...rest);
+    for (let turn = 0; turn < 2; turn += 1) {
+      const store = createDiskStore({ disk: { ...realDisk, open } });
+      const writing = store.write(pair, second, await seen(), signal);
+      messages.add(await writing.then(String, (err: unknown) => (err as Error).message));
+    }
+    expect([...messages]).toEqual([expect.stringMatching(/server\.(crt|key)": the file system is read-only/)]);
   });
 
   // Takes root; where that cannot be had it is skipped, except where CI=true.

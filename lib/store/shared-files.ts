@@ -1,0 +1,58 @@
+// Files that are links lead to the files of others sometimes: a leaf that is a link to its CA, a key that is one to
+// sa.key. What is written there would be lost for its owner, and two artefacts would take it from each other for ever.
+// Two artefacts that are one whole pair, file by file, are one by somebody's decision.
+import { basename } from 'node:path';
+import { type Disk, unlessAbsent } from '../disk/disk.ts';
+import { RecoveryError } from '../errors.ts';
+import type { Artefact, DiskLocation, Location } from '../inventory/model.ts';
+import { filesOf, isFile } from '../inventory/places.ts';
+import type { Placement } from './disk-replace.ts';
+import { locationText } from './store.ts';
+
+/** Another artefact whose files must stay what they are. */
+export interface Owner {
+  readonly name: string;
+  readonly kind: Artefact['kind'];
+  readonly truth: Location;
+}
+
+/** kubeadm's (cmd/kubeadm/app/constants): no artefact of any preset, and never written. */
+const serviceAccountFiles: ReadonlySet<string> = new Set(['sa.key', 'sa.pub']);
+
+/** Throws WriteFailed where a file that is to be written belongs to somebody else. */
+export async function refuseFilesOfOthers(
+  disk: Disk,
+  {
+    location,
+    placements,
+    owners,
+  }: { location: DiskLocation; placements: readonly Placement[]; owners: readonly Owner[] },
+): Promise<void> {
+  const what = locationText(location);
+  const refuse = (path: string, file: string, owner: string): never => {
+    const problem = `"${path}" leads to "${file}", which belongs to ${owner}; replace the link by a file of its own`;
+    throw new RecoveryError('WriteFailed', `Cannot write ${what}: ${problem}`);
+  };
+  for (const { change, file } of placements) {
+    const name = basename(file);
+    if (serviceAccountFiles.has(name) && basename(change.file) !== name) {
+      refuse(change.file, file, 'the service accounts');
+    }
+  }
+  const realFiles = ({ truth }: Pick<Owner, 'truth'>): Promise<string[]> =>
+    Promise.all(
+      (isFile(truth) ? filesOf(truth) : []).map(
+        async ({ file }) => (await unlessAbsent(() => disk.realpath(file))) ?? file,
+      ),
+    );
+  const own = await realFiles({ truth: location });
+  const isSigner = owners.find(({ truth }) => locationText(truth) === what)?.kind === 'signer';
+  for (const owner of owners) {
+    if (!isFile(owner.truth) || locationText(owner.truth) === what) continue;
+    const theirs = await realFiles(owner);
+    const isWhole = own.length === theirs.length && own.every((file, index) => file === theirs[index]);
+    if (isWhole && isSigner === (owner.kind === 'signer')) continue;
+    const taken = placements.find(({ file }) => theirs.includes(file));
+    if (taken !== undefined) refuse(taken.change.file, taken.file, owner.name);
+  }
+}

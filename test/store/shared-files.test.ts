@@ -1,0 +1,94 @@
+// A link that leads to the file of another artefact: neither is written.
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import type { PemPairLocation } from '../../lib/inventory/model.ts';
+import { createDiskStore } from '../../lib/store/disk.ts';
+import type { Owner } from '../../lib/store/shared-files.ts';
+import { certificateKey, type Material, privateKeyKey } from '../../lib/store/store.ts';
+import { createAuthority, createLeaf } from '../support/certificates.ts';
+import { pairMaterial } from './material.ts';
+
+const { signal } = new AbortController();
+let root: string;
+let pki: string;
+let authority: Material;
+let first: Material;
+let second: Material;
+let owners: readonly Owner[];
+
+beforeAll(async () => {
+  root = await mkdtemp(join(tmpdir(), 'shared-files-'));
+  const signer = await createAuthority(join(root, 'ca'), { commonName: 'kubernetes' });
+  authority = await pairMaterial(signer);
+  first = await pairMaterial(await createLeaf(join(root, 'first'), signer, { commonName: 'first' }));
+  second = await pairMaterial(await createLeaf(join(root, 'second'), signer, { commonName: 'second' }));
+});
+afterAll(() => rm(root, { recursive: true, force: true }));
+beforeEach(async () => {
+  pki = join(await mkdtemp(join(root, 'case-')), 'pki');
+  await mkdir(pki);
+  owners = [
+    { name: 'ca', kind: 'signer', truth: at('ca') },
+    { name: 'apiserver', kind: 'target', truth: at('apiserver') },
+    { name: 'etcd-client', kind: 'target', truth: at('etcd-client') },
+  ];
+});
+
+const path = (name: string): string => join(pki, name);
+const at = (name: string): PemPairLocation => ({
+  kind: 'pemPair',
+  certFile: path(`${name}.crt`),
+  keyFile: path(`${name}.key`),
+});
+
+async function put(name: string, material: Material): Promise<void> {
+  await writeFile(at(name).keyFile, material.entries[privateKeyKey] ?? '', { mode: 0o600 });
+  await writeFile(at(name).certFile, material.entries[certificateKey] ?? '');
+}
+
+async function renew(name: string): Promise<string> {
+  const store = createDiskStore({ owners });
+  const found = await store.read(at(name), signal);
+  const seen = found === undefined ? ('absent' as const) : { version: found.version };
+  return store.write(at(name), second, seen, signal).catch((err: unknown) => (err as Error).message);
+}
+
+it('a leaf that is a link to its CA is not written, and the CA stays', async () => {
+  await put('ca', authority);
+  await put('apiserver', first);
+  await rm(path('apiserver.crt'));
+  await symlink('ca.crt', path('apiserver.crt'));
+  const before = await readFile(path('ca.crt'));
+  expect(await renew('apiserver')).toBe(
+    `Cannot write pair "${path('apiserver.crt')}": "${path('apiserver.crt')}" leads to "${path('ca.crt')}", which belongs to ca; replace the link by a file of its own`,
+  );
+  expect(await readFile(path('ca.crt'))).toEqual(before);
+});
+
+it('a key that is a link to that of the service accounts is not written', async () => {
+  await put('apiserver', first);
+  await writeFile(path('sa.key'), 'of the service accounts');
+  await rm(path('apiserver.key'));
+  await symlink('sa.key', path('apiserver.key'));
+  expect(await renew('apiserver')).toContain('which belongs to the service accounts');
+  expect(await readFile(path('sa.key'), 'utf8')).toBe('of the service accounts');
+});
+
+it('half a pair that is that of another leaf is not written', async () => {
+  await put('etcd-client', first);
+  await put('apiserver', first);
+  await rm(path('etcd-client.crt'));
+  await symlink('apiserver.crt', path('etcd-client.crt'));
+  expect(await renew('etcd-client')).toContain('which belongs to apiserver');
+});
+
+it('a pair that is another leaf’s as a whole is one with it', async () => {
+  await put('apiserver', first);
+  for (const end of ['crt', 'key']) await symlink(`apiserver.${end}`, path(`etcd-client.${end}`));
+  expect(await renew('etcd-client')).toBe('written');
+  expect(await readFile(path('apiserver.key'), 'utf8')).toBe(
+    Buffer.from(second.entries[privateKeyKey] ?? '').toString(),
+  );
+});
