@@ -11,6 +11,7 @@ export type LogEvent =
   | 'health.served'
   | 'discovery.partial'
   | 'connection.changed'
+  | 'connection.kept'
   | 'watch.synced'
   | 'watch.restarted'
   | 'watch.failed'

@@ -15,6 +15,7 @@ import type { Credentials, KubeconfigOptions } from './kubeconfig.ts';
 import { Lines } from './lines.ts';
 import type { LineOptions } from './lines.ts';
 import { TimeLimit } from './time-limit.ts';
+import { Trust } from './trust.ts';
 import { watchEvents } from './watch.ts';
 
 export type ConnectionOptions = KubeconfigOptions &
@@ -35,6 +36,7 @@ class Connection implements KubeConnection {
   readonly #options: ConnectionOptions;
   readonly #clock: Clock;
   #credentials: Credentials;
+  readonly #trust: Trust;
   #lines: Lines;
   readonly #gates: Gates;
   #gate: IdentityGate;
@@ -46,6 +48,7 @@ class Connection implements KubeConnection {
     this.#options = options;
     this.#clock = options.clock;
     this.#credentials = credentials;
+    this.#trust = new Trust(credentials.ca);
     this.#lines = this.#newLines();
     this.#gates = options.gates ?? new Gates(options.clock);
     this.#gate = this.#gates.of(credentials);
@@ -100,10 +103,12 @@ class Connection implements KubeConnection {
       });
       for await (const event of events) {
         entry.answered();
+        this.#trust.worked();
         yield event;
       }
     } catch (err) {
       if (isAway(err)) entry.failed(err);
+      this.#distrust(err, lines);
       throw err;
     } finally {
       entry.end();
@@ -129,15 +134,34 @@ class Connection implements KubeConnection {
     const { kubeconfigFile, log } = this.#options;
     this.#rereadAt = this.#clock.now().getTime();
     if (kubeconfigFile === undefined) return 'unchanged';
-    const next = await readKubeconfig(kubeconfigFile, this.#options);
-    if (this.#closed || sameCredentials(next, this.#credentials)) return 'unchanged';
+    const read = await readKubeconfig(kubeconfigFile, this.#options);
+    if (this.#closed) return 'unchanged';
+    const next = { ...read, ca: this.#trust.use(read.ca) };
+    if (sameCredentials(next, this.#credentials)) return 'unchanged';
+    this.#change(next);
+    log?.info('connection.changed', { path: kubeconfigFile, server: this.server });
+    return 'changed';
+  }
+
+  #change(next: Credentials): void {
     const old = this.#lines;
     this.#credentials = next;
     this.#lines = this.#newLines();
     this.#gate = this.#gates.of(next);
     old.supersede(new RecoveryError('KubeUnavailable', 'the credentials on disk changed'));
-    log?.info('connection.changed', { path: kubeconfigFile, server: this.server });
-    return 'changed';
+  }
+
+  /** `lines`: on which it failed; those of other credentials say nothing of these. */
+  #distrust(err: unknown, lines: Lines): void {
+    if (lines !== this.#lines || this.#closed || !isAway(err) || err.details['untrusted'] !== true) return;
+    const former = this.#trust.failed();
+    if (former === undefined) return;
+    this.#change({ ...this.#credentials, ca: former });
+    const { kubeconfigFile, log } = this.#options;
+    const message =
+      'the CA in the kubeconfig does not know the server; the one by which it was known before stays in use';
+    const path = kubeconfigFile === undefined ? {} : { path: kubeconfigFile };
+    log?.warn('connection.kept', { ...path, server: this.server, message, err: err.message });
   }
 
   /** At most once a second. A file that cannot be used now changes nothing: the refusal itself is what is reported. */
@@ -170,11 +194,14 @@ class Connection implements KubeConnection {
     const attempt = this.#attempt(request.method, request.path);
     if (this.#closed) throw unavailable(attempt, 'the connection is closed');
     const entry = await this.#gate.enter(attempt, request.signal);
+    const lines = this.#lines;
     try {
       const answer = await this.#answer<T>(request, attempt);
       entry.answered();
+      if (lines === this.#lines) this.#trust.worked();
       return answer;
     } catch (err) {
+      this.#distrust(err, lines);
       if (isAway(err)) entry.failed(err);
       else if (isAnswer(err) && (err.details['status'] ?? err.details['tooLarge']) !== undefined) entry.answered();
       throw err;
