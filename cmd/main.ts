@@ -21,12 +21,19 @@ async function main(): Promise<void> {
     endInAnyCase();
   };
   process.on('SIGTERM', asked).on('SIGINT', asked).on('SIGHUP', asked);
-  // A pipe that its reader has closed (`status | head`) is no failure of ours.
-  process.stdout.on('error', () => stop.abort('stdout closed'));
+  let isCut = false;
+  process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
+    stop.abort('stdout closed');
+    if (code === 'EPIPE') return; // a pipe that its reader has closed (`status | head`) is no failure of ours
+    isCut = true;
+    process.exitCode = 1;
+    process.stderr.write(`Cannot write to standard output: ${code ?? 'unknown'}; what is there is not complete\n`);
+  });
   // Recovery goes on when nobody reads its log any more.
   process.stderr.on('error', () => undefined);
   const { argv, env, stdout, stderr } = process;
-  process.exitCode = await run({ argv: argv.slice(2), env, cwd: process.cwd(), stdout, stderr, signal: stop.signal });
+  const code = await run({ argv: argv.slice(2), env, cwd: process.cwd(), stdout, stderr, signal: stop.signal });
+  process.exitCode = isCut ? 1 : code;
   endInAnyCase();
 }
 

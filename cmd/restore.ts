@@ -59,6 +59,8 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   const wanted = chosen(kept, name, generation);
   const passedOver = generation === undefined ? kept.slice(0, kept.indexOf(wanted)) : [];
   for (const one of passedOver) tell(problemText(one));
+  if (wanted.problem !== undefined)
+    throw new RecoveryError('MaterialInvalid', `Cannot restore: ${problemText(wanted).message}`);
   const now = systemClock.now();
   const disk = createDiskStore(options);
   const there = presentEnd(wanted.location, await disk.read(wanted.location, io.signal).catch(() => undefined));

@@ -2,7 +2,7 @@
 // and never fills the memory. What is refused says why in the words of a system error, so that whoever reads names the
 // object as for every other failure.
 import { constants } from 'node:fs';
-import type { Disk } from './disk.ts';
+import { type Disk, onPath } from './disk.ts';
 
 /** Certificates, keys, kubeconfigs and manifests are kilobytes. */
 const mostBytes = 4 * 1024 * 1024;
@@ -12,7 +12,7 @@ export async function readRegularFile(disk: Pick<Disk, 'readFile' | 'stat'>, pat
   const stats = await disk.stat(path);
   if (!stats.isFile() && !stats.isDirectory()) throw refusal('ENOTREG', path);
   if (stats.size > mostBytes) throw refusal('EFBIG', path);
-  return disk.readFile(path, { flag: constants.O_RDONLY | constants.O_NONBLOCK });
+  return onPath(path, () => disk.readFile(path, { flag: constants.O_RDONLY | constants.O_NONBLOCK }));
 }
 
 function refusal(code: 'ENOTREG' | 'EFBIG', path: string): NodeJS.ErrnoException {

@@ -68,7 +68,8 @@ export class Markers {
   async remove(name: ComponentName): Promise<void> {
     this.#known.delete(name);
     this.#unwritten.delete(name);
-    await rm(this.#path(name), { force: true }).catch((cause: unknown) => {
+    // Whatever it is: one that stays would restart its component at every run.
+    await rm(this.#path(name), { force: true, recursive: true }).catch((cause: unknown) => {
       const message = `Cannot remove marker "${this.#path(name)}": ${systemCode(cause) ?? 'unknown'}; remove it by hand`;
       this.#failed(new RecoveryError('WriteFailed', message, { cause }));
     });

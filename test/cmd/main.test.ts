@@ -15,6 +15,17 @@ describe('main', () => {
     expect(start('--wrong')).toMatchObject({ status: 2, stdout: '' });
   });
 
+  it('does not end well where its output could not be written', () => {
+    const { status, stderr } = spawnSync('sh', ['-c', '"$0" "$1" --help >/dev/full', process.execPath, main], {
+      encoding: 'utf8',
+      timeout: 30_000,
+    });
+    expect({ status, stderr }).toEqual({
+      status: 1,
+      stderr: 'Cannot write to standard output: ENOSPC; what is there is not complete\n',
+    });
+  });
+
   it('imports nothing before it has looked at the version of Node', () => {
     expect(readFileSync(main, 'utf8')).not.toMatch(/^import /m);
   });
