@@ -11,8 +11,8 @@ import type { Decision, Plan } from '../plan/plan-types.ts';
 import { locationText } from '../store/store.ts';
 import type { StepOutcome, StepResult } from './execute.ts';
 import { isFile } from '../inventory/places.ts';
+import { DailySummary, type Summary, summaryOf } from '../summary.ts';
 import { eventReason, fieldsOf, writtenEvents } from './log-fields.ts';
-import { DailySummary } from './summary.ts';
 import { backoff } from './waits.ts';
 
 export interface ArtefactReport {
@@ -98,8 +98,8 @@ export class Journal {
     this.startedAt = options.clock.now();
     this.#entries = new Map(options.resolved.artefacts.map(({ name }) => [name, { writes: 0 }]));
     this.#rows = new Map(options.resolved.artefacts.map((row) => [row.name, row]));
-    const { summaryToldAt: toldAt, ...told } = options;
-    this.#summary = new DailySummary({ ...told, ...(toldAt !== undefined && { toldAt }) });
+    const { clock, log, summaryToldAt: toldAt } = options;
+    this.#summary = new DailySummary({ clock, log, event: 'regen.summary', toldAt });
   }
 
   get writes(): number {
@@ -223,14 +223,20 @@ export class Journal {
   /** Nothing is left to do at present. */
   settled(): void {
     const { clock, log } = this.#options;
-    this.#summary.tell(() =>
-      [...this.#entries].map(([artefact, { decision, notAfter }]) => ({ artefact, decision, notAfter })),
-    );
+    this.#summary.tell(() => this.#standing());
     if (this.#recovery === undefined) return;
     const { since } = this.#recovery;
     const count = this.writes - this.#recovery.writes;
     this.#recovery = undefined;
     log.info('recovery.finished', { count, duration: clock.now().getTime() - since.getTime() });
+  }
+
+  /** Undefined where nothing was looked at. */
+  #standing(): Summary | undefined {
+    const seen = [...this.#entries].flatMap(([name, { decision, notAfter }]) =>
+      decision === undefined ? [] : [{ name, isGood: decision.action === 'keep', notAfter }],
+    );
+    return seen.length === 0 ? undefined : summaryOf(seen, 'artefacts are good');
   }
 
   measured(facts: Facts): void {

@@ -9,10 +9,11 @@ import type { Resolved } from '../inventory/model.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { watchObject } from '../kube/watch-object.ts';
-import type { Log, LogFields } from '../log.ts';
+import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import { openUp, repairParent } from '../publish/access.ts';
 import { pruneRemoved } from '../publish/remove.ts';
+import { DailySummary, type Summary, summaryOf as summaryOfAll } from '../summary.ts';
 import { DestinationLock, lockDirectory } from './destination-lock.ts';
 import { CachesSynced } from './caches-synced.ts';
 import { defaultRecheckMs, ObjectSync, type SyncStatus } from './object-sync.ts';
@@ -120,15 +121,11 @@ async function follow(rows: readonly SyncRow[], lock: DestinationLock, options: 
 async function recheckParents(options: SyncerOptions, report: () => SyncReport): Promise<void> {
   const { destinationDir, dryRun = false, clock, log, signal, recheckMs = defaultRecheckMs } = options;
   const told = new Set<string>();
-  let summaryAt: number | undefined;
+  const summary = new DailySummary({ clock, log, event: 'sync.summary' });
   for (;;) {
     await clock.sleep(recheckMs, signal);
     if (signal.aborted) return;
-    const sinceMs = summaryAt === undefined ? dayMs : clock.now().getTime() - summaryAt;
-    if (sinceMs >= dayMs || sinceMs < 0) {
-      summaryAt = clock.now().getTime();
-      log.info('sync.summary', summaryOf(report()));
-    }
+    summary.tell(() => summaryOf(report()));
     if (!dryRun) await repairParents(destinationDir, log, told);
   }
 }
@@ -179,23 +176,12 @@ async function pruneKinds(destinationDir: string, log: Log): Promise<void> {
   }
 }
 
-const dayMs = 24 * 3_600_000;
-
 /** How many objects are on disk as the API has them, and whose certificate ends first. Pure. */
-export function summaryOf({ objects }: SyncReport): LogFields {
-  const good = objects.filter(isGood);
-  const bad = objects.filter((status) => !isGood(status)).map(({ name }) => name);
-  const [first] = objects
-    .flatMap(({ name, notAfter }) => (notAfter === undefined ? [] : [{ name, notAfter }]))
-    .toSorted((a, b) => a.notAfter.getTime() - b.notAfter.getTime());
-  const others = bad.length === 0 ? '' : `; not as they should be: ${bad.slice(0, 10).join(', ')}`;
-  const end = first === undefined ? '' : `; the first that ends is ${first.name}`;
-  return {
-    count: good.length,
-    message: `${good.length} of ${objects.length} objects are on disk as the API has them${others}${end}`,
-    ...(first !== undefined && { artefact: first.name, notAfter: first.notAfter.toISOString() }),
-  };
-}
+export const summaryOf = ({ objects }: SyncReport): Summary =>
+  summaryOfAll(
+    objects.map((status) => ({ name: status.name, isGood: isGood(status), notAfter: status.notAfter })),
+    'objects are on disk as the API has them',
+  );
 
 const isGood = ({ state }: SyncStatus): boolean => state === 'synced' || state === 'absent';
 

@@ -9,7 +9,7 @@ import { noMetrics } from '../../lib/metrics.ts';
 import type { Decision, Plan } from '../../lib/plan/plan-types.ts';
 import { Journal } from '../../lib/regen/journal.ts';
 import { runRegen } from '../../lib/regen/run.ts';
-import { DailySummary } from '../../lib/regen/summary.ts';
+import { DailySummary, summaryOf } from '../../lib/summary.ts';
 import type { Store } from '../../lib/store/store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { DiskWorld, movedClock } from './disk-world.ts';
@@ -146,11 +146,11 @@ describe('how all of it stands', () => {
 
   it('is told once a day', () => {
     const clock = new FakeClock();
-    const summary = new DailySummary({ clock, log: world.log });
-    const standing = { artefact: 'a', decision: { action: 'blocked' } as Decision, notAfter: undefined };
-    summary.tell(() => []); // nothing was looked at
+    const summary = new DailySummary({ clock, log: world.log, event: 'regen.summary' });
+    const standing = { name: 'a', isGood: false, notAfter: undefined };
+    summary.tell(() => undefined); // nothing was looked at
     for (let hour = 0; hour < 50; hour += 1) {
-      summary.tell(() => [standing]);
+      summary.tell(() => summaryOf([standing], 'artefacts are good'));
       clock.advance(3_600_000);
     }
     expect(summaries()).toHaveLength(3);

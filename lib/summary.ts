@@ -1,0 +1,76 @@
+// How everything stands, in one line: at the start and once a day. Without it a log that says nothing may mean that all is
+// well, or that nobody looks. `summaryOf` is pure.
+import type { Clock } from './clock.ts';
+import type { Log, LogEvent } from './log.ts';
+
+export interface Standing {
+  readonly name: string;
+  readonly isGood: boolean;
+  /** Of its certificate, where it has one that can expire. */
+  readonly notAfter: Date | undefined;
+}
+
+export interface Summary {
+  /** Those that need nothing. */
+  readonly count: number;
+  readonly message: string;
+  /** Which certificate ends first, and when. */
+  readonly artefact?: string;
+  readonly notAfter?: string;
+}
+
+const mostNames = 10;
+
+/** `areGood`: what is said of those that are: `artefacts are good`. */
+export function summaryOf(standings: readonly Standing[], areGood: string): Summary {
+  const bad = standings.filter(({ isGood }) => !isGood).map(({ name }) => name);
+  const count = standings.length - bad.length;
+  const [first] = standings
+    .flatMap(({ name, notAfter }) => (notAfter === undefined ? [] : [{ name, notAfter }]))
+    .toSorted((a, b) => a.notAfter.getTime() - b.notAfter.getTime());
+  const others = bad.length === 0 ? '' : `; not as they should be: ${bad.slice(0, mostNames).join(', ')}`;
+  const more = bad.length > mostNames ? ` and ${bad.length - mostNames} more` : '';
+  const end = first === undefined ? '' : `; the first that ends is ${first.name}`;
+  return {
+    count,
+    message: `${count} of ${standings.length} ${areGood}${others}${more}${end}`,
+    ...(first !== undefined && { artefact: first.name, notAfter: first.notAfter.toISOString() }),
+  };
+}
+
+const dayMs = 24 * 3_600_000;
+
+export interface DailySummaryOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly event: LogEvent;
+  /** By another process. */
+  readonly toldAt?: Date | undefined;
+}
+
+/** Tells once a day, from the first call on. A clock that is set back tells once more. */
+export class DailySummary {
+  readonly #options: DailySummaryOptions;
+  #toldAt: Date | undefined;
+
+  constructor(options: DailySummaryOptions) {
+    this.#options = options;
+    this.#toldAt = options.toldAt;
+  }
+
+  get toldAt(): Date | undefined {
+    return this.#toldAt;
+  }
+
+  /** Undefined: there is nothing to tell yet. */
+  tell(summary: () => Summary | undefined): void {
+    const { clock, log, event } = this.#options;
+    const now = clock.now();
+    const sinceMs = this.#toldAt === undefined ? dayMs : now.getTime() - this.#toldAt.getTime();
+    if (sinceMs >= 0 && sinceMs < dayMs) return;
+    const found = summary();
+    if (found === undefined) return;
+    this.#toldAt = now;
+    log.info(event, found);
+  }
+}
