@@ -1,5 +1,5 @@
 // Mode regen as this program runs it: the stores of its locations, the connection of its own, the lock of this host, the
-// leases of the dead, and at the end of a single pass the components that must read renewed files again.
+// stale leader-election leases, and at the end of a single pass the components that must read renewed files again.
 import type { RegenConfig } from '../lib/config-types.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { createEventRecorder } from '../lib/kube/events.ts';
@@ -23,7 +23,7 @@ import { instanceOf, type Shared } from './shared.ts';
 import { shortfallsOf, type Shortfall } from './shortfalls.ts';
 import { isFile } from '../lib/inventory/places.ts';
 
-/** How long the process stays for the leases of the dead, when everything else is done. */
+/** How long the process stays for the release of stale leases, when everything else is done. */
 const leasesMs = 15_000;
 
 export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly Shortfall[]> {

@@ -1,6 +1,6 @@
-// Whether something on this machine says that its clock is synchronised. Node cannot ask the kernel (adjtimex), and no file
-// below /proc or /sys tells it, so the marker file of systemd-timesyncd is read; timedatectl, which says what the kernel says whoever keeps the time (chrony,
-// ntpd, timesyncd), is a process of its own and asked only by those who need to know.
+// Whether something on this machine says that its clock is synchronised. Node cannot ask the kernel (adjtimex), and no
+// file below /proc or /sys tells it, so the marker file of systemd-timesyncd is read. timedatectl says what the kernel
+// says, also where chrony or ntpd keep the time; it is a process of its own and asked only where it matters.
 import { execFile } from 'node:child_process';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -167,13 +167,14 @@ function signOfLife(facts: NodeFacts, { bootedAt, now }: Judgement): Refusal | u
 const isMoving = (watched: Watched | undefined, withinMs: number): boolean =>
   watched?.spokeAfterMs !== undefined && watched.lookedMs - watched.spokeAfterMs <= withinMs;
 
-/**
- * In how long it is looked at again before its silence is believed; undefined: it needs no further look. What the API
- * knows nothing of cannot be heard.
- */
+/** Whether it is another machine's node, of which the API knows something that can change. */
+export const canBeHeard = ({ own, node, renewedAt }: NodeFacts): boolean =>
+  own === undefined && (node !== undefined || renewedAt !== undefined);
+
+/** In how long it is looked at again before its silence is believed; undefined: it needs no further look. */
 function untilSilent(facts: NodeFacts): number | undefined {
-  const { own, node, renewedAt, watched } = facts;
-  if (own !== undefined || (node === undefined && renewedAt === undefined)) return undefined;
+  const { watched } = facts;
+  if (!canBeHeard(facts)) return undefined;
   return (watched?.silentMs ?? 0) >= wantedSilenceMs(facts) ? undefined : renewalMsOf(facts);
 }
 

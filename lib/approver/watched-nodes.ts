@@ -1,7 +1,7 @@
 // The nodes of other machines whose signs of life are remembered from look to look: only such as the API has, because
 // whoever may ask can name any number of others.
 import { type Clock, steadyMs } from '../clock.ts';
-import type { NodeFacts } from './judge.ts';
+import { canBeHeard, type NodeFacts } from './judge.ts';
 import { type Signs, watch, type Watched } from './silence.ts';
 
 export class WatchedNodes {
@@ -14,8 +14,8 @@ export class WatchedNodes {
 
   /** What is known of this node, with what this look has seen of its signs of life. */
   see(name: string, facts: NodeFacts): NodeFacts {
-    const { own, node, renewedAt, heartbeatAt, renewalMs } = facts;
-    if (own !== undefined || (node === undefined && renewedAt === undefined)) {
+    const { renewedAt, heartbeatAt, renewalMs } = facts;
+    if (!canBeHeard(facts)) {
       this.#nodes.delete(name);
       return facts;
     }

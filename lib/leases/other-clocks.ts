@@ -1,5 +1,5 @@
 // The clocks of other machines, as their leaders write them: who holds a leader Lease puts the time of its machine into it
-// every few seconds. Only a Lease that is seen to be renewed says anything, because the last renewal of the dead may by
+// every few seconds. Only a Lease that is seen to be renewed says anything, because the last renewal of a dead holder may by
 // chance lie close to a wrong clock; and only one of another machine, because ours would repeat our own clock. Nothing but
 // the Leases that regen may read anyway is asked for: a dead cluster has no leader, and then nobody knows the time.
 //

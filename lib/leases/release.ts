@@ -1,4 +1,4 @@
-// Releases leader leases of the dead once, at the API server's first answer: one GET and one PUT with the
+// Releases stale leader-election leases once, at the API server's first answer: one GET and one PUT with the
 // resourceVersion that was read, so that a holder who renews in between wins. A conflict is looked at once more, then
 // left: somebody lives. An API server that starts refuses one thing and answers another (its caches of rights fill one
 // after the other), so a refusal is asked again for some seconds. Nothing here fails recovery; a lease that stays costs
@@ -46,7 +46,7 @@ const attempts = 2;
 const defaultPatienceMs = 10_000;
 const pauseMs = 250;
 
-/** Judges each lease and releases those of the dead. Resolves when all are decided; never rejects. */
+/** Judges each lease and releases the stale ones. Resolves when all are decided; never rejects. */
 export async function releaseDeadLeases(options: ReleaseOptions): Promise<readonly ReleaseOutcome[]> {
   const boot = options.boot ?? observeBoot(options.clock);
   return Promise.all(

@@ -66,7 +66,7 @@ const context = {
   extensions: 0xa3,
 };
 
-/** Throws RangeError where the bytes are not a certificate. */
+/** Of what checkEncoding has let pass. Throws RangeError where the bytes are not a certificate. */
 export function readCertificateFields(der: Buffer): CertificateFields {
   const [tbs, signatureAlgorithm] = childrenOf(readDer(der));
   if (tbs === undefined || signatureAlgorithm === undefined) throw new RangeError('not a certificate');
@@ -74,8 +74,6 @@ export function readCertificateFields(der: Buffer): CertificateFields {
   const versionPart = parts[0]?.tag === context.version ? parts.shift() : undefined;
   const [, signature, issuer, , subject, publicKey] = parts;
   if (!signature || !issuer || !subject || !publicKey) throw new RangeError('not a certificate');
-  // as Go: "inner and outer signature algorithm identifiers don't match"
-  if (!signature.raw.equals(signatureAlgorithm.raw)) throw new RangeError('two signature algorithms');
   const extensions = readExtensions(parts.find(({ tag }) => tag === context.extensions));
   const names = readAlternativeNames(extensions);
   return {

@@ -39,14 +39,12 @@ export function understand(
   try {
     if (artefact.kind === 'kubeconfigs') return understandKubeconfigs(artefact, found);
     const all = certificatesOf(artefact, entries, what);
-    const [first] = all;
     const certificates = artefact.kind === 'signer' ? all.filter((one) => !isDamaged(one, all)) : all;
-    if (artefact.kind === 'signer') {
-      // The first one decides: what stands behind it does not sign. With no certificate to go by, nothing that it has
-      // signed is judged by it.
-      if (first !== undefined && isDamaged(first, all)) {
-        return { facts: damagedSigner(first, version, what), certificates: [] };
-      }
+    const [first] = all;
+    // The first one decides: what stands behind it does not sign. With no certificate to go by, nothing that it has signed
+    // is judged by it.
+    if (first !== undefined && artefact.kind === 'signer' && isDamaged(first, all)) {
+      return { facts: damagedSigner(first, version, what), certificates: [] };
     }
     const broken = brokenPair(artefact, entries, certificates, what);
     if (broken !== undefined) {

@@ -14,7 +14,7 @@ import type { Lock } from '../store/lock.ts';
 import { execute, type StepResult } from './execute.ts';
 import type { Journal } from './journal.ts';
 import type { RegenOptions } from './options.ts';
-import { type GivenVersions, givenVersions } from './glance.ts';
+import { type GivenVersions, givenVersions } from './poll.ts';
 import { knownClock } from './known-clock.ts';
 import { noOwnWork, ownWork, withoutWaiting } from './own-work.ts';
 import type { PassOutcome } from './waits.ts';

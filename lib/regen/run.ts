@@ -1,6 +1,6 @@
 // The loop of regen: look at every artefact, plan, carry the plan out, look again until nothing is left to do, then
 // wait for the next date, half a minute at most. Changes are noticed by that tick alone: regen has the right to get its
-// objects, not to watch them. During a recovery it glances at what others give in between (glance.ts). Files of this
+// objects, not to watch them. During a recovery it polls what others give in between (poll.ts). Files of this
 // host come first and wait for nobody: etcd and with it the API server do not start with expired certificates. Objects
 // follow when the API answers; until then keys are made ahead. There is no lease: the stores' compare-and-swap makes one
 // winner.
@@ -12,7 +12,7 @@ import { noMetrics } from '../metrics.ts';
 import type { Metrics } from '../metrics.ts';
 import { prepareSigning } from '../pki/sign.ts';
 import { knock } from './api-wait.ts';
-import { rest } from './glance.ts';
+import { rest } from './poll.ts';
 import { Journal } from './journal.ts';
 import type { RegenReport } from './journal.ts';
 import { createLook } from './look.ts';
@@ -20,7 +20,7 @@ import type { Look } from './look.ts';
 import {
   counted,
   filesPatienceMs,
-  glancePace,
+  pollPace,
   isOver,
   isSettled,
   knockDelay,
@@ -28,7 +28,7 @@ import {
   noStreaks,
   patienceMs,
 } from './waits.ts';
-import type { GlancePace, PassOutcome } from './waits.ts';
+import type { PollPace, PassOutcome } from './waits.ts';
 import type { RegenOptions } from './options.ts';
 import { isFile } from '../inventory/places.ts';
 
@@ -110,13 +110,12 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
     const patience = api.length > 0 ? {} : { patienceMs: filesPatienceMs };
     // Rows alone: names that only the API tells are no locations, and are asked for by looks.
     const unread = api.flatMap(({ name, truth }) => (unavailable.has(name) ? [truth] : []));
-    const glanced = unread.length > 0 && unread.length === outcome.unavailable;
-    const step = next({ outcome, streaks, now, once, glanced, ...patience });
+    const polled = unread.length > 0 && unread.length === outcome.unavailable;
+    const step = next({ outcome, streaks, now, once, polled, ...patience });
     if (step.kind === 'done') return journal.report(step.converged, step.converged ? undefined : remains(outcome));
     // A write that fails keeps nobody from reading.
-    const pace = (at: Date): GlancePace | undefined =>
-      outcome.unavailable === 0 ? glancePace(streaks, at) : undefined;
-    const asked = glanced ? { unread, unreadSince: streaks.unavailableSince } : {};
+    const pace = (at: Date): PollPace | undefined => (outcome.unavailable === 0 ? pollPace(streaks, at) : undefined);
+    const asked = polled ? { unread, unreadSince: streaks.unavailableSince } : {};
     await rest({ ...options, given, ...asked, delayMs: step.delayMs, pace });
   }
   log.debug('process.stopped');

@@ -47,8 +47,8 @@ export interface Situation {
   readonly once: boolean;
   /** How long a single run goes on about what fails. Default: as long as an API server may take to start. */
   readonly patienceMs?: number;
-  /** Whether what cannot be read is asked for between looks (glance.ts). Default: by looks alone. */
-  readonly glanced?: boolean;
+  /** Whether what cannot be read is asked for between looks (poll.ts). Default: by looks alone. */
+  readonly polled?: boolean;
 }
 
 export type Next =
@@ -103,12 +103,12 @@ export function next(situation: Situation): Next {
  * Each trouble has a pace of its own; one look serves all, so the quickest counts. What an admission webhook refuses it
  * most often refuses for long: after one quick try it costs four requests a second at most.
  */
-function retryDelay({ streaks, outcome, glanced = false }: Situation): number {
+function retryDelay({ streaks, outcome, polled = false }: Situation): number {
   const { unavailable, failed, written } = streaks;
   const refusedMs = failed > 1 ? (outcome.refusedCost ?? 0) * 250 : 0;
   const delays = [
     ...(failed > 0 ? [Math.max(backoff(200, failed, longestWaitMs), refusedMs)] : []),
-    ...(unavailable > 0 && !glanced ? [unavailable < 100 ? backoff(100, unavailable, 1000) : 10_000] : []),
+    ...(unavailable > 0 && !polled ? [unavailable < 100 ? backoff(100, unavailable, 1000) : 10_000] : []),
     ...(written > 0 ? [written <= quickLooks ? 0 : backoff(100, written - quickLooks, longestWaitMs)] : []),
   ];
   return Math.min(...delays, longestWaitMs);
@@ -142,8 +142,8 @@ export function backoff(firstMs: number, attempt: number, longestMs: number): nu
 }
 
 /**
- * Between two knocks at an API server. One that is away is asked five times a second, for as long as it takes; one that
- * refuses is most often about to start, and then that costs it work.
+ * Between two requests to an API server that does not answer. One that is away is asked five times a second, for as long
+ * as it takes; one that refuses is most often about to start, and then that costs it work.
  */
 export function knockDelay(waitedMs: number, isAway = false): number {
   if (isAway || waitedMs < 30_000) return 200;
@@ -157,18 +157,18 @@ export function unreadDelay(waitedMs: number): number {
   return waitedMs >= 0 && waitedMs < 120_000 ? 1000 : 10_000;
 }
 
-export interface GlancePace {
+export interface PollPace {
   readonly delayMs: number;
   /** All that is given, or one object after the other. */
   readonly of: 'all' | 'one';
 }
 
 /**
- * Glances at what others give. A recovery goes back and forth between several of us, each step within milliseconds:
+ * Polls what others give. A recovery goes back and forth between several of us, each step within milliseconds:
  * after one of them that is worth ten looks a second at all of it, for a moment, and three objects a second for a while.
  * Undefined: the next look is soon enough.
  */
-export function glancePace({ stirredAt, awaitingSince }: Streaks, now: Date): GlancePace | undefined {
+export function pollPace({ stirredAt, awaitingSince }: Streaks, now: Date): PollPace | undefined {
   const moments = [stirredAt, awaitingSince].flatMap((date) => (date === undefined ? [] : [date.getTime()]));
   const stillMs = now.getTime() - Math.max(...moments);
   if (stillMs >= 0 && stillMs < 600) return { delayMs: 100, of: 'all' }; // negative: the clock was set back since the last look

@@ -2,7 +2,7 @@
 // together, and last of all. Changes are gathered until none has come for a while; then what the processes show decides
 // (reaction.ts), not what was told. Done is only a new process that runs; everything else is tried again, and reported
 // once. A change during an attempt is gathered anew.
-import type { Clock } from '../clock.ts';
+import { type Clock, steadyMs } from '../clock.ts';
 import { RecoveryError, errorText, isCode } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { processesBesideUs } from './beside.ts';
@@ -125,18 +125,18 @@ export class RestartReaction {
   async #gather(): Promise<void> {
     const { clock, signal } = this.#options;
     const { quietMs, gatherMs } = this.#pace;
-    const until = this.#time() + gatherMs;
+    const until = steadyMs(this.#options.clock) + gatherMs;
     for (let before = -1; before !== this.#changes && !signal.aborted;) {
       before = this.#changes;
-      await clock.sleep(Math.max(Math.min(quietMs, until - this.#time()), 0), signal);
-      if (this.#time() >= until) return;
+      await clock.sleep(Math.max(Math.min(quietMs, until - steadyMs(this.#options.clock)), 0), signal);
+      if (steadyMs(this.#options.clock) >= until) return;
     }
   }
 
   /** Attempts until one succeeds, something changes, or the end. */
   async #settle(): Promise<void> {
     const { signal } = this.#options;
-    const begun = this.#time();
+    const begun = steadyMs(this.#options.clock);
     for (let attempt = 1, delay = this.#pace.firstMs; ; attempt += 1, delay = Math.min(delay * 2, this.#pace.mostMs)) {
       const changes = this.#changes;
       const outcome = await this.#attempt().catch((err: unknown): Outcome => failure(err));
@@ -149,7 +149,7 @@ export class RestartReaction {
       const { reason, message } = outcome;
       const isFinal = reason === 'RestartNeeded';
       const waits = reason === 'TurnOfAnother';
-      const duration = Math.round(this.#time() - begun);
+      const duration = Math.round(steadyMs(this.#options.clock) - begun);
       if (!this.#isReported && (isFinal || duration >= (waits ? this.#pace.turnBoundMs : this.#pace.boundMs))) {
         this.#isReported = true;
         this.#log.error('reaction.failed', { reason, message, attempt, duration });
@@ -239,12 +239,12 @@ export class RestartReaction {
   async #comesBack(due: readonly ProcessId[]): Promise<ProcessId | undefined> {
     const { component, isApiReady, clock, signal } = this.#options;
     const atMostMs = this.#pace.successorMs;
-    const until = this.#time() + atMostMs;
+    const until = steadyMs(this.#options.clock) + atMostMs;
     const processes = this.#processes;
     const successor = await awaitSuccessor({ component, due, processes, atMostMs, clock, signal });
     if (successor === undefined) return undefined;
     while (!signal.aborted && !(await isApiReady())) {
-      if (this.#time() >= until) {
+      if (steadyMs(this.#options.clock) >= until) {
         const message = `${component} runs again as process ${successor.pid}, but the API server is not ready`;
         throw new RecoveryError('ProofFailed', `${message}; look at its log`);
       }
@@ -257,12 +257,6 @@ export class RestartReaction {
     const { isApiReady, clock, signal } = this.#options;
     while (!signal.aborted && !(await isApiReady())) await clock.sleep(1_000, signal);
     if (!signal.aborted) await turn.giveBack();
-  }
-
-  /** Milliseconds; a clock that is set does not move it. */
-  #time(): number {
-    const { clock } = this.#options;
-    return (clock.uptimeSeconds() ?? clock.now().getTime() / 1000) * 1000;
   }
 
   /** Sleeps until the time is over, a change comes, or the end. */

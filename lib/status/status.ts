@@ -27,9 +27,7 @@ export interface StatusOptions {
   readonly clock: Clock;
   /** The report of that time; disk and use are then left out, because nothing is known of them. */
   readonly at?: Date;
-  /** Where the syncer writes; without it files are not looked at. */
-  readonly destinationDir?: string;
-  /** The same for each artefact, where several syncers write on this machine. Default: destinationDir for all. */
+  /** Where the syncers of this machine write an artefact; without it files are not looked at. */
   readonly directoriesOf?: (artefact: ResolvedArtefact) => readonly string[];
   /** What the modes look at; the other entries are left out of the report. Default: all. */
   readonly rows?: 'all' | 'disk' | 'api';
@@ -77,17 +75,12 @@ async function lookForWebhooks({ connection, resolved, signal }: StatusOptions):
   }
 }
 
-function directoriesFor(artefact: ResolvedArtefact, options: StatusOptions): readonly string[] {
-  const { directoriesOf, destinationDir } = options;
-  return directoriesOf?.(artefact) ?? (destinationDir === undefined ? [] : [destinationDir]);
-}
-
 async function lookAtDisk(found: ReadonlyMap<string, Found>, options: StatusOptions): Promise<Map<string, OnDisk>> {
   const { resolved } = options;
   const states = new Map<string, OnDisk>();
   for (const artefact of resolved.artefacts) {
     const entries = found.get(artefact.name)?.entries;
-    const directories = directoriesFor(artefact, options);
+    const directories = options.directoriesOf?.(artefact) ?? [];
     const paths = directories.flatMap((directory) => publishedPaths(artefact, resolved, directory));
     if (entries !== undefined && paths.length > 0) states.set(artefact.name, await compare(paths, entries));
   }
@@ -127,7 +120,7 @@ async function askForUse(options: StatusOptions): Promise<Map<string, Use>> {
     resolved.artefacts
       .filter(({ readers }) => readers.length > 0)
       .map(async (artefact) => {
-        const since = (await writtenAt(artefact, resolved, directoriesFor(artefact, options)[0])) ?? clock.now();
+        const since = (await writtenAt(artefact, resolved, options.directoriesOf?.(artefact)[0])) ?? clock.now();
         uses.set(artefact.name, await prove(artefact, since));
       }),
   );

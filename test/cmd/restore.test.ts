@@ -124,6 +124,8 @@ it('restore puts back what can be read, and says what of the rest cannot', async
     });
     const asked = await restore('etcd-peer', `--generation=${youngest}`);
     expect(asked).toMatchObject({ exit: 1, err: expect.stringContaining('(EISDIR)') as string });
+    const dry = await restore('etcd-peer', `--generation=${youngest}`, '--dry-run');
+    expect(dry).toMatchObject({ exit: 1, out: '', err: expect.stringContaining('(EISDIR)') as string });
     const other = await restore('etcd-server');
     expect(other).toMatchObject({ exit: 1, err: expect.stringContaining('(ENOTDIR)') as string });
   } finally {

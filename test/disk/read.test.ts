@@ -23,6 +23,10 @@ it('does not wait for a FIFO', async () => {
   await expect(readRegularFile(realDisk, path)).rejects.toMatchObject({ code: 'ENOTREG', path });
 });
 
+it('names the directory that lies where a file is wanted', async () => {
+  await expect(readRegularFile(realDisk, root)).rejects.toMatchObject({ code: 'EISDIR', path: root });
+});
+
 it('does not wait for a FIFO that stands where a file is to be written', async () => {
   const path = join(root, 'fifo-to-replace');
   execFileSync('mkfifo', [path]);

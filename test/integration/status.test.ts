@@ -37,7 +37,7 @@ function look(more: Partial<StatusOptions> = {}): Promise<StatusReport> {
     policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
     clockFacts: { builtAt: new Date('2026-01-01T00:00:00Z'), synchronised: true },
     clock,
-    destinationDir: certs,
+    directoriesOf: () => [certs],
     prove: createProver({ connection, apiServer, destinationDir: certs, clock, signal }),
     signal,
     ...more,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import {
   counted,
-  glancePace,
+  pollPace,
   isBusy,
   isSettled,
   knockDelay,
@@ -30,7 +30,7 @@ interface Row {
   readonly streaks?: Partial<Streaks>;
   readonly busyForMs?: number;
   readonly once?: boolean;
-  readonly glanced?: boolean;
+  readonly polled?: boolean;
   readonly expected: Next;
 }
 
@@ -102,7 +102,7 @@ describe('next()', () => {
       name: 'rows that are asked for between looks',
       outcome: { unavailable: 1 },
       streaks: { unavailable: 3 },
-      glanced: true,
+      polled: true,
       expected: { kind: 'again', delayMs: 30_000 },
     },
     {
@@ -185,9 +185,9 @@ describe('next()', () => {
       streaks: { failed: 99, unavailable: 1 },
       expected: { kind: 'again', delayMs: 100 },
     },
-  ])('$name', ({ outcome, streaks, busyForMs = 0, once = false, glanced = false, expected }) => {
+  ])('$name', ({ outcome, streaks, busyForMs = 0, once = false, polled = false, expected }) => {
     const all = { ...noStreaks, ...streaks, ...(streaks !== undefined && { busySince: later(-busyForMs) }) };
-    expect(next({ outcome: { ...quiet, ...outcome }, streaks: all, now, once, glanced })).toEqual(expected);
+    expect(next({ outcome: { ...quiet, ...outcome }, streaks: all, now, once, polled })).toEqual(expected);
   });
 });
 
@@ -225,9 +225,9 @@ describe('counted()', () => {
   });
 });
 
-describe('glancePace()', () => {
+describe('pollPace()', () => {
   const after = (ms: number, streaks: Partial<Streaks>): string | undefined => {
-    const pace = glancePace({ ...noStreaks, ...streaks }, later(ms));
+    const pace = pollPace({ ...noStreaks, ...streaks }, later(ms));
     return pace && `${pace.of} ${pace.delayMs}`;
   };
   const at = [0, 599, 600, 14_999, 15_000, 59_999, 60_000, 86_400_000];
@@ -259,7 +259,7 @@ describe('glancePace()', () => {
   it('reads three objects at most five times a second over any ten seconds', () => {
     const reads: number[] = [];
     for (let ms = 0; ms < 70_000;) {
-      const pace = glancePace({ ...noStreaks, stirredAt: now }, later(ms));
+      const pace = pollPace({ ...noStreaks, stirredAt: now }, later(ms));
       ms += pace?.delayMs ?? 70_000;
       if (pace !== undefined) reads.push(...(pace.of === 'all' ? [ms, ms, ms] : [ms]));
     }

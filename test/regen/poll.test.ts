@@ -1,11 +1,11 @@
-// Glances between two looks: a change of what is given ends the rest, and nothing else does.
+// Polls between two looks: a change of what is given ends the rest, and nothing else does.
 import { describe, expect, it } from 'vitest';
 import type { Location, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import { signSigner } from '../../lib/pki/sign.ts';
-import { type Rest, rest } from '../../lib/regen/glance.ts';
+import { type Rest, rest } from '../../lib/regen/poll.ts';
 import type { RegenOptions } from '../../lib/regen/options.ts';
 import { runRegen } from '../../lib/regen/run.ts';
 import type { Store } from '../../lib/store/store.ts';
@@ -52,7 +52,7 @@ class Resting {
     return rest(options).then(() => void (this.ended = true));
   }
 
-  /** Time passes in steps, so that every glance comes to its end. */
+  /** Time passes in steps, so that every poll comes to its end. */
   async pass(ms: number): Promise<void> {
     for (let left = ms; left > 0 && !this.ended; left -= 100) {
       this.clock.advance(100);
@@ -66,7 +66,7 @@ class Resting {
 }
 
 describe('rest()', () => {
-  it('glances all the time, and ends when it is time for a look', async () => {
+  it('polls all the time, and ends when it is time for a look', async () => {
     const one = new Resting();
     const ended = one.begin();
     await one.pass(29_900);
@@ -81,7 +81,7 @@ describe('rest()', () => {
     ['changes', (store: MemoryStore) => store.put(place, { entries: {}, annotations: {} })],
     ['goes', (store: MemoryStore) => store.put(place, undefined)],
     ['comes', (store: MemoryStore) => store.put(other, { entries: {}, annotations: {} })],
-  ])('ends at the next glance when something given %s', async (_title, change) => {
+  ])('ends at the next poll when something given %s', async (_title, change) => {
     const one = new Resting();
     const ended = one.begin();
     await one.pass(1000);
@@ -92,7 +92,7 @@ describe('rest()', () => {
     expect(one.tookMs).toBe(1100);
   });
 
-  it('ends when a glance fails: the look tells why', async () => {
+  it('ends when a poll fails: the look tells why', async () => {
     const one = new Resting();
     const store: Rest['store'] = {
       read: () => Promise.reject(new Error('no answer')),
@@ -150,7 +150,7 @@ function startRegen(options: Pick<RegenOptions, 'resolved' | 'store'> & Partial<
     signal: stop.signal,
     ...options,
   });
-  /** Time passes in steps, so that every glance comes to its end. */
+  /** Time passes in steps, so that every poll comes to its end. */
   const pass = async (ms: number, stepMs: number): Promise<void> => {
     for (let left = ms; left > 0; left -= stepMs) {
       await clock.waiting();
@@ -207,7 +207,7 @@ describe('runRegen()', () => {
     await ended;
   });
 
-  it('does not glance at objects where it is for files alone', async () => {
+  it('does not poll objects where it is for files alone', async () => {
     const store = new MemoryStore();
     store.put(place, { entries: {}, annotations: {} });
     const files: Location = { kind: 'pemPair', certFile: '/x/ca.crt', keyFile: '/x/ca.key' };

@@ -1,10 +1,10 @@
 // Between two looks, while others are expected to write: whether what they give is still what the last look has seen. A
-// glance reads few objects, or one, so it can come often, which a look at everything could not.
+// poll reads few objects, or one, so it can come often, which a look at everything could not.
 import type { Clock } from '../clock.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
 import type { Found, Store } from '../store/store.ts';
 import { failureOf } from './api-wait.ts';
-import { type GlancePace, unreadDelay } from './waits.ts';
+import { type PollPace, unreadDelay } from './waits.ts';
 
 /** Of each object that is given and was looked at; undefined where it was absent or could not be read. */
 export type GivenVersions = ReadonlyMap<Location, string | undefined>;
@@ -29,8 +29,8 @@ export interface Rest {
   readonly signal: AbortSignal;
   /** Until the next look, milliseconds. */
   readonly delayMs: number;
-  /** How to glance; undefined: not at all. */
-  readonly pace: (now: Date) => GlancePace | undefined;
+  /** How to poll; undefined: not at all. */
+  readonly pace: (now: Date) => PollPace | undefined;
 }
 
 /**
@@ -42,7 +42,7 @@ export async function rest(options: Rest): Promise<void> {
   const end = clock.now().getTime() + delayMs;
   let left = delayMs;
   for (let count = 0; left > 0 && !signal.aborted; count += 1) {
-    const { pauseMs, objects } = glanceOf(options, count);
+    const { pauseMs, objects } = pollOf(options, count);
     const pause = Math.min(left, pauseMs);
     await clock.sleep(pause, signal);
     left -= pause;
@@ -51,13 +51,13 @@ export async function rest(options: Rest): Promise<void> {
       const [location] = oneOf(options.unread ?? [], count);
       if (location !== undefined && (await failureOf(() => store.read(location, signal))) === undefined) return;
     } else if (await hasChanged({ given: objects, store, signal })) return;
-    left = Math.min(left, end - clock.now().getTime()); // glances take time, too
+    left = Math.min(left, end - clock.now().getTime()); // polls take time, too
   }
 }
 
 const nothing: GivenVersions = new Map();
 
-function glanceOf(
+function pollOf(
   { given, unread = [], unreadSince, clock, pace, delayMs }: Rest,
   count: number,
 ): { readonly pauseMs: number; readonly objects: GivenVersions | 'unread' } {
@@ -65,9 +65,9 @@ function glanceOf(
   if (unread.length > 0) {
     return { pauseMs: unreadDelay(now.getTime() - (unreadSince ?? now).getTime()), objects: 'unread' };
   }
-  const glance = given.size === 0 ? undefined : pace(now);
-  if (glance === undefined) return { pauseMs: delayMs, objects: nothing };
-  return { pauseMs: glance.delayMs, objects: glance.of === 'all' ? given : new Map(oneOf([...given], count)) };
+  const poll = given.size === 0 ? undefined : pace(now);
+  if (poll === undefined) return { pauseMs: delayMs, objects: nothing };
+  return { pauseMs: poll.delayMs, objects: poll.of === 'all' ? given : new Map(oneOf([...given], count)) };
 }
 
 /** One of them, another at each count; none of none. */
@@ -78,10 +78,10 @@ const oneOf = <T>(list: readonly T[], count: number): readonly T[] => {
 
 /** What cannot be read has changed, too: the look that follows tells why. */
 async function hasChanged({ given, store, signal }: Pick<Rest, 'given' | 'store' | 'signal'>): Promise<boolean> {
-  const glances = [...given].map(
+  const polls = [...given].map(
     async ([location, version]) => (await store.read(location, signal))?.version !== version,
   );
-  return Promise.all(glances).then(
+  return Promise.all(polls).then(
     (changes) => changes.includes(true),
     () => true,
   );
