@@ -92,7 +92,7 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
 }
 
 function needsApi({ rows, kubeconfig }: RegenConfig, { artefacts }: Resolved): boolean {
-  return rows !== 'disk' && kubeconfig !== undefined && artefacts.some(({ truth }) => !isFile(truth));
+  return rows !== 'disk' && kubeconfig !== undefined && artefacts.some(({ location }) => !isFile(location));
 }
 
 /** The connection of regen. When its kubeconfig is unusable, files are healed first: they need no API. */
@@ -100,7 +100,7 @@ async function healFilesUnless(mode: RegenConfig, shared: Shared): Promise<KubeC
   try {
     return await connect(mode.kubeconfig, shared);
   } catch (err) {
-    if (mode.rows === 'all' && shared.resolved.artefacts.some(({ truth }) => isFile(truth))) {
+    if (mode.rows === 'all' && shared.resolved.artefacts.some(({ location }) => isFile(location))) {
       await regen({ ...mode, rows: 'disk' }, { ...shared, config: { ...shared.config, once: true } });
     }
     throw err;

@@ -38,7 +38,7 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   const config = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems });
   const { backupDir, lockDir, dryRun } = config;
   const resolved = await resolveHere(config);
-  const artefacts = resolved.artefacts.filter(({ truth }) => isFile(truth));
+  const artefacts = resolved.artefacts.filter(({ location }) => isFile(location));
   const tell = ({ message }: { readonly message: string }): void => void io.stderr.write(`${message}\n`);
   const { endpoints } = resolved;
   const options = {

@@ -71,7 +71,7 @@ export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
   });
   const config = parseToolConfig({ ...configInput(orKubeadm(rest), io), problems });
   const isMachine =
-    config.inventory.discover === 'kubeadm' && config.inventory.artefacts.every(({ truth }) => isFile(truth));
+    config.inventory.discover === 'kubeadm' && config.inventory.artefacts.every(({ location }) => isFile(location));
   if (isMachine) return nodeStatus(config, options, io);
   const { clusterStatus } = await import('./status-cluster.ts');
   return clusterStatus(config, options, io);

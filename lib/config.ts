@@ -154,7 +154,7 @@ function sharedKubeconfig({ input, settings, problems }: Reading): string | unde
 }
 
 function usesApi({ artefacts }: Inventory): boolean {
-  return artefacts.some(({ truth }) => !isFile(truth));
+  return artefacts.some(({ location }) => !isFile(location));
 }
 
 /** The most special credential holds: that of the mode, else the shared one. Flags beat the file within each. */

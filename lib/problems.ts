@@ -14,7 +14,7 @@ export interface Problem {
   readonly source?: string;
 }
 
-/** Path of a value as people write it: `artefacts[3].truth.secret`. */
+/** Path of a value as people write it: `artefacts[3].location.secret`. */
 export function pathText(path: readonly PropertyKey[]): string {
   let text = '';
   for (const segment of path) {

@@ -1,5 +1,5 @@
 // The loop of the observer: disk -> observe -> react -> prove. It watches the files of every published artefact (and of
-// those whose truth is on disk), says what changed, and reacts to each artefact on its own, so that a proof that takes
+// those whose location is on disk), says what changed, and reacts to each artefact on its own, so that a proof that takes
 // long holds up no other.
 import type { Clock } from '../clock.ts';
 import type { Health } from '../health.ts';

@@ -53,7 +53,7 @@ export async function takeStock(options: AdoptMaterial): Promise<Stock> {
   const there = new Map<string, Found>();
   const taken = new Map<string, TakenOver>();
   for (const artefact of options.resolved.artefacts) {
-    const found = await options.store.read(artefact.truth, options.signal);
+    const found = await options.store.read(artefact.location, options.signal);
     const own = found === undefined ? await takeOver(artefact, options) : undefined;
     if (found !== undefined) there.set(artefact.name, found);
     if (own !== undefined) taken.set(artefact.name, own);
@@ -63,8 +63,8 @@ export async function takeStock(options: AdoptMaterial): Promise<Stock> {
 
 /** What is to be created. */
 export function absentIn({ there }: Stock, { artefacts }: Pick<Resolved, 'artefacts'>): readonly ApiLocation[] {
-  return artefacts.flatMap(({ name, truth, kind }) =>
-    isFile(truth) || isOfOthers({ kind }) || there.has(name) ? [] : [truth satisfies ApiLocation],
+  return artefacts.flatMap(({ name, location, kind }) =>
+    isFile(location) || isOfOthers({ kind }) || there.has(name) ? [] : [location satisfies ApiLocation],
   );
 }
 
@@ -117,12 +117,12 @@ async function createMissing(
     existing: materialOf(stock),
     inUse: (name) => there.has(name),
   })) {
-    const { name, truth } = artefact;
+    const { name, location } = artefact;
     made.set(name, material);
     if (there.has(name)) continue;
-    if ((await store.write(truth, material, 'absent', signal)) === 'conflict') return undefined;
+    if ((await store.write(location, material, 'absent', signal)) === 'conflict') return undefined;
     const from = taken.get(name)?.from;
-    told({ what: locationText(truth), ...(from !== undefined && { from }) });
+    told({ what: locationText(location), ...(from !== undefined && { from }) });
   }
   return made;
 }
@@ -153,7 +153,7 @@ async function takeOver(artefact: ResolvedArtefact, options: AdoptMaterial): Pro
   }
   if (artefact.kind === 'target' && !fits(artefact, leaf)) return undefined;
   const entries = { [certificateKey]: certificate, [privateKeyKey]: key };
-  return { material: { entries, annotations: annotationsOf(artefact.truth, leaf) }, from };
+  return { material: { entries, annotations: annotationsOf(artefact.location, leaf) }, from };
 }
 
 /** Whether it does the work of what takes its place: who a client is decides what it may. */
@@ -163,13 +163,13 @@ function fits({ usage, commonName, hostnames }: ResolvedTarget, { facts, fields 
 }
 
 async function accountKeys(
-  { truth, privateKey, publicKey }: KeyPair,
+  { location, privateKey, publicKey }: KeyPair,
   directories: KubeadmDirectories,
 ): Promise<TakenOver> {
   const files = accountKeyFiles(directories);
   const [own, open] = [await readIfPresent(files.private, 'key'), await readIfPresent(files.public, 'key')];
   if (own === undefined || open === undefined) {
-    const message = `Cannot adopt ${locationText(truth)}: "${files.private}" and "${files.public}" must both be there; without them every token would become invalid`;
+    const message = `Cannot adopt ${locationText(location)}: "${files.private}" and "${files.public}" must both be there; without them every token would become invalid`;
     throw new RecoveryError('MaterialInvalid', message);
   }
   return { material: { entries: { [privateKey]: own, [publicKey]: open }, annotations: {} }, from: files.private };

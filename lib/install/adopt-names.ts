@@ -43,11 +43,11 @@ export async function completeNames(options: CompleteNames): Promise<ReadonlyMap
 
 async function withAllNames(artefact: ResolvedTarget, options: CompleteNames): Promise<Material> {
   const { resolved, material, store, clock, signal, told } = options;
-  const { name, truth } = artefact;
-  const what = locationText(truth);
+  const { name, location } = artefact;
+  const what = locationText(location);
   let missing: readonly string[] = [];
   for (let attempt = 1; attempt <= attempts && !signal.aborted; attempt += 1) {
-    const found = await store.read(truth, signal);
+    const found = await store.read(location, signal);
     if (found === undefined) break;
     const [leaf] = wholeCertificates(found.entries[certificateKey] ?? new Uint8Array());
     missing = missingNames(leaf?.facts.hostnames ?? [], artefact.hostnames);
@@ -58,7 +58,7 @@ async function withAllNames(artefact: ResolvedTarget, options: CompleteNames): P
       takeKey: () => generateKey(leaf?.facts.key ?? { name: 'RSA', bits: 2048 }),
       now: clock.now(),
     });
-    if ((await store.write(truth, next, { version: found.version }, signal)) === 'written') {
+    if ((await store.write(location, next, { version: found.version }, signal)) === 'written') {
       told(`Renewed ${what}, which did not hold ${missing.join(', ')}`);
       return next;
     }

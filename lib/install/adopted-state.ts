@@ -145,8 +145,8 @@ async function refusedIdentities(addition: PodAddition, look: AdoptedLook): Prom
 function firstRead(identity: string, { pod }: PodAddition, resolved: Resolved): string {
   if (identity === 'approver') return '/apis/certificates.k8s.io/v1/certificatesigningrequests?limit=1';
   const { artefacts } = identity === 'regen' ? resolved : readBy(resolved, componentsOfPod[pod]);
-  const isRead = ({ truth, published }: ResolvedArtefact): boolean =>
-    !isFile(truth) && (identity === 'regen' || published !== undefined);
-  const { truth } = artefacts.find(isRead) ?? {};
-  return truth === undefined || isFile(truth) ? '/version' : objectPath(truth);
+  const isRead = ({ location, published }: ResolvedArtefact): boolean =>
+    !isFile(location) && (identity === 'regen' || published !== undefined);
+  const { location } = artefacts.find(isRead) ?? {};
+  return location === undefined || isFile(location) ? '/version' : objectPath(location);
 }

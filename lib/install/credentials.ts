@@ -139,9 +139,9 @@ async function recoveryAuthority(
     await requireVerified({ api, clock, recoveryServerName }, rootCa);
     return { path: join(directory, 'ca.crt'), content: rootCa };
   }
-  const content = own && (await store.read(own.truth, api.signal))?.entries[caBundleKey];
+  const content = own && (await store.read(own.location, api.signal))?.entries[caBundleKey];
   if (content !== undefined) return { path: join(directory, 'ca.crt'), content };
-  const wanted = own === undefined ? `a serving certificate for "${recoveryServerName}"` : locationText(own.truth);
+  const wanted = own === undefined ? `a serving certificate for "${recoveryServerName}"` : locationText(own.location);
   throw new RecoveryError(
     'InventoryInvalid',
     `Cannot write kubeconfig: ${wanted} is missing, so nothing could verify the API server`,

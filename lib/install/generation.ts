@@ -82,11 +82,11 @@ function requireUsable(
   { entries, annotations }: Material,
   { done, options }: Progress,
 ): void {
-  verifyMaterial(artefact.truth, { entries, annotations });
+  verifyMaterial(artefact.location, { entries, annotations });
   if (artefact.kind !== 'signer' && artefact.kind !== 'target') return;
-  const own = readAuthority(artefact.truth, entries);
+  const own = readAuthority(artefact.location, entries);
   const signer = options.resolved.artefacts.find(({ name }) => name === artefact.issuer);
-  const above = signer && readAuthority(signer.truth, done.get(signer.name)?.entries ?? {}).certificate;
+  const above = signer && readAuthority(signer.location, done.get(signer.name)?.entries ?? {}).certificate;
   const answer = verifyChain({
     leaf: own.certificate,
     intermediates: own.chain,
@@ -94,7 +94,7 @@ function requireUsable(
     at: options.now,
   });
   if (answer.ok) return;
-  const message = `Cannot complete the generation with the existing ${locationText(artefact.truth)}: ${answer.reason}; move it away, then run again`;
+  const message = `Cannot complete the generation with the existing ${locationText(artefact.location)}: ${answer.reason}; move it away, then run again`;
   throw new RecoveryError('MaterialInvalid', message);
 }
 

@@ -19,12 +19,12 @@ export interface GiveBackOptions {
 /** The directories whose links became (with dryRun: would become) plain files. Throws WriteFailed. */
 export async function giveBackFiles({ resolved, destinationDir, dryRun = false }: GiveBackOptions): Promise<string[]> {
   const given: string[] = [];
-  for (const { truth, published } of resolved.artefacts) {
-    if (published === undefined || isFile(truth)) continue;
-    const [folder, mode] = truth.kind === 'secret' ? (['secrets', 0o600] as const) : (['configmaps', 0o644] as const);
-    const directory = join(destinationDir, folder, truth.name);
+  for (const { location, published } of resolved.artefacts) {
+    if (published === undefined || isFile(location)) continue;
+    const [folder, mode] = location.kind === 'secret' ? (['secrets', 0o600] as const) : (['configmaps', 0o644] as const);
+    const directory = join(destinationDir, folder, location.name);
     if (!(await isPublished(directory))) continue;
-    if (!dryRun) await giveBack({ directory, what: locationText(truth), mode });
+    if (!dryRun) await giveBack({ directory, what: locationText(location), mode });
     given.push(directory);
   }
   return given;

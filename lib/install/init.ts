@@ -112,9 +112,9 @@ async function absentObjects(
   { resolved, store, signal }: Uploading,
 ): Promise<ApiLocation[]> {
   const absent: ApiLocation[] = [];
-  for (const { name, truth } of resolved.artefacts) {
-    if (isFile(truth) || !staged.has(name)) continue;
-    if ((await store.read(truth, signal)) === undefined) absent.push(truth);
+  for (const { name, location } of resolved.artefacts) {
+    if (isFile(location) || !staged.has(name)) continue;
+    if ((await store.read(location, signal)) === undefined) absent.push(location);
   }
   return absent;
 }
@@ -133,18 +133,18 @@ async function upload(
 ): Promise<Uploaded> {
   const outcome: Uploaded = { created: [], unchanged: [], differing: [], missing: [] };
   for (const artefact of resolved.artefacts) {
-    const { name, truth, published } = artefact;
-    if (isFile(truth)) continue;
+    const { name, location, published } = artefact;
+    if (isFile(location)) continue;
     const material = staged.get(name);
-    const what = locationText(truth);
+    const what = locationText(location);
     if (material === undefined) {
-      const isThere = (await store.read(truth, signal)) !== undefined;
+      const isThere = (await store.read(location, signal)) !== undefined;
       if (isThere) outcome.unchanged.push(what);
       else if (!isOfOthers(artefact) || published === 'required') outcome.missing.push(what);
       continue;
     }
-    const write = await store.write(truth, material, 'absent', signal);
-    const found = await store.read(truth, signal);
+    const write = await store.write(location, material, 'absent', signal);
+    const found = await store.read(location, signal);
     if (found === undefined || !sameEntries(found.entries, material.entries)) outcome.differing.push(what);
     else outcome[write === 'written' ? 'created' : 'unchanged'].push(what);
   }
@@ -202,17 +202,17 @@ export async function renderInitManifests(
   const { resolved, directory, namespace = defaultNamespace, components } = options;
   const staged = await readStaged(layoutOf(directory), resolved);
   const own = installManifests({ ...resolved, namespace, syncers: [syncerOf(resolved, components)] });
-  const truths: ApiLocation[] = [];
-  const objects = resolved.artefacts.flatMap(({ name, truth }) => {
+  const locations: ApiLocation[] = [];
+  const objects = resolved.artefacts.flatMap(({ name, location }) => {
     const material = staged.get(name);
-    if (isFile(truth) || material === undefined) return [];
-    truths.push(truth);
-    const { data, ...manifest } = objectManifest(truth, material);
-    return [truth.kind === 'secret' ? manifest : { ...manifest, data }];
+    if (isFile(location) || material === undefined) return [];
+    locations.push(location);
+    const { data, ...manifest } = objectManifest(location, material);
+    return [location.kind === 'secret' ? manifest : { ...manifest, data }];
   });
   const namespaces = own.filter(({ kind }) => kind === 'Namespace');
   const others = own.filter(({ kind }) => kind !== 'Namespace');
-  return [...namespaces, installedRecord(resolved.name, namespace, truths), ...objects, ...others]
+  return [...namespaces, installedRecord(resolved.name, namespace, locations), ...objects, ...others]
     .map((manifest) => toYaml(manifest))
     .join('---\n');
 }

@@ -22,13 +22,13 @@ const prefix = 'kube-cert-recovery-installed-';
 /** All objects of an inventory but those that it calls others'. Pure. */
 export function purgeable({ artefacts }: Pick<Resolved, 'artefacts'>): readonly ApiLocation[] {
   return artefacts.flatMap((artefact) =>
-    isFile(artefact.truth) || isOfOthers(artefact) ? [] : [artefact.truth satisfies ApiLocation],
+    isFile(artefact.location) || isOfOthers(artefact) ? [] : [artefact.location satisfies ApiLocation],
   );
 }
 
 /** Whether somebody else works on objects of this inventory, as an operator does: then any of them may be his. Pure. */
-export const isShared = ({ artefacts }: { readonly artefacts: readonly Pick<Artefact, 'kind' | 'truth'>[] }): boolean =>
-  artefacts.some((artefact) => !isFile(artefact.truth) && isOfOthers(artefact));
+export const isShared = ({ artefacts }: { readonly artefacts: readonly Pick<Artefact, 'kind' | 'location'>[] }): boolean =>
+  artefacts.some((artefact) => !isFile(artefact.location) && isOfOthers(artefact));
 
 /** Pure. `namespace`: of the accounts. */
 export function installedRecord(inventory: string, namespace: string, created: readonly ApiLocation[]): Manifest {

@@ -1,4 +1,4 @@
-// What `init` leaves on this host, and where. Pure. Everything lies below one directory; only files whose truth is on
+// What `init` leaves on this host, and where. Pure. Everything lies below one directory; only files whose location is on
 // disk (etcd's) lie at the paths that the inventory names.
 import { join } from 'node:path';
 import type { ResolvedArtefact } from '../inventory/model.ts';
@@ -44,18 +44,18 @@ export function formerManifest({ directory }: Layout): string {
 }
 
 /** The directory that the syncer writes a published object to; undefined where there is none. */
-export function objectDirectory({ truth }: ResolvedArtefact, { certs }: Layout): string | undefined {
-  if (truth.kind === 'secret') return join(certs, 'secrets', truth.name);
-  return truth.kind === 'configMap' ? join(certs, 'configmaps', truth.name) : undefined;
+export function objectDirectory({ location }: ResolvedArtefact, { certs }: Layout): string | undefined {
+  if (location.kind === 'secret') return join(certs, 'secrets', location.name);
+  return location.kind === 'configMap' ? join(certs, 'configmaps', location.name) : undefined;
 }
 
 /** The file that a component reads for one entry of an artefact; undefined when it is on no disk. */
 export function fileOf(artefact: ResolvedArtefact, key: string, layout: Layout): string | undefined {
-  const { truth, published } = artefact;
-  if (truth.kind === 'pemPair') {
-    return { [certificateKey]: truth.certFile, [privateKeyKey]: truth.keyFile }[key];
+  const { location, published } = artefact;
+  if (location.kind === 'pemPair') {
+    return { [certificateKey]: location.certFile, [privateKeyKey]: location.keyFile }[key];
   }
-  if (truth.kind === 'pemFile') return key === caBundleKey ? truth.file : undefined;
+  if (location.kind === 'pemFile') return key === caBundleKey ? location.file : undefined;
   const directory = published === undefined ? undefined : objectDirectory(artefact, layout);
   return directory === undefined ? undefined : join(directory, key);
 }

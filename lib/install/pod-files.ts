@@ -115,10 +115,10 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
     const place = artefact.published === undefined ? undefined : objectDirectory(artefact, layout);
     const own = material.get(artefact.name);
     if (place === undefined || own === undefined) continue;
-    const what = locationText(artefact.truth);
+    const what = locationText(artefact.location);
     // A directory that has gone is no syncer's work in progress, and the component needs it for its start.
     if (options.runs(pod) && (await isThere(place, what))) continue;
-    const mode = artefact.truth.kind === 'secret' ? 0o600 : 0o644;
+    const mode = artefact.location.kind === 'secret' ? 0o600 : 0o644;
     if ((await publish({ directory: place, what, entries: own.entries, mode })) !== 'unchanged') written.push(place);
   }
   await requireNoPodLinks(pod, options); // what is above took its time

@@ -16,7 +16,7 @@ export function manifestsYaml(): Readonly<Record<string, string>> {
   const inventory = loadPreset(preset);
   const { artefacts } = inventory;
   const names = { apiServerHostnames: ['localhost'] }; // whatever they are, rights are the same
-  const inApi = { ...inventory, artefacts: artefacts.filter(({ truth }) => !isFile(truth)) };
+  const inApi = { ...inventory, artefacts: artefacts.filter(({ location }) => !isFile(location)) };
   const syncers = podSyncers(resolve(inApi, { parameters: names }));
   const text = (command: string, options: Omit<RbacOptions, 'namespace'>): string =>
     `# Generated from the preset "${preset}": what "kube-cert-recovery ${command}" applies besides the certificates.\n` +

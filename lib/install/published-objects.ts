@@ -12,9 +12,9 @@ export function publishedObjects(): string {
 }
 
 function tablesOf(artefacts: readonly Artefact[]): string[] {
-  const spaces = artefacts.flatMap(({ truth }) => (isFile(truth) ? [] : [truth.namespace]));
+  const spaces = artefacts.flatMap(({ location }) => (isFile(location) ? [] : [location.namespace]));
   return [...new Set(spaces)].toSorted().map((namespace) => {
-    const rows = artefacts.filter(({ truth }) => !isFile(truth) && truth.namespace === namespace);
+    const rows = artefacts.filter(({ location }) => !isFile(location) && location.namespace === namespace);
     const lines = rows.map(
       (row) => `| ${[object(row), what(row), madeOf(row, artefacts), life(row), disk(row)].join(' | ')} |`,
     );
@@ -27,8 +27,8 @@ function tablesOf(artefacts: readonly Artefact[]): string[] {
   });
 }
 
-function object({ truth }: Artefact): string {
-  return isFile(truth) ? '' : `${truth.kind === 'secret' ? 'Secret' : 'ConfigMap'} \`${truth.name}\``;
+function object({ location }: Artefact): string {
+  return isFile(location) ? '' : `${location.kind === 'secret' ? 'Secret' : 'ConfigMap'} \`${location.name}\``;
 }
 
 function what(row: Artefact): string {
@@ -47,7 +47,7 @@ function what(row: Artefact): string {
       return `kubeconfigs of \`${row.user}\``;
     case 'keyPair':
       return 'key pair: checked';
-    case 'given':
+    case 'external':
       return 'of others: only read';
     case 'opaque':
       return 'of others: only synced';
@@ -68,9 +68,9 @@ function madeOf(row: Artefact, artefacts: readonly Artefact[]): string {
     ...(row.kind === 'kubeconfigs' ? [row.client, row.authority] : []),
   ];
   const placeOf = (name: string): string => {
-    const truth = artefacts.find((one) => one.name === name)?.truth;
-    if (truth === undefined || isFile(truth) || isFile(row.truth)) return '';
-    return truth.namespace === row.truth.namespace ? `\`${truth.name}\`` : `\`${truth.namespace}/${truth.name}\``;
+    const location = artefacts.find((one) => one.name === name)?.location;
+    if (location === undefined || isFile(location) || isFile(row.location)) return '';
+    return location.namespace === row.location.namespace ? `\`${location.name}\`` : `\`${location.namespace}/${location.name}\``;
   };
   return names.map(placeOf).join(', ');
 }

@@ -74,7 +74,7 @@ function namespacesOf(
 ): Manifest[] {
   const own = new Set([
     namespace,
-    ...artefacts.flatMap(({ truth }) => ('namespace' in truth ? truth.namespace : [])),
+    ...artefacts.flatMap(({ location }) => ('namespace' in location ? location.namespace : [])),
     ...rules.flatMap(([, byNamespace]) =>
       [...byNamespace].flatMap(([name, list]) => (list.some(({ verbs }) => verbs.includes('create')) ? [name] : [])),
     ),
@@ -154,7 +154,7 @@ function readsNames(namespace: string, suffix: string): Manifest[] {
  * same namespaces, and none may take another one's away: so their roles are told apart by the inventory's name.
  */
 function suffixOf({ artefacts, name }: RbacOptions): string {
-  return name !== undefined && artefacts.some(({ kind }) => kind === 'given') ? `-${name}` : '';
+  return name !== undefined && artefacts.some(({ kind }) => kind === 'external') ? `-${name}` : '';
 }
 
 /** A role of the whole cluster, for one ServiceAccount. */

@@ -92,7 +92,7 @@ class RenderRun {
     if (!complete && staged.size === 0) await this.#refuseForeign(); // 1
     if (complete) {
       this.kept.push(this.#layout.generationFile);
-      await this.#make(staged, ({ truth }) => isFile(truth)); // what no API can heal may have been lost since
+      await this.#make(staged, ({ location }) => isFile(location)); // what no API can heal may have been lost since
     } else await this.#make(staged); // 2 to 4
     await this.#kubeconfigs(); // 5
     if (!complete) await this.#finish(); // 6
@@ -114,8 +114,8 @@ class RenderRun {
     const resolved: Resolved = { ...inventory, artefacts: artefacts.filter(isWanted) };
     const existing = new Map(staged);
     const halves = new Map<string, { readonly key: PrivateKey; readonly seen: Seen }>();
-    for (const artefact of resolved.artefacts.filter(({ truth }) => isFile(truth))) {
-      const found = await this.#store.read(artefact.truth, this.#options.signal);
+    for (const artefact of resolved.artefacts.filter(({ location }) => isFile(location))) {
+      const found = await this.#store.read(artefact.location, this.#options.signal);
       const half = found && halfPair(artefact, found);
       if (half !== undefined) halves.set(artefact.name, half);
       else if (found !== undefined) existing.set(artefact.name, found);
@@ -123,7 +123,7 @@ class RenderRun {
     if (dryRun) {
       const isThere = ({ name }: ResolvedArtefact): boolean => existing.has(name);
       for (const artefact of resolved.artefacts.filter((row) => !isOfOthers(row))) {
-        this.#note(isThere(artefact) ? 'unchanged' : 'written', locationText(artefact.truth));
+        this.#note(isThere(artefact) ? 'unchanged' : 'written', locationText(artefact.location));
         const directory = artefact.published === undefined ? undefined : objectDirectory(artefact, this.#layout);
         if (directory !== undefined) this.#note('written', directory);
       }
@@ -133,28 +133,28 @@ class RenderRun {
     for await (const one of makeGeneration({ resolved, now: clock.now(), keyAlgorithm, existing, keyFor })) {
       const { artefact, material, isNew } = one;
       if (isNew) await this.#keep(artefact, material, halves.get(artefact.name)?.seen ?? 'absent'); // 3
-      this.#note(isNew ? 'written' : 'unchanged', locationText(artefact.truth));
+      this.#note(isNew ? 'written' : 'unchanged', locationText(artefact.location));
       await this.#publish(artefact, material); // 4
     }
   }
 
-  async #keep({ truth }: ResolvedArtefact, material: Material, seen: Seen): Promise<void> {
-    if (!isFile(truth)) {
-      await stage(this.#layout, truth, material);
+  async #keep({ location }: ResolvedArtefact, material: Material, seen: Seen): Promise<void> {
+    if (!isFile(location)) {
+      await stage(this.#layout, location, material);
       return;
     }
-    for (const { file } of filesOf(truth)) await ensureDirectory(realDisk, dirname(file));
-    const outcome = await this.#store.write(truth, material, seen, this.#options.signal);
+    for (const { file } of filesOf(location)) await ensureDirectory(realDisk, dirname(file));
+    const outcome = await this.#store.write(location, material, seen, this.#options.signal);
     if (outcome === 'written') return;
-    const message = `Cannot write ${locationText(truth)}: somebody else has just written it; look at it, then run again`;
+    const message = `Cannot write ${locationText(location)}: somebody else has just written it; look at it, then run again`;
     throw new RecoveryError('WriteFailed', message);
   }
 
   async #publish(artefact: ResolvedArtefact, { entries }: Material): Promise<void> {
     const directory = artefact.published === undefined ? undefined : objectDirectory(artefact, this.#layout);
     if (directory === undefined) return;
-    const mode = artefact.truth.kind === 'secret' ? 0o600 : 0o644;
-    const outcome = await publish({ directory, what: locationText(artefact.truth), entries, mode });
+    const mode = artefact.location.kind === 'secret' ? 0o600 : 0o644;
+    const outcome = await publish({ directory, what: locationText(artefact.location), entries, mode });
     this.#note(outcome === 'unchanged' ? outcome : 'written', directory);
   }
 
@@ -170,7 +170,7 @@ class RenderRun {
   async #finish(): Promise<void> {
     const { resolved, clock, dryRun = false } = this.#options;
     const path = this.#layout.generationFile;
-    const artefacts = resolved.artefacts.map(({ name, kind, truth }) => ({ name, kind, truth }));
+    const artefacts = resolved.artefacts.map(({ name, kind, location }) => ({ name, kind, location }));
     const content = `${JSON.stringify({ inventory: resolved.name, madeAt: clock.now(), artefacts }, null, 2)}\n`;
     this.#note(dryRun ? 'written' : await replaceFile({ path, content, mode: 0o644, what: 'generation' }), path);
   }
@@ -185,9 +185,9 @@ function halfPair(
   artefact: ResolvedArtefact,
   { entries, version }: Found,
 ): { key: PrivateKey; seen: Seen } | undefined {
-  const { truth } = artefact;
-  if (truth.kind !== 'pemPair' || entries[certificateKey] !== undefined) return undefined;
-  const what = `${locationText(truth)} ${privateKeyKey}`;
+  const { location } = artefact;
+  if (location.kind !== 'pemPair' || entries[certificateKey] !== undefined) return undefined;
+  const what = `${locationText(location)} ${privateKeyKey}`;
   const key = new PrivateKey(parsePrivateKey(entries[privateKeyKey] ?? new Uint8Array(), what));
   return { key, seen: { version } };
 }

@@ -104,14 +104,14 @@ function byNamespace(placed: readonly Placed[]): RulesByNamespace {
 function objectRules(artefacts: Artefacts, verbs: readonly string[]): Placed[] {
   const resources = [['secret', 'secrets'] as const, ['configMap', 'configmaps'] as const];
   return resources.flatMap(([kind, resource]) => {
-    const named = artefacts.flatMap(({ truth }) => (truth.kind === kind ? [truth] : []));
+    const named = artefacts.flatMap(({ location }) => (location.kind === kind ? [location] : []));
     const rule = { apiGroups: [''], resources: [resource] };
     return namesByNamespace(named).map(([namespace, names]): Placed => [namespace, { ...rule, ...names, verbs }]);
   });
 }
 
 function eventRules(artefacts: Artefacts): Placed[] {
-  const namespaces = artefacts.flatMap(({ truth }) => ('namespace' in truth ? [truth.namespace] : []));
+  const namespaces = artefacts.flatMap(({ location }) => ('namespace' in location ? [location.namespace] : []));
   return [...new Set(namespaces)].map((namespace) => [namespace, createEvents]);
 }
 
@@ -135,7 +135,7 @@ function turnRules(artefacts: Artefacts): Placed[] {
 
 /** Whose files lie on disk: only of these does the syncer ask for proofs. */
 function observed(artefacts: Artefacts): Artefacts {
-  return artefacts.filter(({ published, truth }) => published !== undefined || isFile(truth));
+  return artefacts.filter(({ published, location }) => published !== undefined || isFile(location));
 }
 
 function proofsOf(artefacts: Artefacts): readonly Proof[] {

@@ -47,11 +47,11 @@ export async function stage(layout: Layout, location: ApiLocation, material: Mat
 /** The objects that are staged, by artefact. Throws ReadFailed and MaterialInvalid. */
 export async function readStaged(layout: Layout, { artefacts }: Resolved): Promise<Map<string, Material>> {
   const found = new Map<string, Material>();
-  for (const { name, truth } of artefacts) {
-    if (isFile(truth)) continue;
-    const path = stagedFile(layout, truth);
-    const bytes = await readIfPresent(path, `staged ${locationText(truth)}`);
-    if (bytes !== undefined) found.set(name, materialOf(truth, bytes, path));
+  for (const { name, location } of artefacts) {
+    if (isFile(location)) continue;
+    const path = stagedFile(layout, location);
+    const bytes = await readIfPresent(path, `staged ${locationText(location)}`);
+    if (bytes !== undefined) found.set(name, materialOf(location, bytes, path));
   }
   return found;
 }

@@ -121,7 +121,7 @@ async function requireSameAuthorities({ connection, resolved, pkiDir, clock, sig
   const material = new Map<string, Material>();
   for (const [name] of trustInApi) {
     const bundle = resolved.artefacts.find((artefact) => artefact.name === name);
-    const found = bundle && (await store.read(bundle.truth, signal));
+    const found = bundle && (await store.read(bundle.location, signal));
     if (found !== undefined) material.set(name, found);
   }
   requireTrustInFiles(material, await readAuthorities(pkiDir), clock.now());

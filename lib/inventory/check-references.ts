@@ -62,7 +62,7 @@ interface Reference {
 function references(artefact: Artefact): readonly Reference[] {
   const signer = { wanted: 'a signer', kinds: ['signer'], byCopy: false } as const;
   // Never an opaque object: nobody would see that the certificates in it have changed.
-  const kinds = ['caBundle', 'composedBundle', 'given'] as const;
+  const kinds = ['caBundle', 'composedBundle', 'external'] as const;
   const bundle = { wanted: 'a bundle or a copy of one', kinds, byCopy: true } as const;
   if (artefact.kind === 'signer' || artefact.kind === 'target') {
     const successor = artefact.kind === 'target' ? artefact.supersededBy : undefined;
@@ -89,7 +89,7 @@ function references(artefact: Artefact): readonly Reference[] {
 /** What has entries that are understood: a copy is compared by them, and made of them. */
 const copied = {
   wanted: 'a signer, a target, a bundle or a copy of one',
-  kinds: ['signer', 'target', 'caBundle', 'composedBundle', 'given'],
+  kinds: ['signer', 'target', 'caBundle', 'composedBundle', 'external'],
   byCopy: true,
 } as const;
 
@@ -119,7 +119,7 @@ function soundReferences(entries: readonly Entry[], byName: ReadonlyMap<string, 
         return [{ index, path, kind: 'conflict', message }];
       }
       const original = byCopy ? originalOf(found.artefact, byName) : found.artefact;
-      const isPair = original?.kind === 'given' && original.truth.kind !== 'configMap' && artefact.kind !== 'copy';
+      const isPair = original?.kind === 'external' && original.location.kind !== 'configMap' && artefact.kind !== 'copy';
       if (original === undefined || (kinds.includes(original.kind) && !isPair)) return [];
       const got = `got "${name}", ${kindText(found.artefact.kind)}`;
       return [{ index, path, kind: 'invalid', message: `must name ${wanted}, ${got}` }];
@@ -157,7 +157,7 @@ function signersAreHeld(entries: readonly Entry[], byName: ReadonlyMap<string, E
   return entries.flatMap(({ index, artefact }): Finding[] => {
     if ((artefact?.kind !== 'target' && artefact?.kind !== 'signer') || artefact.issuer === undefined) return [];
     const issuer = byName.get(artefact.issuer)?.artefact;
-    if (held.has(artefact.issuer) || issuer?.kind !== 'signer' || isFile(issuer.truth)) return [];
+    if (held.has(artefact.issuer) || issuer?.kind !== 'signer' || isFile(issuer.location)) return [];
     const message = `must name a signer that a caBundle holds, got "${artefact.issuer}", which none holds`;
     return [{ index, path: ['issuer'], kind: 'conflict', message }];
   });

@@ -21,7 +21,7 @@ const fitting: Readonly<Record<Artefact['kind'], readonly Location['kind'][]>> =
   composedBundle: ['configMap', 'pemFile'],
   kubeconfigs: ['secret'],
   keyPair: ['secret'],
-  given: ['secret', 'configMap'],
+  external: ['secret', 'configMap'],
   opaque: ['secret', 'configMap'],
   copy: ['secret', 'configMap', 'pemPair', 'pemFile', 'combinedPem', 'kubeconfig'],
 };
@@ -30,20 +30,20 @@ const fitting: Readonly<Record<Artefact['kind'], readonly Location['kind'][]>> =
 function fittingLocations(artefact: Artefact, byName: Byname): readonly Location['kind'][] {
   const original = originalOf(artefact, byName);
   if (original === undefined || artefact.kind !== 'copy') return fitting[artefact.kind];
-  return original.kind === 'opaque' || original.kind === 'given' ? [original.truth.kind] : fitting[original.kind];
+  return original.kind === 'opaque' || original.kind === 'external' ? [original.location.kind] : fitting[original.kind];
 }
 
 function location(artefact: Artefact, byName: Byname): What[] {
-  const { truth, kind, published } = artefact;
+  const { location, kind, published } = artefact;
   const fits = fittingLocations(artefact, byName);
   const found: What[] = [];
-  if (!fits.includes(truth.kind)) {
-    found.push(invalid(['truth'], `must be a ${fits.join(' or a ')} for a ${kind}, got a ${truth.kind}`));
+  if (!fits.includes(location.kind)) {
+    found.push(invalid(['location'], `must be a ${fits.join(' or a ')} for a ${kind}, got a ${location.kind}`));
   }
-  if (published !== undefined && isFile(truth)) {
+  if (published !== undefined && isFile(location)) {
     found.push(invalid(['published'], 'must be left out: files on this host are in their place already'));
   }
-  if (artefact.kind === 'target' && truth.kind === 'kubeconfig' && artefact.usage !== 'client') {
+  if (artefact.kind === 'target' && location.kind === 'kubeconfig' && artefact.usage !== 'client') {
     found.push(invalid(['usage'], `must be client for a kubeconfig, got ${artefact.usage}`));
   }
   return found;
@@ -52,7 +52,7 @@ function location(artefact: Artefact, byName: Byname): What[] {
 /** A forgotten issuer must not make a certificate that nobody trusts: self-signed is only what is found to be so. */
 function selfSigned(artefact: Artefact): What[] {
   if (artefact.kind !== 'target' || artefact.issuer !== undefined) return [];
-  if (artefact.usage === 'serving' && artefact.template === 'present' && isFile(artefact.truth)) return [];
+  if (artefact.usage === 'serving' && artefact.template === 'present' && isFile(artefact.location)) return [];
   const message =
     'is required: the signer that signs it (self-signed may be a serving certificate of this host with template: present)';
   return [{ path: ['issuer'], kind: 'required', message }];
@@ -126,9 +126,9 @@ function hostnames({ usage, hostnames: sources, commonName }: Target, parameters
 
 /** A misspelt one would make a CA on each of several machines. */
 function ownership({ owned }: Signer, parameters: ReadonlySet<string>): What[] {
-  if (typeof owned !== 'object' || parameters.has(owned.unlessGiven)) return [];
-  const message = `must name a declared parameter, got "${owned.unlessGiven}"${suggestion(owned.unlessGiven, parameters)}`;
-  return [{ path: ['owned', 'unlessGiven'], kind: 'notFound', message }];
+  if (typeof owned !== 'object' || parameters.has(owned.unlessSet)) return [];
+  const message = `must name a declared parameter, got "${owned.unlessSet}"${suggestion(owned.unlessSet, parameters)}`;
+  return [{ path: ['owned', 'unlessSet'], kind: 'notFound', message }];
 }
 
 function proofs(artefact: Artefact, byName: Byname): What[] {
@@ -145,13 +145,13 @@ function proofs(artefact: Artefact, byName: Byname): What[] {
   });
 }
 
-function declaredDirectories({ truth }: Artefact, directories: ReadonlySet<string>): What[] {
-  if (!isFile(truth)) return [];
-  return filesOf(truth).flatMap(({ path, file }): What[] => {
+function declaredDirectories({ location }: Artefact, directories: ReadonlySet<string>): What[] {
+  if (!isFile(location)) return [];
+  return filesOf(location).flatMap(({ path, file }): What[] => {
     const name = directoryOf(file);
     if (name === undefined || directories.has(name)) return [];
     const message = `must begin with a declared directory, got "{${name}}"${suggestion(name, directories)}`;
-    return [{ path: ['truth', ...path], kind: 'notFound', message }];
+    return [{ path: ['location', ...path], kind: 'notFound', message }];
   });
 }
 

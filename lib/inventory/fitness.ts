@@ -11,7 +11,7 @@ export const usagesOf = {
   peer: ['serverAuth', 'clientAuth'],
 } as const;
 
-type Wanted = Pick<ResolvedTarget, 'usage' | 'commonName' | 'truth'>;
+type Wanted = Pick<ResolvedTarget, 'usage' | 'commonName' | 'location'>;
 type Presented = Pick<CertificateFacts, 'usages' | 'commonName' | 'organizations'>;
 
 /** Why its readers refuse it; undefined where they may accept it. */
@@ -33,11 +33,11 @@ const ownUsers: ReadonlySet<string> = new Set(['system:kube-controller-manager',
  * or a name outside `system:`, may have been given rights by somebody.
  */
 function identityProblem(
-  { commonName: wanted = '', truth }: Wanted,
+  { commonName: wanted = '', location }: Wanted,
   { commonName, organizations }: Presented,
 ): string | undefined {
   const isNode = wanted.startsWith(nodePrefix);
-  if (!isNode && !ownUsers.has(wanted) && truth.kind !== 'kubeconfig') return undefined;
+  if (!isNode && !ownUsers.has(wanted) && location.kind !== 'kubeconfig') return undefined;
   if (commonName === '') return 'its subject has no common name, so it names nobody';
   if (!commonName.startsWith('system:') || organizations.some((group) => group !== nodeGroup)) return undefined;
   if (isNode) {

@@ -35,7 +35,7 @@ type Head = Omit<RawInventory, 'artefacts'>;
 
 function locationOf(raw: RawLocation, namespace: string | undefined): Location | What {
   const given = locationKeys.filter((key) => raw[key] !== undefined);
-  const path = ['truth'];
+  const path = ['location'];
   if (given.length !== 1) {
     const got = given.length === 0 ? 'none' : given.join(' and ');
     return { path, kind: 'invalid', message: `must have exactly one of ${locationKeysText}, got ${got}` };
@@ -43,12 +43,12 @@ function locationOf(raw: RawLocation, namespace: string | undefined): Location |
   const file = fileLocation(raw);
   if (file !== undefined) {
     const message = 'must be left out for files on this host';
-    return raw.namespace === undefined ? file : { path: ['truth', 'namespace'], kind: 'invalid', message };
+    return raw.namespace === undefined ? file : { path: ['location', 'namespace'], kind: 'invalid', message };
   }
   const where = raw.namespace ?? namespace;
   if (where === undefined) {
     const message = 'is required: the namespace of the object, here or for the whole inventory';
-    return { path: ['truth', 'namespace'], kind: 'required', message };
+    return { path: ['location', 'namespace'], kind: 'required', message };
   }
   if (raw.secret !== undefined) return { kind: 'secret', namespace: where, name: raw.secret };
   return { kind: 'configMap', namespace: where, name: raw.configMap ?? '' };
@@ -63,9 +63,9 @@ function fileLocation({ pemPair, pemFile, combinedPem, kubeconfig }: RawLocation
   return { kind: 'kubeconfig', ...rest, ...(credentials !== undefined && { credentials }) };
 }
 
-function artefactOf(raw: RawArtefact, truth: Location): Artefact {
+function artefactOf(raw: RawArtefact, location: Location): Artefact {
   // zod leaves an absent optional key out, so only its type is wider (`| undefined`) than the model's.
-  return { ...raw, truth, readers: raw.readers } as Artefact;
+  return { ...raw, location, readers: raw.readers } as Artefact;
 }
 
 interface Reading {
@@ -82,12 +82,12 @@ function readArtefacts(list: unknown, namespace: string | undefined): Reading {
     const known = { index, ...(typeof name === 'string' ? { name } : {}) };
     const shape = checkShape(artefactSchema, item);
     if (!('value' in shape)) return known;
-    const truth = locationOf(shape.value.truth, namespace);
-    if ('message' in truth) {
-      findings.push({ index, ...truth });
+    const location = locationOf(shape.value.location, namespace);
+    if ('message' in location) {
+      findings.push({ index, ...location });
       return known;
     }
-    return { ...known, artefact: artefactOf(shape.value, truth) };
+    return { ...known, artefact: artefactOf(shape.value, location) };
   });
   return { entries, findings };
 }
@@ -96,7 +96,7 @@ function unusedDeclarations(head: Head, entries: readonly Entry[]): { path: Prop
   if (entries.length === 0 || entries.some(({ artefact }) => artefact === undefined)) return [];
   const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
   const parameters = new Set(artefacts.flatMap((one) => parametersOf(one)));
-  const files = artefacts.flatMap(({ truth }) => (isFile(truth) ? filesOf(truth) : []));
+  const files = artefacts.flatMap(({ location }) => (isFile(location) ? filesOf(location) : []));
   const directories = new Set(files.map(({ file }) => directoryOf(file)));
   return [
     ...Object.keys(head.parameters).flatMap((name) => (parameters.has(name) ? [] : [['parameters', name]])),

@@ -88,7 +88,7 @@ interface ArtefactBase {
   readonly name: string;
   /** Only where the machine has this feature, which discovery tells; elsewhere the row does not exist. */
   readonly when?: Feature;
-  readonly truth: Location;
+  readonly location: Location;
   /**
    * Whether the syncer writes it below its destination directory (`secrets/<name>/<key>`, `configmaps/<name>/<key>`).
    * An `optional` one vanishes from disk when it is gone; a `required` one stays and is reported.
@@ -104,10 +104,10 @@ export interface Signer extends ArtefactBase {
   readonly kind: 'signer';
   /**
    * Whether it may be made anew here. Default: yes in the API, where every machine sees the same object; no on disk,
-   * where each of several machines would make a CA of its own. `unlessGiven`: only while no machine is named by that
+   * where each of several machines would make a CA of its own. `unlessSet`: only while no machine is named by that
    * parameter, and never where it is absent: a machine that is to get the CA of another looks just like that.
    */
-  readonly owned?: boolean | { readonly unlessGiven: string };
+  readonly owned?: boolean | { readonly unlessSet: string };
   /**
    * Renewed at its refresh time under every policy: what recovery itself stands on must never come to its end, because
    * nothing could be recovered then.
@@ -189,8 +189,8 @@ export interface KeyPair extends ArtefactBase {
  * A CA bundle (ConfigMap) or a certificate with its key (Secret) that somebody else maintains: bundles are composed of it,
  * or it is copied. Only read; an absent or empty bundle counts for nothing.
  */
-export interface Given extends ArtefactBase {
-  readonly kind: 'given';
+export interface External extends ArtefactBase {
+  readonly kind: 'external';
 }
 /** Kubeconfigs of one user for several ways to the API server, each an entry of one Secret. */
 export interface Kubeconfigs extends ArtefactBase {
@@ -216,7 +216,7 @@ export interface Opaque extends ArtefactBase {
   readonly kind: 'opaque';
 }
 
-export type Artefact = Signer | CaBundle | ComposedBundle | Copy | Target | Kubeconfigs | KeyPair | Given | Opaque;
+export type Artefact = Signer | CaBundle | ComposedBundle | Copy | Target | Kubeconfigs | KeyPair | External | Opaque;
 
 /**
  * Where a serving certificate's names come from: a literal DNS name or IP address, or a parameter of the inventory

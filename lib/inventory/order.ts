@@ -8,7 +8,7 @@ type Node = Pick<Artefact, 'name' | 'kind'> &
   Partial<Record<'signers' | 'inputs', readonly string[]>> & { readonly promoteAfter?: number };
 
 const rank: Readonly<Record<Artefact['kind'], number>> = {
-  given: 0,
+  external: 0,
   signer: 0,
   caBundle: 1,
   composedBundle: 2,

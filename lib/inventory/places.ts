@@ -7,7 +7,7 @@ export function isFile(location: Location): location is DiskLocation {
 }
 
 interface PlacedFile {
-  /** Where the inventory says it, below `truth`. */
+  /** Where the inventory says it, below `location`. */
   readonly path: readonly string[];
   readonly file: string;
 }
@@ -70,7 +70,7 @@ export function withParameters(commonName: string, valueOf: (parameter: string) 
 
 /** All parameters that an artefact names. */
 export function parametersOf(artefact: Artefact): string[] {
-  if (artefact.kind === 'signer') return typeof artefact.owned === 'object' ? [artefact.owned.unlessGiven] : [];
+  if (artefact.kind === 'signer') return typeof artefact.owned === 'object' ? [artefact.owned.unlessSet] : [];
   if (artefact.kind !== 'target') return [];
   const { hostnames, commonName = '' } = artefact;
   const sources = hostnames.flatMap((source) => (typeof source === 'string' ? [] : [source.parameter]));
@@ -83,14 +83,14 @@ interface Place {
   readonly text: string;
 }
 
-/** Every place that an artefact takes for itself: its truth, and its path below the syncer's directory. */
-export function placesOf({ truth, published }: Artefact): readonly Place[] {
-  if (isFile(truth)) {
-    return filesOf(truth).map(({ path, file }) => ({ path: ['truth', ...path], id: file, text: `file "${file}"` }));
+/** Every place that an artefact takes for itself: its location, and its path below the syncer's directory. */
+export function placesOf({ location, published }: Artefact): readonly Place[] {
+  if (isFile(location)) {
+    return filesOf(location).map(({ path, file }) => ({ path: ['location', ...path], id: file, text: `file "${file}"` }));
   }
-  const { kind, namespace, name } = truth;
+  const { kind, namespace, name } = location;
   const word = kind === 'secret' ? 'Secret' : 'ConfigMap';
-  const object = { path: ['truth', kind], id: `${kind} ${namespace}/${name}`, text: `${word} "${namespace}/${name}"` };
+  const object = { path: ['location', kind], id: `${kind} ${namespace}/${name}`, text: `${word} "${namespace}/${name}"` };
   const directory = `${kind === 'secret' ? 'secrets' : 'configmaps'}/${name}`;
   if (published === undefined) return [object];
   return [

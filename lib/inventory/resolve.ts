@@ -43,7 +43,7 @@ interface Declared<T> {
 }
 
 /** Names given but not declared, and names declared that have neither value nor default. */
-function givenAndDeclared<T>(
+function externalAndDeclared<T>(
   group: 'parameters' | 'directories',
   declared: Readonly<Record<string, Declared<T>>>,
   given: Readonly<Record<string, T>>,
@@ -167,7 +167,7 @@ function sharedPlaces(inventory: Inventory, given: Readonly<Record<string, strin
   const entries = inventory.artefacts.map((artefact, index): Entry => {
     const placed: Artefact = {
       ...artefact,
-      truth: withFiles(artefact.truth, (file) => inDirectory(file, directories)),
+      location: withFiles(artefact.location, (file) => inDirectory(file, directories)),
     };
     return { index, name: artefact.name, artefact: placed };
   });
@@ -182,8 +182,8 @@ function sharedPlaces(inventory: Inventory, given: Readonly<Record<string, strin
 export function checkEnvironment(inventory: Inventory, environment: Environment): Problem[] {
   const { parameters = {}, directories = {}, mayLack = false } = environment;
   const problems = [
-    ...givenAndDeclared('parameters', inventory.parameters, parameters, askedIn(inventory, parameters)),
-    ...givenAndDeclared('directories', inventory.directories ?? {}, directories),
+    ...externalAndDeclared('parameters', inventory.parameters, parameters, askedIn(inventory, parameters)),
+    ...externalAndDeclared('directories', inventory.directories ?? {}, directories),
     ...wrongHostnames(parameters),
     ...namelessTargets(inventory, parameters),
     ...ambiguousNames(inventory, parameters),
@@ -192,18 +192,18 @@ export function checkEnvironment(inventory: Inventory, environment: Environment)
 }
 
 function readersHere(
-  { truth, readers }: Pick<Artefact, 'truth' | 'readers'>,
+  { location, readers }: Pick<Artefact, 'location' | 'readers'>,
   reads: NonNullable<Environment['reads']>,
 ): readonly Reader[] {
-  if (!isFile(truth)) return readers;
-  const files = filesOf(truth).map(({ file }) => file);
+  if (!isFile(location)) return readers;
+  const files = filesOf(location).map(({ file }) => file);
   return readers.filter(({ component }) => reads[component]?.some((file) => files.includes(file)) !== false);
 }
 
 /** Other machines that have the same CA are named: nobody makes one of his own. */
 function ownedHere({ owned }: Signer, inventory: Inventory, given: Parameters): Pick<Signer, 'owned'> {
   if (typeof owned !== 'object') return {};
-  return { owned: valuesOf(owned.unlessGiven, inventory, given)?.length === 0 ? owned : false };
+  return { owned: valuesOf(owned.unlessSet, inventory, given)?.length === 0 ? owned : false };
 }
 
 /** Throws InventoryInvalid, which lists every missing parameter and every name that is no host name. */
@@ -216,17 +216,17 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   const asked = askedIn(inventory, parameters);
   const here = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
   const artefacts = topologicalOrder(here).ordered.map((artefact): ResolvedArtefact => {
-    const truth = withFiles(artefact.truth, (file) => inDirectory(file, directories));
-    const readers = readersHere({ truth, readers: artefact.readers }, reads);
+    const location = withFiles(artefact.location, (file) => inDirectory(file, directories));
+    const readers = readersHere({ location, readers: artefact.readers }, reads);
     if (artefact.kind === 'signer') {
-      return { ...artefact, ...ownedHere(artefact, inventory, parameters), truth, readers };
+      return { ...artefact, ...ownedHere(artefact, inventory, parameters), location, readers };
     }
-    if (artefact.kind !== 'target') return { ...artefact, truth, readers };
+    if (artefact.kind !== 'target') return { ...artefact, location, readers };
     const { commonName: _, ...target } = artefact;
     const names = commonNameOf(artefact, inventory, parameters);
     const asks = asked.filter((name) => parametersOf(artefact).includes(name));
     const open = asks.length === 0 ? {} : { asks };
-    return { ...target, ...names, ...open, truth, readers, hostnames: flat(artefact.hostnames, inventory, parameters) };
+    return { ...target, ...names, ...open, location, readers, hostnames: flat(artefact.hostnames, inventory, parameters) };
   });
   return {
     name: inventory.name,

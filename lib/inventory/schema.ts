@@ -71,7 +71,7 @@ const reader = z.strictObject({
 
 const base = {
   name: objectName.describe('Unique in the inventory'),
-  truth: location,
+  location: location,
   when: z
     .enum(['stackedEtcd', 'trustedAuthority'])
     .optional()
@@ -106,8 +106,8 @@ const artefact = z.discriminatedUnion('kind', [
         .optional()
         .describe('Of its certificates, before "_@" and the time. Default: by namespace and name of its object'),
       owned: z
-        .union([z.boolean(), z.strictObject({ unlessGiven: parameterName })], {
-          error: 'true, false, or {unlessGiven: PARAMETER}',
+        .union([z.boolean(), z.strictObject({ unlessSet: parameterName })], {
+          error: 'true, false, or {unlessSet: PARAMETER}',
         })
         .optional()
         .describe(
@@ -207,7 +207,7 @@ const artefact = z.discriminatedUnion('kind', [
     })
     .describe('A key pair without certificate: checked and published, never renewed'),
   z
-    .strictObject({ kind: z.literal('given'), ...base })
+    .strictObject({ kind: z.literal('external'), ...base })
     .describe('A CA bundle or a certificate with its key that somebody else maintains: used here, never written'),
   z.strictObject({ kind: z.literal('opaque'), ...base }).describe('Only synced to disk; not understood'),
 ]);

@@ -44,8 +44,8 @@ export function artefactOf(name: string, { resolved }: Ingredients): ResolvedArt
 export function materialOf(name: string, from: Ingredients): Material {
   const material = from.material.get(name);
   if (material !== undefined) return material;
-  const { truth } = artefactOf(name, from);
-  throw new RecoveryError('SignFailed', `Cannot use ${locationText(truth)} ("${name}"): it is not there`);
+  const { location } = artefactOf(name, from);
+  throw new RecoveryError('SignFailed', `Cannot use ${locationText(location)} ("${name}"): it is not there`);
 }
 
 /** Of each material of a signer: one CA signs many leaves, and to read a key with all checks costs milliseconds. */
@@ -53,7 +53,7 @@ const authorities = new WeakMap<Material, Authority>();
 
 export function authorityOf(name: string, from: Ingredients): Authority {
   const material = materialOf(name, from);
-  const authority = authorities.get(material) ?? readAuthority(artefactOf(name, from).truth, material.entries);
+  const authority = authorities.get(material) ?? readAuthority(artefactOf(name, from).location, material.entries);
   authorities.set(material, authority);
   return authority;
 }
@@ -66,8 +66,8 @@ export function liveSigners({ signers }: CaBundle, from: Ingredients): Certifica
   return signers.flatMap((name) => {
     const material = from.material.get(name);
     if (material === undefined) return [];
-    const { truth } = artefactOf(name, from);
-    const certificate = unlessBroken(() => readSigner(truth, material.entries));
+    const { location } = artefactOf(name, from);
+    const certificate = unlessBroken(() => readSigner(location, material.entries));
     return certificate !== undefined && from.now < certificate.facts.notAfter ? [certificate] : [];
   });
 }
@@ -79,15 +79,15 @@ export function formerOf(bundle: CaBundle | ComposedBundle, from: Ingredients): 
   return whole ?? (pem === undefined ? [] : wholeCertificates(pem));
 }
 
-export function certificatesOf({ name, truth }: ResolvedArtefact, { material }: Ingredients): Certificate[] {
+export function certificatesOf({ name, location }: ResolvedArtefact, { material }: Ingredients): Certificate[] {
   const held = material.get(name);
-  return held === undefined ? [] : readBundle(truth, held.entries);
+  return held === undefined ? [] : readBundle(location, held.entries);
 }
 
 /** What others maintain may be absent. */
 export function isLost(name: string, from: Ingredients): boolean {
-  const isAbsentGiven = !from.material.has(name) && kindOf(artefactOf(name, from), from) === 'given';
-  return from.lost?.(name) === true && !isAbsentGiven;
+  const isAbsentExternal = !from.material.has(name) && kindOf(artefactOf(name, from), from) === 'external';
+  return from.lost?.(name) === true && !isAbsentExternal;
 }
 
 export const kindOf = (row: ResolvedArtefact, { resolved }: Ingredients): ResolvedArtefact['kind'] | undefined =>
@@ -95,7 +95,7 @@ export const kindOf = (row: ResolvedArtefact, { resolved }: Ingredients): Resolv
 
 /** What others maintain counts for nothing while it is broken: the plan says so. */
 export function inputOf(input: ResolvedArtefact, from: Ingredients): Certificate[] {
-  return kindOf(input, from) === 'given'
+  return kindOf(input, from) === 'external'
     ? (unlessBroken(() => certificatesOf(input, from)) ?? [])
     : certificatesOf(input, from);
 }

@@ -89,15 +89,15 @@ export async function issueSigner({ artefact, issuer, key, now }: SignerIssue): 
     ...(issuer !== undefined && { issuer }),
     ...dates(artefact.validity, now),
   });
-  return pair(artefact.truth, parseCertificates(Buffer.from(pem), `new signer "${artefact.name}"`), key);
+  return pair(artefact.location, parseCertificates(Buffer.from(pem), `new signer "${artefact.name}"`), key);
 }
 
 /**
  * `<namespace>_<secret>@<unix seconds>`, as library-go names its signers; on disk the artefact's name. A name of its own
  * has `_` behind it, as library-go's intermediate CAs have (pkg/operator/certrotation/target.go, SignerRotation).
  */
-function signerName({ name, truth, commonName }: Signer, now: Date): string {
-  const place = truth.kind === 'secret' ? `${truth.namespace}_${truth.name}` : name;
+function signerName({ name, location, commonName }: Signer, now: Date): string {
+  const place = location.kind === 'secret' ? `${location.namespace}_${location.name}` : name;
   const own = commonName === undefined ? place : `${commonName}_`;
   return `${own}@${Math.floor(now.getTime() / 1000)}`;
 }
@@ -127,7 +127,7 @@ export async function issueTarget({ artefact, issuer, key, now }: TargetIssue): 
   const leaf = parseCertificates(Buffer.from(pem), `new certificate "${artefact.name}"`);
   const above = [issuer.certificate, ...issuer.chain];
   const sent = artefact.usage === 'client' ? above.filter((certificate) => !isSelfSigned(certificate)) : above;
-  return pair(artefact.truth, [...leaf, ...sent], key);
+  return pair(artefact.location, [...leaf, ...sent], key);
 }
 
 export function isSelfSigned({ fields }: Certificate): boolean {
@@ -172,7 +172,7 @@ export interface CopyIssue {
 
 /** The same bytes. Throws MaterialInvalid when the original holds nothing that can be copied. */
 export function issueCopy({ artefact, original, isSigner = false }: CopyIssue): Issued {
-  const what = `original "${artefact.of}" of ${locationText(artefact.truth)}`;
+  const what = `original "${artefact.of}" of ${locationText(artefact.location)}`;
   const keys = [caBundleKey, certificateKey, privateKeyKey].filter((key) => original[key] !== undefined);
   if (keys.length === 0) throw new RecoveryError('MaterialInvalid', `Cannot copy ${what}: it has no known entry`);
   const certificates = (key: string): Certificate[] =>
@@ -182,7 +182,7 @@ export function issueCopy({ artefact, original, isSigner = false }: CopyIssue): 
   const cut = leaf.length < all.length ? { [certificateKey]: Buffer.from(encodeBundle(leaf)) } : {};
   return {
     entries: { ...Object.fromEntries(keys.map((key) => [key, original[key] ?? new Uint8Array()])), ...cut },
-    annotations: annotationsOf(artefact.truth, leaf[0]),
+    annotations: annotationsOf(artefact.location, leaf[0]),
     certificates: [...leaf, ...certificates(caBundleKey)],
   };
 }
@@ -208,7 +208,7 @@ function pair(location: Location, certificates: readonly Certificate[], key: Pri
 
 function bundle(artefact: CaBundle | ComposedBundle, pem: string): Issued {
   if (pem === '') {
-    const what = locationText(artefact.truth);
+    const what = locationText(artefact.location);
     throw new RecoveryError('SignFailed', `Cannot make bundle ${what}: no valid certificate is left for it`);
   }
   const bytes = Buffer.from(pem);

@@ -20,7 +20,7 @@ export interface KubeconfigsIssue {
 
 /** Throws SignFailed, MaterialInvalid. */
 export function issueKubeconfigs({ artefact, client, authority, endpoints, former }: KubeconfigsIssue): Issued {
-  const what = locationText(artefact.truth);
+  const what = locationText(artefact.location);
   const { [certificateKey]: certificate, [privateKeyKey]: key } = client;
   const ca = authority[caBundleKey];
   if (certificate === undefined || key === undefined || ca === undefined) {
@@ -58,7 +58,7 @@ export function issueKubeconfigs({ artefact, client, authority, endpoints, forme
     return [entry, Buffer.from(toYaml(config, { indentSeq: false }))] as const;
   });
   const { [notBeforeAnnotation]: notBefore = '', [notAfterAnnotation]: notAfter = '' } = annotationsOf(
-    artefact.truth,
+    artefact.location,
     certificates[0],
   );
   return {

@@ -62,7 +62,7 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
       const present = artefact.template === 'present' || issuer === undefined;
       const issued = present ? await renew(artefact, issuer, from) : await makeDeclared(artefact, issuer, from);
       requireAccepted(artefact, issued, from);
-      return artefact.truth.kind === 'kubeconfig' ? withAuthority(issued, artefact, from) : issued;
+      return artefact.location.kind === 'kubeconfig' ? withAuthority(issued, artefact, from) : issued;
     }
     case 'caBundle':
       return issueBundle({ artefact, signers: liveSigners(artefact, from), former: formerOf(artefact, from), now });
@@ -86,11 +86,11 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
         former: from.material.get(artefact.name)?.entries,
       });
     case 'keyPair':
-    case 'given':
+    case 'external':
     case 'opaque':
       break;
   }
-  throw new RecoveryError('SignFailed', `Cannot make ${locationText(artefact.truth)}: it is not ours to make`);
+  throw new RecoveryError('SignFailed', `Cannot make ${locationText(artefact.location)}: it is not ours to make`);
 }
 
 async function makeDeclared(artefact: ResolvedTarget, issuer: Authority, from: Ingredients): Promise<Issued> {
@@ -137,13 +137,13 @@ function subjectOf(
  * machines whose declarations differ come to one certificate instead of taking each other's names away for ever.
  */
 function hostnamesOf(target: ResolvedTarget, { material }: Ingredients): readonly string[] {
-  const { name, hostnames, usage, truth, asks, namesUnknown } = target;
+  const { name, hostnames, usage, location, asks, namesUnknown } = target;
   // Where the API tells the names, whoever else writes this goes by the same, and by no other.
   if (asks !== undefined && namesUnknown === undefined) return hostnames;
   const pem = usage === 'client' ? undefined : material.get(name)?.entries[certificateKey];
   if (pem === undefined) return hostnames;
   try {
-    const [present] = parseCertificates(pem, locationText(truth));
+    const [present] = parseCertificates(pem, locationText(location));
     return canonicalHostnames([...hostnames, ...(present?.facts.hostnames ?? [])]);
   } catch (err) {
     if (isCode(err, 'MaterialInvalid')) return hostnames;
@@ -196,11 +196,11 @@ interface Trust {
 function trustOf(artefact: Pair, from: Ingredients): readonly Trust[] {
   const bundles = bundlesAbove(from.resolved.artefacts, artefact);
   if (bundles.length > 0 || artefact.issuer === undefined) {
-    return bundles.map((bundle) => ({ name: locationText(bundle.truth), roots: certificatesOf(bundle, from) }));
+    return bundles.map((bundle) => ({ name: locationText(bundle.location), roots: certificatesOf(bundle, from) }));
   }
   const { certificate, chain } = authorityOf(artefact.issuer, from);
   const roots = [certificate, ...chain].filter(({ facts }) => from.now < facts.notAfter);
-  return [{ name: locationText(artefactOf(artefact.issuer, from).truth), roots }];
+  return [{ name: locationText(artefactOf(artefact.issuer, from).location), roots }];
 }
 
 /** The new certificate is accepted by everybody who is to know it. Throws SignFailed. */
@@ -222,7 +222,7 @@ function requireAccepted(artefact: Pair, { certificates }: Issued, from: Ingredi
       });
       if (answer.ok) continue;
       const refusal = `${name} would not verify it, ${answer.reason}`;
-      throw new RecoveryError('SignFailed', `Cannot make ${locationText(artefact.truth)}: ${refusal}`);
+      throw new RecoveryError('SignFailed', `Cannot make ${locationText(artefact.location)}: ${refusal}`);
     }
   }
 }

@@ -11,9 +11,9 @@ import { annotationsOf } from './annotations.ts';
 import type { Issued } from './issue.ts';
 
 /** Throws MaterialInvalid where a key that is there belongs to another certificate. */
-export function putBack({ truth }: Signer, copy: Certificate, present: Material | undefined): Issued {
+export function putBack({ location }: Signer, copy: Certificate, present: Material | undefined): Issued {
   const { [certificateKey]: damaged, [privateKeyKey]: keyPem } = present?.entries ?? {};
-  const what = locationText(truth);
+  const what = locationText(location);
   // An encrypted key, or one that is damaged itself, is left where it is.
   const key = keyPem === undefined ? undefined : usableKey(keyPem, what);
   if (key !== undefined && !keyMatches(copy, key)) {
@@ -26,7 +26,7 @@ export function putBack({ truth }: Signer, copy: Certificate, present: Material 
       [certificateKey]: Buffer.from(encodeBundle(certificates)),
       ...(key !== undefined && keyPem !== undefined && { [privateKeyKey]: keyPem }),
     },
-    annotations: annotationsOf(truth, copy),
+    annotations: annotationsOf(location, copy),
     certificates,
   };
 }

@@ -26,9 +26,9 @@ export function registryMetadata(
   { artefacts, tlsRegistry }: Pick<Resolved, 'artefacts' | 'tlsRegistry'>,
   originalOfOthers: Material | undefined,
 ): Metadata | undefined {
-  if (isFile(artefact.truth)) return undefined;
+  if (isFile(artefact.location)) return undefined;
   const row = originalOf(artefacts, artefact) ?? artefact;
-  if (row.kind === 'given') return known(originalOfOthers);
+  if (row.kind === 'external') return known(originalOfOthers);
   if (tlsRegistry === undefined) return undefined;
   const type = typeOf(row);
   const { owningComponent, autoRegenerateAfterOfflineExpiry: shown } = tlsRegistry;

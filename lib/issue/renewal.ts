@@ -100,13 +100,13 @@ export async function issueRenewal(renewal: RenewalIssue): Promise<Issued> {
   const certificates = parseCertificates(bytes, `new certificate "${artefact.name}"`, 'skipped');
   return {
     entries: { [certificateKey]: bytes, [privateKeyKey]: Buffer.from(key.pem) },
-    annotations: annotationsOf(artefact.truth, certificates[0]),
+    annotations: annotationsOf(artefact.location, certificates[0]),
     certificates,
   };
 }
 
 function declared(
-  { name, truth, usage, commonName, organizations, hostnames: own }: ResolvedTarget,
+  { name, location, usage, commonName, organizations, hostnames: own }: ResolvedTarget,
   former: Certificate | undefined,
 ): LeafTemplate {
   const hostnames = own.length === 0 ? (former?.facts.hostnames ?? []) : own;
@@ -122,7 +122,7 @@ function declared(
   }
   throw new RecoveryError(
     'SignFailed',
-    `Cannot make ${locationText(truth)}: it holds no certificate to take the names from, no backup does, and no ` +
+    `Cannot make ${locationText(location)}: it holds no certificate to take the names from, no backup does, and no ` +
       `${missing.join(' and no ')} is known for "${name}"; put a backup in its place, or give the parameters that ` +
       'its row of the inventory names',
   );

@@ -28,11 +28,11 @@ export async function backupsOf(
 
 /** The newest backup; undefined where there is none that can be read. */
 export async function readableBackup(
-  { truth }: Pick<ResolvedArtefact, 'truth'>,
+  { location }: Pick<ResolvedArtefact, 'location'>,
   store: Pick<Store, 'backup'>,
 ): Promise<Found | undefined> {
   try {
-    return await store.backup?.(truth);
+    return await store.backup?.(location);
   } catch (err) {
     if (isCode(err, 'ReadFailed', 'MaterialInvalid')) return undefined;
     throw err;
@@ -56,7 +56,7 @@ interface Lost {
 /** A kubeconfig of which neither the document nor a backup can be understood. */
 export function isFromNothing(name: string, { fact, resolved, found, backups }: Lost): boolean {
   const artefact = resolved.artefacts.find((row) => row.name === name);
-  if (artefact?.truth.kind !== 'kubeconfig' || !isTemplateLost(artefact, fact) || backups.has(name)) return false;
+  if (artefact?.location.kind !== 'kubeconfig' || !isTemplateLost(artefact, fact) || backups.has(name)) return false;
   const there = found.get(name);
   return there === undefined || (there.problem !== undefined && Object.keys(there.entries).length === 0);
 }

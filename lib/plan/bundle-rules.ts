@@ -88,12 +88,14 @@ export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
   const damage = damaged(at);
   if (damage !== undefined) {
     if (leaves.trusted.size + leaves.newFrom.size > 0) return renewal(damage);
-    return awaitingGiven(at, artefact.inputs, noSigner(damage.message, now));
+    return awaitingExternal(at, artefact.inputs, noSigner(damage.message, now));
   }
   const short = inputs.filter(({ state }) => [...(state?.trusted ?? [])].some((print) => !present.has(print)));
   const cleared = withoutExpired(at, renewal);
   const open = inputs.find(({ state }) => state?.settlesAt !== undefined);
-  const isDue = renewedInputs.length + short.length > 0 || cleared !== undefined;
+  // What is only cleared of expired certificates, or put in order, brings nothing new to where they are not.
+  const brings = leaves.newFrom.size + short.length > 0;
+  const isDue = brings || cleared !== undefined;
   if (open?.state?.settlesAt !== undefined && isDue) {
     return keep(
       'Settling',
@@ -101,7 +103,7 @@ export function judgeComposedBundle(at: Case<ComposedBundle>): Verdict {
       open.state.settlesAt,
     );
   }
-  if (renewedInputs.length > 0) {
+  if (brings && renewedInputs.length > 0) {
     return renewal({ reason: 'InputsDiffer', message: `${renewedInputs.join(', ')} is written anew` });
   }
   if (short.length > 0) {
@@ -124,12 +126,12 @@ function unreadSigners({ facts, resolved: { artefacts } }: Case<ComposedBundle>,
 /** Whether an input has nothing usable. One that others maintain may be absent. */
 function isLost({ facts, resolved }: Case<ComposedBundle>, name: string): boolean {
   const state = facts.get(name)?.state;
-  return state === 'absent' ? !isGiven(resolved, name) : state !== 'present';
+  return state === 'absent' ? !isExternal(resolved, name) : state !== 'present';
 }
 
-const isGiven = ({ artefacts }: Resolved, name: string): boolean => {
+const isExternal = ({ artefacts }: Resolved, name: string): boolean => {
   const row = artefacts.find((one) => one.name === name);
-  return row !== undefined && originalOf(artefacts, row)?.kind === 'given';
+  return row !== undefined && originalOf(artefacts, row)?.kind === 'external';
 };
 
 /** Holds the same bytes as its original. */
@@ -145,7 +147,7 @@ export function judgeCopy(at: Case<Copy>): Verdict {
   }
   if (originalFact?.state !== 'present') {
     const message = `its original ${artefact.of} is not there or not usable`;
-    if (isGiven(at.resolved, artefact.of)) return withoutGiven(at, message);
+    if (isExternal(at.resolved, artefact.of)) return withoutExternal(at, message);
     return blocked('Unavailable', message, laterMs(now, lookAgainMs));
   }
   const damage = damaged(at);
@@ -155,7 +157,7 @@ export function judgeCopy(at: Case<Copy>): Verdict {
   const difference: Difference = { reason: 'OriginalDiffers', message: `it differs from ${artefact.of}` };
   if (validNow(originalFact, now).size === 0 && validNow(fact, now).size > 0) {
     const message = `${difference.message}, which has no valid certificate; this copy still has one and stays`;
-    return awaitingGiven(at, [artefact.of], keep('OriginalDiffers', message, laterMs(now, lookAgainMs)));
+    return awaitingExternal(at, [artefact.of], keep('OriginalDiffers', message, laterMs(now, lookAgainMs)));
   }
   const brought = validNow(originalFact, now);
   if (brought.size > 0 && followsAtOnce(at, [artefact.of], brought)) return renewal(difference);
@@ -173,7 +175,7 @@ function followsAtOnce(
   brought: ReadonlySet<string>,
 ): boolean {
   const { fact, resolved, policy, now, unattended = false } = at;
-  if (!from.every((name) => isGiven(resolved, name))) return false;
+  if (!from.every((name) => isExternal(resolved, name))) return false;
   if ([...validNow(fact, now)].some((print) => !brought.has(print))) return false;
   const certificates = fact.state === 'present' ? fact.certificates : [];
   const isOver = ({ notAfter }: CertificateFacts): boolean => now >= laterMs(notAfter, policy.graceMs);
@@ -181,12 +183,12 @@ function followsAtOnce(
 }
 
 /** What is made of these is looked for sooner where one of them is given: others may bring it at any moment. */
-function awaitingGiven({ resolved }: Pick<BundleCase, 'resolved'>, from: readonly string[], verdict: Verdict): Verdict {
-  return from.some((name) => isGiven(resolved, name)) ? awaiting(verdict) : verdict;
+function awaitingExternal({ resolved }: Pick<BundleCase, 'resolved'>, from: readonly string[], verdict: Verdict): Verdict {
+  return from.some((name) => isExternal(resolved, name)) ? awaiting(verdict) : verdict;
 }
 
 /** Others maintain the original: until they bring it, what is here stays. */
-function withoutGiven({ fact, now }: Case<Copy>, message: string): Verdict {
+function withoutExternal({ fact, now }: Case<Copy>, message: string): Verdict {
   if (validNow(fact, now).size > 0) return keep('Healthy', `${message}; what is here stays`, laterMs(now, lookAgainMs));
   const wanted = 'it is made by others and copied as soon as it is there';
   return awaiting(blocked('Unavailable', `${message}; ${wanted}`, laterMs(now, lookAgainMs)));
@@ -214,7 +216,7 @@ function healthy(at: Case<CaBundle | ComposedBundle | Copy>, from: readonly stri
     const given = facts.get(name);
     return given?.state === 'present' && given.certificates.length > 0 && validNow(given, now).size === 0;
   };
-  return awaitingGiven(at, from.filter(hasNothing), verdict);
+  return awaitingExternal(at, from.filter(hasNothing), verdict);
 }
 
 function cannotCompose(message: string, unread: string, now: Date): Verdict {

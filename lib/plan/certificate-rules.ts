@@ -84,8 +84,8 @@ function namesUnknown({ artefact, fact, now }: Case<ResolvedTarget>, verdict: Ve
 
 /** A kubeconfig that has to be made from nothing names a server; without one each attempt would be refused. */
 function serverUnknown({ artefact, fact, resolved, now }: Case<ResolvedTarget>, verdict: Verdict): Verdict | undefined {
-  const { truth } = artefact;
-  if (truth.kind !== 'kubeconfig' || resolved.endpoints?.[truth.endpoint] !== undefined) return undefined;
+  const { location } = artefact;
+  if (location.kind !== 'kubeconfig' || resolved.endpoints?.[location.endpoint] !== undefined) return undefined;
   if ((fact.state !== 'absent' && fact.state !== 'broken') || fact.madeFromNothing !== true) return undefined;
   const wanted =
     'give the parameter "advertiseAddress" (--parameter advertiseAddress=ADDRESS), or bring a kubeconfig from another machine';
@@ -98,7 +98,7 @@ function judgePair(at: PairCase, checks: readonly Check[]): Verdict {
   if (fact.state === 'absent') return renewed(at, { reason: 'Absent', message: 'it is absent' });
   const certificate = certificatesOf(fact)[0];
   if (fact.state === 'broken') {
-    const isElsewhere = isClosed(fact) && artefact.kind === 'signer' && isFile(artefact.truth);
+    const isElsewhere = isClosed(fact) && artefact.kind === 'signer' && isFile(artefact.location);
     if (isElsewhere && certificate !== undefined && now < certificate.notAfter) {
       return keep('NotOurs', `valid, but ${fact.message}: what it signs cannot be renewed here`, certificate.notAfter);
     }
@@ -214,7 +214,7 @@ function bringByHand({ artefact, facts, now }: PairCase, issuer: string, { reaso
   const signer = subject === undefined ? issuer : `${issuer} (${subject})`;
   const name = artefact.kind === 'target' ? artefact.commonName : undefined;
   const what = name === undefined ? 'a new certificate' : `a new certificate for "${name}"`;
-  const wanted = `bring ${what}, signed by ${signer}, with its key to ${locationText(artefact.truth)}`;
+  const wanted = `bring ${what}, signed by ${signer}, with its key to ${locationText(artefact.location)}`;
   const isEncrypted = fact?.state === 'broken' && fact.problem === 'keyEncrypted';
   const key = isEncrypted ? 'encrypted' : 'not on this machine';
   const other = isEncrypted ? '; or bring that key here without its passphrase' : '';

@@ -1,4 +1,4 @@
-// Reads every artefact and says what is there: the impure step before plan(). Truth is the bytes of certificate and
+// Reads every artefact and says what is there: the impure step before plan(). Location is the bytes of certificate and
 // key, not an annotation. A read that fails is a fact too ("unavailable"): from it nothing is concluded.
 import { notLater } from '../clock.ts';
 import { RecoveryError, errorText } from '../errors.ts';
@@ -14,14 +14,14 @@ import { FaultKeeper, type Faults } from './faults.ts';
 import { pairOf } from './judgement.ts';
 import { isVouchedFor, othersEnd } from './kinship.ts';
 import { withSignerCopies } from './signer-copies.ts';
-import { type Authority, isGivenPair, memberFacts, othersIn, understand } from './understand.ts';
+import { type Authority, isExternalPair, memberFacts, othersIn, understand } from './understand.ts';
 
 export interface GatherInput {
   readonly resolved: Resolved;
   readonly store: Store;
   readonly now: Date;
   readonly signal: AbortSignal;
-  /** Only artefacts whose truth lies there are read; the others are "unavailable". */
+  /** Only artefacts whose location lies there are read; the others are "unavailable". */
   readonly only?: (location: Location) => boolean;
   /** The facts of an earlier look: they say since when a version has been there. */
   readonly previous?: Facts;
@@ -83,7 +83,7 @@ export async function gather(input: GatherInput): Promise<Gathered> {
 function asOriginal(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): ResolvedArtefact {
   const original = originalOf(artefacts, copy);
   const given =
-    original !== undefined && isGivenPair(original) ? { ...original, name: copy.name, truth: copy.truth } : copy;
+    original !== undefined && isExternalPair(original) ? { ...original, name: copy.name, location: copy.location } : copy;
   return pairOf(artefacts, copy) ?? given;
 }
 
@@ -104,12 +104,12 @@ async function lookAt(
   { store, signal, only }: GatherInput,
   keeper: FaultKeeper,
 ): Promise<Look> {
-  if (only !== undefined && !only(artefact.truth)) {
+  if (only !== undefined && !only(artefact.location)) {
     return { facts: { state: 'unavailable', message: 'it was not looked at' } };
   }
   let found: Found | undefined;
   try {
-    found = await store.read(artefact.truth, signal);
+    found = await store.read(artefact.location, signal);
   } catch (err) {
     if (!(err instanceof RecoveryError)) keeper.keep(artefact.name, err);
     const failure =
@@ -188,7 +188,7 @@ function othersAuthorityOf(
   { entries }: Found,
   seen: ReadonlyMap<string, Look>,
 ): Pick<Authority, 'othersAuthorityEnds'> {
-  if (artefact.kind !== 'target' || artefact.truth.kind !== 'kubeconfig') return {};
+  if (artefact.kind !== 'target' || artefact.location.kind !== 'kubeconfig') return {};
   const issuer = seen.get(artefact.issuer ?? '');
   const live = issuer !== undefined && 'certificates' in issuer ? issuer.certificates[0] : undefined;
   const end = othersEnd(wholeCertificates(entries[authorityKey] ?? Buffer.alloc(0)), live);

@@ -50,7 +50,7 @@ export type PairCase = Case<Pair>;
 export function pairOf(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): Pair | undefined {
   const original = originalOf(artefacts, copy);
   if (original?.kind !== 'signer' && original?.kind !== 'target') return undefined;
-  return { ...original, name: copy.name, truth: copy.truth };
+  return { ...original, name: copy.name, location: copy.location };
 }
 
 /** Whether a copy holds what its original holds; of a signer only the first certificate is copied. */
@@ -139,7 +139,7 @@ export function settlesAt(at: Case<ResolvedArtefact>, names: readonly string[]):
     if (since !== undefined && (latest === undefined || since > latest)) latest = since;
   }
   if (latest === undefined) return undefined;
-  const until = laterMs(latest, settleMsOf(artefact.truth, policy));
+  const until = laterMs(latest, settleMsOf(artefact.location, policy));
   return now < until ? until : undefined;
 }
 

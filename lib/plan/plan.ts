@@ -4,7 +4,7 @@
 // Artefacts are judged in the order signer, bundle, target. Each judgement sees what the earlier ones will have left
 // behind (`Expected`), so that one plan holds a whole recovery: an expired signer, the bundle that must hold its
 // successor, and the targets that the successor signs.
-import type { Given, KeyPair, Opaque, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { External, KeyPair, Opaque, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { judgeBundle, judgeComposedBundle, judgeCopy } from './bundle-rules.ts';
 import { judgeSigner, judgeTarget } from './certificate-rules.ts';
 import { judgeClock } from './clock-rules.ts';
@@ -88,8 +88,8 @@ function judge(at: Case<ResolvedArtefact>): Verdict {
         : judgePromotion({ ...at, artefact }, artefact.promoteAfter);
     case 'kubeconfigs':
       return judgeKubeconfigs({ ...at, artefact });
-    case 'given':
-      return judgeGiven(artefact, at.fact, now);
+    case 'external':
+      return judgeExternal(artefact, at.fact, now);
     case 'keyPair':
     case 'opaque':
       return judgeForeign(artefact, at.fact, now);
@@ -107,7 +107,7 @@ function judgeForeign({ kind, published }: KeyPair | Opaque, fact: ArtefactFacts
 }
 
 /** What others maintain is only reported where it cannot be read: what is made of it does without it meanwhile. */
-function judgeGiven({ truth }: Given, fact: ArtefactFacts, now: Date): Verdict {
+function judgeExternal({ location }: External, fact: ArtefactFacts, now: Date): Verdict {
   const recheckAt = laterMs(now, 3_600_000);
   if (fact.state === 'absent') return keep('Healthy', 'absent, so it counts for nothing', recheckAt);
   if (fact.state === 'broken') {
@@ -115,7 +115,7 @@ function judgeGiven({ truth }: Given, fact: ArtefactFacts, now: Date): Verdict {
     return blocked('NotOurs', message, recheckAt);
   }
   const [certificate] = certificatesOf(fact);
-  if (truth.kind === 'secret' && certificate !== undefined && now >= certificate.notAfter) {
+  if (location.kind === 'secret' && certificate !== undefined && now >= certificate.notAfter) {
     const ended = `it expired at ${certificate.notAfter.toISOString()}`;
     return keep('NotOurs', `${ended}; whoever maintains it must renew it`, laterMs(now, 30_000));
   }

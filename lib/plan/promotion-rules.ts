@@ -48,7 +48,7 @@ export function judgePromotion(given: Case<Copy>, promoteAfter: DurationMs): Ver
   }
   const bundles = bundlesFor(artefacts, original);
   const trust = { bundles, all: [...bundles, ...madeOf(artefacts, bundles)] };
-  const pair = { ...original, truth: artefact.truth };
+  const pair = { ...original, location: artefact.location };
   const at: Promotion = { ...given, promoteAfter, pair, source: sourceOf(given), trust };
 
   const finding = fault(at);
@@ -118,7 +118,7 @@ const isSame = ({ fact, source, pair }: Promotion): boolean =>
  */
 function dueAt(at: Promotion): Date | undefined {
   const { source, promoteAfter, pair, policy, now } = at;
-  const isOurs = isOwner({ ...at, artefact: pair }) || isFile(pair.truth);
+  const isOurs = isOwner({ ...at, artefact: pair }) || isFile(pair.location);
   const wait = promoteAfter + (isOurs ? 0 : policy.graceMs + policy.settleMs);
   if (source.expected?.renewed === true) return laterMs(now, wait);
   const certificate = source.fact.state === 'present' ? source.fact.certificates[0] : undefined;

@@ -12,7 +12,7 @@ export function judgePutBack({ artefact, fact, now }: Case<Signer>, { reason, me
   const certificate = copies?.certificate;
   if (copies === undefined || certificate === undefined) return undefined;
   // In the API a signer without its key is made anew: everybody sees the same object.
-  if (!copies.hasKey && !isFile(artefact.truth)) return undefined;
+  if (!copies.hasKey && !isFile(artefact.location)) return undefined;
   const told = `${message}; put back as ${copies.from.join(', ')} ${copies.from.length === 1 ? 'has' : 'have'} it`;
   const isValid = certificate.notBefore <= now && now < certificate.notAfter;
   const leaves = {

@@ -16,7 +16,7 @@ export const isOwner = ({ artefact, policy }: PairCase): boolean =>
 
 /** In the API the cluster's own rotator has its turn first; files have no other rotator. */
 export function expiryWithGrace({ artefact, policy }: PairCase, { notAfter }: CertificateFacts): Date {
-  return !isFile(artefact.truth) ? laterMs(notAfter, policy.graceMs) : notAfter;
+  return !isFile(artefact.location) ? laterMs(notAfter, policy.graceMs) : notAfter;
 }
 
 export const refreshDue: Check = (at, certificate) => {
@@ -32,7 +32,7 @@ export const refreshDue: Check = (at, certificate) => {
       keepUntil: earliest(expiryWithGrace(at, certificate), laterMs(now, lookAgainMs)),
     };
   }
-  if (artefact.kind === 'signer' && !isFile(artefact.truth) && !madeByRotation.test(certificate.commonName)) {
+  if (artefact.kind === 'signer' && !isFile(artefact.location) && !madeByRotation.test(certificate.commonName)) {
     const due = `due for refresh, ends at ${certificate.notAfter.toISOString()}`;
     return {
       reason: 'NotOurs',
@@ -67,10 +67,10 @@ const madeByRotation = /@\d+$/;
  * back-dating is no age. On disk NotBefore may be the CA's (kubeadm's kubeconfigs, etcdadm), so only the remaining time
  * counts there. Never before a renewal gains a tenth of the validity: one that was adopted may outlive those made here.
  */
-export function refreshAt({ artefact: { truth, refresh, validity } }: PairCase, certificate: CertificateFacts): Date {
+export function refreshAt({ artefact: { location, refresh, validity } }: PairCase, certificate: CertificateFacts): Date {
   const { notAfter } = certificate;
   const gains = laterMs(notAfter, -0.9 * validity);
-  const due = isFile(truth)
+  const due = isFile(location)
     ? laterMs(notAfter, refresh - validity)
     : laterMs(madeAt(certificate), Math.min(refresh, lifeOf(certificate) * 0.8));
   return due > gains ? due : gains;
@@ -86,8 +86,8 @@ const lifeOf = (certificate: CertificateFacts): number =>
  * library-go does not wait past 80 % of a life (pkg/operator/certrotation/target.go); this waits longer, because readers
  * on other machines gain by it, and is as sure: the date is known, and nobody is asked then.
  */
-function latestRenewal({ artefact: { truth, refresh, validity } }: PairCase, certificate: CertificateFacts): Date {
-  const life = isFile(truth) ? validity : lifeOf(certificate);
+function latestRenewal({ artefact: { location, refresh, validity } }: PairCase, certificate: CertificateFacts): Date {
+  const life = isFile(location) ? validity : lifeOf(certificate);
   return laterMs(certificate.notAfter, -Math.min(refresh, life) / 10);
 }
 

@@ -58,7 +58,7 @@ export const signedByOthers: Check = (at, certificate) => {
 function isOwnBundle({ resolved, facts }: PairCase, issuer: string): boolean {
   const signer = resolved.artefacts.find(({ name }) => name === issuer);
   const fact = facts.get(issuer);
-  return signer !== undefined && isFile(signer.truth) && fact !== undefined && certificatesOf(fact).length > 0;
+  return signer !== undefined && isFile(signer.location) && fact !== undefined && certificatesOf(fact).length > 0;
 }
 
 /**
@@ -114,8 +114,8 @@ function isServedHere({ artefact, facts, expected, resolved }: PairCase, server:
 /** A CA on disk that is whole but for its key: as kubeadm has it, an external CA. */
 export function isKeyElsewhere({ facts, resolved }: PairCase, issuer: string): boolean {
   const fact = facts.get(issuer);
-  const truth = resolved.artefacts.find(({ name }) => name === issuer)?.truth;
-  return truth !== undefined && isFile(truth) && fact !== undefined && isClosed(fact);
+  const location = resolved.artefacts.find(({ name }) => name === issuer)?.location;
+  return location !== undefined && isFile(location) && fact !== undefined && isClosed(fact);
 }
 
 /** Whether a bundle will hold the certificate of this signer, also one that is not made yet. */

@@ -15,10 +15,10 @@ interface Held {
 
 /** The leaf of each, where these differ; CAs that all of them know. Throws MaterialInvalid, with no word of a key. */
 export function understandKubeconfigs(
-  { truth, servers }: Kubeconfigs,
+  { location, servers }: Kubeconfigs,
   { entries, version }: Found,
 ): { facts: ArtefactFacts; certificates: readonly Certificate[] } {
-  const what = locationText(truth);
+  const what = locationText(location);
   const held = servers.map(({ key }) => read(entries[key], `${what} ${key}`));
   const leaves = new Map(held.map(({ leaf }) => [leaf.facts.fingerprint, leaf]));
   const known = held.map(({ authorities }) => authorities.map(({ facts }) => facts.fingerprint));

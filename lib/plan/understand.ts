@@ -1,7 +1,7 @@
 // What the bytes of an artefact are: certificates and key, whole or broken, and why. Pure.
 import { createHash } from 'node:crypto';
 import { RecoveryError, isCode } from '../errors.ts';
-import type { Given, KeyPair, ResolvedArtefact } from '../inventory/model.ts';
+import type { External, KeyPair, ResolvedArtefact } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
@@ -24,7 +24,7 @@ export function understand(
   found: Found,
 ): { facts: ArtefactFacts; certificates: readonly Certificate[] } {
   const { entries, version, problem, foreign } = found;
-  const what = locationText(artefact.truth);
+  const what = locationText(artefact.location);
   if (foreign !== undefined) {
     return { facts: { state: 'broken', problem: 'foreign', version, message: foreign }, certificates: [] };
   }
@@ -93,8 +93,8 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
       return entries[caBundleKey] === undefined
         ? []
         : parseCertificates(entries[caBundleKey], `${what} ${caBundleKey}`);
-    case 'given':
-      return givenCertificates(artefact, entries, what);
+    case 'external':
+      return externalCertificates(artefact, entries, what);
     case 'kubeconfigs':
     case 'keyPair':
     case 'opaque':
@@ -103,8 +103,8 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
 }
 
 /** Of a bundle without entry, or with an empty one: none. Whoever maintains it has nothing to say yet. */
-function givenCertificates({ truth }: Given, entries: Entries, what: string): readonly Certificate[] {
-  if (truth.kind !== 'configMap')
+function externalCertificates({ location }: External, entries: Entries, what: string): readonly Certificate[] {
+  if (location.kind !== 'configMap')
     return parseCertificates(entry(entries, certificateKey, what), `${what} ${certificateKey}`);
   const bundle = entries[caBundleKey];
   const isEmpty = bundle === undefined || Buffer.from(bundle).toString('latin1').trim() === '';
@@ -112,9 +112,9 @@ function givenCertificates({ truth }: Given, entries: Entries, what: string): re
 }
 
 /** The CA by which a kubeconfig knows its server. One that is torn counts for nothing. */
-function authorityOf({ truth }: ResolvedArtefact, { entries, authorityIsForeign, server }: Found): Authority {
+function authorityOf({ location }: ResolvedArtefact, { entries, authorityIsForeign, server }: Found): Authority {
   const pem = entries[authorityKey];
-  if (truth.kind !== 'kubeconfig') return {};
+  if (location.kind !== 'kubeconfig') return {};
   const foreign = {
     ...(authorityIsForeign === true && { authorityIsForeign }),
     ...(server !== undefined && { server }),
@@ -148,7 +148,7 @@ function brokenPair(
     message: `the private key in ${what} does not belong to its certificate`,
   };
   if (artefact.kind === 'keyPair') return keyPairMatches(artefact, entries, what) ? undefined : mismatched;
-  const isPair = artefact.kind === 'signer' || artefact.kind === 'target' || isGivenPair(artefact);
+  const isPair = artefact.kind === 'signer' || artefact.kind === 'target' || isExternalPair(artefact);
   if (!isPair || certificate === undefined) return undefined;
   if (artefact.kind === 'signer' && !certificate.facts.isCa) {
     return { problem: 'unreadable', message: `the certificate in ${what} is no CA certificate` };
@@ -160,14 +160,14 @@ function brokenPair(
     return { problem: 'keyAbsent', message: `${what} has no private key ("${privateKeyKey}")` };
   }
   const key = entry(entries, privateKeyKey, what);
-  if (artefact.kind === 'signer' && isFile(artefact.truth) && isEncryptedKey(key)) {
+  if (artefact.kind === 'signer' && isFile(artefact.location) && isEncryptedKey(key)) {
     const message = `the private key of ${what} is encrypted, and its passphrase is not known here`;
     return { problem: 'keyEncrypted', message };
   }
   return pairMatches(certificate, key, `${what} ${privateKeyKey}`) ? undefined : mismatched;
 }
 
-export const isGivenPair = ({ kind, truth }: ResolvedArtefact): boolean => kind === 'given' && truth.kind === 'secret';
+export const isExternalPair = ({ kind, location }: ResolvedArtefact): boolean => kind === 'external' && location.kind === 'secret';
 
 function keyPairMatches({ privateKey, publicKey }: KeyPair, entries: Entries, what: string): boolean {
   const key = parsePrivateKey(entry(entries, privateKey, what), `${what} ${privateKey}`);

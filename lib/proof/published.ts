@@ -1,5 +1,5 @@
 // Where the files of an artefact lie on this host, for those who look at them: the syncer's layout below its destination
-// directory for objects of the API, the paths themselves for artefacts whose truth is on disk.
+// directory for objects of the API, the paths themselves for artefacts whose location is on disk.
 import { join } from 'node:path';
 import type { Location, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
@@ -17,7 +17,7 @@ export interface FilesOf {
   readonly destinationDir: string;
 }
 
-/** The directory of a published object; undefined where the truth is on disk. */
+/** The directory of a published object; undefined where the location is on disk. */
 export function publishedDirectory(location: Location, destinationDir: string): string | undefined {
   if (location.kind === 'secret') return join(destinationDir, 'secrets', location.name);
   return location.kind === 'configMap' ? join(destinationDir, 'configmaps', location.name) : undefined;
@@ -25,10 +25,10 @@ export function publishedDirectory(location: Location, destinationDir: string): 
 
 /** Undefined where there are none: an object that is not published, or one whose content is not understood here. */
 export function filesOf({ artefact, artefacts, destinationDir }: FilesOf): ArtefactFiles | undefined {
-  const { truth } = artefact;
-  if (truth.kind === 'pemPair') return { kind: 'pair', certFile: truth.certFile, keyFile: truth.keyFile };
-  if (truth.kind === 'pemFile') return { kind: 'single', files: [truth.file] };
-  const directory = publishedDirectory(truth, destinationDir);
+  const { location } = artefact;
+  if (location.kind === 'pemPair') return { kind: 'pair', certFile: location.certFile, keyFile: location.keyFile };
+  if (location.kind === 'pemFile') return { kind: 'single', files: [location.file] };
+  const directory = publishedDirectory(location, destinationDir);
   if (directory === undefined || artefact.published === undefined) return undefined;
   const at = (key: string): string => join(directory, key);
   const original = originalOf(artefacts, artefact);
@@ -43,8 +43,8 @@ export function filesOf({ artefact, artefacts, destinationDir }: FilesOf): Artef
       return { kind: 'single', files: [at(original.privateKey), at(original.publicKey)] };
     case 'kubeconfigs':
       return { kind: 'single', files: original.servers.map(({ key }) => at(key)) };
-    case 'given':
-      return original.truth.kind === 'secret'
+    case 'external':
+      return original.location.kind === 'secret'
         ? { kind: 'pair', certFile: at(certificateKey), keyFile: at(privateKeyKey) }
         : { kind: 'single', files: [at(caBundleKey)] };
     case 'copy':

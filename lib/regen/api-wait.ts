@@ -37,7 +37,7 @@ export async function knock(options: Knock): Promise<boolean> {
   for (let attempt = 1; !signal.aborted; attempt += 1) {
     const row = rows[(attempt - 1) % rows.length];
     if (row === undefined) return false;
-    const failure = await failureOf(() => store.read(row.truth, signal));
+    const failure = await failureOf(() => store.read(row.location, signal));
     const now = clock.now();
     if (failure === undefined) {
       const wasAway = attempt > 1 || began - since > forMs / 2;
@@ -51,7 +51,7 @@ export async function knock(options: Knock): Promise<boolean> {
     if (saidAt === undefined || waitedMs - saidAt >= sayAgainMs) {
       saidAt = waitedMs;
       const { code } = failure;
-      log.info('api.waiting', { attempt, path: locationText(row.truth), code, err: failure.message });
+      log.info('api.waiting', { attempt, path: locationText(row.location), code, err: failure.message });
     }
     const knockedMs = now.getTime() - began;
     if (knockedMs >= forMs || knockedMs < 0) return false; // negative: the clock was set back

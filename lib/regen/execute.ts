@@ -93,7 +93,7 @@ async function step({ artefact, decision, results, material, execution }: Step):
   }
   if (signal.aborted) return { ...result, outcome: 'skipped', because: 'asked to stop' };
   const { diskRefused } = execution;
-  if (diskRefused !== undefined && isFile(artefact.truth)) return { ...result, outcome: 'failed', err: diskRefused };
+  if (diskRefused !== undefined && isFile(artefact.location)) return { ...result, outcome: 'failed', err: diskRefused };
   let certificates: Issued['certificates'] = [];
   try {
     const takeKey = (pair: Pair, like?: KeyAlgorithm): Promise<PrivateKey> =>
@@ -106,7 +106,7 @@ async function step({ artefact, decision, results, material, execution }: Step):
     const seen = version === undefined ? 'absent' : { version };
     const { certificates: made, ...next } = issued;
     certificates = made;
-    const outcome = await store.write(artefact.truth, next, seen, signal);
+    const outcome = await store.write(artefact.location, next, seen, signal);
     if (outcome === 'written') material.set(artefact.name, next);
     keptKeys?.delete(artefact.name); // in use, or another writer's is
     return { ...result, outcome, certificates };

@@ -142,13 +142,13 @@ export class Journal {
     log.info('recovery.started', { count: decisions.filter(({ action }) => action === 'renew').length });
   }
 
-  #record({ truth }: ResolvedArtefact, { type, reason, note }: Note): void {
+  #record({ location }: ResolvedArtefact, { type, reason, note }: Note): void {
     const { events, dryRun } = this.#options;
     if (events === undefined || dryRun || reason === undefined) return;
-    if (isFile(truth)) return;
-    const kind = truth.kind === 'secret' ? 'Secret' : 'ConfigMap';
-    const regarding = { kind, namespace: truth.namespace, name: truth.name } as const;
-    events.record({ type, reason, regarding, note: `${locationText(truth)}: ${note}` });
+    if (isFile(location)) return;
+    const kind = location.kind === 'secret' ? 'Secret' : 'ConfigMap';
+    const regarding = { kind, namespace: location.namespace, name: location.name } as const;
+    events.record({ type, reason, regarding, note: `${locationText(location)}: ${note}` });
   }
 
   /** One step has ended. */
@@ -248,7 +248,7 @@ export class Journal {
       const dates = first && rest.reduce((soonest, each) => (each.notAfter < soonest.notAfter ? each : soonest), first);
       const entry = this.#entries.get(row.name);
       if (entry !== undefined && dates !== undefined && isPair(row)) entry.notAfter = dates.notAfter;
-      this.#options.metrics.certificate({ artefact: row.name, location: locationText(row.truth) }, dates);
+      this.#options.metrics.certificate({ artefact: row.name, location: locationText(row.location) }, dates);
     }
   }
 

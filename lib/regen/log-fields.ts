@@ -11,7 +11,7 @@ export const writtenEvents: Readonly<Record<ResolvedArtefact['kind'], LogEvent>>
   target: 'target.regenerated',
   kubeconfigs: 'copy.updated',
   keyPair: 'target.regenerated',
-  given: 'target.regenerated',
+  external: 'target.regenerated',
   opaque: 'target.regenerated',
 };
 
@@ -22,19 +22,19 @@ export function eventReason({ kind }: ResolvedArtefact): { readonly reason?: Eve
   return kind === 'caBundle' || kind === 'composedBundle' ? { reason: 'CABundleUpdateRequired' } : {};
 }
 
-export function fieldsOf({ name, truth }: ResolvedArtefact): LogFields {
+export function fieldsOf({ name, location }: ResolvedArtefact): LogFields {
   const artefact = { artefact: name };
-  switch (truth.kind) {
+  switch (location.kind) {
     case 'secret':
-      return { ...artefact, namespace: truth.namespace, secret: truth.name };
+      return { ...artefact, namespace: location.namespace, secret: location.name };
     case 'configMap':
-      return { ...artefact, namespace: truth.namespace, configMap: truth.name };
+      return { ...artefact, namespace: location.namespace, configMap: location.name };
     case 'pemPair':
-      return { ...artefact, path: truth.certFile };
+      return { ...artefact, path: location.certFile };
     case 'pemFile':
     case 'combinedPem':
     case 'kubeconfig':
       break;
   }
-  return { ...artefact, path: truth.file };
+  return { ...artefact, path: location.file };
 }

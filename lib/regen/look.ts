@@ -14,7 +14,7 @@ import type { Lock } from '../store/lock.ts';
 import { execute, type StepResult } from './execute.ts';
 import type { Journal } from './journal.ts';
 import type { RegenOptions } from './options.ts';
-import { type GivenVersions, givenVersions } from './poll.ts';
+import { type ExternalVersions, externalVersions } from './poll.ts';
 import { knownClock } from './known-clock.ts';
 import { noOwnWork, ownWork, withoutWaiting } from './own-work.ts';
 import type { PassOutcome } from './waits.ts';
@@ -24,12 +24,12 @@ export interface Looked {
   readonly outcome: PassOutcome;
   /** Names of the rows that could not be read. */
   readonly unavailable: Gathered['failures'];
-  readonly given: GivenVersions;
+  readonly external: ExternalVersions;
 }
 
 type Only = (location: Location) => boolean;
 
-/** Looks at the rows whose truth `only` accepts. */
+/** Looks at the rows whose location `only` accepts. */
 export type Look = (only: Only) => Promise<Looked>;
 
 /** What is there, and what is to be done about it. */
@@ -54,7 +54,7 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
   const see = async (only: Only, asked?: ClockFacts): Promise<Seen> => {
     const trust = asked ?? (await known.observe());
     const asks = options.resolved.artefacts.some(
-      (row) => row.kind === 'target' && row.asks !== undefined && only(row.truth),
+      (row) => row.kind === 'target' && row.asks !== undefined && only(row.location),
     );
     const [names, gathered] = await Promise.all([
       asks ? options.namesInApi?.(signal) : undefined,
@@ -95,12 +95,12 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
       // What the holder before us has written counts.
       if (guard.lock !== undefined) seen = await see(only);
       const { resolved, gathered, unread, plan, now } = seen;
-      const given = givenVersions(resolved, gathered.found, only);
-      if (signal.aborted) return { unavailable: gathered.failures, given, outcome: nothingDone(clock.now()) };
+      const external = externalVersions(resolved, gathered.found, only);
+      if (signal.aborted) return { unavailable: gathered.failures, external, outcome: nothingDone(clock.now()) };
       if (hasFoundEnded(seen)) foundEndedAt = now;
       for (const [name, err] of [...(gathered.faults ?? []), ...(plan.faults ?? [])]) journal.faulted(name, err);
       journal.measured(gathered.facts);
-      journal.decided(plan, ({ truth }) => only(truth));
+      journal.decided(plan, ({ location }) => only(location));
       const onStep = journal.stepped.bind(journal);
       const how = {
         keys: keyPool,
@@ -112,7 +112,7 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
       known.dated(steps);
       unfinished = ownWork(unfinished, steps, gathered.facts);
       if (steps.every(({ outcome }) => outcome === 'written')) keptKeys.clear();
-      const mine = new Set(resolved.artefacts.filter(({ truth }) => only(truth)).map(({ name }) => name));
+      const mine = new Set(resolved.artefacts.filter(({ location }) => only(location)).map(({ name }) => name));
       const decisions = plan.decisions.filter(({ artefact }) => mine.has(artefact));
       const outcome = outcomeOf({
         steps,
@@ -121,7 +121,7 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
         unread,
         now,
       });
-      return { unavailable: gathered.failures, given, outcome };
+      return { unavailable: gathered.failures, external, outcome };
     } finally {
       await guard.lock?.release();
     }
@@ -135,7 +135,7 @@ const matters = ({ decisions }: Plan, canHear: boolean): boolean =>
   decisions.some(({ action, reason }) => reason === 'ClockImplausible' || (canHear && action === 'renew'));
 
 function hasAnswered({ resolved, gathered }: Pick<Seen, 'resolved' | 'gathered'>, only: Only): boolean {
-  return resolved.artefacts.some(({ name, truth }) => !isFile(truth) && only(truth) && !gathered.failures.has(name));
+  return resolved.artefacts.some(({ name, location }) => !isFile(location) && only(location) && !gathered.failures.has(name));
 }
 
 /** So long after something was found ended nobody else counts as being at work. */
@@ -151,7 +151,7 @@ function hasFoundEnded({ resolved, plan }: Seen): boolean {
       action === 'renew' && reason === 'Expired' ? [artefact] : [],
     ),
   );
-  return resolved.artefacts.some(({ name, truth }) => ended.has(name) && !isFile(truth));
+  return resolved.artefacts.some(({ name, location }) => ended.has(name) && !isFile(location));
 }
 
 /** Of a dry run: a real one would have carried out the rest by now, and would wait for a later date. */
@@ -192,7 +192,7 @@ interface Guard {
 async function guardDisk({ decisions }: Plan, options: RegenOptions): Promise<Guard> {
   const { resolved, once, dryRun, lockDisk, refuseBesideOthers } = options;
   const renewed = new Set(decisions.flatMap(({ action, artefact }) => (action === 'renew' ? [artefact] : [])));
-  if (dryRun || !resolved.artefacts.some(({ name, truth }) => renewed.has(name) && isFile(truth))) return {};
+  if (dryRun || !resolved.artefacts.some(({ name, location }) => renewed.has(name) && isFile(location))) return {};
   try {
     refuseBesideOthers?.();
     const lock = once ? undefined : await lockDisk?.();

@@ -6,20 +6,20 @@ import type { Found, Store } from '../store/store.ts';
 import { failureOf } from './api-wait.ts';
 import { type PollPace, unreadDelay } from './waits.ts';
 
-/** Of each object that is given and was looked at; undefined where it was absent or could not be read. */
-export type GivenVersions = ReadonlyMap<Location, string | undefined>;
+/** Of each object that others maintain and was looked at; undefined where it was absent or could not be read. */
+export type ExternalVersions = ReadonlyMap<Location, string | undefined>;
 
-export function givenVersions(
+export function externalVersions(
   { artefacts }: Resolved,
   found: ReadonlyMap<string, Found>,
   only: (location: Location) => boolean,
-): GivenVersions {
-  const given = artefacts.filter(({ kind, truth }) => kind === 'given' && only(truth));
-  return new Map(given.map(({ name, truth }) => [truth, found.get(name)?.version]));
+): ExternalVersions {
+  const external = artefacts.filter(({ kind, location }) => kind === 'external' && only(location));
+  return new Map(external.map(({ name, location }) => [location, found.get(name)?.version]));
 }
 
 export interface Rest {
-  readonly given: GivenVersions;
+  readonly external: ExternalVersions;
   /** What the last look could not read: while there is any, it alone is asked for. Default: nothing. */
   readonly unread?: readonly Location[];
   /** Since when. */
@@ -34,7 +34,7 @@ export interface Rest {
 }
 
 /**
- * Resolves when it is time for the next look, something that is given is not as it was, or something that could not be
+ * Resolves when it is time for the next look, something that is external is not as it was, or something that could not be
  * read now can. Never rejects.
  */
 export async function rest(options: Rest): Promise<void> {
@@ -50,24 +50,24 @@ export async function rest(options: Rest): Promise<void> {
     if (objects === 'unread') {
       const [location] = oneOf(options.unread ?? [], count);
       if (location !== undefined && (await failureOf(() => store.read(location, signal))) === undefined) return;
-    } else if (await hasChanged({ given: objects, store, signal })) return;
+    } else if (await hasChanged({ external: objects, store, signal })) return;
     left = Math.min(left, end - clock.now().getTime()); // polls take time, too
   }
 }
 
-const nothing: GivenVersions = new Map();
+const nothing: ExternalVersions = new Map();
 
 function pollOf(
-  { given, unread = [], unreadSince, clock, pace, delayMs }: Rest,
+  { external, unread = [], unreadSince, clock, pace, delayMs }: Rest,
   count: number,
-): { readonly pauseMs: number; readonly objects: GivenVersions | 'unread' } {
+): { readonly pauseMs: number; readonly objects: ExternalVersions | 'unread' } {
   const now = clock.now();
   if (unread.length > 0) {
     return { pauseMs: unreadDelay(now.getTime() - (unreadSince ?? now).getTime()), objects: 'unread' };
   }
-  const poll = given.size === 0 ? undefined : pace(now);
+  const poll = external.size === 0 ? undefined : pace(now);
   if (poll === undefined) return { pauseMs: delayMs, objects: nothing };
-  return { pauseMs: poll.delayMs, objects: poll.of === 'all' ? given : new Map(oneOf([...given], count)) };
+  return { pauseMs: poll.delayMs, objects: poll.of === 'all' ? external : new Map(oneOf([...external], count)) };
 }
 
 /** One of them, another at each count; none of none. */
@@ -77,8 +77,8 @@ const oneOf = <T>(list: readonly T[], count: number): readonly T[] => {
 };
 
 /** What cannot be read has changed, too: the look that follows tells why. */
-async function hasChanged({ given, store, signal }: Pick<Rest, 'given' | 'store' | 'signal'>): Promise<boolean> {
-  const polls = [...given].map(
+async function hasChanged({ external, store, signal }: Pick<Rest, 'external' | 'store' | 'signal'>): Promise<boolean> {
+  const polls = [...external].map(
     async ([location, version]) => (await store.read(location, signal))?.version !== version,
   );
   return Promise.all(polls).then(

@@ -43,8 +43,8 @@ const stuckMs = 4 * tickMs;
 export async function runRegen(options: RegenOptions): Promise<RegenReport> {
   const { rows = 'all', dryRun, once, lockDisk, keyPool } = options;
   const { artefacts } = options.resolved;
-  const disk = rows === 'api' ? [] : artefacts.filter(({ truth }) => isFile(truth));
-  const api = rows === 'disk' ? [] : artefacts.filter(({ truth }) => !isFile(truth));
+  const disk = rows === 'api' ? [] : artefacts.filter(({ location }) => isFile(location));
+  const api = rows === 'disk' ? [] : artefacts.filter(({ location }) => !isFile(location));
   const lock = disk.length > 0 && !dryRun && once ? await lockDisk?.() : undefined;
   try {
     return await loop({ ...options, metrics: options.metrics ?? noMetrics }, { disk, api });
@@ -66,7 +66,7 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
   const journal = new Journal(options);
   const look = createLook({ ...options, journal });
   const pulse = watchPulse(options);
-  const ours = new Set([...disk, ...api].map(({ truth }) => truth));
+  const ours = new Set([...disk, ...api].map(({ location }) => location));
   const all = (location: Location): boolean => ours.has(location);
   const filesOnly = (location: Location): boolean => all(location) && isFile(location);
 
@@ -88,7 +88,7 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
         continue;
       }
     }
-    const { outcome, unavailable, given } = await look(all);
+    const { outcome, unavailable, external } = await look(all);
     if (signal.aborted) break;
     if (api.length > 0 && api.every(({ name }) => unavailable.has(name))) {
       // An answer to one knock and to no look is not the end of its absence.
@@ -109,14 +109,14 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
     pulse.looked(outcome);
     const patience = api.length > 0 ? {} : { patienceMs: filesPatienceMs };
     // Rows alone: names that only the API tells are no locations, and are asked for by looks.
-    const unread = api.flatMap(({ name, truth }) => (unavailable.has(name) ? [truth] : []));
+    const unread = api.flatMap(({ name, location }) => (unavailable.has(name) ? [location] : []));
     const polled = unread.length > 0 && unread.length === outcome.unavailable;
     const step = next({ outcome, streaks, now, once, polled, ...patience });
     if (step.kind === 'done') return journal.report(step.converged, step.converged ? undefined : remains(outcome));
     // A write that fails keeps nobody from reading.
     const pace = (at: Date): PollPace | undefined => (outcome.unavailable === 0 ? pollPace(streaks, at) : undefined);
     const asked = polled ? { unread, unreadSince: streaks.unavailableSince } : {};
-    await rest({ ...options, given, ...asked, delayMs: step.delayMs, pace });
+    await rest({ ...options, external, ...asked, delayMs: step.delayMs, pace });
   }
   log.debug('process.stopped');
   return journal.report(false);

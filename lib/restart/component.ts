@@ -19,11 +19,11 @@ export interface Component {
 export function componentsOf({ artefacts }: Resolved): readonly Component[] {
   return componentNames.flatMap((name): Component[] => {
     const read = artefacts.filter(
-      ({ truth, readers }) =>
-        isFile(truth) && readers.some(({ component, needs }) => component === name && needs === 'restart'),
+      ({ location, readers }) =>
+        isFile(location) && readers.some(({ component, needs }) => component === name && needs === 'restart'),
     );
-    const kubeconfig = read.flatMap(({ truth }) => (truth.kind === 'kubeconfig' ? [truth.file] : []))[0];
+    const kubeconfig = read.flatMap(({ location }) => (location.kind === 'kubeconfig' ? [location.file] : []))[0];
     if (kubeconfig === undefined) return [];
-    return [{ name, kubeconfig, artefacts: read.map((one) => one.name), locations: read.map(({ truth }) => truth) }];
+    return [{ name, kubeconfig, artefacts: read.map((one) => one.name), locations: read.map(({ location }) => location) }];
   });
 }

@@ -80,11 +80,11 @@ async function proveServing(until: number, options: ProvingOptions): Promise<str
 type Ask = () => Promise<ProofResult>;
 
 function servedProof({ resolved, apiServer, clock, signal }: ProvingOptions): Ask | undefined {
-  for (const { truth, readers } of resolved.artefacts) {
+  for (const { location, readers } of resolved.artefacts) {
     const proof = readers.flatMap((reader) => (reader.proof.kind === 'served' ? [reader.proof] : []))[0];
-    if (proof === undefined || truth.kind !== 'pemPair' || apiServer === undefined) continue;
+    if (proof === undefined || location.kind !== 'pemPair' || apiServer === undefined) continue;
     return async () => {
-      const leaf = new X509Certificate(await readFile(truth.certFile));
+      const leaf = new X509Certificate(await readFile(location.certFile));
       const expected = leaf.fingerprint256.replaceAll(':', '').toLowerCase();
       return proveServed({ ...apiServer, serverName: proof.serverName, expected, clock, signal });
     };
@@ -127,11 +127,11 @@ async function leaseOf(
   { kubeconfig }: Component,
   { resolved, store, signal }: ProvingOptions,
 ): Promise<{ namespace: string; name: string }> {
-  const own = ({ truth }: ResolvedArtefact): boolean => truth.kind === 'kubeconfig' && truth.file === kubeconfig;
+  const own = ({ location }: ResolvedArtefact): boolean => location.kind === 'kubeconfig' && location.file === kubeconfig;
   const artefact = resolved.artefacts.find(own);
   const declared = artefact?.readers.flatMap(({ proof }) => (proof.kind === 'lease' ? [proof] : []))[0];
   if (declared !== undefined) return { namespace: declared.namespace, name: declared.name };
-  const node = artefact && (await nodeOf(artefact.truth, store, signal));
+  const node = artefact && (await nodeOf(artefact.location, store, signal));
   if (node === undefined)
     throw new RecoveryError(
       'ProofFailed',

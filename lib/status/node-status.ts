@@ -47,9 +47,9 @@ export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
   }
   const served = at === undefined ? await askServers(localServers(resolved), { facts, found, clock, signal }) : [];
   const keyOnly = resolved.artefacts
-    .filter(({ name, truth }) => {
+    .filter(({ name, location }) => {
       const entries = found.get(name)?.entries;
-      return truth.kind === 'pemPair' && entries !== undefined && entries[certificateKey] === undefined;
+      return location.kind === 'pemPair' && entries !== undefined && entries[certificateKey] === undefined;
     })
     .map(({ name }) => name);
   return nodeReport({

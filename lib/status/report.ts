@@ -11,7 +11,7 @@ import { isFile } from '../inventory/places.ts';
 
 export type RowState = 'OK' | 'EXPIRING' | 'EXPIRED' | 'NOT YET VALID' | 'MISSING' | 'BROKEN' | 'UNKNOWN';
 
-/** The files that readers use: as the truth is, other content, or not there. */
+/** The files that readers use: as the location is, other content, or not there. */
 export type OnDisk = 'same' | 'different' | 'missing';
 
 /** As lib/proof gives it. */
@@ -91,8 +91,8 @@ export function report(input: ReportInput): StatusReport {
   const artefacts = new Map(resolved.artefacts.map((artefact) => [artefact.name, artefact]));
   const apiProblem = whyApiUnread(input);
   const isTold = ({ artefact, state }: StatusRow): boolean => {
-    const truth = artefacts.get(artefact)?.truth;
-    return apiProblem !== undefined && state === 'UNKNOWN' && truth !== undefined && !isFile(truth);
+    const location = artefacts.get(artefact)?.location;
+    return apiProblem !== undefined && state === 'UNKNOWN' && location !== undefined && !isFile(location);
   };
   const stuck = rows
     .filter(({ action, reason }) => action === 'blocked' || reason === 'HostnameUnknown')
@@ -116,7 +116,7 @@ export function report(input: ReportInput): StatusReport {
 
 /** When no object of several could be read it is the API's state, and no object's: said once, as the first read met it. */
 function whyApiUnread({ resolved, facts }: ReportInput): string | undefined {
-  const reads = resolved.artefacts.filter(({ truth }) => !isFile(truth)).map(({ name }) => facts.get(name));
+  const reads = resolved.artefacts.filter(({ location }) => !isFile(location)).map(({ name }) => facts.get(name));
   const failures = reads.flatMap((fact) => (fact?.state === 'unavailable' ? [fact.message] : []));
   const [first] = failures;
   if (first === undefined || reads.length < 2 || failures.length < reads.length) return undefined;
@@ -135,7 +135,7 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
   return {
     artefact: artefact.name,
     kind: artefact.kind,
-    location: locationText(artefact.truth),
+    location: locationText(artefact.location),
     state: stateOf({ isPair, fact, certificate, decision, now }),
     ...(certificate !== undefined && {
       notBefore: certificate.notBefore,
@@ -206,7 +206,7 @@ function recoveryProblems({ rows, artefacts, recoveryServerName }: Reach): strin
   return rows.flatMap((row) => {
     const artefact = artefacts.get(row.artefact);
     if (artefact?.kind !== 'target' || !artefact.hostnames.includes(recoveryServerName)) return [];
-    if (isFile(artefact.truth) || (row.state !== 'EXPIRED' && row.state !== 'NOT YET VALID')) return [];
+    if (isFile(artefact.location) || (row.state !== 'EXPIRED' && row.state !== 'NOT YET VALID')) return [];
     const state = row.state === 'EXPIRED' ? 'it has ended' : 'it has not begun';
     return [
       `${row.artefact}: ${state}, so regen cannot verify the API server as "${recoveryServerName}"; ` +

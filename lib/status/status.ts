@@ -51,7 +51,7 @@ export async function runStatus(options: StatusOptions): Promise<StatusReport> {
   ]);
   const resolved = names === undefined ? options.resolved : withNames(options.resolved, names);
   const input = {
-    resolved: { ...resolved, artefacts: resolved.artefacts.filter(({ truth }) => only(truth)) },
+    resolved: { ...resolved, artefacts: resolved.artefacts.filter(({ location }) => only(location)) },
     facts,
     plan: plan({ resolved, facts, policy, clock: clockFacts, now }),
     now,
@@ -87,13 +87,13 @@ async function lookAtDisk(found: ReadonlyMap<string, Found>, options: StatusOpti
   return states;
 }
 
-/** Files that follow an object of the API; a truth on disk has none besides itself. */
+/** Files that follow an object of the API; a location on disk has none besides itself. */
 function publishedPaths(
   artefact: ResolvedArtefact,
   { artefacts }: Resolved,
   destinationDir: string,
 ): readonly string[] {
-  if (isFile(artefact.truth)) return [];
+  if (isFile(artefact.location)) return [];
   const files = filesOf({ artefact, artefacts, destinationDir });
   return files === undefined ? [] : pathsOf(files);
 }

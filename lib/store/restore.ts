@@ -16,7 +16,7 @@ import { isFile } from '../inventory/places.ts';
 /** What is restored: a row of a resolved inventory. */
 export interface Restorable {
   readonly name: string;
-  readonly truth: Location;
+  readonly location: Location;
 }
 
 export interface Generation {
@@ -48,14 +48,14 @@ export async function listGenerations(
   { backupDir, endpoints, disk = realDisk }: RestoreOptions,
 ): Promise<Generation[]> {
   const found: Generation[] = [];
-  for (const { name, truth } of artefacts) {
-    if (!isFile(truth)) continue;
-    const shelf = { disk, backupDir, path: artefactPath(truth) };
-    const layout = layoutOf(truth, endpoints);
-    const generations = await onShelf(shelf, truth, () => generationsOf(shelf));
+  for (const { name, location } of artefacts) {
+    if (!isFile(location)) continue;
+    const shelf = { disk, backupDir, path: artefactPath(location) };
+    const layout = layoutOf(location, endpoints);
+    const generations = await onShelf(shelf, location, () => generationsOf(shelf));
     for (const generation of generations.toReversed()) {
-      const seen = await lookAtGeneration({ shelf, truth, layout }, generation);
-      found.push({ artefact: name, location: truth, generation, ...seen });
+      const seen = await lookAtGeneration({ shelf, location, layout }, generation);
+      found.push({ artefact: name, location: location, generation, ...seen });
     }
   }
   return found;
@@ -63,20 +63,20 @@ export async function listGenerations(
 
 interface Place {
   readonly shelf: Shelf;
-  readonly truth: DiskLocation;
+  readonly location: DiskLocation;
   readonly layout: Layout;
 }
 
 async function lookAtGeneration(
-  { shelf, truth, layout }: Place,
+  { shelf, location, layout }: Place,
   generation: string,
 ): Promise<Pick<Generation, 'keptAt' | 'notAfter' | 'problem'>> {
   let dated: Pick<Generation, 'keptAt'> = {};
   try {
-    const status = await onShelf(shelf, truth, () => shelf.disk.stat(generationPath(shelf, generation)));
+    const status = await onShelf(shelf, location, () => shelf.disk.stat(generationPath(shelf, generation)));
     dated = { keptAt: status.mtime };
-    const files = await onShelf(shelf, truth, () => readGeneration(shelf, generation));
-    return { ...dated, ...judged(truth, files, layout) };
+    const files = await onShelf(shelf, location, () => readGeneration(shelf, generation));
+    return { ...dated, ...judged(location, files, layout) };
   } catch (err) {
     if (!isCode(err, 'ReadFailed')) throw err;
     return { ...dated, problem: err.message };

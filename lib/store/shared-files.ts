@@ -13,7 +13,7 @@ import { locationText } from './store.ts';
 export interface Owner {
   readonly name: string;
   readonly kind: Artefact['kind'];
-  readonly truth: Location;
+  readonly location: Location;
 }
 
 /** kubeadm's (cmd/kubeadm/app/constants): no artefact of any preset, and never written. */
@@ -39,16 +39,16 @@ export async function refuseFilesOfOthers(
       refuse(change.file, file, 'the service accounts');
     }
   }
-  const realFiles = ({ truth }: Pick<Owner, 'truth'>): Promise<string[]> =>
+  const realFiles = ({ location }: Pick<Owner, 'location'>): Promise<string[]> =>
     Promise.all(
-      (isFile(truth) ? filesOf(truth) : []).map(
+      (isFile(location) ? filesOf(location) : []).map(
         async ({ file }) => (await unlessAbsent(() => disk.realpath(file))) ?? file,
       ),
     );
-  const own = await realFiles({ truth: location });
-  const isSigner = owners.find(({ truth }) => locationText(truth) === what)?.kind === 'signer';
+  const own = await realFiles({ location });
+  const isSigner = owners.find(({ location }) => locationText(location) === what)?.kind === 'signer';
   for (const owner of owners) {
-    if (!isFile(owner.truth) || locationText(owner.truth) === what) continue;
+    if (!isFile(owner.location) || locationText(owner.location) === what) continue;
     const theirs = await realFiles(owner);
     const isWhole = own.length === theirs.length && own.every((file, index) => file === theirs[index]);
     if (isWhole && isSigner === (owner.kind === 'signer')) continue;

@@ -1,4 +1,4 @@
-// The interface to the truth of an artefact, the same for objects in the API and for files on this host.
+// The interface to the location of an artefact, the same for objects in the API and for files on this host.
 // A write states what it saw; a store refuses it when that is no longer what is there ("conflict"), and the caller
 // looks again. There is no unconditional write.
 import type { Location } from '../inventory/model.ts';

@@ -1,4 +1,4 @@
-// Which objects the syncer writes, and where: the published artefacts of an inventory whose truth is in the API. Pure.
+// Which objects the syncer writes, and where: the published artefacts of an inventory whose location is in the API. Pure.
 import { isAbsolute, join, normalize } from 'node:path';
 import { RecoveryError } from '../errors.ts';
 import { isOnlyRead } from '../inventory/kinds.ts';
@@ -51,7 +51,7 @@ const fileMode = { secret: 0o600, configMap: 0o644 } as const;
 /** Throws InventoryInvalid when two objects would share a directory, or a name cannot be one. */
 export function rowsOf(resolved: Resolved, destinationDir: string): SyncRow[] {
   const rows = resolved.artefacts.flatMap((artefact): SyncRow[] => {
-    const { truth: location, published } = artefact;
+    const { location: location, published } = artefact;
     if (published === undefined || isFile(location)) return [];
     const directory = join(destinationDir, kindDirectory[location.kind], location.name);
     const expects = expectationOf(artefact, resolved);
@@ -69,7 +69,7 @@ function expectationOf(artefact: ResolvedArtefact, { artefacts }: Resolved): Exp
   const original = originalOf(artefacts, artefact);
   if (original?.kind === 'signer' || original?.kind === 'target') return { kind: 'pair' };
   if (original?.kind === 'caBundle' || original?.kind === 'composedBundle') return { kind: 'bundle' };
-  if (original?.kind === 'given') return { kind: original.truth.kind === 'secret' ? 'pair' : 'bundle' };
+  if (original?.kind === 'external') return { kind: original.location.kind === 'secret' ? 'pair' : 'bundle' };
   if (original?.kind === 'kubeconfigs') return { kind: 'kubeconfigs', of: original };
   if (original?.kind !== 'keyPair') return { kind: 'opaque' };
   return { kind: 'keyPair', privateKey: original.privateKey, publicKey: original.publicKey };

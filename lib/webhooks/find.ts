@@ -21,9 +21,9 @@ export interface FindWebhooks {
 type Labels = Readonly<Record<string, string>>;
 
 /** Objects that recovery writes. Key pairs and what others maintain are only read, and reading calls no webhook. */
-function writtenArtefacts({ artefacts }: FindWebhooks['resolved']): (ResolvedArtefact & { truth: ApiLocation })[] {
-  return artefacts.filter((one): one is ResolvedArtefact & { truth: ApiLocation } => {
-    return !isOnlyRead(one) && !isFile(one.truth);
+function writtenArtefacts({ artefacts }: FindWebhooks['resolved']): (ResolvedArtefact & { location: ApiLocation })[] {
+  return artefacts.filter((one): one is ResolvedArtefact & { location: ApiLocation } => {
+    return !isOnlyRead(one) && !isFile(one.location);
   });
 }
 
@@ -53,7 +53,7 @@ export async function findWebhooks({ connection, resolved, signal }: FindWebhook
   const bindings = await listed<AdmissionPolicyBinding>('validatingadmissionpolicybindings');
 
   const namespaceLabels = new Map<string, Labels>();
-  for (const name of new Set(written.map(({ truth }) => truth.namespace))) {
+  for (const name of new Set(written.map(({ location }) => location.namespace))) {
     namespaceLabels.set(name, await labelsOf(`/api/v1/namespaces/${name}`));
   }
   // What an object carries now is asked only where it matters: there are dozens of them.
@@ -65,9 +65,9 @@ export async function findWebhooks({ connection, resolved, signal }: FindWebhook
   const asksObjects = selectors.some(isRestricting);
   const objects: WrittenObject[] = [];
   for (const artefact of written) {
-    const present = asksObjects ? await labelsOf(objectPath(artefact.truth)) : {};
+    const present = asksObjects ? await labelsOf(objectPath(artefact.location)) : {};
     const future = registryMetadata(artefact, resolved, undefined)?.labels ?? {};
-    objects.push({ location: artefact.truth, labels: [present, { ...present, ...future }, future] });
+    objects.push({ location: artefact.location, labels: [present, { ...present, ...future }, future] });
   }
   return [
     ...kinds.flatMap((kind) => {

@@ -136,12 +136,12 @@ async function giveOthers({ controlPlane }: OpenshiftApi, resolved: Resolved): P
     privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
   });
   for (const row of published(resolved)) {
-    const { truth } = row;
-    if (truth.kind !== 'secret' && truth.kind !== 'configMap') continue;
+    const { location } = row;
+    if (location.kind !== 'secret' && location.kind !== 'configMap') continue;
     if (row.kind === 'keyPair') {
-      await putObject(controlPlane, truth, { [row.privateKey]: pair.privateKey, [row.publicKey]: pair.publicKey });
+      await putObject(controlPlane, location, { [row.privateKey]: pair.privateKey, [row.publicKey]: pair.publicKey });
     }
-    if (row.kind === 'opaque') await putObject(controlPlane, truth, { config: row.name });
+    if (row.kind === 'opaque') await putObject(controlPlane, location, { config: row.name });
   }
 }
 
@@ -157,9 +157,9 @@ export async function openshiftUpdates(count: number): Promise<Measured[]> {
   await until(tool, (lines) => lines.filter(({ event }) => event === 'sync.written').length >= rows.length);
   await delay(2000);
   const admin = new Admin(api.controlPlane);
-  const objects = rows.flatMap(({ truth }) => {
-    if (truth.kind !== 'secret' && truth.kind !== 'configMap') return [];
-    const { kind, namespace, name } = truth;
+  const objects = rows.flatMap(({ location }) => {
+    if (location.kind !== 'secret' && location.kind !== 'configMap') return [];
+    const { kind, namespace, name } = location;
     const resource = kind === 'secret' ? 'secrets' : 'configmaps';
     const path = `/api/v1/namespaces/${namespace}/${resource}/${name}`;
     return [{ path, kind, file: join(destination, resource, name, 'generation') }];

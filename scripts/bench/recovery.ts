@@ -30,7 +30,7 @@ interface Recovery {
 /** What a recovery puts on disk. */
 export function publishedRows(world: RecoveryWorld): ResolvedArtefact[] {
   return world.resolved.artefacts.filter(
-    (one) => one.published !== undefined && one.kind !== 'keyPair' && !isRecovery(one) && 'namespace' in one.truth,
+    (one) => one.published !== undefined && one.kind !== 'keyPair' && !isRecovery(one) && 'namespace' in one.location,
   );
 }
 

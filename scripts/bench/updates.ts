@@ -13,9 +13,9 @@ import { Admin, fileHolds, isServed, until } from './probes.ts';
 import type { Measured } from './table.ts';
 
 const pathOf = (world: RecoveryWorld, name: string): string => {
-  const truth = world.resolved.artefacts.find((row) => row.name === name)?.truth;
-  if (truth?.kind !== 'secret') throw new Error(`${name} is no Secret`);
-  return `/api/v1/namespaces/${truth.namespace}/secrets/${truth.name}`;
+  const location = world.resolved.artefacts.find((row) => row.name === name)?.location;
+  if (location?.kind !== 'secret') throw new Error(`${name} is no Secret`);
+  return `/api/v1/namespaces/${location.namespace}/secrets/${location.name}`;
 };
 
 /** The program with both modes, once it has nothing left to do. */
@@ -90,9 +90,9 @@ async function reissued(world: RecoveryWorld, name: string, count: number): Prom
   const signer = world.resolved.artefacts.find((row) => row.name === target.issuer);
   const store = await world.adminStore();
   const signal = AbortSignal.timeout(60_000);
-  const [held, above] = [await store.read(target.truth, signal), signer && (await store.read(signer.truth, signal))];
+  const [held, above] = [await store.read(target.location, signal), signer && (await store.read(signer.location, signal))];
   if (held === undefined || signer === undefined || above === undefined) throw new Error(`${name} is not there`);
-  const issuer = readAuthority(signer.truth, above.entries);
+  const issuer = readAuthority(signer.location, above.entries);
   const key = new PrivateKey(parsePrivateKey(held.entries['tls.key'] ?? Buffer.of(), name));
   const made: Entries[] = [];
   for (let n = 0; n < count; n += 1) {

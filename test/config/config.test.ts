@@ -62,12 +62,12 @@ ${discover}  parameters: { node: { description: this node }, more: { description
   artefacts:
     - kind: signer
       name: ca
-      truth: { pemPair: { certFile: /ca.crt, keyFile: /ca.key } }
+      location: { pemPair: { certFile: /ca.crt, keyFile: /ca.key } }
       validity: 2d
       refresh: 1d
     - kind: target
       name: serving
-      truth: { pemPair: { certFile: /a.crt, keyFile: /a.key } }
+      location: { pemPair: { certFile: /a.crt, keyFile: /a.key } }
       issuer: ca
       usage: serving
       hostnames: [parameter: node, parameter: more]
@@ -166,7 +166,7 @@ describe('parseConfig()', () => {
       dryRun: true,
       identity: { podName: 'p' },
     });
-    expect(inventory.artefacts[0]?.truth).toMatchObject({ namespace: 'mine' });
+    expect(inventory.artefacts[0]?.location).toMatchObject({ namespace: 'mine' });
   });
 
   it('lets flags beat the file, field by field', () => {
@@ -194,7 +194,7 @@ describe('parseConfig()', () => {
       log: { level: 'warn', format: 'text' },
     });
     expect(config.healthProbeBindAddress).toBeUndefined();
-    expect(config.inventory.artefacts[0]?.truth).toMatchObject({ namespace: 'theirs' });
+    expect(config.inventory.artefacts[0]?.location).toMatchObject({ namespace: 'theirs' });
   });
 
   it('sees relative paths of the command line from the working directory', () => {
@@ -234,7 +234,7 @@ describe('parseConfig()', () => {
       'modes: [regen]',
       'inventory:',
       '  artefacts:',
-      '    - { kind: signer, name: s, truth: { pemPair: { certFile: /a.crt, keyFile: /a.key } }, validity: 2d, refresh: 1d }',
+      '    - { kind: signer, name: s, location: { pemPair: { certFile: /a.crt, keyFile: /a.key } }, validity: 2d, refresh: 1d }',
     );
     expect(parseConfig(input({ text })).modes).toMatchObject([{ mode: 'regen' }]);
   });
@@ -341,7 +341,7 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
     {
       flags: { mode: 'syncer', kubeconfig: '/k', destinationDir: '/d', component: ['kube-scheduler'] },
       text: file(
-        'inventory: { artefacts: [{ kind: opaque, name: a, truth: { secret: a, namespace: n }, published: required }] }',
+        'inventory: { artefacts: [{ kind: opaque, name: a, location: { secret: a, namespace: n }, published: required }] }',
       ),
     },
     ['--component: must be left out: the inventory does not say who reads what'],
@@ -355,7 +355,7 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
     '--preset beside an inventory in the file',
     {
       flags: syncer,
-      text: file('inventory:', '  artefacts: [{ kind: opaque, name: a, truth: { secret: a, namespace: b } }]'),
+      text: file('inventory:', '  artefacts: [{ kind: opaque, name: a, location: { secret: a, namespace: b } }]'),
     },
     ['--preset: must be left out: /etc/recovery.yaml has an inventory of its own'],
   ],
@@ -366,7 +366,7 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
       text: file(
         'preset: kubernetes',
         'inventory:',
-        '  artefacts: [{ kind: opaque, name: a, truth: { secret: a, namespace: b } }]',
+        '  artefacts: [{ kind: opaque, name: a, location: { secret: a, namespace: b } }]',
       ),
     },
     ['preset: must be left out: it has an inventory of its own'],
@@ -455,7 +455,7 @@ describe('parseConfig() refuses', () => {
       'inventory:',
       '  artefact: []',
       '  artefacts:',
-      '    - { kind: signer, name: s, truth: { secret: s }, validity: 1d, refresh: 2d }',
+      '    - { kind: signer, name: s, location: { secret: s }, validity: 1d, refresh: 2d }',
     );
     const flags: Flags = { mode: 'regn', logFormat: 'xml' };
     expect(problemsOf(() => parseConfig(input({ flags, text, env: { KUBECONFIG: 'a' } })))).toEqual([
@@ -464,7 +464,7 @@ describe('parseConfig() refuses', () => {
       '/etc/recovery.yaml line 3: mods: unknown key (did you mean "modes"?)',
       '/etc/recovery.yaml line 4: log.lvl: unknown key (did you mean "level"?)',
       '/etc/recovery.yaml line 6: inventory.artefact: unknown key (did you mean "artefacts"?)',
-      '/etc/recovery.yaml line 8: inventory.artefacts[s].truth.namespace: is required: the namespace of the object, here or for the whole inventory',
+      '/etc/recovery.yaml line 8: inventory.artefacts[s].location.namespace: is required: the namespace of the object, here or for the whole inventory',
       'env KUBECONFIG: must be the absolute path of one file, got "a"',
     ]);
   });

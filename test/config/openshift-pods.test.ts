@@ -28,8 +28,8 @@ describe('env POD_NAMESPACE', () => {
   const env = { POD_NAMESPACE: 'elsewhere' };
   const namespaceOf = (given: Given): unknown => {
     const { artefacts } = parseConfig(input(given)).inventory;
-    const { truth } = artefacts.find(({ published }) => published !== undefined) ?? {};
-    return truth !== undefined && 'namespace' in truth ? truth.namespace : undefined;
+    const { location } = artefacts.find(({ published }) => published !== undefined) ?? {};
+    return location !== undefined && 'namespace' in location ? location.namespace : undefined;
   };
 
   it('is the default of --namespace where objects lie beside their pods, as for the cert-syncer of OpenShift', () => {

@@ -6,7 +6,7 @@ import { installedPresets } from '../../lib/inventory/preset.ts';
 import type { RenewalPolicy } from '../../lib/plan/plan-types.ts';
 
 const own = (...lines: readonly string[]): string =>
-  ['inventory:', ...lines, '  artefacts: [{ kind: opaque, name: o, truth: { secret: s, namespace: n } }]'].join('\n');
+  ['inventory:', ...lines, '  artefacts: [{ kind: opaque, name: o, location: { secret: s, namespace: n } }]'].join('\n');
 
 function policyOf(...lines: readonly string[]): RenewalPolicy | undefined {
   const head = ['apiVersion: kube-cert-recovery/v1alpha1', 'kind: Configuration', 'modes: [regen]', 'kubeconfig: /k'];

@@ -51,14 +51,14 @@ describe('docs/kubeadm.md', () => {
 
   it('names every kubeconfig, and every file of the kubelet', () => {
     const written = section(text, 'What is written');
-    for (const { truth } of preset.artefacts) {
+    for (const { location } of preset.artefacts) {
       const files =
-        truth.kind === 'kubeconfig'
-          ? [truth.file, truth.credentials ?? truth.file]
-          : truth.kind === 'combinedPem'
-            ? [truth.file]
-            : truth.kind === 'pemPair' && truth.certFile.startsWith('{kubeletDir}')
-              ? [truth.certFile]
+        location.kind === 'kubeconfig'
+          ? [location.file, location.credentials ?? location.file]
+          : location.kind === 'combinedPem'
+            ? [location.file]
+            : location.kind === 'pemPair' && location.certFile.startsWith('{kubeletDir}')
+              ? [location.certFile]
               : [];
       for (const file of files) expect(written).toContain(file.slice(file.lastIndexOf('/') + 1));
     }

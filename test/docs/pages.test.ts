@@ -223,12 +223,12 @@ async function publishMessage(code: string): Promise<string> {
 function externalMessage(): string {
   const pair = (name: string) =>
     ({ kind: 'pemPair', certFile: `${pkiDir}/${name}.crt`, keyFile: `${pkiDir}/${name}.key` }) as const;
-  const authority = { ...signer, name: 'ca', truth: pair('ca'), owned: false };
+  const authority = { ...signer, name: 'ca', location: pair('ca'), owned: false };
   const apiserver = {
     ...target,
     name: 'apiserver',
     issuer: 'ca',
-    truth: pair('apiserver'),
+    location: pair('apiserver'),
     template: 'present',
   } as const;
   const kubernetes = { ...ca('ca', [-1, 59]), subject: 'CN=kubernetes' };
@@ -243,7 +243,7 @@ function externalMessage(): string {
 
 async function damagedMessage(): Promise<string> {
   const files = { certFile: `${pkiDir}/etcd/ca.crt`, keyFile: `${pkiDir}/etcd/ca.key` };
-  const etcdCa = { ...signer, name: 'etcd-ca', truth: { kind: 'pemPair', ...files }, owned: false } as const;
+  const etcdCa = { ...signer, name: 'etcd-ca', location: { kind: 'pemPair', ...files }, owned: false } as const;
   const { certificate } = await makeAuthority({ commonName: 'etcd-ca' });
   const der = Buffer.from(certificate.x509.raw);
   der.writeUInt8(der.readUInt8(der.length - 3) ^ 4, der.length - 3);

@@ -48,7 +48,7 @@ class Setup implements AsyncDisposable {
     const artefact: ResolvedArtefact = {
       kind: 'opaque',
       name: 'serving',
-      truth: { kind: 'secret', namespace: 'a', name: 'serving' },
+      location: { kind: 'secret', namespace: 'a', name: 'serving' },
       readers,
     };
     this.reactor = new Reactor({

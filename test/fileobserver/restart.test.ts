@@ -84,7 +84,7 @@ function observe(): AsyncDisposable {
 const artefact = (name: string): ResolvedArtefact => ({
   kind: 'opaque',
   name,
-  truth: { kind: 'pemFile', file: at(name) },
+  location: { kind: 'pemFile', file: at(name) },
   readers: [{ component, needs: 'restart', proof: { kind: 'none' } }],
 });
 

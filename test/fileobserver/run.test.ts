@@ -29,9 +29,9 @@ const leaf = { issuer: 'ca', usage: 'serving', organizations: [], hostnames: [],
 const resolved: Resolved = {
   name: 'test',
   artefacts: [
-    { kind: 'target', name: 'serving', truth: secret('serving-cert'), published: 'required', readers, ...leaf },
-    { kind: 'copy', name: 'serving-copy', of: 'serving', truth: secret('copy-cert'), published: 'required', readers },
-    { kind: 'target', name: 'unpublished', truth: secret('elsewhere'), readers, ...leaf },
+    { kind: 'target', name: 'serving', location: secret('serving-cert'), published: 'required', readers, ...leaf },
+    { kind: 'copy', name: 'serving-copy', of: 'serving', location: secret('copy-cert'), published: 'required', readers },
+    { kind: 'target', name: 'unpublished', location: secret('elsewhere'), readers, ...leaf },
   ],
 };
 

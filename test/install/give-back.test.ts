@@ -15,7 +15,7 @@ afterEach(() => rmSync(destinationDir, { recursive: true }));
 const opaque = (kind: 'secret' | 'configMap', name: string): ResolvedArtefact => ({
   kind: 'opaque',
   name,
-  truth: { kind, namespace: 'n', name },
+  location: { kind, namespace: 'n', name },
   published: 'required',
   readers: [],
 });

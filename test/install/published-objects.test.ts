@@ -15,6 +15,6 @@ it.each(['openshift-kube-apiserver', 'openshift-kube-controller-manager', 'opens
     const text = section(page('docs/openshift.md'), name);
     const { artefacts } = loadPreset(name);
     expect(text.split('\n').filter((line) => /^\| (?:Secret|ConfigMap) /.test(line))).toHaveLength(artefacts.length);
-    for (const { truth } of artefacts) expect(text).toContain(`\`${'name' in truth ? truth.name : ''}\``);
+    for (const { location } of artefacts) expect(text).toContain(`\`${'name' in location ? location.name : ''}\``);
   },
 );

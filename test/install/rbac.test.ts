@@ -63,8 +63,8 @@ describe('installManifests()', () => {
 
   it('lets syncer read exactly the published objects', () => {
     const rules = rulesOf('kube-cert-recovery-syncer', 'kube-cert-recovery');
-    const published = artefacts.flatMap(({ truth, published: how }) =>
-      how !== undefined && truth.kind === 'secret' ? [truth.name] : [],
+    const published = artefacts.flatMap(({ location, published: how }) =>
+      how !== undefined && location.kind === 'secret' ? [location.name] : [],
     );
     expect(namesOf(rules, 'secrets')).toEqual(published.toSorted());
     const ofObjects = rules.filter(({ apiGroups }) => apiGroups.includes(''));
@@ -104,7 +104,7 @@ describe('installManifests()', () => {
     const elsewhere: Artefact = {
       kind: 'opaque',
       name: 'other',
-      truth: { kind: 'configMap', namespace: 'elsewhere', name: 'other' },
+      location: { kind: 'configMap', namespace: 'elsewhere', name: 'other' },
       published: 'optional',
       readers: [],
     };
@@ -119,15 +119,15 @@ describe('installManifests()', () => {
     (name) => {
       const preset = resolve(loadPreset(name), {});
       const own = installManifests({ ...preset, namespace: name });
-      for (const { kind, truth } of preset.artefacts) {
-        if (!('namespace' in truth)) throw new Error('not in the API');
-        const rules = rulesOf(`kube-cert-recovery-regen-${name}`, truth.namespace, own);
-        const resource = truth.kind === 'secret' ? 'secrets' : 'configmaps';
+      for (const { kind, location } of preset.artefacts) {
+        if (!('namespace' in location)) throw new Error('not in the API');
+        const rules = rulesOf(`kube-cert-recovery-regen-${name}`, location.namespace, own);
+        const resource = location.kind === 'secret' ? 'secrets' : 'configmaps';
         const verbs = rules
-          .filter(({ resources, resourceNames }) => resources.includes(resource) && resourceNames?.includes(truth.name))
+          .filter(({ resources, resourceNames }) => resources.includes(resource) && resourceNames?.includes(location.name))
           .flatMap((rule) => rule.verbs);
-        const onlyRead = ['given', 'keyPair', 'opaque'].includes(kind);
-        expect(verbs, truth.name).toEqual(onlyRead ? ['get'] : ['get', 'update', 'patch', 'create']);
+        const onlyRead = ['external', 'keyPair', 'opaque'].includes(kind);
+        expect(verbs, location.name).toEqual(onlyRead ? ['get'] : ['get', 'update', 'patch', 'create']);
       }
       const names = own.filter(({ metadata }) => metadata.name.startsWith('kube-cert-recovery-regen-names'));
       expect(names).toHaveLength(name === 'openshift-kube-apiserver' ? 2 : 0);
@@ -257,7 +257,7 @@ describe('installManifests() with a syncer for each static pod', () => {
 
 describe('docs/api.md and docs/static-pods.md', () => {
   const namespace = 'kube-cert-recovery';
-  const inApi = artefacts.filter(({ truth }) => !isFile(truth));
+  const inApi = artefacts.filter(({ location }) => !isFile(location));
   const resolved = resolve(
     { ...loadPreset('kubernetes'), artefacts: inApi },
     { parameters: { apiServerHostnames: [] } },
@@ -278,7 +278,7 @@ describe('docs/api.md and docs/static-pods.md', () => {
 describe('what docs/api.md says of a stolen token', () => {
   const inventory = loadPreset('kubernetes').artefacts;
   const named = (is: (artefact: Artefact) => boolean): string[] =>
-    inventory.flatMap((one) => (one.truth.kind === 'secret' && is(one) ? [one.truth.name] : []));
+    inventory.flatMap((one) => (one.location.kind === 'secret' && is(one) ? [one.location.name] : []));
   const adopted = installManifests({
     artefacts: inventory,
     namespace: 'kube-cert-recovery',

@@ -32,7 +32,7 @@ const init = (): Promise<InitOutcome> => {
 };
 
 const apiObjects = (): ApiLocation[] =>
-  resolved.artefacts.flatMap(({ truth }) => (truth.kind === 'secret' || truth.kind === 'configMap' ? [truth] : []));
+  resolved.artefacts.flatMap(({ location }) => (location.kind === 'secret' || location.kind === 'configMap' ? [location] : []));
 
 /** resourceVersion of every object that init makes or uploads. */
 async function versions(): Promise<Record<string, string>> {
@@ -77,18 +77,18 @@ describe('renderInitManifests()', () => {
 
 describe('runInit()', () => {
   it('stops before it deletes anything when an object with other content is there', async () => {
-    const { truth } = resolved.artefacts.find(({ name }) => name === 'client-ca') ?? {};
+    const { location } = resolved.artefacts.find(({ name }) => name === 'client-ca') ?? {};
     const pem = readFileSync(join(out, 'certs', 'configmaps', 'aggregator-client-ca', 'ca-bundle.crt'));
     await controlPlane.kubectl('create', 'namespace', ns);
     const store = createApiStore({ connection: admin, fieldManager: 'test' });
     const other = { entries: { 'ca-bundle.crt': pem }, annotations: {} };
-    if (truth === undefined) throw new Error('The preset has no client-ca');
-    await store.write(truth, other, 'absent', signal);
+    if (location === undefined) throw new Error('The preset has no client-ca');
+    await store.write(location, other, 'absent', signal);
     const outcome = await init();
     expect(outcome.differing).toEqual([`ConfigMap "${ns}/client-ca"`]);
     expect(outcome.stagingRemoved).toBe(false);
     expect(outcome.stagingKept).toBe(join(out, 'staging'));
-    expect((await store.read(truth, signal))?.entries['ca-bundle.crt']).toEqual(pem);
+    expect((await store.read(location, signal))?.entries['ca-bundle.crt']).toEqual(pem);
     await controlPlane.kubectl('delete', 'configmap', 'client-ca', '-n', ns);
   });
 
@@ -175,7 +175,7 @@ describe('runInit()', () => {
     await controlPlane.apply(JSON.stringify({ ...head, kind: 'ValidatingAdmissionPolicy', spec }));
     await controlPlane.apply(JSON.stringify({ ...head, kind: 'ValidatingAdmissionPolicyBinding', spec: bound }));
     expect((await init()).webhooks).toEqual([]);
-    const [first] = resolved.artefacts.flatMap(({ kind, truth }) => (kind === 'signer' ? [truth] : []));
+    const [first] = resolved.artefacts.flatMap(({ kind, location }) => (kind === 'signer' ? [location] : []));
     const name = first !== undefined && 'namespace' in first ? first.name : '';
     await controlPlane.kubectl('label', 'secret', '--namespace', ns, name, 'audited=yes');
     const { webhooks } = await init();

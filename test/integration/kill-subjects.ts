@@ -15,7 +15,7 @@ import { expireAll } from '../support/expire.ts';
 import { watchGenerations } from '../support/generations.ts';
 import { ObjectHistory } from '../support/object-history.ts';
 import { giveNames, grant, prepareOpenshift } from '../support/openshift.ts';
-import { givenBundle, namespacesOf, openshiftNames, presetWorld, unlikeOnce } from '../support/preset-worlds.ts';
+import { externalBundle, namespacesOf, openshiftNames, presetWorld, unlikeOnce } from '../support/preset-worlds.ts';
 import { isRecovery, type Line, publishMaterial, RecoveryWorld, Tool } from '../support/recovery-world.ts';
 import { type Contents, contentsInApi } from '../support/soundness.ts';
 import { Actor } from './regen-world.ts';
@@ -52,7 +52,7 @@ export async function kubernetesSubject(): Promise<KillSubject> {
   await controlPlane.stopComponent('kube-controller-manager');
   const wanted = new Map(
     resolved.artefacts.flatMap((artefact) =>
-      'namespace' in artefact.truth && artefact.kind !== 'keyPair'
+      'namespace' in artefact.location && artefact.kind !== 'keyPair'
         ? [[artefact.name, isRecovery(artefact) ? 1 : 2] as const]
         : [],
     ),
@@ -82,10 +82,10 @@ export async function kubernetesSubject(): Promise<KillSubject> {
 async function contentsOnHost({ artefacts }: Resolved): Promise<Contents> {
   const read = (path: string): Promise<string> => readFile(path, 'utf8');
   const contents = new Map<string, Record<string, string>>();
-  for (const { name, truth } of artefacts) {
-    if (truth.kind === 'pemPair') {
-      contents.set(name, { 'tls.crt': await read(truth.certFile), 'tls.key': await read(truth.keyFile) });
-    } else if (truth.kind === 'pemFile') contents.set(name, { 'ca-bundle.crt': await read(truth.file) });
+  for (const { name, location } of artefacts) {
+    if (location.kind === 'pemPair') {
+      contents.set(name, { 'tls.crt': await read(location.certFile), 'tls.key': await read(location.keyFile) });
+    } else if (location.kind === 'pemFile') contents.set(name, { 'ca-bundle.crt': await read(location.file) });
   }
   return contents;
 }
@@ -101,9 +101,9 @@ export async function openshiftSubject(): Promise<KillSubject> {
   await giveNames(controlPlane);
   const { given, inventories } = presetWorld('openshift');
   const admins = await Promise.all(inventories.map((resolved) => Actor.start(controlPlane, resolved)));
-  for (const truth of given) {
+  for (const location of given) {
     const signal = AbortSignal.timeout(10_000);
-    await admins[0]?.store.write(truth, await givenBundle(truth, systemClock.now()), 'absent', signal);
+    await admins[0]?.store.write(location, await externalBundle(location, systemClock.now()), 'absent', signal);
   }
   for (const admin of [...admins, ...admins]) {
     const namesInApi = () => Promise.resolve(openshiftNames);

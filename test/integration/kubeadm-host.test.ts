@@ -60,7 +60,7 @@ async function rowsOf(machine: KubeadmMachine): Promise<readonly ResolvedArtefac
 async function expireLeaves(machine: KubeadmMachine): Promise<void> {
   const store = createDiskStore();
   const rows = await rowsOf(machine);
-  const there = await Promise.all(rows.map(({ truth }) => store.read(truth, AbortSignal.timeout(5000))));
+  const there = await Promise.all(rows.map(({ location }) => store.read(location, AbortSignal.timeout(5000))));
   const artefacts = rows.filter((_, at) => there[at] !== undefined);
   await ageSigners(artefacts, store);
   await expire({
@@ -76,12 +76,12 @@ async function ageSigners(rows: readonly ResolvedArtefact[], store: Store): Prom
   const signal = AbortSignal.timeout(5000);
   for (const row of rows) {
     if (row.kind !== 'signer') continue;
-    const found = await store.read(row.truth, signal);
+    const found = await store.read(row.location, signal);
     const key = new PrivateKey(parsePrivateKey(found?.entries[privateKeyKey] ?? new Uint8Array(), row.name));
     const now = new Date(systemClock.now().getTime() - 2 * 365 * 86_400_000);
     const { entries, annotations } = await issueSigner({ artefact: row, key, now });
     const version = found?.version ?? '';
-    expect(await store.write(row.truth, { entries, annotations }, { version }, signal)).toBe('written');
+    expect(await store.write(row.location, { entries, annotations }, { version }, signal)).toBe('written');
   }
 }
 
@@ -153,10 +153,10 @@ interface User {
 }
 
 /** PEM of the certificate and of the key, as whoever reads the artefact finds them. */
-async function credentials({ truth }: ResolvedArtefact): Promise<readonly [certificate: string, key: string]> {
-  if (truth.kind === 'pemPair') return [await readFile(truth.certFile, 'utf8'), await readFile(truth.keyFile, 'utf8')];
-  if (truth.kind !== 'kubeconfig') throw new Error(`nothing of this kind is expected here: ${truth.kind}`);
-  const { users } = parseYaml(await readFile(truth.file, 'utf8')) as { readonly users: readonly User[] };
+async function credentials({ location }: ResolvedArtefact): Promise<readonly [certificate: string, key: string]> {
+  if (location.kind === 'pemPair') return [await readFile(location.certFile, 'utf8'), await readFile(location.keyFile, 'utf8')];
+  if (location.kind !== 'kubeconfig') throw new Error(`nothing of this kind is expected here: ${location.kind}`);
+  const { users } = parseYaml(await readFile(location.file, 'utf8')) as { readonly users: readonly User[] };
   const [user = {}] = users.map((one) => one.user);
   const part = async (name: string): Promise<string> =>
     user[name] === undefined
@@ -231,8 +231,8 @@ describe('one leaf', () => {
   });
   afterAll(() => machine?.[Symbol.asyncDispose]());
 
-  const filesOfLeaf = ({ truth }: ResolvedArtefact): readonly string[] =>
-    truth.kind === 'pemPair' ? [truth.certFile, truth.keyFile] : truth.kind === 'kubeconfig' ? [truth.file] : [];
+  const filesOfLeaf = ({ location }: ResolvedArtefact): readonly string[] =>
+    location.kind === 'pemPair' ? [location.certFile, location.keyFile] : location.kind === 'kubeconfig' ? [location.file] : [];
 
   it.each(leaves)('%s is made again when it was deleted or overwritten, and nothing else is touched', async (name) => {
     const row = (await leavesOf(machine)).find((one) => one.name === name) as ResolvedArtefact;

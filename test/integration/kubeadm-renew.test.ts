@@ -108,8 +108,8 @@ class Machine {
   /** What lies in the files of all rows that are there. */
   async material(): Promise<Map<string, Material>> {
     const material = new Map<string, Material>();
-    for (const { name, truth } of this.resolved.artefacts) {
-      const found = await entriesOf(truth).catch(() => undefined);
+    for (const { name, location } of this.resolved.artefacts) {
+      const found = await entriesOf(location).catch(() => undefined);
       if (found !== undefined) material.set(name, { entries: found, annotations: {} });
     }
     return material;
@@ -130,12 +130,12 @@ class Machine {
   }
 }
 
-async function entriesOf(truth: Location): Promise<Record<string, Uint8Array> | undefined> {
-  if (truth.kind === 'pemPair') {
-    return { 'tls.crt': await readFile(truth.certFile), 'tls.key': await readFile(truth.keyFile) };
+async function entriesOf(location: Location): Promise<Record<string, Uint8Array> | undefined> {
+  if (location.kind === 'pemPair') {
+    return { 'tls.crt': await readFile(location.certFile), 'tls.key': await readFile(location.keyFile) };
   }
-  if (truth.kind !== 'kubeconfig') return undefined;
-  const text = JSON.stringify(parseYaml(await readFile(truth.file, 'utf8')));
+  if (location.kind !== 'kubeconfig') return undefined;
+  const text = JSON.stringify(parseYaml(await readFile(location.file, 'utf8')));
   const data = (key: string): Buffer => Buffer.from(new RegExp(`"${key}":"([^"]+)"`).exec(text)?.[1] ?? '', 'base64');
   return {
     'tls.crt': data('client-certificate-data'),

@@ -22,7 +22,7 @@ import { ObjectHistory } from '../support/object-history.ts';
 import { giveNames, prepareOpenshift } from '../support/openshift.ts';
 import {
   asksForNames,
-  givenBundle,
+  externalBundle,
   isMade,
   namespacesOf,
   openshiftNames,
@@ -68,7 +68,7 @@ export class Stage {
 
 async function endedGeneration({ inventories, given }: PresetWorld): Promise<Generation> {
   const store = new MemoryStore();
-  for (const truth of given) store.put(truth, await givenBundle(truth, systemClock.now()));
+  for (const location of given) store.put(location, await externalBundle(location, systemClock.now()));
   const namesInApi = () => Promise.resolve(openshiftNames);
   // They are made of each other: the second time each finds what the others have made.
   for (const resolved of [...inventories, ...inventories]) {
@@ -78,7 +78,7 @@ async function endedGeneration({ inventories, given }: PresetWorld): Promise<Gen
   await expireAll(named, { now: systemClock.now() });
   const found = (resolved: Resolved) =>
     resolved.artefacts.flatMap((row): [string, Found][] => {
-      const there = store.peek(row.truth);
+      const there = store.peek(row.location);
       return there === undefined ? [] : [[keyOf(resolved, row.name), there]];
     });
   return new Map(inventories.flatMap(found));
@@ -140,13 +140,13 @@ export class PresetStory implements AsyncDisposable {
       const actors = Array.from({ length: machines }, () => Actor.start({ recoveryKubeconfig }, resolved));
       members.push({ resolved, direct, actors: await Promise.all(actors) });
       const mine = resolved.artefacts.filter((row) =>
-        isMade(row) ? !absent : world.given.includes(row.truth as never),
+        isMade(row) ? !absent : world.given.includes(row.location as never),
       );
       await Promise.all(
         mine.map(async (row) => {
           const material = ended.get(keyOf(resolved, row.name));
           if (material === undefined) throw new Error(`${row.name} was not made`);
-          await direct.store.write(row.truth, material, 'absent', AbortSignal.timeout(10_000));
+          await direct.store.write(row.location, material, 'absent', AbortSignal.timeout(10_000));
         }),
       );
     }

@@ -50,7 +50,7 @@ afterAll(async () => {
 const artefact = ({ cert, key }: Pair, proof: Proof): ResolvedArtefact => ({
   kind: 'opaque',
   name: 'under-test',
-  truth: { kind: 'pemPair', certFile: cert, keyFile: key },
+  location: { kind: 'pemPair', certFile: cert, keyFile: key },
   readers: [{ component: 'component', needs: 'nothing', proof }],
 });
 const served = (pair: Pair, serverName: string) => prove(artefact(pair, { kind: 'served', serverName }), new Date());

@@ -40,10 +40,10 @@ beforeAll(async () => {
   }
   // Something of everything: objects of the inventory, and of others.
   await controlPlane.kubectl('create', 'namespace', 'others');
-  const objects = resolved.artefacts.map(({ truth }) => ({
+  const objects = resolved.artefacts.map(({ location }) => ({
     apiVersion: 'v1',
-    kind: truth.kind === 'secret' ? 'Secret' : 'ConfigMap',
-    metadata: 'namespace' in truth ? { namespace: truth.namespace, name: truth.name } : {},
+    kind: location.kind === 'secret' ? 'Secret' : 'ConfigMap',
+    metadata: 'namespace' in location ? { namespace: location.namespace, name: location.name } : {},
   }));
   const foreign = namespaces.flatMap((namespace) =>
     ['Secret', 'ConfigMap'].map((kind) => ({ apiVersion: 'v1', kind, metadata: { namespace, name: 'foreign' } })),

@@ -133,8 +133,8 @@ beforeAll(async () => {
   await eventually(
     async () => {
       const missing = [];
-      for (const { name, truth } of world.resolved.artefacts) {
-        if ((await world.store.read(truth, signal)) === undefined) missing.push(name);
+      for (const { name, location } of world.resolved.artefacts) {
+        if ((await world.store.read(location, signal)) === undefined) missing.push(name);
       }
       expect(missing).toEqual([]);
     },

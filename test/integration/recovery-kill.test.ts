@@ -58,10 +58,10 @@ async function expectRecovered(): Promise<void> {
     const contents = await subject.contents(one);
     expect(problems(one.resolved, contents, systemClock.now())).toEqual([]);
     const files = await published(one.certs);
-    for (const { name, truth, published: isPublished } of one.resolved.artefacts) {
-      if (isPublished === undefined || !('namespace' in truth)) continue;
-      const kind = truth.kind === 'secret' ? 'secrets' : 'configmaps';
-      expect(files.get(`${kind}/${truth.name}`), name).toEqual(contents.get(name));
+    for (const { name, location, published: isPublished } of one.resolved.artefacts) {
+      if (isPublished === undefined || !('namespace' in location)) continue;
+      const kind = location.kind === 'secret' ? 'secrets' : 'configmaps';
+      expect(files.get(`${kind}/${location.name}`), name).toEqual(contents.get(name));
     }
   }
 }

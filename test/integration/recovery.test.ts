@@ -72,7 +72,7 @@ describe('a control plane that was off until everything but localhost-recovery h
   it('comes back with exactly one new generation of every object, although three race', async () => {
     const counted = await generations.close();
     const wanted = world.resolved.artefacts
-      .filter(({ truth, kind }) => 'namespace' in truth && kind !== 'keyPair')
+      .filter(({ location, kind }) => 'namespace' in location && kind !== 'keyPair')
       .map((artefact) => [artefact.name, isRecovery(artefact) ? 1 : 2] as const);
     expect(counted).toEqual(Object.fromEntries(wanted));
   });

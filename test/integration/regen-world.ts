@@ -1,4 +1,4 @@
-// What the regen tests share: one inventory whose truth lies in the API of a real control plane, a way to make all of
+// What the regen tests share: one inventory whose location lies in the API of a real control plane, a way to make all of
 // it expire, and a record of every generation that the API has ever shown.
 import { systemClock } from '../../lib/clock.ts';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
@@ -24,7 +24,7 @@ export const slice: Resolved = {
     {
       kind: 'signer',
       name: 'serving-signer',
-      truth: { kind: 'secret', namespace, name: 'serving-signer' },
+      location: { kind: 'secret', namespace, name: 'serving-signer' },
       readers: [],
       validity: 60 * day,
       refresh: 30 * day,
@@ -32,14 +32,14 @@ export const slice: Resolved = {
     {
       kind: 'caBundle',
       name: 'serving-ca',
-      truth: { kind: 'configMap', namespace, name: 'serving-ca' },
+      location: { kind: 'configMap', namespace, name: 'serving-ca' },
       readers: [],
       signers: ['serving-signer'],
     },
     {
       kind: 'target',
       name: 'serving',
-      truth: { kind: 'secret', namespace, name: 'serving' },
+      location: { kind: 'secret', namespace, name: 'serving' },
       readers: [],
       issuer: 'serving-signer',
       usage: 'serving',
@@ -51,9 +51,9 @@ export const slice: Resolved = {
   ],
 };
 
-/** The rows whose truth is in the API. */
+/** The rows whose location is in the API. */
 export function apiRows({ name, artefacts }: Resolved): Resolved {
-  return { name, artefacts: artefacts.filter(({ truth }) => truth.kind === 'secret' || truth.kind === 'configMap') };
+  return { name, artefacts: artefacts.filter(({ location }) => location.kind === 'secret' || location.kind === 'configMap') };
 }
 
 export interface LogLine {

@@ -28,7 +28,7 @@ let controlPlane: ControlPlane;
 
 /** What the syncer does, in the plainest form: each file complete before it takes its name. */
 async function publish(actor: Actor): Promise<void> {
-  const found = await actor.store.read(artefact(slice, 'serving').truth, signal);
+  const found = await actor.store.read(artefact(slice, 'serving').location, signal);
   for (const key of [privateKeyKey, certificateKey]) {
     await writeFile(join(serving, `new-${key}`), found?.entries[key] ?? '');
     await rename(join(serving, `new-${key}`), join(serving, key));
@@ -50,7 +50,7 @@ function served(): Promise<X509Certificate> {
 }
 
 async function bytes(actor: Actor, name: string, key: string): Promise<string> {
-  const found = await actor.store.read(artefact(slice, name).truth, signal);
+  const found = await actor.store.read(artefact(slice, name).location, signal);
   return Buffer.from(found?.entries[key] ?? []).toString();
 }
 
@@ -111,7 +111,7 @@ describe('runRegen() with objects in the API', () => {
   it('writes the annotations in step with the certificate', async () => {
     await using actor = await Actor.start(controlPlane, slice);
     await actor.run();
-    const found = await actor.store.read(artefact(slice, 'serving').truth, signal);
+    const found = await actor.store.read(artefact(slice, 'serving').location, signal);
     const certificate = new X509Certificate(await bytes(actor, 'serving', certificateKey));
     expect(found?.annotations).toMatchObject({
       'auth.openshift.io/certificate-not-after': certificate.validToDate.toISOString().replace('.000', ''),
@@ -226,8 +226,8 @@ describe('runRegen() with objects in the API', () => {
       },
       write: async (location, ...rest) => {
         if (!isLeaf(location)) return actor.store.write(location, ...rest);
-        for (const { truth } of slice.artefacts.filter((row) => !isLeaf(row.truth))) {
-          former.set(truth, await actor.store.read(truth, signal));
+        for (const { location } of slice.artefacts.filter((row) => !isLeaf(row.location))) {
+          former.set(location, await actor.store.read(location, signal));
         }
         await expire({ resolved: slice, store: rotator.store, now: systemClock.now() });
         await rotator.run();

@@ -46,7 +46,7 @@ const keys = (name: string): object => {
 };
 const reader = 'readers: [{ component: kube-apiserver, needs: restart }]';
 const row = (name: string): string =>
-  `{ kind: keyPair, name: ${name}, truth: { secret: ${name} }, privateKey: sa.key, publicKey: sa.pub, published: required, ${reader} }`;
+  `{ kind: keyPair, name: ${name}, location: { secret: ${name} }, privateKey: sa.key, publicKey: sa.pub, published: required, ${reader} }`;
 
 async function startPod(): Promise<void> {
   const config = join(directory, 'config.yaml');

@@ -45,7 +45,7 @@ function shortLived(): Resolved {
     const life = isRoot ? 40 * second : 24 * second;
     return { ...row, renewAhead: false, validity: life, refresh: life / 2 };
   };
-  const isOurs = ({ truth, kind }: ResolvedArtefact): boolean => 'namespace' in truth && kind !== 'keyPair';
+  const isOurs = ({ location, kind }: ResolvedArtefact): boolean => 'namespace' in location && kind !== 'keyPair';
   return { name, artefacts: artefacts.filter(isOurs).map(hurried) };
 }
 
@@ -129,7 +129,7 @@ it.concurrent('OnlyWhenExpired makes no write beside an actor that rotates', { t
   expect(report.writes).toBe(0);
   const managers = (await objectsIn(namespace))
     .filter(({ metadata }) =>
-      resolved.artefacts.some(({ truth }) => 'namespace' in truth && truth.name === metadata.name),
+      resolved.artefacts.some(({ location }) => 'namespace' in location && location.name === metadata.name),
     )
     .flatMap(({ metadata }) => metadata.managedFields.map(({ manager }) => manager));
   expect([...new Set(managers)]).toEqual(['rotator']);
@@ -157,7 +157,7 @@ async function filesBelow(directory: string): Promise<Record<string, string>> {
 
 it.concurrent('the program in both modes leaves a healthy control plane alone', { timeout: 180_000 }, async () => {
   const inventory = async (): Promise<Record<string, string>> => {
-    const names = new Set(world.resolved.artefacts.flatMap(({ truth }) => ('namespace' in truth ? [truth.name] : [])));
+    const names = new Set(world.resolved.artefacts.flatMap(({ location }) => ('namespace' in location ? [location.name] : [])));
     const objects = (await objectsIn('kube-cert-recovery')).filter(({ metadata }) => names.has(metadata.name));
     expect(objects).toHaveLength(names.size);
     return Object.fromEntries(objects.map(({ metadata }) => [metadata.name, metadata.resourceVersion]));

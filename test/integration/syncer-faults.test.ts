@@ -121,7 +121,7 @@ const openshiftPreset: Cast = {
   },
   artefacts: (namespace) =>
     resolve(loadPreset('openshift-kube-apiserver'), {}).artefacts.map((row) =>
-      row.published === undefined || !('namespace' in row.truth) ? row : { ...row, truth: { ...row.truth, namespace } },
+      row.published === undefined || !('namespace' in row.location) ? row : { ...row, location: { ...row.location, namespace } },
     ),
 };
 
@@ -132,7 +132,7 @@ const pairEntries = (pair: Pair): Readonly<Record<string, Buffer>> => ({
 
 /** What an object of that kind may hold. */
 function contentOf(artefact: ResolvedArtefact): Content {
-  const { kind, truth } = artefact;
+  const { kind, location } = artefact;
   const pair = pairs[0] ?? authority;
   const key = readFileSync(pair.key, 'utf8');
   if (kind === 'keyPair') {
@@ -153,7 +153,7 @@ function contentOf(artefact: ResolvedArtefact): Content {
     });
     return Object.fromEntries(Object.entries(made.entries).map(([name, bytes]) => [name, Buffer.from(bytes)]));
   }
-  return truth.kind === 'secret' ? pairContent(pair) : { 'ca-bundle.crt': readFileSync(authority.cert) };
+  return location.kind === 'secret' ? pairContent(pair) : { 'ca-bundle.crt': readFileSync(authority.cert) };
 }
 
 /** Objects in a namespace of their own, all of them on disk already; a syncer by a proxy that is not started yet. */
@@ -194,11 +194,11 @@ class Subject implements AsyncDisposable {
     const destinationDir = join(scratch, namespace, 'certs').replace(namespace, `${namespace}-disk`);
     const artefacts = cast.artefacts(namespace);
     for (const row of artefacts) {
-      const { truth, published } = row;
-      if (published === undefined || !('namespace' in truth)) continue;
-      if (truth.name === cast.objects.pair) await putObject(controlPlane, truth, pairContent(pairs[0] ?? authority));
-      else if (published === 'required' || truth.name === cast.objects.goes) {
-        await putObject(controlPlane, truth, contentOf(row));
+      const { location, published } = row;
+      if (published === undefined || !('namespace' in location)) continue;
+      if (location.name === cast.objects.pair) await putObject(controlPlane, location, pairContent(pairs[0] ?? authority));
+      else if (published === 'required' || location.name === cast.objects.goes) {
+        await putObject(controlPlane, location, contentOf(row));
       }
     }
     await using first = await startSyncing({ controlPlane, artefacts, destinationDir, once: true });

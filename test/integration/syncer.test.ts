@@ -157,7 +157,7 @@ describe('what is wrong in the API never replaces the last good files', () => {
     const object = { kind, namespace: await newNamespace(), name: 'x' };
     await putObject(controlPlane, object, good[kind]());
     const destinationDir = newDestination();
-    const artefact: ResolvedArtefact = { ...opaque(object), kind: 'given' };
+    const artefact: ResolvedArtefact = { ...opaque(object), kind: 'external' };
     await using syncing = await startSyncing({ controlPlane, destinationDir, artefacts: [artefact] });
     await shows(destinationDir, object, good[kind]());
     await putObject(controlPlane, object, bad());

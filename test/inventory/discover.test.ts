@@ -364,7 +364,7 @@ describe('discovery of a machine', () => {
     const resolved = resolve(inventory, environment);
     expect(resolved.endpoints).toEqual({ controlPlane: 'https://192.0.2.10:8443', local: 'https://192.0.2.10:8443' });
     expect(resolved.artefacts.find(({ name }) => name === 'apiserver')).toMatchObject({
-      truth: { certFile: '/srv/pki/apiserver.crt' },
+      location: { certFile: '/srv/pki/apiserver.crt' },
       hostnames: [
         '10.0.0.1',
         '192.0.2.10',

@@ -5,13 +5,13 @@ import type { Location, ResolvedTarget } from '../../lib/inventory/model.ts';
 
 const secret: Location = { kind: 'secret', namespace: 'n', name: 'x' };
 const conf: Location = { kind: 'kubeconfig', file: '/x.conf', endpoint: 'local' };
-type Row = Pick<ResolvedTarget, 'usage' | 'commonName' | 'truth'>;
-const scheduler: Row = { usage: 'client', commonName: 'system:kube-scheduler', truth: conf };
-const kubelet: Row = { usage: 'client', commonName: 'system:node:node-1', truth: conf };
-const admin: Row = { usage: 'client', commonName: 'kubernetes-admin', truth: conf };
-const etcdClient: Row = { usage: 'client', commonName: 'kube-apiserver-etcd-client', truth: secret };
-const serving: Row = { usage: 'serving', truth: secret };
-const peer: Row = { usage: 'peer', truth: secret };
+type Row = Pick<ResolvedTarget, 'usage' | 'commonName' | 'location'>;
+const scheduler: Row = { usage: 'client', commonName: 'system:kube-scheduler', location: conf };
+const kubelet: Row = { usage: 'client', commonName: 'system:node:node-1', location: conf };
+const admin: Row = { usage: 'client', commonName: 'kubernetes-admin', location: conf };
+const etcdClient: Row = { usage: 'client', commonName: 'kube-apiserver-etcd-client', location: secret };
+const serving: Row = { usage: 'serving', location: secret };
+const peer: Row = { usage: 'peer', location: secret };
 
 const of = (commonName: string, ...organizations: readonly string[]) => ({ commonName, organizations });
 const client = { usages: ['clientAuth'] };

@@ -15,18 +15,18 @@ directories:
 artefacts:
   - kind: signer
     name: ca
-    truth: { pemPair: { certFile: '{conf}/ca.crt', keyFile: '{conf}/ca.key' } }
+    location: { pemPair: { certFile: '{conf}/ca.crt', keyFile: '{conf}/ca.key' } }
     validity: 30d
     refresh: 15d
   - kind: signer
     name: etcd
     when: stackedEtcd
-    truth: { pemPair: { certFile: '{conf}/etcd.crt', keyFile: '{conf}/etcd.key' } }
+    location: { pemPair: { certFile: '{conf}/etcd.crt', keyFile: '{conf}/etcd.key' } }
     validity: 30d
     refresh: 15d
   - kind: target
     name: kubelet.conf
-    truth: { kubeconfig: { file: '{conf}/kubelet.conf', endpoint: controlPlane, credentials: '{conf}/current.pem' } }
+    location: { kubeconfig: { file: '{conf}/kubelet.conf', endpoint: controlPlane, credentials: '{conf}/current.pem' } }
     issuer: ca
     template: present
     usage: client
@@ -36,7 +36,7 @@ artefacts:
   - kind: target
     name: etcd-peer
     when: stackedEtcd
-    truth: { combinedPem: '{conf}/peer.pem' }
+    location: { combinedPem: '{conf}/peer.pem' }
     issuer: etcd
     usage: peer
     hostnames: [localhost]
@@ -44,7 +44,7 @@ artefacts:
     refresh: 2d
   - kind: target
     name: own
-    truth: { pemPair: { certFile: '{conf}/own.crt', keyFile: '{conf}/own.key' } }
+    location: { pemPair: { certFile: '{conf}/own.crt', keyFile: '{conf}/own.key' } }
     template: present
     presence: optional
     usage: serving
@@ -64,7 +64,7 @@ describe('rows of this host', () => {
   it('are read: kubeconfig, combined PEM, template, presence, condition', () => {
     const { discover, artefacts } = loadInventory(sound);
     expect(discover).toBe('kubeadm');
-    expect(artefacts.map(({ name, truth, when }) => [name, truth, when])).toEqual([
+    expect(artefacts.map(({ name, location, when }) => [name, location, when])).toEqual([
       ['ca', { kind: 'pemPair', certFile: '{conf}/ca.crt', keyFile: '{conf}/ca.key' }, undefined],
       ['etcd', { kind: 'pemPair', certFile: '{conf}/etcd.crt', keyFile: '{conf}/etcd.key' }, 'stackedEtcd'],
       [
@@ -89,17 +89,17 @@ describe('rows of this host', () => {
     [
       'two rows with the same credentials',
       changed('{conf}/peer.pem', '{conf}/current.pem'),
-      'artefacts[etcd-peer].truth.combinedPem: must be a place of its own, got file "{conf}/current.pem", which "kubelet.conf" has already',
+      'artefacts[etcd-peer].location.combinedPem: must be a place of its own, got file "{conf}/current.pem", which "kubelet.conf" has already',
     ],
     [
       'a kubeconfig that keeps its credentials in itself by name',
       changed('{conf}/current.pem', '{conf}/kubelet.conf'),
-      'artefacts[kubelet.conf].truth.kubeconfig.credentials: must be a place of its own, got file "{conf}/kubelet.conf", which it has itself already',
+      'artefacts[kubelet.conf].location.kubeconfig.credentials: must be a place of its own, got file "{conf}/kubelet.conf", which it has itself already',
     ],
     [
       'a directory that is not declared',
       changed('{conf}/current.pem', '{pki}/current.pem'),
-      'artefacts[kubelet.conf].truth.kubeconfig.credentials: must begin with a declared directory, got "{pki}"',
+      'artefacts[kubelet.conf].location.kubeconfig.credentials: must begin with a declared directory, got "{pki}"',
     ],
     [
       'a kubeconfig of a server',
@@ -109,7 +109,7 @@ describe('rows of this host', () => {
     [
       'a kubeconfig without an address to name',
       changed('endpoint: controlPlane, ', ''),
-      'artefacts[kubelet.conf].truth.kubeconfig.endpoint: is required: one of controlPlane, local',
+      'artefacts[kubelet.conf].location.kubeconfig.endpoint: is required: one of controlPlane, local',
     ],
     [
       'a client without issuer',
@@ -133,7 +133,7 @@ describe('rows of this host', () => {
     ],
     [
       'a row that names one which may not be there',
-      changed('when: stackedEtcd\n    truth: { combinedPem', 'truth: { combinedPem'),
+      changed('when: stackedEtcd\n    location: { combinedPem', 'location: { combinedPem'),
       'artefacts[etcd-peer].issuer: must name what is there wherever this is, got "etcd", which is there only with stackedEtcd',
     ],
     [
@@ -187,9 +187,9 @@ describe('resolve() of rows of this host', () => {
     const environment = { parameters: { node: ['Node-1'] }, directories: { conf: '/srv' } };
     expect(row('kubelet.conf', environment)).toMatchObject({
       commonName: 'system:node:node-1',
-      truth: { file: '/srv/kubelet.conf', credentials: '/srv/current.pem' },
+      location: { file: '/srv/kubelet.conf', credentials: '/srv/current.pem' },
     });
-    expect(row('etcd-peer', environment)).toMatchObject({ truth: { file: '/srv/peer.pem' } });
+    expect(row('etcd-peer', environment)).toMatchObject({ location: { file: '/srv/peer.pem' } });
     expect(row('own', environment)).toMatchObject({ hostnames: ['node-1'] });
   });
 

@@ -80,12 +80,12 @@ describe('preset kubeadm', () => {
     ],
     ['front-proxy-client', 'client', 'front-proxy-client', [], '/etc/kubernetes/pki/front-proxy-client'],
   ])('%s is the %s %s', (name, usage, commonName, organizations, base) => {
-    const truth = { kind: 'pemPair', certFile: `${base}.crt`, keyFile: `${base}.key` };
+    const location = { kind: 'pemPair', certFile: `${base}.crt`, keyFile: `${base}.key` };
     expect(row(name)).toMatchObject({
       usage,
       commonName,
       organizations,
-      truth,
+      location,
       template: 'present',
       validity: 365 * day,
     });
@@ -98,12 +98,12 @@ describe('preset kubeadm', () => {
     ['scheduler.conf', 'system:kube-scheduler', [], 'local'],
     ['kubelet.conf', 'system:node:node-1', ['system:nodes'], 'local'],
   ])('%s is the user %s', (name, commonName, organizations, endpoint) => {
-    const truth = { kind: 'kubeconfig', file: `/etc/kubernetes/${name}`, endpoint };
+    const location = { kind: 'kubeconfig', file: `/etc/kubernetes/${name}`, endpoint };
     expect(row(name)).toMatchObject({
       usage: 'client',
       commonName,
       organizations,
-      truth,
+      location,
       issuer: 'ca',
       template: 'present',
     });
@@ -133,16 +133,16 @@ describe('preset kubeadm', () => {
   it('holds the kubelet in its directory, self-signed or signed, neither of them on every machine', () => {
     expect(row('kubelet-server')).toMatchObject({
       presence: 'optional',
-      truth: { certFile: '/var/lib/kubelet/pki/kubelet.crt' },
+      location: { certFile: '/var/lib/kubelet/pki/kubelet.crt' },
     });
     expect(row('kubelet-server')).not.toHaveProperty('issuer');
     expect(row('kubelet-server-current')).toMatchObject({
       presence: 'optional',
       issuer: 'ca',
-      truth: { kind: 'combinedPem', file: '/var/lib/kubelet/pki/kubelet-server-current.pem' },
+      location: { kind: 'combinedPem', file: '/var/lib/kubelet/pki/kubelet-server-current.pem' },
     });
     expect(row('kubelet.conf')).toMatchObject({
-      truth: { credentials: '/var/lib/kubelet/pki/kubelet-client-current.pem' },
+      location: { credentials: '/var/lib/kubelet/pki/kubelet-client-current.pem' },
     });
   });
 

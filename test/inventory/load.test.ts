@@ -15,11 +15,11 @@ parameters:
 directories:
   pkiDir: { description: where, default: /etc/kubernetes/pki }
 artefacts:
-  - { kind: signer, name: signer, truth: { secret: signer }, validity: 30d, refresh: 15d }
-  - { kind: caBundle, name: ca, truth: { configMap: ca }, signers: [signer] }
+  - { kind: signer, name: signer, location: { secret: signer }, validity: 30d, refresh: 15d }
+  - { kind: caBundle, name: ca, location: { configMap: ca }, signers: [signer] }
   - kind: target
     name: serving
-    truth: { pemPair: { certFile: '{pkiDir}/a.crt', keyFile: '{pkiDir}/a.key' } }
+    location: { pemPair: { certFile: '{pkiDir}/a.crt', keyFile: '{pkiDir}/a.key' } }
     issuer: signer
     usage: serving
     hostnames: [localhost, { parameter: names }]
@@ -27,7 +27,7 @@ artefacts:
     refresh: 10m
   - kind: target
     name: client
-    truth: { secret: client, namespace: elsewhere }
+    location: { secret: client, namespace: elsewhere }
     issuer: signer
     usage: client
     commonName: system:client
@@ -44,16 +44,16 @@ function changed(from: string, to: string): string {
 }
 const added = (...lines: readonly string[]): string => `${sound}${lines.map((line) => `  - ${line}\n`).join('')}`;
 const signer = (name: string, more = ''): string =>
-  `{ kind: signer, name: ${name}, truth: { secret: ${name} }, validity: 2d, refresh: 1d${more} }`;
+  `{ kind: signer, name: ${name}, location: { secret: ${name} }, validity: 2d, refresh: 1d${more} }`;
 const bundle = (name: string, signers: string): string =>
-  `{ kind: caBundle, name: ${name}, truth: { configMap: ${name} }, signers: [${signers}] }`;
+  `{ kind: caBundle, name: ${name}, location: { configMap: ${name} }, signers: [${signers}] }`;
 const composed = (name: string, inputs: string): string =>
-  `{ kind: composedBundle, name: ${name}, truth: { configMap: ${name} }, inputs: [${inputs}] }`;
-const copy = (name: string, of: string, truth = `configMap: ${name}`): string =>
-  `{ kind: copy, name: ${name}, truth: { ${truth} }, of: ${of} }`;
+  `{ kind: composedBundle, name: ${name}, location: { configMap: ${name} }, inputs: [${inputs}] }`;
+const copy = (name: string, of: string, location = `configMap: ${name}`): string =>
+  `{ kind: copy, name: ${name}, location: { ${location} }, of: ${of} }`;
 
-const promoted = (name: string, of: string, after: string, truth = `secret: ${name}`): string =>
-  copy(name, of, truth).replace(' }', ` }, promoteAfter: ${after}`);
+const promoted = (name: string, of: string, after: string, location = `secret: ${name}`): string =>
+  copy(name, of, location).replace(' }', ` }, promoteAfter: ${after}`);
 
 function problemsOf(text: string): string[] {
   const { inventory, problems } = checkInventoryText(text);
@@ -113,7 +113,7 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
   [
     'a Secret name that is no object name',
     changed('secret: signer', 'secret: ../signer'),
-    'artefacts[signer].truth.secret: must be a Kubernetes object name',
+    'artefacts[signer].location.secret: must be a Kubernetes object name',
   ],
   [
     'a name twice',
@@ -123,30 +123,30 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
   [
     'no place',
     changed('{ secret: signer }', '{}'),
-    'artefacts[signer].truth: must have exactly one of secret, configMap, pemPair, pemFile, combinedPem and kubeconfig, got none',
+    'artefacts[signer].location: must have exactly one of secret, configMap, pemPair, pemFile, combinedPem and kubeconfig, got none',
   ],
   ['two places', changed('{ secret: signer }', '{ secret: a, pemFile: /b }'), 'got secret and pemFile'],
-  ['no namespace anywhere', changed('namespace: certs\n', ''), 'artefacts[signer].truth.namespace: is required'],
+  ['no namespace anywhere', changed('namespace: certs\n', ''), 'artefacts[signer].location.namespace: is required'],
   [
     'a namespace for a file',
     changed("keyFile: '{pkiDir}/a.key' }", "keyFile: '{pkiDir}/a.key' }, namespace: a"),
-    'artefacts[serving].truth.namespace: must be left out for files on this host',
+    'artefacts[serving].location.namespace: must be left out for files on this host',
   ],
   [
     'a relative path',
     changed("'{pkiDir}/a.crt'", 'pki/a.crt'),
-    'artefacts[serving].truth.pemPair.certFile: must be an absolute path without ".."',
+    'artefacts[serving].location.pemPair.certFile: must be an absolute path without ".."',
   ],
   [
     'a path with ..',
     changed("'{pkiDir}/a.crt'", '/a/../b.crt'),
-    'artefacts[serving].truth.pemPair.certFile: must be an absolute path',
+    'artefacts[serving].location.pemPair.certFile: must be an absolute path',
   ],
-  ['a path with .. at its end', changed("'{pkiDir}/a.crt'", '/a/..'), 'artefacts[serving].truth.pemPair.certFile'],
+  ['a path with .. at its end', changed("'{pkiDir}/a.crt'", '/a/..'), 'artefacts[serving].location.pemPair.certFile'],
   [
     'a directory nobody declared',
     changed("'{pkiDir}/a.crt'", "'{pkiDirs}/a.crt'"),
-    'artefacts[serving].truth.pemPair.certFile: must begin with a declared directory, got "{pkiDirs}" (did you mean "pkiDir"?)',
+    'artefacts[serving].location.pemPair.certFile: must begin with a declared directory, got "{pkiDirs}" (did you mean "pkiDir"?)',
   ],
   [
     'a directory nobody uses',
@@ -236,17 +236,17 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
   ],
   [
     'a composed bundle of an object that is not understood',
-    added('{ kind: opaque, name: o, truth: { configMap: o } }', composed('b', 'o')),
+    added('{ kind: opaque, name: o, location: { configMap: o } }', composed('b', 'o')),
     'artefacts[b].inputs[0]: must name a bundle or a copy of one, got "o", an opaque object',
   ],
   [
     'a copy of a key pair',
-    added('{ kind: keyPair, name: k, truth: { secret: k }, privateKey: a, publicKey: b }', copy('c', 'k', 'secret: c')),
+    added('{ kind: keyPair, name: k, location: { secret: k }, privateKey: a, publicKey: b }', copy('c', 'k', 'secret: c')),
     'artefacts[c].of: must name a signer, a target, a bundle or a copy of one, got "k", a keyPair',
   ],
   [
     'a copy of a copy of an object that is not understood',
-    added('{ kind: opaque, name: o, truth: { secret: o } }', copy('a', 'o', 'secret: a'), copy('b', 'a', 'secret: b')),
+    added('{ kind: opaque, name: o, location: { secret: o } }', copy('a', 'o', 'secret: a'), copy('b', 'a', 'secret: b')),
     'artefacts[b].of: must name a signer, a target, a bundle or a copy of one, got "a", a copy',
   ],
   [
@@ -293,17 +293,17 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
   [
     'a copy in a place of another kind',
     added(copy('c', 'client')),
-    'artefacts[c].truth: must be a secret or a pemPair or a combinedPem or a kubeconfig for a copy, got a configMap',
+    'artefacts[c].location: must be a secret or a pemPair or a combinedPem or a kubeconfig for a copy, got a configMap',
   ],
   [
     'a signer in a ConfigMap',
     changed('{ secret: signer }', '{ configMap: signer }'),
-    'artefacts[signer].truth: must be a secret or a pemPair for a signer, got a configMap',
+    'artefacts[signer].location: must be a secret or a pemPair for a signer, got a configMap',
   ],
   [
     'a bundle in a Secret',
     changed('{ configMap: ca }', '{ secret: ca }'),
-    'artefacts[ca].truth: must be a configMap or a pemFile for a caBundle, got a secret',
+    'artefacts[ca].location: must be a configMap or a pemFile for a caBundle, got a secret',
   ],
   [
     'a signer that issues itself',
@@ -334,21 +334,21 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
   [
     'two artefacts in one Secret',
     added(signer('other').replace('secret: other', 'secret: signer')),
-    'artefacts[other].truth.secret: must be a place of its own, got Secret "certs/signer", which "signer" has already',
+    'artefacts[other].location.secret: must be a place of its own, got Secret "certs/signer", which "signer" has already',
   ],
   [
     'two artefacts in one file',
     changed('{ configMap: ca }', "{ pemFile: '{pkiDir}/a.crt' }"),
-    'artefacts[serving].truth.pemPair.certFile: must be a place of its own, got file "{pkiDir}/a.crt", which "ca" has already',
+    'artefacts[serving].location.pemPair.certFile: must be a place of its own, got file "{pkiDir}/a.crt", which "ca" has already',
   ],
   [
     'a certificate and its key in one file',
     changed('{pkiDir}/a.key', '{pkiDir}/a.crt'),
-    'artefacts[serving].truth.pemPair.keyFile: must be a place of its own, got file "{pkiDir}/a.crt", which it has itself already',
+    'artefacts[serving].location.pemPair.keyFile: must be a place of its own, got file "{pkiDir}/a.crt", which it has itself already',
   ],
   [
     'two published objects of one name',
-    added('{ kind: opaque, name: o, truth: { secret: client }, published: required }'),
+    added('{ kind: opaque, name: o, location: { secret: client }, published: required }'),
     'artefacts[o].published: must be a place of its own, got directory "secrets/client" of the syncer, which "client" has already',
   ],
   [
@@ -381,7 +381,7 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
   ],
   [
     'a key of a key pair that is a path',
-    added('{ kind: keyPair, name: k, truth: { secret: k }, privateKey: ../a, publicKey: b }'),
+    added('{ kind: keyPair, name: k, location: { secret: k }, privateKey: ../a, publicKey: b }'),
     'artefacts[k].privateKey: must be a key of a Secret',
   ],
   ['no artefacts', `${head}artefacts: []\n`, 'artefacts: must be a list of at least 1, got []'],
@@ -401,11 +401,11 @@ describe('checkInventoryText()', () => {
 
   it('tells all problems of all kinds at once, in the order of the file, each with its line', () => {
     const text = `${head}artefacts:
-  - { kind: signer, name: signer, truth: { secret: signer }, validity: 30, refresh: 15d }
-  - { kind: caBundle, name: ca, truth: { configMap: ca }, signers: [signer, gone] }
+  - { kind: signer, name: signer, location: { secret: signer }, validity: 30, refresh: 15d }
+  - { kind: caBundle, name: ca, location: { configMap: ca }, signers: [signer, gone] }
   - kind: target
     name: ca
-    truth: { secret: client }
+    location: { secret: client }
     issuer: signer
     usage: client
     valid: 12h
@@ -430,13 +430,13 @@ describe('loadInventory()', () => {
     expect(artefacts[0]).toEqual({
       kind: 'signer',
       name: 'signer',
-      truth: { kind: 'secret', namespace: 'certs', name: 'signer' },
+      location: { kind: 'secret', namespace: 'certs', name: 'signer' },
       validity: 2_592_000_000,
       refresh: 1_296_000_000,
       readers: [],
     });
     expect(artefacts[2]).toMatchObject({
-      truth: { kind: 'pemPair', certFile: '{pkiDir}/a.crt', keyFile: '{pkiDir}/a.key' },
+      location: { kind: 'pemPair', certFile: '{pkiDir}/a.crt', keyFile: '{pkiDir}/a.key' },
       hostnames: ['localhost', { parameter: 'names' }],
       validity: 5_400_000,
     });
@@ -448,17 +448,17 @@ describe('loadInventory()', () => {
   });
 
   it('puts the namespace that it is given in the place of the default one, and of no other', () => {
-    const { artefacts } = loadInventory(sound, { namespace: 'given' });
-    expect(artefacts.map(({ truth }) => ('namespace' in truth ? truth.namespace : undefined))).toEqual([
-      'given',
-      'given',
+    const { artefacts } = loadInventory(sound, { namespace: 'external' });
+    expect(artefacts.map(({ location }) => ('namespace' in location ? location.namespace : undefined))).toEqual([
+      'external',
+      'external',
       undefined,
       'elsewhere',
     ]);
   });
 
   it('sees two places that become one by the namespace that it is given', () => {
-    const text = added('{ kind: opaque, name: o, truth: { secret: client } }');
+    const text = added('{ kind: opaque, name: o, location: { secret: client } }');
     expect(checkInventoryText(text).problems).toEqual([]);
     expect(checkInventoryText(text, { namespace: 'elsewhere' }).problems).toHaveLength(1);
   });

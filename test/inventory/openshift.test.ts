@@ -105,7 +105,7 @@ describe('withNames()', () => {
       hostnames: expect.arrayContaining(['172.30.0.1', 'fd02::1', 'kubernetes']) as unknown,
     });
     expect(row).not.toHaveProperty('namesUnknown');
-    expect(row?.truth).toBe(target('service-network-serving-certkey')?.truth);
+    expect(row?.location).toBe(target('service-network-serving-certkey')?.location);
     const { hostnames = [] } = row as { readonly hostnames?: readonly string[] };
     expect(hostnames).toEqual(hostnames.toSorted());
     expect(target('localhost-serving-cert-certkey', named)).toBe(target('localhost-serving-cert-certkey'));

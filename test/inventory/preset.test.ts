@@ -11,7 +11,7 @@ function counts(name: string): { secrets: number[]; configMaps: number[] } {
   const { artefacts } = loadPreset(name);
   const count = (kind: string): number[] =>
     (['required', 'optional'] as const).map(
-      (want) => artefacts.filter(({ truth, published }) => truth.kind === kind && published === want).length,
+      (want) => artefacts.filter(({ location, published }) => location.kind === kind && published === want).length,
     );
   return { secrets: count('secret'), configMaps: count('configMap') };
 }
@@ -55,7 +55,7 @@ describe('presets', () => {
 
   it('load with another namespace', () => {
     const { artefacts } = loadPreset('kubernetes', { namespace: 'other' });
-    const spaces = new Set(artefacts.flatMap(({ truth }) => ('namespace' in truth ? [truth.namespace] : [])));
+    const spaces = new Set(artefacts.flatMap(({ location }) => ('namespace' in location ? [location.namespace] : [])));
     expect([...spaces]).toEqual(['other']);
   });
 
@@ -67,8 +67,8 @@ describe('presets', () => {
   });
 });
 
-function isOnDisk({ truth }: Pick<Artefact, 'truth'>): boolean {
-  return truth.kind === 'pemPair' || truth.kind === 'pemFile';
+function isOnDisk({ location }: Pick<Artefact, 'location'>): boolean {
+  return location.kind === 'pemPair' || location.kind === 'pemFile';
 }
 
 describe('preset kubernetes', () => {

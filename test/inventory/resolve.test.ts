@@ -16,20 +16,20 @@ directories:
 artefacts:
   - kind: target
     name: serving
-    truth: { pemPair: { certFile: '{pki}/a.crt', keyFile: '{other}/a.key' } }
+    location: { pemPair: { certFile: '{pki}/a.crt', keyFile: '{other}/a.key' } }
     issuer: intermediate
     usage: serving
     hostnames: [LocalHost., 10.0.0.1, { parameter: more }, { parameter: names }]
     validity: 2d
     refresh: 1d
-  - { kind: caBundle, name: ca, truth: { pemFile: '{pki}/ca.crt' }, signers: [intermediate, signer] }
+  - { kind: caBundle, name: ca, location: { pemFile: '{pki}/ca.crt' }, signers: [intermediate, signer] }
   - kind: signer
     name: intermediate
-    truth: { secret: intermediate }
+    location: { secret: intermediate }
     issuer: signer
     validity: 2d
     refresh: 1d
-  - { kind: signer, name: signer, truth: { secret: signer }, validity: 2d, refresh: 1d }
+  - { kind: signer, name: signer, location: { secret: signer }, validity: 2d, refresh: 1d }
 `);
 const complete = { parameters: { names: ['b.example.com'] }, directories: { other: '/srv' } };
 
@@ -49,14 +49,14 @@ describe('resolve()', () => {
     const { artefacts } = resolve(inventory, complete);
     expect(artefacts.find(({ name }) => name === 'serving')).toMatchObject({
       hostnames: ['10.0.0.1', 'b.example.com', 'localhost', 'z.example.com'],
-      truth: { kind: 'pemPair', certFile: '/etc/pki/a.crt', keyFile: '/srv/a.key' },
+      location: { kind: 'pemPair', certFile: '/etc/pki/a.crt', keyFile: '/srv/a.key' },
     });
   });
 
   it('lets a directory follow the one that its default lies below, unless it is given itself', () => {
     const preset = loadPreset('kubeadm');
     const caAt = (directories: Readonly<Record<string, string>>): unknown =>
-      resolve(preset, { directories }).artefacts.find(({ name }) => name === 'ca')?.truth;
+      resolve(preset, { directories }).artefacts.find(({ name }) => name === 'ca')?.location;
     expect(caAt({})).toMatchObject({ certFile: '/etc/kubernetes/pki/ca.crt' });
     expect(caAt({ kubernetesDir: '/k' })).toMatchObject({ certFile: '/k/pki/ca.crt' });
     expect(caAt({ kubernetesDir: '/k', pkiDir: '/p' })).toMatchObject({ certFile: '/p/ca.crt' });
@@ -86,7 +86,7 @@ describe('resolve()', () => {
     const { artefacts } = resolve(inventory, { mayLack: true });
     expect(artefacts.find(({ name }) => name === 'serving')).toMatchObject({
       hostnames: ['10.0.0.1', 'localhost', 'z.example.com'],
-      truth: { certFile: '/etc/pki/a.crt', keyFile: '{other}/a.key' },
+      location: { certFile: '/etc/pki/a.crt', keyFile: '{other}/a.key' },
     });
     expect(() => resolve(inventory, { mayLack: true, parameters: { name: [] } })).toThrow(
       'parameters.name: must be declared',
@@ -99,7 +99,7 @@ describe('resolve()', () => {
     const same = {
       ...inventory,
       artefacts: inventory.artefacts.map((one) =>
-        one.name === 'ca' ? { ...one, truth: { kind: 'pemFile' as const, file: '{other}/a.crt' } } : one,
+        one.name === 'ca' ? { ...one, location: { kind: 'pemFile' as const, file: '{other}/a.crt' } } : one,
       ),
     };
     expect(checkEnvironment(same, environment)).toMatchObject([{ path: 'artefacts[ca]', kind: 'duplicate' }]);

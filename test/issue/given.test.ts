@@ -13,7 +13,7 @@ const place = (name: string) => ({ kind: 'configMap', namespace: 'theirs', name 
 const copy = {
   kind: 'copy',
   name: 'copy',
-  truth: { kind: 'secret', namespace: 'n', name: 'copy' },
+  location: { kind: 'secret', namespace: 'n', name: 'copy' },
   readers: [],
   of: 'signer',
 } satisfies ResolvedArtefact;
@@ -86,7 +86,7 @@ test('a signer has the name that it is given, and names may be longer than 64 ch
 
   const long: Signer = {
     ...signer,
-    truth: { kind: 'secret', namespace: 'openshift-kube-apiserver-operator', name: 'kube-apiserver-to-kubelet-signer' },
+    location: { kind: 'secret', namespace: 'openshift-kube-apiserver-operator', name: 'kube-apiserver-to-kubelet-signer' },
   };
   const rows: Resolved = { name: 'long', artefacts: [long, bundle, target] };
   const material = new Map<string, Material>();
@@ -122,7 +122,7 @@ test('objects are known in the registry by type, owner, purpose and refresh time
 
 test('a copy of a copy that has just been made says whose it is, as the original of others does', async () => {
   const copyOf = (name: string, of: string) =>
-    ({ kind: 'copy', name, truth: place(name), readers: [], of }) satisfies ResolvedArtefact;
+    ({ kind: 'copy', name, location: place(name), readers: [], of }) satisfies ResolvedArtefact;
   const [first, second] = [copyOf('first', 'theirs'), copyOf('second', 'first')];
   const tlsRegistry = { owningComponent: 'kube-apiserver' };
   const rows: Resolved = { name: 'registry', tlsRegistry, artefacts: [theirs, first, second] };

@@ -23,7 +23,7 @@ const readers = [] as const;
 const root = {
   kind: 'signer',
   name: 'root',
-  truth: { kind: 'secret', namespace: 'ns', name: 'root-signer' },
+  location: { kind: 'secret', namespace: 'ns', name: 'root-signer' },
   readers,
   validity: 60 * day,
   refresh: 30 * day,
@@ -31,13 +31,13 @@ const root = {
 const intermediate = {
   ...root,
   name: 'middle',
-  truth: { ...root.truth, name: 'middle' },
+  location: { ...root.location, name: 'middle' },
   issuer: 'root',
 } satisfies Signer;
 const serving = {
   kind: 'target',
   name: 'serving',
-  truth: { kind: 'secret', namespace: 'ns', name: 'serving' },
+  location: { kind: 'secret', namespace: 'ns', name: 'serving' },
   readers,
   issuer: 'root',
   usage: 'serving',
@@ -56,7 +56,7 @@ const client = {
 const bundle = {
   kind: 'caBundle',
   name: 'bundle',
-  truth: { kind: 'configMap', namespace: 'ns', name: 'bundle' },
+  location: { kind: 'configMap', namespace: 'ns', name: 'bundle' },
   readers,
   signers: ['root'],
 } satisfies CaBundle;
@@ -74,9 +74,9 @@ beforeAll(async () => {
   directory = mkdtempSync(join(tmpdir(), 'issue-'));
   key = await generateKey({ name: 'ECDSA', curve: 'P-256' });
   rootIssued = await issueSigner({ artefact: root, key, now });
-  authority = readAuthority(root.truth, rootIssued.entries);
+  authority = readAuthority(root.location, rootIssued.entries);
   const middle = await issueSigner({ artefact: intermediate, issuer: authority, key: await newKey(), now });
-  middleAuthority = readAuthority(intermediate.truth, middle.entries);
+  middleAuthority = readAuthority(intermediate.location, middle.entries);
 });
 afterAll(() => rmSync(directory, { recursive: true }));
 
@@ -110,7 +110,7 @@ describe('issueSigner()', () => {
     expect(rootIssued.certificates[0]?.facts.commonName).toBe(`ns_root-signer@${Math.floor(now.getTime() / 1000)}`);
     const onDisk = {
       ...root,
-      truth: { kind: 'pemPair', certFile: '/a/ca.crt', keyFile: '/a/ca.key' },
+      location: { kind: 'pemPair', certFile: '/a/ca.crt', keyFile: '/a/ca.key' },
     } satisfies Signer;
     const issued = await issueSigner({ artefact: onDisk, key, now });
     expect(issued.certificates[0]?.facts.commonName).toBe(`root@${Math.floor(now.getTime() / 1000)}`);
@@ -186,7 +186,7 @@ describe('issueBundle() and issueComposedBundle()', () => {
     const one = issueBundle({ artefact: bundle, signers: [a], former: [b, a], now });
     const other = issueComposedBundle({ artefact: composed, inputs: [b, a, b], now });
     expect(text(one, 'ca-bundle.crt')).toBe(text(other, 'ca-bundle.crt'));
-    expect(readBundle(bundle.truth, one.entries)).toHaveLength(2);
+    expect(readBundle(bundle.location, one.entries)).toHaveLength(2);
   });
 
   it('refuse to be empty', () => {
@@ -195,7 +195,7 @@ describe('issueBundle() and issueComposedBundle()', () => {
 });
 
 describe('issueCopy()', () => {
-  const copy = { ...bundle, kind: 'copy', of: 'root', truth: { ...root.truth, name: 'copy' } } satisfies Copy & {
+  const copy = { ...bundle, kind: 'copy', of: 'root', location: { ...root.location, name: 'copy' } } satisfies Copy & {
     signers: unknown;
   };
 
@@ -214,7 +214,7 @@ describe('issueCopy()', () => {
 describe('readAuthority()', () => {
   it('refuses a key that does not belong to the certificate', async () => {
     const other = Buffer.from((await newKey()).pem);
-    expect(() => readAuthority(root.truth, { ...rootIssued.entries, 'tls.key': other })).toThrow(
+    expect(() => readAuthority(root.location, { ...rootIssued.entries, 'tls.key': other })).toThrow(
       'Cannot sign with Secret "ns/root-signer"',
     );
   });

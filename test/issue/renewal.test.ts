@@ -16,7 +16,7 @@ const p384: KeyAlgorithm = { name: 'ECDSA', curve: 'P-384' };
 const ca: Signer = {
   kind: 'signer',
   name: 'ca',
-  truth: { kind: 'pemPair', certFile: '/pki/ca.crt', keyFile: '/pki/ca.key' },
+  location: { kind: 'pemPair', certFile: '/pki/ca.crt', keyFile: '/pki/ca.key' },
   readers: [],
   validity: 100 * day,
   refresh: 80 * day,
@@ -25,7 +25,7 @@ const other: Signer = { ...ca, name: 'other' };
 const server: ResolvedTarget = {
   kind: 'target',
   name: 'server',
-  truth: { kind: 'pemPair', certFile: '/pki/server.crt', keyFile: '/pki/server.key' },
+  location: { kind: 'pemPair', certFile: '/pki/server.crt', keyFile: '/pki/server.key' },
   readers: [],
   issuer: 'ca',
   template: 'present',
@@ -170,7 +170,7 @@ describe('a renewal is refused', () => {
     const bundle: CaBundle = {
       kind: 'caBundle',
       name: 'bundle',
-      truth: { kind: 'pemFile', file: '/pki/bundle.crt' },
+      location: { kind: 'pemFile', file: '/pki/bundle.crt' },
       readers: [],
       signers: ['ca'],
     };
@@ -233,11 +233,11 @@ describe('a renewal', () => {
   });
 
   it('of a kubeconfig brings the first certificate of its issuer’s file along', async () => {
-    const truth = { kind: 'kubeconfig', file: '/etc/kubernetes/admin.conf', endpoint: 'local' } as const;
+    const location = { kind: 'kubeconfig', file: '/etc/kubernetes/admin.conf', endpoint: 'local' } as const;
     const { entries } = material.get('ca') as Material;
     const both = Buffer.from(`${pem(material.get('ca') as Material)}${pem(material.get('other') as Material)}`);
     const signer = { entries: { ...entries, 'tls.crt': both }, annotations: {} };
-    const issued = await renew({ ...server, truth, usage: 'client' }, { ca: signer });
+    const issued = await renew({ ...server, location, usage: 'client' }, { ca: signer });
     expect(Object.keys(issued.entries)).toEqual(['tls.crt', 'tls.key', 'ca.crt']);
     expect(Buffer.from(issued.entries['ca.crt'] ?? []).toString()).toBe(pem(material.get('ca') as Material));
   });
@@ -246,7 +246,7 @@ describe('a renewal', () => {
     const conf: ResolvedTarget = {
       ...server,
       usage: 'client',
-      truth: { kind: 'kubeconfig', file: '/etc/kubernetes/admin.conf', endpoint: 'local' },
+      location: { kind: 'kubeconfig', file: '/etc/kubernetes/admin.conf', endpoint: 'local' },
     };
     const cas = () => {
       const [live, others] = [pem(material.get('ca') as Material), pem(material.get('other') as Material)];
@@ -295,7 +295,7 @@ describe('a renewal', () => {
   });
 
   it('of a combined file makes certificate and key', async () => {
-    const issued = await renew({ ...server, truth: { kind: 'combinedPem', file: '/var/lib/kubelet/pki/current.pem' } });
+    const issued = await renew({ ...server, location: { kind: 'combinedPem', file: '/var/lib/kubelet/pki/current.pem' } });
     expect(Object.keys(issued.entries)).toEqual(['tls.crt', 'tls.key']);
   });
 

@@ -26,32 +26,32 @@ const unknown: ClockFacts = { builtAt: at(-400), synchronised: false };
 const opaque = {
   kind: 'opaque',
   name: 'opaque',
-  truth: { kind: 'secret', namespace: 'theirs', name: 'opaque' },
+  location: { kind: 'secret', namespace: 'theirs', name: 'opaque' },
   readers: [],
 } satisfies ResolvedArtefact;
-const givenPair = {
-  kind: 'given',
+const externalPair = {
+  kind: 'external',
   name: 'given-pair',
-  truth: { kind: 'secret', namespace: 'theirs', name: 'pair' },
+  location: { kind: 'secret', namespace: 'theirs', name: 'pair' },
   readers: [],
 } satisfies ResolvedArtefact;
-const second = { ...target, name: 'second', truth: { kind: 'secret', namespace: 'n', name: 'second' } } as const;
+const second = { ...target, name: 'second', location: { kind: 'secret', namespace: 'n', name: 'second' } } as const;
 const secondCopy = {
   kind: 'copy',
   name: 'second-copy',
-  truth: { kind: 'secret', namespace: 'n', name: 'second-copy' },
+  location: { kind: 'secret', namespace: 'n', name: 'second-copy' },
   readers: [],
   of: 'second',
 } satisfies ResolvedArtefact;
 const foundOnDisk = {
   ...signer,
   name: 'disk-ca',
-  truth: { kind: 'pemPair', certFile: '/pki/ca.crt', keyFile: '/pki/ca.key' },
+  location: { kind: 'pemPair', certFile: '/pki/ca.crt', keyFile: '/pki/ca.key' },
 } satisfies ResolvedArtefact;
 
 const world: Resolved = {
   name: 'clocks',
-  artefacts: [theirs, opaque, givenPair, foundOnDisk, signer, bundle, both, target, second, secondCopy],
+  artefacts: [theirs, opaque, externalPair, foundOnDisk, signer, bundle, both, target, second, secondCopy],
 };
 
 /** All is well but `target`, which has expired; the rest as `change` says. */
@@ -62,7 +62,7 @@ function decide(change: Record<string, ArtefactFacts>, clock: ClockFacts, name =
     ['theirs', present()],
     ['both', present(ca('ca', [-1, 59]))],
     ['opaque', present()],
-    ['given-pair', present(leaf('given', [-1, 29], 'elsewhere'))],
+    ['given-pair', present(leaf('external', [-1, 29], 'elsewhere'))],
     ['disk-ca', present(ca('disk', [-1, 3000]))],
     ['second', good],
     ['second-copy', good],
@@ -102,7 +102,7 @@ describe('certificates that begin in the future, while nobody says that the cloc
     },
     {
       name: 'pairs and objects of others',
-      change: { 'given-pair': present(early('given')), opaque: present(early('o')) },
+      change: { 'given-pair': present(early('external')), opaque: present(early('o')) },
       want: 'renew Expired',
     },
     {

@@ -5,12 +5,12 @@ import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { at, bundle, ca, present, signer, start } from '../support/facts.ts';
 
-const second = { ...signer, name: 'signer2', truth: { ...signer.truth, name: 'signer2' } };
-const bundle2 = { ...bundle, name: 'bundle2', truth: { ...bundle.truth, name: 'bundle2' }, signers: ['signer2'] };
+const second = { ...signer, name: 'signer2', location: { ...signer.location, name: 'signer2' } };
+const bundle2 = { ...bundle, name: 'bundle2', location: { ...bundle.location, name: 'bundle2' }, signers: ['signer2'] };
 const both: ResolvedArtefact = {
   kind: 'composedBundle',
   name: 'both',
-  truth: { kind: 'configMap', namespace: 'n', name: 'both' },
+  location: { kind: 'configMap', namespace: 'n', name: 'both' },
   readers: [],
   inputs: ['bundle', 'bundle2'],
 };
@@ -65,4 +65,24 @@ it('its expired certificates are cleared away once its inputs are settled, in on
     }).decisions.find(({ artefact }) => artefact === 'both');
   expect(decided(start)).toMatchObject({ action: 'keep', reason: 'Settling' });
   expect(decided()).toMatchObject({ action: 'renew' });
+});
+
+it('an input that is only cleared of expired certificates changes nothing in what it is composed into', () => {
+  const [live, other] = [ca('one', [-1, 30]), ca('two', [-1, 30])];
+  const { decisions } = plan({
+    resolved,
+    facts: new Map<string, ArtefactFacts>([
+      ['signer', present(live)],
+      ['signer2', present(other)],
+      ['bundle', present(dead('old'), live)],
+      ['bundle2', present(other)],
+      ['both', present(live, other)],
+    ]),
+    policy: { kind: 'BeforeExpiry', graceMs: 60_000, settleMs: 1000 },
+    clock: { builtAt: at(-400), synchronised: true },
+    now: start,
+  });
+  const [input, composed] = ['bundle', 'both'].map((name) => decisions.find(({ artefact }) => artefact === name));
+  expect(input).toMatchObject({ action: 'renew', reason: 'ExpiredInBundle' });
+  expect(composed).toMatchObject({ action: 'keep', reason: 'Healthy' });
 });

@@ -48,7 +48,7 @@ describe('reading that throws', () => {
     }));
 
   it('makes its own entry broken, and no other', async () => {
-    const { facts, faults } = await look(new MemoryStore(new Map([[locationText(target.truth), poisoned]])));
+    const { facts, faults } = await look(new MemoryStore(new Map([[locationText(target.location), poisoned]])));
     expect(facts.get('target')).toMatchObject({ state: 'broken', problem: 'unreadable', version: '7' });
     expect(facts.get('target')).toHaveProperty('message', expect.stringMatching(/^"target" met .*out of order/));
     expect([...(faults ?? [])].map(([name]) => name)).toEqual(['target']);
@@ -58,7 +58,7 @@ describe('reading that throws', () => {
   it('of the store itself is kept, too: nothing is concluded from it', async () => {
     const memory = new MemoryStore();
     const read: Store['read'] = (location) =>
-      locationText(location) === locationText(signer.truth)
+      locationText(location) === locationText(signer.location)
         ? Promise.reject(new TypeError('out of order'))
         : memory.read(location);
     const { facts, faults } = await look({ read, write: memory.write.bind(memory) });

@@ -18,13 +18,13 @@ const ca: ResolvedArtefact = {
   ...lives,
   kind: 'signer',
   name: 'ca',
-  truth: { kind: 'pemPair', certFile: '/ca.crt', keyFile: '/ca.key' },
+  location: { kind: 'pemPair', certFile: '/ca.crt', keyFile: '/ca.key' },
 };
 const conf: ResolvedTarget = {
   ...lives,
   kind: 'target',
   name: 'conf',
-  truth: { kind: 'kubeconfig', file: '/a.conf', endpoint: 'local' },
+  location: { kind: 'kubeconfig', file: '/a.conf', endpoint: 'local' },
   issuer: 'ca',
   template: 'present',
   usage: 'client',
@@ -32,18 +32,18 @@ const conf: ResolvedTarget = {
   organizations: [],
   hostnames: [],
 };
-const combined: ResolvedTarget = { ...conf, name: 'combined', truth: { kind: 'combinedPem', file: '/c.pem' } };
+const combined: ResolvedTarget = { ...conf, name: 'combined', location: { kind: 'combinedPem', file: '/c.pem' } };
 const optional: ResolvedTarget = {
   ...conf,
   name: 'optional',
   presence: 'optional',
-  truth: { kind: 'combinedPem', file: '/o.pem' },
+  location: { kind: 'combinedPem', file: '/o.pem' },
 };
 const declared: ResolvedTarget = {
   ...conf,
   name: 'declared',
   template: 'declared',
-  truth: { kind: 'combinedPem', file: '/d.pem' },
+  location: { kind: 'combinedPem', file: '/d.pem' },
 };
 const resolved: Resolved = { name: 'host', artefacts: [ca, conf, combined, optional, declared] };
 
@@ -69,9 +69,9 @@ const found = (entries: Found['entries'], more: Partial<Found> = {}): Found => (
 const pair = (): Found => found({ 'tls.crt': pems.leaf, 'tls.key': pems.leafKey });
 
 async function look(there: Readonly<Record<string, Found>>, backup?: Store['backup']) {
-  const rows = resolved.artefacts.flatMap(({ name, truth }): [string, Found][] => {
+  const rows = resolved.artefacts.flatMap(({ name, location }): [string, Found][] => {
     const one = there[name] ?? (name === 'ca' ? found({ 'tls.crt': pems.ca, 'tls.key': pems.caKey }) : undefined);
-    return one === undefined ? [] : [[locationText(truth), one]];
+    return one === undefined ? [] : [[locationText(location), one]];
   });
   const memory = new MemoryStore(new Map(rows));
   const store: Store = {

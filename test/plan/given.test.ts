@@ -23,20 +23,20 @@ import {
 import { MemoryStore } from '../support/memory-store.ts';
 
 const theirPair = {
-  kind: 'given',
+  kind: 'external',
   name: 'their-pair',
-  truth: { kind: 'secret', namespace: 'theirs', name: 'pair' },
+  location: { kind: 'secret', namespace: 'theirs', name: 'pair' },
   readers: [],
 } satisfies ResolvedArtefact;
 const copyOf = (of: ResolvedArtefact): ResolvedArtefact => ({
   kind: 'copy',
   name: `copy-of-${of.name}`,
-  truth: { ...of.truth, name: 'copy' } as ResolvedArtefact['truth'],
+  location: { ...of.location, name: 'copy' } as ResolvedArtefact['location'],
   readers: [],
   of: of.name,
 });
 const resolved: Resolved = {
-  name: 'given',
+  name: 'external',
   artefacts: [theirs, theirPair, signer, bundle, both, copyOf(theirs), copyOf(theirPair), target],
 };
 
@@ -201,8 +201,8 @@ describe('gather() of what is given', () => {
   ): Promise<ArtefactFacts | undefined> => {
     const store = new MemoryStore();
     const bytes = Object.entries(entries).map(([key, value]) => [key, Buffer.from(value)] as const);
-    store.put(row.truth, { entries: Object.fromEntries(bytes), annotations: {} });
-    const only = { name: 'given', artefacts: [row] };
+    store.put(row.location, { entries: Object.fromEntries(bytes), annotations: {} });
+    const only = { name: 'external', artefacts: [row] };
     const { facts } = await gather({ resolved: only, store, now: start, signal: AbortSignal.timeout(1000) });
     return facts.get(row.name);
   };
@@ -257,7 +257,7 @@ describe('a copy of a signer', () => {
   const copy = {
     kind: 'copy',
     name: 'copy-of-signer',
-    truth: { ...signer.truth, name: 'copy' },
+    location: { ...signer.location, name: 'copy' },
     readers: [],
     of: 'signer',
   } satisfies ResolvedArtefact;

@@ -17,7 +17,7 @@ const like = { ...target, ...life, issuer: 'ca', template: 'present' } as const;
 const serving: ResolvedTarget = {
   ...like,
   name: 'apiserver',
-  truth: { kind: 'pemPair', certFile: '/api.crt', keyFile: '/api.key' },
+  location: { kind: 'pemPair', certFile: '/api.crt', keyFile: '/api.key' },
 };
 const conf: ResolvedTarget = {
   ...like,
@@ -25,12 +25,12 @@ const conf: ResolvedTarget = {
   usage: 'client',
   commonName: 'kubernetes-admin',
   hostnames: [],
-  truth: { kind: 'kubeconfig', file: '/admin.conf', endpoint: 'controlPlane' },
+  location: { kind: 'kubeconfig', file: '/admin.conf', endpoint: 'controlPlane' },
 };
 const { issuer: _, ...selfSigned } = {
   ...like,
   name: 'own',
-  truth: { kind: 'combinedPem', file: '/own.pem' },
+  location: { kind: 'combinedPem', file: '/own.pem' },
 } as const;
 const own: ResolvedTarget = { ...selfSigned, presence: 'optional' };
 const kubeadm: Resolved = {
@@ -42,7 +42,7 @@ const kubeadm: Resolved = {
       owned: false,
       validity: 3650 * day,
       refresh: 2920 * day,
-      truth: { kind: 'pemPair', certFile: '/ca.crt', keyFile: '/ca.key' },
+      location: { kind: 'pemPair', certFile: '/ca.crt', keyFile: '/ca.key' },
     },
     serving,
     conf,

@@ -7,11 +7,11 @@ import { plan } from '../../lib/plan/plan.ts';
 import type { Plan } from '../../lib/plan/plan-types.ts';
 import { at, bundle, ca, certificate, present, signer, start } from '../support/facts.ts';
 
-const middle: Signer = { ...signer, name: 'middle', truth: { ...signer.truth, name: 'middle' }, issuer: 'signer' };
+const middle: Signer = { ...signer, name: 'middle', location: { ...signer.location, name: 'middle' }, issuer: 'signer' };
 const middleBundle: CaBundle = {
   ...bundle,
   name: 'middle-bundle',
-  truth: { ...bundle.truth, name: 'middle-bundle' },
+  location: { ...bundle.location, name: 'middle-bundle' },
   signers: ['middle'],
 };
 const both: CaBundle = { ...bundle, signers: ['signer', 'middle'] };

@@ -14,7 +14,7 @@ import { MemoryStore } from '../support/memory-store.ts';
 const row = {
   kind: 'kubeconfigs',
   name: 'kubeconfigs',
-  truth: { kind: 'secret', namespace: 'n', name: 'kubeconfigs' },
+  location: { kind: 'secret', namespace: 'n', name: 'kubeconfigs' },
   readers: [],
   client: 'target',
   authority: 'bundle',
@@ -119,7 +119,7 @@ describe('new kubeconfigs', () => {
 
   async function factsOf(material: ReadonlyMap<string, Material>): Promise<Facts> {
     const store = new MemoryStore();
-    for (const { name, truth } of resolved.artefacts) store.put(truth, material.get(name));
+    for (const { name, location } of resolved.artefacts) store.put(location, material.get(name));
     return (await gather({ resolved, store, now, signal: AbortSignal.timeout(5000) })).facts;
   }
 

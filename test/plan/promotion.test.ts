@@ -18,12 +18,12 @@ const later = (date: Date, ms: number): Date => new Date(date.getTime() + ms);
 const secret = (name: string) => ({ kind: 'secret', namespace: 'n', name }) as const;
 const configMap = (name: string) => ({ kind: 'configMap', namespace: 'n', name }) as const;
 
-const next: Signer = { ...signer, name: 'next', truth: secret('next'), issuer: 'signer', validity: 30 * day };
+const next: Signer = { ...signer, name: 'next', location: secret('next'), issuer: 'signer', validity: 30 * day };
 const nextRow: Signer = { ...next, refresh: 15 * day };
 const used: Copy = {
   kind: 'copy',
   name: 'used',
-  truth: secret('used'),
+  location: secret('used'),
   readers: [],
   of: 'next',
   promoteAfter: 5 * minute,
@@ -32,7 +32,7 @@ const rows: readonly ResolvedArtefact[] = [
   signer,
   bundle,
   nextRow,
-  { ...bundle, name: 'next-ca', truth: configMap('next-ca'), signers: ['next'] },
+  { ...bundle, name: 'next-ca', location: configMap('next-ca'), signers: ['next'] },
   { ...composed, inputs: ['next-ca', 'bundle'] },
   used,
 ];
@@ -270,7 +270,7 @@ const unfitRows: Row[] = [
       signer,
       bundle,
       { ...target, name: 'next', supersededBy: 'newer' },
-      { ...target, name: 'newer', truth: secret('newer') },
+      { ...target, name: 'newer', location: secret('newer') },
       used,
     ],
     change: {
@@ -329,7 +329,7 @@ const unfitRows: Row[] = [
   },
 ];
 
-const between: Copy = { kind: 'copy', name: 'between', truth: secret('between'), readers: [], of: 'next' };
+const between: Copy = { kind: 'copy', name: 'between', location: secret('between'), readers: [], of: 'next' };
 const overTwo = [...rows.filter(({ name }) => name !== 'used'), between, { ...used, of: 'between' }];
 const promotedLeaf = [signer, bundle, { ...target, name: 'next' }, used];
 const server = (print: string, days: readonly [number, number], by = 'ca'): ArtefactFacts =>

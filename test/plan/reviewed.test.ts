@@ -27,9 +27,9 @@ const pair = { kind: 'pemPair', certFile: '/ca.crt', keyFile: '/ca.key' } as con
 const onDisk = (owned: boolean): Resolved => ({
   name: 'disk',
   artefacts: [
-    { ...signer, truth: pair, owned },
-    { ...bundle, truth: { kind: 'pemFile', file: '/bundle' } },
-    { ...target, truth: { ...pair, certFile: '/a.crt' } },
+    { ...signer, location: pair, owned },
+    { ...bundle, location: { kind: 'pemFile', file: '/bundle' } },
+    { ...target, location: { ...pair, certFile: '/a.crt' } },
   ],
 });
 const keyAbsent = (...certificates: readonly CertificateFacts[]): ArtefactFacts => ({
@@ -162,7 +162,7 @@ const rows: Row[] = [
     name: 'an optional object of others may be absent',
     resolved: {
       name: 'o',
-      artefacts: [{ kind: 'opaque', name: 'o', truth: signer.truth, readers: [], published: 'optional' }],
+      artefacts: [{ kind: 'opaque', name: 'o', location: signer.location, readers: [], published: 'optional' }],
     },
     change: { o: { state: 'absent' } },
     want: { o: 'keep Healthy' },
@@ -196,11 +196,11 @@ test('plan() keeps trusting what only a composed bundle still holds when one of 
   const facts = new Map<string, ArtefactFacts>([
     ...healthy(),
     ['bundle', { state: 'absent' }],
-    ['composed', present(ca('ca', [-1, 59]), former)],
+    ['composed', present(former)],
   ]);
-  const after = { ...composed, name: 'outer', truth: { ...composed.truth, name: 'outer' }, inputs: ['composed'] };
+  const after = { ...composed, name: 'outer', location: { ...composed.location, name: 'outer' }, inputs: ['composed'] };
   const resolved: Resolved = { name: 'f', artefacts: [signer, bundle, composed, after] };
-  facts.set('outer', present(ca('ca', [-1, 59]), former));
+  facts.set('outer', present(former));
   const { decisions } = plan({ resolved, facts, policy: only, clock, now: start });
   expect(decisions.map((d) => `${d.artefact} ${d.action}`)).toEqual([
     'signer keep',

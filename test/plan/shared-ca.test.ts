@@ -20,7 +20,7 @@ function machine(etcdHostnames: readonly string[]): SimulatedCluster {
   const { artefacts, ...rest } = resolve(loadPreset('kubernetes'), {
     parameters: { apiServerHostnames: [], etcdHostnames },
   });
-  return new SimulatedCluster({ ...rest, artefacts: artefacts.filter(({ truth }) => isFile(truth)) });
+  return new SimulatedCluster({ ...rest, artefacts: artefacts.filter(({ location }) => isFile(location)) });
 }
 
 describe.each(policies)('etcd of the preset kubernetes, $kind', (policy) => {
@@ -69,13 +69,13 @@ kind: Inventory
 artefacts:
   - kind: signer
     name: ca
-    truth: { pemPair: { certFile: /ca.crt, keyFile: /ca.key } }
-    owned: { unlessGiven: members }
+    location: { pemPair: { certFile: /ca.crt, keyFile: /ca.key } }
+    owned: { unlessSet: members }
     validity: 10d
     refresh: 5d
 `;
   expect(() => loadInventory(text)).toThrow(
-    'artefacts[ca].owned.unlessGiven: must name a declared parameter, got "members"',
+    'artefacts[ca].owned.unlessSet: must name a declared parameter, got "members"',
   );
   const declared = text.replace(
     'artefacts:',
@@ -83,6 +83,6 @@ artefacts:
   );
   const inventory = loadInventory(declared);
   const ownedWith = (members: readonly string[]) => resolve(inventory, { parameters: { members } }).artefacts[0];
-  expect(ownedWith([])).toMatchObject({ owned: { unlessGiven: 'members' } });
+  expect(ownedWith([])).toMatchObject({ owned: { unlessSet: 'members' } });
   expect(ownedWith(['other'])).toMatchObject({ owned: false });
 });

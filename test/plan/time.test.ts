@@ -106,7 +106,7 @@ test.each(lives)(
   'what init made never expires while it runs, with one write each time: off $off, clocks $skews',
   (life) => {
     const { artefacts, ...rest } = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: [] } });
-    const cluster = new SimulatedCluster({ ...rest, artefacts: artefacts.filter(({ truth }) => !isFile(truth)) });
+    const cluster = new SimulatedCluster({ ...rest, artefacts: artefacts.filter(({ location }) => !isFile(location)) });
     const owner: RenewalPolicy = { kind: 'BeforeExpiry', graceMs: 0, settleMs: 1000 };
     cluster.act('init', owner, good, start);
     cluster.writes.length = 0;

@@ -7,7 +7,7 @@ import { FakeClock } from '../support/fake-clock.ts';
 const artefact = {
   name: 'client',
   kind: 'target',
-  truth: { kind: 'secret', namespace: 'a', name: 'client' },
+  location: { kind: 'secret', namespace: 'a', name: 'client' },
   readers: [{ component: 'kcm', needs: 'nothing', proof: { kind: 'lease', namespace: 'kube-system', name: 'kcm' } }],
 } as unknown as ResolvedArtefact;
 

@@ -19,8 +19,8 @@ beforeEach(async () => {
 afterEach(() => world[Symbol.asyncDispose]());
 
 const once = (): Promise<RegenReport> => runRegen(world.options({ resolved: chain, store }));
-const entry = (row: { readonly truth: Parameters<MemoryStore['peek']>[0] }, key: string): Buffer =>
-  Buffer.from(store.peek(row.truth)?.entries[key] ?? '');
+const entry = (row: { readonly location: Parameters<MemoryStore['peek']>[0] }, key: string): Buffer =>
+  Buffer.from(store.peek(row.location)?.entries[key] ?? '');
 
 /** With one bit of the signature flipped. */
 function damaged(pem: Buffer): Buffer {
@@ -32,19 +32,19 @@ function damaged(pem: Buffer): Buffer {
 
 function damageSigner(): Buffer {
   const whole = entry(signer, 'tls.crt');
-  const there = store.peek(signer.truth);
-  store.put(signer.truth, { entries: { ...there?.entries, 'tls.crt': damaged(whole) }, annotations: {} });
+  const there = store.peek(signer.location);
+  store.put(signer.location, { entries: { ...there?.entries, 'tls.crt': damaged(whole) }, annotations: {} });
   return whole;
 }
 
 describe('a damaged signer in the API', () => {
   it('gets its certificate back from its bundle, and nothing else is written', async () => {
     const whole = damageSigner();
-    const others = [bundle, composed, copy, target].map(({ truth }) => store.peek(truth)?.version);
+    const others = [bundle, composed, copy, target].map(({ location }) => store.peek(location)?.version);
     const report = await once();
     expect(report).toMatchObject({ converged: true, writes: 1 });
     expect(entry(signer, 'tls.crt').toString()).toBe(whole.toString());
-    expect([bundle, composed, copy, target].map(({ truth }) => store.peek(truth)?.version)).toEqual(others);
+    expect([bundle, composed, copy, target].map(({ location }) => store.peek(location)?.version)).toEqual(others);
     const told = world.lines.find(({ event }) => event === 'signer.restored');
     expect(told).toMatchObject({ artefact: 'signer', reason: 'Damaged' });
     const decided = world.lines.find(({ event, reason }) => event === 'rotation.decided' && reason === 'Damaged');
@@ -54,8 +54,8 @@ describe('a damaged signer in the API', () => {
   it('is made anew where no copy of it is left, and the damaged one comes into no bundle', async () => {
     damageSigner();
     const wrong = entry(signer, 'tls.crt');
-    for (const { truth } of [bundle, composed, copy]) {
-      store.put(truth, { entries: { 'ca-bundle.crt': wrong }, annotations: {} });
+    for (const { location } of [bundle, composed, copy]) {
+      store.put(location, { entries: { 'ca-bundle.crt': wrong }, annotations: {} });
     }
     expect(await once()).toMatchObject({ converged: true });
     const [bad] = parseCertificates(wrong, 'test');

@@ -1,4 +1,4 @@
-// A small inventory whose truth is files: signer, intermediate, bundles, leaves. Real keys and certificates, real disk,
+// A small inventory whose location is files: signer, intermediate, bundles, leaves. Real keys and certificates, real disk,
 // no API server; what regen does with files it does with objects.
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -65,39 +65,39 @@ export class DiskWorld implements AsyncDisposable {
         kind: 'signer',
         owned: true,
         name: 'signer',
-        truth: this.#pair('signer'),
+        location: this.#pair('signer'),
         validity: 60 * day,
         refresh: 30 * day,
       },
-      { ...lives, kind: 'signer', owned: true, name: 'lonely', truth: this.#pair('lonely') },
-      { kind: 'caBundle', name: 'ca', truth: this.#file('ca'), readers: [], signers: ['signer'] },
+      { ...lives, kind: 'signer', owned: true, name: 'lonely', location: this.#pair('lonely') },
+      { kind: 'caBundle', name: 'ca', location: this.#file('ca'), readers: [], signers: ['signer'] },
       {
         ...lives,
         kind: 'signer',
         owned: true,
         name: 'intermediate',
-        truth: this.#pair('intermediate'),
+        location: this.#pair('intermediate'),
         issuer: 'signer',
       },
       {
         kind: 'caBundle',
         name: 'intermediate-ca',
-        truth: this.#file('intermediate-ca'),
+        location: this.#file('intermediate-ca'),
         readers: [],
         signers: ['intermediate'],
       },
       {
         kind: 'composedBundle',
         name: 'all-ca',
-        truth: this.#file('all-ca'),
+        location: this.#file('all-ca'),
         readers: [],
         inputs: ['ca', 'intermediate-ca'],
       },
-      { kind: 'copy', name: 'all-ca-copy', truth: this.#file('all-ca-copy'), readers: [], of: 'all-ca' },
+      { kind: 'copy', name: 'all-ca-copy', location: this.#file('all-ca-copy'), readers: [], of: 'all-ca' },
       {
         ...leaf,
         name: 'serving',
-        truth: this.#pair('serving'),
+        location: this.#pair('serving'),
         issuer: 'signer',
         usage: 'serving',
         hostnames: ['127.0.0.1', 'localhost'],
@@ -105,7 +105,7 @@ export class DiskWorld implements AsyncDisposable {
       {
         ...leaf,
         name: 'client',
-        truth: this.#pair('client'),
+        location: this.#pair('client'),
         issuer: 'intermediate',
         usage: 'client',
         commonName: 'system:test',
@@ -123,7 +123,7 @@ export class DiskWorld implements AsyncDisposable {
   }
 
   async read(name: string): Promise<Material | undefined> {
-    return this.store.read(this.row(name).truth, AbortSignal.timeout(5000));
+    return this.store.read(this.row(name).location, AbortSignal.timeout(5000));
   }
 
   /** The bytes of every artefact, as text. */

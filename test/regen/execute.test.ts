@@ -23,7 +23,7 @@ const ca: Signer = {
   kind: 'signer',
   name: 'ca',
   owned: false,
-  truth: { kind: 'pemPair', certFile: '/pki/ca.crt', keyFile: '/pki/ca.key' },
+  location: { kind: 'pemPair', certFile: '/pki/ca.crt', keyFile: '/pki/ca.key' },
   readers: [],
   validity: 100 * day,
   refresh: 80 * day,
@@ -31,7 +31,7 @@ const ca: Signer = {
 const present: ResolvedTarget = {
   kind: 'target',
   name: 'client',
-  truth: { kind: 'pemPair', certFile: '/pki/client.crt', keyFile: '/pki/client.key' },
+  location: { kind: 'pemPair', certFile: '/pki/client.crt', keyFile: '/pki/client.key' },
   readers: [],
   issuer: 'ca',
   template: 'present',
@@ -48,7 +48,7 @@ class KeptStore extends MemoryStore {
   kept: Found | undefined;
 
   backup(location: Location): Promise<Found | undefined> {
-    return Promise.resolve(location === present.truth ? this.kept : undefined);
+    return Promise.resolve(location === present.location ? this.kept : undefined);
   }
 }
 
@@ -73,8 +73,8 @@ interface Given {
 
 async function renewed({ target = present, there, kept, keyAlgorithm }: Given): Promise<CertificateFacts | undefined> {
   const store = new KeptStore();
-  store.put(ca.truth, authority);
-  store.put(target.truth, there);
+  store.put(ca.location, authority);
+  store.put(target.location, there);
   store.kept = kept && { ...kept, version: 'kept' };
   const resolved: Resolved = { name: 'm', artefacts: [ca, target] };
   const signal = AbortSignal.timeout(5000);

@@ -7,7 +7,7 @@ import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { RenewalPolicy } from '../../lib/plan/plan-types.ts';
 import { pick, type Random, type Role, seeded, Story, type Write } from '../support/interleaving.ts';
 import { MemoryStore } from '../support/memory-store.ts';
-import { asksForNames, givenBundle, openshiftNames, presetWorld } from '../support/preset-worlds.ts';
+import { asksForNames, externalBundle, openshiftNames, presetWorld } from '../support/preset-worlds.ts';
 import { shared, sharedGeneration } from '../support/shared-store.ts';
 import { StoreReaders } from '../support/store-readers.ts';
 
@@ -67,7 +67,7 @@ function harmTo({ inventories }: Cast): Harm {
   const readers = inventories.map((resolved) => new StoreReaders(resolved));
   return (store, { artefact, before: found, at }) => {
     const before = copyOf(store);
-    before.put(artefact.truth, found);
+    before.put(artefact.location, found);
     const harm = readers.flatMap((reader) => reader.harm({ before, after: store, at }, artefact));
     if (harm.length > 0) throw new Error(harm.join('; '));
   };
@@ -114,16 +114,16 @@ const seeds = (from: number, count: number): readonly number[] => Array.from({ l
 /** Some rows are gone, or hold what nobody can use. */
 function damaged({ inventories }: Cast, { store, start, random }: Setting): Setting {
   const rows = inventories.flatMap(({ artefacts }) => artefacts).filter(isOurs);
-  for (const { truth } of rows.filter(() => random() < 0.25)) {
-    const found = store.peek(truth);
+  for (const { location } of rows.filter(() => random() < 0.25)) {
+    const found = store.peek(location);
     if (found === undefined) continue;
     const entries = Object.fromEntries(Object.keys(found.entries).map((key) => [key, Buffer.from('garbage')]));
-    store.put(truth, random() < 0.5 ? undefined : { ...found, entries });
+    store.put(location, random() < 0.5 ? undefined : { ...found, entries });
   }
   return { store, start, random };
 }
 
-const isOurs = ({ kind }: ResolvedArtefact): boolean => kind !== 'given';
+const isOurs = ({ kind }: ResolvedArtefact): boolean => kind !== 'external';
 
 /** Somebody has begun and was killed; then the machine was off for a while, or not. */
 async function halfDone(cast: Cast, { store, start, random }: Setting): Promise<Setting> {
@@ -172,7 +172,7 @@ async function smallCast(): Promise<Cast> {
 async function openshiftCast(): Promise<Cast> {
   const { inventories, given } = presetWorld('openshift');
   const bare = new MemoryStore();
-  for (const truth of given) bare.put(truth, await givenBundle(truth, made));
+  for (const location of given) bare.put(location, await externalBundle(location, made));
   const cast = { inventories, names: openshiftNames, bare: () => copyOf(bare), seedCount: Number(asked ?? 1) };
   const store = copyOf(bare);
   const roles = rolesOf({ ...cast, whole: () => store, someDays: [] }, () => [onlyWhenExpired]);

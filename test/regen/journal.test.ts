@@ -54,9 +54,9 @@ describe('a renewal that fails for good', () => {
 
   it('makes one key and a handful of Events of an object, however often it is tried', async () => {
     const stop = new AbortController();
-    const truth = { kind: 'secret', namespace: 'n', name: 'remote' } as const;
+    const location = { kind: 'secret', namespace: 'n', name: 'remote' } as const;
     const lives = { readers: [], validity: 86_400_000, refresh: 43_200_000 };
-    const artefacts: Resolved['artefacts'] = [{ ...lives, kind: 'signer', name: 'remote', owned: true, truth }];
+    const artefacts: Resolved['artefacts'] = [{ ...lives, kind: 'signer', name: 'remote', owned: true, location }];
     const keys = new Set<string>();
     const store: Store = {
       read: () => Promise.resolve(undefined),
@@ -118,8 +118,8 @@ it('readiness says why the API cannot be read', async () => {
     read: () => Promise.reject(new RecoveryError('KubeForbidden', text)),
     write: (...args) => world.store.write(...args),
   };
-  const truth = { kind: 'secret', namespace: 'n', name: 'remote' } as const;
-  const resolved: Resolved = { name: 'test', artefacts: [{ kind: 'opaque', name: 'remote', truth, readers: [] }] };
+  const location = { kind: 'secret', namespace: 'n', name: 'remote' } as const;
+  const resolved: Resolved = { name: 'test', artefacts: [{ kind: 'opaque', name: 'remote', location, readers: [] }] };
   const ended = runRegen(world.options({ resolved, store, clock, health, once: false, signal: stop.signal }));
   await clock.waiting();
   expect(health.report()).toContainEqual({ name: 'regen', kind: 'readiness', ok: false, message: text });

@@ -1,4 +1,4 @@
-// Polls between two looks: a change of what is given ends the rest, and nothing else does.
+// Polls between two looks: a change of what is external ends the rest, and nothing else does.
 import { describe, expect, it } from 'vitest';
 import type { Location, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
@@ -35,13 +35,13 @@ class Resting {
       read: (location) => ((this.reads += 1), this.store.read(location)),
       write: () => Promise.resolve('conflict'),
     };
-    const given = new Map([
+    const external = new Map([
       [place, version],
       [other, undefined],
     ]);
     const { clock, stop } = this;
     const options = {
-      given,
+      external,
       store: reading,
       clock,
       signal: stop.signal,
@@ -81,7 +81,7 @@ describe('rest()', () => {
     ['changes', (store: MemoryStore) => store.put(place, { entries: {}, annotations: {} })],
     ['goes', (store: MemoryStore) => store.put(place, undefined)],
     ['comes', (store: MemoryStore) => store.put(other, { entries: {}, annotations: {} })],
-  ])('ends at the next poll when something given %s', async (_title, change) => {
+  ])('ends at the next poll when something external %s', async (_title, change) => {
     const one = new Resting();
     const ended = one.begin();
     await one.pass(1000);
@@ -104,7 +104,7 @@ describe('rest()', () => {
     expect(one.tookMs).toBe(100);
   });
 
-  it.each<Partial<Rest>>([{ pace: () => undefined }, { given: new Map() }])('reads nothing with %o', async (more) => {
+  it.each<Partial<Rest>>([{ pace: () => undefined }, { external: new Map() }])('reads nothing with %o', async (more) => {
     const one = new Resting();
     const ended = one.begin(more);
     await one.pass(30_000);
@@ -169,15 +169,15 @@ async function bring(store: MemoryStore, now: Date): Promise<void> {
   store.put(place, { entries: { 'ca-bundle.crt': Buffer.from(pem) }, annotations: {} });
 }
 
-const theirs: ResolvedArtefact = { kind: 'given', name: 'theirs', truth: place, readers: [] };
+const theirs: ResolvedArtefact = { kind: 'external', name: 'theirs', location: place, readers: [] };
 const copied: Location = { ...place, namespace: 'ours' };
-const ours: ResolvedArtefact = { kind: 'copy', name: 'ours', truth: copied, of: 'theirs', readers: [] };
+const ours: ResolvedArtefact = { kind: 'copy', name: 'ours', location: copied, of: 'theirs', readers: [] };
 const lives = { validity: 86_400_000 * 30, refresh: 86_400_000 * 15 };
 
 describe('runRegen()', () => {
   it('copies what others bring when it is there, and does not wait for its next look', async () => {
     const store = new MemoryStore();
-    const { clock, stop, ended } = startRegen({ resolved: { name: 'given', artefacts: [theirs, ours] }, store });
+    const { clock, stop, ended } = startRegen({ resolved: { name: 'external', artefacts: [theirs, ours] }, store });
     await clock.waiting();
     await bring(store, clock.now());
     clock.advance(100);
@@ -190,7 +190,7 @@ describe('runRegen()', () => {
   it('sees what others bring while a row cannot be written', async () => {
     const store = new MemoryStore();
     const refused: Location = { kind: 'secret', namespace: 'ours', name: 'refused' };
-    const own: ResolvedArtefact = { kind: 'signer', name: 'own', truth: refused, readers: [], ...lives };
+    const own: ResolvedArtefact = { kind: 'signer', name: 'own', location: refused, readers: [], ...lives };
     const write: Store['write'] = (location, next, seen) =>
       location === refused ? Promise.reject(new Error('denied')) : store.write(location, next, seen);
     const { clock, stop, ended, pass } = startRegen({
@@ -211,7 +211,7 @@ describe('runRegen()', () => {
     const store = new MemoryStore();
     store.put(place, { entries: {}, annotations: {} });
     const files: Location = { kind: 'pemPair', certFile: '/x/ca.crt', keyFile: '/x/ca.key' };
-    const own: ResolvedArtefact = { kind: 'signer', name: 'own', owned: true, truth: files, readers: [], ...lives };
+    const own: ResolvedArtefact = { kind: 'signer', name: 'own', owned: true, location: files, readers: [], ...lives };
     const reads: string[] = [];
     const { clock, stop, ended, pass } = startRegen({
       resolved: { name: 'both', artefacts: [theirs, own] },

@@ -57,8 +57,8 @@ function row(name: string): ResolvedArtefact {
   const found = resolved.artefacts.find((one) => one.name === name);
   return found ?? expect.fail(`no row ${name}`);
 }
-const bytes = (name: string): Entries => store.peek(row(name).truth)?.entries ?? expect.fail(`no ${name}`);
-const put = (name: string, material: Material | undefined): void => store.put(row(name).truth, material);
+const bytes = (name: string): Entries => store.peek(row(name).location)?.entries ?? expect.fail(`no ${name}`);
+const put = (name: string, material: Material | undefined): void => store.put(row(name).location, material);
 const material = (entries: Entries): Material => ({ entries, annotations: {} });
 
 describe('a CSR signer that is promoted', () => {

@@ -28,11 +28,11 @@ const made = (name: string): string => join(world.directory, 'made', name);
 const lives = { readers: [], validity: 365 * day, refresh: 292 * day } as const;
 const pair = (name: string) =>
   ({ kind: 'pemPair', certFile: path(`${name}.crt`), keyFile: path(`${name}.key`) }) as const;
-const signer = (owned = false): Signer => ({ ...lives, kind: 'signer', name: 'ca', owned, truth: pair('ca') });
+const signer = (owned = false): Signer => ({ ...lives, kind: 'signer', name: 'ca', owned, location: pair('ca') });
 const trust = (): CaBundle => ({
   kind: 'caBundle',
   name: 'trust',
-  truth: { kind: 'pemFile', file: path('trust.crt') },
+  location: { kind: 'pemFile', file: path('trust.crt') },
   signers: ['ca'],
   readers: [],
 });
@@ -40,7 +40,7 @@ const client = (): ResolvedTarget => ({
   ...lives,
   kind: 'target',
   name: 'client',
-  truth: pair('client'),
+  location: pair('client'),
   issuer: 'ca',
   template: 'present',
   usage: 'client',

@@ -39,7 +39,7 @@ async function verify(...args: readonly string[]): Promise<string> {
   return stdout.trim();
 }
 
-/** Two rows more, whose truth is in the API: one that we make and one that we only look at. */
+/** Two rows more, whose location is in the API: one that we make and one that we only look at. */
 function withObjects({ name, artefacts }: Resolved): Resolved {
   const lives = { readers: [], validity: 30 * day, refresh: 15 * day };
   const secret = { kind: 'secret', namespace: 'n', name: 'remote' } as const;
@@ -48,8 +48,8 @@ function withObjects({ name, artefacts }: Resolved): Resolved {
     name,
     artefacts: [
       ...artefacts,
-      { ...lives, kind: 'signer', name: 'remote', truth: secret },
-      { kind: 'opaque', name: 'others', truth: configMap, readers: [] },
+      { ...lives, kind: 'signer', name: 'remote', location: secret },
+      { kind: 'opaque', name: 'others', location: configMap, readers: [] },
     ],
   };
 }

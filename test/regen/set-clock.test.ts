@@ -73,7 +73,7 @@ describe('a contradiction that was first seen by a clock an hour ahead', () => {
   it('is believed a second after the clock is right, not an hour later', async () => {
     const store = new MemoryStore(generation.objects);
     // The bundle of the one lacks its signer: it holds that of another.
-    store.put(rowOf('root-ca').truth, generation.peek(rowOf('middle-ca').truth));
+    store.put(rowOf('root-ca').location, generation.peek(rowOf('middle-ca').location));
     const world = node(new FakeClock(after(2 * hour)), store);
     expect((await world.look(all)).outcome).toMatchObject({ written: 0 });
     world.clock.set(after(hour));

@@ -61,13 +61,13 @@ function options(more: Partial<ProvingOptions> = {}): ProvingOptions {
     name: 'kubeadm',
     artefacts: [
       artefact('apiserver', {
-        truth: { kind: 'pemPair', certFile: serving.cert, keyFile: serving.key },
+        location: { kind: 'pemPair', certFile: serving.cert, keyFile: serving.key },
         readers: [
           { component: 'kube-apiserver', needs: 'nothing', proof: { kind: 'served', serverName: 'kubernetes' } },
         ],
       }),
       artefact('kubelet.conf', {
-        truth: { kind: 'kubeconfig', file: '/kubelet.conf', endpoint: 'local' },
+        location: { kind: 'kubeconfig', file: '/kubelet.conf', endpoint: 'local' },
         readers: [{ component: 'kubelet', needs: 'restart', proof: { kind: 'none' } }],
       }),
     ],

@@ -41,10 +41,10 @@ const away: ArtefactFacts = { state: 'absent' };
 /** `changes` by name; `null` for what is not there. */
 export function factsOf(changes: Readonly<Record<string, ArtefactFacts | null>> = {}, resolved = machine()): Facts {
   const facts = new Map<string, ArtefactFacts>();
-  for (const { name, kind, truth, ...row } of resolved.artefacts) {
+  for (const { name, kind, location, ...row } of resolved.artefacts) {
     const issuer = 'issuer' in row ? row.issuer : undefined;
     const fact = present(kind === 'signer' ? authority(name) : leaf(name, issuer));
-    facts.set(name, truth.kind === 'kubeconfig' ? { ...fact, authorities: ['ca'] } : fact);
+    facts.set(name, location.kind === 'kubeconfig' ? { ...fact, authorities: ['ca'] } : fact);
   }
   for (const [name, fact] of Object.entries(changes)) facts.set(name, fact ?? away);
   return facts;

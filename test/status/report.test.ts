@@ -76,7 +76,7 @@ describe('report()', () => {
   });
 
   it('gives a copy of a target the dates and the state of its leaf', () => {
-    const row: ResolvedArtefact = { kind: 'copy', name: 'used', truth: copy.truth, readers: [], of: 'target' };
+    const row: ResolvedArtefact = { kind: 'copy', name: 'used', location: copy.location, readers: [], of: 'target' };
     const used = present(leaf('leaf', [-1, 5], 'ca'), ca('ca', [-1, 59]));
     const setting = { resolved: { ...chain, artefacts: [...chain.artefacts, row] }, facts: withFacts('used', used) };
     const shown = (now: Date) => reportOf({ ...setting, now }).rows.find(({ artefact }) => artefact === 'used');
@@ -120,7 +120,7 @@ describe('report()', () => {
     const keyPair = {
       kind: 'keyPair',
       name: 'sa',
-      truth: { kind: 'secret', namespace: 'n', name: 'sa' },
+      location: { kind: 'secret', namespace: 'n', name: 'sa' },
       readers: [],
       privateKey: 'a',
       publicKey: 'b',

@@ -17,7 +17,7 @@ const notAfter = new Date('2027-03-01T00:00:00Z');
 let root: string;
 let options: RestoreOptions;
 let files: HostFiles;
-let artefacts: { name: string; truth: DiskLocation }[];
+let artefacts: { name: string; location: DiskLocation }[];
 let first: Material;
 let second: Material;
 let authority: Buffer;
@@ -38,10 +38,10 @@ beforeEach(async () => {
   options = { backupDir: join(directory, 'backup') };
   const { pair, admin, kubelet, server } = files;
   artefacts = [
-    { name: 'apiserver', truth: pair },
-    { name: 'admin.conf', truth: admin },
-    { name: 'kubelet.conf', truth: kubelet },
-    { name: 'kubelet-server-current', truth: server },
+    { name: 'apiserver', location: pair },
+    { name: 'admin.conf', location: admin },
+    { name: 'kubelet.conf', location: kubelet },
+    { name: 'kubelet-server-current', location: server },
   ];
 });
 
@@ -65,7 +65,7 @@ describe('listGenerations()', () => {
     await write(files.pair, first);
     await write(files.admin, second);
     const found = await listGenerations(
-      [...artefacts, { name: 'in the API', truth: { kind: 'secret', namespace: 'a', name: 'b' } }],
+      [...artefacts, { name: 'in the API', location: { kind: 'secret', namespace: 'a', name: 'b' } }],
       options,
     );
     expect(found.map(({ artefact, generation }) => `${artefact} ${generation}`)).toEqual([
@@ -101,8 +101,8 @@ describe('listGenerations()', () => {
   it.each(stray)(
     'says of a generation that cannot be read why: %s; all others are as usual',
     async (_, code, spoil) => {
-      for (const { truth } of artefacts.slice(0, 2))
-        for (const each of [second, first, second]) await write(truth, each);
+      for (const { location } of artefacts.slice(0, 2))
+        for (const each of [second, first, second]) await write(location, each);
       const whole = await listGenerations(artefacts, options);
       await spoil(join(options.backupDir, encodeURIComponent(files.pair.certFile), '000003'));
       const [spoilt, ...others] = await listGenerations(artefacts, options);
@@ -133,17 +133,17 @@ describe('listGenerations()', () => {
 describe('restoreGeneration()', () => {
   it('puts every kind back byte for byte, and keeps what it replaces', async () => {
     const before = await snapshot();
-    for (const { truth } of artefacts) await write(truth, second);
+    for (const { location } of artefacts) await write(location, second);
     const renewed = await snapshot();
     expect(renewed).not.toEqual(before);
-    for (const { truth } of artefacts) {
-      expect(await restoreGeneration({ location: truth, generation: '000001' }, options)).toBe('restored');
+    for (const { location } of artefacts) {
+      expect(await restoreGeneration({ location: location, generation: '000001' }, options)).toBe('restored');
     }
     expect(await snapshot()).toEqual(before);
     expect(await readlink(files.client.file)).toMatch(/kubelet-client-\d{4}(-\d{2}){5}\.pem$/);
-    for (const { truth } of artefacts) {
-      expect(await restoreGeneration({ location: truth, generation: '000001' }, options)).toBe('unchanged');
-      expect(await restoreGeneration({ location: truth, generation: '000002' }, options)).toBe('restored');
+    for (const { location } of artefacts) {
+      expect(await restoreGeneration({ location: location, generation: '000001' }, options)).toBe('unchanged');
+      expect(await restoreGeneration({ location: location, generation: '000002' }, options)).toBe('restored');
     }
     expect(await snapshot()).toEqual(renewed);
     expect(await readFile(files.server.file, 'utf8')).toBe(combined(second));

@@ -30,9 +30,9 @@ beforeEach(async () => {
   pki = join(await mkdtemp(join(root, 'case-')), 'pki');
   await mkdir(pki);
   owners = [
-    { name: 'ca', kind: 'signer', truth: at('ca') },
-    { name: 'apiserver', kind: 'target', truth: at('apiserver') },
-    { name: 'etcd-client', kind: 'target', truth: at('etcd-client') },
+    { name: 'ca', kind: 'signer', location: at('ca') },
+    { name: 'apiserver', kind: 'target', location: at('apiserver') },
+    { name: 'etcd-client', kind: 'target', location: at('etcd-client') },
   ];
 });
 

@@ -44,13 +44,13 @@ export async function leavesVerify(world: RecoveryWorld): Promise<string> {
   return `openssl verify: ${targets.length} leaves are good against their bundles`;
 }
 
-async function bundleText(world: RecoveryWorld, { truth, name }: CaBundle): Promise<string> {
-  if (truth.kind !== 'configMap') return world.read(name, 'ca-bundle.crt');
-  const { namespace } = truth;
+async function bundleText(world: RecoveryWorld, { location, name }: CaBundle): Promise<string> {
+  if (location.kind !== 'configMap') return world.read(name, 'ca-bundle.crt');
+  const { namespace } = location;
   return world.controlPlane.kubectl(
     'get',
     'configmap',
-    truth.name,
+    location.name,
     '-n',
     namespace,
     '-o',

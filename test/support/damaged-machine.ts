@@ -142,10 +142,10 @@ export class DamagedMachine implements AsyncDisposable {
   ownerOf(file: string, { artefacts }: Resolved): ResolvedArtefact | undefined {
     if (file.startsWith('kubelet/pki/')) return artefacts.find(({ name }) => name === 'kubelet.conf');
     const path = join(this.root, file);
-    return artefacts.find(({ truth }) =>
-      truth.kind === 'pemPair'
-        ? truth.certFile === path || truth.keyFile === path
-        : 'file' in truth && truth.file === path,
+    return artefacts.find(({ location }) =>
+      location.kind === 'pemPair'
+        ? location.certFile === path || location.keyFile === path
+        : 'file' in location && location.file === path,
     );
   }
 

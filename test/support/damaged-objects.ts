@@ -30,21 +30,21 @@ const signal = new AbortController().signal;
 
 export class ObjectCases {
   readonly #resolved: Resolved;
-  readonly #rows: readonly (ResolvedArtefact & { readonly truth: ApiLocation })[];
+  readonly #rows: readonly (ResolvedArtefact & { readonly location: ApiLocation })[];
   readonly #store: MemoryStore;
   readonly #before: ReadonlyMap<string, string>;
 
   private constructor(...made: readonly [Resolved, MemoryStore, ReadonlyMap<string, string>]) {
     [this.#resolved, this.#store, this.#before] = made;
     this.#rows = this.#resolved.artefacts.flatMap((row) => {
-      const { truth } = row;
-      return isFile(truth) || this.#store.peek(truth) === undefined ? [] : [{ ...row, truth }];
+      const { location } = row;
+      return isFile(location) || this.#store.peek(location) === undefined ? [] : [{ ...row, location }];
     });
   }
 
   static async create(): Promise<ObjectCases> {
     const all = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: ['api.example.com'] } });
-    const resolved = { ...all, artefacts: all.artefacts.filter(({ truth }) => !isFile(truth)) };
+    const resolved = { ...all, artefacts: all.artefacts.filter(({ location }) => !isFile(location)) };
     const store = new MemoryStore();
     for (let round = 0; round < 2; round += 1) {
       const gathered = await gather({ resolved, store, now, signal });
@@ -62,7 +62,7 @@ export class ObjectCases {
     const told = `${row.name}: ${JSON.stringify(next).slice(0, 200)}`;
     try {
       const read: Store['read'] = async (location) => {
-        if (locationText(location) !== locationText(row.truth)) return this.#store.peek(location);
+        if (locationText(location) !== locationText(row.location)) return this.#store.peek(location);
         return foundIn(location, next as Parameters<typeof foundIn>[1]);
       };
       const store: Store = { read, write: this.#store.write.bind(this.#store) };
@@ -89,9 +89,9 @@ export class ObjectCases {
     return changed && `${told}: ${changed.artefact} became "${changed.action} ${changed.reason}": ${changed.message}`;
   }
 
-  #damaged({ truth }: { readonly truth: ApiLocation }, dice: Dice): Json {
-    const { entries, version } = this.#store.peek(truth) as Found;
-    const encoding = truth.kind === 'secret' ? 'base64' : 'utf8';
+  #damaged({ location }: { readonly location: ApiLocation }, dice: Dice): Json {
+    const { entries, version } = this.#store.peek(location) as Found;
+    const encoding = location.kind === 'secret' ? 'base64' : 'utf8';
     const names = Object.keys(entries);
     const name = dice.pick(names);
     const bytes = dice.roll(2) === 0 ? damageInsidePem : dice.pick(damages);
@@ -107,12 +107,12 @@ export class ObjectCases {
   }
 
   /** As the syncer decides, over files that are healthy. */
-  #project(row: ResolvedArtefact & { readonly truth: ApiLocation }, next: Json): void {
-    const { truth } = row;
-    const there = this.#store.peek(truth) as Found;
+  #project(row: ResolvedArtefact & { readonly location: ApiLocation }, next: Json): void {
+    const { location } = row;
+    const there = this.#store.peek(location) as Found;
     const sync = rowsOf(this.#resolved, '/certs').find(({ name }) => name === row.name);
     if (sync === undefined) return;
-    const { entries, keys, problem } = objectEntries(truth.kind, next as object);
+    const { entries, keys, problem } = objectEntries(location.kind, next as object);
     const material =
       problem === undefined ? factsOf(sync, entries) : { problem: { reason: 'unreadable' as const, message: problem } };
     const ours = factsOf(sync, there.entries);

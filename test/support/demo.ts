@@ -165,7 +165,7 @@ function table(rows: readonly StatusRow[], before: ReadonlyMap<string, string>):
     .join('');
 }
 
-/** Signers' keys and the like are never written to disk; what has its truth there needs no copy. */
+/** Signers' keys and the like are never written to disk; what has its location there needs no copy. */
 function diskText({ location, onDisk }: StatusRow): string {
   if (onDisk !== undefined) return onDisk === 'same' ? 'yes' : onDisk;
   return /^(Secret|ConfigMap)/.test(location) ? '-' : 'yes';

@@ -38,11 +38,11 @@ function exceptions(account: Account): Right[] {
   });
 }
 
-const resourceOf = ({ truth }: Artefact): string => (truth.kind === 'secret' ? 'secrets' : 'configmaps');
-const nameOf = ({ truth }: Artefact): string => ('namespace' in truth ? truth.name : '');
+const resourceOf = ({ location }: Artefact): string => (location.kind === 'secret' ? 'secrets' : 'configmaps');
+const nameOf = ({ location }: Artefact): string => ('namespace' in location ? location.name : '');
 
 function onObjects(account: Account): Right[] {
-  const artefacts = loadPreset('kubernetes').artefacts.filter(({ truth }) => !isFile(truth));
+  const artefacts = loadPreset('kubernetes').artefacts.filter(({ location }) => !isFile(location));
   const rights = (resource: string, name: string, verbs: readonly string[]): Right[] =>
     verbs.map((verb) => ({ verb, group: '', resource, name, namespace: ownNamespace }));
   if (account === 'regen') {

@@ -31,14 +31,14 @@ export async function expire(options: ExpireOptions): Promise<ReadonlyMap<string
   const { resolved, store, signal = AbortSignal.timeout(60_000) } = options;
   const material = new Map<string, Material>();
   for (const artefact of resolved.artefacts) {
-    const found = await store.read(artefact.truth, signal);
+    const found = await store.read(artefact.location, signal);
     if (found === undefined && isOthers(artefact)) continue;
     if (found === undefined) throw new Error(`${artefact.name} is not there`);
     const old = options.except?.(artefact) === true ? undefined : await expired(artefact, found, material, options);
     material.set(artefact.name, old ?? found);
     if (old === undefined) continue;
     const { entries, annotations } = old;
-    const outcome = await store.write(artefact.truth, { entries, annotations }, { version: found.version }, signal);
+    const outcome = await store.write(artefact.location, { entries, annotations }, { version: found.version }, signal);
     if (outcome !== 'written') throw new Error(`${artefact.name} was changed meanwhile`);
   }
   return material;
@@ -72,8 +72,8 @@ async function expired(
     if (row === undefined || made === undefined) throw new Error(`${name} has not been made`);
     return { row, entries: made.entries };
   };
-  const authority = (name: string): Authority => readAuthority(of(name).row.truth, of(name).entries);
-  const bundle = (name: string) => readBundle(of(name).row.truth, of(name).entries);
+  const authority = (name: string): Authority => readAuthority(of(name).row.location, of(name).entries);
+  const bundle = (name: string) => readBundle(of(name).row.location, of(name).entries);
   /** All have ended at the same moment, and all were valid just before it. */
   const ended = now.getTime() - agoMs;
   const valid = new Date(ended - 60_000);
@@ -109,13 +109,13 @@ async function expired(
       return material.has(artefact.of) ? issueCopy({ artefact, original: of(artefact.of).entries }) : undefined;
     case 'kubeconfigs':
     case 'keyPair':
-    case 'given':
+    case 'external':
     case 'opaque':
       return undefined;
   }
 }
 
-const isOthers = ({ kind }: ResolvedArtefact): boolean => kind === 'given' || kind === 'keyPair' || kind === 'opaque';
+const isOthers = ({ kind }: ResolvedArtefact): boolean => kind === 'external' || kind === 'keyPair' || kind === 'opaque';
 
 function keyOf({ entries }: Found): PrivateKey {
   const pem = entries[privateKeyKey];

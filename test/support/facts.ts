@@ -12,7 +12,7 @@ const configMap = (name: string) => ({ kind: 'configMap', namespace: 'n', name }
 export const signer = {
   kind: 'signer',
   name: 'signer',
-  truth: secret('signer'),
+  location: secret('signer'),
   readers: [],
   validity: 60 * day,
   refresh: 30 * day,
@@ -20,14 +20,14 @@ export const signer = {
 export const bundle = {
   kind: 'caBundle',
   name: 'bundle',
-  truth: configMap('bundle'),
+  location: configMap('bundle'),
   readers: [],
   signers: ['signer'],
 } satisfies ResolvedArtefact;
 export const target = {
   kind: 'target',
   name: 'target',
-  truth: secret('target'),
+  location: secret('target'),
   readers: [],
   issuer: 'signer',
   usage: 'serving',
@@ -39,14 +39,14 @@ export const target = {
 export const composed = {
   kind: 'composedBundle',
   name: 'composed',
-  truth: configMap('composed'),
+  location: configMap('composed'),
   readers: [],
   inputs: ['bundle'],
 } satisfies ResolvedArtefact;
 export const copy = {
   kind: 'copy',
   name: 'copy',
-  truth: configMap('copy'),
+  location: configMap('copy'),
   readers: [],
   of: 'composed',
 } satisfies ResolvedArtefact;
@@ -54,15 +54,15 @@ export const copy = {
 const theirPlace = (name: string) => ({ kind: 'configMap', namespace: 'theirs', name }) as const;
 /** A bundle that others maintain, and one that is composed of it and ours. */
 export const theirs = {
-  kind: 'given',
+  kind: 'external',
   name: 'theirs',
-  truth: theirPlace('theirs'),
+  location: theirPlace('theirs'),
   readers: [],
 } satisfies ResolvedArtefact;
 export const both = {
   kind: 'composedBundle',
   name: 'both',
-  truth: theirPlace('both'),
+  location: theirPlace('both'),
   readers: [],
   inputs: ['bundle', 'theirs'],
 } satisfies ResolvedArtefact;

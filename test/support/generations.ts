@@ -20,16 +20,16 @@ export async function watchGenerations({ resolved, controlPlane }: RecoveryWorld
   const stop = new AbortController();
   const seen = new Map<string, Set<string>>();
   const watches: Promise<void>[] = [];
-  for (const { name, truth, kind } of resolved.artefacts) {
-    if (!('namespace' in truth) || kind === 'keyPair') continue;
+  for (const { name, location, kind } of resolved.artefacts) {
+    if (!('namespace' in location) || kind === 'keyPair') continue;
     const contents = new Set<string>();
     seen.set(name, contents);
     watches.push(
       watchObject<Secret | ConfigMap>({
         connection,
-        kind: truth.kind,
-        namespace: truth.namespace,
-        name: truth.name,
+        kind: location.kind,
+        namespace: location.namespace,
+        name: location.name,
         onState: (state) => {
           if (state.present) contents.add(digest(state.object.data ?? {}));
         },

@@ -70,7 +70,7 @@ export async function createGrantedWorld({ audit = false } = {}): Promise<Grante
   const kubeconfigFile = controlPlane.recoveryKubeconfig;
   const admin = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
   const all = resolve(loadPreset(preset), { parameters });
-  const resolved = { ...all, artefacts: all.artefacts.filter(({ truth }) => !isFile(truth)) };
+  const resolved = { ...all, artefacts: all.artefacts.filter(({ location }) => !isFile(location)) };
   const { artefacts } = resolved;
   const plain = installManifests({ artefacts, namespace });
   const adopted = installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: true });

@@ -200,7 +200,7 @@ class Actor {
     const { store } = this.#story;
     const { resolved } = this.role;
     const rowAt = (location: Location): ResolvedArtefact => {
-      const row = resolved.artefacts.find(({ truth }) => truth === location);
+      const row = resolved.artefacts.find((one) => one.location === location);
       if (row === undefined) throw new Error('no such row');
       return row;
     };
@@ -215,8 +215,8 @@ class Actor {
 
   async #write(artefact: ResolvedArtefact, next: Material, seen: Seen): Promise<'written' | 'conflict'> {
     const { store, clock, writes, onWrite } = this.#story;
-    const before = store.peek(artefact.truth);
-    const outcome = await store.write(artefact.truth, next, seen);
+    const before = store.peek(artefact.location);
+    const outcome = await store.write(artefact.location, next, seen);
     if (outcome === 'conflict') return outcome;
     const reason = this.plan?.decisions.find((one) => one.artefact === artefact.name)?.reason ?? 'Healthy';
     const write = { artefact, by: this.name, reason, at: clock.now(), before };

@@ -17,7 +17,7 @@ import { eventually } from './eventually.ts';
 import { expireAll } from './expire.ts';
 import { writeKubeconfig } from './kubeconfig.ts';
 import { openshiftPresets, openshiftStatus } from './openshift-objects.ts';
-import { givenAuthority } from './preset-worlds.ts';
+import { externalAuthority } from './preset-worlds.ts';
 import { isRecovery } from './recovery-world.ts';
 
 const definitions = new URL('./openshift-crds.yaml', import.meta.url);
@@ -76,7 +76,7 @@ export async function giveBundles(api: Admin, known: Readonly<Record<string, str
     'openshift-config-managed/default-ingress-cert',
   ]) {
     const [namespace = '', name = ''] = object.split('/');
-    const pem = known[object] ?? (await givenAuthority(name, systemClock.now()));
+    const pem = known[object] ?? (await externalAuthority(name, systemClock.now()));
     const data = { [caBundleKey]: pem };
     await create(api, `/api/v1/namespaces/${namespace}/configmaps`, { metadata: { name }, data });
   }

@@ -33,7 +33,7 @@ export function presetWorld(name: WorldName, story?: string): PresetWorld {
   const made = new Set(inventories.flatMap(({ artefacts }) => artefacts.filter(isMade).map(placeOf)));
   const given = new Map<string, ApiLocation>();
   for (const row of inventories.flatMap(({ artefacts }) => artefacts)) {
-    if ('namespace' in row.truth && !made.has(placeOf(row))) given.set(placeOf(row), row.truth);
+    if ('namespace' in row.location && !made.has(placeOf(row))) given.set(placeOf(row), row.location);
   }
   return { name, inventories, given: [...given.values()] };
 }
@@ -41,18 +41,18 @@ export function presetWorld(name: WorldName, story?: string): PresetWorld {
 /** Every namespace in which the world has an object. */
 export function namespacesOf({ inventories }: Pick<PresetWorld, 'inventories'>): string[] {
   const rows = inventories.flatMap(({ artefacts }) => artefacts);
-  return [...new Set(rows.flatMap(({ truth }) => ('namespace' in truth ? [truth.namespace] : [])))];
+  return [...new Set(rows.flatMap(({ location }) => ('namespace' in location ? [location.namespace] : [])))];
 }
 
 const tenYears = 3650 * 24 * 3_600_000;
 
 /** What somebody else keeps at such a place: a CA that is nobody's here. */
-export async function givenBundle({ name }: ApiLocation, now: Date): Promise<Material> {
-  return { entries: { [caBundleKey]: Buffer.from(await givenAuthority(name, now)) }, annotations: {} };
+export async function externalBundle({ name }: ApiLocation, now: Date): Promise<Material> {
+  return { entries: { [caBundleKey]: Buffer.from(await externalAuthority(name, now)) }, annotations: {} };
 }
 
 /** PEM of a CA. */
-export async function givenAuthority(commonName: string, now: Date): Promise<string> {
+export async function externalAuthority(commonName: string, now: Date): Promise<string> {
   const { key } = await generateKey({ name: 'ECDSA', curve: 'P-256' });
   return signSigner({ commonName, key, notBefore: now, notAfter: new Date(now.getTime() + tenYears), now });
 }
@@ -62,12 +62,12 @@ export const asksForNames = ({ artefacts }: Resolved): boolean =>
   artefacts.some((row) => row.kind === 'target' && row.asks !== undefined);
 
 export const isMade = ({ kind }: Pick<ResolvedArtefact, 'kind'>): boolean =>
-  kind !== 'given' && kind !== 'keyPair' && kind !== 'opaque';
+  kind !== 'external' && kind !== 'keyPair' && kind !== 'opaque';
 
 /** `secret namespace/name`: one text for one object, whatever an inventory calls it. */
-export function placeOf({ truth }: Pick<ResolvedArtefact, 'truth'>): string {
-  if (!('namespace' in truth)) throw new Error('its truth is a file');
-  return `${truth.kind} ${truth.namespace}/${truth.name}`;
+export function placeOf({ location }: Pick<ResolvedArtefact, 'location'>): string {
+  if (!('namespace' in location)) throw new Error('its location is a file');
+  return `${location.kind} ${location.namespace}/${location.name}`;
 }
 
 function inventoriesOf(name: WorldName): Resolved[] {
@@ -78,14 +78,14 @@ function inventoriesOf(name: WorldName): Resolved[] {
 const ourRows = (resolved: Resolved): Resolved => ({
   ...resolved,
   artefacts: resolved.artefacts.filter(
-    ({ truth, kind }) => 'namespace' in truth && kind !== 'keyPair' && kind !== 'opaque',
+    ({ location, kind }) => 'namespace' in location && kind !== 'keyPair' && kind !== 'opaque',
   ),
 });
 
 const moved = (resolved: Resolved, story: string): Resolved => ({
   ...resolved,
   artefacts: resolved.artefacts.map((row) =>
-    'namespace' in row.truth ? { ...row, truth: { ...row.truth, namespace: `${story}-${row.truth.namespace}` } } : row,
+    'namespace' in row.location ? { ...row, location: { ...row.location, namespace: `${story}-${row.location.namespace}` } } : row,
   ),
 });
 

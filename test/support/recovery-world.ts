@@ -203,7 +203,7 @@ export class RecoveryWorld implements AsyncDisposable {
     );
   }
 
-  /** An administrator's view of every truth. */
+  /** An administrator's view of every location. */
   async adminStore(): Promise<Store> {
     const kubeconfigFile = this.controlPlane.recoveryKubeconfig;
     const connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
@@ -222,10 +222,10 @@ export class RecoveryWorld implements AsyncDisposable {
   file(name: string, key: string): string {
     const artefact = this.resolved.artefacts.find((one) => one.name === name);
     if (artefact === undefined) throw new Error(`no artefact ${name}`);
-    const { truth } = artefact;
-    if (truth.kind === 'pemPair') return key === 'tls.crt' ? truth.certFile : truth.keyFile;
-    if (truth.kind !== 'secret' && truth.kind !== 'configMap') return truth.file;
-    return join(this.certs, truth.kind === 'secret' ? 'secrets' : 'configmaps', truth.name, key);
+    const { location } = artefact;
+    if (location.kind === 'pemPair') return key === 'tls.crt' ? location.certFile : location.keyFile;
+    if (location.kind !== 'secret' && location.kind !== 'configMap') return location.file;
+    return join(this.certs, location.kind === 'secret' ? 'secrets' : 'configmaps', location.name, key);
   }
 
   read(name: string, key = 'tls.crt'): Promise<string> {
@@ -246,15 +246,15 @@ export async function publishMaterial(
   { artefacts }: Resolved,
   material: ReadonlyMap<string, Material>,
 ): Promise<void> {
-  for (const { name, truth, published } of artefacts) {
+  for (const { name, location, published } of artefacts) {
     const made = material.get(name);
-    if (published === undefined || made === undefined || !('namespace' in truth)) continue;
-    const kind = truth.kind === 'secret' ? 'secrets' : 'configmaps';
+    if (published === undefined || made === undefined || !('namespace' in location)) continue;
+    const kind = location.kind === 'secret' ? 'secrets' : 'configmaps';
     await publish({
-      directory: join(certs, kind, truth.name),
-      what: locationText(truth),
+      directory: join(certs, kind, location.name),
+      what: locationText(location),
       entries: made.entries,
-      mode: truth.kind === 'secret' ? 0o600 : 0o644,
+      mode: location.kind === 'secret' ? 0o600 : 0o644,
       now: () => systemClock.now(),
     });
   }

@@ -11,16 +11,16 @@ const configMap = (name: string) => ({ kind: 'configMap', namespace: 'ns', name 
 
 function signer(name: string, days: number, issuer?: string): ResolvedArtefact {
   const lives = { validity: days * day, refresh: (days * day) / 2 };
-  return { kind: 'signer', name, truth: secret(name), readers: [], ...lives, ...(issuer !== undefined && { issuer }) };
+  return { kind: 'signer', name, location: secret(name), readers: [], ...lives, ...(issuer !== undefined && { issuer }) };
 }
 
 function bundle(name: string, ...signers: readonly string[]): ResolvedArtefact {
-  return { kind: 'caBundle', name, truth: configMap(name), readers: [], signers };
+  return { kind: 'caBundle', name, location: configMap(name), readers: [], signers };
 }
 
 function target(name: string, issuer: string, usage: ResolvedTarget['usage']): ResolvedArtefact {
   const hostnames = usage === 'client' ? [] : ['localhost'];
-  const row = { kind: 'target', name, truth: secret(name), readers: [], issuer, usage } as const;
+  const row = { kind: 'target', name, location: secret(name), readers: [], issuer, usage } as const;
   return { ...row, commonName: name, organizations: [], hostnames, validity: 30 * day, refresh: 15 * day };
 }
 
@@ -37,11 +37,11 @@ const { ordered } = topologicalOrder<ResolvedArtefact>([
   {
     kind: 'composedBundle',
     name: 'all-ca',
-    truth: configMap('all-ca'),
+    location: configMap('all-ca'),
     readers: [],
     inputs: ['root-ca', 'middle-ca', 'long-ca'],
   },
-  { kind: 'copy', name: 'all-ca-copy', truth: configMap('all-ca-copy'), readers: [], of: 'all-ca' },
+  { kind: 'copy', name: 'all-ca-copy', location: configMap('all-ca-copy'), readers: [], of: 'all-ca' },
   target('serving', 'root', 'serving'),
   target('middle-client', 'middle', 'client'),
   target('sub-serving', 'sub', 'serving'),
@@ -54,6 +54,6 @@ export const shared: Resolved = { name: 'shared', artefacts: ordered };
 export async function sharedGeneration(now: Date): Promise<MemoryStore> {
   const store = new MemoryStore();
   const { made } = await renderGeneration({ resolved: shared, now, keyAlgorithm: { name: 'ECDSA', curve: 'P-256' } });
-  for (const { artefact, material } of made) store.put(artefact.truth, material);
+  for (const { artefact, material } of made) store.put(artefact.location, material);
   return store;
 }

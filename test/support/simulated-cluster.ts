@@ -120,7 +120,7 @@ export class SimulatedCluster {
         return this.#present(this.#certificates(row.of));
       case 'kubeconfigs':
       case 'keyPair':
-      case 'given':
+      case 'external':
       case 'opaque':
         throw new Error(`${row.name} is never made`);
     }

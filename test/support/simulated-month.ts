@@ -121,7 +121,7 @@ export class SimulatedMonth {
   static async create(): Promise<SimulatedMonth> {
     const store = new MemoryStore();
     const { made } = await renderGeneration({ resolved: inventory, now: new Date(begin), keyAlgorithm: algorithm });
-    for (const { artefact, material } of made) store.put(artefact.truth, material);
+    for (const { artefact, material } of made) store.put(artefact.location, material);
     return new SimulatedMonth(store);
   }
 

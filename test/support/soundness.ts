@@ -7,20 +7,20 @@ import type { ControlPlane } from './control-plane.ts';
 /** PEM text by key, of each artefact that is there, by the artefact's name. */
 export type Contents = ReadonlyMap<string, Readonly<Record<string, string>>>;
 
-/** What the API holds now, by an admin's plain requests. Only artefacts whose truth is there. */
+/** What the API holds now, by an admin's plain requests. Only artefacts whose location is there. */
 export async function contentsInApi(
   controlPlane: Pick<ControlPlane, 'admin'>,
   { artefacts }: Resolved,
 ): Promise<Contents> {
-  const read = async ({ name, truth }: ResolvedArtefact): Promise<[string, Record<string, string>] | undefined> => {
-    if (truth.kind !== 'secret' && truth.kind !== 'configMap') return undefined;
-    const resource = truth.kind === 'secret' ? 'secrets' : 'configmaps';
-    const path = `/api/v1/namespaces/${truth.namespace}/${resource}/${truth.name}`;
+  const read = async ({ name, location }: ResolvedArtefact): Promise<[string, Record<string, string>] | undefined> => {
+    if (location.kind !== 'secret' && location.kind !== 'configMap') return undefined;
+    const resource = location.kind === 'secret' ? 'secrets' : 'configmaps';
+    const path = `/api/v1/namespaces/${location.namespace}/${resource}/${location.name}`;
     const { status, body } = await controlPlane.admin(path);
     if (status === 404) return undefined;
     if (status !== 200) throw new Error(`GET ${path}: ${status}`);
     const { data = {} } = body as { readonly data?: Readonly<Record<string, string>> };
-    const text = (value: string): string => (truth.kind === 'secret' ? Buffer.from(value, 'base64').toString() : value);
+    const text = (value: string): string => (location.kind === 'secret' ? Buffer.from(value, 'base64').toString() : value);
     return [name, Object.fromEntries(Object.entries(data).map(([key, value]) => [key, text(value)]))];
   };
   const found = await Promise.all(artefacts.map(read));
@@ -47,7 +47,7 @@ export function damage(entries: Readonly<Record<string, string>>): string | unde
 
 /** Everything that is wrong with the artefacts at this time; one line each, none when all is well. */
 export function problems({ artefacts }: Resolved, contents: Contents, now: Date): string[] {
-  const rows = artefacts.filter(({ kind }) => kind !== 'keyPair' && kind !== 'given' && kind !== 'opaque');
+  const rows = artefacts.filter(({ kind }) => kind !== 'keyPair' && kind !== 'external' && kind !== 'opaque');
   return rows.flatMap((row) => {
     const problem = problemOf(row, { artefacts, contents, now });
     return problem === undefined ? [] : [`${row.name}: ${problem}`];
@@ -100,7 +100,7 @@ function problemOf(row: ResolvedArtefact, { artefacts, contents, now }: Surround
       return isWhole ? undefined : `it lacks something of ${row.client} or of ${row.authority}`;
     }
     case 'keyPair':
-    case 'given':
+    case 'external':
     case 'opaque':
       return undefined;
   }

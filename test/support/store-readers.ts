@@ -14,8 +14,8 @@ interface Peeked {
 const parsed = new WeakMap<Found, readonly Certificate[]>();
 
 /** Nothing where it is absent or broken. */
-function certificates(store: Peeked, { truth, name }: ResolvedArtefact): readonly Certificate[] {
-  const found = store.peek(truth);
+function certificates(store: Peeked, { location, name }: ResolvedArtefact): readonly Certificate[] {
+  const found = store.peek(location);
   if (found === undefined) return [];
   const known = parsed.get(found);
   if (known !== undefined) return known;
@@ -99,8 +99,8 @@ function refusal(store: Peeked, at: Date, { artefact, trust }: Reading): string 
 /** As text, by the names of that inventory. */
 export function contentsOf(store: Peeked, { artefacts }: Resolved): Contents {
   return new Map(
-    artefacts.flatMap(({ name, truth }) => {
-      const found = store.peek(truth);
+    artefacts.flatMap(({ name, location }) => {
+      const found = store.peek(location);
       if (found === undefined) return [];
       const texts = Object.entries(found.entries).map(([key, value]) => [key, Buffer.from(value).toString()] as const);
       return [[name, Object.fromEntries(texts)] as const];

@@ -54,7 +54,7 @@ export const pairContent = (pair: Pair): Content => ({
 
 /** An artefact that is only synced. */
 export function opaque(object: ObjectName, published: 'required' | 'optional' = 'required'): ResolvedArtefact {
-  return { kind: 'opaque', name: `${object.kind}-${object.name}`, truth: object, published, readers: [] };
+  return { kind: 'opaque', name: `${object.kind}-${object.name}`, location: object, published, readers: [] };
 }
 
 export type LogLine = Readonly<Record<string, unknown>> & { readonly event: string };

@@ -16,7 +16,7 @@ const opaqueOf = { expects: { kind: 'opaque' }, what } as const;
 const kubeconfigs: Kubeconfigs = {
   kind: 'kubeconfigs',
   name: 'x',
-  truth: { kind: 'secret', namespace: 'a', name: 'x' },
+  location: { kind: 'secret', namespace: 'a', name: 'x' },
   readers: [],
   client: 'client',
   authority: 'authority',

@@ -7,21 +7,21 @@ const secret = (name: string, namespace = 'a') => ({ kind: 'secret', namespace, 
 const configMap = (name: string) => ({ kind: 'configMap', namespace: 'a', name }) as const;
 const dates = { validity: 1, refresh: 1 };
 
-const signer: Artefact = { ...base, ...dates, kind: 'signer', name: 'signer', truth: secret('csr-signer') };
+const signer: Artefact = { ...base, ...dates, kind: 'signer', name: 'signer', location: secret('csr-signer') };
 const bundle: Artefact = {
   ...base,
   kind: 'caBundle',
   name: 'bundle',
-  truth: configMap('client-ca'),
+  location: configMap('client-ca'),
   signers: ['signer'],
 };
-const copy: Artefact = { ...base, kind: 'copy', name: 'copy', truth: configMap('copy'), of: 'bundle' };
-const opaque: Artefact = { ...base, kind: 'opaque', name: 'opaque', truth: secret('user'), published: 'optional' };
+const copy: Artefact = { ...base, kind: 'copy', name: 'copy', location: configMap('copy'), of: 'bundle' };
+const opaque: Artefact = { ...base, kind: 'opaque', name: 'opaque', location: secret('user'), published: 'optional' };
 const keyPair: Artefact = {
   ...base,
   kind: 'keyPair',
   name: 'keys',
-  truth: secret('sa'),
+  location: secret('sa'),
   privateKey: 'k',
   publicKey: 'p',
 };
@@ -42,32 +42,32 @@ describe('rowsOf()', () => {
   test('expects kubeconfigs to be whole', () => {
     const servers = [{ key: 'lb', cluster: 'c', server: 'https://192.0.2.1' }];
     const parts = { client: 'a', authority: 'b', user: 'u', servers };
-    const kubeconfigs: Artefact = { ...base, kind: 'kubeconfigs', name: 'k', truth: secret('k'), ...parts };
+    const kubeconfigs: Artefact = { ...base, kind: 'kubeconfigs', name: 'k', location: secret('k'), ...parts };
     const [row] = rowsFor(kubeconfigs);
     expect(row?.expects).toEqual({ kind: 'kubeconfigs', of: kubeconfigs });
     expect(expectedKeys(row?.expects ?? { kind: 'opaque' })).toEqual(['lb']);
   });
 
   test('expects of a copy of a copy what its original is', () => {
-    const second: Artefact = { ...copy, name: 'second', truth: configMap('second'), of: 'copy' };
+    const second: Artefact = { ...copy, name: 'second', location: configMap('second'), of: 'copy' };
     expect(rowsFor(bundle, copy, second)).toMatchObject([{}, {}, { name: 'second', expects: { kind: 'bundle' } }]);
   });
 
   test('leaves out what is not published and what lies on disk', () => {
     const { published: _, ...unpublished } = signer;
-    const onDisk = { ...opaque, truth: { kind: 'pemFile', file: '/x' } } as const;
+    const onDisk = { ...opaque, location: { kind: 'pemFile', file: '/x' } } as const;
     expect(rowsFor(unpublished, onDisk)).toEqual([]);
   });
 
   test('refuses two objects for one directory', () => {
-    const other = { ...opaque, name: 'other', truth: secret('user', 'b') };
+    const other = { ...opaque, name: 'other', location: secret('user', 'b') };
     expect(() => rowsFor(opaque, other)).toThrow(
       'Cannot publish Secret "b/user": Secret "a/user" has the same directory "/certs/secrets/user"; publish one of them',
     );
   });
 
   test.each(['..', '../x', 'a/b', ''])('refuses the object name %j', (name) => {
-    expect(() => rowsFor({ ...opaque, truth: secret(name) })).toThrow(/^Cannot publish Secret "a\/.*": its name /);
+    expect(() => rowsFor({ ...opaque, location: secret(name) })).toThrow(/^Cannot publish Secret "a\/.*": its name /);
   });
 });
 

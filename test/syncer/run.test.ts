@@ -32,9 +32,9 @@ it('runSyncer() is not ready, and stays alive, when its watches have heard nothi
   const health = createHealth();
   const log: string[] = [];
   const stop = new AbortController();
-  const truth = { kind: 'secret', namespace: 'n', name: 'a' } as const;
+  const location = { kind: 'secret', namespace: 'n', name: 'a' } as const;
   const running = runSyncer({
-    resolved: { name: 'test', artefacts: [{ kind: 'opaque', name: 'a', truth, published: 'optional', readers: [] }] },
+    resolved: { name: 'test', artefacts: [{ kind: 'opaque', name: 'a', location, published: 'optional', readers: [] }] },
     connection,
     destinationDir: join(directory, 'certs'),
     clock,

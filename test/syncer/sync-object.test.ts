@@ -27,8 +27,8 @@ beforeEach(async () => {
   const server = { server: 'https://127.0.0.1:1', serverName: undefined, ca: readFileSync(pair.cert) };
   const credentials = { ...server, token: 't', clientCertificate: undefined };
   connection = await openConnection({ credentials, clock: systemClock, userAgent: 'test' });
-  const truth = { kind: 'secret', namespace: 'n', name: 'serving' } as const;
-  const artefact = { kind: 'opaque', name: 'serving', truth, published: 'required', readers: [] } as const;
+  const location = { kind: 'secret', namespace: 'n', name: 'serving' } as const;
+  const artefact = { kind: 'opaque', name: 'serving', location, published: 'required', readers: [] } as const;
   row = rowsOf({ name: 'test', artefacts: [artefact] }, join(directory, 'certs'))[0] as SyncRow;
   const data = Object.fromEntries(Object.entries(content()).map(([key, bytes]) => [key, bytes.toString('base64')]));
   state = { present: true, object: { metadata: { name: 'serving', resourceVersion: '7' }, data } };

@@ -38,12 +38,12 @@ export function renewing(life: { readonly validity: string; readonly refresh: st
     readonly kind: string;
     readonly artefacts: readonly {
       readonly kind: string;
-      readonly truth: { readonly secret?: string };
+      readonly location: { readonly secret?: string };
       readonly renewAhead?: boolean;
     }[];
   };
   const artefacts = preset.artefacts.map((row) =>
-    row.kind === 'target' && row.truth.secret !== undefined && row.renewAhead !== true ? { ...row, ...life } : row,
+    row.kind === 'target' && row.location.secret !== undefined && row.renewAhead !== true ? { ...row, ...life } : row,
   );
   return { ...head, inventory: { ...preset, artefacts } };
 }
@@ -106,7 +106,7 @@ interface ContainerStatus {
 
 /** Every leaf in the API but what recovery stands on. */
 export const leavesInApi: readonly string[] = loadPreset('kubernetes').artefacts.flatMap((row) =>
-  row.kind === 'target' && !isFile(row.truth) && row.renewAhead !== true ? [row.name] : [],
+  row.kind === 'target' && !isFile(row.location) && row.renewAhead !== true ? [row.name] : [],
 );
 
 /** The leaves of the API that one of our containers has made since then, as often as it made them. */
@@ -142,7 +142,7 @@ async function endSoon(cluster: Cluster, { inMs, except }: Ending): Promise<void
     parameters: Parameters;
   };
   const { artefacts, ...resolved } = resolve(loadPreset('kubernetes'), { parameters });
-  const objects = { ...resolved, artefacts: artefacts.filter(({ truth }) => !isFile(truth)) };
+  const objects = { ...resolved, artefacts: artefacts.filter(({ location }) => !isFile(location)) };
   await withStore(cluster, async ({ store }) => {
     const paused = await Promise.all(cluster.nodes.map(async (node) => standStill(node, '^kube-cert-recovery$')));
     try {

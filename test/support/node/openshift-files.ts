@@ -47,13 +47,13 @@ const folders = { secret: ['secrets', 0o600], configMap: ['configmaps', 0o644] }
 
 /** What the syncer of a component is to have written, as the API has it now. */
 async function published(cluster: Cluster, component: Component, files: Map<string, FileContent>): Promise<void> {
-  for (const { truth, published: wanted } of resolve(loadPreset(component.preset), {}).artefacts) {
-    if (wanted === undefined || (truth.kind !== 'secret' && truth.kind !== 'configMap')) continue;
-    const entries = await entriesOf(cluster, truth.kind, `${truth.namespace}/${truth.name}`);
-    if (entries === undefined && wanted === 'required') throw new Error(`${truth.name} is not there`);
-    const [folder, mode] = folders[truth.kind];
+  for (const { location, published: wanted } of resolve(loadPreset(component.preset), {}).artefacts) {
+    if (wanted === undefined || (location.kind !== 'secret' && location.kind !== 'configMap')) continue;
+    const entries = await entriesOf(cluster, location.kind, `${location.namespace}/${location.name}`);
+    if (entries === undefined && wanted === 'required') throw new Error(`${location.name} is not there`);
+    const [folder, mode] = folders[location.kind];
     for (const [key, content] of Object.entries(entries ?? {})) {
-      files.set(join(certsOf(component), folder, truth.name, key), { content, mode });
+      files.set(join(certsOf(component), folder, location.name, key), { content, mode });
     }
   }
 }
