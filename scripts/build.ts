@@ -1,8 +1,9 @@
-// Builds what is run and shipped: dist/app (the program, bundled, with the presets beside it) and the launcher
-// dist/kube-cert-recovery. Comments and blanks go, because Node keeps
-// the text in memory; names and short lines stay, because Node prints the line of an uncaught error.
+// Builds what is run and shipped: dist/app (the program, bundled, with the presets beside it), the launcher
+// dist/kube-cert-recovery, and dist/node, so that the folder runs on a machine without npm and Node. Comments and blanks
+// go, because Node keeps the text in memory; names and short lines stay, because Node prints the line of an uncaught
+// error.
 // SOURCE_DATE_EPOCH (seconds) stands for the time of the build where builds must be repeatable.
-import { chmod, cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, cp, link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'esbuild';
@@ -92,3 +93,8 @@ const bundled = Object.keys(metafile.inputs).map((path) => resolve(path));
 await writeFile(`${app}/THIRD-PARTY-NOTICES`, await thirdPartyNotices(bundled));
 await writeFile(`${root}dist/kube-cert-recovery`, await launcher());
 await chmod(`${root}dist/kube-cert-recovery`, 0o755);
+await copyFile(`${root}LICENSE`, `${root}dist/LICENSE`);
+const node = `${root}dist/node`;
+await rm(node, { force: true });
+// A link takes no second 120 MB; on another file system than node_modules there is none.
+await link(process.execPath, node).catch(() => copyFile(process.execPath, node));
