@@ -1,5 +1,9 @@
+// Four projects by cost. `npm run unit -- test/plan` answers in about a second; `npm test` runs them all.
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { testFiles } from './test/support/projects.ts';
 
+const { unit, stories } = testFiles(fileURLToPath(new URL('.', import.meta.url)));
 const env = { TESTCONTAINERS_RYUK_DISABLED: 'true' };
 
 export default defineConfig({
@@ -8,9 +12,19 @@ export default defineConfig({
       {
         test: {
           name: 'unit',
-          include: ['test/**/*.test.ts'],
-          exclude: ['test/integration/**', 'test/e2e/**', 'test/long/**'],
+          // No process is started, and nothing but a temporary directory is written.
+          include: [...unit],
           // A hanging test is to be found, a slow machine is none.
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+          env,
+        },
+      },
+      {
+        test: {
+          name: 'stories',
+          // Processes that are started and killed, simulated years, interleavings, faults of each system call.
+          include: [...stories],
           testTimeout: 60_000,
           hookTimeout: 60_000,
           env,
