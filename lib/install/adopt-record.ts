@@ -54,6 +54,8 @@ export function parseRecord(text: string, directory: string): AdoptionRecord {
   const pods = staticPods.filter((pod) => all.some((one) => fieldsOf(one)?.['pod'] === pod));
   if (all.length === 0 || all.length !== pods.length) throw problem('it does not name static pods, each once');
   const digests = fieldsOf(value['digests']) ?? {};
+  if (!isDeepStrictEqual(new Set(Object.keys(digests)), new Set(pods)))
+    throw problem('it names other pods than its digests');
   const read = pods.map((pod, at) => {
     const wrong = additionProblem(all[at], pod, directory) ?? digestProblem(all[at] as PodAddition, digests[pod]);
     if (wrong !== undefined) throw problem(`what is added to ${pod} ${wrong}`);

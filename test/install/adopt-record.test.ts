@@ -45,6 +45,11 @@ describe('the record of an adoption', () => {
       (value) => ({ ...value, additions: Array(2).fill((value['additions'] as unknown[])[0]) }),
       'each once',
     ],
+    [
+      'that has lost a pod',
+      (value) => ({ ...value, additions: (value['additions'] as unknown[]).slice(1) }),
+      'names other pods than its digests',
+    ],
     ['with a label that is none', withAddition({ seLinux: { type: '' } }), 'has a seLinux that is no label'],
     ['with another image', withAddition({ image: 'example.com/other' }), 'kube-apiserver has been edited'],
     ['with an unknown field of a pod', withAddition({ privileged: true }), 'has an unknown field "privileged"'],

@@ -78,10 +78,11 @@ export class ObjectCases {
   }
 
   #changedOf(row: ResolvedArtefact, decisions: ReturnType<typeof plan>['decisions'], told: string): Outcome {
-    // What is made of a row is written anew with it, and only then.
+    // What is made of it is rewritten with it, and only then; a copy also when bytes differ that mean nothing.
     const own = decisions.find(({ artefact }) => artefact === row.name);
     const isSame = own?.action === 'keep';
-    const dependents = isSame ? [] : dependentsOf(this.#resolved, row.name);
+    const copies = this.#resolved.artefacts.filter((one) => one.kind === 'copy' && one.of === row.name);
+    const dependents = isSame ? copies.map(({ name }) => name) : dependentsOf(this.#resolved, row.name);
     const changed = decisions.find(
       ({ artefact, action, reason }) =>
         artefact !== row.name && !dependents.includes(artefact) && `${action} ${reason}` !== this.#before.get(artefact),
