@@ -119,7 +119,8 @@ function soundReferences(entries: readonly Entry[], byName: ReadonlyMap<string, 
         return [{ index, path, kind: 'conflict', message }];
       }
       const original = byCopy ? originalOf(found.artefact, byName) : found.artefact;
-      const isPair = original?.kind === 'external' && original.location.kind !== 'configMap' && artefact.kind !== 'copy';
+      const isPair =
+        original?.kind === 'external' && original.location.kind !== 'configMap' && artefact.kind !== 'copy';
       if (original === undefined || (kinds.includes(original.kind) && !isPair)) return [];
       const got = `got "${name}", ${kindText(found.artefact.kind)}`;
       return [{ index, path, kind: 'invalid', message: `must name ${wanted}, ${got}` }];

@@ -4,7 +4,7 @@ import { durationText } from '../duration.ts';
 import { suggestion, valueText } from '../problems.ts';
 import { originalOf } from './check-references.ts';
 import type { Entry, Finding } from './check-references.ts';
-import { checkedHostname } from './hostname.ts';
+import { checkedHostname } from './values.ts';
 import type { Artefact, Location, Signer, Target } from './model.ts';
 import { directoryOf, filesOf, isFile, parametersIn, placesOf } from './places.ts';
 
@@ -33,7 +33,7 @@ function fittingLocations(artefact: Artefact, byName: Byname): readonly Location
   return original.kind === 'opaque' || original.kind === 'external' ? [original.location.kind] : fitting[original.kind];
 }
 
-function location(artefact: Artefact, byName: Byname): What[] {
+function fittingLocation(artefact: Artefact, byName: Byname): What[] {
   const { location, kind, published } = artefact;
   const fits = fittingLocations(artefact, byName);
   const found: What[] = [];
@@ -191,7 +191,7 @@ export function checkValues(entries: readonly Entry[], { parameters, directories
   return entries.flatMap(({ index, artefact }) => {
     if (artefact === undefined) return [];
     return [
-      ...location(artefact, byName),
+      ...fittingLocation(artefact, byName),
       ...condition(artefact, discovers),
       ...selfSigned(artefact),
       ...life(artefact),

@@ -7,7 +7,7 @@ import { checkReferences } from './check-references.ts';
 import type { Entry, Finding } from './check-references.ts';
 import { checkPlaces, checkValues } from './check-values.ts';
 import { directoryOf, filesOf, isFile, parametersOf } from './places.ts';
-import { checkedHostname } from './hostname.ts';
+import { checkedHostname } from './values.ts';
 import type { Artefact, DiskLocation, Inventory, Location } from './model.ts';
 import { artefactSchema, inventoryFileSchema, inventoryHead, inventorySchema } from './schema.ts';
 import { locationKeys, locationKeysText } from './schema.ts';

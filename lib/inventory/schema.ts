@@ -12,7 +12,7 @@ import {
   parameterName,
   serverUrl,
   someText,
-} from './schema-values.ts';
+} from './values.ts';
 
 export const apiVersion = 'kube-cert-recovery/v1alpha1';
 

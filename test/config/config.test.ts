@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { parseConfig, parseToolConfig } from '../../lib/config.ts';
-import type { ConfigInput } from '../../lib/config-reading.ts';
-import type { Flags } from '../../lib/config-types.ts';
+import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
+import type { ConfigInput } from '../../lib/config/read.ts';
+import type { Flags } from '../../lib/config/flags.ts';
 import { RecoveryError } from '../../lib/errors.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
@@ -46,7 +46,7 @@ describe('parseConfig() of a kubeadm machine', () => {
 
   it('needs neither a kubeconfig nor anything else', () => {
     const { modes, environment, inventory } = parseConfig(input({ flags }));
-    expect(modes).toEqual([expect.objectContaining({ mode: 'regen', rows: 'all' })]);
+    expect(modes).toEqual([expect.objectContaining({ mode: 'regen', locations: 'all' })]);
     expect(modes[0]).not.toHaveProperty('kubeconfig');
     expect(environment).toEqual({ parameters: {}, directories: {} });
     expect(inventory.discover).toBe('kubeadm');
@@ -105,7 +105,7 @@ describe('parseConfig()', () => {
     expect(modes).toEqual([
       {
         mode: 'regen',
-        rows: 'all',
+        locations: 'all',
         restart: false,
         kubeconfig: '/k',
         backupDir: '/var/lib/kube-cert-recovery/backups',
@@ -142,7 +142,7 @@ describe('parseConfig()', () => {
       modes: [
         {
           mode: 'regen',
-          rows: 'all',
+          locations: 'all',
           restart: false,
           kubeconfig: '/etc/regen',
           backupDir: '/b',

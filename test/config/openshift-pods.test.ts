@@ -1,8 +1,8 @@
 // What the static pods of OpenShift say to the containers whose places this program takes.
 import { describe, expect, it } from 'vitest';
-import { parseConfig } from '../../lib/config.ts';
-import type { ConfigInput } from '../../lib/config-reading.ts';
-import type { Flags } from '../../lib/config-types.ts';
+import { parseConfig } from '../../lib/config/load.ts';
+import type { ConfigInput } from '../../lib/config/read.ts';
+import type { Flags } from '../../lib/config/flags.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 
 interface Given {

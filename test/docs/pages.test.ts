@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { encodePem } from '../../lib/pki/pem.ts';
 import { systemClock } from '../../lib/clock.ts';
-import { parseConfig } from '../../lib/config.ts';
+import { parseConfig } from '../../lib/config/load.ts';
 import { errorText } from '../../lib/errors.ts';
 import { loadInventory } from '../../lib/inventory/load.ts';
 import { installedPresets, loadPreset, presetNames } from '../../lib/inventory/preset.ts';
@@ -61,9 +61,12 @@ describe.each(pages.filter((path) => existsSync(join(root, path))))('%s', (path)
   });
 
   it('has no line of more than 120 characters', () => {
-    const long = text.split('\n').flatMap((line, number) => (line.length > 120 ? [`${path}:${number + 1}`] : []));
+    const long = text.split('\n').flatMap((line, number) => (line.length > 120 ? [{ line, number }] : []));
     // Tables that programs write are as wide as they must be.
-    expect(['docs/benchmarks.md', 'docs/openshift.md'].includes(path) ? [] : long).toEqual([]);
+    const isWide = ['docs/benchmarks.md', 'docs/openshift.md'].includes(path);
+    const flags = path === 'docs/reference.md' ? section(text, 'Flags').split('\n') : [];
+    const isWritten = (line: string): boolean => line.startsWith('|') && flags.includes(line);
+    expect(isWide ? [] : long.filter(({ line }) => !isWritten(line))).toEqual([]);
   });
 
   it('names no place of one machine only', () => {

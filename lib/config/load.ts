@@ -1,38 +1,28 @@
 // Command line + configuration file + environment -> what the program is to do. Pure. Flags beat the file; all that is
 // wrong in any of them, in the inventory and in its parameters is told at once.
-import { approverOf, inventoryOfApprover } from './config-approver.ts';
-import { missing, read } from './config-reading.ts';
-import { restartOf } from './config-restart.ts';
-import type { ConfigInput, Reading } from './config-reading.ts';
-import { parseAddress } from './config-schema.ts';
-import type { Settings } from './config-schema.ts';
-import type {
-  CommonConfig,
-  Config,
-  Identity,
-  ModeConfig,
-  HostConfig,
-  RenewalConfig,
-  ToolConfig,
-} from './config-types.ts';
-import { namespaceName } from './inventory/schema-values.ts';
-import { checkShape } from './inventory/shape.ts';
-import { componentsIn } from './inventory/components.ts';
-import { checkInventory, checkInventoryText } from './inventory/load.ts';
-import type { Inventory } from './inventory/model.ts';
-import { checkEnvironment } from './inventory/resolve.ts';
-import type { Environment } from './inventory/resolve.ts';
-import type { KeyAlgorithm } from './plan/facts.ts';
-import { problemsError, suggestion } from './problems.ts';
-import type { Problem } from './problems.ts';
-import { isFile } from './inventory/places.ts';
+import { checkInventory, checkInventoryText } from '../inventory/load.ts';
+import type { Inventory } from '../inventory/model.ts';
+import { checkEnvironment } from '../inventory/resolve.ts';
+import type { Environment } from '../inventory/resolve.ts';
+import { checkShape } from '../inventory/shape.ts';
+import { namespaceName } from '../inventory/values.ts';
+import { problemsError, suggestion } from '../problems.ts';
+import type { Problem } from '../problems.ts';
+import type { CommonConfig, Config, Identity, ToolConfig } from './config.ts';
+import { flagRows } from './flags.ts';
+import { checkComponents, hostOf, modesOf, renewalOf, sharedKubeconfig } from './mode-settings.ts';
+import { missing, read } from './read.ts';
+import type { ConfigInput, Reading } from './read.ts';
+import { parseAddress } from './schema.ts';
+import type { Settings } from './schema.ts';
 
-const keyAlgorithms: Readonly<Record<NonNullable<Settings['keyAlgorithm']>, KeyAlgorithm>> = {
-  rsa2048: { name: 'RSA', bits: 2048 },
-  rsa4096: { name: 'RSA', bits: 4096 },
-  ecdsaP256: { name: 'ECDSA', curve: 'P-256' },
-  ecdsaP384: { name: 'ECDSA', curve: 'P-384' },
-};
+/** What stands for an inventory where none is named and nothing but requests of kubelets is looked at. */
+function inventoryOfApprover({ settings, file }: Reading): Inventory | undefined {
+  const { modes = [], preset } = settings;
+  const isAlone = modes.length > 0 && modes.every((mode) => mode === 'approver');
+  const isNamed = preset !== undefined || file.inline !== undefined || file.unread;
+  return isAlone && !isNamed ? { name: 'none', parameters: {}, artefacts: [] } : undefined;
+}
 
 function inventoryOf(reading: Reading): Inventory | undefined {
   const { input, file, settings, problems } = reading;
@@ -121,118 +111,15 @@ function commonOf({ input, settings }: Reading, { inventory, environment }: Situ
   };
 }
 
-/** Who maintains these artefacts the inventory knows; an owner leaves nobody else a turn. */
-function renewalOf({ policy, keyAlgorithm }: Settings, inventory: Inventory | undefined): RenewalConfig {
-  const kind = policy?.kind ?? inventory?.policy?.kind ?? 'OnlyWhenExpired';
-  return {
-    policy: {
-      kind,
-      graceMs: policy?.grace ?? (kind === 'BeforeExpiry' ? 0 : 60_000),
-      settleMs: policy?.settle ?? 1000,
-    },
-    ...(keyAlgorithm === undefined ? {} : { keyAlgorithm: keyAlgorithms[keyAlgorithm] }),
-  };
-}
-
-function hostOf({ regen }: Settings): HostConfig {
-  return {
-    backupDir: regen?.backupDir ?? '/var/lib/kube-cert-recovery/backups',
-    lockDir: regen?.lockDir ?? '/run/kube-cert-recovery',
-    clockSynchronised: regen?.clockSynchronised ?? 'auto',
-  };
-}
-
-/** The credential of everything that has none of its own: flag, file, KUBECONFIG. */
-function sharedKubeconfig({ input, settings, problems }: Reading): string | undefined {
-  if (settings.kubeconfig !== undefined) return settings.kubeconfig;
-  const { KUBECONFIG: fromEnv } = input.env;
-  if (fromEnv === undefined || fromEnv === '') return undefined;
-  if (fromEnv.startsWith('/') && !fromEnv.includes(':')) return fromEnv;
-  const message = `must be the absolute path of one file, got "${fromEnv}"`;
-  problems.push({ path: 'env KUBECONFIG', kind: 'invalid', message });
-  return undefined;
-}
-
-function usesApi({ artefacts }: Inventory): boolean {
-  return artefacts.some(({ location }) => !isFile(location));
-}
-
-/** The most special credential holds: that of the mode, else the shared one. Flags beat the file within each. */
-function modesOf(reading: Reading, inventory: Inventory | undefined): readonly ModeConfig[] {
-  const { settings } = reading;
-  const wanted = [...new Set(settings.modes)];
-  const own = wanted.length > 0 && wanted.every((mode) => settings[mode]?.kubeconfig !== undefined);
-  const shared = own ? undefined : sharedKubeconfig(reading);
-  return wanted.flatMap((mode): readonly ModeConfig[] => {
-    const kubeconfig = settings[mode]?.kubeconfig ?? shared;
-    const rows = settings.regen?.rows ?? 'all';
-    const needsApi = mode !== 'regen' || (rows !== 'disk' && inventory !== undefined && usesApi(inventory));
-    if (kubeconfig === undefined && needsApi) {
-      const given = ['kubeconfig', `${mode}.kubeconfig`, `--${mode}-kubeconfig`, 'env KUBECONFIG'];
-      const message = `is required in mode ${mode} (or ${mode}.kubeconfig in the file, or env KUBECONFIG)`;
-      missing(reading, ['--kubeconfig', ...given], message);
-    }
-    if (mode === 'regen') {
-      return [
-        {
-          mode,
-          rows,
-          restart: settings.regen?.restart ?? false,
-          ...(kubeconfig === undefined ? {} : { kubeconfig }),
-          ...hostOf(settings),
-          ...renewalOf(settings, inventory),
-        },
-      ];
-    }
-    if (mode === 'approver') return kubeconfig === undefined ? [] : [approverOf(settings, kubeconfig)];
-    const destinationDir = settings.syncer?.destinationDir;
-    if (destinationDir === undefined) {
-      const message = 'is required in mode syncer (or syncer.destinationDir in the file)';
-      missing(reading, ['--destination-dir', 'syncer.destinationDir'], message);
-    }
-    if (kubeconfig === undefined || destinationDir === undefined) return [];
-    const { components, cachesSyncedFile } = settings.syncer ?? {};
-    if (inventory !== undefined && components !== undefined) checkComponents(reading, inventory, components);
-    const more = {
-      ...(components !== undefined && { components }),
-      ...(cachesSyncedFile !== undefined && { cachesSyncedFile }),
-      ...restartOf(reading),
-    };
-    return [{ mode, kubeconfig, destinationDir, ...more }];
-  });
-}
-
-function checkComponents(reading: Reading, inventory: Inventory, components: readonly string[]): void {
-  const known = componentsIn(inventory);
-  const path = reading.flags.syncer?.components === undefined ? 'syncer.components' : '--component';
-  for (const name of components.filter((one) => !known.includes(one))) {
-    const message =
-      known.length === 0
-        ? 'must be left out: the inventory does not say who reads what'
-        : `must name components that read artefacts of the inventory (${known.join(', ')}), got "${name}"${suggestion(name, known)}`;
-    reading.problems.push({ path, kind: 'notFound', message });
-  }
-}
-
 /** Flags that were typed and would do nothing: said, not passed over. */
 function idleFlags({ flags, file, settings, problems }: Reading): void {
   const { modes = [] } = settings;
   const idle = (path: string, message: string): void => void problems.push({ path, kind: 'conflict', message });
-  if (!modes.includes('syncer')) {
-    if (flags.syncer?.destinationDir !== undefined) idle('--destination-dir', 'must be left out without mode syncer');
-    if (flags.syncer?.components !== undefined) idle('--component', 'must be left out without mode syncer');
-    if (flags.syncer?.cachesSyncedFile !== undefined) {
-      idle('--caches-synced-file', 'must be left out without mode syncer');
-    }
-    if (flags.syncer?.kubeconfig !== undefined) idle('--syncer-kubeconfig', 'must be left out without mode syncer');
-  }
-  if (!modes.includes('regen')) {
-    if (flags.regen?.kubeconfig !== undefined) idle('--regen-kubeconfig', 'must be left out without mode regen');
-    if (flags.regen?.rows !== undefined) idle('--rows', 'must be left out without mode regen');
-    if (flags.regen?.restart !== undefined) idle('--restart', 'must be left out without mode regen');
-  }
-  if (!modes.includes('approver') && flags.approver?.kubeconfig !== undefined) {
-    idle('--approver-kubeconfig', 'must be left out without mode approver');
+  for (const { flag, field = '' } of flagRows) {
+    const [mode, setting = ''] = field.split('.');
+    if (mode !== 'regen' && mode !== 'syncer' && mode !== 'approver') continue;
+    const isTyped = Object.hasOwn(flags[mode] ?? {}, setting);
+    if (isTyped && !modes.includes(mode)) idle(flag, `must be left out without mode ${mode}`);
   }
   if (flags.regen?.restart === true && settings.once !== true) idle('--restart', 'must be left out without --once');
   const named = modes.filter((mode) => settings[mode]?.kubeconfig !== undefined);
@@ -289,7 +176,7 @@ export function parseToolConfig(input: ConfigInput): ToolConfig {
     ...commonOf(reading, { inventory, environment }),
     ...hostOf(settings),
     ...renewalOf(settings, inventory),
-    rows: settings.regen?.rows ?? 'all',
+    locations: settings.regen?.locations ?? 'all',
     ...(kubeconfig === undefined ? {} : { kubeconfig }),
     ...(destinationDir === undefined ? {} : { destinationDir }),
     ...(components === undefined ? {} : { components }),
