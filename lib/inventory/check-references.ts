@@ -3,7 +3,7 @@
 import { suggestion } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import type { Artefact } from './model.ts';
-import { dependenciesOf, topologicalOrder } from './order.ts';
+import { dependenciesOf, originalOf, topologicalOrder } from './order.ts';
 import { isFile } from './places.ts';
 
 /** An item of the list of artefacts, as far as it could be understood. */
@@ -21,14 +21,8 @@ export interface Finding extends Pick<Problem, 'kind' | 'message'> {
 
 type Kind = Artefact['kind'];
 
-/** The artefact that a copy is in the end a copy of; undefined when that cannot be told. */
-export function originalOf(artefact: Artefact, byName: ReadonlyMap<string, Entry>): Artefact | undefined {
-  let at: Artefact | undefined = artefact;
-  for (let depth = 0; at?.kind === 'copy'; depth += 1) {
-    if (depth > byName.size) return undefined; // a cycle: told elsewhere
-    at = byName.get(at.of)?.artefact;
-  }
-  return at;
+export function understood(entries: readonly Entry[]): readonly Artefact[] {
+  return entries.flatMap(({ artefact }) => artefact ?? []);
 }
 
 function uniqueNames(entries: readonly Entry[]): Finding[] {
@@ -96,6 +90,7 @@ const copied = {
 const kindText = (kind: Kind): string => (kind === 'opaque' ? 'an opaque object' : `a ${kind}`);
 
 function soundReferences(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
+  const artefacts = understood(entries);
   return entries.flatMap(({ index, artefact }): Finding[] => {
     if (artefact === undefined) return [];
     const seen = new Set<string>();
@@ -118,7 +113,7 @@ function soundReferences(entries: readonly Entry[], byName: ReadonlyMap<string, 
         const message = `must name what is there wherever this is, got "${name}", which is there only with ${when}`;
         return [{ index, path, kind: 'conflict', message }];
       }
-      const original = byCopy ? originalOf(found.artefact, byName) : found.artefact;
+      const original = byCopy ? originalOf(artefacts, found.artefact) : found.artefact;
       const isPair =
         original?.kind === 'external' && original.location.kind !== 'configMap' && artefact.kind !== 'copy';
       if (original === undefined || (kinds.includes(original.kind) && !isPair)) return [];
@@ -140,7 +135,7 @@ function oneCycle(left: ReadonlySet<string>, dependencies: ReadonlyMap<string, r
 }
 
 function noCycles(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
-  const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
+  const artefacts = understood(entries);
   const { unordered } = topologicalOrder(artefacts);
   const cycle = oneCycle(new Set(unordered.map(({ name }) => name)), dependenciesOf(artefacts));
   const index = byName.get(cycle[0] ?? '')?.index;
@@ -154,7 +149,7 @@ function noCycles(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>)
  */
 function signersAreHeld(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
   if (entries.some(({ artefact }) => artefact === undefined)) return [];
-  const held = new Set(entries.flatMap(({ artefact }) => (artefact?.kind === 'caBundle' ? artefact.signers : [])));
+  const held = new Set(understood(entries).flatMap((one) => (one.kind === 'caBundle' ? one.signers : [])));
   return entries.flatMap(({ index, artefact }): Finding[] => {
     if ((artefact?.kind !== 'target' && artefact?.kind !== 'signer') || artefact.issuer === undefined) return [];
     const issuer = byName.get(artefact.issuer)?.artefact;
@@ -165,10 +160,11 @@ function signersAreHeld(entries: readonly Entry[], byName: ReadonlyMap<string, E
 }
 
 /** Trust in a bundle needs no time before it is used. */
-function promotedPairs(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
+function promotedPairs(entries: readonly Entry[]): Finding[] {
+  const artefacts = understood(entries);
   return entries.flatMap(({ index, artefact }): Finding[] => {
     if (artefact?.kind !== 'copy' || artefact.promoteAfter === undefined) return [];
-    const original = originalOf(artefact, byName);
+    const original = originalOf(artefacts, artefact);
     if (original === undefined || original.kind === 'signer' || original.kind === 'target') return [];
     const message = `must be left out: only a signer or a target is promoted, got a copy of "${original.name}", ${kindText(original.kind)}`;
     return [{ index, path: ['promoteAfter'], kind: 'invalid', message }];
@@ -184,6 +180,6 @@ export function checkReferences(entries: readonly Entry[]): Finding[] {
     soundReferences(entries, byName),
     noCycles(entries, byName),
     signersAreHeld(entries, byName),
-    promotedPairs(entries, byName),
+    promotedPairs(entries),
   ].flat();
 }

@@ -3,15 +3,21 @@
 import { problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import { readYaml } from '../yaml.ts';
-import { checkReferences } from './check-references.ts';
+import { checkReferences, understood } from './check-references.ts';
 import type { Entry, Finding } from './check-references.ts';
 import { checkPlaces, checkValues } from './check-values.ts';
 import { directoryOf, filesOf, isFile, parametersOf } from './places.ts';
 import { checkedHostname } from './values.ts';
-import type { Artefact, DiskLocation, Inventory, Location } from './model.ts';
-import { artefactSchema, inventoryFileSchema, inventoryHead, inventorySchema } from './schema.ts';
-import { locationKeys, locationKeysText } from './schema.ts';
-import type { RawArtefact, RawInventory, RawLocation } from './schema.ts';
+import type { DiskLocation, Inventory, Location } from './model.ts';
+import {
+  artefactSchema,
+  inventoryFileSchema,
+  inventoryHead,
+  inventorySchema,
+  locationKeys,
+  locationKeysText,
+} from './schema.ts';
+import type { RawInventory, RawLocation } from './schema.ts';
 import { checkShape, problemAt } from './shape.ts';
 import type { Place } from './shape.ts';
 
@@ -59,13 +65,7 @@ function fileLocation({ pemPair, pemFile, combinedPem, kubeconfig }: RawLocation
   if (pemFile !== undefined) return { kind: 'pemFile', file: pemFile };
   if (combinedPem !== undefined) return { kind: 'combinedPem', file: combinedPem };
   if (kubeconfig === undefined) return undefined;
-  const { credentials, ...rest } = kubeconfig;
-  return { kind: 'kubeconfig', ...rest, ...(credentials !== undefined && { credentials }) };
-}
-
-function artefactOf(raw: RawArtefact, location: Location): Artefact {
-  // zod leaves an absent optional key out, so only its type is wider (`| undefined`) than the model's.
-  return { ...raw, location, readers: raw.readers } as Artefact;
+  return { kind: 'kubeconfig', ...kubeconfig };
 }
 
 interface Reading {
@@ -87,14 +87,14 @@ function readArtefacts(list: unknown, namespace: string | undefined): Reading {
       findings.push({ index, ...location });
       return known;
     }
-    return { ...known, artefact: artefactOf(shape.value, location) };
+    return { ...known, artefact: { ...shape.value, location } };
   });
   return { entries, findings };
 }
 
 function unusedDeclarations(head: Head, entries: readonly Entry[]): { path: PropertyKey[]; message: string }[] {
   if (entries.length === 0 || entries.some(({ artefact }) => artefact === undefined)) return [];
-  const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
+  const artefacts = understood(entries);
   const parameters = new Set(artefacts.flatMap((one) => parametersOf(one)));
   const files = artefacts.flatMap(({ location }) => (isFile(location) ? filesOf(location) : []));
   const directories = new Set(files.map(({ file }) => directoryOf(file)));
@@ -166,14 +166,8 @@ export function checkInventory(value: unknown, place: Place, { namespace, podNam
   ].map((problem) => named(problem, entries));
   if (problems.length > 0)
     return { inventory: undefined, problems: problems.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
-  const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
-  const { name, discover, policy, tlsRegistry, parameters, directories } = head;
-  const told = {
-    ...(discover !== undefined && { discover }),
-    ...(policy !== undefined && { policy }),
-    ...(tlsRegistry !== undefined && { tlsRegistry }),
-  };
-  return { inventory: { name, ...told, parameters, directories, artefacts } as Inventory, problems };
+  const { namespace: _namespace, inPodNamespace: _inPodNamespace, ...told } = head;
+  return { inventory: { ...told, artefacts: understood(entries) }, problems };
 }
 
 /** Checks the text of an inventory file. */

@@ -31,15 +31,6 @@ export function problemAt(
   };
 }
 
-interface JsonSchema {
-  readonly properties?: Readonly<Record<string, JsonSchema>>;
-  readonly additionalProperties?: JsonSchema | boolean;
-  readonly items?: JsonSchema;
-  readonly oneOf?: readonly JsonSchema[];
-  readonly anyOf?: readonly JsonSchema[];
-  readonly const?: unknown;
-}
-
 const typeWords: Readonly<Record<string, string>> = {
   string: 'text',
   object: 'a mapping',
@@ -57,36 +48,16 @@ function sizeText(issue: { origin: string; minimum?: unknown; maximum?: unknown 
   return `${word} ${String(size)}`;
 }
 
+/** Of an unknown key the message is a list of the known ones: only here the schema is told that does not know it. */
 function wanted(issue: z.core.$ZodRawIssue): string {
+  if (issue.code === 'unrecognized_keys') {
+    return issue.inst instanceof z.ZodObject ? Object.keys(issue.inst.shape).join(' ') : '';
+  }
   if (issue.code === 'invalid_type') return typeWords[issue.expected] ?? issue.expected;
   if (issue.code === 'invalid_value') {
     return issue.values.length === 1 ? valueText(issue.values[0]) : `one of ${issue.values.map(String).join(', ')}`;
   }
   return issue.code === 'too_small' || issue.code === 'too_big' ? sizeText(issue) : 'valid';
-}
-
-/** The part of a JSON schema that speaks of `value`: of several variants the one that its discriminator names. */
-function variant(schema: JsonSchema | undefined, value: unknown): JsonSchema | undefined {
-  const variants = schema?.oneOf ?? schema?.anyOf;
-  if (variants === undefined || schema?.properties !== undefined) return schema;
-  const object = (typeof value === 'object' && value !== null ? value : {}) as Readonly<Record<string, unknown>>;
-  return variants.find((one) =>
-    Object.entries(one.properties ?? {}).some(
-      ([key, { const: wantedConst }]) => wantedConst !== undefined && object[key] === wantedConst,
-    ),
-  );
-}
-
-/** The keys that `schema` knows at `path` of `value`, through lists, mappings and variants. */
-function keysAt(schema: z.ZodType, value: unknown, path: readonly PropertyKey[]): string[] {
-  let at = variant(z.toJSONSchema(schema, { io: 'input', reused: 'inline' }) as JsonSchema, value);
-  let here: unknown = value;
-  for (const segment of path) {
-    here = (here as Readonly<Record<PropertyKey, unknown>> | undefined)?.[segment];
-    const others = typeof at?.additionalProperties === 'object' ? at.additionalProperties : undefined;
-    at = variant(typeof segment === 'number' ? at?.items : (at?.properties?.[String(segment)] ?? others), here);
-  }
-  return Object.keys(at?.properties ?? {});
 }
 
 /** "did you mean", but no list: the sentence before it has the list already. */
@@ -119,7 +90,7 @@ export function checkShape<T>(schema: z.ZodType<T>, value: unknown, place: Place
   if (result.success) return { value: result.data };
   const problems = result.error.issues.flatMap((issue): Problem[] => {
     if (issue.code !== 'unrecognized_keys') return [problemAt(place, issue.path, sentence(issue))];
-    const known = keysAt(schema, value, issue.path);
+    const known = issue.message.split(' ').filter((key) => key !== '');
     return issue.keys.map((key) =>
       problemAt(place, [...issue.path, key], { kind: 'unknown', message: `unknown key${suggestion(key, known)}` }),
     );

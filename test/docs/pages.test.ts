@@ -12,6 +12,7 @@ import { errorText } from '../../lib/errors.ts';
 import { loadInventory } from '../../lib/inventory/load.ts';
 import { installedPresets, loadPreset, presetNames } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
+import { artefactSchema } from '../../lib/inventory/schema.ts';
 import { networkError, statusError } from '../../lib/kube/api-error.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { judgeClock } from '../../lib/plan/clock-rules.ts';
@@ -128,13 +129,8 @@ describe('docs/inventory.md', () => {
   });
 
   it('names every kind of artefact', () => {
-    const kinds = [...page('lib/inventory/model.ts').matchAll(/^ {2}readonly kind: '(\w+)';$/gm)].map(
-      ([, kind = '']) => kind,
-    );
-    const locations = ['secret', 'configMap', 'pemPair', 'pemFile', 'combinedPem', 'kubeconfig'];
-    expect(sorted(firstCodes(section(text, 'Kinds of artefact')))).toEqual(
-      sorted(kinds.filter((kind) => !locations.includes(kind) && kind !== 'served')),
-    );
+    const kinds = artefactSchema.options.map(({ shape }) => shape.kind.value);
+    expect(sorted(firstCodes(section(text, 'Kinds of artefact')))).toEqual(sorted(kinds));
   });
 
   it('names every preset', () => {
