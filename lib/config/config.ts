@@ -14,7 +14,7 @@ export interface Address {
 }
 
 /** Who this process is, from the downward API. */
-export interface Identity {
+export interface ProcessIdentity {
   readonly podName?: string;
   readonly nodeName?: string;
 }
@@ -31,7 +31,7 @@ export interface CommonConfig {
   readonly apiServerAddress?: Address;
   readonly log: { readonly level: LogLevel; readonly format: LogFormat };
   readonly dryRun: boolean;
-  readonly identity: Identity;
+  readonly identity: ProcessIdentity;
 }
 
 export interface RenewalConfig {

@@ -221,4 +221,4 @@ export type FlagsOf<Owner extends FlagOwner> = {
 };
 
 /** What the command line says of the configuration. */
-export type Flags = Omit<FlagsOf<'all' | 'modes'>, 'config' | 'listen'>;
+export type ConfigFlags = Omit<FlagsOf<'all' | 'modes'>, 'config' | 'listen'>;

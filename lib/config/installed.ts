@@ -3,10 +3,10 @@
 import type { Environment } from '../inventory/resolve.ts';
 import { parseYaml } from '../yaml.ts';
 import { flagRows, typedValue } from './flags.ts';
-import type { Flags } from './flags.ts';
+import type { ConfigFlags } from './flags.ts';
 
 export interface InstalledInput {
-  readonly flags: Flags;
+  readonly flags: ConfigFlags;
   /** The file of --config, found sound before. */
   readonly file?: { readonly text: string };
   readonly environment: Environment;

@@ -8,23 +8,23 @@ import { checkShape } from '../inventory/shape.ts';
 import { namespaceName } from '../inventory/values.ts';
 import { problemsError, suggestion } from '../problems.ts';
 import type { Problem } from '../problems.ts';
-import type { CommonConfig, Config, Identity, ToolConfig } from './config.ts';
+import type { CommonConfig, Config, ProcessIdentity, ToolConfig } from './config.ts';
 import { flagRows } from './flags.ts';
 import { checkComponents, hostOf, modesOf, renewalOf, sharedKubeconfig } from './mode-settings.ts';
-import { missing, read } from './read.ts';
-import type { ConfigInput, Reading } from './read.ts';
+import { missing, readSources } from './read.ts';
+import type { ConfigInput, ConfigReading } from './read.ts';
 import { parseAddress } from './schema.ts';
 import type { Settings } from './schema.ts';
 
 /** What stands for an inventory where none is named and nothing but requests of kubelets is looked at. */
-function inventoryOfApprover({ settings, file }: Reading): Inventory | undefined {
+function inventoryOfApprover({ settings, file }: ConfigReading): Inventory | undefined {
   const { modes = [], preset } = settings;
   const isAlone = modes.length > 0 && modes.every((mode) => mode === 'approver');
   const isNamed = preset !== undefined || file.inline !== undefined || file.unread;
   return isAlone && !isNamed ? { name: 'none', parameters: {}, artefacts: [] } : undefined;
 }
 
-function inventoryOf(reading: Reading): Inventory | undefined {
+function inventoryOf(reading: ConfigReading): Inventory | undefined {
   const { input, file, settings, problems } = reading;
   const { preset } = settings;
   const where = { namespace: settings.namespace, podNamespace: podNamespace(reading) };
@@ -60,7 +60,7 @@ function inventoryOf(reading: Reading): Inventory | undefined {
 }
 
 /** What OpenShift's cert-syncer takes where no --namespace is typed. */
-function podNamespace({ input, problems }: Reading): string | undefined {
+function podNamespace({ input, problems }: ConfigReading): string | undefined {
   const { POD_NAMESPACE: given = '' } = input.env;
   if (given === '') return undefined;
   const shape = checkShape(namespaceName, given);
@@ -69,7 +69,7 @@ function podNamespace({ input, problems }: Reading): string | undefined {
   return undefined;
 }
 
-function checkParameters(reading: Reading, inventory: Inventory, environment: Environment): void {
+function checkParameters(reading: ConfigReading, inventory: Inventory, environment: Environment): void {
   const { file, problems } = reading;
   // What is missing may be found on the machine.
   const mayLack = environment.mayLack === true || inventory.discover !== undefined;
@@ -83,7 +83,7 @@ function checkParameters(reading: Reading, inventory: Inventory, environment: En
   }
 }
 
-function identityOf({ POD_NAME: podName = '', NODE_NAME: nodeName = '' }: ConfigInput['env']): Identity {
+function identityOf({ POD_NAME: podName = '', NODE_NAME: nodeName = '' }: ConfigInput['env']): ProcessIdentity {
   return { ...(podName !== '' && { podName }), ...(nodeName !== '' && { nodeName }) };
 }
 
@@ -96,7 +96,7 @@ interface Situation {
   readonly environment: Environment;
 }
 
-function commonOf({ input, settings }: Reading, { inventory, environment }: Situation): CommonConfig {
+function commonOf({ input, settings }: ConfigReading, { inventory, environment }: Situation): CommonConfig {
   const { tlsServerNameOverride, apiServerAddress, log } = settings;
   const address = apiServerAddress === undefined ? undefined : parseAddress(apiServerAddress);
   return {
@@ -112,7 +112,7 @@ function commonOf({ input, settings }: Reading, { inventory, environment }: Situ
 }
 
 /** Flags that were typed and would do nothing: said, not passed over. */
-function idleFlags({ flags, file, settings, problems }: Reading): void {
+function idleFlags({ flags, file, settings, problems }: ConfigReading): void {
   const { modes = [] } = settings;
   const idle = (path: string, message: string): void => void problems.push({ path, kind: 'conflict', message });
   for (const { flag, field = '' } of flagRows) {
@@ -141,7 +141,7 @@ function refuse(problems: readonly Problem[]): void {
 
 /** For a process that runs modes. Throws ConfigInvalid, which lists all problems. */
 export function parseConfig(input: ConfigInput): Config {
-  const reading = read(input);
+  const reading = readSources(input);
   const { settings, problems } = reading;
   const { modes: wanted, healthProbeBindAddress } = settings;
   if (wanted === undefined) missing(reading, ['--mode', 'modes'], 'is required: regen, syncer, approver, or several');
@@ -163,7 +163,7 @@ export function parseConfig(input: ConfigInput): Config {
 
 /** For a command that looks at or prepares a cluster. Throws ConfigInvalid, which lists all problems. */
 export function parseToolConfig(input: ConfigInput): ToolConfig {
-  const reading = read(input);
+  const reading = readSources(input);
   const { settings, problems } = reading;
   const inventory = inventoryOf(reading);
   const environment = environmentOf(settings, false);

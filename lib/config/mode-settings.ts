@@ -7,7 +7,7 @@ import type { KeyAlgorithm } from '../plan/facts.ts';
 import { suggestion } from '../problems.ts';
 import type { ApproverConfig, HostConfig, ModeConfig, RenewalConfig, SyncerConfig } from './config.ts';
 import { missing } from './read.ts';
-import type { Reading } from './read.ts';
+import type { ConfigReading } from './read.ts';
 import type { Settings } from './schema.ts';
 
 const yearMs = 365 * 86_400_000;
@@ -41,7 +41,7 @@ export function hostOf({ regen }: Settings): HostConfig {
 }
 
 /** The credential of everything that has none of its own: flag, file, KUBECONFIG. */
-export function sharedKubeconfig({ input, settings, problems }: Reading): string | undefined {
+export function sharedKubeconfig({ input, settings, problems }: ConfigReading): string | undefined {
   if (settings.kubeconfig !== undefined) return settings.kubeconfig;
   const { KUBECONFIG: fromEnv } = input.env;
   if (fromEnv === undefined || fromEnv === '') return undefined;
@@ -52,7 +52,7 @@ export function sharedKubeconfig({ input, settings, problems }: Reading): string
 }
 
 /** The most special credential holds: that of the mode, else the shared one. Flags beat the file within each. */
-export function modesOf(reading: Reading, inventory: Inventory | undefined): readonly ModeConfig[] {
+export function modesOf(reading: ConfigReading, inventory: Inventory | undefined): readonly ModeConfig[] {
   const { settings } = reading;
   const wanted = [...new Set(settings.modes)];
   const own = wanted.length > 0 && wanted.every((mode) => settings[mode]?.kubeconfig !== undefined);
@@ -76,7 +76,7 @@ export function modesOf(reading: Reading, inventory: Inventory | undefined): rea
 }
 
 function syncerOf(
-  reading: Reading,
+  reading: ConfigReading,
   inventory: Inventory | undefined,
   kubeconfig: string | undefined,
 ): readonly SyncerConfig[] {
@@ -96,7 +96,7 @@ function syncerOf(
 }
 
 /** How it restarts readers. Settings that would do nothing are told. */
-function restartOf({ settings, problems }: Reading): Pick<SyncerConfig, 'restart'> {
+function restartOf({ settings, problems }: ConfigReading): Pick<SyncerConfig, 'restart'> {
   const { restart, manifestsDir, shortBackOff } = settings.syncer ?? {};
   if (restart === 'react') {
     return { restart: { hasShortBackOff: shortBackOff ?? false, ...(manifestsDir !== undefined && { manifestsDir }) } };
@@ -107,7 +107,7 @@ function restartOf({ settings, problems }: Reading): Pick<SyncerConfig, 'restart
   return {};
 }
 
-export function checkComponents(reading: Reading, inventory: Inventory, components: readonly string[]): void {
+export function checkComponents(reading: ConfigReading, inventory: Inventory, components: readonly string[]): void {
   const known = componentsIn(inventory);
   const path = reading.flags.syncer?.components === undefined ? 'syncer.components' : '--component';
   for (const name of components.filter((one) => !known.includes(one))) {

@@ -4,17 +4,17 @@
 import { resolve } from 'node:path';
 import type { PresetSource } from '../inventory/preset.ts';
 import { checkShape, nowhere } from '../inventory/shape.ts';
-import type { Place } from '../inventory/shape.ts';
+import type { DocumentPlace } from '../inventory/shape.ts';
 import { valueText } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import { readYaml } from '../yaml.ts';
 import { flagOfField, flagRows, typedValue } from './flags.ts';
-import type { FlagRow, Flags } from './flags.ts';
+import type { FlagRow, ConfigFlags } from './flags.ts';
 import { looseConfigSchema, settingsSchema, soundSettings } from './schema.ts';
 import type { Settings } from './schema.ts';
 
 export interface ConfigInput {
-  readonly flags: Flags;
+  readonly flags: ConfigFlags;
   /** The file of --config. */
   readonly file?: { readonly path: string; readonly text: string };
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -27,7 +27,7 @@ export interface ConfigInput {
 
 interface FileSettings {
   readonly settings: Settings;
-  readonly place: Place;
+  readonly place: DocumentPlace;
   /** The inventory that stands in the file, unchecked. */
   readonly inline: unknown;
   readonly problems: readonly Problem[];
@@ -36,7 +36,7 @@ interface FileSettings {
 }
 
 /** All sources read, and the problems met so far; every step adds to them. */
-export interface Reading {
+export interface ConfigReading {
   readonly input: ConfigInput;
   readonly flags: Settings;
   readonly file: FileSettings;
@@ -72,7 +72,7 @@ function assignments(
 }
 
 /** What was typed for a flag in the form of the file; undefined where that is nothing. */
-function valueOf(row: FlagRow, flags: Flags, { cwd, problems }: { cwd: string; problems: Problem[] }): unknown {
+function valueOf(row: FlagRow, flags: ConfigFlags, { cwd, problems }: { cwd: string; problems: Problem[] }): unknown {
   const path = (text: string): string => (text === '' ? text : resolve(cwd, text));
   const typed = typedValue(flags, row);
   if (typed === undefined || typeof typed === 'boolean') return typed;
@@ -96,7 +96,7 @@ function valueOf(row: FlagRow, flags: Flags, { cwd, problems }: { cwd: string; p
   return text;
 }
 
-function settingsOfFlags(flags: Flags, cwd: string): { settings: Settings; problems: readonly Problem[] } {
+function settingsOfFlags(flags: ConfigFlags, cwd: string): { settings: Settings; problems: readonly Problem[] } {
   const raw: Record<string, unknown> = {};
   const problems: Problem[] = [];
   for (const row of flagRows) {
@@ -118,7 +118,7 @@ function settingsOfFile(file: ConfigInput['file']): FileSettings {
   if (file === undefined) return { settings: {}, place: nowhere, inline: undefined, problems: [], unread: false };
   const { path: source, text } = file;
   const { value, problems, lineOf } = readYaml(text);
-  const place: Place = { path: [], lineOf, source };
+  const place: DocumentPlace = { path: [], lineOf, source };
   if (problems.length > 0) {
     const syntax = problems.map((problem): Problem => ({ path: '', kind: 'syntax', ...problem, source }));
     return { settings: {}, place, inline: undefined, problems: syntax, unread: true };
@@ -137,7 +137,7 @@ function merged(file: Settings, flags: Settings): Settings {
   return { ...file, ...flags, ...(Object.fromEntries(both) as Settings) };
 }
 
-export function read(input: ConfigInput): Reading {
+export function readSources(input: ConfigInput): ConfigReading {
   const { settings: flags, problems } = settingsOfFlags(input.flags, input.cwd);
   const file = settingsOfFile(input.file);
   const all = [...(input.problems ?? []), ...problems, ...file.problems];
@@ -145,7 +145,7 @@ export function read(input: ConfigInput): Reading {
 }
 
 /** Says that something is missing, unless it may be there: in an unread file, or given wrongly and told so already. */
-export function missing({ file, problems }: Reading, paths: readonly string[], message: string): void {
+export function missing({ file, problems }: ConfigReading, paths: readonly string[], message: string): void {
   const told = problems.some(
     ({ path, kind }) => kind !== 'required' && paths.some((one) => path === one || path.startsWith(`${one}[`)),
   );

@@ -7,27 +7,27 @@ import { dependenciesOf, originalOf, topologicalOrder } from './order.ts';
 import { isFile } from './places.ts';
 
 /** An item of the list of artefacts, as far as it could be understood. */
-export interface Entry {
+export interface ArtefactEntry {
   readonly index: number;
   readonly name?: string;
   readonly artefact?: Artefact;
 }
 
 /** A problem inside the artefact at `index`. */
-export interface Finding extends Pick<Problem, 'kind' | 'message'> {
+export interface InventoryFinding extends Pick<Problem, 'kind' | 'message'> {
   readonly index: number;
   readonly path: readonly PropertyKey[];
 }
 
 type Kind = Artefact['kind'];
 
-export function understood(entries: readonly Entry[]): readonly Artefact[] {
+export function understood(entries: readonly ArtefactEntry[]): readonly Artefact[] {
   return entries.flatMap(({ artefact }) => artefact ?? []);
 }
 
-function uniqueNames(entries: readonly Entry[]): Finding[] {
+function uniqueNames(entries: readonly ArtefactEntry[]): InventoryFinding[] {
   const first = new Map<string, number>();
-  return entries.flatMap(({ index, name }): Finding[] => {
+  return entries.flatMap(({ index, name }): InventoryFinding[] => {
     if (name === undefined) return [];
     const before = first.get(name);
     first.set(name, before ?? index);
@@ -89,12 +89,15 @@ const copied = {
 
 const kindText = (kind: Kind): string => (kind === 'opaque' ? 'an opaque object' : `a ${kind}`);
 
-function soundReferences(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
+function soundReferences(
+  entries: readonly ArtefactEntry[],
+  byName: ReadonlyMap<string, ArtefactEntry>,
+): InventoryFinding[] {
   const artefacts = understood(entries);
-  return entries.flatMap(({ index, artefact }): Finding[] => {
+  return entries.flatMap(({ index, artefact }): InventoryFinding[] => {
     if (artefact === undefined) return [];
     const seen = new Set<string>();
-    return references(artefact).flatMap(({ path, name, wanted, kinds, byCopy }): Finding[] => {
+    return references(artefact).flatMap(({ path, name, wanted, kinds, byCopy }): InventoryFinding[] => {
       const found = byName.get(name);
       if (found === undefined) {
         const near = suggestion(name, byName.keys());
@@ -134,7 +137,7 @@ function oneCycle(left: ReadonlySet<string>, dependencies: ReadonlyMap<string, r
   return at === undefined ? [] : [...walked.slice(walked.indexOf(at)), at];
 }
 
-function noCycles(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
+function noCycles(entries: readonly ArtefactEntry[], byName: ReadonlyMap<string, ArtefactEntry>): InventoryFinding[] {
   const artefacts = understood(entries);
   const { unordered } = topologicalOrder(artefacts);
   const cycle = oneCycle(new Set(unordered.map(({ name }) => name)), dependenciesOf(artefacts));
@@ -147,10 +150,13 @@ function noCycles(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>)
  * A leaf of a signer in the API that no bundle holds would be made, and trusted by nobody. Readers of a signer on disk
  * may be pointed at its own certificate file.
  */
-function signersAreHeld(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
+function signersAreHeld(
+  entries: readonly ArtefactEntry[],
+  byName: ReadonlyMap<string, ArtefactEntry>,
+): InventoryFinding[] {
   if (entries.some(({ artefact }) => artefact === undefined)) return [];
   const held = new Set(understood(entries).flatMap((one) => (one.kind === 'caBundle' ? one.signers : [])));
-  return entries.flatMap(({ index, artefact }): Finding[] => {
+  return entries.flatMap(({ index, artefact }): InventoryFinding[] => {
     if ((artefact?.kind !== 'target' && artefact?.kind !== 'signer') || artefact.issuer === undefined) return [];
     const issuer = byName.get(artefact.issuer)?.artefact;
     if (held.has(artefact.issuer) || issuer?.kind !== 'signer' || isFile(issuer.location)) return [];
@@ -160,9 +166,9 @@ function signersAreHeld(entries: readonly Entry[], byName: ReadonlyMap<string, E
 }
 
 /** Trust in a bundle needs no time before it is used. */
-function promotedPairs(entries: readonly Entry[]): Finding[] {
+function promotedPairs(entries: readonly ArtefactEntry[]): InventoryFinding[] {
   const artefacts = understood(entries);
-  return entries.flatMap(({ index, artefact }): Finding[] => {
+  return entries.flatMap(({ index, artefact }): InventoryFinding[] => {
     if (artefact?.kind !== 'copy' || artefact.promoteAfter === undefined) return [];
     const original = originalOf(artefacts, artefact);
     if (original === undefined || original.kind === 'signer' || original.kind === 'target') return [];
@@ -171,7 +177,7 @@ function promotedPairs(entries: readonly Entry[]): Finding[] {
   });
 }
 
-export function checkReferences(entries: readonly Entry[]): Finding[] {
+export function checkReferences(entries: readonly ArtefactEntry[]): InventoryFinding[] {
   const byName = new Map(
     entries.toReversed().flatMap((entry) => (entry.name === undefined ? [] : [[entry.name, entry]])),
   );

@@ -3,13 +3,13 @@
 import { durationText } from '../duration.ts';
 import { suggestion, valueText } from '../problems.ts';
 import { understood } from './check-references.ts';
-import type { Entry, Finding } from './check-references.ts';
+import type { ArtefactEntry, InventoryFinding } from './check-references.ts';
 import { checkedHostname } from './values.ts';
 import type { Artefact, Location, Signer, Target } from './model.ts';
 import { originalOf } from './order.ts';
 import { directoryOf, filesOf, isFile, parametersIn, placesOf } from './places.ts';
 
-type What = Omit<Finding, 'index'>;
+type What = Omit<InventoryFinding, 'index'>;
 
 const invalid = (path: readonly PropertyKey[], message: string): What => ({ path, kind: 'invalid', message });
 
@@ -156,9 +156,9 @@ function declaredDirectories({ location }: Artefact, directories: ReadonlySet<st
 }
 
 /** Two artefacts in one place would overwrite each other for ever. Told once for each pair: the nearest reason. */
-export function checkPlaces(entries: readonly Entry[]): Finding[] {
+export function checkPlaces(entries: readonly ArtefactEntry[]): InventoryFinding[] {
   const taken = new Map<string, string>();
-  return entries.flatMap(({ index, artefact }): Finding[] => {
+  return entries.flatMap(({ index, artefact }): InventoryFinding[] => {
     if (artefact === undefined) return [];
     for (const { path, id, text } of placesOf(artefact)) {
       const holder = taken.get(id);
@@ -174,7 +174,7 @@ export function checkPlaces(entries: readonly Entry[]): Finding[] {
   });
 }
 
-export interface Declared {
+export interface Declarations {
   readonly parameters: ReadonlySet<string>;
   readonly directories: ReadonlySet<string>;
   /** Whether something finds out what the machine has. */
@@ -186,7 +186,10 @@ function condition({ when }: Artefact, discovers: boolean): What[] {
   return [invalid(['when'], 'must be left out: the inventory has no `discover`, so nobody finds out')];
 }
 
-export function checkValues(entries: readonly Entry[], { parameters, directories, discovers }: Declared): Finding[] {
+export function checkValues(
+  entries: readonly ArtefactEntry[],
+  { parameters, directories, discovers }: Declarations,
+): InventoryFinding[] {
   const all = understood(entries);
   return entries.flatMap(({ index, artefact }) => {
     if (artefact === undefined) return [];

@@ -4,7 +4,7 @@ import { problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import { readYaml } from '../yaml.ts';
 import { checkReferences, understood } from './check-references.ts';
-import type { Entry, Finding } from './check-references.ts';
+import type { ArtefactEntry, InventoryFinding } from './check-references.ts';
 import { checkPlaces, checkValues } from './check-values.ts';
 import { directoryOf, filesOf, isFile, parametersOf } from './places.ts';
 import { checkedHostname } from './values.ts';
@@ -19,7 +19,7 @@ import {
 } from './schema.ts';
 import type { RawInventory, RawLocation } from './schema.ts';
 import { checkShape, problemAt } from './shape.ts';
-import type { Place } from './shape.ts';
+import type { DocumentPlace } from './shape.ts';
 
 export interface LoadOptions {
   /** Takes the place of the inventory's own default namespace (flag --namespace). */
@@ -36,7 +36,7 @@ export interface Checked {
   readonly problems: readonly Problem[];
 }
 
-type What = Omit<Finding, 'index'>;
+type What = Omit<InventoryFinding, 'index'>;
 type Head = Omit<RawInventory, 'artefacts'>;
 
 function locationOf(raw: RawLocation, namespace: string | undefined): Location | What {
@@ -69,15 +69,15 @@ function fileLocation({ pemPair, pemFile, combinedPem, kubeconfig }: RawLocation
 }
 
 interface Reading {
-  readonly entries: readonly Entry[];
-  readonly findings: readonly Finding[];
+  readonly entries: readonly ArtefactEntry[];
+  readonly findings: readonly InventoryFinding[];
 }
 
 /** Every item as far as it can be understood, so that one broken item does not hide what is wrong with the others. */
 function readArtefacts(list: unknown, namespace: string | undefined): Reading {
-  const findings: Finding[] = [];
+  const findings: InventoryFinding[] = [];
   const items: readonly unknown[] = Array.isArray(list) ? list : [];
-  const entries = items.map((item, index): Entry => {
+  const entries = items.map((item, index): ArtefactEntry => {
     const name: unknown = (item as { readonly name?: unknown } | null)?.name;
     const known = { index, ...(typeof name === 'string' ? { name } : {}) };
     const shape = checkShape(artefactSchema, item);
@@ -92,7 +92,7 @@ function readArtefacts(list: unknown, namespace: string | undefined): Reading {
   return { entries, findings };
 }
 
-function unusedDeclarations(head: Head, entries: readonly Entry[]): { path: PropertyKey[]; message: string }[] {
+function unusedDeclarations(head: Head, entries: readonly ArtefactEntry[]): { path: PropertyKey[]; message: string }[] {
   if (entries.length === 0 || entries.some(({ artefact }) => artefact === undefined)) return [];
   const artefacts = understood(entries);
   const parameters = new Set(artefacts.flatMap((one) => parametersOf(one)));
@@ -126,7 +126,7 @@ function wrongDefaults(head: Head): { path: PropertyKey[]; message: string }[] {
 }
 
 /** `artefacts[3].issuer` as `artefacts[kubelet-client].issuer`: a place that people find without counting. */
-function named(problem: Problem, entries: readonly Entry[]): Problem {
+function named(problem: Problem, entries: readonly ArtefactEntry[]): Problem {
   const path = problem.path.replace(/(^|\.)artefacts\[(\d+)\]/, (whole, before: string, index: string) => {
     const name = entries[Number(index)]?.name;
     const unique = entries.filter((entry) => entry.name === name).length === 1;
@@ -143,7 +143,11 @@ export interface CheckOptions {
 }
 
 /** Checks a value read from YAML: the inventory, or all that is wrong with it. */
-export function checkInventory(value: unknown, place: Place, { namespace, podNamespace, form }: CheckOptions): Checked {
+export function checkInventory(
+  value: unknown,
+  place: DocumentPlace,
+  { namespace, podNamespace, form }: CheckOptions,
+): Checked {
   const shape = checkShape(form === 'file' ? inventoryFileSchema : inventorySchema, value, place);
   const headShape = checkShape(inventoryHead, value);
   const head: Head = 'value' in headShape ? headShape.value : { name: 'custom', parameters: {}, directories: {} };

@@ -78,12 +78,9 @@ export type Opaque = OfKind<'opaque'>;
 export type Reader = Artefact['readers'][number];
 /** How it is proven that a component *uses* an artefact, and not only that it lies on disk. */
 export type Proof = Reader['proof'];
-export type ServedProof = Extract<Proof, { readonly kind: 'served' }>;
 
 /** What a machine has or has not, as discovery finds it. */
 export type Feature = Required<Artefact>['when'];
-/** `server`: a URL, or which address of the API server. */
-export type KubeconfigServer = Kubeconfigs['servers'][number];
 /**
  * Where a serving certificate's names come from: a literal DNS name or IP address, or a parameter of the inventory
  * (a list, given in the configuration file).

@@ -2,7 +2,7 @@
 // the environment is was read elsewhere. All that is missing or wrong is told in one error.
 import { nearest, problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
-import type { Entry } from './check-references.ts';
+import type { ArtefactEntry } from './check-references.ts';
 import { checkPlaces } from './check-values.ts';
 import type {
   Artefact,
@@ -164,7 +164,7 @@ export function allDirectories(
 /** Two paths that differ in the inventory may be one on this host. */
 function sharedPlaces(inventory: Inventory, given: Readonly<Record<string, string>>): Problem[] {
   const directories = allDirectories(inventory, given);
-  const entries = inventory.artefacts.map((artefact, index): Entry => {
+  const entries = inventory.artefacts.map((artefact, index): ArtefactEntry => {
     const placed: Artefact = {
       ...artefact,
       location: withFiles(artefact.location, (file) => inDirectory(file, directories)),

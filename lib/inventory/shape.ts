@@ -4,20 +4,20 @@ import * as z from 'zod';
 import { nearest, pathText, suggestion, valueText } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 
-export type Shape<T> = { readonly value: T } | { readonly problems: readonly Problem[] };
+export type CheckedShape<T> = { readonly value: T } | { readonly problems: readonly Problem[] };
 
-export interface Place {
+export interface DocumentPlace {
   /** Where the checked value lies in its file. */
   readonly path: readonly PropertyKey[];
   readonly lineOf: (path: readonly PropertyKey[]) => number | undefined;
   readonly source?: string;
 }
 
-export const nowhere: Place = { path: [], lineOf: () => undefined };
+export const nowhere: DocumentPlace = { path: [], lineOf: () => undefined };
 
 /** A problem at `path` below `place`, with its line and its file. */
 export function problemAt(
-  place: Place,
+  place: DocumentPlace,
   path: readonly PropertyKey[],
   what: Pick<Problem, 'kind' | 'message'>,
 ): Problem {
@@ -85,7 +85,7 @@ function sentence(issue: z.core.$ZodIssue): Pick<Problem, 'kind' | 'message'> {
 }
 
 /** Checks `value`; every problem carries the path and the line of what it speaks of. */
-export function checkShape<T>(schema: z.ZodType<T>, value: unknown, place: Place = nowhere): Shape<T> {
+export function checkShape<T>(schema: z.ZodType<T>, value: unknown, place: DocumentPlace = nowhere): CheckedShape<T> {
   const result = schema.safeParse(value, { error: wanted, reportInput: true });
   if (result.success) return { value: result.data };
   const problems = result.error.issues.flatMap((issue): Problem[] => {

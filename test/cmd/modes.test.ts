@@ -9,7 +9,7 @@ import type { Shortfall } from '../../cmd/shortfalls.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { parseConfig } from '../../lib/config/load.ts';
-import type { Flags } from '../../lib/config/flags.ts';
+import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { createLog } from '../../lib/log.ts';
 import { movedClock } from '../regen/disk-world.ts';
@@ -27,7 +27,7 @@ beforeEach(async () => {
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
 interface Given {
-  readonly flags: Flags;
+  readonly flags: ConfigFlags;
   readonly signal?: AbortSignal;
   readonly clock?: Clock;
   readonly builtAt?: Date;

@@ -8,7 +8,7 @@ import { runModes } from '../../cmd/modes.ts';
 import { systemClock } from '../../lib/clock.ts';
 import type { Shortfall } from '../../cmd/shortfalls.ts';
 import { parseConfig } from '../../lib/config/load.ts';
-import type { Flags } from '../../lib/config/flags.ts';
+import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { createLog } from '../../lib/log.ts';
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
@@ -42,7 +42,7 @@ interface Line {
   readonly reason?: string;
 }
 
-async function runOnce(flags: Flags): Promise<{ shortfalls: readonly Shortfall[]; lines: readonly Line[] }> {
+async function runOnce(flags: ConfigFlags): Promise<{ shortfalls: readonly Shortfall[]; lines: readonly Line[] }> {
   const kubeconfig = await writeKubeconfig(join(directory, 'kubeconfig'), {
     server: proxy.url,
     certificateAuthority: proxy.ca,
