@@ -2,7 +2,7 @@
 // do, and what it does by log lines.
 import { join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
-import { parseToolConfig } from '../lib/config.ts';
+import { parseToolConfig } from '../lib/config/load.ts';
 import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
 import type { AdoptionRecord } from '../lib/install/adopt-record.ts';
 import { runRepair } from '../lib/install/adopt-repair.ts';
@@ -15,9 +15,8 @@ import type { Problem } from '../lib/problems.ts';
 import { type Connecting, connect } from './connections.ts';
 import { exitCodes, exitOfError } from './exit-codes.ts';
 import type { AdoptLine } from './init-adopt.ts';
-import { installFlags } from './install-flags.ts';
 import type { Io } from './io.ts';
-import { configInput, orKubeadm } from './read-config.ts';
+import { configInput, installFlags, orKubeadm } from './read-config.ts';
 
 /** An API server that has just been started anew gets this long; one that is away waits for the next minute. */
 const usualPatienceMs = 15_000;

@@ -2,7 +2,7 @@
 // connection of its own.
 import { runApprover } from '../lib/approver/run.ts';
 import { bootstrapRequester } from '../lib/bootstrap-identity.ts';
-import type { ApproverConfig } from '../lib/config-types.ts';
+import type { ApproverConfig } from '../lib/config/config.ts';
 import { createEventRecorder } from '../lib/kube/events.ts';
 import { observeBoot } from '../lib/leases/boot.ts';
 import { clockFactsFor } from './clock-facts.ts';

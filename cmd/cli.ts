@@ -1,23 +1,14 @@
 // The command line: which commands and flags there are. Values are judged elsewhere, together with the configuration
 // file, so that all that is wrong is told at once. Commands are loaded when they run: --version and --help cost little.
 import { Command, CommanderError } from 'commander';
+import type { FlagsOf } from '../lib/config/flags.ts';
 import { errorText } from '../lib/errors.ts';
 import { exitCodes, exitOfError } from './exit-codes.ts';
 import type { HostLine } from './host.ts';
 import type { AdoptLine } from './init-adopt.ts';
-import type { InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
-import {
-  addAdoptOptions,
-  addDirectoryOption,
-  addHostOption,
-  addInstallOptions,
-  addRestoreOption,
-  addRunOptions,
-  addSharedOptions,
-  plainArguments,
-} from './options.ts';
-import type { CommandLine } from './read-config.ts';
+import { addFlags, plainArguments } from './options.ts';
+import type { CommandLine, InstallLine } from './read-config.ts';
 import type { RestoreLine } from './restore.ts';
 import type { StatusLine } from './status.ts';
 import { version } from './version.ts';
@@ -57,28 +48,23 @@ function program(io: Io): Program {
       const { runCommand } = await import('./run.ts');
       done(await runCommand(line, io));
     });
-  addRunOptions(addSharedOptions(command));
+  addFlags(command, 'all', 'modes');
 
-  command
-    .command('status')
+  addFlags(command.command('status'), 'status')
     .allowExcessArguments(false)
     .description('show what is expired, what would break, what would be done')
-    .option('-o, --output <format>', 'table, json or yaml (default: table)')
-    .option('--at <date>', 'as of another day: would everything come back if it were off until then?')
     .action(async (_own, self: Command) => {
       const { statusCommand } = await import('./status.ts');
       done(await statusCommand(self.optsWithGlobals<StatusLine>(), io));
     });
 
-  const init = command
-    .command('init')
+  const init = addFlags(command.command('init'), 'init')
     .description('make what must exist before the first disaster, in the running API')
     .action(async (_own, self: Command) => {
       refuseUnknownCommand(self);
       const { initCommand } = await import('./init.ts');
       done(await initCommand(self.optsWithGlobals<InstallLine>(), io));
     });
-  addInstallOptions(init);
   init
     .command('render')
     .allowExcessArguments(false)
@@ -88,11 +74,11 @@ function program(io: Io): Program {
       done(await initRenderCommand(self.optsWithGlobals<InstallLine>(), io));
     });
 
-  addAdoptOptions(init.command('adopt'))
+  addFlags(init.command('adopt'), 'init adopt')
     .allowExcessArguments(false)
     .description('have the static pods of this kubeadm control-plane node follow objects in the API')
     .action(async (_own, self: Command) => {
-      const { repair = false, ...line } = self.optsWithGlobals<AdoptLine & { readonly repair?: boolean }>();
+      const { repair = false, ...line } = self.optsWithGlobals<AdoptLine & FlagsOf<'init adopt'>>();
       if (repair) {
         const { repairAdoptCommand } = await import('./adopt-repair.ts');
         return done(await repairAdoptCommand(line, io));
@@ -101,7 +87,7 @@ function program(io: Io): Program {
       done(await initAdoptCommand(line, io));
     });
 
-  addHostOption(init.command('host'))
+  addFlags(init.command('host'), 'init host')
     .allowExcessArguments(false)
     .description('write systemd units that repair this control-plane node before each start of its kubelet')
     .action(async (_own, self: Command) => {
@@ -109,21 +95,13 @@ function program(io: Io): Program {
       done(await initHostCommand(self.optsWithGlobals<HostLine>(), io));
     });
 
-  const uninstall = command
-    .command('uninstall')
+  const uninstall = addFlags(command.command('uninstall'), 'uninstall')
     .description('take away what init made')
-    .option('--purge', 'also delete every Secret and ConfigMap that init has created')
-    .option(
-      '--force',
-      'although machines are adopted, whose certificates nobody renews then, or objects may be of others',
-    )
-    .option('--give-back', 'also make plain files of what the syncer has published, at the same paths')
     .action(async (_own, self: Command) => {
       refuseUnknownCommand(self);
       const { uninstallCommand } = await import('./uninstall.ts');
       done(await uninstallCommand(self.optsWithGlobals<InstallLine>(), io));
     });
-  addDirectoryOption(uninstall);
   uninstall
     .command('host')
     .allowExcessArguments(false)
@@ -141,7 +119,7 @@ function program(io: Io): Program {
       done(await uninstallAdoptCommand(self.optsWithGlobals<AdoptLine>(), io));
     });
 
-  addRestoreOption(command.command('restore'))
+  addFlags(command.command('restore'), 'restore')
     .argument('[artefact]', 'what is put back')
     .allowExcessArguments(false)
     .description('list the kept copies of replaced files, or put one back')
@@ -156,8 +134,8 @@ function program(io: Io): Program {
       .command(which)
       .description(which === 'config' ? 'of the configuration file' : 'of an inventory file')
       .action(async () => {
-        const { schemaCommand } = await import('./schema.ts');
-        done(schemaCommand(which, io));
+        const { jsonSchemas } = await import('../lib/config/schema.ts');
+        io.stdout.write(jsonSchemas()[which]);
       });
   }
   return { command, outcome };

@@ -1,6 +1,6 @@
 // What the commands and modes know of this machine's clock.
 import { isClockSynchronised } from '../lib/clock-synchronised.ts';
-import type { HostConfig, ToolConfig } from '../lib/config-types.ts';
+import type { HostConfig, ToolConfig } from '../lib/config/config.ts';
 import type { ClockFacts } from '../lib/plan/plan-types.ts';
 import { builtAt as thisBuild } from './version.ts';
 

@@ -1,6 +1,6 @@
 // Connections as the modes and commands need them: opened from a kubeconfig, kept up to date when its files change. What
 // a connection needs is loaded for the first one: a repair of files alone has none, and a kubelet waits for it.
-import type { CommonConfig } from '../lib/config-types.ts';
+import type { CommonConfig } from '../lib/config/config.ts';
 import { RecoveryError } from '../lib/errors.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { NamesInApi } from '../lib/inventory/names-in-api.ts';

@@ -3,8 +3,10 @@
 import { realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseToolConfig } from '../lib/config.ts';
-import type { ToolConfig } from '../lib/config-types.ts';
+import { flagRows, isRepeatable, typedValue } from '../lib/config/flags.ts';
+import type { FlagRow, FlagsOf } from '../lib/config/flags.ts';
+import { parseToolConfig } from '../lib/config/load.ts';
+import type { ToolConfig } from '../lib/config/config.ts';
 import { applyHost, removeHost, thisMachine } from '../lib/install/host-apply.ts';
 import type { HostMachine } from '../lib/install/host-apply.ts';
 import { isExecutable } from '../lib/install/host-armed.ts';
@@ -21,28 +23,11 @@ import { type Examined, examineProgram, timeoutProblem } from '../lib/install/pr
 import { allDirectories } from '../lib/inventory/resolve.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
-import type { InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
-import { configInput, orKubeadm, type CommandLine } from './read-config.ts';
+import { configInput, type CommandLine, type InstallLine, orKubeadm } from './read-config.ts';
 import { resolveHere } from './resolve-here.ts';
 
-export interface HostLine extends InstallLine {
-  readonly executable?: string;
-}
-
-/** Flags that the units would not use. */
-const idle = [
-  ['kubeconfig', '--kubeconfig'],
-  ['namespace', '--namespace'],
-  ['destinationDir', '--destination-dir'],
-  ['tlsServerNameOverride', '--tls-server-name-override'],
-  ['recoveryServerName', '--recovery-server-name'],
-  ['server', '--server'],
-  ['output', '--output'],
-  ['purge', '--purge'],
-  ['force', '--force'],
-  ['giveBack', '--give-back'],
-] as const satisfies readonly (readonly [keyof Omit<HostLine, 'out'>, string])[];
+export type HostLine = InstallLine & FlagsOf<'init host'>;
 
 interface HostFlags {
   readonly flags: CommandLine;
@@ -50,19 +35,16 @@ interface HostFlags {
   readonly problems: readonly Problem[];
 }
 
-function hostFlags({ executable, ...line }: Omit<HostLine, 'out'>, cwd: string): HostFlags {
-  const problems = idle.flatMap(([name, path]): Problem[] =>
-    line[name] === undefined
-      ? []
-      : [{ path, kind: 'conflict', message: 'must be left out: the units of this host do not use it' }],
-  );
+function hostFlags({ executable, ...line }: HostLine, cwd: string): HostFlags {
+  const idle = flagRows.filter((row) => row.units === 'idle' && typedValue(line, row) !== undefined);
+  const message = 'must be left out: the units of this host do not use it';
+  const problems = idle.map(({ flag }): Problem => ({ path: flag, kind: 'conflict', message }));
   const program = executable === undefined ? ownLauncher() : resolve(cwd, executable);
   if (!isExecutable(program)) {
-    const message = `must name the program that the units start; "${program}" is no file that can be executed`;
-    problems.push({ path: '--executable', kind: 'invalid', message });
+    const wanted = `must name the program that the units start; "${program}" is no file that can be executed`;
+    problems.push({ path: '--executable', kind: 'invalid', message: wanted });
   }
-  const { server: _server, output: _output, purge: _purge, force: _force, giveBack: _giveBack, ...flags } = line;
-  return { flags: orKubeadm(flags), executable: program, problems };
+  return { flags: orKubeadm(line), executable: program, problems };
 }
 
 /** dist/kube-cert-recovery starts what lies in dist/app. */
@@ -72,23 +54,16 @@ function ownLauncher(): string {
 
 /** The same inventory for the units as for this command, whatever directory they start in. */
 export function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
-  const { config, preset, parameter = [], directory = [], apiServerAddress, logLevel, logFormat } = flags;
-  const absolute = (text: string): string => {
+  const absolute = ({ as }: FlagRow, text: string): string => {
+    if (as === 'path') return resolve(cwd, text);
+    if (as !== 'pathsByName') return text;
     const [name, path] = [text.slice(0, text.indexOf('=')), text.slice(text.indexOf('=') + 1)];
     return `${name}=${resolve(cwd, path)}`;
   };
-  const single = Object.entries({
-    preset,
-    'api-server-address': apiServerAddress,
-    'log-level': logLevel,
-    'log-format': logFormat,
-  });
-  return [
-    ...(config === undefined ? [] : [`--config=${resolve(cwd, config)}`]),
-    ...single.flatMap(([name, value]) => (value === undefined ? [] : [`--${name}=${value}`])),
-    ...parameter.map((text) => `--parameter=${text}`),
-    ...directory.map((text) => `--directory=${absolute(text)}`),
-  ];
+  const kept = flagRows.filter(({ units }) => units === 'kept');
+  return [...kept.filter((row) => !isRepeatable(row)), ...kept.filter(isRepeatable)].flatMap((row) =>
+    [typedValue(flags, row) ?? []].flat().map((text) => `${row.flag}=${absolute(row, String(text))}`),
+  );
 }
 
 async function unitsOf(config: ToolConfig, told: Omit<HostUnits, 'writable' | 'manifests'>): Promise<HostUnits> {

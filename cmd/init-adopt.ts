@@ -2,8 +2,9 @@
 // follow objects in the API, and goes back to those of kubeadm.
 import { join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
-import { installedSettings } from '../lib/config-installed.ts';
-import { parseToolConfig } from '../lib/config.ts';
+import type { FlagsOf } from '../lib/config/flags.ts';
+import { installedSettings } from '../lib/config/installed.ts';
+import { parseToolConfig } from '../lib/config/load.ts';
 import { runAdopt } from '../lib/install/adopt.ts';
 import { controlPlaneNames, joinNames, localServer, servedNames } from '../lib/install/adopt-discovery.ts';
 import { machineLockDir, requireManifestsFree } from '../lib/install/manifests-lock.ts';
@@ -17,14 +18,11 @@ import type { Problem } from '../lib/problems.ts';
 import { webhookText } from '../lib/webhooks/intercepting.ts';
 import { connect } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
-import { installFlags, type InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
-import { type CommandLine, configInput } from './read-config.ts';
+import { type CommandLine, configInput, installFlags, type InstallLine } from './read-config.ts';
 import { purgeCommand } from './uninstall.ts';
 
-export interface AdoptLine extends InstallLine {
-  readonly image?: string;
-}
+export type AdoptLine = InstallLine & Omit<FlagsOf<'init adopt'>, 'repair'>;
 
 /** Where kubeadm has its files; --directory names others. */
 const usual = { kubernetesDir: '/etc/kubernetes', kubeletDir: '/var/lib/kubelet' } as const;

@@ -1,15 +1,14 @@
 // `init render`: the whole first generation as files, before there is an API, and the flags of the components that
 // read them.
 import { systemClock } from '../lib/clock.ts';
-import { parseToolConfig } from '../lib/config.ts';
+import { parseToolConfig } from '../lib/config/load.ts';
 import { runRender } from '../lib/install/render.ts';
 import type { RenderOutcome } from '../lib/install/render.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import { exitCodes } from './exit-codes.ts';
-import { installFlags } from './install-flags.ts';
-import type { InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
-import { configInput } from './read-config.ts';
+import { configInput, installFlags } from './read-config.ts';
+import type { InstallLine } from './read-config.ts';
 
 export async function initRenderCommand(line: InstallLine, io: Io): Promise<number> {
   const { flags, options, problems } = installFlags(line, io);

@@ -1,7 +1,7 @@
 // `init`: uploads the first generation to the running API and makes the identities of the modes.
 import { systemClock } from '../lib/clock.ts';
-import { installedSettings } from '../lib/config-installed.ts';
-import { parseToolConfig } from '../lib/config.ts';
+import { installedSettings } from '../lib/config/installed.ts';
+import { parseToolConfig } from '../lib/config/load.ts';
 import { renderInitManifests, runInit } from '../lib/install/init.ts';
 import type { InitOutcome } from '../lib/install/init.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
@@ -9,10 +9,9 @@ import { createLog } from '../lib/log.ts';
 import { webhookText } from '../lib/webhooks/intercepting.ts';
 import { connect } from './connections.ts';
 import { exitCodes, exitOfShortfalls } from './exit-codes.ts';
-import { installFlags } from './install-flags.ts';
-import type { InstallLine, InstallOptions } from './install-flags.ts';
 import type { Io } from './io.ts';
-import { configInput } from './read-config.ts';
+import { configInput, installFlags } from './read-config.ts';
+import type { InstallLine, InstallOptions } from './read-config.ts';
 
 export async function initCommand(line: InstallLine, io: Io): Promise<number> {
   const { flags, options, problems } = installFlags(line, io);

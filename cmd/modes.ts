@@ -1,7 +1,7 @@
 // The composition root: makes what the modes of a configuration share, and runs them until the signal aborts. A mode
 // that fails ends the process.
 import { hostname } from 'node:os';
-import type { Config, ModeConfig } from '../lib/config-types.ts';
+import type { Config, ModeConfig } from '../lib/config/config.ts';
 import { createHealth, keepServingHealth } from '../lib/health.ts';
 import { Gates } from '../lib/kube/gates.ts';
 import { createMetrics, noMetrics } from '../lib/metrics.ts';

@@ -1,15 +1,18 @@
-// The configuration of this invocation: reads the file of --config and leaves all judgement to lib/config.ts.
+// The configuration of this invocation: reads the file of --config and leaves its judgement to lib/config/load.ts. Flags of
+// commands, which no file says, are judged here.
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { ConfigInput } from '../lib/config-reading.ts';
-import type { Flags } from '../lib/config-types.ts';
+import type { ConfigInput } from '../lib/config/read.ts';
+import type { FlagsOf } from '../lib/config/flags.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
+import { defaultDirectory } from '../lib/install/layout.ts';
 import { installedPresets } from '../lib/inventory/preset.ts';
+import { nearest, valueText } from '../lib/problems.ts';
+import type { Problem } from '../lib/problems.ts';
 import type { Io } from './io.ts';
 
-export interface CommandLine extends Flags {
-  readonly config?: string;
-}
+export type CommandLine = FlagsOf<'all' | 'modes'>;
+export type InstallLine = CommandLine & FlagsOf<'init' | 'uninstall'>;
 
 /** For what concerns the files of a host: those of kubeadm, where nothing else is said. */
 export function orKubeadm(flags: CommandLine): CommandLine {
@@ -27,4 +30,66 @@ export function configInput({ config, ...flags }: CommandLine, { env, cwd }: Pic
     const message = `Cannot read configuration "${path}": ${systemCode(cause) ?? errorText(cause)}`;
     throw new RecoveryError('ConfigInvalid', message, { cause });
   }
+}
+
+/** The format that --output wants, or why there is none. */
+export function outputFormat<T extends string>(
+  output: string,
+  formats: readonly T[],
+): { readonly format: T } | { readonly format?: undefined; readonly problem: Problem } {
+  const format = formats.find((one) => one === output);
+  if (format !== undefined) return { format };
+  const near = nearest(output, formats);
+  const hint = near === undefined ? '' : ` (did you mean "${near}"?)`;
+  const message = `must be one of ${formats.join(', ')}, got ${valueText(output)}${hint}`;
+  return { problem: { path: '--output', kind: 'invalid', message } };
+}
+
+const installFormats = ['text', 'json'] as const;
+
+export interface InstallOptions {
+  /** Absolute. */
+  readonly directory: string;
+  readonly server?: string;
+  readonly output: (typeof installFormats)[number];
+  readonly purge: boolean;
+  readonly force: boolean;
+  readonly giveBack: boolean;
+}
+
+export function installFlags(
+  {
+    out = defaultDirectory,
+    server,
+    output = 'text',
+    purge = false,
+    force = false,
+    giveBack = false,
+    ...flags
+  }: InstallLine,
+  { cwd }: Pick<Io, 'cwd'>,
+): { flags: CommandLine; options: InstallOptions; problems: readonly Problem[] } {
+  const problems: Problem[] = [];
+  const wanted = outputFormat(output, installFormats);
+  if (wanted.format === undefined) problems.push(wanted.problem);
+  if (server !== undefined && !isServer(server)) {
+    const message = `must be an address such as https://localhost:6443, got ${valueText(server)}`;
+    problems.push({ path: '--server', kind: 'invalid', message });
+  }
+  const options = {
+    directory: resolve(cwd, out),
+    ...(server !== undefined && { server }),
+    output: wanted.format ?? 'text',
+    purge,
+    force,
+    giveBack,
+  };
+  return { flags, options, problems };
+}
+
+function isServer(text: string): boolean {
+  const url = URL.parse(text);
+  return (
+    url?.protocol === 'https:' && url.hostname !== '' && url.search === '' && url.hash === '' && url.username === ''
+  );
 }

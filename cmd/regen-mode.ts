@@ -1,6 +1,6 @@
 // Mode regen as this program runs it: the stores of its locations, the connection of its own, the lock of this host, the
 // stale leader-election leases, and at the end of a single pass the components that must read renewed files again.
-import type { RegenConfig } from '../lib/config-types.ts';
+import type { RegenConfig } from '../lib/config/config.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { createEventRecorder } from '../lib/kube/events.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
@@ -63,7 +63,7 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
       }),
       keyPool: createKeyPool({ algorithm: keyAlgorithm, size }),
       ...(mode.keyAlgorithm !== undefined && { keyAlgorithm: mode.keyAlgorithm }),
-      rows: connection === undefined ? 'disk' : mode.rows,
+      locations: connection === undefined ? 'disk' : mode.locations,
       ...(events !== undefined && { events }),
       ...(noted !== undefined && { summaryToldAt: noted }),
       ...(connection !== undefined && !config.dryRun && { onFirstAnswer: leases.release }),
@@ -91,8 +91,8 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
   }
 }
 
-function needsApi({ rows, kubeconfig }: RegenConfig, { artefacts }: Resolved): boolean {
-  return rows !== 'disk' && kubeconfig !== undefined && artefacts.some(({ location }) => !isFile(location));
+function needsApi({ locations, kubeconfig }: RegenConfig, { artefacts }: Resolved): boolean {
+  return locations !== 'disk' && kubeconfig !== undefined && artefacts.some(({ location }) => !isFile(location));
 }
 
 /** The connection of regen. When its kubeconfig is unusable, files are healed first: they need no API. */
@@ -100,8 +100,8 @@ async function healFilesUnless(mode: RegenConfig, shared: Shared): Promise<KubeC
   try {
     return await connect(mode.kubeconfig, shared);
   } catch (err) {
-    if (mode.rows === 'all' && shared.resolved.artefacts.some(({ location }) => isFile(location))) {
-      await regen({ ...mode, rows: 'disk' }, { ...shared, config: { ...shared.config, once: true } });
+    if (mode.locations === 'all' && shared.resolved.artefacts.some(({ location }) => isFile(location))) {
+      await regen({ ...mode, locations: 'disk' }, { ...shared, config: { ...shared.config, once: true } });
     }
     throw err;
   }

@@ -1,6 +1,6 @@
 // An inventory made concrete on this machine: where it declares whose machine that is, names, addresses and features are
 // found on it first. What is configured beats what is found.
-import type { CommonConfig } from '../lib/config-types.ts';
+import type { CommonConfig } from '../lib/config/config.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { resolve } from '../lib/inventory/resolve.ts';

@@ -1,9 +1,9 @@
 // Restarts of the components beside us, for the observer of files: it tells what has changed, each component has a
 // reaction of its own. kube-apiserver waits for its turn among the machines of the cluster.
 import { join } from 'node:path';
-import type { SyncerConfig } from '../lib/config-types.ts';
+import type { SyncerConfig } from '../lib/config/config.ts';
 import type { RestartRequest } from '../lib/fileobserver/react.ts';
-import { componentsIn } from '../lib/inventory/components.ts';
+import { componentsIn } from '../lib/inventory/resolve.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { LeaseTurn, restartTurn } from '../lib/leases/turn.ts';

@@ -1,6 +1,6 @@
 // What follows a repair of this host's files: a store that notes what must be restarted, and after the pass the restarts
 // and the proof that everything is in use. Notes are made by every pass; only one with --restart acts on them.
-import type { RegenConfig } from '../lib/config-types.ts';
+import type { RegenConfig } from '../lib/config/config.ts';
 import type { RecoveryError } from '../lib/errors.ts';
 import { serverAddress } from '../lib/kube/server-address.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';

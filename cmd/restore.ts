@@ -1,7 +1,8 @@
 // `restore`: lists the copies that were kept of replaced files, and puts one of them back. What it replaces is kept too.
 // What must read the file again is noted as after a renewal: the next pass with --restart restarts it.
 import { systemClock } from '../lib/clock.ts';
-import { parseToolConfig } from '../lib/config.ts';
+import type { FlagsOf } from '../lib/config/flags.ts';
+import { parseToolConfig } from '../lib/config/load.ts';
 import { isCode, RecoveryError } from '../lib/errors.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { suggestion } from '../lib/problems.ts';
@@ -27,10 +28,7 @@ import { configInput, type CommandLine, orKubeadm } from './read-config.ts';
 import { resolveHere } from './resolve-here.ts';
 import { isFile } from '../lib/inventory/places.ts';
 
-export interface RestoreLine extends CommandLine {
-  readonly generation?: string;
-  readonly force?: boolean;
-}
+export type RestoreLine = CommandLine & FlagsOf<'restore'>;
 
 export async function restoreCommand(name: string | undefined, line: RestoreLine, io: Io): Promise<number> {
   const { generation, force = false, ...flags } = line;

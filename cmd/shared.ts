@@ -1,6 +1,6 @@
 // What the modes of one process share.
 import type { Clock } from '../lib/clock.ts';
-import type { Config } from '../lib/config-types.ts';
+import type { Config } from '../lib/config/config.ts';
 import type { Health } from '../lib/health.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { Gates } from '../lib/kube/gates.ts';

@@ -1,7 +1,7 @@
 // What `status` adds on an adopted machine: its objects in the API, the files of all three pods, and our containers.
 import { systemClock } from '../lib/clock.ts';
-import { parseToolConfig } from '../lib/config.ts';
-import type { ToolConfig } from '../lib/config-types.ts';
+import { parseToolConfig } from '../lib/config/load.ts';
+import type { ToolConfig } from '../lib/config/config.ts';
 import { errorText } from '../lib/errors.ts';
 import { type AdoptionRecord, readRecord } from '../lib/install/adopt-record.ts';
 import { lookAtPods } from '../lib/install/adopted-state.ts';

@@ -3,11 +3,11 @@ import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
-import type { ToolConfig } from '../lib/config-types.ts';
+import type { ToolConfig } from '../lib/config/config.ts';
 import { type AdoptionRecord, readRecord } from '../lib/install/adopt-record.ts';
 import { adoptionFile } from '../lib/install/layout.ts';
 import { componentsOfPod } from '../lib/install/static-pods.ts';
-import { readBy } from '../lib/inventory/components.ts';
+import { readBy } from '../lib/inventory/resolve.ts';
 import type { Resolved, ResolvedArtefact } from '../lib/inventory/model.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { createLog } from '../lib/log.ts';
@@ -62,7 +62,7 @@ export interface Looking {
 
 export async function clusterReport(config: ToolConfig, looking: Looking): Promise<StatusReport> {
   const { resolved, connection, at, signal } = looking;
-  const { destinationDir, rows, policy, recoveryServerName } = config;
+  const { destinationDir, locations, policy, recoveryServerName } = config;
   const directoriesOf = publishersOf(config, looking);
   return runStatus({
     resolved,
@@ -72,7 +72,7 @@ export async function clusterReport(config: ToolConfig, looking: Looking): Promi
     }),
     ...namesInApi(resolved, connection),
     policy,
-    rows,
+    rows: locations,
     clockFacts: await clockFactsOf(config, at),
     clock: systemClock,
     ...(at !== undefined && { at }),

@@ -2,8 +2,9 @@
 import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
-import { parseToolConfig } from '../lib/config.ts';
-import type { ToolConfig } from '../lib/config-types.ts';
+import type { FlagsOf } from '../lib/config/flags.ts';
+import { parseToolConfig } from '../lib/config/load.ts';
+import type { ToolConfig } from '../lib/config/config.ts';
 import { missingUnits } from '../lib/install/host-armed.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
@@ -20,16 +21,13 @@ import { clockFactsOf } from './clock-facts.ts';
 import { noApi } from './connections.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './io.ts';
-import { outputFormat } from './output-format.ts';
-import { configInput, orKubeadm, type CommandLine } from './read-config.ts';
+import { configInput, type CommandLine, orKubeadm, outputFormat } from './read-config.ts';
 import type { AdoptedMachine } from './status-adopted.ts';
 
 const formats = ['table', 'json', 'yaml'] as const;
 
-export interface StatusLine extends CommandLine {
-  readonly output?: string;
-  readonly at?: string;
-}
+type OwnFlags = FlagsOf<'status'>;
+export type StatusLine = CommandLine & OwnFlags;
 
 export interface StatusOptions {
   readonly output: (typeof formats)[number];
@@ -51,7 +49,7 @@ export interface StatusFlags {
   readonly problems: readonly Problem[];
 }
 
-export function statusFlags({ output = 'table', at }: Pick<StatusLine, 'output' | 'at'>): StatusFlags {
+export function statusFlags({ output = 'table', at }: OwnFlags): StatusFlags {
   const problems: Problem[] = [];
   const wanted = outputFormat(output, formats);
   if (wanted.format === undefined) problems.push(wanted.problem);
@@ -64,12 +62,8 @@ export function statusFlags({ output = 'table', at }: Pick<StatusLine, 'output' 
 }
 
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
-  const { output, at, ...rest } = line;
-  const { options, problems } = statusFlags({
-    ...(output === undefined ? {} : { output }),
-    ...(at === undefined ? {} : { at }),
-  });
-  const config = parseToolConfig({ ...configInput(orKubeadm(rest), io), problems });
+  const { options, problems } = statusFlags(line);
+  const config = parseToolConfig({ ...configInput(orKubeadm(line), io), problems });
   const isMachine =
     config.inventory.discover === 'kubeadm' && config.inventory.artefacts.every(({ location }) => isFile(location));
   if (isMachine) return nodeStatus(config, options, io);

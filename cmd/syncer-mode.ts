@@ -1,6 +1,6 @@
 // Mode syncer as this program runs it: publishes objects as files, observes the files, proves that they are in use.
-import type { SyncerConfig } from '../lib/config-types.ts';
-import { readBy } from '../lib/inventory/components.ts';
+import type { SyncerConfig } from '../lib/config/config.ts';
+import { readBy } from '../lib/inventory/resolve.ts';
 import { runFileObserver } from '../lib/fileobserver/run.ts';
 import { createEventRecorder } from '../lib/kube/events.ts';
 import { createProver } from '../lib/proof/prove.ts';

@@ -1,7 +1,7 @@
 // `uninstall`: takes away what `init` made. What that was, the API tells: nobody has to name an inventory.
 import { existsSync } from 'node:fs';
 import { systemClock } from '../lib/clock.ts';
-import { parseToolConfig } from '../lib/config.ts';
+import { parseToolConfig } from '../lib/config/load.ts';
 import { defaultNamespace } from '../lib/install/accounts.ts';
 import { giveBackFiles } from '../lib/install/give-back.ts';
 import { defaultDirectory, layoutOf } from '../lib/install/layout.ts';
@@ -11,10 +11,8 @@ import { createLog } from '../lib/log.ts';
 import type { Problem } from '../lib/problems.ts';
 import { connect } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
-import { installFlags } from './install-flags.ts';
-import type { InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
-import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
+import { type CommandLine, configInput, installFlags, type InstallLine, orKubeadm } from './read-config.ts';
 
 /** Of a machine of kubeadm: whose credential is taken where none is given. */
 export const administrator = '/etc/kubernetes/admin.conf';

@@ -1,6 +1,6 @@
 // Writes the JSON Schemas below docs/schema. A test fails when they are stale.
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { jsonSchemas } from '../lib/config-json-schema.ts';
+import { jsonSchemas } from '../lib/config/schema.ts';
 
 const directory = new URL('../docs/schema/', import.meta.url);
 mkdirSync(directory, { recursive: true });

@@ -60,7 +60,7 @@ describe('wrongArrows()', () => {
     ['from plan up to a flow', 'lib/plan/x.ts', '../regen/y.ts', 'lib/plan/x.ts -> lib/regen/y.ts'],
     ['from pki up to inventory', 'lib/pki/x.ts', '../inventory/y.ts', 'lib/pki/x.ts -> lib/inventory/y.ts'],
     ['from the root up to a folder', 'lib/x.ts', './kube/y.ts', 'lib/x.ts -> lib/kube/y.ts'],
-    ['from store up to the configuration', 'lib/store/x.ts', '../config.ts', 'lib/store/x.ts -> lib/config.ts'],
+    ['from store up to the configuration', 'lib/store/x.ts', '../config/y.ts', 'lib/store/x.ts -> lib/config/y.ts'],
     ['from lib up to cmd', 'lib/regen/x.ts', '../../cmd/y.ts', 'lib/regen/x.ts -> cmd/y.ts'],
     ['from the product to the tests', 'lib/regen/x.ts', '../../test/y.ts', 'lib/regen/x.ts -> test/y.ts'],
     ['from a folder nobody knows', 'lib/new/x.ts', '../errors.ts', 'lib/new/x.ts -> lib/errors.ts'],
@@ -78,7 +78,7 @@ describe('wrongArrows()', () => {
     ['lib/store/x.ts', '../inventory/y.ts'],
     ['lib/store/x.ts', '../pki/y.ts'],
     ['lib/pki/x.ts', '../errors.ts'],
-    ['lib/config.ts', './inventory/y.ts'],
+    ['lib/config/x.ts', '../inventory/y.ts'],
   ])('lets %s import %s', (path, specifier) => {
     expect(wrongArrows(tree({ [path]: `import { y } from '${specifier}';` }))).toEqual([]);
   });

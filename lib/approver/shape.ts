@@ -4,7 +4,7 @@
 // a key of some strength, and nothing that a kubelet does not ask for (k8s.io/client-go/util/certificate: a subject as Go
 // writes it, no attribute, no extension, no lifetime).
 import type { Requester } from '../bootstrap-identity.ts';
-import { dnsSubdomain } from '../inventory/hostname.ts';
+import { dnsSubdomain } from '../inventory/values.ts';
 import type { CertificateRequest } from '../pki/csr.ts';
 import { algorithmText } from '../pki/key.ts';
 import { isAskedBy, isDecided, type SigningRequest } from './request.ts';

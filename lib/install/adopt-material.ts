@@ -3,9 +3,8 @@
 // completed by the next and two machines that adopt at once come to one generation.
 import type { Clock } from '../clock.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import { isOfOthers } from '../inventory/kinds.ts';
+import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact, ResolvedTarget } from '../inventory/model.ts';
-import { isFile } from '../inventory/places.ts';
 import { annotationsOf } from '../issue/annotations.ts';
 import { make } from '../issue/make.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';

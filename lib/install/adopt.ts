@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import { readBy } from '../inventory/components.ts';
+import { readBy } from '../inventory/resolve.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';

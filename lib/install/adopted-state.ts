@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
-import { readBy } from '../inventory/components.ts';
+import { readBy } from '../inventory/resolve.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';

@@ -3,7 +3,7 @@
 // on with the signers that it had made. Nothing is read or written here.
 import { createPublicKey } from 'node:crypto';
 import { RecoveryError } from '../errors.ts';
-import { isOfOthers } from '../inventory/kinds.ts';
+import { isOfOthers } from '../inventory/places.ts';
 import type { KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { readAuthority } from '../issue/issue.ts';
 import { make } from '../issue/make.ts';

@@ -3,8 +3,8 @@
 // again, it changes nothing that is as it should be, and completes what a killed run began. The staging directory, which
 // holds signers' keys, goes last and only when every object in the API is byte for byte the staged one.
 import type { Clock } from '../clock.ts';
-import { sectionOf } from '../config-installed.ts';
-import { isOfOthers } from '../inventory/kinds.ts';
+import { sectionOf } from '../config/installed.ts';
+import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createApiStore } from '../store/api.ts';
@@ -23,7 +23,6 @@ import { installedRecord, recordToCome } from './installed.ts';
 import { installManifests } from './rbac.ts';
 import { defaultServer } from './render.ts';
 import { isStaged, objectManifest, readStaged, removeStaging } from './staging.ts';
-import { isFile } from '../inventory/places.ts';
 
 export interface InitOptions {
   /** As an administrator who may create RBAC. */

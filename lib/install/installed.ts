@@ -2,9 +2,8 @@
 // created in the API. So `uninstall` need not be told what was installed, and `--purge` finds the objects when no
 // configuration is left, and none that was there before. It stays as long as they do. Names only, no secrets.
 import { RecoveryError } from '../errors.ts';
-import { isOfOthers } from '../inventory/kinds.ts';
+import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, Artefact, Resolved } from '../inventory/model.ts';
-import { isFile } from '../inventory/places.ts';
 import { type Api, ownObjects, readIfThere } from './apply.ts';
 import { type Manifest, manifestText, ownLabel, pathInApi } from './manifest.ts';
 

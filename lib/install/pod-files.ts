@@ -1,10 +1,10 @@
 // Everything that a static pod of an adopted machine finds on disk when it starts: certificates in the syncer's layout,
 // kubeconfigs, credentials, configuration. Each pod has a directory of its own, so that it mounts nothing of another's.
 import { join } from 'node:path';
-import { sectionOf } from '../config-installed.ts';
+import { sectionOf } from '../config/installed.ts';
 import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { realDisk } from '../disk/disk.ts';
-import { readBy } from '../inventory/components.ts';
+import { readBy } from '../inventory/resolve.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { publish } from '../publish/publish.ts';
 import { locationText, type Material } from '../store/store.ts';
@@ -148,7 +148,7 @@ export function podConfig(
 ): string {
   const modes = modesOf[pod];
   const sections = {
-    regen: { ...sectionOf(settings, 'regen'), kubeconfig: credentialKubeconfig(layout, 'regen'), rows: 'api' },
+    regen: { ...sectionOf(settings, 'regen'), kubeconfig: credentialKubeconfig(layout, 'regen'), locations: 'api' },
     syncer: {
       kubeconfig: credentialKubeconfig(layout, 'syncer'),
       destinationDir: layout.certs,

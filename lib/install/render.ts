@@ -6,9 +6,8 @@
 //  3. make and store each artefact before its dependants    6. write generation.json: complete
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
-import { isOfOthers } from '../inventory/kinds.ts';
+import { filesOf, isFile, isOfOthers } from '../inventory/places.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { filesOf, isFile } from '../inventory/places.ts';
 import type { KeyAlgorithm } from '../pki/facts.ts';
 import { parsePrivateKey, PrivateKey } from '../pki/key.ts';
 import { realDisk } from '../disk/disk.ts';

@@ -8,8 +8,7 @@
 import { firstApprovalsName, kubeletClientSigner } from '../bootstrap-identity.ts';
 import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
-import { isOnlyRead } from '../inventory/kinds.ts';
-import { isFile } from '../inventory/places.ts';
+import { isFile, isOnlyRead } from '../inventory/places.ts';
 import { restartTurn } from '../leases/turn.ts';
 import type { Rule } from './manifest.ts';
 

@@ -3,37 +3,31 @@
 import { suggestion } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import type { Artefact } from './model.ts';
-import { dependenciesOf, topologicalOrder } from './order.ts';
+import { dependenciesOf, originalOf, topologicalOrder } from './order.ts';
 import { isFile } from './places.ts';
 
 /** An item of the list of artefacts, as far as it could be understood. */
-export interface Entry {
+export interface ArtefactEntry {
   readonly index: number;
   readonly name?: string;
   readonly artefact?: Artefact;
 }
 
 /** A problem inside the artefact at `index`. */
-export interface Finding extends Pick<Problem, 'kind' | 'message'> {
+export interface InventoryFinding extends Pick<Problem, 'kind' | 'message'> {
   readonly index: number;
   readonly path: readonly PropertyKey[];
 }
 
 type Kind = Artefact['kind'];
 
-/** The artefact that a copy is in the end a copy of; undefined when that cannot be told. */
-export function originalOf(artefact: Artefact, byName: ReadonlyMap<string, Entry>): Artefact | undefined {
-  let at: Artefact | undefined = artefact;
-  for (let depth = 0; at?.kind === 'copy'; depth += 1) {
-    if (depth > byName.size) return undefined; // a cycle: told elsewhere
-    at = byName.get(at.of)?.artefact;
-  }
-  return at;
+export function understood(entries: readonly ArtefactEntry[]): readonly Artefact[] {
+  return entries.flatMap(({ artefact }) => artefact ?? []);
 }
 
-function uniqueNames(entries: readonly Entry[]): Finding[] {
+function uniqueNames(entries: readonly ArtefactEntry[]): InventoryFinding[] {
   const first = new Map<string, number>();
-  return entries.flatMap(({ index, name }): Finding[] => {
+  return entries.flatMap(({ index, name }): InventoryFinding[] => {
     if (name === undefined) return [];
     const before = first.get(name);
     first.set(name, before ?? index);
@@ -95,11 +89,15 @@ const copied = {
 
 const kindText = (kind: Kind): string => (kind === 'opaque' ? 'an opaque object' : `a ${kind}`);
 
-function soundReferences(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
-  return entries.flatMap(({ index, artefact }): Finding[] => {
+function soundReferences(
+  entries: readonly ArtefactEntry[],
+  byName: ReadonlyMap<string, ArtefactEntry>,
+): InventoryFinding[] {
+  const artefacts = understood(entries);
+  return entries.flatMap(({ index, artefact }): InventoryFinding[] => {
     if (artefact === undefined) return [];
     const seen = new Set<string>();
-    return references(artefact).flatMap(({ path, name, wanted, kinds, byCopy }): Finding[] => {
+    return references(artefact).flatMap(({ path, name, wanted, kinds, byCopy }): InventoryFinding[] => {
       const found = byName.get(name);
       if (found === undefined) {
         const near = suggestion(name, byName.keys());
@@ -118,8 +116,9 @@ function soundReferences(entries: readonly Entry[], byName: ReadonlyMap<string, 
         const message = `must name what is there wherever this is, got "${name}", which is there only with ${when}`;
         return [{ index, path, kind: 'conflict', message }];
       }
-      const original = byCopy ? originalOf(found.artefact, byName) : found.artefact;
-      const isPair = original?.kind === 'external' && original.location.kind !== 'configMap' && artefact.kind !== 'copy';
+      const original = byCopy ? originalOf(artefacts, found.artefact) : found.artefact;
+      const isPair =
+        original?.kind === 'external' && original.location.kind !== 'configMap' && artefact.kind !== 'copy';
       if (original === undefined || (kinds.includes(original.kind) && !isPair)) return [];
       const got = `got "${name}", ${kindText(found.artefact.kind)}`;
       return [{ index, path, kind: 'invalid', message: `must name ${wanted}, ${got}` }];
@@ -138,8 +137,8 @@ function oneCycle(left: ReadonlySet<string>, dependencies: ReadonlyMap<string, r
   return at === undefined ? [] : [...walked.slice(walked.indexOf(at)), at];
 }
 
-function noCycles(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
-  const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
+function noCycles(entries: readonly ArtefactEntry[], byName: ReadonlyMap<string, ArtefactEntry>): InventoryFinding[] {
+  const artefacts = understood(entries);
   const { unordered } = topologicalOrder(artefacts);
   const cycle = oneCycle(new Set(unordered.map(({ name }) => name)), dependenciesOf(artefacts));
   const index = byName.get(cycle[0] ?? '')?.index;
@@ -151,10 +150,13 @@ function noCycles(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>)
  * A leaf of a signer in the API that no bundle holds would be made, and trusted by nobody. Readers of a signer on disk
  * may be pointed at its own certificate file.
  */
-function signersAreHeld(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
+function signersAreHeld(
+  entries: readonly ArtefactEntry[],
+  byName: ReadonlyMap<string, ArtefactEntry>,
+): InventoryFinding[] {
   if (entries.some(({ artefact }) => artefact === undefined)) return [];
-  const held = new Set(entries.flatMap(({ artefact }) => (artefact?.kind === 'caBundle' ? artefact.signers : [])));
-  return entries.flatMap(({ index, artefact }): Finding[] => {
+  const held = new Set(understood(entries).flatMap((one) => (one.kind === 'caBundle' ? one.signers : [])));
+  return entries.flatMap(({ index, artefact }): InventoryFinding[] => {
     if ((artefact?.kind !== 'target' && artefact?.kind !== 'signer') || artefact.issuer === undefined) return [];
     const issuer = byName.get(artefact.issuer)?.artefact;
     if (held.has(artefact.issuer) || issuer?.kind !== 'signer' || isFile(issuer.location)) return [];
@@ -164,17 +166,18 @@ function signersAreHeld(entries: readonly Entry[], byName: ReadonlyMap<string, E
 }
 
 /** Trust in a bundle needs no time before it is used. */
-function promotedPairs(entries: readonly Entry[], byName: ReadonlyMap<string, Entry>): Finding[] {
-  return entries.flatMap(({ index, artefact }): Finding[] => {
+function promotedPairs(entries: readonly ArtefactEntry[]): InventoryFinding[] {
+  const artefacts = understood(entries);
+  return entries.flatMap(({ index, artefact }): InventoryFinding[] => {
     if (artefact?.kind !== 'copy' || artefact.promoteAfter === undefined) return [];
-    const original = originalOf(artefact, byName);
+    const original = originalOf(artefacts, artefact);
     if (original === undefined || original.kind === 'signer' || original.kind === 'target') return [];
     const message = `must be left out: only a signer or a target is promoted, got a copy of "${original.name}", ${kindText(original.kind)}`;
     return [{ index, path: ['promoteAfter'], kind: 'invalid', message }];
   });
 }
 
-export function checkReferences(entries: readonly Entry[]): Finding[] {
+export function checkReferences(entries: readonly ArtefactEntry[]): InventoryFinding[] {
   const byName = new Map(
     entries.toReversed().flatMap((entry) => (entry.name === undefined ? [] : [[entry.name, entry]])),
   );
@@ -183,6 +186,6 @@ export function checkReferences(entries: readonly Entry[]): Finding[] {
     soundReferences(entries, byName),
     noCycles(entries, byName),
     signersAreHeld(entries, byName),
-    promotedPairs(entries, byName),
+    promotedPairs(entries),
   ].flat();
 }

@@ -2,14 +2,14 @@
 // host names, use of declared parameters and directories. Pure.
 import { durationText } from '../duration.ts';
 import { suggestion, valueText } from '../problems.ts';
-import { originalOf } from './check-references.ts';
-import type { Entry, Finding } from './check-references.ts';
-import { checkedHostname } from './hostname.ts';
+import { understood } from './check-references.ts';
+import type { ArtefactEntry, InventoryFinding } from './check-references.ts';
+import { checkedHostname } from './values.ts';
 import type { Artefact, Location, Signer, Target } from './model.ts';
+import { originalOf } from './order.ts';
 import { directoryOf, filesOf, isFile, parametersIn, placesOf } from './places.ts';
 
-type What = Omit<Finding, 'index'>;
-type Byname = ReadonlyMap<string, Entry>;
+type What = Omit<InventoryFinding, 'index'>;
 
 const invalid = (path: readonly PropertyKey[], message: string): What => ({ path, kind: 'invalid', message });
 
@@ -27,15 +27,15 @@ const fitting: Readonly<Record<Artefact['kind'], readonly Location['kind'][]>> =
 };
 
 /** A copy fits where its original would. */
-function fittingLocations(artefact: Artefact, byName: Byname): readonly Location['kind'][] {
-  const original = originalOf(artefact, byName);
+function fittingLocations(artefact: Artefact, all: readonly Artefact[]): readonly Location['kind'][] {
+  const original = originalOf(all, artefact);
   if (original === undefined || artefact.kind !== 'copy') return fitting[artefact.kind];
   return original.kind === 'opaque' || original.kind === 'external' ? [original.location.kind] : fitting[original.kind];
 }
 
-function location(artefact: Artefact, byName: Byname): What[] {
+function fittingLocation(artefact: Artefact, all: readonly Artefact[]): What[] {
   const { location, kind, published } = artefact;
-  const fits = fittingLocations(artefact, byName);
+  const fits = fittingLocations(artefact, all);
   const found: What[] = [];
   if (!fits.includes(location.kind)) {
     found.push(invalid(['location'], `must be a ${fits.join(' or a ')} for a ${kind}, got a ${location.kind}`));
@@ -71,9 +71,9 @@ function life(artefact: Artefact): What[] {
 }
 
 /** What is renewed again before it is promoted would never be in use. */
-function promotion(artefact: Artefact, byName: Byname): What[] {
+function promotion(artefact: Artefact, all: readonly Artefact[]): What[] {
   if (artefact.kind !== 'copy' || artefact.promoteAfter === undefined) return [];
-  const original = originalOf(artefact, byName);
+  const original = originalOf(all, artefact);
   if (original?.kind !== 'signer' && original?.kind !== 'target') return [];
   if (original.kind === 'target' && original.template === 'present') {
     const message = `must be left out: a renewal of "${original.name}" begins with its CA (template: present), so nothing tells its age`;
@@ -131,8 +131,8 @@ function ownership({ owned }: Signer, parameters: ReadonlySet<string>): What[] {
   return [{ path: ['owned', 'unlessSet'], kind: 'notFound', message }];
 }
 
-function proofs(artefact: Artefact, byName: Byname): What[] {
-  const original = originalOf(artefact, byName);
+function proofs(artefact: Artefact, all: readonly Artefact[]): What[] {
+  const original = originalOf(all, artefact);
   if (original === undefined || original.kind === 'opaque') return [];
   return artefact.readers.flatMap(({ proof }, at): What[] => {
     const path = ['readers', at, 'proof'];
@@ -156,9 +156,9 @@ function declaredDirectories({ location }: Artefact, directories: ReadonlySet<st
 }
 
 /** Two artefacts in one place would overwrite each other for ever. Told once for each pair: the nearest reason. */
-export function checkPlaces(entries: readonly Entry[]): Finding[] {
+export function checkPlaces(entries: readonly ArtefactEntry[]): InventoryFinding[] {
   const taken = new Map<string, string>();
-  return entries.flatMap(({ index, artefact }): Finding[] => {
+  return entries.flatMap(({ index, artefact }): InventoryFinding[] => {
     if (artefact === undefined) return [];
     for (const { path, id, text } of placesOf(artefact)) {
       const holder = taken.get(id);
@@ -174,7 +174,7 @@ export function checkPlaces(entries: readonly Entry[]): Finding[] {
   });
 }
 
-export interface Declared {
+export interface Declarations {
   readonly parameters: ReadonlySet<string>;
   readonly directories: ReadonlySet<string>;
   /** Whether something finds out what the machine has. */
@@ -186,19 +186,22 @@ function condition({ when }: Artefact, discovers: boolean): What[] {
   return [invalid(['when'], 'must be left out: the inventory has no `discover`, so nobody finds out')];
 }
 
-export function checkValues(entries: readonly Entry[], { parameters, directories, discovers }: Declared): Finding[] {
-  const byName = new Map(entries.flatMap((entry) => (entry.name === undefined ? [] : [[entry.name, entry]])));
+export function checkValues(
+  entries: readonly ArtefactEntry[],
+  { parameters, directories, discovers }: Declarations,
+): InventoryFinding[] {
+  const all = understood(entries);
   return entries.flatMap(({ index, artefact }) => {
     if (artefact === undefined) return [];
     return [
-      ...location(artefact, byName),
+      ...fittingLocation(artefact, all),
       ...condition(artefact, discovers),
       ...selfSigned(artefact),
       ...life(artefact),
-      ...promotion(artefact, byName),
+      ...promotion(artefact, all),
       ...(artefact.kind === 'target' ? [...keptSubject(artefact), ...hostnames(artefact, parameters)] : []),
       ...(artefact.kind === 'signer' ? ownership(artefact, parameters) : []),
-      ...proofs(artefact, byName),
+      ...proofs(artefact, all),
       ...declaredDirectories(artefact, directories),
     ].map((what) => ({ index, ...what }));
   });

@@ -3,17 +3,23 @@
 import { problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import { readYaml } from '../yaml.ts';
-import { checkReferences } from './check-references.ts';
-import type { Entry, Finding } from './check-references.ts';
+import { checkReferences, understood } from './check-references.ts';
+import type { ArtefactEntry, InventoryFinding } from './check-references.ts';
 import { checkPlaces, checkValues } from './check-values.ts';
 import { directoryOf, filesOf, isFile, parametersOf } from './places.ts';
-import { checkedHostname } from './hostname.ts';
-import type { Artefact, DiskLocation, Inventory, Location } from './model.ts';
-import { artefactSchema, inventoryFileSchema, inventoryHead, inventorySchema } from './schema.ts';
-import { locationKeys, locationKeysText } from './schema.ts';
-import type { RawArtefact, RawInventory, RawLocation } from './schema.ts';
+import { checkedHostname } from './values.ts';
+import type { DiskLocation, Inventory, Location } from './model.ts';
+import {
+  artefactSchema,
+  inventoryFileSchema,
+  inventoryHead,
+  inventorySchema,
+  locationKeys,
+  locationKeysText,
+} from './schema.ts';
+import type { RawInventory, RawLocation } from './schema.ts';
 import { checkShape, problemAt } from './shape.ts';
-import type { Place } from './shape.ts';
+import type { DocumentPlace } from './shape.ts';
 
 export interface LoadOptions {
   /** Takes the place of the inventory's own default namespace (flag --namespace). */
@@ -30,7 +36,7 @@ export interface Checked {
   readonly problems: readonly Problem[];
 }
 
-type What = Omit<Finding, 'index'>;
+type What = Omit<InventoryFinding, 'index'>;
 type Head = Omit<RawInventory, 'artefacts'>;
 
 function locationOf(raw: RawLocation, namespace: string | undefined): Location | What {
@@ -59,25 +65,19 @@ function fileLocation({ pemPair, pemFile, combinedPem, kubeconfig }: RawLocation
   if (pemFile !== undefined) return { kind: 'pemFile', file: pemFile };
   if (combinedPem !== undefined) return { kind: 'combinedPem', file: combinedPem };
   if (kubeconfig === undefined) return undefined;
-  const { credentials, ...rest } = kubeconfig;
-  return { kind: 'kubeconfig', ...rest, ...(credentials !== undefined && { credentials }) };
-}
-
-function artefactOf(raw: RawArtefact, location: Location): Artefact {
-  // zod leaves an absent optional key out, so only its type is wider (`| undefined`) than the model's.
-  return { ...raw, location, readers: raw.readers } as Artefact;
+  return { kind: 'kubeconfig', ...kubeconfig };
 }
 
 interface Reading {
-  readonly entries: readonly Entry[];
-  readonly findings: readonly Finding[];
+  readonly entries: readonly ArtefactEntry[];
+  readonly findings: readonly InventoryFinding[];
 }
 
 /** Every item as far as it can be understood, so that one broken item does not hide what is wrong with the others. */
 function readArtefacts(list: unknown, namespace: string | undefined): Reading {
-  const findings: Finding[] = [];
+  const findings: InventoryFinding[] = [];
   const items: readonly unknown[] = Array.isArray(list) ? list : [];
-  const entries = items.map((item, index): Entry => {
+  const entries = items.map((item, index): ArtefactEntry => {
     const name: unknown = (item as { readonly name?: unknown } | null)?.name;
     const known = { index, ...(typeof name === 'string' ? { name } : {}) };
     const shape = checkShape(artefactSchema, item);
@@ -87,14 +87,14 @@ function readArtefacts(list: unknown, namespace: string | undefined): Reading {
       findings.push({ index, ...location });
       return known;
     }
-    return { ...known, artefact: artefactOf(shape.value, location) };
+    return { ...known, artefact: { ...shape.value, location } };
   });
   return { entries, findings };
 }
 
-function unusedDeclarations(head: Head, entries: readonly Entry[]): { path: PropertyKey[]; message: string }[] {
+function unusedDeclarations(head: Head, entries: readonly ArtefactEntry[]): { path: PropertyKey[]; message: string }[] {
   if (entries.length === 0 || entries.some(({ artefact }) => artefact === undefined)) return [];
-  const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
+  const artefacts = understood(entries);
   const parameters = new Set(artefacts.flatMap((one) => parametersOf(one)));
   const files = artefacts.flatMap(({ location }) => (isFile(location) ? filesOf(location) : []));
   const directories = new Set(files.map(({ file }) => directoryOf(file)));
@@ -126,7 +126,7 @@ function wrongDefaults(head: Head): { path: PropertyKey[]; message: string }[] {
 }
 
 /** `artefacts[3].issuer` as `artefacts[kubelet-client].issuer`: a place that people find without counting. */
-function named(problem: Problem, entries: readonly Entry[]): Problem {
+function named(problem: Problem, entries: readonly ArtefactEntry[]): Problem {
   const path = problem.path.replace(/(^|\.)artefacts\[(\d+)\]/, (whole, before: string, index: string) => {
     const name = entries[Number(index)]?.name;
     const unique = entries.filter((entry) => entry.name === name).length === 1;
@@ -143,7 +143,11 @@ export interface CheckOptions {
 }
 
 /** Checks a value read from YAML: the inventory, or all that is wrong with it. */
-export function checkInventory(value: unknown, place: Place, { namespace, podNamespace, form }: CheckOptions): Checked {
+export function checkInventory(
+  value: unknown,
+  place: DocumentPlace,
+  { namespace, podNamespace, form }: CheckOptions,
+): Checked {
   const shape = checkShape(form === 'file' ? inventoryFileSchema : inventorySchema, value, place);
   const headShape = checkShape(inventoryHead, value);
   const head: Head = 'value' in headShape ? headShape.value : { name: 'custom', parameters: {}, directories: {} };
@@ -166,14 +170,8 @@ export function checkInventory(value: unknown, place: Place, { namespace, podNam
   ].map((problem) => named(problem, entries));
   if (problems.length > 0)
     return { inventory: undefined, problems: problems.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
-  const artefacts = entries.flatMap(({ artefact }) => (artefact === undefined ? [] : [artefact]));
-  const { name, discover, policy, tlsRegistry, parameters, directories } = head;
-  const told = {
-    ...(discover !== undefined && { discover }),
-    ...(policy !== undefined && { policy }),
-    ...(tlsRegistry !== undefined && { tlsRegistry }),
-  };
-  return { inventory: { name, ...told, parameters, directories, artefacts } as Inventory, problems };
+  const { namespace: _namespace, inPodNamespace: _inPodNamespace, ...told } = head;
+  return { inventory: { ...told, artefacts: understood(entries) }, problems };
 }
 
 /** Checks the text of an inventory file. */

@@ -1,10 +1,22 @@
-// Where artefacts lie on this host, and which parameters and directories of the inventory a declaration names. Pure.
-import type { Artefact, DiskLocation, Location } from './model.ts';
+// Where artefacts lie, whose they are by kind and place, and which parameters and directories a declaration names. Pure.
+import type { Artefact, DiskLocation, Location, Signer } from './model.ts';
 
 /** Whether an artefact is a file of this host: then it can be healed with no API server, and has one owner only. */
 export function isFile(location: Location): location is DiskLocation {
   return location.kind !== 'secret' && location.kind !== 'configMap';
 }
+
+type OfKind = Pick<Artefact, 'kind'>;
+
+/** Nobody makes it here, not even when a cluster is installed. */
+export const isOfOthers = ({ kind }: OfKind): boolean => kind === 'external' || kind === 'opaque';
+
+/** Recovery looks at it and never writes it: a key pair is made once, and a new one would make every token worthless. */
+export const isOnlyRead = (artefact: OfKind): boolean => artefact.kind === 'keyPair' || isOfOthers(artefact);
+
+/** A new one is made here when it is lost: in the API unless the inventory says otherwise, on disk where it says so. */
+export const isMadeHere = ({ owned, location }: Signer): boolean =>
+  owned === undefined ? !isFile(location) : owned !== false;
 
 interface PlacedFile {
   /** Where the inventory says it, below `location`. */
@@ -86,11 +98,19 @@ interface Place {
 /** Every place that an artefact takes for itself: its location, and its path below the syncer's directory. */
 export function placesOf({ location, published }: Artefact): readonly Place[] {
   if (isFile(location)) {
-    return filesOf(location).map(({ path, file }) => ({ path: ['location', ...path], id: file, text: `file "${file}"` }));
+    return filesOf(location).map(({ path, file }) => ({
+      path: ['location', ...path],
+      id: file,
+      text: `file "${file}"`,
+    }));
   }
   const { kind, namespace, name } = location;
   const word = kind === 'secret' ? 'Secret' : 'ConfigMap';
-  const object = { path: ['location', kind], id: `${kind} ${namespace}/${name}`, text: `${word} "${namespace}/${name}"` };
+  const object = {
+    path: ['location', kind],
+    id: `${kind} ${namespace}/${name}`,
+    text: `${word} "${namespace}/${name}"`,
+  };
   const directory = `${kind === 'secret' ? 'secrets' : 'configmaps'}/${name}`;
   if (published === undefined) return [object];
   return [

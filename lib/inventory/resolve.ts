@@ -2,9 +2,8 @@
 // the environment is was read elsewhere. All that is missing or wrong is told in one error.
 import { nearest, problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
-import type { Entry } from './check-references.ts';
+import type { ArtefactEntry } from './check-references.ts';
 import { checkPlaces } from './check-values.ts';
-import { checkedHostname } from './hostname.ts';
 import type {
   Artefact,
   Endpoints,
@@ -21,6 +20,7 @@ import type {
 import { openshiftParameters } from './names-in-api.ts';
 import { topologicalOrder } from './order.ts';
 import { directoryOf, filesOf, isFile, parametersIn, parametersOf, withFiles, withParameters } from './places.ts';
+import { checkedHostname } from './values.ts';
 
 /** What the inventory cannot know by itself. */
 export interface Environment {
@@ -164,7 +164,7 @@ export function allDirectories(
 /** Two paths that differ in the inventory may be one on this host. */
 function sharedPlaces(inventory: Inventory, given: Readonly<Record<string, string>>): Problem[] {
   const directories = allDirectories(inventory, given);
-  const entries = inventory.artefacts.map((artefact, index): Entry => {
+  const entries = inventory.artefacts.map((artefact, index): ArtefactEntry => {
     const placed: Artefact = {
       ...artefact,
       location: withFiles(artefact.location, (file) => inDirectory(file, directories)),
@@ -226,7 +226,14 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
     const names = commonNameOf(artefact, inventory, parameters);
     const asks = asked.filter((name) => parametersOf(artefact).includes(name));
     const open = asks.length === 0 ? {} : { asks };
-    return { ...target, ...names, ...open, location, readers, hostnames: flat(artefact.hostnames, inventory, parameters) };
+    return {
+      ...target,
+      ...names,
+      ...open,
+      location,
+      readers,
+      hostnames: flat(artefact.hostnames, inventory, parameters),
+    };
   });
   return {
     name: inventory.name,
@@ -234,5 +241,26 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
     ...(inventory.discover === 'openshift' && { asks: inventory.discover }),
     ...(inventory.tlsRegistry !== undefined && { tlsRegistry: inventory.tlsRegistry }),
     artefacts,
+  };
+}
+
+/** Components that the inventory names as readers, in sorted order. */
+export function componentsIn({ artefacts }: Pick<Inventory | Resolved, 'artefacts'>): readonly string[] {
+  return [...new Set(artefacts.flatMap(({ readers }) => readers.map(({ component }) => component)))].toSorted();
+}
+
+/**
+ * The same artefacts as these components see them: published is only what one of them reads, and they are the only
+ * readers. What others read stays in the inventory, because an artefact refers to others by name.
+ */
+export function readBy(resolved: Resolved, components: readonly string[]): Resolved {
+  return {
+    ...resolved,
+    artefacts: resolved.artefacts.map((artefact) => {
+      const readers = artefact.readers.filter(({ component }) => components.includes(component));
+      if (readers.length > 0) return { ...artefact, readers };
+      const { published: _published, ...unpublished } = artefact;
+      return { ...unpublished, readers };
+    }),
   };
 }

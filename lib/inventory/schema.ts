@@ -1,6 +1,6 @@
-// The inventory as it is written in YAML: presets, and the `inventory` of a configuration file. Strict: an unknown key
-// is a problem. An `error` text names the wanted state. What one value says about another is checked in
-// check-values.ts and check-references.ts.
+// The inventory as it is written in YAML: presets, and the `inventory` of a configuration file; the types of model.ts are
+// inferred from it. Strict: an unknown key is a problem. An `error` text names the wanted state. What one value says about
+// another is checked in check-values.ts and check-references.ts.
 import * as z from 'zod';
 import {
   duration,
@@ -12,7 +12,7 @@ import {
   parameterName,
   serverUrl,
   someText,
-} from './schema-values.ts';
+} from './values.ts';
 
 export const apiVersion = 'kube-cert-recovery/v1alpha1';
 
@@ -21,15 +21,20 @@ export const locationKeysText = 'secret, configMap, pemPair, pemFile, combinedPe
 
 const location = z
   .strictObject({
-    secret: objectName.optional().describe('Name of a Secret'),
-    configMap: objectName.optional().describe('Name of a ConfigMap'),
-    namespace: namespaceName.optional().describe('Namespace of the object; default: the namespace of the inventory'),
+    secret: objectName.exactOptional().describe('Name of a Secret'),
+    configMap: objectName.exactOptional().describe('Name of a ConfigMap'),
+    namespace: namespaceName
+      .exactOptional()
+      .describe('Namespace of the object; default: the namespace of the inventory'),
     pemPair: z
       .strictObject({ certFile: filePath, keyFile: filePath })
-      .optional()
+      .exactOptional()
       .describe('A certificate and its key as two PEM files on this host'),
-    pemFile: filePath.optional().describe('CA certificates in one PEM file on this host'),
-    combinedPem: filePath.optional().describe('A certificate and its key in one PEM file on this host'),
+    pemFile: filePath.exactOptional().describe('CA certificates in one PEM file on this host'),
+    // As the kubelet keeps its own (client-go util/certificate/certificate_store.go): where the file is a symbolic link, a
+    // new dated file is made beside its target and the link is flipped.
+    combinedPem: filePath.exactOptional().describe('A certificate and its key in one PEM file on this host'),
+    // With the CA for its server, embedded or in the files that it names. Everything else in it stays.
     kubeconfig: z
       .strictObject({
         file: filePath,
@@ -39,10 +44,10 @@ const location = z
             'Of one written from nothing: the API server that it names, that of the cluster or the one beside it',
           ),
         credentials: filePath
-          .optional()
+          .exactOptional()
           .describe('Of one written from nothing: the PEM file of its certificate and key. Default: embedded'),
       })
-      .optional()
+      .exactOptional()
       .describe('The credentials of the current context of a kubeconfig on this host'),
   })
   .meta({ oneOf: locationKeys.map((key) => ({ required: [key] })) })
@@ -71,45 +76,49 @@ const reader = z.strictObject({
 
 const base = {
   name: objectName.describe('Unique in the inventory'),
-  location: location,
+  location,
   when: z
     .enum(['stackedEtcd', 'trustedAuthority'])
-    .optional()
+    .exactOptional()
     .describe(
       'Only on a machine that has this: stackedEtcd, an etcd beside the API server; trustedAuthority, a CA of kubeadm ' +
         'that its API server still trusts. Needs `discover`',
     ),
   published: z
     .enum(['required', 'optional'])
-    .optional()
+    .exactOptional()
     .describe('Written to disk by the syncer; an optional one vanishes from disk when the object is gone'),
   readers: z.array(reader).default([]),
-  description: someText.optional().describe("One sentence of what it is for, in OpenShift's TLS registry"),
+  description: someText.exactOptional().describe("One sentence of what it is for, in OpenShift's TLS registry"),
 };
 const life = {
+  // What recovery itself stands on must never come to its end, because nothing could be recovered then.
   renewAhead: z
     .boolean()
-    .optional()
+    .exactOptional()
     .describe('Renewed at its refresh time under every policy: for what recovery itself stands on'),
   validity: duration.describe('Life of a new certificate'),
   refresh: duration.describe('Age at which the policy BeforeExpiry renews it'),
 };
 const names = z.array(objectName).min(1);
 
-const artefact = z.discriminatedUnion('kind', [
+export const artefactSchema = z.discriminatedUnion('kind', [
   z
     .strictObject({
       kind: z.literal('signer'),
       ...base,
-      issuer: objectName.optional().describe('The signer that signs this one; without it the signer is self-signed'),
+      issuer: objectName
+        .exactOptional()
+        .describe('The signer that signs this one; without it the signer is self-signed'),
       commonName: someText
-        .optional()
+        .exactOptional()
         .describe('Of its certificates, before "_@" and the time. Default: by namespace and name of its object'),
+      // On disk each of several machines would make its own; one that is to get the CA of another has no such parameter.
       owned: z
         .union([z.boolean(), z.strictObject({ unlessSet: parameterName })], {
           error: 'true, false, or {unlessSet: PARAMETER}',
         })
-        .optional()
+        .exactOptional()
         .describe(
           'Whether it may be made anew here; only while that parameter is empty. Default: true in the API, false on disk',
         ),
@@ -127,8 +136,10 @@ const artefact = z.discriminatedUnion('kind', [
       kind: z.literal('copy'),
       ...base,
       of: objectName,
+      // A new one must be trusted everywhere before it is used (cluster-kube-controller-manager-operator
+      // pkg/operator/targetconfigcontroller/targetconfigcontroller.go, ManageCSRSigner: five minutes).
       promoteAfter: duration
-        .optional()
+        .exactOptional()
         .describe(
           'Of a signer or a target: how long a new one is there before it is in use here; at once where this one cannot be used',
         ),
@@ -138,31 +149,38 @@ const artefact = z.discriminatedUnion('kind', [
     .strictObject({
       kind: z.literal('target'),
       ...base,
-      issuer: objectName.optional().describe('The signer that signs it; without it the certificate is self-signed'),
+      issuer: objectName
+        .exactOptional()
+        .describe('The signer that signs it; without it the certificate is self-signed'),
       usage: z.enum(['client', 'serving', 'peer']).describe('peer: server and client at once'),
+      // `present`: as with `kubeadm certs renew` the file holds the leaf and what other PEM blocks were there, no issuer.
       template: z
         .enum(['declared', 'present'])
-        .optional()
+        .exactOptional()
         .describe(
           'Whence a renewal takes subject, names, usages and key algorithm. declared (default): from here. present: from ' +
             'the certificate that is there, else from its newest backup, else from here',
         ),
       presence: z
         .enum(['required', 'optional'])
-        .optional()
+        .exactOptional()
         .describe('optional: where it is absent nothing is missing and nothing is made. Default: required'),
+      // It has it signed by whom the cluster wants; under every policy a former CA of ours is a reason to renew it, too.
       rotatedBy: z
         .enum(['kubelet'])
-        .optional()
+        .exactOptional()
         .describe('Who else renews it ahead of time: then it is renewed here only when it has ended or cannot be used'),
       supersededBy: objectName
-        .optional()
+        .exactOptional()
         .describe('A target in whose presence nobody reads this one any more: then nothing is made here'),
-      commonName: someText.optional().describe('Required for a client. May hold {NAME} of a parameter with one value'),
+      commonName: someText
+        .exactOptional()
+        .describe('Required for a client. May hold {NAME} of a parameter with one value'),
       organizations: z.array(someText).default([]).describe('Groups of a client'),
+      // So a renewal gives nobody other rights than that has; what is declared here serves where there is none.
       keepsSubject: z
         .boolean()
-        .optional()
+        .exactOptional()
         .describe('Of a client: a renewal keeps common name and organizations of the certificate that is there'),
       hostnames: z
         .array(
@@ -192,7 +210,9 @@ const artefact = z.discriminatedUnion('kind', [
                 error: 'a URL of https, or {endpoint: controlPlane}, {endpoint: internal} or {endpoint: local}',
               })
               .describe('A URL, or which address of the API server'),
-            tlsServerName: hostnameText.optional().describe('The name to ask for, where it is not that of the URL'),
+            tlsServerName: hostnameText
+              .exactOptional()
+              .describe('The name to ask for, where it is not that of the URL'),
           }),
         )
         .min(1),
@@ -211,9 +231,8 @@ const artefact = z.discriminatedUnion('kind', [
     .describe('A CA bundle or a certificate with its key that somebody else maintains: used here, never written'),
   z.strictObject({ kind: z.literal('opaque'), ...base }).describe('Only synced to disk; not understood'),
 ]);
-export type RawArtefact = z.output<typeof artefact>;
+export type RawArtefact = z.output<typeof artefactSchema>;
 export type RawLocation = z.output<typeof location>;
-export const artefactSchema = artefact;
 
 export const policyKind = z.enum(['OnlyWhenExpired', 'BeforeExpiry']);
 
@@ -221,32 +240,35 @@ export const inventoryHead = z.object({
   name: objectName.default('custom').describe('Name of the inventory, for messages'),
   discover: z
     .enum(['kubeadm', 'openshift'])
-    .optional()
+    .exactOptional()
     .describe(
       'Where what the configuration does not give is found. kubeadm: on this machine. openshift: in the API, in ' +
         'Infrastructure and Network "cluster", at each look',
     ),
-  namespace: namespaceName.optional().describe('Namespace of every object that does not name one'),
-  inPodNamespace: z.literal(true).optional().describe('Env POD_NAMESPACE takes the place of the namespace'),
+  namespace: namespaceName.exactOptional().describe('Namespace of every object that does not name one'),
+  inPodNamespace: z.literal(true).exactOptional().describe('Env POD_NAMESPACE takes the place of the namespace'),
   policy: z
     .strictObject({ kind: policyKind.describe('BeforeExpiry: nobody else rotates these. Default: OnlyWhenExpired') })
-    .optional()
+    .exactOptional()
     .describe('When these are renewed, where the configuration does not say it'),
   tlsRegistry: z
     .strictObject({
       owningComponent: someText,
       autoRegenerateAfterOfflineExpiry: someText
-        .optional()
+        .exactOptional()
         .describe('Where it was shown that they come back after a time off'),
     })
-    .optional()
+    .exactOptional()
     .describe("How objects are known in OpenShift's TLS registry: labels and annotations, written with their content"),
   parameters: z
     .record(
       parameterName,
       z.strictObject({
         description: someText,
-        default: z.array(hostnameText).optional().describe('Used when nothing is given; without it it is required'),
+        default: z
+          .array(hostnameText)
+          .exactOptional()
+          .describe('Used when nothing is given; without it it is required'),
       }),
     )
     .default({})
@@ -257,7 +279,7 @@ export const inventoryHead = z.object({
       z.strictObject({
         description: someText,
         default: filePath
-          .optional()
+          .exactOptional()
           .describe(
             'Used when nothing is given; without it it is required. May begin with a directory that is declared before it',
           ),
@@ -268,7 +290,7 @@ export const inventoryHead = z.object({
 });
 
 /** An inventory inside a configuration file. */
-export const inventorySchema = z.strictObject({ ...inventoryHead.shape, artefacts: z.array(artefact).min(1) });
+export const inventorySchema = z.strictObject({ ...inventoryHead.shape, artefacts: z.array(artefactSchema).min(1) });
 export type RawInventory = z.output<typeof inventorySchema>;
 
 /** An inventory in a file of its own: a preset. */

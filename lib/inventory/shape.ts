@@ -4,20 +4,20 @@ import * as z from 'zod';
 import { nearest, pathText, suggestion, valueText } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 
-export type Shape<T> = { readonly value: T } | { readonly problems: readonly Problem[] };
+export type CheckedShape<T> = { readonly value: T } | { readonly problems: readonly Problem[] };
 
-export interface Place {
+export interface DocumentPlace {
   /** Where the checked value lies in its file. */
   readonly path: readonly PropertyKey[];
   readonly lineOf: (path: readonly PropertyKey[]) => number | undefined;
   readonly source?: string;
 }
 
-export const nowhere: Place = { path: [], lineOf: () => undefined };
+export const nowhere: DocumentPlace = { path: [], lineOf: () => undefined };
 
 /** A problem at `path` below `place`, with its line and its file. */
 export function problemAt(
-  place: Place,
+  place: DocumentPlace,
   path: readonly PropertyKey[],
   what: Pick<Problem, 'kind' | 'message'>,
 ): Problem {
@@ -29,15 +29,6 @@ export function problemAt(
     ...(line === undefined ? {} : { line }),
     ...(place.source === undefined ? {} : { source: place.source }),
   };
-}
-
-interface JsonSchema {
-  readonly properties?: Readonly<Record<string, JsonSchema>>;
-  readonly additionalProperties?: JsonSchema | boolean;
-  readonly items?: JsonSchema;
-  readonly oneOf?: readonly JsonSchema[];
-  readonly anyOf?: readonly JsonSchema[];
-  readonly const?: unknown;
 }
 
 const typeWords: Readonly<Record<string, string>> = {
@@ -57,36 +48,16 @@ function sizeText(issue: { origin: string; minimum?: unknown; maximum?: unknown 
   return `${word} ${String(size)}`;
 }
 
+/** Of an unknown key the message is a list of the known ones: only here the schema is told that does not know it. */
 function wanted(issue: z.core.$ZodRawIssue): string {
+  if (issue.code === 'unrecognized_keys') {
+    return issue.inst instanceof z.ZodObject ? Object.keys(issue.inst.shape).join(' ') : '';
+  }
   if (issue.code === 'invalid_type') return typeWords[issue.expected] ?? issue.expected;
   if (issue.code === 'invalid_value') {
     return issue.values.length === 1 ? valueText(issue.values[0]) : `one of ${issue.values.map(String).join(', ')}`;
   }
   return issue.code === 'too_small' || issue.code === 'too_big' ? sizeText(issue) : 'valid';
-}
-
-/** The part of a JSON schema that speaks of `value`: of several variants the one that its discriminator names. */
-function variant(schema: JsonSchema | undefined, value: unknown): JsonSchema | undefined {
-  const variants = schema?.oneOf ?? schema?.anyOf;
-  if (variants === undefined || schema?.properties !== undefined) return schema;
-  const object = (typeof value === 'object' && value !== null ? value : {}) as Readonly<Record<string, unknown>>;
-  return variants.find((one) =>
-    Object.entries(one.properties ?? {}).some(
-      ([key, { const: wantedConst }]) => wantedConst !== undefined && object[key] === wantedConst,
-    ),
-  );
-}
-
-/** The keys that `schema` knows at `path` of `value`, through lists, mappings and variants. */
-function keysAt(schema: z.ZodType, value: unknown, path: readonly PropertyKey[]): string[] {
-  let at = variant(z.toJSONSchema(schema, { io: 'input', reused: 'inline' }) as JsonSchema, value);
-  let here: unknown = value;
-  for (const segment of path) {
-    here = (here as Readonly<Record<PropertyKey, unknown>> | undefined)?.[segment];
-    const others = typeof at?.additionalProperties === 'object' ? at.additionalProperties : undefined;
-    at = variant(typeof segment === 'number' ? at?.items : (at?.properties?.[String(segment)] ?? others), here);
-  }
-  return Object.keys(at?.properties ?? {});
 }
 
 /** "did you mean", but no list: the sentence before it has the list already. */
@@ -114,12 +85,12 @@ function sentence(issue: z.core.$ZodIssue): Pick<Problem, 'kind' | 'message'> {
 }
 
 /** Checks `value`; every problem carries the path and the line of what it speaks of. */
-export function checkShape<T>(schema: z.ZodType<T>, value: unknown, place: Place = nowhere): Shape<T> {
+export function checkShape<T>(schema: z.ZodType<T>, value: unknown, place: DocumentPlace = nowhere): CheckedShape<T> {
   const result = schema.safeParse(value, { error: wanted, reportInput: true });
   if (result.success) return { value: result.data };
   const problems = result.error.issues.flatMap((issue): Problem[] => {
     if (issue.code !== 'unrecognized_keys') return [problemAt(place, issue.path, sentence(issue))];
-    const known = keysAt(schema, value, issue.path);
+    const known = issue.message.split(' ').filter((key) => key !== '');
     return issue.keys.map((key) =>
       problemAt(place, [...issue.path, key], { kind: 'unknown', message: `unknown key${suggestion(key, known)}` }),
     );

@@ -3,7 +3,7 @@
 // what is absent, broken, expired or untrusted; BeforeExpiry also renews ahead of time (refresh-rules.ts).
 import { isIP } from 'node:net';
 import type { ResolvedTarget, Signer } from '../inventory/model.ts';
-import { isMadeHere } from '../inventory/kinds.ts';
+import { isFile, isMadeHere } from '../inventory/places.ts';
 import { bundlesAbove, madeOf } from '../inventory/order.ts';
 import { dnsNameCovers } from '../pki/hostname.ts';
 import { locationText } from '../store/store.ts';
@@ -15,7 +15,6 @@ import type { Check, Finding, PairCase } from './judgement.ts';
 import { judgePutBack, wantedFormer } from './put-back-rules.ts';
 import { expiryWithGrace, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
 import { authorityDiffers, holds, isKeyElsewhere, notTrusted, signedByOthers, unfit } from './trust-rules.ts';
-import { isFile } from '../inventory/places.ts';
 
 const lookAgainMs = 30_000;
 const idleMs = 3_600_000;

@@ -3,7 +3,7 @@
 // set, made too late it lives shorter or longer than it should.
 import { durationText } from '../duration.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { isMadeHere as isSignerMadeHere } from '../inventory/kinds.ts';
+import { isMadeHere as isSignerMadeHere } from '../inventory/places.ts';
 import { backDatedMs } from '../pki/facts.ts';
 import { type CertificateFacts, type Facts, isClosed } from './facts.ts';
 import type { ClockFacts, OtherClock, Reason } from './plan-types.ts';

@@ -31,8 +31,8 @@ export interface RegenOptions {
   readonly log: Log;
   readonly keyPool: KeyPool;
   readonly keyAlgorithm?: KeyAlgorithm;
-  /** Which rows are ours to look at. `disk`: before there is an API server, on the host. Default: all. */
-  readonly rows?: 'all' | 'disk' | 'api';
+  /** Which artefacts are ours to look at. `disk`: before there is an API server, on the host. Default: all. */
+  readonly locations?: 'all' | 'disk' | 'api';
   readonly once: boolean;
   /** Says what would be done: makes no key and no write. */
   readonly dryRun: boolean;

@@ -41,10 +41,10 @@ const stuckMs = 4 * tickMs;
 
 /** Runs until `signal` aborts; with `once` until nothing is left to do, or to hope for, or throws AlreadyRunning. */
 export async function runRegen(options: RegenOptions): Promise<RegenReport> {
-  const { rows = 'all', dryRun, once, lockDisk, keyPool } = options;
+  const { locations = 'all', dryRun, once, lockDisk, keyPool } = options;
   const { artefacts } = options.resolved;
-  const disk = rows === 'api' ? [] : artefacts.filter(({ location }) => isFile(location));
-  const api = rows === 'disk' ? [] : artefacts.filter(({ location }) => !isFile(location));
+  const disk = locations === 'api' ? [] : artefacts.filter(({ location }) => isFile(location));
+  const api = locations === 'disk' ? [] : artefacts.filter(({ location }) => !isFile(location));
   const lock = disk.length > 0 && !dryRun && once ? await lockDisk?.() : undefined;
   try {
     return await loop({ ...options, metrics: options.metrics ?? noMetrics }, { disk, api });

@@ -1,13 +1,12 @@
 // What `status` says, as plain data: one row for each artefact, and in one word whether the cluster is well. Pure: facts
 // and decisions are the plan's, another time gives the report of another time.
-import { isOnlyRead } from '../inventory/kinds.ts';
+import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import type { ArtefactFacts, CertificateFacts, Facts } from '../plan/facts.ts';
 import type { Decision, Plan, Reason } from '../plan/plan-types.ts';
 import { locationText } from '../store/store.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
-import { isFile } from '../inventory/places.ts';
 
 export type RowState = 'OK' | 'EXPIRING' | 'EXPIRED' | 'NOT YET VALID' | 'MISSING' | 'BROKEN' | 'UNKNOWN';
 

@@ -1,13 +1,12 @@
 // Which objects the syncer writes, and where: the published artefacts of an inventory whose location is in the API. Pure.
 import { isAbsolute, join, normalize } from 'node:path';
 import { RecoveryError } from '../errors.ts';
-import { isOnlyRead } from '../inventory/kinds.ts';
+import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { ApiLocation, Kubeconfigs, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import type { FileMode } from '../publish/publish.ts';
 import { nameProblem } from '../publish/names.ts';
 import { caBundleKey, certificateKey, locationText, privateKeyKey } from '../store/store.ts';
-import { isFile } from '../inventory/places.ts';
 
 /** What the content must be, as far as it is understood. */
 export type Expectation =

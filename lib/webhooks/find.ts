@@ -2,8 +2,7 @@
 // objects: `init` and `status` name them beforehand, while there is time to exempt the objects.
 import { isCode } from '../errors.ts';
 import type { ApiLocation, Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { isOnlyRead } from '../inventory/kinds.ts';
-import { isFile } from '../inventory/places.ts';
+import { isFile, isOnlyRead } from '../inventory/places.ts';
 import { registryMetadata } from '../issue/registry.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { objectPath } from '../kube/object-path.ts';

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
 import { exitCodes } from '../../cmd/exit-codes.ts';
 import { version } from '../../cmd/version.ts';
+import { flagRows } from '../../lib/config/flags.ts';
 import { errorCodes } from '../../lib/errors.ts';
 
 let directory: string;
@@ -49,6 +50,12 @@ describe('run()', () => {
       expect(out).toContain('--destination-dir <path>');
     },
   );
+
+  it.each(flagRows)('shows $usage in the help of its command, $owner', async ({ owner, usage, help }) => {
+    const { out } = await cli(...(owner === 'all' || owner === 'modes' ? [] : owner.split(' ')), '--help');
+    expect(out).toContain(`  ${usage} `);
+    expect(out.replaceAll(/\s+/g, ' ')).toContain(help);
+  });
 
   it.each([
     ['an unknown flag', ['--mod=regen'], "unknown option '--mod'\n(Did you mean --mode?)"],

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { runModes } from '../../cmd/modes.ts';
 import { systemClock } from '../../lib/clock.ts';
-import { parseConfig } from '../../lib/config.ts';
+import { parseConfig } from '../../lib/config/load.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { createLog } from '../../lib/log.ts';
 import { createAuthority, createEtcdAuthority } from '../support/certificates.ts';

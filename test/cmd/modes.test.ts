@@ -8,8 +8,8 @@ import { runModes } from '../../cmd/modes.ts';
 import type { Shortfall } from '../../cmd/shortfalls.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { systemClock } from '../../lib/clock.ts';
-import { parseConfig } from '../../lib/config.ts';
-import type { Flags } from '../../lib/config-types.ts';
+import { parseConfig } from '../../lib/config/load.ts';
+import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { createLog } from '../../lib/log.ts';
 import { movedClock } from '../regen/disk-world.ts';
@@ -27,7 +27,7 @@ beforeEach(async () => {
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
 interface Given {
-  readonly flags: Flags;
+  readonly flags: ConfigFlags;
   readonly signal?: AbortSignal;
   readonly clock?: Clock;
   readonly builtAt?: Date;
@@ -60,7 +60,7 @@ regen: { backupDir: ${directory}/backups, lockDir: ${directory}/lock, clockSynch
 
 describe('runModes() with regen and rows that cannot be renewed now', () => {
   /** No clock is right that shows a time before the program was built: nothing is signed. */
-  const blocked = { builtAt: new Date(systemClock.now().getTime() + 24 * 3_600_000), flags: { rows: 'disk' } };
+  const blocked = { builtAt: new Date(systemClock.now().getTime() + 24 * 3_600_000), flags: { locations: 'disk' } };
 
   it('names them at the end of one pass', async () => {
     const shortfalls = await run({ ...blocked, flags: { ...blocked.flags, once: true } });
@@ -81,7 +81,7 @@ describe('runModes() with a port for health that another process has', () => {
     const other = createServer();
     await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
     const { port } = other.address() as AddressInfo;
-    const flags = { rows: 'disk', once: true, healthProbeBindAddress: `127.0.0.1:${port}` } as const;
+    const flags = { locations: 'disk', once: true, healthProbeBindAddress: `127.0.0.1:${port}` } as const;
     expect(await run({ flags })).toEqual([]);
     expect(events).toContain('health.failed');
     expect(await readdir(join(directory, 'pki/etcd'))).toContain('peer.crt');

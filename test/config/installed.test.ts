@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { parseConfig } from '../../lib/config.ts';
-import { installedSettings } from '../../lib/config-installed.ts';
+import { parseConfig } from '../../lib/config/load.ts';
+import { installedSettings } from '../../lib/config/installed.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { toYaml } from '../../lib/yaml.ts';
 

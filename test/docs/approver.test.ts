@@ -1,7 +1,7 @@
 // Holds what the pages say of mode approver against the code.
 import { describe, expect, it } from 'vitest';
 import { bootstrapAccount } from '../../lib/bootstrap-identity.ts';
-import { parseConfig } from '../../lib/config.ts';
+import { parseConfig } from '../../lib/config/load.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { blocks, firstCodes, page, section, unionMembers } from './markdown.ts';
 

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { parseConfig } from '../../lib/config.ts';
+import { parseConfig } from '../../lib/config/load.ts';
 import { installedPresets, loadPreset } from '../../lib/inventory/preset.ts';
 import { blocks, codes, firstCodes, page, root, tables } from './markdown.ts';
 

@@ -2,21 +2,12 @@
 // left out.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
 import { exitCodes } from '../../cmd/exit-codes.ts';
-import {
-  addDirectoryOption,
-  addHostOption,
-  addAdoptOptions,
-  addInstallOptions,
-  addRestoreOption,
-  addRunOptions,
-  addSharedOptions,
-} from '../../cmd/options.ts';
-import { jsonSchemas } from '../../lib/config-json-schema.ts';
-import { parseConfig, parseToolConfig } from '../../lib/config.ts';
-import type { ConfigInput } from '../../lib/config-reading.ts';
+import { jsonSchemas } from '../../lib/config/schema.ts';
+import { flagRows } from '../../lib/config/flags.ts';
+import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
+import type { ConfigInput } from '../../lib/config/read.ts';
 import { errorCodes } from '../../lib/errors.ts';
 import { installedPresets, loadPreset } from '../../lib/inventory/preset.ts';
 import { installManifests } from '../../lib/install/rbac.ts';
@@ -24,6 +15,7 @@ import { createMetrics } from '../../lib/metrics.ts';
 import { renderStatus } from '../../lib/status/render.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import { parseYaml } from '../../lib/yaml.ts';
+import { withFlagTables } from '../../scripts/flags.ts';
 import { blocks, codes, firstCode, firstCodes, page, root, section, tables, unionMembers } from './markdown.ts';
 
 const readme = page('README.md');
@@ -113,33 +105,15 @@ it('dependencies are those of package.json, each with one line', () => {
   expect(section(readme, 'Dependencies')).not.toMatch(/\d+\.\d+/); // a version here would be wrong soon
 });
 
-const names = (rows: readonly string[][]): string[] =>
-  rows.flatMap(([cell = '']) => codes(cell).map((flag) => flag.split(' ')[0] ?? '')).toSorted();
-const flagsOf = (command: Command): string[] =>
-  command.options.flatMap(({ short, long }) => [short, long].filter((flag) => flag !== undefined)).toSorted();
-
 describe('flags', () => {
-  const text = section(reference, 'Flags');
-  const [shared = [], running = [], ofCommands = []] = tables(text);
-
-  it('are those of every command', () => {
-    const wanted = [...flagsOf(addSharedOptions(new Command())), '--help', '--version', '-V', '-h'];
-    expect(names(shared)).toEqual(wanted.toSorted());
-  });
-  it('are those of a process that runs modes', () => {
-    expect(names(running)).toEqual(flagsOf(addRunOptions(new Command())));
-  });
-  it('are those of commands', () => {
-    const more = [addInstallOptions, addHostOption, addAdoptOptions, addRestoreOption].flatMap((add) =>
-      flagsOf(add(new Command())),
-    );
-    const own = [...more, '--at', '--give-back', '--purge'];
-    expect(names(ofCommands)).toEqual(own.toSorted());
-    expect(flagsOf(addDirectoryOption(new Command()))).toEqual(['--out']);
+  it('are those of the table (run scripts/flags.ts)', async () => {
+    expect(await withFlagTables(reference)).toBe(reference);
+    expect(tables(section(reference, 'Flags')).flat()).toHaveLength(flagRows.length + 2);
   });
   it('stand beside fields that the file has', () => {
-    const fields = [...shared, ...running].flatMap(([, field = '']) => codes(field));
+    const fields = flagRows.flatMap(({ field = [] }) => field);
     expect(fields.filter((field) => !schemaFields().includes(field))).toEqual([]);
+    expect(fields.length).toBeGreaterThan(20);
   });
 });
 
@@ -192,7 +166,7 @@ describe('the configuration file', () => {
 
   it('shows the defaults: without them the same is configured', () => {
     const short = (example?.text ?? '').replaceAll(
-      /^ *(?:rows|restart: false|shortBackOff|backupDir|lockDir|clockSynchronised|kind: BeforeExpiry|grace|settle|level|format|once|dryRun|namespace|recoveryServerName|serviceIP|etcdHostnames|pkiDir|nodeCertificate|longestLife|expectedNodes|bootstrapNamespace|directories|policy|log)\b.*\n/gm,
+      /^ *(?:locations|restart: false|shortBackOff|backupDir|lockDir|clockSynchronised|kind: BeforeExpiry|grace|settle|level|format|once|dryRun|namespace|recoveryServerName|serviceIP|etcdHostnames|pkiDir|nodeCertificate|longestLife|expectedNodes|bootstrapNamespace|directories|policy|log)\b.*\n/gm,
       '',
     );
     expect(short.length).toBeLessThan((example?.text ?? '').length - 600);

@@ -8,7 +8,7 @@ import { configInput } from '../../cmd/read-config.ts';
 import { statusCommand } from '../../cmd/status.ts';
 import { adoptedSight } from '../../cmd/status-adopted.ts';
 import { systemClock } from '../../lib/clock.ts';
-import { parseToolConfig } from '../../lib/config.ts';
+import { parseToolConfig } from '../../lib/config/load.ts';
 import { runAdopt } from '../../lib/install/adopt.ts';
 import { runUninstall } from '../../lib/install/uninstall.ts';
 import { openConnection } from '../../lib/kube/connection.ts';

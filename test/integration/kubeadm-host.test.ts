@@ -296,7 +296,7 @@ describe('a full disk', () => {
       rm "$at/filler"; cp -a "$at" "$first"
       "$@"; cp -a "$at" "$second"`;
     const places = [full, machine.path(), first, second, full].map(String);
-    const ours = [process.execPath, program, '--mode=regen', '--once', '--rows=disk', `--config=${config}`];
+    const ours = [process.execPath, program, '--mode=regen', '--once', '--locations=disk', `--config=${config}`];
     const { stdout, stderr, code } = await unshared('--mount', 'sh', '-c', script, 'sh', ...places, ...ours);
     expect(code, stderr).toBe(0);
     expect(stdout).toContain('exit 1');

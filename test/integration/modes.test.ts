@@ -7,8 +7,8 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { runModes } from '../../cmd/modes.ts';
 import { systemClock } from '../../lib/clock.ts';
 import type { Shortfall } from '../../cmd/shortfalls.ts';
-import { parseConfig } from '../../lib/config.ts';
-import type { Flags } from '../../lib/config-types.ts';
+import { parseConfig } from '../../lib/config/load.ts';
+import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { createLog } from '../../lib/log.ts';
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
@@ -42,7 +42,7 @@ interface Line {
   readonly reason?: string;
 }
 
-async function runOnce(flags: Flags): Promise<{ shortfalls: readonly Shortfall[]; lines: readonly Line[] }> {
+async function runOnce(flags: ConfigFlags): Promise<{ shortfalls: readonly Shortfall[]; lines: readonly Line[] }> {
   const kubeconfig = await writeKubeconfig(join(directory, 'kubeconfig'), {
     server: proxy.url,
     certificateAuthority: proxy.ca,
@@ -50,7 +50,7 @@ async function runOnce(flags: Flags): Promise<{ shortfalls: readonly Shortfall[]
     token: controlPlane.adminToken,
   });
   const parameter = ['apiServerHostnames=127.0.0.1'];
-  const given = { rows: 'api', once: true, preset: 'kubernetes', kubeconfig, parameter, ...flags } as const;
+  const given = { locations: 'api', once: true, preset: 'kubernetes', kubeconfig, parameter, ...flags } as const;
   const config = parseConfig({ flags: given, env: {}, cwd: directory, presets: installedPresets });
   const lines: Line[] = [];
   const shortfalls = await runModes(config, {

@@ -31,7 +31,7 @@ beforeAll(async () => {
   await world.controlPlane.kill();
   [healthPort = 0] = await freePorts(1);
   await world.healHost((line) => hostLines.push(line));
-  regens = [1, 2, 3].map(() => world.startTool(['--mode=regen', '--rows=api']));
+  regens = [1, 2, 3].map(() => world.startTool(['--mode=regen', '--locations=api']));
   syncer = world.startTool(['--mode=syncer', `--health-probe-bind-address=127.0.0.1:${healthPort}`]);
   await world.controlPlane.start({ wait: false });
   await eventually(

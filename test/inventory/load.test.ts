@@ -85,7 +85,7 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
   [
     'an unknown kind',
     changed('kind: caBundle', 'kind: caBundel'),
-    'artefacts[ca].kind: must be one of signer, caBundle, composedBundle, copy, target, kubeconfigs, keyPair, given, opaque, got "caBundel" (did you mean "caBundle"?)',
+    'artefacts[ca].kind: must be one of signer, caBundle, composedBundle, copy, target, kubeconfigs, keyPair, external, opaque, got "caBundel" (did you mean "caBundle"?)',
   ],
   ['no kind', changed('kind: caBundle, ', ''), 'artefacts[ca].kind: is required: one of signer, caBundle'],
   [

@@ -219,7 +219,7 @@ describe('runRegen()', () => {
         read: (location) => (reads.push(location.kind), store.read(location)),
         write: (location, next, seen) => store.write(location, next, seen),
       },
-      rows: 'disk',
+      locations: 'disk',
     });
     await clock.waiting();
     store.put(files, undefined);

@@ -14,12 +14,12 @@ interface Import {
 
 /** Lowest first. A file imports its own folder and layers below its own; a layer named here is a folder or files. */
 const layers: readonly (readonly RegExp[])[] = [
-  [/^lib\/(?!config)[^/]+\.ts$/],
+  [/^lib\/[^/]+\.ts$/],
   [/^lib\/kube\//, /^lib\/pki\//, /^lib\/disk\//],
   [/^lib\/inventory\//, /^lib\/store\//, /^lib\/publish\//],
   [/^lib\/plan\//, /^lib\/proof\//, /^lib\/leases\//, /^lib\/issue\//, /^lib\/webhooks\//, /^lib\/restart\//],
   // What a user may configure is said in terms of the inventory and the plan.
-  [/^lib\/config[^/]*\.ts$/],
+  [/^lib\/config\//],
   [/^lib\/regen\//, /^lib\/syncer\//, /^lib\/fileobserver\//, /^lib\/approver\//, /^lib\/status\//, /^lib\/install\//],
   [/^cmd\//],
 ];
@@ -35,7 +35,7 @@ const homes: Readonly<Record<string, RegExp>> = {
   chokidar: /^lib\/fileobserver\//,
   pino: /^lib\/log\.ts$/,
   yaml: /^lib\/yaml\.ts$/,
-  zod: /^lib\/(config[^/]*\.ts$|inventory\/)/,
+  zod: /^lib\/(config|inventory)\//,
   'prom-client': /^lib\/metrics\.ts$/,
   commander: /^cmd\//,
 };
@@ -97,7 +97,6 @@ export function importsOf(path: string, text: string): Import[] {
 }
 
 const isProduct = (path: string): boolean => /^(cmd|lib)\/.*\.ts$/.test(path) && !path.endsWith('.d.ts');
-const folderOf = (path: string): string => (/^lib\/config[^/]*\.ts$/.test(path) ? 'lib/config*' : dirname(path));
 const layerOf = (path: string): number => layers.findIndex((layer) => layer.some((pattern) => pattern.test(path)));
 const arrow = ({ from, to }: Pick<Import, 'from' | 'to'>): string => `${from} -> ${to}`;
 
@@ -108,7 +107,7 @@ function productImports(tree: Tree): Import[] {
 /** Imports that go up, sideways between flows, or out of the product. */
 export function wrongArrows(tree: Tree): string[] {
   return productImports(tree).flatMap((each) => {
-    if (each.kind !== 'file' || folderOf(each.from) === folderOf(each.to)) return [];
+    if (each.kind !== 'file' || dirname(each.from) === dirname(each.to)) return [];
     const [from, to] = [layerOf(each.from), layerOf(each.to)];
     if (from === -1) return [`${arrow(each)}: ${dirname(each.from)} has no layer, give it one`];
     if (to === -1) return [`${arrow(each)}: ${dirname(each.to)} has no layer, or is no part of the product`];
@@ -160,7 +159,7 @@ export function longFiles(tree: Tree): string[] {
 export function importCycles(tree: Tree): string[] {
   const files = productImports(tree).filter(({ kind, to }) => kind === 'file' && tree.has(to));
   const folders = files
-    .map(({ from, to }) => ({ from: folderOf(from), to: folderOf(to) }))
+    .map(({ from, to }) => ({ from: dirname(from), to: dirname(to) }))
     .filter(({ from, to }) => from !== to);
   return [...cycles(files), ...cycles(folders)];
 }

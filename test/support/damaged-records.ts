@@ -10,7 +10,7 @@ import type { SigningRequest } from '../../lib/approver/request.ts';
 import { judgeShape } from '../../lib/approver/shape.ts';
 import { bootstrapRequester, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { systemClock } from '../../lib/clock.ts';
-import { parseConfig, parseToolConfig } from '../../lib/config.ts';
+import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
 import { isCode } from '../../lib/errors.ts';
 import { parseRecord, recordText } from '../../lib/install/adopt-record.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';

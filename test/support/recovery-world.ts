@@ -182,7 +182,8 @@ export class RecoveryWorld implements AsyncDisposable {
 
   /** What a machine does before its control plane starts: the files that the API cannot heal. */
   async healHost(onLine?: (line: Line) => void): Promise<void> {
-    const code = await new Tool(['--mode=regen', '--once', '--rows=disk', `--config=${this.configFile}`], onLine).ended;
+    const flags = ['--mode=regen', '--once', '--locations=disk', `--config=${this.configFile}`];
+    const code = await new Tool(flags, onLine).ended;
     if (code !== 0) throw new Error(`regen of the host's files ended with exit code ${code}`);
   }
 

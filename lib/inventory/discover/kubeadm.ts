@@ -10,7 +10,7 @@
 //   stackedEtcd         the manifest of etcd, kube-apiserver --etcd-servers and --etcd-cafile, the CA of etcd
 import { isIP } from 'node:net';
 import { bareHost } from '../../kube/server-address.ts';
-import { checkedHostname } from '../hostname.ts';
+import { checkedHostname } from '../values.ts';
 import type { Endpoints, Feature, Parameters } from '../model.ts';
 import type { Environment } from '../resolve.ts';
 import { clusterDomainOf, commonNameOf, flagInEnv, flagsOf, kubeconfigOf } from './documents.ts';

@@ -1,11 +1,11 @@
 // What the program was told to do, checked and complete. A union by mode: a syncer never sees what only regen needs,
 // and each mode has the credential of its own.
-import type { ClockStatement } from './clock-synchronised.ts';
-import type { Inventory } from './inventory/model.ts';
-import type { Environment } from './inventory/resolve.ts';
-import type { LogFormat, LogLevel } from './log.ts';
-import type { KeyAlgorithm } from './plan/facts.ts';
-import type { RenewalPolicy } from './plan/plan-types.ts';
+import type { ClockStatement } from '../clock-synchronised.ts';
+import type { Inventory } from '../inventory/model.ts';
+import type { Environment } from '../inventory/resolve.ts';
+import type { LogFormat, LogLevel } from '../log.ts';
+import type { KeyAlgorithm } from '../plan/facts.ts';
+import type { RenewalPolicy } from '../plan/plan-types.ts';
 
 export interface Address {
   /** Undefined: all addresses of the machine. */
@@ -14,7 +14,7 @@ export interface Address {
 }
 
 /** Who this process is, from the downward API. */
-export interface Identity {
+export interface ProcessIdentity {
   readonly podName?: string;
   readonly nodeName?: string;
 }
@@ -31,7 +31,7 @@ export interface CommonConfig {
   readonly apiServerAddress?: Address;
   readonly log: { readonly level: LogLevel; readonly format: LogFormat };
   readonly dryRun: boolean;
-  readonly identity: Identity;
+  readonly identity: ProcessIdentity;
 }
 
 export interface RenewalConfig {
@@ -53,7 +53,7 @@ export interface HostConfig {
 export interface RegenConfig extends RenewalConfig, HostConfig {
   readonly mode: 'regen';
   /** `disk`: the files of this host alone, before there is an API. `api`: the objects alone. */
-  readonly rows: 'all' | 'disk' | 'api';
+  readonly locations: 'all' | 'disk' | 'api';
   /** Whether components of this machine that read renewed files at their start only are restarted at the end. */
   readonly restart: boolean;
   /** Undefined only when no object of the API is looked at. */
@@ -109,35 +109,7 @@ export interface ToolConfig extends CommonConfig, RenewalConfig, HostConfig {
   readonly kubeconfig?: string;
   readonly destinationDir?: string;
   /** What the modes of this configuration look at and write. */
-  readonly rows: RegenConfig['rows'];
+  readonly locations: RegenConfig['locations'];
   /** Whose files the syncer writes; undefined: everybody's. */
   readonly components?: readonly string[];
-}
-
-/** The command line as it was typed: nothing is checked yet but which flags there are. */
-export interface Flags {
-  readonly mode?: string;
-  readonly preset?: string;
-  readonly namespace?: string;
-  /** `name=value,value`, each. */
-  readonly parameter?: readonly string[];
-  /** `name=path`, each. */
-  readonly directory?: readonly string[];
-  readonly kubeconfig?: string;
-  readonly regenKubeconfig?: string;
-  readonly syncerKubeconfig?: string;
-  readonly approverKubeconfig?: string;
-  readonly rows?: string;
-  readonly restart?: boolean;
-  readonly destinationDir?: string;
-  readonly component?: readonly string[];
-  readonly cachesSyncedFile?: string;
-  readonly tlsServerNameOverride?: string;
-  readonly recoveryServerName?: string;
-  readonly apiServerAddress?: string;
-  readonly healthProbeBindAddress?: string;
-  readonly logLevel?: string;
-  readonly logFormat?: string;
-  readonly once?: boolean;
-  readonly dryRun?: boolean;
 }

@@ -1,11 +1,12 @@
 // What `init` writes into the configuration file of the modes: what the file and the flags of this invocation say of
 // the cluster. What they say of this one run, and of modes and credentials, which `init` sets itself, stays out.
-import type { Flags } from './config-types.ts';
-import type { Environment } from './inventory/resolve.ts';
-import { parseYaml } from './yaml.ts';
+import type { Environment } from '../inventory/resolve.ts';
+import { parseYaml } from '../yaml.ts';
+import { flagRows, typedValue } from './flags.ts';
+import type { ConfigFlags } from './flags.ts';
 
 export interface InstalledInput {
-  readonly flags: Flags;
+  readonly flags: ConfigFlags;
   /** The file of --config, found sound before. */
   readonly file?: { readonly text: string };
   readonly environment: Environment;
@@ -26,8 +27,9 @@ const notOfTheCluster = new Set(['apiVersion', 'kind', 'modes', 'kubeconfig', 's
 export function installedSettings({ flags, file, environment }: InstalledInput): Readonly<Record<string, unknown>> {
   const settings = file === undefined ? {} : (parseYaml(file.text) as Readonly<Record<string, unknown>>);
   const kept = Object.entries(settings).filter(([key]) => !notOfTheCluster.has(key));
-  const { preset, namespace, recoveryServerName, apiServerAddress } = flags;
-  const typed = Object.entries({ preset, namespace, recoveryServerName, apiServerAddress });
+  const typed = flagRows
+    .filter(({ isOfCluster = false }) => isOfCluster)
+    .map((row) => [row.field ?? '', typedValue(flags, row)] as const);
   return {
     ...Object.fromEntries(kept),
     ...Object.fromEntries(typed.filter(([, value]) => value !== undefined)),

@@ -1,12 +1,14 @@
 // Whether what is about to expire is renewed ahead of time: the inventory knows who else rotates it, and a configuration
 // beats the inventory.
 import { expect, it } from 'vitest';
-import { parseConfig } from '../../lib/config.ts';
+import { parseConfig } from '../../lib/config/load.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import type { RenewalPolicy } from '../../lib/plan/plan-types.ts';
 
 const own = (...lines: readonly string[]): string =>
-  ['inventory:', ...lines, '  artefacts: [{ kind: opaque, name: o, location: { secret: s, namespace: n } }]'].join('\n');
+  ['inventory:', ...lines, '  artefacts: [{ kind: opaque, name: o, location: { secret: s, namespace: n } }]'].join(
+    '\n',
+  );
 
 function policyOf(...lines: readonly string[]): RenewalPolicy | undefined {
   const head = ['apiVersion: kube-cert-recovery/v1alpha1', 'kind: Configuration', 'modes: [regen]', 'kubeconfig: /k'];

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { parseConfig } from '../../lib/config.ts';
+import { parseConfig } from '../../lib/config/load.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 
 function syncerWith(settings: string): unknown {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { parseConfig, parseToolConfig } from '../../lib/config.ts';
-import type { ConfigInput } from '../../lib/config-reading.ts';
-import type { Flags } from '../../lib/config-types.ts';
+import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
+import type { ConfigInput } from '../../lib/config/read.ts';
+import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { RecoveryError } from '../../lib/errors.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
@@ -10,7 +10,7 @@ const head = 'apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\n';
 const file = (...lines: readonly string[]): string => head + lines.map((line) => `${line}\n`).join('');
 
 interface Given {
-  readonly flags?: Flags;
+  readonly flags?: ConfigFlags;
   readonly text?: string;
   readonly env?: Readonly<Record<string, string>>;
 }
@@ -33,20 +33,25 @@ function problemsOf(parse: () => unknown): string[] {
   return [];
 }
 
-const syncer: Flags = {
+const syncer: ConfigFlags = {
   mode: 'syncer',
   preset: 'openshift-kube-scheduler',
   kubeconfig: '/k',
   destinationDir: '/certs',
 };
-const regen: Flags = { mode: 'regen', preset: 'kubernetes', parameter: ['apiServerHostnames=a,b'], kubeconfig: '/k' };
+const regen: ConfigFlags = {
+  mode: 'regen',
+  preset: 'kubernetes',
+  parameter: ['apiServerHostnames=a,b'],
+  kubeconfig: '/k',
+};
 
 describe('parseConfig() of a kubeadm machine', () => {
-  const flags: Flags = { mode: 'regen', preset: 'kubeadm', once: true };
+  const flags: ConfigFlags = { mode: 'regen', preset: 'kubeadm', once: true };
 
   it('needs neither a kubeconfig nor anything else', () => {
     const { modes, environment, inventory } = parseConfig(input({ flags }));
-    expect(modes).toEqual([expect.objectContaining({ mode: 'regen', rows: 'all' })]);
+    expect(modes).toEqual([expect.objectContaining({ mode: 'regen', locations: 'all' })]);
     expect(modes[0]).not.toHaveProperty('kubeconfig');
     expect(environment).toEqual({ parameters: {}, directories: {} });
     expect(inventory.discover).toBe('kubeadm');
@@ -105,7 +110,7 @@ describe('parseConfig()', () => {
     expect(modes).toEqual([
       {
         mode: 'regen',
-        rows: 'all',
+        locations: 'all',
         restart: false,
         kubeconfig: '/k',
         backupDir: '/var/lib/kube-cert-recovery/backups',
@@ -142,7 +147,7 @@ describe('parseConfig()', () => {
       modes: [
         {
           mode: 'regen',
-          rows: 'all',
+          locations: 'all',
           restart: false,
           kubeconfig: '/etc/regen',
           backupDir: '/b',
@@ -177,7 +182,7 @@ describe('parseConfig()', () => {
       'parameters: { apiServerHostnames: [file], serviceIP: [10.43.0.1] }',
       'log: { level: debug, format: text }',
     );
-    const flags: Flags = {
+    const flags: ConfigFlags = {
       ...syncer,
       namespace: 'theirs',
       logLevel: 'warn',
@@ -222,7 +227,7 @@ describe('parseConfig()', () => {
   });
 
   it('does not ask a syncer for parameters, and does ask regen', () => {
-    const both: Flags = { ...syncer, preset: 'kubernetes' };
+    const both: ConfigFlags = { ...syncer, preset: 'kubernetes' };
     const { inventory, environment } = parseConfig(input({ flags: both }));
     expect(resolve(inventory, environment).artefacts).toHaveLength(inventory.artefacts.length);
     const problems = problemsOf(() => parseConfig(input({ flags: { ...both, mode: 'syncer,regen' } })));
@@ -241,7 +246,7 @@ describe('parseConfig()', () => {
 });
 
 describe('credentials', () => {
-  const both: Flags = { ...regen, mode: 'regen,syncer', destinationDir: '/certs' };
+  const both: ConfigFlags = { ...regen, mode: 'regen,syncer', destinationDir: '/certs' };
   const { kubeconfig: _, ...none } = both;
   const kubeconfigs = (given: Given): unknown => parseConfig(input(given)).modes.map(({ kubeconfig }) => kubeconfig);
 
@@ -443,7 +448,7 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
 
 describe('parseConfig() refuses', () => {
   it.each(bad)('%s', (_title, { flags = {}, ...rest }, problems) => {
-    const given = Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined)) as Flags;
+    const given = Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined)) as ConfigFlags;
     const found = problemsOf(() => parseConfig(input({ flags: given, ...rest })));
     expect(found).toEqual(problems.map((problem) => expect.stringContaining(problem) as string));
   });
@@ -457,7 +462,7 @@ describe('parseConfig() refuses', () => {
       '  artefacts:',
       '    - { kind: signer, name: s, location: { secret: s }, validity: 1d, refresh: 2d }',
     );
-    const flags: Flags = { mode: 'regn', logFormat: 'xml' };
+    const flags: ConfigFlags = { mode: 'regn', logFormat: 'xml' };
     expect(problemsOf(() => parseConfig(input({ flags, text, env: { KUBECONFIG: 'a' } })))).toEqual([
       '--mode: must be one of regen, syncer, approver, got "regn" (did you mean "regen"?)',
       '--log-format: must be one of json, text, got "xml"',

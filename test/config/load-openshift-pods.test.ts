@@ -1,12 +1,12 @@
 // What the static pods of OpenShift say to the containers whose places this program takes.
 import { describe, expect, it } from 'vitest';
-import { parseConfig } from '../../lib/config.ts';
-import type { ConfigInput } from '../../lib/config-reading.ts';
-import type { Flags } from '../../lib/config-types.ts';
+import { parseConfig } from '../../lib/config/load.ts';
+import type { ConfigInput } from '../../lib/config/read.ts';
+import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 
 interface Given {
-  readonly flags: Flags;
+  readonly flags: ConfigFlags;
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -16,13 +16,18 @@ const input = ({ flags, env = {} }: Given): ConfigInput => ({
   cwd: '/home/admin',
   presets: installedPresets,
 });
-const syncer: Flags = {
+const syncer: ConfigFlags = {
   mode: 'syncer',
   preset: 'openshift-kube-scheduler',
   kubeconfig: '/k',
   destinationDir: '/certs',
 };
-const regen: Flags = { mode: 'regen', preset: 'kubernetes', parameter: ['apiServerHostnames=a,b'], kubeconfig: '/k' };
+const regen: ConfigFlags = {
+  mode: 'regen',
+  preset: 'kubernetes',
+  parameter: ['apiServerHostnames=a,b'],
+  kubeconfig: '/k',
+};
 
 describe('env POD_NAMESPACE', () => {
   const env = { POD_NAMESPACE: 'elsewhere' };

@@ -1,6 +1,6 @@
 // Messages tell an administrator what to write into the configuration file: the file must take it.
 import { describe, expect, it } from 'vitest';
-import { parseConfig } from '../../lib/config.ts';
+import { parseConfig } from '../../lib/config/load.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { judgeClock, type ClockInput } from '../../lib/plan/clock-rules.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';

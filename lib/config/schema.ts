@@ -1,10 +1,16 @@
 // The configuration file as it is written. Strict; an `error` text names the wanted state. No defaults here: a value
 // that is absent must stay absent until the command line has had its say.
 import * as z from 'zod';
-import type { Address } from './config-types.ts';
-import { checkedHostname } from './inventory/hostname.ts';
-import { apiVersion, inventorySchema, policyKind } from './inventory/schema.ts';
-import { directoryPath, durationUpTo, hostnameText, namespaceName, objectName } from './inventory/schema-values.ts';
+import { apiVersion, inventoryFileSchema, inventorySchema, policyKind } from '../inventory/schema.ts';
+import {
+  checkedHostname,
+  directoryPath,
+  durationUpTo,
+  hostnameText,
+  namespaceName,
+  objectName,
+} from '../inventory/values.ts';
+import type { Address } from './config.ts';
 
 /** `host:port`, `[v6]:port`, `:port`. */
 export function parseAddress(text: string): Address | undefined {
@@ -45,7 +51,7 @@ const fields = {
   regen: z
     .strictObject({
       kubeconfig: directoryPath.optional().describe('Credential of mode regen'),
-      rows: z
+      locations: z
         .enum(['all', 'disk', 'api'])
         .optional()
         .describe('Which artefacts: all (default), those in files of this host, or those in the API'),
@@ -184,7 +190,13 @@ export const looseConfigSchema = settingsSchema.extend({
   inventory: z.unknown().optional(),
 });
 
-/** For the JSON schema. */
-export const configFileSchema = z
+const configFileSchema = z
   .strictObject({ apiVersion: z.literal(apiVersion), kind: z.literal('Configuration'), ...settingsSchema.shape })
   .meta({ title: 'Configuration of kube-cert-recovery' });
+
+/** The text of a JSON Schema for each file that people write. */
+export function jsonSchemas(): Readonly<Record<'config' | 'inventory', string>> {
+  const textOf = (schema: z.ZodType): string =>
+    `${JSON.stringify(z.toJSONSchema(schema, { io: 'input', reused: 'inline' }), null, 2)}\n`;
+  return { config: textOf(configFileSchema), inventory: textOf(inventoryFileSchema) };
+}

@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { parseConfig } from '../../lib/config.ts';
-import type { Config, Flags } from '../../lib/config-types.ts';
+import { parseConfig } from '../../lib/config/load.ts';
+import type { Config } from '../../lib/config/config.ts';
+import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { errorText } from '../../lib/errors.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 
 interface Given {
-  readonly flags?: Flags;
+  readonly flags?: ConfigFlags;
   readonly lines?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
 }

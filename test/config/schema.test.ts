@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { jsonSchemas } from '../../lib/config-json-schema.ts';
+import { jsonSchemas } from '../../lib/config/schema.ts';
 
 interface JsonSchema {
   readonly properties: Readonly<Record<string, JsonSchema>>;

@@ -1,0 +1,224 @@
+// The one table of flags. From it come the options of the command line, the types of what was typed, the configuration
+// that flags say (read.ts), the names of flags in messages, and the tables of docs/reference.md (scripts/flags.ts).
+// Nothing has a default here: what was not typed must not beat the configuration file. Pure.
+
+/**
+ * How a value is read; without it as it stands, and a flag without value is true. `path`: relative to the working
+ * directory. `list`: with commas. `level`: also klog's numbers. Those in the plural may be given several times.
+ */
+type FlagForm = 'path' | 'list' | 'level' | 'lists' | 'listsByName' | 'pathsByName';
+
+interface FlagColumns {
+  /** In the configuration file. Below `regen`, `syncer` and `approver` only that mode uses it. */
+  readonly field?: string;
+  readonly as?: FlagForm;
+  /** The units that `init host` writes carry it on, or would not use it. */
+  readonly units?: 'kept' | 'idle';
+  /** It describes the cluster: `init` writes it into the configuration file of the modes. */
+  readonly isOfCluster?: boolean;
+  readonly help: string;
+}
+
+const out = {
+  '--out <directory>': {
+    help: 'where certificates, kubeconfigs and credentials lie (default: /etc/kubernetes/kube-cert-recovery)',
+  },
+} as const;
+
+/**
+ * By who has it: every command (`all`), the command without a name, which runs modes (`modes`), or a command and those
+ * below it. In the order of the help text.
+ */
+const flagTable = {
+  all: {
+    '--config <file>': { as: 'path', units: 'kept', help: 'configuration file (YAML)' },
+    '--preset <name>': {
+      field: 'preset',
+      units: 'kept',
+      isOfCluster: true,
+      help: 'inventory that comes with the program',
+    },
+    '-n, --namespace <name>': {
+      field: 'namespace',
+      units: 'idle',
+      isOfCluster: true,
+      help: 'namespace of the objects, in place of that of the inventory',
+    },
+    '--parameter <name=value,...>': {
+      field: 'parameters',
+      as: 'listsByName',
+      units: 'kept',
+      help: 'names and addresses for a parameter of the inventory; repeatable',
+    },
+    '--directory <name=path>': {
+      field: 'directories',
+      as: 'pathsByName',
+      units: 'kept',
+      help: 'path for a directory of the inventory; repeatable',
+    },
+    '--kubeconfig <file>': {
+      field: 'kubeconfig',
+      as: 'path',
+      units: 'idle',
+      help: 'credential of every mode that has none of its own (env KUBECONFIG)',
+    },
+    '--destination-dir <path>': {
+      field: 'syncer.destinationDir',
+      as: 'path',
+      units: 'idle',
+      help: 'directory below which the syncer writes',
+    },
+    '--tls-server-name-override <name>': {
+      field: 'tlsServerNameOverride',
+      units: 'idle',
+      help: 'name asked for in TLS handshakes, in place of what kubeconfigs say',
+    },
+    '--recovery-server-name <name>': {
+      field: 'recoveryServerName',
+      units: 'idle',
+      isOfCluster: true,
+      help: 'name of the certificate that outlives all others (default: localhost-recovery)',
+    },
+    '--api-server-address <host:port>': {
+      field: 'apiServerAddress',
+      units: 'kept',
+      isOfCluster: true,
+      help: 'where proofs meet the API server (default: server of the kubeconfig)',
+    },
+    '--dry-run': { field: 'dryRun', help: 'write nothing, say what would be written' },
+    '-v, --log-level <level>': {
+      field: 'log.level',
+      as: 'level',
+      units: 'kept',
+      help: 'debug, info, warn or error, or a number as components of Kubernetes take it (default: info)',
+    },
+    '--log-format <format>': {
+      field: 'log.format',
+      units: 'kept',
+      help: 'json or text (default: json; also --logging-format)',
+    },
+  },
+  modes: {
+    '--mode <modes>': {
+      field: 'modes',
+      as: 'list',
+      help: 'regen, syncer, approver, or several with commas between them',
+    },
+    '--once': { field: 'once', help: 'make one full pass, then exit' },
+    '--locations <which>': {
+      field: 'regen.locations',
+      help: 'which artefacts regen looks at: all, disk (no API is needed) or api (default: all)',
+    },
+    '--restart': {
+      field: 'regen.restart',
+      help: 'with --once: restart components of this host that must read renewed files again; prove use',
+    },
+    '--component <name,...>': {
+      field: 'syncer.components',
+      as: 'lists',
+      help: 'write only what these components read; repeatable',
+    },
+    '--regen-kubeconfig <file>': { field: 'regen.kubeconfig', as: 'path', help: 'credential of mode regen' },
+    '--syncer-kubeconfig <file>': { field: 'syncer.kubeconfig', as: 'path', help: 'credential of mode syncer' },
+    '--approver-kubeconfig <file>': { field: 'approver.kubeconfig', as: 'path', help: 'credential of mode approver' },
+    '--caches-synced-file <file>': {
+      field: 'syncer.cachesSyncedFile',
+      as: 'path',
+      help: 'file that the syncer makes once it has looked at every object',
+    },
+    '--listen <address>': { help: "taken from OpenShift's recovery containers, and unused: they serve nothing there" },
+    '--health-probe-bind-address <address>': {
+      field: 'healthProbeBindAddress',
+      help: 'where /livez, /readyz, /healthz and /metrics are served ("0": nowhere)',
+    },
+  },
+  status: {
+    '-o, --output <format>': { help: 'table, json or yaml (default: table)' },
+    '--at <date>': { help: 'as of another day: would everything come back if it were off until then?' },
+  },
+  init: {
+    ...out,
+    '--server <url>': {
+      units: 'idle',
+      help: 'address of the API server for kubeconfigs (default: https://localhost:6443)',
+    },
+    '-o, --output <format>': { units: 'idle', help: 'text or json (default: text)' },
+  },
+  'init adopt': {
+    '--image <reference>': { help: 'image of this program, as the container runtime of this machine knows it' },
+    '--repair': { help: 'add again to manifests what somebody has written anew without it, as the last adoption did' },
+  },
+  'init host': { '--executable <file>': { help: 'program that the units start (default: this one)' } },
+  uninstall: {
+    '--purge': { units: 'idle', help: 'also delete every Secret and ConfigMap that init has created' },
+    '--force': {
+      units: 'idle',
+      help: 'although machines are adopted, whose certificates nobody renews then, or objects may be of others',
+    },
+    '--give-back': { units: 'idle', help: 'also make plain files of what the syncer has published, at the same paths' },
+    ...out,
+  },
+  restore: {
+    '--generation <number>': { help: 'which copy is put back (default: the youngest)' },
+    '--force': { help: 'put back an expired copy although what is there is valid' },
+  },
+} as const satisfies Readonly<Record<string, Readonly<Record<string, FlagColumns>>>>;
+
+type FlagTable = typeof flagTable;
+export type FlagOwner = keyof FlagTable;
+
+export interface FlagRow extends FlagColumns {
+  readonly owner: FlagOwner;
+  /** As the help text shows it: `-n, --namespace <name>`. */
+  readonly usage: string;
+  /** `--namespace` */
+  readonly flag: string;
+  /** Its name in what was typed: `dryRun`. */
+  readonly key: string;
+}
+
+export const flagRows: readonly FlagRow[] = Object.entries(flagTable).flatMap(([owner, rows]) =>
+  Object.entries<FlagColumns>(rows).map(([usage, columns]) => {
+    const flag = /--[\w-]+/.exec(usage)?.[0] ?? '';
+    const key = flag.slice(2).replaceAll(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
+    return { ...columns, owner: owner as FlagOwner, usage, flag, key };
+  }),
+);
+
+export const isRepeatable = ({ as }: FlagRow): boolean =>
+  as === 'lists' || as === 'listsByName' || as === 'pathsByName';
+
+/** What was typed for a flag. */
+export function typedValue(line: object, { key }: FlagRow): string | readonly string[] | boolean | undefined {
+  return (line as Readonly<Record<string, string | readonly string[] | boolean | undefined>>)[key];
+}
+
+/** The flag that says a field of the configuration file, or something in it: `parameters.hosts[0]`. */
+export function flagOfField(path: string): FlagRow | undefined {
+  return flagRows.find(
+    ({ field = '?' }) => path === field || path.startsWith(`${field}.`) || path.startsWith(`${field}[`),
+  );
+}
+
+type Camel<Name extends string> = Name extends `${infer Head}-${infer Rest}`
+  ? `${Head}${Capitalize<Camel<Rest>>}`
+  : Name;
+type KeyOf<Usage> = Usage extends `${string}--${infer Name}`
+  ? Camel<Name extends `${infer Flag} <${string}` ? Flag : Name>
+  : never;
+type TypedAs<Usage, Columns> = Columns extends { readonly as: 'lists' | 'listsByName' | 'pathsByName' }
+  ? readonly string[]
+  : Usage extends `${string}>`
+    ? string
+    : boolean;
+type RowOf<Owner> = Owner extends FlagOwner
+  ? { [Usage in keyof FlagTable[Owner]]: readonly [Usage, FlagTable[Owner][Usage]] }[keyof FlagTable[Owner]]
+  : never;
+
+/** What can be typed where these have their flags. Nothing is checked yet but which flags there are. */
+export type FlagsOf<Owner extends FlagOwner> = {
+  readonly [Row in RowOf<Owner> as KeyOf<Row[0]>]?: TypedAs<Row[0], Row[1]>;
+};
+
+/** What the command line says of the configuration. */
+export type ConfigFlags = Omit<FlagsOf<'all' | 'modes'>, 'config' | 'listen'>;

@@ -1,0 +1,184 @@
+// Command line + configuration file + environment -> what the program is to do. Pure. Flags beat the file; all that is
+// wrong in any of them, in the inventory and in its parameters is told at once.
+import { checkInventory, checkInventoryText } from '../inventory/load.ts';
+import type { Inventory } from '../inventory/model.ts';
+import { checkEnvironment } from '../inventory/resolve.ts';
+import type { Environment } from '../inventory/resolve.ts';
+import { checkShape } from '../inventory/shape.ts';
+import { namespaceName } from '../inventory/values.ts';
+import { problemsError, suggestion } from '../problems.ts';
+import type { Problem } from '../problems.ts';
+import type { CommonConfig, Config, ProcessIdentity, ToolConfig } from './config.ts';
+import { flagRows } from './flags.ts';
+import { checkComponents, hostOf, modesOf, renewalOf, sharedKubeconfig } from './mode-settings.ts';
+import { missing, readSources } from './read.ts';
+import type { ConfigInput, ConfigReading } from './read.ts';
+import { parseAddress } from './schema.ts';
+import type { Settings } from './schema.ts';
+
+/** What stands for an inventory where none is named and nothing but requests of kubelets is looked at. */
+function inventoryOfApprover({ settings, file }: ConfigReading): Inventory | undefined {
+  const { modes = [], preset } = settings;
+  const isAlone = modes.length > 0 && modes.every((mode) => mode === 'approver');
+  const isNamed = preset !== undefined || file.inline !== undefined || file.unread;
+  return isAlone && !isNamed ? { name: 'none', parameters: {}, artefacts: [] } : undefined;
+}
+
+function inventoryOf(reading: ConfigReading): Inventory | undefined {
+  const { input, file, settings, problems } = reading;
+  const { preset } = settings;
+  const where = { namespace: settings.namespace, podNamespace: podNamespace(reading) };
+  if (file.inline !== undefined) {
+    if (preset !== undefined) {
+      const [path, other] =
+        input.flags.preset === undefined ? ['preset', 'it'] : ['--preset', input.file?.path ?? 'the file'];
+      problems.push({ path, kind: 'conflict', message: `must be left out: ${other} has an inventory of its own` });
+    }
+    const place = { ...file.place, path: ['inventory'] };
+    const checked = checkInventory(file.inline, place, { ...where, form: 'inline' });
+    problems.push(...checked.problems);
+    return checked.inventory;
+  }
+  const names = input.presets.names();
+  if (preset === undefined) {
+    const message = `is required: one of ${names.join(', ')}, or an inventory in the configuration file`;
+    missing(reading, ['--preset', 'preset'], message);
+    return undefined;
+  }
+  if (!names.includes(preset)) {
+    const path = input.flags.preset === undefined ? 'preset' : '--preset';
+    problems.push({
+      path,
+      kind: 'notFound',
+      message: `must be a known preset, got "${preset}"${suggestion(preset, names)}`,
+    });
+    return undefined;
+  }
+  const checked = checkInventoryText(input.presets.text(preset), { ...where, source: `preset ${preset}` });
+  problems.push(...checked.problems);
+  return checked.inventory;
+}
+
+/** What OpenShift's cert-syncer takes where no --namespace is typed. */
+function podNamespace({ input, problems }: ConfigReading): string | undefined {
+  const { POD_NAMESPACE: given = '' } = input.env;
+  if (given === '') return undefined;
+  const shape = checkShape(namespaceName, given);
+  if ('value' in shape) return shape.value;
+  problems.push(...shape.problems.map((problem) => ({ ...problem, path: 'env POD_NAMESPACE' })));
+  return undefined;
+}
+
+function checkParameters(reading: ConfigReading, inventory: Inventory, environment: Environment): void {
+  const { file, problems } = reading;
+  // What is missing may be found on the machine.
+  const mayLack = environment.mayLack === true || inventory.discover !== undefined;
+  for (const problem of checkEnvironment(inventory, { ...environment, mayLack })) {
+    if (problem.kind === 'required') {
+      missing(reading, [problem.path], problem.message);
+    } else {
+      const line = file.place.lineOf(problem.path.split(/[.[]/).slice(0, 2));
+      problems.push(line === undefined ? problem : { ...problem, line });
+    }
+  }
+}
+
+function identityOf({ POD_NAME: podName = '', NODE_NAME: nodeName = '' }: ConfigInput['env']): ProcessIdentity {
+  return { ...(podName !== '' && { podName }), ...(nodeName !== '' && { nodeName }) };
+}
+
+function environmentOf({ parameters = {}, directories = {} }: Settings, mayLack: boolean): Environment {
+  return { parameters, directories, ...(mayLack ? { mayLack } : {}) };
+}
+
+interface Situation {
+  readonly inventory: Inventory | undefined;
+  readonly environment: Environment;
+}
+
+function commonOf({ input, settings }: ConfigReading, { inventory, environment }: Situation): CommonConfig {
+  const { tlsServerNameOverride, apiServerAddress, log } = settings;
+  const address = apiServerAddress === undefined ? undefined : parseAddress(apiServerAddress);
+  return {
+    inventory: inventory as Inventory, // without an inventory there were problems
+    environment,
+    ...(tlsServerNameOverride === undefined ? {} : { tlsServerNameOverride }),
+    recoveryServerName: settings.recoveryServerName ?? 'localhost-recovery',
+    ...(address === undefined ? {} : { apiServerAddress: address }),
+    log: { level: log?.level ?? 'info', format: log?.format ?? 'json' },
+    dryRun: settings.dryRun ?? false,
+    identity: identityOf(input.env),
+  };
+}
+
+/** Flags that were typed and would do nothing: said, not passed over. */
+function idleFlags({ flags, file, settings, problems }: ConfigReading): void {
+  const { modes = [] } = settings;
+  const idle = (path: string, message: string): void => void problems.push({ path, kind: 'conflict', message });
+  for (const { flag, field = '' } of flagRows) {
+    const [mode, setting = ''] = field.split('.');
+    if (mode !== 'regen' && mode !== 'syncer' && mode !== 'approver') continue;
+    const isTyped = Object.hasOwn(flags[mode] ?? {}, setting);
+    if (isTyped && !modes.includes(mode)) idle(flag, `must be left out without mode ${mode}`);
+  }
+  if (flags.regen?.restart === true && settings.once !== true) idle('--restart', 'must be left out without --once');
+  const named = modes.filter((mode) => settings[mode]?.kubeconfig !== undefined);
+  if (flags.kubeconfig !== undefined && modes.length > 0 && named.length === modes.length) {
+    const inFile = named.filter((mode) => file.settings[mode]?.kubeconfig !== undefined);
+    const which = inFile
+      .map((mode) => `${mode}.kubeconfig of the file, which --${mode}-kubeconfig replaces`)
+      .join('; ');
+    idle(
+      '--kubeconfig',
+      `must be left out: every mode has a credential of its own${which === '' ? '' : ` (${which})`}`,
+    );
+  }
+}
+
+function refuse(problems: readonly Problem[]): void {
+  if (problems.length > 0) throw problemsError('ConfigInvalid', 'Cannot use the configuration', problems);
+}
+
+/** For a process that runs modes. Throws ConfigInvalid, which lists all problems. */
+export function parseConfig(input: ConfigInput): Config {
+  const reading = readSources(input);
+  const { settings, problems } = reading;
+  const { modes: wanted, healthProbeBindAddress } = settings;
+  if (wanted === undefined) missing(reading, ['--mode', 'modes'], 'is required: regen, syncer, approver, or several');
+  const inventory = inventoryOfApprover(reading) ?? inventoryOf(reading);
+  // A syncer copies what is there: it needs no names.
+  const environment = environmentOf(settings, wanted?.includes('regen') !== true);
+  if (inventory !== undefined) checkParameters(reading, inventory, environment);
+  const modes = modesOf(reading, inventory);
+  if (!reading.file.unread && wanted !== undefined) idleFlags(reading);
+  refuse(problems);
+  const address = healthProbeBindAddress === undefined ? undefined : parseAddress(healthProbeBindAddress);
+  return {
+    ...commonOf(reading, { inventory, environment }),
+    modes,
+    once: settings.once ?? false,
+    ...(address === undefined ? {} : { healthProbeBindAddress: address }),
+  };
+}
+
+/** For a command that looks at or prepares a cluster. Throws ConfigInvalid, which lists all problems. */
+export function parseToolConfig(input: ConfigInput): ToolConfig {
+  const reading = readSources(input);
+  const { settings, problems } = reading;
+  const inventory = inventoryOf(reading);
+  const environment = environmentOf(settings, false);
+  if (inventory !== undefined) checkParameters(reading, inventory, environment);
+  const kubeconfig = reading.flags.kubeconfig ?? settings.regen?.kubeconfig ?? sharedKubeconfig(reading);
+  const { destinationDir, components } = settings.syncer ?? {};
+  if (inventory !== undefined && components !== undefined) checkComponents(reading, inventory, components);
+  refuse(problems);
+  return {
+    ...commonOf(reading, { inventory, environment }),
+    ...hostOf(settings),
+    ...renewalOf(settings, inventory),
+    locations: settings.regen?.locations ?? 'all',
+    ...(kubeconfig === undefined ? {} : { kubeconfig }),
+    ...(destinationDir === undefined ? {} : { destinationDir }),
+    ...(components === undefined ? {} : { components }),
+  };
+}

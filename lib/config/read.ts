@@ -1,0 +1,153 @@
+// The three sources of the configuration (command line, file, environment) read and merged, with the problems met on
+// the way. Flags beat the file, field by field, and both are checked by one schema. Pure: relative paths of the command
+// line are seen from `cwd`.
+import { resolve } from 'node:path';
+import type { PresetSource } from '../inventory/preset.ts';
+import { checkShape, nowhere } from '../inventory/shape.ts';
+import type { DocumentPlace } from '../inventory/shape.ts';
+import { valueText } from '../problems.ts';
+import type { Problem } from '../problems.ts';
+import { readYaml } from '../yaml.ts';
+import { flagOfField, flagRows, typedValue } from './flags.ts';
+import type { FlagRow, ConfigFlags } from './flags.ts';
+import { looseConfigSchema, settingsSchema, soundSettings } from './schema.ts';
+import type { Settings } from './schema.ts';
+
+export interface ConfigInput {
+  readonly flags: ConfigFlags;
+  /** The file of --config. */
+  readonly file?: { readonly path: string; readonly text: string };
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Relative paths on the command line are seen from here. */
+  readonly cwd: string;
+  readonly presets: PresetSource;
+  /** What the command found wrong with flags of its own, to be told with the rest. */
+  readonly problems?: readonly Problem[];
+}
+
+interface FileSettings {
+  readonly settings: Settings;
+  readonly place: DocumentPlace;
+  /** The inventory that stands in the file, unchecked. */
+  readonly inline: unknown;
+  readonly problems: readonly Problem[];
+  /** The file is no YAML or no mapping: nobody knows what it was to say. */
+  readonly unread: boolean;
+}
+
+/** All sources read, and the problems met so far; every step adds to them. */
+export interface ConfigReading {
+  readonly input: ConfigInput;
+  readonly flags: Settings;
+  readonly file: FileSettings;
+  /** Both, as far as they are right. */
+  readonly settings: Settings;
+  readonly problems: Problem[];
+}
+
+/** klog's numbers, which components of Kubernetes take as `-v`: from 4 on they are for debugging. */
+function levelOf(text: string): string {
+  if (!/^(?:\d|10)$/.test(text)) return text;
+  return Number(text) >= 4 ? 'debug' : 'info';
+}
+
+const listOf = (text: string): string[] => text.split(',').flatMap((part) => (part.trim() === '' ? [] : [part.trim()]));
+
+/** `name=value` each; undefined where none is one. */
+function assignments(
+  { flag }: FlagRow,
+  wanted: string,
+  { texts, parse, problems }: { texts: readonly string[]; parse: (text: string) => unknown; problems: Problem[] },
+): Readonly<Record<string, unknown>> | undefined {
+  const values = new Map<string, unknown>();
+  for (const text of texts) {
+    const [, name, value] = /^([A-Za-z][A-Za-z0-9]*)=(.*)$/s.exec(text) ?? [];
+    if (name === undefined || value === undefined) {
+      problems.push({ path: flag, kind: 'invalid', message: `must be ${wanted}, got ${valueText(text)}` });
+    } else if (values.has(name)) {
+      problems.push({ path: flag, kind: 'duplicate', message: `must give "${name}" once, got it again` });
+    } else values.set(name, parse(value));
+  }
+  return values.size === 0 ? undefined : Object.fromEntries(values);
+}
+
+/** What was typed for a flag in the form of the file; undefined where that is nothing. */
+function valueOf(row: FlagRow, flags: ConfigFlags, { cwd, problems }: { cwd: string; problems: Problem[] }): unknown {
+  const path = (text: string): string => (text === '' ? text : resolve(cwd, text));
+  const typed = typedValue(flags, row);
+  if (typed === undefined || typeof typed === 'boolean') return typed;
+  const texts = [typed].flat();
+  const [text = ''] = texts;
+  switch (row.as) {
+    case 'path':
+      return path(text);
+    case 'list':
+      return listOf(text);
+    case 'level':
+      return levelOf(text);
+    case 'lists':
+      return texts.flatMap(listOf);
+    case 'listsByName':
+      return assignments(row, 'name=value[,value...]', { texts, parse: listOf, problems });
+    case 'pathsByName':
+      return assignments(row, 'name=path', { texts, parse: path, problems });
+    case undefined:
+  }
+  return text;
+}
+
+function settingsOfFlags(flags: ConfigFlags, cwd: string): { settings: Settings; problems: readonly Problem[] } {
+  const raw: Record<string, unknown> = {};
+  const problems: Problem[] = [];
+  for (const row of flagRows) {
+    const value = valueOf(row, flags, { cwd, problems });
+    if (row.field === undefined || value === undefined) continue;
+    const [group = '', field] = row.field.split('.');
+    raw[group] = field === undefined ? value : { ...(raw[group] as object | undefined), [field]: value };
+  }
+  const shape = checkShape(settingsSchema, raw);
+  if ('value' in shape) return { settings: shape.value, problems };
+  const named = shape.problems.map((problem) => ({
+    ...problem,
+    path: flagOfField(problem.path)?.flag ?? problem.path,
+  }));
+  return { settings: soundSettings(raw), problems: [...problems, ...named] };
+}
+
+function settingsOfFile(file: ConfigInput['file']): FileSettings {
+  if (file === undefined) return { settings: {}, place: nowhere, inline: undefined, problems: [], unread: false };
+  const { path: source, text } = file;
+  const { value, problems, lineOf } = readYaml(text);
+  const place: DocumentPlace = { path: [], lineOf, source };
+  if (problems.length > 0) {
+    const syntax = problems.map((problem): Problem => ({ path: '', kind: 'syntax', ...problem, source }));
+    return { settings: {}, place, inline: undefined, problems: syntax, unread: true };
+  }
+  const shape = checkShape(looseConfigSchema, value, place);
+  const unread = typeof value !== 'object' || value === null || Array.isArray(value);
+  const { inventory: inline, ...rest } = (unread ? {} : value) as Readonly<Record<string, unknown>>;
+  const found = 'problems' in shape ? shape.problems : [];
+  const inOrder = found.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0));
+  return { settings: soundSettings(rest), place, inline, problems: inOrder, unread };
+}
+
+function merged(file: Settings, flags: Settings): Settings {
+  const groups = ['parameters', 'directories', 'regen', 'syncer', 'approver', 'policy', 'log'] as const;
+  const both = groups.map((key) => [key, { ...file[key], ...flags[key] }] as const);
+  return { ...file, ...flags, ...(Object.fromEntries(both) as Settings) };
+}
+
+export function readSources(input: ConfigInput): ConfigReading {
+  const { settings: flags, problems } = settingsOfFlags(input.flags, input.cwd);
+  const file = settingsOfFile(input.file);
+  const all = [...(input.problems ?? []), ...problems, ...file.problems];
+  return { input, flags, file, settings: merged(file.settings, flags), problems: all };
+}
+
+/** Says that something is missing, unless it may be there: in an unread file, or given wrongly and told so already. */
+export function missing({ file, problems }: ConfigReading, paths: readonly string[], message: string): void {
+  const told = problems.some(
+    ({ path, kind }) => kind !== 'required' && paths.some((one) => path === one || path.startsWith(`${one}[`)),
+  );
+  if (!file.unread && !told) problems.push({ path: paths[0] ?? '', kind: 'required', message });
+}
