@@ -137,7 +137,10 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
 async function plannedAdoption(options: AdoptOptions): Promise<Adoption> {
   const { connection, signal, directory, kubernetesDir, kubeletDir, image, namespace = defaultNamespace } = options;
   const api: Api = { connection, signal };
-  const inApi = { ...options.resolved, artefacts: options.resolved.artefacts.filter(({ location }) => !isFile(location)) };
+  const inApi = {
+    ...options.resolved,
+    artefacts: options.resolved.artefacts.filter(({ location }) => !isFile(location)),
+  };
   const resolved = await asPresent(inApi, options, signal);
   const { artefacts } = resolved;
   const kubeletPki = join(kubeletDir, 'pki');

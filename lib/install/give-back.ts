@@ -21,7 +21,8 @@ export async function giveBackFiles({ resolved, destinationDir, dryRun = false }
   const given: string[] = [];
   for (const { location, published } of resolved.artefacts) {
     if (published === undefined || isFile(location)) continue;
-    const [folder, mode] = location.kind === 'secret' ? (['secrets', 0o600] as const) : (['configmaps', 0o644] as const);
+    const [folder, mode] =
+      location.kind === 'secret' ? (['secrets', 0o600] as const) : (['configmaps', 0o644] as const);
     const directory = join(destinationDir, folder, location.name);
     if (!(await isPublished(directory))) continue;
     if (!dryRun) await giveBack({ directory, what: locationText(location), mode });

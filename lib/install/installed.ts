@@ -26,8 +26,11 @@ export function purgeable({ artefacts }: Pick<Resolved, 'artefacts'>): readonly 
 }
 
 /** Whether somebody else works on objects of this inventory, as an operator does: then any of them may be his. Pure. */
-export const isShared = ({ artefacts }: { readonly artefacts: readonly Pick<Artefact, 'kind' | 'location'>[] }): boolean =>
-  artefacts.some((artefact) => !isFile(artefact.location) && isOfOthers(artefact));
+export const isShared = ({
+  artefacts,
+}: {
+  readonly artefacts: readonly Pick<Artefact, 'kind' | 'location'>[];
+}): boolean => artefacts.some((artefact) => !isFile(artefact.location) && isOfOthers(artefact));
 
 /** Pure. `namespace`: of the accounts. */
 export function installedRecord(inventory: string, namespace: string, created: readonly ApiLocation[]): Manifest {

@@ -70,7 +70,9 @@ function madeOf(row: Artefact, artefacts: readonly Artefact[]): string {
   const placeOf = (name: string): string => {
     const location = artefacts.find((one) => one.name === name)?.location;
     if (location === undefined || isFile(location) || isFile(row.location)) return '';
-    return location.namespace === row.location.namespace ? `\`${location.name}\`` : `\`${location.namespace}/${location.name}\``;
+    return location.namespace === row.location.namespace
+      ? `\`${location.name}\``
+      : `\`${location.namespace}/${location.name}\``;
   };
   return names.map(placeOf).join(', ');
 }

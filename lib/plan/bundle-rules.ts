@@ -183,7 +183,11 @@ function followsAtOnce(
 }
 
 /** What is made of these is looked for sooner where one of them is given: others may bring it at any moment. */
-function awaitingExternal({ resolved }: Pick<BundleCase, 'resolved'>, from: readonly string[], verdict: Verdict): Verdict {
+function awaitingExternal(
+  { resolved }: Pick<BundleCase, 'resolved'>,
+  from: readonly string[],
+  verdict: Verdict,
+): Verdict {
   return from.some((name) => isExternal(resolved, name)) ? awaiting(verdict) : verdict;
 }
 

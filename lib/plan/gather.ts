@@ -83,7 +83,9 @@ export async function gather(input: GatherInput): Promise<Gathered> {
 function asOriginal(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): ResolvedArtefact {
   const original = originalOf(artefacts, copy);
   const given =
-    original !== undefined && isExternalPair(original) ? { ...original, name: copy.name, location: copy.location } : copy;
+    original !== undefined && isExternalPair(original)
+      ? { ...original, name: copy.name, location: copy.location }
+      : copy;
   return pairOf(artefacts, copy) ?? given;
 }
 

@@ -67,7 +67,10 @@ const madeByRotation = /@\d+$/;
  * back-dating is no age. On disk NotBefore may be the CA's (kubeadm's kubeconfigs, etcdadm), so only the remaining time
  * counts there. Never before a renewal gains a tenth of the validity: one that was adopted may outlive those made here.
  */
-export function refreshAt({ artefact: { location, refresh, validity } }: PairCase, certificate: CertificateFacts): Date {
+export function refreshAt(
+  { artefact: { location, refresh, validity } }: PairCase,
+  certificate: CertificateFacts,
+): Date {
   const { notAfter } = certificate;
   const gains = laterMs(notAfter, -0.9 * validity);
   const due = isFile(location)

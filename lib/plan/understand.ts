@@ -167,7 +167,8 @@ function brokenPair(
   return pairMatches(certificate, key, `${what} ${privateKeyKey}`) ? undefined : mismatched;
 }
 
-export const isExternalPair = ({ kind, location }: ResolvedArtefact): boolean => kind === 'external' && location.kind === 'secret';
+export const isExternalPair = ({ kind, location }: ResolvedArtefact): boolean =>
+  kind === 'external' && location.kind === 'secret';
 
 function keyPairMatches({ privateKey, publicKey }: KeyPair, entries: Entries, what: string): boolean {
   const key = parsePrivateKey(entry(entries, privateKey, what), `${what} ${privateKey}`);

@@ -99,7 +99,10 @@ export function createProver({ connection, apiServer, destinationDir, clock, sig
 }
 
 /** The leaf of a pair as its readers find it; of a file with several certificates the first. */
-async function certificateOnDisk({ name, location }: ResolvedArtefact, destinationDir: string): Promise<X509Certificate> {
+async function certificateOnDisk(
+  { name, location }: ResolvedArtefact,
+  destinationDir: string,
+): Promise<X509Certificate> {
   const cannot = `Cannot prove use of "${name}"`;
   const directory = publishedDirectory(location, destinationDir);
   const path = location.kind === 'pemPair' ? location.certFile : directory && join(directory, certificateKey);

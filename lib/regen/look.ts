@@ -135,7 +135,9 @@ const matters = ({ decisions }: Plan, canHear: boolean): boolean =>
   decisions.some(({ action, reason }) => reason === 'ClockImplausible' || (canHear && action === 'renew'));
 
 function hasAnswered({ resolved, gathered }: Pick<Seen, 'resolved' | 'gathered'>, only: Only): boolean {
-  return resolved.artefacts.some(({ name, location }) => !isFile(location) && only(location) && !gathered.failures.has(name));
+  return resolved.artefacts.some(
+    ({ name, location }) => !isFile(location) && only(location) && !gathered.failures.has(name),
+  );
 }
 
 /** So long after something was found ended nobody else counts as being at work. */

@@ -24,6 +24,8 @@ export function componentsOf({ artefacts }: Resolved): readonly Component[] {
     );
     const kubeconfig = read.flatMap(({ location }) => (location.kind === 'kubeconfig' ? [location.file] : []))[0];
     if (kubeconfig === undefined) return [];
-    return [{ name, kubeconfig, artefacts: read.map((one) => one.name), locations: read.map(({ location }) => location) }];
+    return [
+      { name, kubeconfig, artefacts: read.map((one) => one.name), locations: read.map(({ location }) => location) },
+    ];
   });
 }

@@ -127,7 +127,8 @@ async function leaseOf(
   { kubeconfig }: Component,
   { resolved, store, signal }: ProvingOptions,
 ): Promise<{ namespace: string; name: string }> {
-  const own = ({ location }: ResolvedArtefact): boolean => location.kind === 'kubeconfig' && location.file === kubeconfig;
+  const own = ({ location }: ResolvedArtefact): boolean =>
+    location.kind === 'kubeconfig' && location.file === kubeconfig;
   const artefact = resolved.artefacts.find(own);
   const declared = artefact?.readers.flatMap(({ proof }) => (proof.kind === 'lease' ? [proof] : []))[0];
   if (declared !== undefined) return { namespace: declared.namespace, name: declared.name };

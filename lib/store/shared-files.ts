@@ -39,14 +39,14 @@ export async function refuseFilesOfOthers(
       refuse(change.file, file, 'the service accounts');
     }
   }
-  const realFiles = ({ location }: Pick<Owner, 'location'>): Promise<string[]> =>
+  const realFiles = ({ location: place }: Pick<Owner, 'location'>): Promise<string[]> =>
     Promise.all(
-      (isFile(location) ? filesOf(location) : []).map(
+      (isFile(place) ? filesOf(place) : []).map(
         async ({ file }) => (await unlessAbsent(() => disk.realpath(file))) ?? file,
       ),
     );
   const own = await realFiles({ location });
-  const isSigner = owners.find(({ location }) => locationText(location) === what)?.kind === 'signer';
+  const isSigner = owners.find((owner) => locationText(owner.location) === what)?.kind === 'signer';
   for (const owner of owners) {
     if (!isFile(owner.location) || locationText(owner.location) === what) continue;
     const theirs = await realFiles(owner);

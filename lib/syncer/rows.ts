@@ -50,7 +50,7 @@ const fileMode = { secret: 0o600, configMap: 0o644 } as const;
 /** Throws InventoryInvalid when two objects would share a directory, or a name cannot be one. */
 export function rowsOf(resolved: Resolved, destinationDir: string): SyncRow[] {
   const rows = resolved.artefacts.flatMap((artefact): SyncRow[] => {
-    const { location: location, published } = artefact;
+    const { location, published } = artefact;
     if (published === undefined || isFile(location)) return [];
     const directory = join(destinationDir, kindDirectory[location.kind], location.name);
     const expects = expectationOf(artefact, resolved);

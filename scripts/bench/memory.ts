@@ -65,7 +65,9 @@ export async function steadyMemory(world: RecoveryWorld, idleMs: number, where: 
 export async function addUnrelatedSecrets(world: RecoveryWorld, count: number): Promise<void> {
   const atOnce = 16;
   const admin = new Admin(world.controlPlane, atOnce);
-  const [first] = world.resolved.artefacts.flatMap(({ location }) => ('namespace' in location ? [location.namespace] : []));
+  const [first] = world.resolved.artefacts.flatMap(({ location }) =>
+    'namespace' in location ? [location.namespace] : [],
+  );
   const data = { payload: Buffer.alloc(10_000, 'x').toString('base64') };
   let next = 0;
   const work = async (): Promise<void> => {

@@ -90,7 +90,10 @@ async function reissued(world: RecoveryWorld, name: string, count: number): Prom
   const signer = world.resolved.artefacts.find((row) => row.name === target.issuer);
   const store = await world.adminStore();
   const signal = AbortSignal.timeout(60_000);
-  const [held, above] = [await store.read(target.location, signal), signer && (await store.read(signer.location, signal))];
+  const [held, above] = [
+    await store.read(target.location, signal),
+    signer && (await store.read(signer.location, signal)),
+  ];
   if (held === undefined || signer === undefined || above === undefined) throw new Error(`${name} is not there`);
   const issuer = readAuthority(signer.location, above.entries);
   const key = new PrivateKey(parsePrivateKey(held.entries['tls.key'] ?? Buffer.of(), name));

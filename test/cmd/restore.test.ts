@@ -140,15 +140,15 @@ it('restore notes what must be restarted for the next pass, and nothing where no
   await mkdir(at('manifests'));
   await writeFile(at('manifests/kube-apiserver.yaml'), 'kind: Pod');
   await writeFile(at('pki/apiserver.crt'), '');
-  const location = { kind: 'kubeconfig', file: at('scheduler.conf'), endpoint: 'local' } as const;
+  const scheduler = { kind: 'kubeconfig', file: at('scheduler.conf'), endpoint: 'local' } as const;
   const store = createDiskStore({ backupDir: at('backups'), endpoints: { local: 'https://10.0.0.1:6443' } });
   const signal = AbortSignal.timeout(20_000);
   for (const { cert, key } of generations) {
-    const before = await store.read(location, signal);
+    const before = await store.read(scheduler, signal);
     const certificate = await readFile(cert);
     const entries = { 'tls.crt': certificate, 'tls.key': await readFile(key), 'ca.crt': certificate };
     const seen = before === undefined ? 'absent' : { version: before.version };
-    expect(await store.write(location, { entries, annotations: {} }, seen, signal)).toBe('written');
+    expect(await store.write(scheduler, { entries, annotations: {} }, seen, signal)).toBe('written');
   }
   await writeFile(
     join(directory, 'machine.yaml'),
@@ -185,9 +185,9 @@ it('restore puts an expired copy over a valid certificate only when it is forced
   const store = createDiskStore({ backupDir: at('backups') });
   const signal = AbortSignal.timeout(20_000);
   for (const { cert, key } of [expired, healthy]) {
-    const before = await store.read(location, signal);
+    const before = await store.read(scheduler, signal);
     const entries = { 'tls.crt': await readFile(cert), 'tls.key': await readFile(key) };
-    await store.write(location, { entries, annotations: {} }, { version: before?.version ?? '' }, signal);
+    await store.write(scheduler, { entries, annotations: {} }, { version: before?.version ?? '' }, signal);
   }
   expect((await restore()).out).toMatch(/^etcd-peer .* 2026-01-01T00:00:00\.000Z \(expired\)$/m);
   const refused = await restore('etcd-peer');

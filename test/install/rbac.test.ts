@@ -124,7 +124,9 @@ describe('installManifests()', () => {
         const rules = rulesOf(`kube-cert-recovery-regen-${name}`, location.namespace, own);
         const resource = location.kind === 'secret' ? 'secrets' : 'configmaps';
         const verbs = rules
-          .filter(({ resources, resourceNames }) => resources.includes(resource) && resourceNames?.includes(location.name))
+          .filter(
+            ({ resources, resourceNames }) => resources.includes(resource) && resourceNames?.includes(location.name),
+          )
           .flatMap((rule) => rule.verbs);
         const onlyRead = ['external', 'keyPair', 'opaque'].includes(kind);
         expect(verbs, location.name).toEqual(onlyRead ? ['get'] : ['get', 'update', 'patch', 'create']);

@@ -32,7 +32,9 @@ const init = (): Promise<InitOutcome> => {
 };
 
 const apiObjects = (): ApiLocation[] =>
-  resolved.artefacts.flatMap(({ location }) => (location.kind === 'secret' || location.kind === 'configMap' ? [location] : []));
+  resolved.artefacts.flatMap(({ location }) =>
+    location.kind === 'secret' || location.kind === 'configMap' ? [location] : [],
+  );
 
 /** resourceVersion of every object that init makes or uploads. */
 async function versions(): Promise<Record<string, string>> {

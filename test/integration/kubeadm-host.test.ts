@@ -154,7 +154,8 @@ interface User {
 
 /** PEM of the certificate and of the key, as whoever reads the artefact finds them. */
 async function credentials({ location }: ResolvedArtefact): Promise<readonly [certificate: string, key: string]> {
-  if (location.kind === 'pemPair') return [await readFile(location.certFile, 'utf8'), await readFile(location.keyFile, 'utf8')];
+  if (location.kind === 'pemPair')
+    return [await readFile(location.certFile, 'utf8'), await readFile(location.keyFile, 'utf8')];
   if (location.kind !== 'kubeconfig') throw new Error(`nothing of this kind is expected here: ${location.kind}`);
   const { users } = parseYaml(await readFile(location.file, 'utf8')) as { readonly users: readonly User[] };
   const [user = {}] = users.map((one) => one.user);
@@ -232,7 +233,11 @@ describe('one leaf', () => {
   afterAll(() => machine?.[Symbol.asyncDispose]());
 
   const filesOfLeaf = ({ location }: ResolvedArtefact): readonly string[] =>
-    location.kind === 'pemPair' ? [location.certFile, location.keyFile] : location.kind === 'kubeconfig' ? [location.file] : [];
+    location.kind === 'pemPair'
+      ? [location.certFile, location.keyFile]
+      : location.kind === 'kubeconfig'
+        ? [location.file]
+        : [];
 
   it.each(leaves)('%s is made again when it was deleted or overwritten, and nothing else is touched', async (name) => {
     const row = (await leavesOf(machine)).find((one) => one.name === name) as ResolvedArtefact;

@@ -53,7 +53,10 @@ export const slice: Resolved = {
 
 /** The rows whose location is in the API. */
 export function apiRows({ name, artefacts }: Resolved): Resolved {
-  return { name, artefacts: artefacts.filter(({ location }) => location.kind === 'secret' || location.kind === 'configMap') };
+  return {
+    name,
+    artefacts: artefacts.filter(({ location }) => location.kind === 'secret' || location.kind === 'configMap'),
+  };
 }
 
 export interface LogLine {

@@ -226,8 +226,8 @@ describe('runRegen() with objects in the API', () => {
       },
       write: async (location, ...rest) => {
         if (!isLeaf(location)) return actor.store.write(location, ...rest);
-        for (const { location } of slice.artefacts.filter((row) => !isLeaf(row.location))) {
-          former.set(location, await actor.store.read(location, signal));
+        for (const other of slice.artefacts.filter((one) => !isLeaf(one.location))) {
+          former.set(other.location, await actor.store.read(other.location, signal));
         }
         await expire({ resolved: slice, store: rotator.store, now: systemClock.now() });
         await rotator.run();

@@ -157,7 +157,9 @@ async function filesBelow(directory: string): Promise<Record<string, string>> {
 
 it.concurrent('the program in both modes leaves a healthy control plane alone', { timeout: 180_000 }, async () => {
   const inventory = async (): Promise<Record<string, string>> => {
-    const names = new Set(world.resolved.artefacts.flatMap(({ location }) => ('namespace' in location ? [location.name] : [])));
+    const names = new Set(
+      world.resolved.artefacts.flatMap(({ location }) => ('namespace' in location ? [location.name] : [])),
+    );
     const objects = (await objectsIn('kube-cert-recovery')).filter(({ metadata }) => names.has(metadata.name));
     expect(objects).toHaveLength(names.size);
     return Object.fromEntries(objects.map(({ metadata }) => [metadata.name, metadata.resourceVersion]));

@@ -241,12 +241,19 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
   ],
   [
     'a copy of a key pair',
-    added('{ kind: keyPair, name: k, location: { secret: k }, privateKey: a, publicKey: b }', copy('c', 'k', 'secret: c')),
+    added(
+      '{ kind: keyPair, name: k, location: { secret: k }, privateKey: a, publicKey: b }',
+      copy('c', 'k', 'secret: c'),
+    ),
     'artefacts[c].of: must name a signer, a target, a bundle or a copy of one, got "k", a keyPair',
   ],
   [
     'a copy of a copy of an object that is not understood',
-    added('{ kind: opaque, name: o, location: { secret: o } }', copy('a', 'o', 'secret: a'), copy('b', 'a', 'secret: b')),
+    added(
+      '{ kind: opaque, name: o, location: { secret: o } }',
+      copy('a', 'o', 'secret: a'),
+      copy('b', 'a', 'secret: b'),
+    ),
     'artefacts[b].of: must name a signer, a target, a bundle or a copy of one, got "a", a copy',
   ],
   [

@@ -295,7 +295,10 @@ describe('a renewal', () => {
   });
 
   it('of a combined file makes certificate and key', async () => {
-    const issued = await renew({ ...server, location: { kind: 'combinedPem', file: '/var/lib/kubelet/pki/current.pem' } });
+    const issued = await renew({
+      ...server,
+      location: { kind: 'combinedPem', file: '/var/lib/kubelet/pki/current.pem' },
+    });
     expect(Object.keys(issued.entries)).toEqual(['tls.crt', 'tls.key']);
   });
 

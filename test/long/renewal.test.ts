@@ -51,7 +51,16 @@ describe('an adopted machine with certificates of minutes', () => {
     // Those of kubeadm live a year: from here on none lives longer than ten minutes.
     await endLeaves(cluster, { inMs: 9 * minute });
     const began = Date.now();
-    const [runs, held, issued] = [await runningOn(cluster), await leaders(cluster), await kubeletGenerations()];
+    // A component that has just been started takes its Lease over only when the former holder's has run out.
+    const held = await eventually(
+      async () => {
+        const leases = await leaders(cluster);
+        for (const [name, { renewTime }] of leases) expect(Date.parse(renewTime), name).toBeGreaterThan(began);
+        return leases;
+      },
+      { withinMs: 2 * minute, everyMs: 500 },
+    );
+    const [runs, issued] = [await runningOn(cluster), await kubeletGenerations()];
     const load = await startLoad(node, `${recoveryDirectory}/kube-apiserver/kubeconfigs/admin.kubeconfig`);
     let expired: string[] = [];
     const seen = await eventually(

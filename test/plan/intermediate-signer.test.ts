@@ -7,7 +7,12 @@ import { plan } from '../../lib/plan/plan.ts';
 import type { Plan } from '../../lib/plan/plan-types.ts';
 import { at, bundle, ca, certificate, present, signer, start } from '../support/facts.ts';
 
-const middle: Signer = { ...signer, name: 'middle', location: { ...signer.location, name: 'middle' }, issuer: 'signer' };
+const middle: Signer = {
+  ...signer,
+  name: 'middle',
+  location: { ...signer.location, name: 'middle' },
+  issuer: 'signer',
+};
 const middleBundle: CaBundle = {
   ...bundle,
   name: 'middle-bundle',

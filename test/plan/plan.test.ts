@@ -209,7 +209,9 @@ const brokenRows: Row[] = [
     name: 'a key pair is never made',
     resolved: {
       name: 'k',
-      artefacts: [{ kind: 'keyPair', name: 'k', location: signer.location, readers: [], privateKey: 'a', publicKey: 'b' }],
+      artefacts: [
+        { kind: 'keyPair', name: 'k', location: signer.location, readers: [], privateKey: 'a', publicKey: 'b' },
+      ],
     },
     change: { k: { state: 'absent' } },
     want: { k: ['blocked NotOurs'] },

@@ -10,7 +10,8 @@ import { shared, sharedGeneration } from '../support/shared-store.ts';
 
 const start = new Date('2026-06-01T12:00:00Z');
 const signal = new AbortController().signal;
-const place = (name: string): Location => (shared.artefacts.find((row) => row.name === name) as ResolvedArtefact).location;
+const place = (name: string): Location =>
+  (shared.artefacts.find((row) => row.name === name) as ResolvedArtefact).location;
 const [original, copy] = [place('all-ca'), place('all-ca-copy')];
 
 interface Reading {
@@ -59,7 +60,9 @@ it('an original read before another writer came, and its copy after that, wait f
 });
 
 it('a third object that answers late makes no contradiction of the other two older', async () => {
-  const late = shared.artefacts.map(({ location }) => location).find((location) => location !== original && location !== copy);
+  const late = shared.artefacts
+    .map(({ location }) => location)
+    .find((location) => location !== original && location !== copy);
   const { decision } = await decideBy(async (location, { store, clock }) => {
     if (location === copy) writeBoth(store);
     if (location === late) {

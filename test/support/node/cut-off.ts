@@ -50,6 +50,7 @@ export const leaderLeases = ['kube-controller-manager', 'kube-scheduler'] as con
 export interface LeaderLease {
   readonly holderIdentity: string;
   readonly acquireTime: string;
+  readonly renewTime: string;
   readonly leaseTransitions: number;
 }
 
