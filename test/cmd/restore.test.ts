@@ -185,9 +185,9 @@ it('restore puts an expired copy over a valid certificate only when it is forced
   const store = createDiskStore({ backupDir: at('backups') });
   const signal = AbortSignal.timeout(20_000);
   for (const { cert, key } of [expired, healthy]) {
-    const before = await store.read(scheduler, signal);
+    const before = await store.read(location, signal);
     const entries = { 'tls.crt': await readFile(cert), 'tls.key': await readFile(key) };
-    await store.write(scheduler, { entries, annotations: {} }, { version: before?.version ?? '' }, signal);
+    await store.write(location, { entries, annotations: {} }, { version: before?.version ?? '' }, signal);
   }
   expect((await restore()).out).toMatch(/^etcd-peer .* 2026-01-01T00:00:00\.000Z \(expired\)$/m);
   const refused = await restore('etcd-peer');
