@@ -2,10 +2,10 @@
 // Nothing that works is replaced by something that is worse: broken, mismatched, incomplete, expired or not yet valid
 // content from the API is never written over files that are valid; these stay.
 import { mostNames, namesProblem } from '../publish/names.ts';
-import type { PublishOutcome } from '../publish/publish.ts';
+import type { PublishOutcome } from '../publish/writer.ts';
 import type { ApiLocation } from '../inventory/model.ts';
 import { certificateKey, privateKeyKey } from '../store/store.ts';
-import { expectedKeys, type Expectation } from './rows.ts';
+import { expectedKeys, type Expectation } from './synced-objects.ts';
 
 /** What is known of content, without its bytes. */
 export interface MaterialFacts {
@@ -36,7 +36,7 @@ export interface DiskFacts {
 }
 
 export interface Projection {
-  readonly row: {
+  readonly object: {
     readonly location: ApiLocation;
     readonly published: 'required' | 'optional';
     readonly expects: Expectation;
@@ -61,12 +61,12 @@ export type Decision =
   | { readonly action: 'refuse'; readonly reason: RefuseReason; readonly message: string };
 
 export function project(projection: Projection): Decision {
-  const { row, api, disk } = projection;
-  if (api.state === 'absent') return projectAbsent(row, disk);
+  const { object, api, disk } = projection;
+  if (api.state === 'absent') return projectAbsent(object, disk);
   return refusal(projection, api) ?? projectPresent(projection, api.material);
 }
 
-function projectAbsent({ published, what, isMade = false }: Projection['row'], disk: DiskFacts): Decision {
+function projectAbsent({ published, what, isMade = false }: Projection['object'], disk: DiskFacts): Decision {
   if (published === 'optional') return disk.present ? { action: 'remove', reason: 'gone' } : { action: 'none' };
   const files = disk.present ? 'the last good files stay in use' : 'there are no files of it either';
   const message = `Cannot publish ${what}: it is not in the API, but it is required; ${files}; ${isMade ? 'mode regen makes it' : 'create it'}`;
@@ -74,8 +74,11 @@ function projectAbsent({ published, what, isMade = false }: Projection['row'], d
 }
 
 /** The checks in their order; the first that fails is the reason. */
-function refusal({ row, disk, now }: Projection, api: Extract<ApiFacts, { state: 'present' }>): Decision | undefined {
-  const { what, expects, location } = row;
+function refusal(
+  { object, disk, now }: Projection,
+  api: Extract<ApiFacts, { state: 'present' }>,
+): Decision | undefined {
+  const { what, expects, location } = object;
   const { keys, material } = api;
   const refuse = (reason: RefuseReason, problem: string): Decision => ({
     action: 'refuse',
@@ -104,11 +107,11 @@ function refusal({ row, disk, now }: Projection, api: Extract<ApiFacts, { state:
   return undefined;
 }
 
-function projectPresent({ row, disk, now }: Projection, material: MaterialFacts): Decision {
+function projectPresent({ object, disk, now }: Projection, material: MaterialFacts): Decision {
   if (disk.difference === 'unchanged') return { action: 'none' };
   if (disk.difference === 'repaired') return { action: 'write', reason: 'drifted' };
   if (isOutOfTime(material, now) && disk.material !== undefined && isValid(disk.material, now)) {
-    return outOfTime(row, { theirs: material, ours: disk.material, now });
+    return outOfTime(object, { theirs: material, ours: disk.material, now });
   }
   const { warning } = material;
   return { action: 'write', reason: disk.present ? 'changed' : 'absent', ...(warning !== undefined && { warning }) };
@@ -124,7 +127,7 @@ interface Compared {
  * Expired: an older etcd snapshot was restored, or its rotator is behind. Not yet valid: signed by a machine whose clock
  * is ahead, or this one's is behind. What is on disk still works.
  */
-function outOfTime({ what }: Projection['row'], { theirs, ours, now }: Compared): Decision {
+function outOfTime({ what }: Projection['object'], { theirs, ours, now }: Compared): Decision {
   const begins = (theirs.validity ?? []).map(({ notBefore }) => notBefore).filter((date) => date > now);
   const first = begins.toSorted((a, b) => a.getTime() - b.getTime())[0];
   const keep = (reason: 'expired' | 'notYetValid', state: string, until: string): Decision => {

@@ -4,7 +4,7 @@ import * as fs from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { publish } from '../../lib/publish/publish.ts';
+import { publish } from '../../lib/publish/writer.ts';
 import type { Hints } from '../../lib/fileobserver/hints.ts';
 import { realDisk } from '../../lib/fileobserver/look.ts';
 import { Observation, TemporaryDirectory, sha256, soon } from './observation.ts';

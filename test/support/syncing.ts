@@ -5,7 +5,8 @@ import { systemClock } from '../../lib/clock.ts';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { createLog } from '../../lib/log.ts';
-import { runSyncer, type SyncerOptions, type SyncReport } from '../../lib/syncer/run.ts';
+import type { SyncReport } from '../../lib/syncer/readiness.ts';
+import { runSyncer, type SyncerOptions } from '../../lib/syncer/run.ts';
 import type { Pair } from './certificates.ts';
 import type { ControlPlane } from './control-plane.ts';
 
@@ -69,7 +70,9 @@ export interface Syncing extends AsyncDisposable {
   readonly report: Promise<SyncReport>;
 }
 
-export type SyncingOptions = Pick<SyncerOptions, 'destinationDir' | 'once' | 'dryRun' | 'recheckMs' | 'onWritten'> & {
+export type SyncingOptions = Pick<SyncerOptions, 'destinationDir' | 'once' | 'dryRun' | 'recheckMs'> & {
+  /** After the files of an object changed. */
+  readonly onWritten?: () => void;
   /** Whose recovery kubeconfig is used. */
   readonly controlPlane: Pick<ControlPlane, 'recoveryKubeconfig'>;
   readonly artefacts: readonly ResolvedArtefact[];
@@ -77,9 +80,15 @@ export type SyncingOptions = Pick<SyncerOptions, 'destinationDir' | 'once' | 'dr
   readonly pingMs?: number;
 };
 
-export async function startSyncing({ controlPlane, artefacts, pingMs, ...options }: SyncingOptions): Promise<Syncing> {
+export async function startSyncing(given: SyncingOptions): Promise<Syncing> {
+  const { controlPlane, artefacts, pingMs, onWritten, ...options } = given;
   const lines: LogLine[] = [];
-  const log = createLog({ level: 'debug', write: (line) => void lines.push(JSON.parse(line) as LogLine) });
+  const write = (line: string): void => {
+    const parsed = JSON.parse(line) as LogLine;
+    lines.push(parsed);
+    if (parsed.event === 'sync.written') onWritten?.();
+  };
+  const log = createLog({ level: 'debug', write });
   const kubeconfigFile = controlPlane.recoveryKubeconfig;
   const connection = await openConnection({
     kubeconfigFile,

@@ -34,7 +34,10 @@ it('runSyncer() is not ready, and stays alive, when its watches have heard nothi
   const stop = new AbortController();
   const location = { kind: 'secret', namespace: 'n', name: 'a' } as const;
   const running = runSyncer({
-    resolved: { name: 'test', artefacts: [{ kind: 'opaque', name: 'a', location, published: 'optional', readers: [] }] },
+    resolved: {
+      name: 'test',
+      artefacts: [{ kind: 'opaque', name: 'a', location, published: 'optional', readers: [] }],
+    },
     connection,
     destinationDir: join(directory, 'certs'),
     clock,

@@ -14,9 +14,9 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { compare, publish, type Publication } from '../../lib/publish/publish.ts';
-import { readPublished } from '../../lib/publish/inspect.ts';
-import { prune, pruneRemoved, unpublish } from '../../lib/publish/remove.ts';
+import { compare, prune, type Publication, publish } from '../../lib/publish/writer.ts';
+import { readPublished } from '../../lib/publish/scan.ts';
+import { pruneRemoved, unpublish } from '../../lib/publish/take-away.ts';
 import { entriesOf, generationAt, layoutProblems, newObjectPath, pairGeneration, what } from './object-directory.ts';
 
 const pair = ['tls.crt', 'tls.key'];
