@@ -8,8 +8,9 @@ import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
 import type { ArtefactFiles } from '../proof/published.ts';
 import type { InputChange } from '../restart/reactions.ts';
+import { backoffMs, Wake } from '../retry.ts';
 import { decide, type Reaction } from './decide.ts';
-import { inspectFiles } from './inspect.ts';
+import { inspectFiles, type Inspection } from './look.ts';
 
 /** Milliseconds. */
 export interface Pace {
@@ -49,6 +50,7 @@ export interface ReactorOptions {
 interface Noticed {
   readonly since: 'found' | 'changed';
   readonly at: Date;
+  readonly inspection: Inspection | undefined;
 }
 
 type Outcome =
@@ -71,7 +73,7 @@ export class Reactor {
   readonly #pace: Pace;
   readonly #log: Log;
   #newest: Noticed | undefined;
-  #wake = Promise.withResolvers<void>();
+  readonly #wake = new Wake();
   /** Digest of the files for which the last reaction succeeded: seen again (the second half of a pair), they need none. */
   #settled = '';
   /** By component, digest of the files for which its restart has been asked for. */
@@ -83,15 +85,23 @@ export class Reactor {
     this.#log = options.log.with({ artefact: options.artefact.name });
   }
 
-  /** The files changed. Never blocks; the newest notice replaces those before it. */
-  notice(since: 'found' | 'changed', at: Date): void {
+  get files(): ArtefactFiles {
+    return this.#options.files;
+  }
+
+  /**
+   * The files changed; `inspection` is how they were seen then, and saves the first attempt to read them. Never blocks; the
+   * newest notice replaces those before it.
+   */
+  notice(since: 'found' | 'changed', at: Date, inspection?: Inspection): void {
     const before = this.#newest;
     this.#newest = {
       since: before?.since === 'changed' ? 'changed' : since,
       at: before !== undefined && before.at > at ? before.at : at,
+      inspection,
     };
     this.#options.onState?.('pending');
-    this.#wake.resolve();
+    this.#wake.call();
   }
 
   /** Reacts until the signal aborts. */
@@ -99,7 +109,7 @@ export class Reactor {
     const { signal, onState } = this.#options;
     while (!signal.aborted) {
       const change = this.#newest;
-      if (change === undefined) await this.#sleep(idleMs);
+      if (change === undefined) await this.#wake.wait(this.#options);
       else if ((await this.#settle(change)) && this.#newest === change) {
         this.#newest = undefined;
         onState?.('settled');
@@ -114,10 +124,12 @@ export class Reactor {
     // What was found at the start may have come into its place before the machine was switched off.
     const from = change.since === 'found' ? begun : change.at.getTime();
     const elapsed = (): number => clock.now().getTime() - from;
+    const { firstMs, mostMs } = this.#pace;
     let reported = false;
     let patientMs = this.#pace.othersMs;
-    for (let attempt = 1, delay = this.#pace.firstMs; ; attempt += 1, delay = Math.min(delay * 2, this.#pace.mostMs)) {
-      const outcome = await this.#attempt(change).catch((err: unknown) => this.#fault(err));
+    for (let attempt = 1; ; attempt += 1) {
+      const inspection = attempt === 1 ? change.inspection : undefined;
+      const outcome = await this.#attempt(change, inspection).catch((err: unknown) => this.#fault(err));
       if (signal.aborted || this.#newest !== change) return false;
       if (outcome.done) {
         this.#settled = outcome.digest;
@@ -132,12 +144,12 @@ export class Reactor {
           this.#log.info(outcome.event, fields);
         } else this.#log.warn(outcome.event, fields);
       }
-      let pauseMs = reported ? this.#pace.slowMs : delay;
+      let pauseMs = reported ? this.#pace.slowMs : backoffMs(attempt, { firstMs, longestMs: mostMs });
       if (outcome.waitsForOthers) {
         pauseMs = Math.max(pauseMs, patientMs);
         patientMs = Math.min(patientMs * 2, this.#pace.slowMs);
       }
-      await this.#sleep(pauseMs);
+      await this.#wake.wait(this.#options, pauseMs);
       if (signal.aborted || this.#newest !== change) return false;
     }
   }
@@ -149,9 +161,9 @@ export class Reactor {
     return { done: false, event: 'reaction.failed', message };
   }
 
-  async #attempt(change: Noticed): Promise<Outcome> {
+  async #attempt(change: Noticed, inspection?: Inspection): Promise<Outcome> {
     const { artefact, files, prove, restart } = this.#options;
-    const { state: filesState, digest, changedAt = change.at } = await inspectFiles(files);
+    const { state: filesState, digest, changedAt = change.at } = inspection ?? (await inspectFiles(files));
     const canRestart = restart !== undefined;
     const reaction = decide({ files: filesState, since: change.since, readers: artefact.readers, canRestart });
     if (reaction.kind === 'none' || (digest !== '' && digest === this.#settled)) return { done: true, digest };
@@ -192,19 +204,8 @@ export class Reactor {
       return { done: false, event: 'proof.missing', message: errorText(err) };
     }
   }
-
-  /** Sleeps until the time is over, a notice comes, or the end. */
-  async #sleep(ms: number): Promise<void> {
-    const { clock, signal } = this.#options;
-    const done = new AbortController();
-    await Promise.race([this.#wake.promise, clock.sleep(ms, AbortSignal.any([signal, done.signal]))]);
-    done.abort();
-    this.#wake = Promise.withResolvers<void>();
-  }
 }
 
 /** Proofs that look at what somebody else did: without them nothing is wrong. */
 const waitsForOthers = ({ proof }: Reader): boolean =>
   proof.kind === 'signsCsr' || proof.kind === 'proxied' || proof.kind === 'none';
-
-const idleMs = 3_600_000;

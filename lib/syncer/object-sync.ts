@@ -21,9 +21,9 @@ export interface SyncStatus {
   /** `missing`, `expired`, `mismatchedPair`, ... or an error code. */
   readonly reason?: string;
   readonly message?: string;
-  readonly resourceVersion?: string;
+  readonly resourceVersion?: string | undefined;
   /** Of the content in the API. */
-  readonly notAfter?: Date;
+  readonly notAfter?: Date | undefined;
   /** What the last pass changed on disk; in a dry run, what it would have changed. */
   readonly change?: 'written' | 'repaired' | 'removed';
   /** When this state was last confirmed. */
@@ -46,6 +46,8 @@ export const defaultRecheckMs = 60_000;
 const awaitedMs = 30_000;
 const retries = { firstMs: 100, longestMs: 10_000 };
 
+type NewStatus = Omit<SyncStatus, 'name' | 'what' | 'published'>;
+
 const isDone = (call: Promise<unknown>): Promise<boolean> =>
   call.then(
     () => true,
@@ -67,11 +69,10 @@ export class ObjectSync {
   #awaited: { readonly since: number; told: boolean } | undefined;
 
   constructor(options: ObjectSyncOptions) {
-    const { log, object } = options;
-    const { namespace, name, kind } = object.location;
+    const { name, what, published, location } = options.object;
     this.#options = options;
-    this.#log = log.with({ [kind]: `${namespace}/${name}` });
-    this.#status = { name: object.name, what: object.what, published: object.published, state: 'pending' };
+    this.#log = options.log.with({ [location.kind]: `${location.namespace}/${location.name}` });
+    this.#status = { name, what, published, state: 'pending' };
   }
 
   get status(): SyncStatus {
@@ -149,58 +150,50 @@ export class ObjectSync {
 
   #report(result: PassResult, duration: number): void {
     const { object, clock, metrics } = this.#options;
-    const { resourceVersion, notAfter } = result;
-    const known = {
-      at: clock.now(),
-      ...(resourceVersion !== undefined && { resourceVersion }),
-      ...(notAfter !== undefined && { notAfter }),
-    };
+    const { action, resourceVersion, notAfter } = result;
+    const known = { at: clock.now(), resourceVersion, notAfter };
     const fields: LogFields = {
       path: object.directory,
       duration,
       ...(resourceVersion !== undefined && { resourceVersion }),
       ...(notAfter !== undefined && { notAfter: notAfter.toISOString() }),
     };
-    const { action } = result;
     this.#published = action === 'none' || action === 'write' ? resourceVersion : undefined;
-    const isAwaited = action === 'keep' && result.reason === 'missing' && object.isMade === true;
-    if (!isAwaited) this.#awaited = undefined;
-    if (isAwaited) this.#await(result.message, { ...fields, reason: result.reason, message: result.message }, known);
-    else if (action === 'keep' || action === 'refuse') {
+    if (action === 'keep' && result.reason === 'missing' && object.isMade === true) {
       const { reason, message } = result;
-      const state = action === 'keep' ? 'kept' : 'refused';
+      this.#become({ state: 'kept', reason, message, ...known });
+      this.#await(message, { ...fields, reason, message });
+      return;
+    }
+    this.#awaited = undefined;
+    if (action === 'keep' || action === 'refuse') {
+      const { reason, message } = result;
       if (this.#status.reason !== reason) metrics?.failed(mode, reason);
-      this.#set({ state, reason, message, ...known }, () =>
+      this.#set({ state: action === 'keep' ? 'kept' : 'refused', reason, message, ...known }, () =>
         this.#log.warn('sync.refused', { ...fields, reason, message }),
       );
     } else if (action === 'remove') {
-      this.#status = { ...this.#base(), state: 'absent', change: 'removed', ...known };
+      this.#become({ state: 'absent', change: 'removed', ...known });
       this.#changed('removed', { ...fields, reason: result.reason });
     } else if (action === 'write' && result.outcome !== 'unchanged') {
-      this.#status = { ...this.#base(), state: 'synced', change: result.outcome, ...known };
-      const { reason, warning } = result;
-      this.#changed('written', {
-        ...fields,
-        reason,
-        ...(warning !== undefined && { message: `written as it is: ${warning}` }),
-      });
+      const { reason, warning, outcome } = result;
+      this.#become({ state: 'synced', change: outcome, ...known });
+      const message = warning === undefined ? {} : { message: `written as it is: ${warning}` };
+      this.#changed('written', { ...fields, reason, ...message });
     } else {
-      const state = resourceVersion === undefined ? 'absent' : 'synced';
       const isResolved = ['kept', 'refused', 'failed'].includes(this.#status.state);
-      this.#status = { ...this.#base(), state, ...known };
-      if (isResolved)
-        this.#log.info('sync.resolved', { ...fields, message: `${object.what} is on disk as it should be` });
+      this.#become({ state: resourceVersion === undefined ? 'absent' : 'synced', ...known });
+      const message = `${object.what} is on disk as it should be`;
+      if (isResolved) this.#log.info('sync.resolved', { ...fields, message });
       else this.#log.debug('sync.unchanged', fields);
     }
   }
 
   /** Regen makes it in seconds: a person is called only when it has not. */
-  #await(message: string, fields: LogFields, known: Pick<SyncStatus, 'at' | 'resourceVersion' | 'notAfter'>): void {
+  #await(message: string, fields: LogFields): void {
     const now = this.#options.clock.now().getTime();
-    const isFirst = this.#awaited === undefined;
+    if (this.#awaited === undefined) this.#log.info('sync.refused', fields);
     this.#awaited ??= { since: now, told: false };
-    this.#status = { ...this.#base(), state: 'kept', reason: 'missing', message, ...known };
-    if (isFirst) this.#log.info('sync.refused', fields);
     if (this.#awaited.told || Math.abs(now - this.#awaited.since) < awaitedMs) return;
     this.#awaited.told = true;
     const text = `${message}, and has not for ${awaitedMs / 1000} s: see its log`;
@@ -215,30 +208,26 @@ export class ObjectSync {
       this.#log.info('sync.unchanged', { ...fields, reason: 'dryRun', message: `would be ${change}` });
       return;
     }
+    const at = `${object.what} at "${object.directory}"`;
     const level = fields.message === undefined ? 'info' : 'warn';
     if (change === 'written') metrics?.wrote(mode, 'written');
-    this.#log[level](change === 'written' ? 'sync.written' : 'sync.removed', fields);
-    const event = change === 'written' ? 'CertificateUpdated' : 'CertificateRemoved';
-    this.#record(
-      'Normal',
-      event,
-      `${change === 'written' ? 'Wrote' : 'Removed'} ${object.what} at "${object.directory}"`,
-    );
+    this.#log[level](`sync.${change}`, fields);
+    if (change === 'written') this.#record('Normal', 'CertificateUpdated', `Wrote ${at}`);
+    else this.#record('Normal', 'CertificateRemoved', `Removed ${at}`);
   }
 
   /** A state that is not as it should be: told when it is news. */
-  #set(problem: Omit<SyncStatus, 'name' | 'what' | 'published'>, tell: () => void): void {
+  #set(problem: NewStatus, tell: () => void): void {
     const { state, reason, message } = this.#status;
-    const isNews = state !== problem.state || reason !== problem.reason || message !== problem.message;
-    this.#status = { ...this.#base(), ...problem };
-    if (!isNews) return;
+    this.#become(problem);
+    if (state === problem.state && reason === problem.reason && message === problem.message) return;
     tell();
     this.#record('Warning', 'CertificateUpdateFailed', problem.message ?? '');
   }
 
-  #base(): Pick<SyncStatus, 'name' | 'what' | 'published'> {
-    const { name, what, published } = this.#status;
-    return { name, what, published };
+  #become(status: NewStatus): void {
+    const { name, what, published } = this.#options.object;
+    this.#status = { name, what, published, ...status };
   }
 
   #record(type: 'Normal' | 'Warning', reason: EventReason, note: string): void {

@@ -37,8 +37,8 @@ export interface Pass extends PassContext {
 }
 
 export type PassResult = {
-  readonly resourceVersion?: string;
-  readonly notAfter?: Date;
+  readonly resourceVersion: string | undefined;
+  readonly notAfter: Date | undefined;
 } & (
   | { readonly action: 'none' }
   | {
@@ -139,11 +139,7 @@ async function diskFacts({ object, scanned }: Pass, entries: Entries, material: 
 
 async function act(pass: Pass, { decision, entries, material, resourceVersion }: Look): Promise<PassResult> {
   const { object, scanned, clock, dryRun, hold } = pass;
-  const notAfter = lastEnd(material);
-  const facts = {
-    ...(resourceVersion !== undefined && { resourceVersion }),
-    ...(notAfter !== undefined && { notAfter }),
-  };
+  const facts = { resourceVersion, notAfter: lastEnd(material) };
   if (!dryRun && isChange(decision)) await hold();
   if (decision.action === 'write') {
     const publication = { ...object, entries, now: () => clock.now() };

@@ -30,7 +30,14 @@ const resolved: Resolved = {
   name: 'test',
   artefacts: [
     { kind: 'target', name: 'serving', location: secret('serving-cert'), published: 'required', readers, ...leaf },
-    { kind: 'copy', name: 'serving-copy', of: 'serving', location: secret('copy-cert'), published: 'required', readers },
+    {
+      kind: 'copy',
+      name: 'serving-copy',
+      of: 'serving',
+      location: secret('copy-cert'),
+      published: 'required',
+      readers,
+    },
     { kind: 'target', name: 'unpublished', location: secret('elsewhere'), readers, ...leaf },
   ],
 };
