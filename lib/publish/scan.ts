@@ -85,7 +85,7 @@ export async function allow(
 export async function scan(disk: Disk, directory: string, opens = false): Promise<Scan> {
   for (let left = 5; ; left -= 1) {
     try {
-      return await new Scanner(disk, directory, opens).scan();
+      return await scanOnce(disk, directory, opens);
     } catch (err) {
       // A writer in another process removed something between two of our steps.
       if (left === 0 || systemCode(err) !== 'ENOENT') throw err;
@@ -93,119 +93,100 @@ export async function scan(disk: Disk, directory: string, opens = false): Promis
   }
 }
 
-/** Whether the names in the directory are still those of the scan. */
+/** Whether the names in the directory are still those of the scan: all its changes set the time of the directory. */
 export async function isCurrent(disk: Disk, directory: string, { stamp }: Scan): Promise<boolean> {
   return stampOf(await disk.stat(directory)) === stamp;
 }
 
-class Scanner {
-  readonly #disk: Disk;
-  readonly #directory: string;
-  readonly #opens: boolean;
-  #uid: number | undefined;
+interface Scanning {
+  readonly disk: Disk;
+  readonly directory: string;
+  /** The mode, which is made to allow `bits` first where the scan opens. */
+  readonly modeOf: (path: string, stats: Stats, bits: number) => Promise<number>;
+  readonly isForeign: (stats: Stats) => boolean;
+}
 
-  constructor(disk: Disk, directory: string, opens: boolean) {
-    this.#disk = disk;
-    this.#directory = directory;
-    this.#opens = opens;
+async function scanOnce(disk: Disk, directory: string, opens: boolean): Promise<Scan> {
+  const stats = await unlessAbsent(() => disk.stat(directory));
+  if (stats === undefined) return nothing;
+  const modeOf: Scanning['modeOf'] = async (path, found, bits) =>
+    opens ? allow(disk, path, { stats: found, bits }) : found.mode & 0o7777;
+  const isForeign = ({ uid }: Stats): boolean => uid !== process.geteuid?.() && uid !== stats.uid;
+  const scanning = { disk, directory, modeOf, isForeign };
+  const directoryMode = await modeOf(directory, stats, directoryAccess);
+  const [entries, target] = await Promise.all([
+    disk.readdir(directory, { withFileTypes: true }),
+    linkTarget(disk, join(directory, dataLink)),
+  ]);
+  const [inUse, links] = await Promise.all([generationAt(scanning, target), linksOf(scanning, entries)]);
+  const hidden = entries.filter(({ name }) => name.startsWith('..'));
+  const visible = entries.filter(({ name }) => !name.startsWith('..'));
+  const foreign = visible.filter((entry) => !entry.isDirectory() && !links.has(entry.name));
+  const leftovers = hidden.filter(({ name }) => name !== dataLink && name !== inUse.generation);
+  if (opens) await openAll(scanning, [...foreign, ...leftovers]);
+  const names = (of: readonly Dirent[]): string[] => of.map(({ name }) => name);
+  const directories = visible.filter((entry) => entry.isDirectory());
+  return {
+    ...nothing,
+    present: true,
+    stamp: stampOf(stats),
+    directoryMode,
+    ...inUse,
+    links,
+    foreign: names(foreign),
+    directories: names(directories),
+    leftovers: names(leftovers),
+  };
+}
+
+async function linkTarget(disk: Disk, path: string): Promise<string | undefined> {
+  const stats = await unlessAbsent(() => disk.lstat(path));
+  return stats?.isSymbolicLink() === true ? disk.readlink(path) : undefined;
+}
+
+/** A link that leads elsewhere is no generation of ours: it is replaced, what it leads to stays untouched. */
+async function generationAt(scanning: Scanning, name = ''): Promise<Partial<Scan>> {
+  if (!name.startsWith('..') || name.includes('/') || name === '..' || name === dataLink) return {};
+  const { disk, directory, modeOf, isForeign } = scanning;
+  const path = join(directory, name);
+  const stats = await unlessAbsent(() => disk.lstat(path));
+  if (stats?.isDirectory() !== true) return {};
+  const generationMode = await modeOf(path, stats, directoryAccess);
+  const files = await filesIn(scanning, path);
+  return { generation: name, generationMode, foreignGeneration: isForeign(stats), files };
+}
+
+async function filesIn({ disk, modeOf, isForeign }: Scanning, directory: string): Promise<Map<string, PublishedFile>> {
+  const names = (await unlessUnreadable(() => disk.readdir(directory))) ?? [];
+  const files = new Map<string, PublishedFile>();
+  for (let at = 0; at < names.length; at += mostAtOnce) {
+    const some = names.slice(at, at + mostAtOnce).map(async (name): Promise<[string, PublishedFile]> => {
+      const path = join(directory, name);
+      const stats = await unlessUnreadable(() => disk.lstat(path));
+      if (stats === undefined) return [name, { bytes: undefined, mode: 0, foreignOwner: true }];
+      const mode = await modeOf(path, stats, stats.isFile() ? fileAccess : 0);
+      const bytes = stats.isFile() ? await readNow(disk, path) : undefined;
+      return [name, { bytes, mode, foreignOwner: isForeign(stats) }];
+    });
+    for (const [name, file] of await Promise.all(some)) files.set(name, file);
   }
+  return files;
+}
 
-  async scan(): Promise<Scan> {
-    const [disk, directory] = [this.#disk, this.#directory];
-    const stats = await unlessAbsent(() => disk.stat(directory));
-    if (stats === undefined) return nothing;
-    this.#uid = stats.uid;
-    const directoryMode = await this.#mode(directory, stats, directoryAccess);
-    const [entries, name] = await Promise.all([
-      disk.readdir(directory, { withFileTypes: true }),
-      this.#linkTarget(dataLink),
-    ]);
-    const [generation, links] = await Promise.all([this.#generation(name), this.#links(entries)]);
-    const hidden = ({ name: each }: Dirent): boolean => each.startsWith('..');
-    const visible = entries.filter((entry) => !hidden(entry));
-    const files = visible.filter((entry) => !entry.isDirectory() && !links.has(entry.name));
-    const leftovers = entries.filter(
-      (entry) => hidden(entry) && entry.name !== dataLink && entry.name !== generation.generation,
-    );
-    if (this.#opens) await this.#open([...files, ...leftovers]);
-    return {
-      present: true,
-      stamp: stampOf(stats),
-      directoryMode,
-      ...generation,
-      links,
-      foreign: files.map((entry) => entry.name),
-      directories: visible.filter((entry) => entry.isDirectory()).map((entry) => entry.name),
-      leftovers: leftovers.map((entry) => entry.name),
-    };
-  }
+/** Visible names that are links through `..data`, as publish makes them. */
+async function linksOf({ disk, directory }: Scanning, entries: readonly Dirent[]): Promise<Set<string>> {
+  const visible = entries.filter((entry) => entry.isSymbolicLink() && !entry.name.startsWith('..'));
+  const targets = await Promise.all(visible.map(({ name }) => disk.readlink(join(directory, name))));
+  return new Set(visible.flatMap(({ name }, at) => (targets[at] === `${dataLink}/${name}` ? [name] : [])));
+}
 
-  /** The mode, which is made to allow `bits` first where this scan opens. */
-  async #mode(path: string, stats: Stats, bits: number): Promise<number> {
-    return this.#opens ? allow(this.#disk, path, { stats, bits }) : stats.mode & 0o7777;
-  }
-
-  #isForeign({ uid }: Stats): boolean {
-    return uid !== process.geteuid?.() && uid !== this.#uid;
-  }
-
-  async #linkTarget(name: string): Promise<string | undefined> {
-    const path = join(this.#directory, name);
-    const stats = await unlessAbsent(() => this.#disk.lstat(path));
-    return stats?.isSymbolicLink() === true ? this.#disk.readlink(path) : undefined;
-  }
-
-  /** What is at `name`, where it is a generation. A link that leads elsewhere is replaced, its target stays untouched. */
-  async #generation(
-    name: string | undefined,
-  ): Promise<Pick<Scan, 'generation' | 'generationMode' | 'foreignGeneration' | 'files'>> {
-    const { generation, generationMode, foreignGeneration, files } = nothing;
-    const none = { generation, generationMode, foreignGeneration, files };
-    if (name === undefined || !name.startsWith('..') || name.includes('/') || name === '..' || name === dataLink) {
-      return none;
-    }
-    const path = join(this.#directory, name);
-    const stats = await unlessAbsent(() => this.#disk.lstat(path));
-    if (stats?.isDirectory() !== true) return none;
-    return {
-      generation: name,
-      generationMode: await this.#mode(path, stats, directoryAccess),
-      foreignGeneration: this.#isForeign(stats),
-      files: await this.#files(path),
-    };
-  }
-
-  async #files(generation: string): Promise<Map<string, PublishedFile>> {
-    const names = (await unlessUnreadable(() => this.#disk.readdir(generation))) ?? [];
-    const files = new Map<string, PublishedFile>();
-    for (let at = 0; at < names.length; at += mostAtOnce) {
-      const some = names.slice(at, at + mostAtOnce).map(async (name): Promise<[string, PublishedFile]> => {
-        const path = join(generation, name);
-        const stats = await unlessUnreadable(() => this.#disk.lstat(path));
-        if (stats === undefined) return [name, { bytes: undefined, mode: 0, foreignOwner: true }];
-        const mode = await this.#mode(path, stats, stats.isFile() ? fileAccess : 0);
-        const bytes = stats.isFile() ? await readNow(this.#disk, path) : undefined;
-        return [name, { bytes, mode, foreignOwner: this.#isForeign(stats) }];
-      });
-      for (const [name, file] of await Promise.all(some)) files.set(name, file);
-    }
-    return files;
-  }
-
-  async #links(entries: readonly Dirent[]): Promise<Set<string>> {
-    const visible = entries.filter((entry) => entry.isSymbolicLink() && !entry.name.startsWith('..'));
-    const targets = await Promise.all(visible.map(({ name }) => this.#disk.readlink(join(this.#directory, name))));
-    return new Set(visible.flatMap(({ name }, at) => (targets[at] === `${dataLink}/${name}` ? [name] : [])));
-  }
-
-  /** Plain files, so that they can be read, and directories, so that they can be removed. */
-  async #open(entries: readonly Dirent[]): Promise<void> {
-    for (const { name } of entries) {
-      const path = join(this.#directory, name);
-      const stats = await this.#disk.lstat(path);
-      if (stats.isDirectory()) await this.#mode(path, stats, directoryAccess);
-      else if (stats.isFile()) await this.#mode(path, stats, fileAccess);
-    }
+/** Plain files, so that they can be read, and directories, so that they can be removed. */
+async function openAll({ disk, directory, modeOf }: Scanning, entries: readonly Dirent[]): Promise<void> {
+  for (const { name } of entries) {
+    const path = join(directory, name);
+    const stats = await disk.lstat(path);
+    if (stats.isDirectory()) await modeOf(path, stats, directoryAccess);
+    else if (stats.isFile()) await modeOf(path, stats, fileAccess);
   }
 }
 
