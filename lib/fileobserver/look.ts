@@ -5,9 +5,8 @@ import { type Disk, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { systemCode } from '../errors.ts';
 import { type ArtefactFiles, pathsOf } from '../proof/published.ts';
-import type { FilesState } from './decide.ts';
 
-export type Seen =
+export type SeenFile =
   | {
       readonly state: 'present';
       readonly content: Uint8Array;
@@ -23,12 +22,15 @@ export type Seen =
 /** What a look needs of the file system; a test replaces one call by a failing one. */
 export type LookDisk = Pick<Disk, 'readFile' | 'stat'>;
 
-export async function lookAt(files: readonly string[], disk: LookDisk = realDisk): Promise<ReadonlyMap<string, Seen>> {
+export async function lookAtFiles(
+  files: readonly string[],
+  disk: LookDisk = realDisk,
+): Promise<ReadonlyMap<string, SeenFile>> {
   const seen = await Promise.all(files.map(async (file) => [file, await lookAtOne(file, disk)] as const));
   return new Map(seen);
 }
 
-async function lookAtOne(file: string, disk: LookDisk): Promise<Seen> {
+async function lookAtOne(file: string, disk: LookDisk): Promise<SeenFile> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       const { ctimeMs } = await disk.stat(file); // before the content: what comes in between is a change of its own
@@ -45,7 +47,17 @@ async function lookAtOne(file: string, disk: LookDisk): Promise<Seen> {
 
 const sha256 = (content: Uint8Array | string): string => createHash('sha256').update(content).digest('hex');
 
-/** The files of one artefact taken together. */
+/** The files of one artefact taken together, as they lie on disk now. */
+export type FilesState =
+  | 'complete'
+  /** All gone. */
+  | 'absent'
+  /** One half of a pair, or one of several files, is not there. */
+  | 'partial'
+  /** A certificate and a key that do not belong together, or that cannot be parsed: the writer is between the two. */
+  | 'mismatched'
+  | 'unreadable';
+
 export interface Inspection {
   readonly state: FilesState;
   /** Over all contents; empty unless the state is `complete`. */
@@ -57,11 +69,11 @@ export interface Inspection {
 const incomplete = (state: FilesState): Inspection => ({ state, digest: '' });
 
 export async function inspectFiles(files: ArtefactFiles): Promise<Inspection> {
-  return inspectSeen(files, await lookAt(pathsOf(files)));
+  return inspectSeen(files, await lookAtFiles(pathsOf(files)));
 }
 
 /** The same, of files that have been looked at. */
-export function inspectSeen(files: ArtefactFiles, seen: ReadonlyMap<string, Seen>): Inspection {
+export function inspectSeen(files: ArtefactFiles, seen: ReadonlyMap<string, SeenFile>): Inspection {
   const all = pathsOf(files).map((path) => seen.get(path));
   if (all.some((file) => file?.state === 'unreadable')) return incomplete('unreadable');
   const present = all.flatMap((file) => (file?.state === 'present' ? [file] : []));
@@ -100,7 +112,7 @@ export type Known = ReadonlyMap<string, string>;
 /** Pure: the changes from what was known to what is seen, and what is known then. */
 export function compareSeen(
   known: Known,
-  seen: ReadonlyMap<string, Seen>,
+  seen: ReadonlyMap<string, SeenFile>,
   now: Date,
 ): { changes: FileChange[]; known: Known } {
   const changes: FileChange[] = [];

@@ -12,9 +12,9 @@ import {
   type Inspection,
   inspectSeen,
   type Known,
-  lookAt,
+  lookAtFiles,
   type LookDisk,
-  type Seen,
+  type SeenFile,
 } from './look.ts';
 
 export interface ObserveOptions {
@@ -91,7 +91,7 @@ async function look(
   before: Known,
   { artefacts, files, clock, disk, trouble }: LookOptions,
 ): Promise<Batch & { readonly known: Known }> {
-  const seen = await lookAt(files, disk);
+  const seen = await lookAtFiles(files, disk);
   trouble.read(seen);
   const { changes, known } = compareSeen(before, seen, clock.now());
   const changed = new Set(changes.map(({ path }) => path));
@@ -113,7 +113,7 @@ class Trouble {
     return this.#reported.size > 0;
   }
 
-  read(seen: ReadonlyMap<string, Seen>): void {
+  read(seen: ReadonlyMap<string, SeenFile>): void {
     for (const [path, file] of seen) {
       if (file.state !== 'unreadable') this.#reported.delete(path);
       else if (this.#reported.get(path) !== file.code) {

@@ -9,8 +9,42 @@ import type { Prove } from '../proof/prove.ts';
 import type { ArtefactFiles } from '../proof/published.ts';
 import type { InputChange } from '../restart/reactions.ts';
 import { backoffMs, Wake } from '../retry.ts';
-import { decide, type Reaction } from './decide.ts';
-import { inspectFiles, type Inspection } from './look.ts';
+import { type FilesState, inspectFiles, type Inspection } from './look.ts';
+
+export interface ReactionFacts {
+  readonly files: FilesState;
+  /** `found`: they were there when we started, so whoever needs a restart may well have started after them. */
+  readonly since: 'found' | 'changed';
+  readonly readers: readonly Reader[];
+  /** Whether somebody looks at the processes before a restart: then files that were found are told, too. */
+  readonly canRestart: boolean;
+}
+
+export type Reaction =
+  | { readonly kind: 'none'; readonly reason: 'NoReader' | 'FilesGone' | 'NothingToSee' }
+  | { readonly kind: 'wait'; readonly reason: 'PairIncomplete' | 'PairMismatched' | 'FilesUnreadable' }
+  | { readonly kind: 'react'; readonly prove: readonly Reader[]; readonly restart: readonly Reader[] };
+
+/** Which reaction a change of an artefact's files asks for. Pure. */
+export function decideReaction({ files, since, readers, canRestart }: ReactionFacts): Reaction {
+  if (readers.length === 0) return { kind: 'none', reason: 'NoReader' };
+  switch (files) {
+    case 'absent':
+      return { kind: 'none', reason: 'FilesGone' };
+    case 'partial':
+      return { kind: 'wait', reason: 'PairIncomplete' };
+    case 'mismatched':
+      return { kind: 'wait', reason: 'PairMismatched' };
+    case 'unreadable':
+      return { kind: 'wait', reason: 'FilesUnreadable' };
+    case 'complete':
+      break;
+  }
+  const prove = readers.filter(({ needs, proof }) => needs === 'nothing' && proof.kind !== 'none');
+  const restart = since === 'changed' || canRestart ? readers.filter(({ needs }) => needs === 'restart') : [];
+  if (prove.length + restart.length === 0) return { kind: 'none', reason: 'NothingToSee' };
+  return { kind: 'react', prove, restart };
+}
 
 /** Milliseconds. */
 export interface Pace {
@@ -26,7 +60,7 @@ export interface Pace {
 }
 
 /** A lease is renewed every two seconds and a failed start of a component is seen within a minute. */
-export const defaultPace: Pace = { firstMs: 10, mostMs: 1_000, boundMs: 60_000, slowMs: 30_000, othersMs: 2_000 };
+const defaultPace: Pace = { firstMs: 10, mostMs: 1_000, boundMs: 60_000, slowMs: 30_000, othersMs: 2_000 };
 
 /** By whom the files of a change are read. */
 export interface RestartRequest extends InputChange {
@@ -165,7 +199,7 @@ export class Reactor {
     const { artefact, files, prove, restart } = this.#options;
     const { state: filesState, digest, changedAt = change.at } = inspection ?? (await inspectFiles(files));
     const canRestart = restart !== undefined;
-    const reaction = decide({ files: filesState, since: change.since, readers: artefact.readers, canRestart });
+    const reaction = decideReaction({ files: filesState, since: change.since, readers: artefact.readers, canRestart });
     if (reaction.kind === 'none' || (digest !== '' && digest === this.#settled)) return { done: true, digest };
     if (reaction.kind === 'wait') {
       const message = `Cannot use the files of "${artefact.name}": ${waiting[reaction.reason]}`;

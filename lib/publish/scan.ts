@@ -20,7 +20,7 @@ export interface ObjectDirectory {
 }
 
 /** A file in the generation in use. */
-export interface PublishedFile {
+interface PublishedFile {
   /** undefined: unknown. It is no file, or none that this process may read, or far larger than what publish writes. */
   readonly bytes: Uint8Array | undefined;
   readonly mode: number;

@@ -65,7 +65,7 @@ export async function publish(publication: Publication, scanned?: Scan): Promise
   });
 }
 
-export interface Comparison {
+interface Comparison {
   /** What publish would do. */
   readonly difference: PublishOutcome;
   /** Where that is `written`: the entries as readers see them now; undefined where there are none. */

@@ -30,7 +30,7 @@ export interface SyncStatus {
   readonly at?: Date;
 }
 
-export interface ObjectSyncOptions extends PassContext {
+interface ObjectSyncOptions extends PassContext {
   readonly log: Log;
   readonly events?: Pick<EventRecorder, 'record'>;
   readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;

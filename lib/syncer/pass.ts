@@ -12,7 +12,7 @@ import { compare, publish, type PublishOutcome } from '../publish/writer.ts';
 import { objectEntries } from '../store/object-entries.ts';
 import type { Entries } from '../store/store.ts';
 import { factsOf, type ApiObject } from './material.ts';
-import { lastEnd, project, type ApiFacts, type Decision, type DiskFacts, type MaterialFacts } from './project.ts';
+import { lastEnd, project, type ApiFacts, type SyncDecision, type DiskFacts, type MaterialFacts } from './project.ts';
 import type { SyncedObject } from './synced-objects.ts';
 
 export interface PassContext {
@@ -25,7 +25,7 @@ export interface PassContext {
   readonly hold: () => Promise<void>;
 }
 
-export interface Pass extends PassContext {
+interface Pass extends PassContext {
   /** Of the object's directory, at the beginning of this pass. */
   readonly scanned: Scan;
   /** What the watch said last; without it the object is read first. */
@@ -47,12 +47,12 @@ export type PassResult = {
       readonly outcome: PublishOutcome;
       readonly warning?: string;
     }
-  | Extract<Decision, { action: 'remove' | 'keep' | 'refuse' }>
+  | Extract<SyncDecision, { action: 'remove' | 'keep' | 'refuse' }>
 );
 
 /** What is known at one moment: the decision, and what acting on it needs. */
 interface Look {
-  readonly decision: Decision;
+  readonly decision: SyncDecision;
   readonly entries: Entries;
   readonly material: MaterialFacts;
   readonly resourceVersion: string | undefined;
@@ -93,7 +93,7 @@ function settled<T>(promise: Promise<T>): Promise<() => T> {
   );
 }
 
-const isChange = ({ action }: Decision): boolean => action === 'write' || action === 'remove';
+const isChange = ({ action }: SyncDecision): boolean => action === 'write' || action === 'remove';
 
 /** What the API has of the object now. Throws what a request throws. */
 export async function readLive({ object, connection, signal }: PassContext): Promise<ObjectState<ApiObject>> {

@@ -1,17 +1,18 @@
 // The syncer: the published objects of an inventory become files below a directory, and stay so. Changes drive it; a
 // recheck of everything each minute finds what changed on disk. It ends when the signal aborts, or after one pass.
+import { writeFile } from 'node:fs/promises';
 import type { Clock } from '../clock.ts';
-import type { Health } from '../health.ts';
+import { errorText } from '../errors.ts';
+import type { CheckState, Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { watchObject } from '../kube/watch-object.ts';
+import { watchObject, type WatchStatus } from '../kube/watch-object.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
-import { DailySummary } from '../summary.ts';
+import { DailySummary, type Summary, summaryOf } from '../summary.ts';
 import { checkDestination, Destination } from './destination.ts';
-import { defaultRecheckMs, ObjectSync } from './object-sync.ts';
-import { CachesSynced, healthOf, reportOf, summaryOf, type SyncReport, WatchHealth } from './readiness.ts';
+import { defaultRecheckMs, ObjectSync, type SyncStatus } from './object-sync.ts';
 import { type SyncedObject, syncedObjects } from './synced-objects.ts';
 
 export interface SyncerOptions {
@@ -33,6 +34,12 @@ export interface SyncerOptions {
   readonly cachesSyncedFile?: string | undefined;
   /** Milliseconds between two full checks of an object's files. Default 60 000. */
   readonly recheckMs?: number;
+}
+
+export interface SyncReport {
+  readonly objects: readonly SyncStatus[];
+  /** Every object is on disk as the API has it, or is optional and gone. */
+  readonly ok: boolean;
 }
 
 /**
@@ -99,7 +106,97 @@ async function recheck(destination: Destination, options: SyncerOptions, report:
   for (;;) {
     await clock.sleep(recheckMs, signal);
     if (signal.aborted) return;
-    summary.tell(() => summaryOf(report()));
+    summary.tell(() => syncSummary(report()));
     if (!dryRun) await destination.repair();
+  }
+}
+
+const isGood = ({ state }: SyncStatus): boolean => state === 'synced' || state === 'absent';
+
+function reportOf(objects: readonly SyncStatus[]): SyncReport {
+  return { objects, ok: objects.every(isGood) };
+}
+
+/** How many objects are on disk as the API has them, and whose certificate ends first. Pure. */
+export const syncSummary = ({ objects }: SyncReport): Summary =>
+  summaryOf(
+    objects.map((status) => ({ name: status.name, isGood: isGood(status), notAfter: status.notAfter })),
+    'objects are on disk as the API has them',
+  );
+
+function healthOf({ objects, ok }: SyncReport): CheckState & { readonly message: string } {
+  const bad = objects.filter((status) => !isGood(status));
+  const names = bad.map(({ what, state, reason }) => `${what}: ${reason ?? state}`);
+  return { ok, message: ok ? `${objects.length} objects on disk` : listed(names) };
+}
+
+const mostNames = 10;
+
+function listed(names: readonly string[]): string {
+  const rest = names.length - mostNames;
+  return [...names.slice(0, mostNames), ...(rest > 0 ? [`and ${rest} more`] : [])].join(', ');
+}
+
+interface CachesSyncedOptions {
+  readonly cachesSyncedFile?: string | undefined;
+  readonly dryRun: boolean;
+  readonly log: Log;
+}
+
+/**
+ * The file by which a readiness probe sees that the syncer has begun: OpenShift's cert-syncer makes it when its caches are
+ * filled (library-go, pkg/operator/staticpod/certsyncpod, --caches-synced-file).
+ */
+export class CachesSynced {
+  readonly #options: CachesSyncedOptions;
+  #isDone: boolean;
+  /** Until the file is there, if one is wanted. Never rejects. */
+  told: Promise<void> = Promise.resolve();
+
+  constructor(options: CachesSyncedOptions) {
+    this.#options = options;
+    this.#isDone = options.dryRun || options.cachesSyncedFile === undefined;
+  }
+
+  /** To be called after each look: how the objects stand. */
+  count({ objects }: { readonly objects: readonly Pick<SyncStatus, 'state'>[] }): void {
+    const { cachesSyncedFile: path = '', log } = this.#options;
+    if (this.#isDone || objects.some(({ state }) => state === 'pending')) return;
+    this.#isDone = true;
+    this.told = writeFile(path, '', { mode: 0o644 }).catch((err: unknown) => {
+      log.warn('sync.failed', { path, err: errorText(err) });
+    });
+  }
+}
+
+const longestSilenceMs = 120_000;
+
+/**
+ * Whether the watches follow the API: files on disk may be as the API had them hours ago. A watch of a quiet object hears
+ * a bookmark about every minute, so silence means that it fails, or hangs. What failed is said by one of them: most often
+ * it is the same for all.
+ */
+export class WatchHealth {
+  readonly #began: Date;
+  readonly #statuses = new Map<string, WatchStatus>();
+
+  constructor(began: Date) {
+    this.#began = began;
+  }
+
+  /** `what`: `Secret "namespace/name"`. */
+  set(what: string, status: WatchStatus): void {
+    this.#statuses.set(what, status);
+  }
+
+  check(now: Date): CheckState {
+    const silent = [...this.#statuses].filter(([, { lastProgress, phase }]) => {
+      const since = lastProgress ?? this.#began;
+      return phase !== 'stopped' && now.getTime() - since.getTime() > longestSilenceMs;
+    });
+    if (silent.length === 0) return { ok: true, message: `${this.#statuses.size} objects watched` };
+    const why = silent.map(([, status]) => status).find((status) => status.phase === 'waiting')?.message;
+    const names = listed(silent.map(([what]) => what));
+    return { ok: false, message: `nothing heard for two minutes of ${names}${why === undefined ? '' : `: ${why}`}` };
   }
 }

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { compareSeen, type FileChange, type Seen } from '../../lib/fileobserver/look.ts';
+import { compareSeen, type FileChange, type SeenFile } from '../../lib/fileobserver/look.ts';
 
 const now = new Date('2026-11-21T08:00:00Z');
 const earlier = new Date('2026-11-20T08:00:00Z');
 const later = new Date('2026-11-22T08:00:00Z');
 const path = '/a';
-const present = (digest: string, changedAt = earlier): Seen => ({
+const present = (digest: string, changedAt = earlier): SeenFile => ({
   state: 'present',
   content: Buffer.of(),
   digest,
@@ -14,7 +14,7 @@ const present = (digest: string, changedAt = earlier): Seen => ({
 
 interface Row {
   readonly before?: string;
-  readonly seen: Seen;
+  readonly seen: SeenFile;
   readonly changes: FileChange[];
   readonly after?: string;
 }

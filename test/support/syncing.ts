@@ -5,8 +5,7 @@ import { systemClock } from '../../lib/clock.ts';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { createLog } from '../../lib/log.ts';
-import type { SyncReport } from '../../lib/syncer/readiness.ts';
-import { runSyncer, type SyncerOptions } from '../../lib/syncer/run.ts';
+import { runSyncer, type SyncerOptions, type SyncReport } from '../../lib/syncer/run.ts';
 import type { Pair } from './certificates.ts';
 import type { ControlPlane } from './control-plane.ts';
 

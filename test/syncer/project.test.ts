@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import {
   project,
   type ApiFacts,
-  type Decision,
+  type SyncDecision,
   type DiskFacts,
   type Projection,
   type Validity,
@@ -57,7 +57,7 @@ interface Row {
   readonly object: Projection['object'];
   readonly api: ApiFacts;
   readonly disk: DiskFacts;
-  readonly decision: Partial<Decision>;
+  readonly decision: Partial<SyncDecision>;
   readonly message?: string;
 }
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { WatchStatus } from '../../lib/kube/watch-object.ts';
 import { createLog } from '../../lib/log.ts';
-import { CachesSynced, summaryOf, WatchHealth } from '../../lib/syncer/readiness.ts';
+import { CachesSynced, syncSummary, WatchHealth } from '../../lib/syncer/run.ts';
 
 const began = new Date('2026-01-01T00:00:00Z');
 const at = (seconds: number): Date => new Date(began.getTime() + seconds * 1000);
@@ -47,7 +47,7 @@ describe('WatchHealth', () => {
   });
 });
 
-it('summaryOf() says how many are good, which are not, and which ends first', () => {
+it('syncSummary() says how many are good, which are not, and which ends first', () => {
   const status = { what: '', published: 'required' } as const;
   const notAfter = new Date('2027-01-01T00:00:00Z');
   const objects = [
@@ -55,7 +55,7 @@ it('summaryOf() says how many are good, which are not, and which ends first', ()
     { ...status, name: 'b', state: 'synced', notAfter },
     { ...status, name: 'c', state: 'refused' },
   ] as const;
-  expect(summaryOf({ objects, ok: false })).toEqual({
+  expect(syncSummary({ objects, ok: false })).toEqual({
     count: 2,
     message: '2 of 3 objects are on disk as the API has them; not as they should be: c; the first that ends is b',
     artefact: 'b',
