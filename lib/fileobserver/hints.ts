@@ -13,10 +13,6 @@ import { dirname, join, resolve, sep } from 'node:path';
 import { systemCode } from '../errors.ts';
 
 export interface Hints {
-  /** Resolves when there is a hint: at once when one has come since the last clear(). Takes nothing away. */
-  arrived(): Promise<void>;
-  /** Forgets the hints so far. Called before a look, so that a hint that comes during the look stays. */
-  clear(): void;
   /** False after an error of the kernel's watch (too many watches, no permission): then hints may be missing. */
   readonly complete: boolean;
   /** Watches what the paths lead through now. Called after every look. */
@@ -26,21 +22,9 @@ export interface Hints {
 
 export interface HintOptions {
   readonly files: readonly string[];
+  /** Called at each hint. */
+  readonly onHint: () => void;
   readonly onError: (code: string) => void;
-}
-
-/** A one-slot mailbox: any number of hints before the reader comes are one. */
-class Mailbox {
-  #full = Promise.withResolvers<void>();
-
-  readonly put = (): void => this.#full.resolve();
-
-  readonly arrived = (): Promise<void> => this.#full.promise;
-
-  /** Those who wait for the old slot were woken, or have stopped to listen. */
-  readonly clear = (): void => {
-    this.#full = Promise.withResolvers<void>();
-  };
 }
 
 /**
@@ -60,18 +44,17 @@ function openWatcher(paths: readonly string[], of: 'files' | 'links'): FSWatcher
 }
 
 /** Hints come from soon after; the first is the one that says that the watch stands. */
-export async function openHints({ files, onError }: HintOptions): Promise<Hints> {
-  const { put, arrived, clear } = new Mailbox();
+export async function openHints({ files, onHint, onError }: HintOptions): Promise<Hints> {
   let complete = true;
   const listen = (watcher: FSWatcher): FSWatcher =>
     watcher
-      .on('ready', put)
-      .on('all', put)
-      .on('raw', put)
+      .on('ready', onHint)
+      .on('all', onHint)
+      .on('raw', onHint)
       .on('error', (err) => {
         complete = false;
         onError(systemCode(err) ?? 'unknown');
-        put();
+        onHint();
       });
   const open = ({ links }: Way): FSWatcher[] => [
     listen(openWatcher(files, 'files')),
@@ -80,8 +63,6 @@ export async function openHints({ files, onError }: HintOptions): Promise<Hints>
   let way = await wayTo(files);
   let watchers = open(way);
   return {
-    arrived,
-    clear,
     get complete() {
       return complete;
     },

@@ -1,39 +1,98 @@
-// One look at a set of files: the SHA-256 of each, never its content. What a file is is decided here and nowhere else.
-import { createHash } from 'node:crypto';
-import * as promises from 'node:fs/promises';
+// The one reader of observed files. Contents are held as long as a look takes: what leaves is a digest for each file, and
+// for the files of an artefact whether they are all there and whether a certificate and its key belong together.
+import { X509Certificate, createHash, createPrivateKey } from 'node:crypto';
+import { type Disk, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { systemCode } from '../errors.ts';
+import { type ArtefactFiles, pathsOf } from '../proof/published.ts';
 
-export type Seen =
-  | { readonly state: 'present'; readonly digest: string; readonly changedAt: Date }
+export type SeenFile =
+  | {
+      readonly state: 'present';
+      readonly content: Uint8Array;
+      /** SHA-256. */
+      readonly digest: string;
+      /** When it came into its place (ctime), in milliseconds. */
+      readonly changedMs: number;
+    }
   | { readonly state: 'absent' }
   /** There, but not readable now (EACCES, EIO, a directory): nothing may be concluded about its content. */
   | { readonly state: 'unreadable'; readonly code: string };
 
 /** What a look needs of the file system; a test replaces one call by a failing one. */
-export type Disk = Pick<typeof promises, 'readFile' | 'stat'>;
+export type LookDisk = Pick<Disk, 'readFile' | 'stat'>;
 
-export const realDisk: Disk = promises;
-
-export async function lookAt(files: readonly string[], disk: Disk = realDisk): Promise<ReadonlyMap<string, Seen>> {
+export async function lookAtFiles(
+  files: readonly string[],
+  disk: LookDisk = realDisk,
+): Promise<ReadonlyMap<string, SeenFile>> {
   const seen = await Promise.all(files.map(async (file) => [file, await lookAtOne(file, disk)] as const));
   return new Map(seen);
 }
 
-async function lookAtOne(file: string, disk: Disk): Promise<Seen> {
+async function lookAtOne(file: string, disk: LookDisk): Promise<SeenFile> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      const { ctime } = await disk.stat(file);
-      const digest = createHash('sha256')
-        .update(await readRegularFile(disk, file))
-        .digest('hex');
-      return { state: 'present', digest, changedAt: ctime };
+      const { ctimeMs } = await disk.stat(file); // before the content: what comes in between is a change of its own
+      const content = await readRegularFile(disk, file);
+      return { state: 'present', content, digest: sha256(content), changedMs: ctimeMs };
     } catch (err) {
       const code = systemCode(err) ?? 'unknown';
       if (code !== 'ENOENT' && code !== 'ENOTDIR') return { state: 'unreadable', code };
       // A generation that is flipped and deleted while the kernel walks the path ends here once: look again.
       if (attempt === 2) return { state: 'absent' };
     }
+  }
+}
+
+const sha256 = (content: Uint8Array | string): string => createHash('sha256').update(content).digest('hex');
+
+/** The files of one artefact taken together, as they lie on disk now. */
+export type FilesState =
+  | 'complete'
+  /** All gone. */
+  | 'absent'
+  /** One half of a pair, or one of several files, is not there. */
+  | 'partial'
+  /** A certificate and a key that do not belong together, or that cannot be parsed: the writer is between the two. */
+  | 'mismatched'
+  | 'unreadable';
+
+export interface Inspection {
+  readonly state: FilesState;
+  /** Over all contents; empty unless the state is `complete`. */
+  readonly digest: string;
+  /** When the newest of the files came into its place, where the state is `complete`. */
+  readonly changedAt?: Date;
+}
+
+const incomplete = (state: FilesState): Inspection => ({ state, digest: '' });
+
+export async function inspectFiles(files: ArtefactFiles): Promise<Inspection> {
+  return inspectSeen(files, await lookAtFiles(pathsOf(files)));
+}
+
+/** The same, of files that have been looked at. */
+export function inspectSeen(files: ArtefactFiles, seen: ReadonlyMap<string, SeenFile>): Inspection {
+  const all = pathsOf(files).map((path) => seen.get(path));
+  if (all.some((file) => file?.state === 'unreadable')) return incomplete('unreadable');
+  const present = all.flatMap((file) => (file?.state === 'present' ? [file] : []));
+  if (present.length === 0) return incomplete('absent');
+  if (present.length < all.length) return incomplete('partial');
+  const [certificate, key] = present.map(({ content }) => content);
+  if (files.kind === 'pair' && certificate !== undefined && key !== undefined && !belongTogether(certificate, key)) {
+    return incomplete('mismatched');
+  }
+  const newest = Math.max(...present.map(({ changedMs }) => changedMs));
+  const digest = sha256(present.map((file) => file.digest).join());
+  return { state: 'complete', digest, changedAt: new Date(Math.ceil(newest)) };
+}
+
+function belongTogether(certificate: Uint8Array, key: Uint8Array): boolean {
+  try {
+    return new X509Certificate(certificate).checkPrivateKey(createPrivateKey(Buffer.from(key)));
+  } catch {
+    return false; // cut off in the middle of a write, or broken: not something that a reader would load
   }
 }
 
@@ -51,9 +110,9 @@ export type FileChange =
 export type Known = ReadonlyMap<string, string>;
 
 /** Pure: the changes from what was known to what is seen, and what is known then. */
-export function compare(
+export function compareSeen(
   known: Known,
-  seen: ReadonlyMap<string, Seen>,
+  seen: ReadonlyMap<string, SeenFile>,
   now: Date,
 ): { changes: FileChange[]; known: Known } {
   const changes: FileChange[] = [];
@@ -66,13 +125,16 @@ export function compare(
       next.set(path, 'absent');
       continue;
     }
-    next.set(path, file.digest);
-    const { digest } = file;
+    const { digest, changedMs } = file;
+    next.set(path, digest);
+    if (before === digest) continue;
+    if (before !== undefined) {
+      changes.push({ change: before === 'absent' ? 'created' : 'changed', path, digest, at: now });
+      continue;
+    }
     // A found file came into its place earlier, at its change time, unless the clock has been set back since.
-    const came = file.changedAt < now ? file.changedAt : now;
-    if (before === undefined) changes.push({ change: 'found', path, digest, at: came });
-    else if (before === 'absent') changes.push({ change: 'created', path, digest, at: now });
-    else if (before !== digest) changes.push({ change: 'changed', path, digest, at: now });
+    const at = new Date(Math.min(Math.round(changedMs), now.getTime()));
+    changes.push({ change: 'found', path, digest, at });
   }
   return { changes, known: next };
 }

@@ -3,19 +3,37 @@
 // what is there now, so a slow reader costs nothing and a burst is one batch.
 import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
+import { type ArtefactFiles, pathsOf } from '../proof/published.ts';
+import { Wake } from '../retry.ts';
 import { openHints, type Hints } from './hints.ts';
-import { compare, lookAt, realDisk, type Disk, type FileChange, type Known, type Seen } from './look.ts';
+import {
+  compareSeen,
+  type FileChange,
+  type Inspection,
+  inspectSeen,
+  type Known,
+  lookAtFiles,
+  type LookDisk,
+  type SeenFile,
+} from './look.ts';
 
 export interface ObserveOptions {
-  /** Absolute paths. They need not exist, nor their directories. */
-  readonly files: readonly string[];
+  /** With absolute paths, which need not exist, nor their directories. */
+  readonly artefacts: readonly ArtefactFiles[];
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
   /** Milliseconds between looks without a hint. Default 10 000. */
   readonly rescanMs?: number;
-  readonly disk?: Disk;
+  readonly disk?: LookDisk;
   readonly hints?: typeof openHints;
+}
+
+export interface Batch {
+  /** Never empty. */
+  readonly changes: readonly FileChange[];
+  /** Of each artefact with a change, as the same look has seen it. */
+  readonly inspected: ReadonlyMap<ArtefactFiles, Inspection>;
 }
 
 /** A burst of hints is one look: the first is followed at once, the next looks keep this distance. */
@@ -25,35 +43,35 @@ const burstMs = 50;
 const troubledRescanMs = 1_000;
 
 /**
- * Yields batches of changes, never empty ones. The first holds every file that is there (`found`), so that nothing that
- * happened before the start is missed. Ends when the signal aborts.
+ * Yields batches of changes. The first holds every file that is there (`found`), so that nothing that happened before the
+ * start is missed. Ends when the signal aborts.
  */
-export async function* observeFiles(options: ObserveOptions): AsyncGenerator<readonly FileChange[], void, void> {
-  const { files, clock, log, signal, rescanMs = 10_000, disk = realDisk } = options;
+export async function* observeFiles(options: ObserveOptions): AsyncGenerator<Batch, void, void> {
+  const { artefacts, clock, log, signal, rescanMs = 10_000 } = options;
   if (signal.aborted) return;
+  const files = [...new Set(artefacts.flatMap(pathsOf))];
   const trouble = new Trouble(log);
-  const open = (): Promise<Hints> => (options.hints ?? openHints)({ files, onError: (code) => trouble.watch(code) });
+  const wake = new Wake();
+  const onHint = (): void => wake.call();
+  const open = (): Promise<Hints> =>
+    (options.hints ?? openHints)({ files, onHint, onError: (code) => trouble.watch(code) });
   let hints = await open();
   try {
     let known: Known = new Map();
     while (!signal.aborted) {
       const rested = clock.sleep(burstMs, signal);
-      hints.clear();
-      const seen = await lookAt(files, disk);
-      trouble.read(seen);
-      const compared = compare(known, seen, clock.now());
-      known = compared.known;
-      if (compared.changes.length > 0) yield compared.changes;
+      wake.clear(); // before the look: a hint that comes during it stays
+      const looked = await look(known, { ...options, files, trouble });
+      known = looked.known;
+      if (looked.changes.length > 0) yield looked;
       if (signal.aborted) break;
       await hints.refresh();
       const soon = trouble.unreadable || !hints.complete;
-      const byTime = await waitFor(hints, clock, {
-        ms: soon ? Math.min(rescanMs, troubledRescanMs) : rescanMs,
-        signal,
-      });
+      const isHinted = await wake.wait({ clock, signal }, soon ? Math.min(rescanMs, troubledRescanMs) : rescanMs);
       await rested;
-      if (byTime && hints.complete) trouble.watchWorks();
-      else if (byTime) {
+      if (isHinted || signal.aborted) continue;
+      if (hints.complete) trouble.watchWorks();
+      else {
         await hints.close();
         hints = await open();
       }
@@ -63,17 +81,22 @@ export async function* observeFiles(options: ObserveOptions): AsyncGenerator<rea
   }
 }
 
-/** Waits for a hint, the time, or the end; whether it was the time. */
-async function waitFor(
-  hints: Hints,
-  clock: Clock,
-  { ms, signal }: { ms: number; signal: AbortSignal },
-): Promise<boolean> {
-  const done = new AbortController();
-  const timer = clock.sleep(ms, AbortSignal.any([signal, done.signal])).then(() => true);
-  const byTime = await Promise.race([hints.arrived().then(() => false), timer]);
-  done.abort();
-  return byTime;
+interface LookOptions extends Pick<ObserveOptions, 'artefacts' | 'clock' | 'disk'> {
+  readonly files: readonly string[];
+  readonly trouble: Trouble;
+}
+
+/** Contents, keys among them, are not held beyond this call. */
+async function look(
+  before: Known,
+  { artefacts, files, clock, disk, trouble }: LookOptions,
+): Promise<Batch & { readonly known: Known }> {
+  const seen = await lookAtFiles(files, disk);
+  trouble.read(seen);
+  const { changes, known } = compareSeen(before, seen, clock.now());
+  const changed = new Set(changes.map(({ path }) => path));
+  const concerned = artefacts.filter((artefact) => pathsOf(artefact).some((path) => changed.has(path)));
+  return { changes, known, inspected: new Map(concerned.map((artefact) => [artefact, inspectSeen(artefact, seen)])) };
 }
 
 /** Reports each trouble once, and again only after it has gone. */
@@ -90,7 +113,7 @@ class Trouble {
     return this.#reported.size > 0;
   }
 
-  read(seen: ReadonlyMap<string, Seen>): void {
+  read(seen: ReadonlyMap<string, SeenFile>): void {
     for (const [path, file] of seen) {
       if (file.state !== 'unreadable') this.#reported.delete(path);
       else if (this.#reported.get(path) !== file.code) {

@@ -4,6 +4,7 @@
 import type { Clock } from '../clock.ts';
 import { errorText } from '../errors.ts';
 import type { Log } from '../log.ts';
+import { backoffMs, Wake } from '../retry.ts';
 import { observeFiles, reportChanges } from './observe.ts';
 
 export interface OwnFilesOptions {
@@ -30,41 +31,31 @@ async function observeUntilOthers(options: OwnFilesOptions): Promise<void> {
   const others = new AbortController();
   const signal = AbortSignal.any([options.signal, others.signal]);
   const files = options.files();
-  let failed: AbortController | undefined;
-  let retry: Promise<void> = Promise.resolve();
-  let told: string | undefined;
-
-  const attempt = async (): Promise<boolean> => {
-    try {
-      await reload(); // says by itself what has changed
-      told = undefined;
-      if (!sameList(files, options.files())) others.abort();
-      return true;
-    } catch (err) {
-      const text = errorText(err);
-      if (text !== told) log.warn('reaction.failed', { reason: 'ReloadFailed', err: text });
-      told = text;
-      return false;
+  const wake = new Wake();
+  const observe = async (): Promise<void> => {
+    for await (const { changes } of observeFiles({ ...options, artefacts: [{ kind: 'single', files }], signal })) {
+      reportChanges(log, changes);
+      wake.call();
     }
   };
-  const again = async (stop: AbortSignal): Promise<void> => {
-    for (let delay = retryMs; ; delay = Math.min(delay * 2, retryMs * 10)) {
-      await clock.sleep(delay, stop);
-      if (stop.aborted || (await attempt())) return;
+  const react = async (): Promise<void> => {
+    let told: string | undefined;
+    for (let failures = 0; ;) {
+      const retryIn = backoffMs(failures, { firstMs: retryMs, longestMs: retryMs * 10 });
+      const isChange = await wake.wait({ clock, signal }, failures === 0 ? undefined : retryIn);
+      if (signal.aborted) return;
+      if (!isChange && failures === 0) continue;
+      try {
+        await reload(); // says by itself what has changed
+        [failures, told] = [0, undefined];
+        if (files.join('\0') !== options.files().join('\0')) others.abort();
+      } catch (err) {
+        failures = isChange ? 1 : failures + 1;
+        const text = errorText(err);
+        if (text !== told) log.warn('reaction.failed', { reason: 'ReloadFailed', err: text });
+        told = text;
+      }
     }
   };
-
-  for await (const changes of observeFiles({ ...options, files, signal })) {
-    reportChanges(log, changes);
-    failed?.abort();
-    await retry;
-    if (await attempt()) continue;
-    failed = new AbortController();
-    retry = again(AbortSignal.any([signal, failed.signal]));
-  }
-  await retry;
-}
-
-function sameList(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((one, at) => one === b[at]);
+  await Promise.all([observe().finally(() => others.abort()), react()]);
 }

@@ -8,8 +8,43 @@ import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
 import type { ArtefactFiles } from '../proof/published.ts';
 import type { InputChange } from '../restart/reactions.ts';
-import { decide, type Reaction } from './decide.ts';
-import { inspectFiles } from './inspect.ts';
+import { backoffMs, Wake } from '../retry.ts';
+import { type FilesState, inspectFiles, type Inspection } from './look.ts';
+
+export interface ReactionFacts {
+  readonly files: FilesState;
+  /** `found`: they were there when we started, so whoever needs a restart may well have started after them. */
+  readonly since: 'found' | 'changed';
+  readonly readers: readonly Reader[];
+  /** Whether somebody looks at the processes before a restart: then files that were found are told, too. */
+  readonly canRestart: boolean;
+}
+
+export type Reaction =
+  | { readonly kind: 'none'; readonly reason: 'NoReader' | 'FilesGone' | 'NothingToSee' }
+  | { readonly kind: 'wait'; readonly reason: 'PairIncomplete' | 'PairMismatched' | 'FilesUnreadable' }
+  | { readonly kind: 'react'; readonly prove: readonly Reader[]; readonly restart: readonly Reader[] };
+
+/** Which reaction a change of an artefact's files asks for. Pure. */
+export function decideReaction({ files, since, readers, canRestart }: ReactionFacts): Reaction {
+  if (readers.length === 0) return { kind: 'none', reason: 'NoReader' };
+  switch (files) {
+    case 'absent':
+      return { kind: 'none', reason: 'FilesGone' };
+    case 'partial':
+      return { kind: 'wait', reason: 'PairIncomplete' };
+    case 'mismatched':
+      return { kind: 'wait', reason: 'PairMismatched' };
+    case 'unreadable':
+      return { kind: 'wait', reason: 'FilesUnreadable' };
+    case 'complete':
+      break;
+  }
+  const prove = readers.filter(({ needs, proof }) => needs === 'nothing' && proof.kind !== 'none');
+  const restart = since === 'changed' || canRestart ? readers.filter(({ needs }) => needs === 'restart') : [];
+  if (prove.length + restart.length === 0) return { kind: 'none', reason: 'NothingToSee' };
+  return { kind: 'react', prove, restart };
+}
 
 /** Milliseconds. */
 export interface Pace {
@@ -25,7 +60,7 @@ export interface Pace {
 }
 
 /** A lease is renewed every two seconds and a failed start of a component is seen within a minute. */
-export const defaultPace: Pace = { firstMs: 10, mostMs: 1_000, boundMs: 60_000, slowMs: 30_000, othersMs: 2_000 };
+const defaultPace: Pace = { firstMs: 10, mostMs: 1_000, boundMs: 60_000, slowMs: 30_000, othersMs: 2_000 };
 
 /** By whom the files of a change are read. */
 export interface RestartRequest extends InputChange {
@@ -49,6 +84,7 @@ export interface ReactorOptions {
 interface Noticed {
   readonly since: 'found' | 'changed';
   readonly at: Date;
+  readonly inspection: Inspection | undefined;
 }
 
 type Outcome =
@@ -71,7 +107,7 @@ export class Reactor {
   readonly #pace: Pace;
   readonly #log: Log;
   #newest: Noticed | undefined;
-  #wake = Promise.withResolvers<void>();
+  readonly #wake = new Wake();
   /** Digest of the files for which the last reaction succeeded: seen again (the second half of a pair), they need none. */
   #settled = '';
   /** By component, digest of the files for which its restart has been asked for. */
@@ -83,15 +119,23 @@ export class Reactor {
     this.#log = options.log.with({ artefact: options.artefact.name });
   }
 
-  /** The files changed. Never blocks; the newest notice replaces those before it. */
-  notice(since: 'found' | 'changed', at: Date): void {
+  get files(): ArtefactFiles {
+    return this.#options.files;
+  }
+
+  /**
+   * The files changed; `inspection` is how they were seen then, and saves the first attempt to read them. Never blocks; the
+   * newest notice replaces those before it.
+   */
+  notice(since: 'found' | 'changed', at: Date, inspection?: Inspection): void {
     const before = this.#newest;
     this.#newest = {
       since: before?.since === 'changed' ? 'changed' : since,
       at: before !== undefined && before.at > at ? before.at : at,
+      inspection,
     };
     this.#options.onState?.('pending');
-    this.#wake.resolve();
+    this.#wake.call();
   }
 
   /** Reacts until the signal aborts. */
@@ -99,7 +143,7 @@ export class Reactor {
     const { signal, onState } = this.#options;
     while (!signal.aborted) {
       const change = this.#newest;
-      if (change === undefined) await this.#sleep(idleMs);
+      if (change === undefined) await this.#wake.wait(this.#options);
       else if ((await this.#settle(change)) && this.#newest === change) {
         this.#newest = undefined;
         onState?.('settled');
@@ -114,10 +158,12 @@ export class Reactor {
     // What was found at the start may have come into its place before the machine was switched off.
     const from = change.since === 'found' ? begun : change.at.getTime();
     const elapsed = (): number => clock.now().getTime() - from;
+    const { firstMs, mostMs } = this.#pace;
     let reported = false;
     let patientMs = this.#pace.othersMs;
-    for (let attempt = 1, delay = this.#pace.firstMs; ; attempt += 1, delay = Math.min(delay * 2, this.#pace.mostMs)) {
-      const outcome = await this.#attempt(change).catch((err: unknown) => this.#fault(err));
+    for (let attempt = 1; ; attempt += 1) {
+      const inspection = attempt === 1 ? change.inspection : undefined;
+      const outcome = await this.#attempt(change, inspection).catch((err: unknown) => this.#fault(err));
       if (signal.aborted || this.#newest !== change) return false;
       if (outcome.done) {
         this.#settled = outcome.digest;
@@ -132,12 +178,12 @@ export class Reactor {
           this.#log.info(outcome.event, fields);
         } else this.#log.warn(outcome.event, fields);
       }
-      let pauseMs = reported ? this.#pace.slowMs : delay;
+      let pauseMs = reported ? this.#pace.slowMs : backoffMs(attempt, { firstMs, longestMs: mostMs });
       if (outcome.waitsForOthers) {
         pauseMs = Math.max(pauseMs, patientMs);
         patientMs = Math.min(patientMs * 2, this.#pace.slowMs);
       }
-      await this.#sleep(pauseMs);
+      await this.#wake.wait(this.#options, pauseMs);
       if (signal.aborted || this.#newest !== change) return false;
     }
   }
@@ -149,11 +195,11 @@ export class Reactor {
     return { done: false, event: 'reaction.failed', message };
   }
 
-  async #attempt(change: Noticed): Promise<Outcome> {
+  async #attempt(change: Noticed, inspection?: Inspection): Promise<Outcome> {
     const { artefact, files, prove, restart } = this.#options;
-    const { state: filesState, digest, changedAt = change.at } = await inspectFiles(files);
+    const { state: filesState, digest, changedAt = change.at } = inspection ?? (await inspectFiles(files));
     const canRestart = restart !== undefined;
-    const reaction = decide({ files: filesState, since: change.since, readers: artefact.readers, canRestart });
+    const reaction = decideReaction({ files: filesState, since: change.since, readers: artefact.readers, canRestart });
     if (reaction.kind === 'none' || (digest !== '' && digest === this.#settled)) return { done: true, digest };
     if (reaction.kind === 'wait') {
       const message = `Cannot use the files of "${artefact.name}": ${waiting[reaction.reason]}`;
@@ -192,19 +238,8 @@ export class Reactor {
       return { done: false, event: 'proof.missing', message: errorText(err) };
     }
   }
-
-  /** Sleeps until the time is over, a notice comes, or the end. */
-  async #sleep(ms: number): Promise<void> {
-    const { clock, signal } = this.#options;
-    const done = new AbortController();
-    await Promise.race([this.#wake.promise, clock.sleep(ms, AbortSignal.any([signal, done.signal]))]);
-    done.abort();
-    this.#wake = Promise.withResolvers<void>();
-  }
 }
 
 /** Proofs that look at what somebody else did: without them nothing is wrong. */
 const waitsForOthers = ({ proof }: Reader): boolean =>
   proof.kind === 'signsCsr' || proof.kind === 'proxied' || proof.kind === 'none';
-
-const idleMs = 3_600_000;

@@ -6,7 +6,7 @@ import type { Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
-import { filesOf, pathsOf } from '../proof/published.ts';
+import { type ArtefactFiles, filesOf, pathsOf } from '../proof/published.ts';
 import { observeFiles, reportChanges } from './observe.ts';
 import { type Pace, Reactor, type RestartRequest } from './react.ts';
 
@@ -28,9 +28,10 @@ export interface FileObserverOptions {
 
 /** Runs until the signal aborts. */
 export async function runFileObserver(options: FileObserverOptions): Promise<void> {
-  const { resolved, destinationDir, log, clock, signal, health } = options;
+  const { resolved, destinationDir, log, health } = options;
   const pending = new Set<string>();
   const reactors: Reactor[] = [];
+  const artefacts: ArtefactFiles[] = [];
   const byPath = new Map<string, Reactor[]>();
   for (const artefact of resolved.artefacts) {
     const files = filesOf({ artefact, artefacts: resolved.artefacts, destinationDir });
@@ -41,26 +42,19 @@ export async function runFileObserver(options: FileObserverOptions): Promise<voi
     };
     const reactor = new Reactor({ ...options, artefact, files, onState });
     reactors.push(reactor);
+    artefacts.push(files);
     for (const path of pathsOf(files)) byPath.set(path, [...(byPath.get(path) ?? []), reactor]);
   }
   health?.set('files-in-use', () => ({
     ok: true,
     ...(pending.size > 0 && { message: `not yet proven: ${[...pending].join(', ')}` }),
   }));
-  const { rescanMs } = options;
   const observe = async (): Promise<void> => {
-    const batches = observeFiles({
-      files: [...byPath.keys()],
-      clock,
-      log,
-      signal,
-      ...(rescanMs === undefined ? {} : { rescanMs }),
-    });
-    for await (const batch of batches) {
-      reportChanges(log, batch);
-      for (const change of batch) {
-        const since = change.change === 'found' ? 'found' : 'changed';
-        for (const reactor of byPath.get(change.path) ?? []) reactor.notice(since, change.at);
+    for await (const { changes, inspected } of observeFiles({ ...options, artefacts })) {
+      reportChanges(log, changes);
+      for (const { change, path, at } of changes) {
+        const since = change === 'found' ? 'found' : 'changed';
+        for (const reactor of byPath.get(path) ?? []) reactor.notice(since, at, inspected.get(reactor.files));
       }
     }
   };

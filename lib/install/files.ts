@@ -5,7 +5,7 @@ import { attempt, type Disk, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { type FileToWrite, replaceFile, syncDirectory, temporaryMark } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
-import { dataLink } from '../publish/inspect.ts';
+import { dataLink } from '../publish/scan.ts';
 
 /** Also a link that leads nowhere. Throws ReadFailed. */
 export async function isThere(path: string, what: string, disk: Disk = realDisk): Promise<boolean> {

@@ -4,8 +4,8 @@
 import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Resolved } from '../inventory/model.ts';
-import { dataLink } from '../publish/inspect.ts';
-import { giveBack } from '../publish/take-over.ts';
+import { dataLink } from '../publish/scan.ts';
+import { giveBack } from '../publish/take-away.ts';
 import { locationText } from '../store/store.ts';
 import { isFile } from '../inventory/places.ts';
 

@@ -6,7 +6,7 @@ import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readBy } from '../inventory/resolve.ts';
 import type { Resolved } from '../inventory/model.ts';
-import { publish } from '../publish/publish.ts';
+import { publish } from '../publish/writer.ts';
 import { locationText, type Material } from '../store/store.ts';
 import { toYaml } from '../yaml.ts';
 import { type Account, type Identity } from './accounts.ts';

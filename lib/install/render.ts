@@ -12,7 +12,7 @@ import type { KeyAlgorithm } from '../pki/facts.ts';
 import { parsePrivateKey, PrivateKey } from '../pki/key.ts';
 import { realDisk } from '../disk/disk.ts';
 import { ensureDirectory, replaceFile } from '../disk/files.ts';
-import { publish } from '../publish/publish.ts';
+import { publish } from '../publish/writer.ts';
 import { createDiskStore } from '../store/disk.ts';
 import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Seen } from '../store/store.ts';
 import { dirname } from 'node:path';

@@ -7,7 +7,7 @@ import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { withoutPem } from '../log.ts';
-import { backoffMs } from './backoff.ts';
+import { backoffMs } from '../retry.ts';
 import type { KubeConnection } from './kube.ts';
 
 /** The reasons that OpenShift's certificate rotation uses (library-go, pkg/operator/certrotation), and the approver's. */

@@ -7,7 +7,7 @@ import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { describeRequest, isAway, statusError, unavailable } from './api-error.ts';
 import type { Attempt } from './api-error.ts';
-import { backoffMs } from './backoff.ts';
+import { backoffMs } from '../retry.ts';
 import type { KubeConnection, WatchEvent } from './kube.ts';
 import { list, type Pages } from './list.ts';
 

@@ -8,14 +8,14 @@ import { pairMatches } from '../pki/pair.ts';
 import { caBundleKey, certificateKey, privateKeyKey, type Entries } from '../store/store.ts';
 import { understandKubeconfigs } from '../plan/understand-kubeconfigs.ts';
 import type { MaterialFacts, Validity } from './project.ts';
-import type { Expectation, SyncRow } from './rows.ts';
+import type { Expectation, SyncedObject } from './synced-objects.ts';
 
 export type ApiObject = Secret | ConfigMap;
 
 class Mismatch extends Error {}
 
-/** What the entries of `row` are worth. Entries that are missing are project's to judge. */
-export function factsOf({ expects, what }: Pick<SyncRow, 'expects' | 'what'>, entries: Entries): MaterialFacts {
+/** What the entries of an object are worth; those that are missing are project's to judge. */
+export function factsOf({ expects, what }: Pick<SyncedObject, 'expects' | 'what'>, entries: Entries): MaterialFacts {
   try {
     return checked(expects, entries, what);
   } catch (err) {

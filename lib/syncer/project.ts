@@ -2,10 +2,10 @@
 // Nothing that works is replaced by something that is worse: broken, mismatched, incomplete, expired or not yet valid
 // content from the API is never written over files that are valid; these stay.
 import { mostNames, namesProblem } from '../publish/names.ts';
-import type { PublishOutcome } from '../publish/publish.ts';
+import type { PublishOutcome } from '../publish/writer.ts';
 import type { ApiLocation } from '../inventory/model.ts';
 import { certificateKey, privateKeyKey } from '../store/store.ts';
-import { expectedKeys, type Expectation } from './rows.ts';
+import { expectedKeys, type Expectation } from './synced-objects.ts';
 
 /** What is known of content, without its bytes. */
 export interface MaterialFacts {
@@ -36,7 +36,7 @@ export interface DiskFacts {
 }
 
 export interface Projection {
-  readonly row: {
+  readonly object: {
     readonly location: ApiLocation;
     readonly published: 'required' | 'optional';
     readonly expects: Expectation;
@@ -50,7 +50,7 @@ export interface Projection {
 
 export type RefuseReason = 'badName' | 'tooManyNames' | 'empty' | 'missingKey' | 'unreadable' | 'mismatchedPair';
 
-export type Decision =
+export type SyncDecision =
   /** The files are what they must be. */
   | { readonly action: 'none' }
   /** `warning`: a sentence about content that is written as it is. */
@@ -60,13 +60,13 @@ export type Decision =
   | { readonly action: 'keep'; readonly reason: 'missing' | 'expired' | 'notYetValid'; readonly message: string }
   | { readonly action: 'refuse'; readonly reason: RefuseReason; readonly message: string };
 
-export function project(projection: Projection): Decision {
-  const { row, api, disk } = projection;
-  if (api.state === 'absent') return projectAbsent(row, disk);
+export function project(projection: Projection): SyncDecision {
+  const { object, api, disk } = projection;
+  if (api.state === 'absent') return projectAbsent(object, disk);
   return refusal(projection, api) ?? projectPresent(projection, api.material);
 }
 
-function projectAbsent({ published, what, isMade = false }: Projection['row'], disk: DiskFacts): Decision {
+function projectAbsent({ published, what, isMade = false }: Projection['object'], disk: DiskFacts): SyncDecision {
   if (published === 'optional') return disk.present ? { action: 'remove', reason: 'gone' } : { action: 'none' };
   const files = disk.present ? 'the last good files stay in use' : 'there are no files of it either';
   const message = `Cannot publish ${what}: it is not in the API, but it is required; ${files}; ${isMade ? 'mode regen makes it' : 'create it'}`;
@@ -74,10 +74,13 @@ function projectAbsent({ published, what, isMade = false }: Projection['row'], d
 }
 
 /** The checks in their order; the first that fails is the reason. */
-function refusal({ row, disk, now }: Projection, api: Extract<ApiFacts, { state: 'present' }>): Decision | undefined {
-  const { what, expects, location } = row;
+function refusal(
+  { object, disk, now }: Projection,
+  api: Extract<ApiFacts, { state: 'present' }>,
+): SyncDecision | undefined {
+  const { what, expects, location } = object;
   const { keys, material } = api;
-  const refuse = (reason: RefuseReason, problem: string): Decision => ({
+  const refuse = (reason: RefuseReason, problem: string): SyncDecision => ({
     action: 'refuse',
     reason,
     message: `Cannot publish ${what}: ${problem}; the last good files stay in use`,
@@ -104,11 +107,11 @@ function refusal({ row, disk, now }: Projection, api: Extract<ApiFacts, { state:
   return undefined;
 }
 
-function projectPresent({ row, disk, now }: Projection, material: MaterialFacts): Decision {
+function projectPresent({ object, disk, now }: Projection, material: MaterialFacts): SyncDecision {
   if (disk.difference === 'unchanged') return { action: 'none' };
   if (disk.difference === 'repaired') return { action: 'write', reason: 'drifted' };
   if (isOutOfTime(material, now) && disk.material !== undefined && isValid(disk.material, now)) {
-    return outOfTime(row, { theirs: material, ours: disk.material, now });
+    return outOfTime(object, { theirs: material, ours: disk.material, now });
   }
   const { warning } = material;
   return { action: 'write', reason: disk.present ? 'changed' : 'absent', ...(warning !== undefined && { warning }) };
@@ -124,10 +127,10 @@ interface Compared {
  * Expired: an older etcd snapshot was restored, or its rotator is behind. Not yet valid: signed by a machine whose clock
  * is ahead, or this one's is behind. What is on disk still works.
  */
-function outOfTime({ what }: Projection['row'], { theirs, ours, now }: Compared): Decision {
+function outOfTime({ what }: Projection['object'], { theirs, ours, now }: Compared): SyncDecision {
   const begins = (theirs.validity ?? []).map(({ notBefore }) => notBefore).filter((date) => date > now);
   const first = begins.toSorted((a, b) => a.getTime() - b.getTime())[0];
-  const keep = (reason: 'expired' | 'notYetValid', state: string, until: string): Decision => {
+  const keep = (reason: 'expired' | 'notYetValid', state: string, until: string): SyncDecision => {
     const files = `the files are valid until ${lastEnd(ours)?.toISOString()}`;
     const message = `Cannot publish ${what}: it ${state}, and ${files}; they stay in use until ${until}`;
     return { action: 'keep', reason, message };

@@ -287,7 +287,7 @@ function leaseMessage(): string {
 }
 
 function syncMessages(): string[] {
-  const row = {
+  const object = {
     location: { kind: 'secret', namespace: 'kube-cert-recovery', name: 'client' },
     published: 'required',
     expects: { kind: 'opaque' },
@@ -297,8 +297,8 @@ function syncMessages(): string[] {
   const disk = { present: true, difference: 'written', material: lasting(at(30)) } as const;
   const material = lasting(start);
   return [
-    project({ row, api: { state: 'absent' }, disk, now: start }),
-    project({ row, api: { state: 'present', keys: ['a'], material }, disk, now: start }),
+    project({ object, api: { state: 'absent' }, disk, now: start }),
+    project({ object, api: { state: 'present', keys: ['a'], material }, disk, now: start }),
   ].map((decision) => ('message' in decision ? decision.message : ''));
 }
 

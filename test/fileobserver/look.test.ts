@@ -1,15 +1,20 @@
 import { expect, test } from 'vitest';
-import { compare, type FileChange, type Seen } from '../../lib/fileobserver/look.ts';
+import { compareSeen, type FileChange, type SeenFile } from '../../lib/fileobserver/look.ts';
 
 const now = new Date('2026-11-21T08:00:00Z');
 const earlier = new Date('2026-11-20T08:00:00Z');
 const later = new Date('2026-11-22T08:00:00Z');
 const path = '/a';
-const present = (digest: string, changedAt = earlier): Seen => ({ state: 'present', digest, changedAt });
+const present = (digest: string, changedAt = earlier): SeenFile => ({
+  state: 'present',
+  content: Buffer.of(),
+  digest,
+  changedMs: changedAt.getTime(),
+});
 
 interface Row {
   readonly before?: string;
-  readonly seen: Seen;
+  readonly seen: SeenFile;
   readonly changes: FileChange[];
   readonly after?: string;
 }
@@ -45,8 +50,8 @@ const rows: Record<string, Row> = {
   'not readable any more': { before: '1', seen: { state: 'unreadable', code: 'EIO' }, changes: [], after: '1' },
 };
 
-test.each(Object.entries(rows))('compare(): %s', (_title, { before, seen, changes, after }) => {
-  const compared = compare(new Map(before === undefined ? [] : [[path, before]]), new Map([[path, seen]]), now);
+test.each(Object.entries(rows))('compareSeen(): %s', (_title, { before, seen, changes, after }) => {
+  const compared = compareSeen(new Map(before === undefined ? [] : [[path, before]]), new Map([[path, seen]]), now);
   expect(compared.changes).toEqual(changes);
   expect(compared.known.get(path)).toBe(after);
 });

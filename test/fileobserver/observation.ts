@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { expect } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import type { FileChange } from '../../lib/fileobserver/look.ts';
-import { observeFiles, type ObserveOptions } from '../../lib/fileobserver/observe.ts';
+import { type Batch, observeFiles, type ObserveOptions } from '../../lib/fileobserver/observe.ts';
 import { createLog } from '../../lib/log.ts';
 
 export const sha256 = (content: string): string => createHash('sha256').update(content).digest('hex');
@@ -29,11 +29,11 @@ const never = 3_600_000;
 export class Observation implements AsyncDisposable {
   readonly lines: Record<string, unknown>[] = [];
   readonly #stop = new AbortController();
-  readonly #batches: AsyncGenerator<readonly FileChange[], void, void>;
+  readonly #batches: AsyncGenerator<Batch, void, void>;
 
   constructor(files: readonly string[], options: Partial<ObserveOptions> = {}) {
     this.#batches = observeFiles({
-      files,
+      artefacts: [{ kind: 'single', files }],
       clock: systemClock,
       log: createLog({ write: (line) => this.lines.push(JSON.parse(line) as Record<string, unknown>) }),
       signal: this.#stop.signal,
@@ -45,7 +45,7 @@ export class Observation implements AsyncDisposable {
   async next(): Promise<readonly FileChange[]> {
     const { value, done } = await this.#batches.next();
     if (done === true) throw new Error('The observer has ended');
-    return value;
+    return value.changes;
   }
 
   /** The changes up to and with the one that gives `path` this content (undefined: that removes it). */

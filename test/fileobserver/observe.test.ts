@@ -4,9 +4,9 @@ import * as fs from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { publish } from '../../lib/publish/publish.ts';
+import { publish } from '../../lib/publish/writer.ts';
 import type { Hints } from '../../lib/fileobserver/hints.ts';
-import { realDisk } from '../../lib/fileobserver/look.ts';
+import { realDisk } from '../../lib/disk/disk.ts';
 import { Observation, TemporaryDirectory, sha256, soon } from './observation.ts';
 
 const operations = 20;
@@ -238,8 +238,6 @@ test('observeFiles() finds by rescan what no hint told', async () => {
   await using root = new TemporaryDirectory();
   const file = plain(root.path);
   const deaf: Hints = {
-    arrived: () => new Promise(() => {}),
-    clear: () => {},
     complete: true,
     refresh: () => Promise.resolve(),
     close: () => Promise.resolve(),
@@ -258,8 +256,6 @@ test('observeFiles() opens its watches anew after one has failed, and reports th
     opened += 1;
     onError('ENOSPC');
     const closed: Hints = {
-      arrived: () => new Promise(() => {}),
-      clear: () => {},
       complete: false,
       refresh: () => Promise.resolve(),
       close: () => Promise.resolve(),

@@ -266,6 +266,17 @@ test('Reactor tells of each content that a component must be restarted for, also
   expect(new Set(told.map(({ digest }) => digest)).size).toBe(2);
 });
 
+test('Reactor takes what the observer has seen, and reads no file for its first attempt', async () => {
+  const told: RestartRequest[] = [];
+  await using setup = new Setup(() => Promise.resolve(result('proven')), {
+    readers: [restarts],
+    restart: (change) => void told.push(change),
+  });
+  setup.reactor.notice('changed', at, { state: 'complete', digest: 'seen', changedAt: at });
+  await soon(() => setup.states).toEqual(['pending', 'settled']);
+  expect(told).toMatchObject([{ component: 'kcm', digest: 'seen', changedAt: at }]);
+});
+
 test('Reactor says that a component must be restarted only once the pair is whole', async () => {
   await using setup = new Setup(() => Promise.resolve(result('proven')), { readers: [restarts] });
   await copyFile(first.cert, setup.cert);

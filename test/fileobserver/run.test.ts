@@ -9,7 +9,7 @@ import { runFileObserver } from '../../lib/fileobserver/run.ts';
 import { createHealth } from '../../lib/health.ts';
 import type { Location, Reader, Resolved } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
-import { publish } from '../../lib/publish/publish.ts';
+import { publish } from '../../lib/publish/writer.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
 import { TemporaryDirectory, soon } from './observation.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { giveBackFiles } from '../../lib/install/give-back.ts';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
-import { publish } from '../../lib/publish/publish.ts';
+import { publish } from '../../lib/publish/writer.ts';
 
 let destinationDir: string;
 beforeEach(() => {

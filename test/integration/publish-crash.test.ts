@@ -9,8 +9,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, expect, test } from 'vitest';
-import { publish } from '../../lib/publish/publish.ts';
-import { prune } from '../../lib/publish/remove.ts';
+import { prune, publish } from '../../lib/publish/writer.ts';
 import {
   entriesOf,
   layoutProblems,

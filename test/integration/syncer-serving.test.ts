@@ -10,7 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { connect } from 'node:tls';
 import { Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { publish } from '../../lib/publish/publish.ts';
+import { publish } from '../../lib/publish/writer.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
 import { startControlPlane, type ControlPlane } from '../support/control-plane.ts';
 import type { HandshakeReport, HandshakeTask } from '../support/handshake-worker.ts';

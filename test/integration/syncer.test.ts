@@ -19,7 +19,7 @@ import { systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { createLog } from '../../lib/log.ts';
 import { ObjectSync } from '../../lib/syncer/object-sync.ts';
-import { rowsOf, type SyncRow } from '../../lib/syncer/rows.ts';
+import { type SyncedObject, syncedObjects } from '../../lib/syncer/synced-objects.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
 import { startControlPlane, type ControlPlane } from '../support/control-plane.ts';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
@@ -221,7 +221,7 @@ test('an optional object vanishes from disk when it is gone, and comes back; a r
 test('a change that no watch has told of is found by the recheck', async () => {
   const object = { kind: 'secret', namespace: await newNamespace(), name: 'silent' } as const;
   const destinationDir = newDestination();
-  const [row] = rowsOf({ name: 'test', artefacts: [opaque(object)] }, destinationDir);
+  const [synced] = syncedObjects({ name: 'test', artefacts: [opaque(object)] }, destinationDir);
   const connection = await openConnection({
     kubeconfigFile: controlPlane.recoveryKubeconfig,
     clock: systemClock,
@@ -229,7 +229,7 @@ test('a change that no watch has told of is found by the recheck', async () => {
   });
   const stop = new AbortController();
   const sync = new ObjectSync({
-    row: row as SyncRow,
+    object: synced as SyncedObject,
     connection,
     clock: systemClock,
     log: createLog({ write: () => undefined }),

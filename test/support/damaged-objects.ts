@@ -13,7 +13,7 @@ import { objectEntries } from '../../lib/store/object-entries.ts';
 import { type Found, locationText, type Store } from '../../lib/store/store.ts';
 import { factsOf } from '../../lib/syncer/material.ts';
 import { project } from '../../lib/syncer/project.ts';
-import { rowsOf } from '../../lib/syncer/rows.ts';
+import { syncedObjects } from '../../lib/syncer/synced-objects.ts';
 import { damageInsidePem, damages, damageValue, type Dice } from './damage.ts';
 import { decided, p256 } from './damaged-machine.ts';
 import type { Outcome } from './damaged-readers.ts';
@@ -111,14 +111,14 @@ export class ObjectCases {
   #project(row: ResolvedArtefact & { readonly location: ApiLocation }, next: Json): void {
     const { location } = row;
     const there = this.#store.peek(location) as Found;
-    const sync = rowsOf(this.#resolved, '/certs').find(({ name }) => name === row.name);
+    const sync = syncedObjects(this.#resolved, '/certs').find(({ name }) => name === row.name);
     if (sync === undefined) return;
     const { entries, keys, problem } = objectEntries(location.kind, next as object);
     const material =
       problem === undefined ? factsOf(sync, entries) : { problem: { reason: 'unreadable' as const, message: problem } };
     const ours = factsOf(sync, there.entries);
     const decision = project({
-      row: sync,
+      object: sync,
       api: { state: 'present', keys, material },
       disk: { present: true, difference: 'written', material: ours },
       now,

@@ -2,9 +2,8 @@
 // and every few numbers goes back to plain files so that the next publish takes them over.
 // Usage: node publish-child.ts <directory> <first number> [<last number>]. Prints each number once it is published.
 import { writeSync } from 'node:fs';
-import { publish } from '../../lib/publish/publish.ts';
-import { prune } from '../../lib/publish/remove.ts';
-import { giveBack } from '../../lib/publish/take-over.ts';
+import { prune, publish } from '../../lib/publish/writer.ts';
+import { giveBack } from '../../lib/publish/take-away.ts';
 
 const [directory = '', first = '1', last = 'Infinity'] = process.argv.slice(2);
 const what = 'Secret "a/serving"';

@@ -14,7 +14,7 @@ import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import { publish } from '../../lib/publish/publish.ts';
+import { publish } from '../../lib/publish/writer.ts';
 import { createApiStore } from '../../lib/store/api.ts';
 import { createDiskStore } from '../../lib/store/disk.ts';
 import { createStore } from '../../lib/store/stores.ts';

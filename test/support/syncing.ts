@@ -69,7 +69,9 @@ export interface Syncing extends AsyncDisposable {
   readonly report: Promise<SyncReport>;
 }
 
-export type SyncingOptions = Pick<SyncerOptions, 'destinationDir' | 'once' | 'dryRun' | 'recheckMs' | 'onWritten'> & {
+export type SyncingOptions = Pick<SyncerOptions, 'destinationDir' | 'once' | 'dryRun' | 'recheckMs'> & {
+  /** After the files of an object changed. */
+  readonly onWritten?: () => void;
   /** Whose recovery kubeconfig is used. */
   readonly controlPlane: Pick<ControlPlane, 'recoveryKubeconfig'>;
   readonly artefacts: readonly ResolvedArtefact[];
@@ -77,9 +79,15 @@ export type SyncingOptions = Pick<SyncerOptions, 'destinationDir' | 'once' | 'dr
   readonly pingMs?: number;
 };
 
-export async function startSyncing({ controlPlane, artefacts, pingMs, ...options }: SyncingOptions): Promise<Syncing> {
+export async function startSyncing(given: SyncingOptions): Promise<Syncing> {
+  const { controlPlane, artefacts, pingMs, onWritten, ...options } = given;
   const lines: LogLine[] = [];
-  const log = createLog({ level: 'debug', write: (line) => void lines.push(JSON.parse(line) as LogLine) });
+  const write = (line: string): void => {
+    const parsed = JSON.parse(line) as LogLine;
+    lines.push(parsed);
+    if (parsed.event === 'sync.written') onWritten?.();
+  };
+  const log = createLog({ level: 'debug', write });
   const kubeconfigFile = controlPlane.recoveryKubeconfig;
   const connection = await openConnection({
     kubeconfigFile,

@@ -8,8 +8,7 @@ import type { KubeConnection, ObjectState } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
 import type { ApiObject } from '../../lib/syncer/material.ts';
 import { ObjectSync } from '../../lib/syncer/object-sync.ts';
-import type { SyncRow } from '../../lib/syncer/rows.ts';
-import { summaryOf } from '../../lib/syncer/run.ts';
+import type { SyncedObject } from '../../lib/syncer/synced-objects.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 let directory: string;
@@ -31,7 +30,7 @@ const request = async ({ path }: { readonly path: string }): Promise<unknown> =>
 };
 
 function syncOf(isMade: boolean): ObjectSync {
-  const row: SyncRow = {
+  const object: SyncedObject = {
     name: 'x',
     location: { kind: 'configMap', namespace: 'a', name: 'x' },
     published: 'required',
@@ -42,7 +41,7 @@ function syncOf(isMade: boolean): ObjectSync {
     isMade,
   };
   return new ObjectSync({
-    row,
+    object,
     connection: { request } as unknown as KubeConnection,
     clock,
     dryRun: false,
@@ -103,20 +102,4 @@ it('what was stuck and is good again is one line, also where nothing had to be w
   await pass(sync, content('one', '2'));
   expect(told()).toEqual(['info sync.written', 'warn sync.refused', 'info sync.resolved']);
   expect(counted).toEqual(['syncer written', 'syncer missing']);
-});
-
-it('summaryOf() says how many are good, which are not, and which ends first', () => {
-  const status = { what: '', published: 'required' } as const;
-  const notAfter = new Date('2027-01-01T00:00:00Z');
-  const objects = [
-    { ...status, name: 'a', state: 'synced', notAfter: new Date('2028-01-01T00:00:00Z') },
-    { ...status, name: 'b', state: 'synced', notAfter },
-    { ...status, name: 'c', state: 'refused' },
-  ] as const;
-  expect(summaryOf({ objects, ok: false })).toEqual({
-    count: 2,
-    message: '2 of 3 objects are on disk as the API has them; not as they should be: c; the first that ends is b',
-    artefact: 'b',
-    notAfter: '2027-01-01T00:00:00.000Z',
-  });
 });

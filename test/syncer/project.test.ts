@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import {
   project,
   type ApiFacts,
-  type Decision,
+  type SyncDecision,
   type DiskFacts,
   type Projection,
   type Validity,
@@ -18,21 +18,24 @@ const from = (notBefore: Date) => ({ validity: [{ notBefore, notAfter: new Date(
 
 const secret = { kind: 'secret', namespace: 'a', name: 'serving' } as const;
 const configMap = { kind: 'configMap', namespace: 'a', name: 'client-ca' } as const;
-const pairRow = {
+const pairObject = {
   location: secret,
   published: 'required',
   expects: { kind: 'pair' },
   what: 'Secret "a/serving"',
 } as const;
-const opaqueRow = { ...pairRow, expects: { kind: 'opaque' } } as const;
-const optionalRow = { ...opaqueRow, published: 'optional' } as const;
-const bundleRow = {
+const opaqueObject = { ...pairObject, expects: { kind: 'opaque' } } as const;
+const optionalObject = { ...opaqueObject, published: 'optional' } as const;
+const bundleObject = {
   location: configMap,
   published: 'required',
   expects: { kind: 'bundle' },
   what: 'ConfigMap "a/client-ca"',
 } as const;
-const keyPairRow = { ...pairRow, expects: { kind: 'keyPair', privateKey: 'sa.key', publicKey: 'sa.pub' } } as const;
+const keyPairObject = {
+  ...pairObject,
+  expects: { kind: 'keyPair', privateKey: 'sa.key', publicKey: 'sa.pub' },
+} as const;
 
 const between = (...all: readonly { readonly validity: readonly Validity[] }[]) => ({
   validity: all.flatMap(({ validity }) => validity),
@@ -51,10 +54,10 @@ const otherExpired: DiskFacts = { present: true, difference: 'written', material
 
 interface Row {
   readonly title: string;
-  readonly row: Projection['row'];
+  readonly object: Projection['object'];
   readonly api: ApiFacts;
   readonly disk: DiskFacts;
-  readonly decision: Partial<Decision>;
+  readonly decision: Partial<SyncDecision>;
   readonly message?: string;
 }
 
@@ -63,36 +66,42 @@ const kept = 'the last good files stay in use';
 const table: readonly Row[] = [
   {
     title: 'first content',
-    row: pairRow,
+    object: pairObject,
     api: pair(),
     disk: nothingThere,
     decision: { action: 'write', reason: 'absent' },
   },
-  { title: 'other content', row: pairRow, api: pair(), disk: other, decision: { action: 'write', reason: 'changed' } },
+  {
+    title: 'other content',
+    object: pairObject,
+    api: pair(),
+    disk: other,
+    decision: { action: 'write', reason: 'changed' },
+  },
   {
     title: 'the same content',
-    row: pairRow,
+    object: pairObject,
     api: pair(),
     disk: { present: true, difference: 'unchanged' },
     decision: { action: 'none' },
   },
   {
     title: 'the same content with a mode that drifted',
-    row: pairRow,
+    object: pairObject,
     api: pair(),
     disk: { present: true, difference: 'repaired' },
     decision: { action: 'write', reason: 'drifted' },
   },
   {
     title: 'the same expired content',
-    row: pairRow,
+    object: pairObject,
     api: pair(until(past)),
     disk: { present: true, difference: 'unchanged' },
     decision: { action: 'none' },
   },
   {
     title: 'an expired pair over a valid one (an older snapshot was restored)',
-    row: pairRow,
+    object: pairObject,
     api: pair(until(past)),
     disk: other,
     decision: { action: 'keep', reason: 'expired' },
@@ -101,14 +110,14 @@ const table: readonly Row[] = [
   },
   {
     title: 'a pair that expires at this instant over a valid one',
-    row: pairRow,
+    object: pairObject,
     api: pair(until(now)),
     disk: other,
     decision: { action: 'keep', reason: 'expired' },
   },
   {
     title: 'a pair that is not valid yet over a valid one (signed by a machine whose clock is ahead)',
-    row: pairRow,
+    object: pairObject,
     api: pair(from(future)),
     disk: other,
     decision: { action: 'keep', reason: 'notYetValid' },
@@ -117,63 +126,63 @@ const table: readonly Row[] = [
   },
   {
     title: 'a pair that begins at this instant over a valid one',
-    row: pairRow,
+    object: pairObject,
     api: pair(from(now)),
     disk: other,
     decision: { action: 'write', reason: 'changed' },
   },
   {
     title: 'a pair that is not valid yet over an expired one',
-    row: pairRow,
+    object: pairObject,
     api: pair(from(future)),
     disk: otherExpired,
     decision: { action: 'write', reason: 'changed' },
   },
   {
     title: 'a bundle of which nothing is valid now over one that holds something',
-    row: bundleRow,
+    object: bundleObject,
     api: { state: 'present', keys: ['ca-bundle.crt'], material: between(until(past), from(future)) },
     disk: { ...other, material: between(until(past), until(future)) },
     decision: { action: 'keep', reason: 'notYetValid' },
   },
   {
     title: 'a bundle of which one certificate is valid',
-    row: bundleRow,
+    object: bundleObject,
     api: { state: 'present', keys: ['ca-bundle.crt'], material: between(until(past), until(future), from(future)) },
     disk: other,
     decision: { action: 'write', reason: 'changed' },
   },
   {
     title: 'an expired pair over an expired one',
-    row: pairRow,
+    object: pairObject,
     api: pair(until(past)),
     disk: otherExpired,
     decision: { action: 'write', reason: 'changed' },
   },
   {
     title: 'an expired pair over a broken one',
-    row: pairRow,
+    object: pairObject,
     api: pair(until(past)),
     disk: { ...other, material: { problem: { reason: 'unreadable', message: 'x' } } },
     decision: { action: 'write', reason: 'changed' },
   },
   {
     title: 'an expired pair where nothing is',
-    row: pairRow,
+    object: pairObject,
     api: pair(until(past)),
     disk: nothingThere,
     decision: { action: 'write', reason: 'absent' },
   },
   {
     title: 'a valid pair that ends sooner than the one on disk',
-    row: pairRow,
+    object: pairObject,
     api: pair(until(new Date('2026-11-21T00:00:00Z'))),
     disk: other,
     decision: { action: 'write', reason: 'changed' },
   },
   {
     title: 'broken PEM',
-    row: pairRow,
+    object: pairObject,
     api: pair({ problem: { reason: 'unreadable', message: 'cannot read certificates: there is none' } }),
     disk: { present: true, material: until(future) },
     decision: { action: 'refuse', reason: 'unreadable' },
@@ -181,14 +190,14 @@ const table: readonly Row[] = [
   },
   {
     title: 'a mismatched pair',
-    row: opaqueRow,
+    object: opaqueObject,
     api: pair({ problem: { reason: 'mismatchedPair', message: 'no match' } }),
     disk: { present: false },
     decision: { action: 'refuse', reason: 'mismatchedPair' },
   },
   {
     title: 'a pair without its key',
-    row: pairRow,
+    object: pairObject,
     api: holding('tls.crt', 'ca.crt'),
     disk: other,
     decision: { action: 'refuse', reason: 'missingKey' },
@@ -196,7 +205,7 @@ const table: readonly Row[] = [
   },
   {
     title: 'half of a pair in an opaque Secret',
-    row: opaqueRow,
+    object: opaqueObject,
     api: holding('tls.key'),
     disk: other,
     decision: { action: 'refuse', reason: 'missingKey' },
@@ -204,84 +213,84 @@ const table: readonly Row[] = [
   },
   {
     title: 'half of a pair in an opaque Secret where there is no pair that works',
-    row: opaqueRow,
+    object: opaqueObject,
     api: { state: 'present', keys: ['tls.key'], material: { warning: 'half' } },
     disk: otherExpired,
     decision: { action: 'write', reason: 'changed', warning: 'half' },
   },
   {
     title: 'an opaque object that cannot be read here',
-    row: opaqueRow,
+    object: opaqueObject,
     api: { state: 'present', keys: ['ca-bundle.crt'], material: { warning: 'odd', ...until(future) } },
     disk: other,
     decision: { action: 'write', reason: 'changed', warning: 'odd' },
   },
   {
     title: 'a bundle under another key',
-    row: bundleRow,
+    object: bundleObject,
     api: holding('ca.crt'),
     disk: nothingThere,
     decision: { action: 'refuse', reason: 'missingKey' },
   },
   {
     title: 'a key pair without its public half',
-    row: keyPairRow,
+    object: keyPairObject,
     api: holding('sa.key'),
     disk: nothingThere,
     decision: { action: 'refuse', reason: 'missingKey' },
   },
   {
     title: 'a Secret without entries',
-    row: opaqueRow,
+    object: opaqueObject,
     api: holding(),
     disk: other,
     decision: { action: 'refuse', reason: 'empty' },
   },
   {
     title: 'a Secret with more entries than anybody reads',
-    row: opaqueRow,
+    object: opaqueObject,
     api: holding(...Array.from({ length: 501 }, (_, count) => `key-${count}`)),
     disk: other,
     decision: { action: 'refuse', reason: 'tooManyNames' },
   },
   {
     title: 'a key that leads out of the directory',
-    row: opaqueRow,
+    object: opaqueObject,
     api: holding('../../kubelet.conf'),
     disk: nothingThere,
     decision: { action: 'refuse', reason: 'badName' },
   },
   {
     title: 'an absolute key',
-    row: opaqueRow,
+    object: opaqueObject,
     api: holding('/etc/passwd'),
     disk: nothingThere,
     decision: { action: 'refuse', reason: 'badName' },
   },
   {
     title: 'opaque content',
-    row: opaqueRow,
+    object: opaqueObject,
     api: holding('kubeconfig'),
     disk: nothingThere,
     decision: { action: 'write', reason: 'absent' },
   },
   {
     title: 'an optional object that is gone',
-    row: optionalRow,
+    object: optionalObject,
     api: absent,
     disk: { present: true },
     decision: { action: 'remove', reason: 'gone' },
   },
   {
     title: 'an optional object that never was',
-    row: optionalRow,
+    object: optionalObject,
     api: absent,
     disk: { present: false },
     decision: { action: 'none' },
   },
   {
     title: 'a required object that is gone',
-    row: pairRow,
+    object: pairObject,
     api: absent,
     disk: { present: true },
     decision: { action: 'keep', reason: 'missing' },
@@ -289,7 +298,7 @@ const table: readonly Row[] = [
   },
   {
     title: 'a required object that never was',
-    row: pairRow,
+    object: pairObject,
     api: absent,
     disk: { present: false },
     decision: { action: 'keep', reason: 'missing' },
@@ -299,8 +308,8 @@ const table: readonly Row[] = [
 ];
 
 describe('project()', () => {
-  test.each(table)('$title: $decision.action $decision.reason', ({ row, api, disk, decision, message }) => {
-    const decided = project({ row, api, disk, now });
+  test.each(table)('$title: $decision.action $decision.reason', ({ object, api, disk, decision, message }) => {
+    const decided = project({ object, api, disk, now });
     expect(decided).toMatchObject(decision);
     if (message !== undefined) expect(decided).toHaveProperty('message', message);
   });

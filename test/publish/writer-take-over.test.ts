@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { Worker } from 'node:worker_threads';
 import { realDisk } from '../../lib/disk/disk.ts';
-import { publish } from '../../lib/publish/publish.ts';
-import { giveBack } from '../../lib/publish/take-over.ts';
+import { publish } from '../../lib/publish/writer.ts';
+import { giveBack } from '../../lib/publish/take-away.ts';
 import {
   entriesOf,
   generationAt,

@@ -1,10 +1,10 @@
 // Which objects the syncer writes, and where: the published artefacts of an inventory whose location is in the API. Pure.
-import { isAbsolute, join, normalize } from 'node:path';
+import { join } from 'node:path';
 import { RecoveryError } from '../errors.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { ApiLocation, Kubeconfigs, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
-import type { FileMode } from '../publish/publish.ts';
+import type { FileMode } from '../publish/writer.ts';
 import { nameProblem } from '../publish/names.ts';
 import { caBundleKey, certificateKey, locationText, privateKeyKey } from '../store/store.ts';
 
@@ -20,7 +20,7 @@ export type Expectation =
   /** Not known, and for its readers to judge: written as it is, unless it holds a pair whose halves contradict each other. */
   | { readonly kind: 'opaque' };
 
-export interface SyncRow {
+export interface SyncedObject {
   /** The artefact's name in the inventory. */
   readonly name: string;
   readonly location: ApiLocation;
@@ -48,8 +48,8 @@ export const kindDirectory = { secret: 'secrets', configMap: 'configmaps' } as c
 const fileMode = { secret: 0o600, configMap: 0o644 } as const;
 
 /** Throws InventoryInvalid when two objects would share a directory, or a name cannot be one. */
-export function rowsOf(resolved: Resolved, destinationDir: string): SyncRow[] {
-  const rows = resolved.artefacts.flatMap((artefact): SyncRow[] => {
+export function syncedObjects(resolved: Resolved, destinationDir: string): SyncedObject[] {
+  const objects = resolved.artefacts.flatMap((artefact): SyncedObject[] => {
     const { location, published } = artefact;
     if (published === undefined || isFile(location)) return [];
     const directory = join(destinationDir, kindDirectory[location.kind], location.name);
@@ -59,8 +59,8 @@ export function rowsOf(resolved: Resolved, destinationDir: string): SyncRow[] {
     const mode = fileMode[location.kind];
     return [{ name: artefact.name, location, published, expects, directory, mode, what, isMade }];
   });
-  checkDirectories(rows);
-  return rows;
+  checkDirectories(objects);
+  return objects;
 }
 
 /** A copy, also of another copy, must be what its original is. */
@@ -74,29 +74,21 @@ function expectationOf(artefact: ResolvedArtefact, { artefacts }: Resolved): Exp
   return { kind: 'keyPair', privateKey: original.privateKey, publicKey: original.publicKey };
 }
 
-function checkDirectories(rows: readonly SyncRow[]): void {
-  const seen = new Map<string, SyncRow>();
-  for (const row of rows) {
-    const problem = nameProblem(row.location.name);
+function checkDirectories(objects: readonly SyncedObject[]): void {
+  const seen = new Map<string, SyncedObject>();
+  for (const object of objects) {
+    const problem = nameProblem(object.location.name);
     if (problem !== undefined) {
       throw new RecoveryError(
         'InventoryInvalid',
-        `Cannot publish ${row.what}: its name ${problem}; a bare name is wanted`,
+        `Cannot publish ${object.what}: its name ${problem}; a bare name is wanted`,
       );
     }
-    const other = seen.get(row.directory);
+    const other = seen.get(object.directory);
     if (other !== undefined) {
-      const message = `Cannot publish ${row.what}: ${other.what} has the same directory "${row.directory}"; publish one of them`;
+      const message = `Cannot publish ${object.what}: ${other.what} has the same directory "${object.directory}"; publish one of them`;
       throw new RecoveryError('InventoryInvalid', message);
     }
-    seen.set(row.directory, row);
+    seen.set(object.directory, object);
   }
-}
-
-/** The problem of a path as destination directory; undefined when it can be one. */
-export function destinationProblem(path: string): string | undefined {
-  if (!isAbsolute(path)) return 'is not absolute';
-  if (path.split('/').includes('..')) return 'holds ".."';
-  if (normalize(path) === '/') return 'is the root directory';
-  return path.includes('\0') ? 'holds a NUL character' : undefined;
 }

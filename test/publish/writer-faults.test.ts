@@ -5,9 +5,8 @@ import * as promises from 'node:fs/promises';
 import { readdirSync } from 'node:fs';
 import { describe, expect, test, vi } from 'vitest';
 import { type Disk, realDisk } from '../../lib/disk/disk.ts';
-import { publish } from '../../lib/publish/publish.ts';
-import { unpublish } from '../../lib/publish/remove.ts';
-import { giveBack } from '../../lib/publish/take-over.ts';
+import { publish } from '../../lib/publish/writer.ts';
+import { giveBack, unpublish } from '../../lib/publish/take-away.ts';
 import {
   entriesOf,
   layoutProblems,

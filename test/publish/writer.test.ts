@@ -13,10 +13,12 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { compare, publish, type Publication } from '../../lib/publish/publish.ts';
-import { readPublished } from '../../lib/publish/inspect.ts';
-import { prune, pruneRemoved, unpublish } from '../../lib/publish/remove.ts';
+import { type Disk, realDisk } from '../../lib/disk/disk.ts';
+import { compare, prune, type Publication, publish } from '../../lib/publish/writer.ts';
+import { readPublished, scan } from '../../lib/publish/scan.ts';
+import { pruneRemoved, unpublish } from '../../lib/publish/take-away.ts';
 import { entriesOf, generationAt, layoutProblems, newObjectPath, pairGeneration, what } from './object-directory.ts';
 
 const pair = ['tls.crt', 'tls.key'];
@@ -175,6 +177,48 @@ describe('publish()', () => {
       message: expect.stringContaining('ca.crt" is a directory where a file is wanted; move it away'),
     });
     expect(pairGeneration(publication.directory)).toBe('1');
+  });
+});
+
+describe('publish() of a directory that was scanned before', () => {
+  test('does not read it again', async () => {
+    const publication = await published();
+    const scanned = await scan(realDisk, publication.directory);
+    const read = (): never => {
+      throw new Error('read again');
+    };
+    const disk = { ...realDisk, readdir: read as unknown as Disk['readdir'], readFile: read as Disk['readFile'] };
+    expect(await publish({ ...publication, entries: entriesOf(2), disk }, scanned)).toBe('written');
+    expect(layoutProblems(publication.directory, pair)).toEqual([]);
+    expect(pairGeneration(publication.directory)).toBe('2');
+  });
+
+  test('reads it again when names have changed since, and takes over what has come', async () => {
+    const publication = await published();
+    const { directory } = publication;
+    await delay(20); // changes within one tick of the kernel's clock look like one
+    const scanned = await scan(realDisk, directory);
+    const old = readFileSync(join(directory, 'tls.key'));
+    unlinkSync(join(directory, 'tls.key'));
+    writeFileSync(join(directory, 'tls.key'), old, { mode: 0o600 });
+    writeFileSync(join(directory, 'stray'), 'x');
+    const seen = new Set<string>();
+    const rename: typeof realDisk.rename = async (from, to) => {
+      await realDisk.rename(from, to);
+      seen.add(`${generationAt(directory, 'tls.crt')}/${generationAt(directory, 'tls.key')}`);
+    };
+    const disk = { ...realDisk, rename };
+    expect(await publish({ ...publication, entries: entriesOf(2), disk }, scanned)).toBe('written');
+    expect([...seen]).toEqual(['1/1', '2/2']);
+    expect(layoutProblems(directory, pair)).toEqual([]);
+  });
+
+  test('reads it again when it has gone since', async () => {
+    const publication = await published();
+    const scanned = await scan(realDisk, publication.directory);
+    rmSync(publication.directory, { recursive: true });
+    expect(await publish(publication, scanned)).toBe('written');
+    expect(layoutProblems(publication.directory, pair)).toEqual([]);
   });
 });
 

@@ -1,25 +1,12 @@
 // Modes and owners that deny this process its own files. The tests give up the rights of root, because root with all
 // capabilities is refused nothing; files of somebody else are told by a disk that says so, because only root makes them.
-import {
-  chmodSync,
-  lstatSync,
-  mkdtempSync,
-  readFileSync,
-  readdirSync,
-  readlinkSync,
-  rmSync,
-  statSync,
-  truncateSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, lstatSync, readFileSync, readdirSync, readlinkSync, rmSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { realDisk, type Disk } from '../../lib/disk/disk.ts';
-import { openUp, repairParent } from '../../lib/publish/access.ts';
-import { compare, publish, type Publication } from '../../lib/publish/publish.ts';
-import { readPublished } from '../../lib/publish/inspect.ts';
-import { prune } from '../../lib/publish/remove.ts';
-import { giveBack } from '../../lib/publish/take-over.ts';
+import { compare, prune, type Publication, publish } from '../../lib/publish/writer.ts';
+import { readPublished, scan } from '../../lib/publish/scan.ts';
+import { giveBack } from '../../lib/publish/take-away.ts';
 import { entriesOf, layoutProblems, newObjectPath, pairGeneration, what, writePlain } from './object-directory.ts';
 
 const pair = ['tls.crt', 'tls.key'];
@@ -39,7 +26,6 @@ async function published(): Promise<Publication> {
   return publication;
 }
 
-const modeOf = (path: string): string => (statSync(path).mode & 0o7777).toString(8);
 const generationOf = (directory: string): string => join(directory, readlinkSync(join(directory, '..data')));
 
 /** A disk on which `path` belongs to another user, who lets nobody read it. */
@@ -82,7 +68,7 @@ describe('a mode that denies', () => {
     const { directory } = publication;
     const before = generationOf(directory);
     damage(directory);
-    await openUp({ directory, what });
+    await scan(realDisk, directory, true);
     expect(await compare(publication)).toMatchObject({ difference: 'repaired' });
     expect(await publish(publication)).toBe('repaired');
     expect(generationOf(directory)).toBe(before);
@@ -93,7 +79,7 @@ describe('a mode that denies', () => {
     const publication = await published();
     const { directory } = publication;
     damage(directory);
-    await openUp({ directory, what });
+    await scan(realDisk, directory, true);
     await prune({ directory, what });
     expect(await publish({ ...publication, entries: entriesOf(2) })).toBe('written');
     expect(pairGeneration(directory)).toBe('2');
@@ -125,7 +111,7 @@ describe('a mode that denies', () => {
     const directory = newObjectPath();
     writePlain(directory, entriesOf(1));
     chmodSync(join(directory, 'tls.key'), 0);
-    await openUp({ directory, what });
+    await scan(realDisk, directory, true);
     expect(await publish({ directory, what, entries: entriesOf(2), mode: 0o600 })).toBe('written');
     expect(layoutProblems(directory, pair)).toEqual([]);
   });
@@ -150,7 +136,7 @@ test('whoever removes the directory while it is looked at leaves nothing to open
   for (let beforeCall = 0; ; beforeCall += 1) {
     const { directory } = await published();
     const counted = vanishing(directory, { beforeCall });
-    await openUp({ directory, what, disk: counted.disk });
+    await scan(counted.disk, directory, true);
     expect(await compare({ directory, what, entries: entriesOf(1), mode: 0o600 })).toBeDefined();
     if (counted.calls <= beforeCall) {
       expect(beforeCall).toBeGreaterThan(5);
@@ -165,7 +151,7 @@ describe('what belongs to somebody else', () => {
     const { directory } = publication;
     const before = generationOf(directory);
     const disk = foreignDisk(join(before, name));
-    await openUp({ directory, what, disk });
+    await scan(disk, directory, true);
     expect(await prune({ directory, what, disk })).toBe(0);
     expect((await compare({ ...publication, disk })).difference).toBe('written');
     expect(await publish({ ...publication, disk })).toBe('written');
@@ -208,40 +194,4 @@ test.each([
   expect((await compare({ ...publication, disk })).difference).toBe('written');
   expect(await publish({ ...publication, disk })).toBe('written');
   expect(layoutProblems(directory, pair)).toEqual([]);
-});
-
-describe('repairParent()', () => {
-  const newParent = (mode: string): string => {
-    const directory = mkdtempSync(join(tmpdir(), 'parent-'));
-    chmodSync(directory, Number.parseInt(mode, 8));
-    return directory;
-  };
-
-  test.each([
-    ['777', '755'],
-    ['775', '755'],
-    ['770', '750'],
-    ['600', '755'],
-    ['0', '755'],
-    ['500', '700'],
-  ])('turns %s into %s', async (mode, wanted) => {
-    const directory = newParent(mode);
-    expect((await repairParent({ directory, what: 'directory' }))?.toString(8)).toBe(mode);
-    expect(modeOf(directory)).toBe(wanted);
-    expect(await repairParent({ directory, what: 'directory' })).toBeUndefined();
-  });
-
-  test.each(['755', '750', '700', '711', '1777'])('leaves %s', async (mode) => {
-    const directory = newParent(mode);
-    expect(await repairParent({ directory, what: 'directory' })).toBeUndefined();
-    expect(modeOf(directory)).toBe(mode);
-  });
-
-  test('leaves what belongs to somebody else, and what is not there', async () => {
-    const directory = newParent('777');
-    expect(await repairParent({ directory: join(directory, 'absent'), what: 'directory' })).toBeUndefined();
-    const stat = (async (at: string) => Object.assign(statSync(at), { uid: 12 })) as unknown as Disk['stat'];
-    expect(await repairParent({ directory, what: 'directory', disk: { ...realDisk, stat } })).toBeUndefined();
-    expect(modeOf(directory)).toBe('777');
-  });
 });

@@ -7,17 +7,19 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection, ObjectState } from '../../lib/kube/kube.ts';
-import { publish } from '../../lib/publish/publish.ts';
+import { realDisk } from '../../lib/disk/disk.ts';
+import { scan } from '../../lib/publish/scan.ts';
+import { publish } from '../../lib/publish/writer.ts';
 import type { ApiObject } from '../../lib/syncer/material.ts';
-import { rowsOf, type SyncRow } from '../../lib/syncer/rows.ts';
-import { syncObject } from '../../lib/syncer/sync-object.ts';
+import { type SyncedObject, syncedObjects } from '../../lib/syncer/synced-objects.ts';
+import { syncObject } from '../../lib/syncer/pass.ts';
 import { createAuthority, type Pair } from '../support/certificates.ts';
 
 const signal = new AbortController().signal;
 let directory: string;
 let connection: KubeConnection;
 let pair: Pair;
-let row: SyncRow;
+let object: SyncedObject;
 let state: ObjectState<ApiObject>;
 
 beforeEach(async () => {
@@ -29,10 +31,10 @@ beforeEach(async () => {
   connection = await openConnection({ credentials, clock: systemClock, userAgent: 'test' });
   const location = { kind: 'secret', namespace: 'n', name: 'serving' } as const;
   const artefact = { kind: 'opaque', name: 'serving', location, published: 'required', readers: [] } as const;
-  row = rowsOf({ name: 'test', artefacts: [artefact] }, join(directory, 'certs'))[0] as SyncRow;
+  object = syncedObjects({ name: 'test', artefacts: [artefact] }, join(directory, 'certs'))[0] as SyncedObject;
   const data = Object.fromEntries(Object.entries(content()).map(([key, bytes]) => [key, bytes.toString('base64')]));
   state = { present: true, object: { metadata: { name: 'serving', resourceVersion: '7' }, data } };
-  await publish({ directory: row.directory, what: row.what, entries: content(), mode: row.mode });
+  await publish({ directory: object.directory, what: object.what, entries: content(), mode: object.mode });
 });
 afterEach(async () => {
   await connection.close();
@@ -42,22 +44,21 @@ afterEach(async () => {
 const content = () => ({ 'tls.crt': readFileSync(pair.cert), 'tls.key': readFileSync(pair.key) });
 const onDisk = () =>
   Object.fromEntries(
-    readdirSync(row.directory)
+    readdirSync(object.directory)
       .filter((name) => !name.startsWith('..'))
-      .map((name) => [name, readFileSync(join(row.directory, name))]),
+      .map((name) => [name, readFileSync(join(object.directory, name))]),
   );
-const pass = (published: string | undefined = '7') =>
-  syncObject(
-    row,
-    { connection, clock: systemClock, dryRun: false, signal, published, hold: () => Promise.resolve() },
-    state,
-  );
+const pass = async (published: string | undefined = '7') => {
+  const scanned = await scan(realDisk, object.directory);
+  const context = { connection, clock: systemClock, dryRun: false, signal, hold: () => Promise.resolve() };
+  return syncObject({ ...context, object, scanned, suggested: state, published });
+};
 
 describe('syncObject() while the API is away', () => {
   it.each([
-    ['the whole directory', () => rmSync(row.directory, { recursive: true })],
-    ['one file', () => rmSync(join(row.directory, 'tls.key'))],
-    ['the content of one file', () => rmSync(join(row.directory, '..data/tls.crt'))],
+    ['the whole directory', () => rmSync(object.directory, { recursive: true })],
+    ['one file', () => rmSync(join(object.directory, 'tls.key'))],
+    ['the content of one file', () => rmSync(join(object.directory, '..data/tls.crt'))],
   ])('puts %s back from memory', async (_, remove) => {
     remove();
     expect(await pass()).toMatchObject({ action: 'write' });
@@ -65,21 +66,21 @@ describe('syncObject() while the API is away', () => {
   });
 
   it('leaves a file alone that holds something else', async () => {
-    rmSync(join(row.directory, 'tls.key'));
-    writeFileSync(join(row.directory, 'tls.key'), 'by hand');
+    rmSync(join(object.directory, 'tls.key'));
+    writeFileSync(join(object.directory, 'tls.key'), 'by hand');
     await expect(pass()).rejects.toMatchObject({ code: 'KubeUnavailable' });
     expect(onDisk()['tls.key']?.toString()).toBe('by hand');
   });
 
   it('leaves a file alone that it does not know', async () => {
-    rmSync(join(row.directory, 'tls.key'));
-    writeFileSync(join(row.directory, 'ours.pem'), 'by hand');
+    rmSync(join(object.directory, 'tls.key'));
+    writeFileSync(join(object.directory, 'ours.pem'), 'by hand');
     await expect(pass()).rejects.toMatchObject({ code: 'KubeUnavailable' });
     expect(onDisk()['ours.pem']?.toString()).toBe('by hand');
   });
 
   it.each(['', '6'])('writes nothing that was not in step before (version "%s")', async (published) => {
-    rmSync(row.directory, { recursive: true });
+    rmSync(object.directory, { recursive: true });
     await expect(pass(published)).rejects.toMatchObject({ code: 'KubeUnavailable' });
   });
 });

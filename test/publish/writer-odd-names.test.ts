@@ -5,8 +5,8 @@ import { mkdirSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { realDisk } from '../../lib/disk/disk.ts';
-import { readPublished } from '../../lib/publish/inspect.ts';
-import { publish } from '../../lib/publish/publish.ts';
+import { readPublished } from '../../lib/publish/scan.ts';
+import { publish } from '../../lib/publish/writer.ts';
 import { entriesOf, layoutProblems, newObjectPath, pairGeneration, what } from './object-directory.ts';
 
 const base = { what, mode: 0o600 as const };

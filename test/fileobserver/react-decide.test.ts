@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
-import { decide, type Reaction, type Situation } from '../../lib/fileobserver/decide.ts';
+import { decideReaction, type Reaction, type ReactionFacts } from '../../lib/fileobserver/react.ts';
 import type { Reader } from '../../lib/inventory/model.ts';
 
 const reloads: Reader = { component: 'kas', needs: 'nothing', proof: { kind: 'served', serverName: 'localhost' } };
 const silent: Reader = { component: 'kubectl', needs: 'nothing', proof: { kind: 'none' } };
 const restarts: Reader = { component: 'kcm', needs: 'restart', proof: { kind: 'lease', namespace: 'a', name: 'b' } };
 
-const rows: Record<string, [given: Partial<Situation>, want: Reaction]> = {
+const rows: Record<string, [given: Partial<ReactionFacts>, want: Reaction]> = {
   'a reader that reloads by itself': [{ readers: [reloads] }, { kind: 'react', prove: [reloads], restart: [] }],
   'a reader that needs a restart': [{ readers: [restarts] }, { kind: 'react', prove: [], restart: [restarts] }],
   'a reader of each kind': [
@@ -37,8 +37,8 @@ const rows: Record<string, [given: Partial<Situation>, want: Reaction]> = {
   'a file that cannot be read': [{ files: 'unreadable' }, { kind: 'wait', reason: 'FilesUnreadable' }],
 };
 
-test.each(Object.entries(rows))('decide(): %s', (_title, [given, want]) => {
-  expect(decide({ files: 'complete', since: 'changed', canRestart: false, readers: [reloads], ...given })).toEqual(
-    want,
-  );
+test.each(Object.entries(rows))('decideReaction(): %s', (_title, [given, want]) => {
+  expect(
+    decideReaction({ files: 'complete', since: 'changed', canRestart: false, readers: [reloads], ...given }),
+  ).toEqual(want);
 });

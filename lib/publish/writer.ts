@@ -1,0 +1,265 @@
+// Publishes one object as a directory of files: all of its keys at once, and durably. Layout as AtomicWriter makes it
+// (kubernetes pkg/volume/util/atomic_writer.go): `<key> -> ..data/<key>`, `..data -> ..<generation>`. Killed or without
+// power at any moment, the old or the new generation is there, complete; the next call repairs the rest. Two calls for
+// one directory must not run at the same time. The directory belongs to this tool: other files in it go away.
+//
+//  1. validate the names          5. link with a temporary name             9. links of keys that are gone
+//  2. compare with what is there  6. rename it over `..data`: atomic       10. unlink what is superseded
+//  3. write and fsync each file   7. fsync the object's directory          11. fsync the object's directory
+//  4. fsync the generation        8. visible links of new keys
+//
+// Plain files of an earlier tool are taken over between 2 and 3.
+// Step 10 is not tidiness: kube-apiserver watches the inodes of the files it loaded and reads again only when the old
+// ones are really gone. Its price: who followed `..data` at the very instant of the flip may get one ENOENT from that
+// open (about one in a million opens under constant flips), as with every mounted Secret; the next open succeeds.
+import { randomBytes } from 'node:crypto';
+import { basename, dirname, join } from 'node:path';
+import { systemClock } from '../clock.ts';
+import { RecoveryError } from '../errors.ts';
+import type { Entries } from '../store/store.ts';
+import { attempt, realDisk, unlessAbsent, type Disk } from '../disk/disk.ts';
+import { directoryMode, ensureDirectory, syncDirectory, writeNewFile } from '../disk/files.ts';
+import { namesProblem, nameProblem } from './names.ts';
+import { asEntries, dataLink, isCurrent, type ObjectDirectory, scan, type Scan, visibleContent } from './scan.ts';
+
+export type FileMode = 0o600 | 0o644;
+
+export interface Publication extends ObjectDirectory {
+  readonly entries: Entries;
+  readonly mode: FileMode;
+  readonly now?: () => Date;
+}
+
+export type PublishOutcome = 'written' | 'unchanged' | 'repaired';
+
+type Writing = Required<Publication>;
+
+/**
+ * `scanned`: what the caller has seen there; it is looked at again if names have changed since. Throws MaterialInvalid
+ * (names) and WriteFailed; after both, the last good files are still in use.
+ */
+export async function publish(publication: Publication, scanned?: Scan): Promise<PublishOutcome> {
+  const writing: Writing = { disk: realDisk, now: () => systemClock.now(), ...publication };
+  const { disk, directory, what, entries } = writing;
+  checkNames(writing); // 1
+  return attempt({ code: 'WriteFailed', action: 'publish', what, directory }, async () => {
+    await ensureDirectory(disk, directory);
+    const isStale = scanned === undefined || !(await isCurrent(disk, directory, scanned));
+    let seen = isStale ? await scan(disk, directory) : scanned; // 2
+    checkDirectories(writing, seen);
+    const foreign = seen.foreign.filter((name) => Object.hasOwn(entries, name));
+    if (foreign.length > 0) {
+      await takeOver(writing, { ...seen, foreign });
+      seen = await scan(disk, directory);
+    }
+    if (hasContent(seen, entries)) {
+      const modesRepaired = await repairModes(writing, seen);
+      const namesRepaired = await settle(writing, seen);
+      return foreign.length > 0 || modesRepaired || namesRepaired ? 'repaired' : 'unchanged';
+    }
+    await repairModes(writing, { ...seen, generation: undefined });
+    await flip(writing); // 3 to 7
+    const superseded = seen.generation === undefined ? [] : [seen.generation];
+    await settle(writing, { ...seen, leftovers: [...superseded, ...seen.leftovers] }); // 8 to 11
+    return 'written';
+  });
+}
+
+interface Comparison {
+  /** What publish would do. */
+  readonly difference: PublishOutcome;
+  /** Where that is `written`: the entries as readers see them now; undefined where there are none. */
+  readonly published: Entries | undefined;
+}
+
+/** Compares the publication with what is there, and changes nothing. Throws what publish throws. */
+export async function compare(publication: Publication, scanned?: Scan): Promise<Comparison> {
+  const { directory, what, entries, mode, disk = realDisk } = publication;
+  checkNames(publication);
+  return attempt({ code: 'WriteFailed', action: 'publish', what, directory }, async () => {
+    const seen = scanned ?? (await scan(disk, directory));
+    checkDirectories(publication, seen);
+    if (!hasContent(seen, entries)) {
+      return { difference: 'written', published: asEntries(await visibleContent(disk, directory, seen)) };
+    }
+    const differing = [seen.foreign, seen.leftovers, drifted(seen, mode), missing(seen, entries), gone(seen, entries)];
+    return {
+      difference: differing.every(({ length }) => length === 0) ? 'unchanged' : 'repaired',
+      published: undefined,
+    };
+  });
+}
+
+function checkNames({ directory, what, entries }: Publication): void {
+  const ownProblem = nameProblem(basename(directory));
+  const problem =
+    ownProblem === undefined
+      ? namesProblem(Object.keys(entries))
+      : `its name ${ownProblem}; a bare directory name is wanted`;
+  if (problem !== undefined) throw new RecoveryError('MaterialInvalid', `Cannot publish ${what}: ${problem}`);
+}
+
+function checkDirectories({ directory, what, entries }: Publication, { directories }: Scan): void {
+  const inTheWay = directories.find((name) => Object.hasOwn(entries, name));
+  if (inTheWay === undefined) return;
+  const path = join(directory, inTheWay);
+  const message = `Cannot publish ${what}: "${path}" is a directory where a file is wanted; move it away`;
+  throw new RecoveryError('WriteFailed', message, { details: { path } });
+}
+
+/** Whether the generation in use holds these entries and nothing else. */
+function hasContent(seen: Scan, entries: Entries): boolean {
+  const names = Object.keys(entries);
+  // What somebody else owns they can change at any moment: it is replaced, whatever it says now.
+  if (seen.generation === undefined || seen.foreignGeneration || seen.files.size !== names.length) return false;
+  return names.every((name) => {
+    const file = seen.files.get(name);
+    const bytes = entries[name];
+    if (file?.bytes === undefined || file.foreignOwner || bytes === undefined) return false;
+    return Buffer.compare(file.bytes, bytes) === 0;
+  });
+}
+
+/** Paths below the object's directory whose mode is not what it must be, with the wanted one. */
+function drifted(seen: Scan, mode: FileMode): readonly (readonly [string, number])[] {
+  const found: [string, number][] = [];
+  if (seen.present && seen.directoryMode !== directoryMode) found.push(['', directoryMode]);
+  if (seen.generation === undefined) return found;
+  if (seen.generationMode !== directoryMode) found.push([seen.generation, directoryMode]);
+  for (const [name, file] of seen.files) if (file.mode !== mode) found.push([join(seen.generation, name), mode]);
+  return found;
+}
+
+const missing = (seen: Scan, entries: Entries): readonly string[] =>
+  Object.keys(entries).filter((name) => !seen.links.has(name));
+
+const gone = (seen: Scan, entries: Entries): readonly string[] =>
+  [...seen.links, ...seen.foreign].filter((name) => !Object.hasOwn(entries, name));
+
+async function repairModes({ disk, directory, mode }: Writing, seen: Scan): Promise<boolean> {
+  const wrong = drifted(seen, mode);
+  for (const [path, wanted] of wrong) await disk.chmod(join(directory, path), wanted);
+  return wrong.length > 0;
+}
+
+/**
+ * From the plain files of an earlier tool to this layout; no path is ever absent. A generation with the bytes that every
+ * visible name leads to now, a flip to it, in which no reader sees a difference, then each plain file is replaced by a link
+ * to its own bytes. Only then may a new generation come: flipped earlier, a link would show the new certificate beside the
+ * old plain key.
+ */
+async function takeOver(writing: Writing, seen: Scan): Promise<void> {
+  const { disk, directory } = writing;
+  const content = await visibleContent(disk, directory, seen);
+  const plain = seen.foreign.filter((name) => content.has(name));
+  if (plain.length === 0) return; // links that lead nowhere: nothing to keep
+  await flip({ ...writing, entries: Object.fromEntries(content) });
+  for (const name of plain) await replaceByLink(disk, join(directory, name), `${dataLink}/${name}`);
+  await syncDirectory(disk, directory);
+}
+
+/** Steps 3 to 7: after it, every reader that opens a path through `..data` gets the new generation. */
+async function flip(writing: Writing): Promise<void> {
+  const { disk, directory } = writing;
+  const name = await nameless(directory, () => writeGeneration(writing)); // 3, 4
+  try {
+    // 5. the link under a name of its own, 6. the rename: the atomic instant. The target is relative, so that the
+    // directory can be mounted elsewhere.
+    await replaceByLink(disk, join(directory, dataLink), name);
+  } catch (err) {
+    // A failed rename may have happened all the same (network file systems): what is in use never goes.
+    const inUse = await disk.readlink(join(directory, dataLink)).catch(() => '');
+    if (inUse !== name) await disk.rm(join(directory, name), { recursive: true, force: true }).catch(() => undefined);
+    throw err;
+  }
+  // 7. from here on the former generation is no longer needed, also after a power loss.
+  await syncDirectory(disk, directory);
+}
+
+/** The files, each durable, then the directory that names them: `..2026_11_20_08_30_00.xxxxxx`, as AtomicWriter. */
+async function writeGeneration({ disk, directory, entries, mode, now }: Writing): Promise<string> {
+  const prefix = `..${now().toISOString().slice(0, 19).replaceAll(/[-T:]/g, '_')}.`;
+  const path = await disk.mkdtemp(join(directory, prefix));
+  try {
+    await disk.chmod(path, directoryMode); // mkdtemp makes it 0700
+    const writes = Object.entries(entries).map(
+      ([name, bytes]) => writeNewFile(disk, join(path, name), bytes, { mode }), // 3
+    );
+    // All of them end before anything is removed: a write that is still running would fill the directory again.
+    for (const result of await Promise.allSettled(writes)) if (result.status === 'rejected') throw result.reason;
+    await syncDirectory(disk, path); // 4
+  } catch (err) {
+    await disk.rm(path, { recursive: true, force: true }).catch(() => undefined); // else the next prune finds it
+    throw err;
+  }
+  return basename(path);
+}
+
+/** A link that replaces whatever has that name in one step; the name is never absent. */
+async function replaceByLink(disk: Disk, path: string, target: string): Promise<void> {
+  const temporary = join(dirname(path), hiddenName('link'));
+  await nameless(dirname(path), async () => {
+    await disk.symlink(target, temporary);
+    try {
+      await disk.rename(temporary, path);
+    } catch (err) {
+      await disk.unlink(temporary).catch(() => undefined);
+      throw err;
+    }
+  });
+}
+
+/** Unique: a stale one of a crash never makes a later write fail with EEXIST. */
+export const hiddenName = (purpose: string): string => `..${purpose}.${randomBytes(6).toString('hex')}`;
+
+/**
+ * Runs `call`, which makes something in `directory` under a name that no other run uses. What could not be made is gone:
+ * its failure is told of the place that it was for, so that the same one again is no news.
+ */
+async function nameless<T>(directory: string, call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (err) {
+    const failure = err as NodeJS.ErrnoException;
+    if (failure.path?.startsWith(`${directory}/..`) === true) {
+      const [made, ...rest] = failure.path.slice(directory.length + 1).split('/');
+      if (made !== dataLink) failure.path = join(directory, ...rest);
+    }
+    throw failure;
+  }
+}
+
+/** Steps 8 to 11, for a generation that is in use: the visible names become what they must be, the rest goes. */
+async function settle({ disk, directory, entries }: Writing, seen: Scan): Promise<boolean> {
+  const [wanted, unwanted] = [missing(seen, entries), gone(seen, entries)];
+  if (wanted.length === 0 && unwanted.length === 0 && seen.leftovers.length === 0) return false;
+  // 8. a directory, and all temporary names in it, end with the same fsync
+  for (const name of wanted) await replaceByLink(disk, join(directory, name), `${dataLink}/${name}`);
+  for (const name of unwanted) await disk.unlink(join(directory, name)); // 9
+  await removeLeftovers(disk, directory, seen.leftovers); // 10
+  await syncDirectory(disk, directory); // 11
+  return true;
+}
+
+/** Removes hidden names that nothing led to when they were seen; what `..data` leads to by now stays. */
+async function removeLeftovers(disk: Disk, directory: string, names: readonly string[]): Promise<void> {
+  for (const name of names) {
+    // Looked at before each: whoever else writes here, against the rules, must not lose what its readers have.
+    const inUse = await unlessAbsent(() => disk.readlink(join(directory, dataLink)));
+    if (name !== inUse) await disk.rm(join(directory, name), { recursive: true, force: true });
+  }
+}
+
+/** Removes superseded and half-written generations and stale temporary names. Returns how many. Throws WriteFailed. */
+export async function prune({ directory, what, disk = realDisk }: ObjectDirectory, scanned?: Scan): Promise<number> {
+  return attempt({ code: 'WriteFailed', action: 'prune', what, directory }, async () => {
+    const { generation, links, leftovers } = scanned ?? (await scan(disk, directory));
+    // Links without a generation: somebody took `..data` away, and a leftover may be the last good state. publish
+    // clears up once it has written a generation.
+    if (leftovers.length === 0 || (generation === undefined && links.size > 0)) return 0;
+    await syncDirectory(disk, directory); // the flip that superseded them may not be durable yet
+    await removeLeftovers(disk, directory, leftovers);
+    await syncDirectory(disk, directory);
+    return leftovers.length;
+  });
+}

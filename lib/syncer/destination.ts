@@ -1,0 +1,151 @@
+// The directory below which all objects lie. One syncer at a time writes there: two would each take the other's new
+// generation for a leftover and remove it while it is in use. The lock lies in the directory itself, the one place that
+// every syncer of it sees, also through different mounts and paths.
+import type { Stats } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { isAbsolute, join, normalize } from 'node:path';
+import type { Clock } from '../clock.ts';
+import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
+import { directoryMode, ensureDirectory } from '../disk/files.ts';
+import { errorText, isCode, RecoveryError } from '../errors.ts';
+import type { Log } from '../log.ts';
+import { allow, isOwn, type ObjectDirectory } from '../publish/scan.ts';
+import { pruneRemoved } from '../publish/take-away.ts';
+import { acquireLock, type Lock } from '../store/lock.ts';
+import { kindDirectory } from './synced-objects.ts';
+
+/** The problem of a path as destination directory; undefined when it can be one. */
+export function destinationProblem(path: string): string | undefined {
+  if (!isAbsolute(path)) return 'is not absolute';
+  if (path.split('/').includes('..')) return 'holds ".."';
+  if (normalize(path) === '/') return 'is the root directory';
+  return path.includes('\0') ? 'holds a NUL character' : undefined;
+}
+
+/** Throws ConfigInvalid. */
+export async function checkDestination(path: string): Promise<void> {
+  // What cannot be looked at now is reported by the objects, and may be repaired while this runs.
+  const problem =
+    destinationProblem(path) ??
+    (await stat(path).then(
+      (stats) => (stats.isDirectory() ? undefined : 'is not a directory'),
+      ({ code }: NodeJS.ErrnoException) => (code === 'ENOTDIR' ? 'is not a directory' : undefined),
+    ));
+  if (problem === undefined) return;
+  const message = `Cannot use destination directory "${path}": it ${problem}; the absolute path of a directory is wanted`;
+  throw new RecoveryError('ConfigInvalid', message);
+}
+
+/** Not one of the directories that hold objects, and closed to everybody else. */
+const lockDirectory = '.lock';
+
+export class Destination {
+  readonly #path: string;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #kinds: readonly string[];
+  readonly #told = new Set<string>();
+  #holding: Promise<Lock> | undefined;
+
+  constructor(path: string, { clock, log }: { readonly clock: Clock; readonly log: Log }) {
+    this.#path = path;
+    this.#clock = clock;
+    this.#log = log;
+    this.#kinds = Object.values(kindDirectory).map((kind) => join(path, kind));
+  }
+
+  /** Before the first object is written. Throws AlreadyRunning. */
+  async begin(): Promise<void> {
+    await this.repair(); // else the lock itself may be out of reach
+    this.#told.clear();
+    try {
+      await this.hold();
+    } catch (err) {
+      if (isCode(err, 'AlreadyRunning')) throw err;
+      // The disk may be repaired while this runs: whoever writes takes the lock before.
+      this.#log.warn('sync.failed', { path: this.#path, err: errorText(err) });
+      return;
+    }
+    // Residue of an interrupted removal. Not worth a stop: the objects themselves are told of a disk that refuses.
+    for (const directory of this.#kinds) {
+      await pruneRemoved({ directory, what: `directory "${directory}"` }).catch((err: unknown) =>
+        this.#log.warn('sync.failed', { path: directory, err: errorText(err) }),
+      );
+    }
+  }
+
+  /** Resolves when this process holds the lock; after a failure the next call tries again. Throws AlreadyRunning, WriteFailed. */
+  async hold(): Promise<void> {
+    this.#holding ??= this.#acquire();
+    const holding = this.#holding;
+    try {
+      await holding;
+    } catch (err) {
+      if (this.#holding === holding) this.#holding = undefined;
+      throw err;
+    }
+  }
+
+  async release(): Promise<void> {
+    const lock = await this.#holding?.catch(() => undefined);
+    await lock?.release();
+  }
+
+  #acquire(): Promise<Lock> {
+    const destination = this.#path;
+    const what = `destination directory "${destination}"`;
+    return attempt({ code: 'WriteFailed', action: 'lock', what, directory: destination }, async () => {
+      await ensureDirectory(realDisk, destination); // the lock's own mode is for nobody's parents
+      const guards = `files below "${destination}"`;
+      return acquireLock({ directory: join(destination, lockDirectory), clock: this.#clock, guards });
+    });
+  }
+
+  /** Modes of the directories above the objects. What fails again in the same way is told once. Never rejects. */
+  async repair(): Promise<void> {
+    for (const directory of [this.#path, ...this.#kinds]) {
+      try {
+        const mode = await repairParent({ directory, what: `directory "${directory}"` });
+        if (mode === undefined) continue;
+        const message = `its mode was 0${mode.toString(8)}: it shut this process out, or let others replace what is below`;
+        this.#log.warn('sync.repaired', { path: directory, message });
+      } catch (err) {
+        if (this.#told.has(errorText(err))) continue;
+        this.#told.add(errorText(err));
+        this.#log.warn('sync.failed', { path: directory, err: errorText(err) });
+      }
+    }
+    // Else the lock cannot be released; a lock that is taken later makes its own directory right.
+    const path = join(this.#path, lockDirectory);
+    const stats = await realDisk.stat(path).catch(() => undefined);
+    if (stats?.isDirectory()) await allow(realDisk, path, { stats, bits: ownAccess }).catch(() => undefined);
+  }
+}
+
+const stickyBit = 0o1000;
+const ownAccess = 0o700;
+const writableByOthers = 0o022;
+
+/** The mode that a directory must get; undefined when it may stay. A narrower one is the choice of whoever made it. */
+function repairedMode({ mode }: Stats): number | undefined {
+  if ((mode & 0o111) === 0) return directoryMode; // `chmod -R 600`: nobody can enter, which nobody can want
+  // Where the sticky bit is set nobody can rename what is not theirs.
+  const wide = (mode & stickyBit) === 0 && (mode & writableByOthers) !== 0;
+  if (!wide && (mode & ownAccess) === ownAccess) return undefined;
+  return ((wide ? mode & ~writableByOthers : mode) | ownAccess) & 0o7777;
+}
+
+/**
+ * Whoever may write in a directory above those of objects can replace an object's directory under its readers. Returns the
+ * mode it had, when that was repaired; what is not there or not ours stays as it is. Throws WriteFailed.
+ */
+export async function repairParent({ directory, what, disk = realDisk }: ObjectDirectory): Promise<number | undefined> {
+  return attempt({ code: 'WriteFailed', action: 'repair', what, directory }, async () => {
+    const stats = await unlessAbsent(() => disk.stat(directory));
+    if (stats?.isDirectory() !== true || !isOwn(stats)) return undefined;
+    const wanted = repairedMode(stats);
+    if (wanted === undefined) return undefined;
+    await disk.chmod(directory, wanted);
+    return stats.mode & 0o7777;
+  });
+}
