@@ -8,7 +8,7 @@ import { resolve } from '../lib/inventory/resolve.ts';
 import { createLog } from '../lib/log.ts';
 import { webhookText } from '../lib/webhooks/intercepting.ts';
 import { connect } from './connections.ts';
-import { exitCodes, exitOfShortfalls } from './exit-codes.ts';
+import { exitCodes, exitOfUnmet } from './exit-codes.ts';
 import { installFlags } from './install-flags.ts';
 import type { InstallLine, InstallOptions } from './install-flags.ts';
 import type { Io } from './io.ts';
@@ -41,7 +41,7 @@ export async function initCommand(line: InstallLine, io: Io): Promise<number> {
     io.stdout.write(
       options.output === 'json' ? `${JSON.stringify(outcome, undefined, 2)}\n` : initText(outcome, options),
     );
-    return exitOfShortfalls([...outcome.differing, ...outcome.missing].map((message) => ({ message })));
+    return exitOfUnmet([...outcome.differing, ...outcome.missing].map((message) => ({ message })));
   } finally {
     await connection.close();
   }

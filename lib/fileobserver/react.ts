@@ -7,7 +7,7 @@ import type { Reader, ResolvedArtefact } from '../inventory/model.ts';
 import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
 import type { ArtefactFiles } from '../proof/published.ts';
-import type { InputChange } from '../restart/reactions.ts';
+import type { InputChange } from '../restart/pod-restarts.ts';
 import { decide, type Reaction } from './decide.ts';
 import { inspectFiles } from './inspect.ts';
 

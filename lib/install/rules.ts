@@ -10,7 +10,7 @@ import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { isOnlyRead } from '../inventory/kinds.ts';
 import { isFile } from '../inventory/places.ts';
-import { restartTurn } from '../leases/turn.ts';
+import { restartTurn } from '../restart/turn.ts';
 import type { Rule } from './manifest.ts';
 
 export type Artefacts = readonly (Artefact | ResolvedArtefact)[];

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { ensureDirectory } from '../disk/files.ts';
-import { acquireLock, type Lock } from '../store/lock.ts';
+import { acquireLock, type Lock } from '../host/lock.ts';
 
 /** Below the destination. Not one of the directories that hold objects, and closed to everybody else. */
 export const lockDirectory = '.lock';

@@ -1,10 +1,15 @@
 import { join } from 'node:path';
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { judgeRenewal, type JudgeRenewal } from '../../lib/proof/lease.ts';
-import { judgeProxied, type ApiService } from '../../lib/proof/proxied.ts';
+import {
+  type ApiService,
+  isSignedBy,
+  judgeProxied,
+  judgeRenewal,
+  type JudgeRenewal,
+  judgeSigned,
+} from '../../lib/proof/api.ts';
 import { combineProofs, type ProofResult } from '../../lib/proof/result.ts';
-import { isSignedBy, judgeSigned } from '../../lib/proof/signs-csr.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
 import { TemporaryDirectory } from '../fileobserver/observation.ts';
 

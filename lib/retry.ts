@@ -1,0 +1,50 @@
+// Waiting for something to happen, and trying again what has failed.
+import type { Clock } from './clock.ts';
+
+export interface BackoffOptions {
+  readonly firstMs: number;
+  readonly longestMs: number;
+  /** From 0 to 1: spreads many waiters. Default: no spread, always the full delay. */
+  readonly random?: (() => number) | undefined;
+}
+
+/** The wait after failure `attempt` in a row, from 1: doubling up to a limit, between half of the full delay and all of it. */
+export function backoffMs(attempt: number, { firstMs, longestMs, random = () => 1 }: BackoffOptions): number {
+  const full = Math.min(longestMs, firstMs * 2 ** Math.min(Math.max(attempt, 1) - 1, 30));
+  return Math.round(full * (0.5 + random() / 2));
+}
+
+/** Wakes the one loop that waits for it. Any number of calls before that loop waits again are one. */
+export class Wake {
+  #isCalled = false;
+  #end: () => void = () => undefined;
+
+  /** Never blocks. */
+  call(): void {
+    this.#isCalled = true;
+    this.#end();
+  }
+
+  /** Forgets the calls so far. */
+  clear(): void {
+    this.#isCalled = false;
+  }
+
+  /**
+   * Resolves at a call (at once when one has come since the last wait), after `ms` milliseconds, or when the signal aborts.
+   * Returns whether there was a call. Never rejects.
+   */
+  async wait({ clock, signal }: { clock: Clock; signal: AbortSignal }, ms = anHourMs): Promise<boolean> {
+    if (!this.#isCalled) {
+      const over = new AbortController();
+      const called = new Promise<void>((resolve) => (this.#end = resolve));
+      await Promise.race([called, clock.sleep(ms, AbortSignal.any([signal, over.signal]))]);
+      over.abort();
+    }
+    const isCalled = this.#isCalled;
+    this.#isCalled = false;
+    return isCalled;
+  }
+}
+
+const anHourMs = 3_600_000;
