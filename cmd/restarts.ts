@@ -52,7 +52,7 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, shared: Share
       const unmet = new Set(report.artefacts.filter(isUnmet).map(({ artefact }) => artefact));
       const outcomes = await restartMarked({
         components,
-        markers: await markers.load(boot),
+        markers,
         boot,
         isReady: (artefact) => !unmet.has(artefact),
         apiAnswers: () => waitForApi(proving),

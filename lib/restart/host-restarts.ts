@@ -7,7 +7,7 @@ import { together } from '../disk/disk.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { ProcessFacts } from '../host/proc.ts';
 import type { Log } from '../log.ts';
-import { type Component, due, type Marker } from './decide.ts';
+import { type Component, due } from './decide.ts';
 import type { Markers } from './markers.ts';
 import { readersOnHost, restartProcess, waitFor } from './processes.ts';
 
@@ -37,16 +37,16 @@ const kubeletMs = 10_000;
 
 /** One outcome for each component that had a marker. Never rejects but by an abort. */
 export async function restartMarked(options: HostRestartOptions): Promise<readonly RestartOutcome[]> {
-  const { components, markers, signal } = options;
+  const { components, signal } = options;
   const outcomes: RestartOutcome[] = [];
-  const marked = components.filter(({ name }) => markers.get(name) !== undefined);
   let answers: Promise<unknown> | undefined;
   // Waited for once: a machine whose API server stays away is to be told of in time.
   const apiAnswers = (): Promise<unknown> => (answers ??= options.apiAnswers());
-  for (const component of marked.toSorted((one, other) => rank(one) - rank(other))) {
+  for (const component of components.toSorted((one, other) => rank(one) - rank(other))) {
     if (signal.aborted) break;
     const hasRestarted = outcomes.some((one) => one.component.name === 'kubelet');
-    outcomes.push(await restart(component, { ...options, apiAnswers, hasRestarted }));
+    const outcome = await restart(component, { ...options, apiAnswers, hasRestarted });
+    if (outcome !== undefined) outcomes.push(outcome);
   }
   return outcomes;
 }
@@ -58,9 +58,12 @@ interface Restarting extends HostRestartOptions {
   readonly hasRestarted: boolean;
 }
 
-async function restart(component: Component, options: Restarting): Promise<RestartOutcome> {
+/** Undefined where nothing is marked. */
+async function restart(component: Component, options: Restarting): Promise<RestartOutcome | undefined> {
   const { markers, clock, log, signal, isReady, boot } = options;
   const { name } = component;
+  const marker = await markers.look(name, boot);
+  if (marker === undefined) return undefined;
   const broken = component.artefacts.filter((artefact) => !isReady(artefact));
   const not = (why: string): RestartOutcome => ({
     component,
@@ -68,16 +71,14 @@ async function restart(component: Component, options: Restarting): Promise<Resta
     failure: `${name} is not restarted ${why}`,
   });
   if (broken.length > 0) return not(`before ${broken.join(', ')} is repaired`);
-  const dueNow = (marker: Marker): readonly ProcessFacts[] => due(marker, readersOnHost(component), boot);
+  const dueNow = (): readonly ProcessFacts[] => due(marker, readersOnHost(component), boot);
   let since = clock.now();
   try {
-    const marker = await markers.look(name, boot);
-    if (marker === undefined) return { component, since }; // another run was quicker
-    if (name !== 'kubelet' && dueNow(marker).length > 0) {
+    if (name !== 'kubelet' && dueNow().length > 0) {
       if (!(await isStartedAgain(options))) return not('while no kubelet runs, which would start it again');
       await options.apiAnswers();
     }
-    const restarts = dueNow(marker).map(async (reader) => {
+    const restarts = dueNow().map(async (reader) => {
       const message = await restartProcess(component, reader, { clock, signal });
       log.info('restart.done', { component: name, message });
       since = clock.now(); // the old one may have renewed its Lease until it ended

@@ -11,7 +11,7 @@ import { replaceFile } from '../disk/files.ts';
 import { errorText, RecoveryError, systemCode } from '../errors.ts';
 import type { ProcessId } from '../host/proc.ts';
 import type { Store } from '../store/store.ts';
-import { type Component, type ComponentName, componentNames, type Marker } from './decide.ts';
+import { type Component, type ComponentName, type Marker } from './decide.ts';
 import { readersOnHost } from './processes.ts';
 
 export interface MarkersOptions {
@@ -22,45 +22,32 @@ export interface MarkersOptions {
 
 export class Markers {
   readonly #options: MarkersOptions;
-  readonly #known = new Map<ComponentName, Marker>();
-  /** Those that are only known here. */
-  readonly #unwritten = new Set<ComponentName>();
+  /** What could not be written down: only known here. */
+  readonly #unwritten = new Map<ComponentName, Marker>();
 
   constructor(options: MarkersOptions) {
     this.#options = options;
   }
 
-  /** With what earlier runs have left. */
-  async load(boot: string): Promise<this> {
-    for (const name of componentNames) await this.look(name, boot);
-    return this;
-  }
-
   /**
    * The marker as it is now: other runs leave and remove them, too. An unreadable one counts as one of a run that died
-   * while it wrote. What this process could not write down it still knows.
+   * while it wrote.
    */
   async look(name: ComponentName, boot: string): Promise<Marker | undefined> {
-    if (this.#unwritten.has(name)) return this.#known.get(name);
+    const unwritten = this.#unwritten.get(name);
+    if (unwritten !== undefined) return unwritten;
     const text = await readFile(this.#path(name), 'utf8').catch((err: unknown) =>
       ['ENOENT', 'ENOTDIR'].includes(systemCode(err) ?? '') ? undefined : '',
     );
-    if (text === undefined) this.#known.delete(name);
-    else this.#known.set(name, parse(text) ?? { boot, state: 'writing', running: [] });
-    return this.#known.get(name);
-  }
-
-  get(name: ComponentName): Marker | undefined {
-    return this.#known.get(name);
+    return text === undefined ? undefined : (parse(text) ?? { boot, state: 'writing', running: [] });
   }
 
   async set(name: ComponentName, marker: Marker): Promise<void> {
-    this.#known.set(name, marker);
     try {
       await replaceFile({ path: this.#path(name), content: JSON.stringify(marker), mode: 0o600, what: 'marker' });
       this.#unwritten.delete(name);
     } catch (err) {
-      this.#unwritten.add(name);
+      this.#unwritten.set(name, marker);
       this.#failed(err);
     }
   }
@@ -72,7 +59,6 @@ export class Markers {
   }
 
   async remove(name: ComponentName): Promise<void> {
-    this.#known.delete(name);
     this.#unwritten.delete(name);
     // Whatever it is: one that stays would restart its component at every run.
     await rm(this.#path(name), { force: true, recursive: true }).catch((cause: unknown) => {

@@ -80,7 +80,7 @@ async function restart(
   const log = createLog({ write: (line) => lines.push(line) });
   return restartMarked({
     components,
-    markers: await markers().load(boot),
+    markers: markers(),
     boot,
     isReady: () => isReady,
     apiAnswers,
@@ -302,7 +302,7 @@ it('a marker that cannot be written is said, and this run still knows', async ()
   const [location] = one.locations as [Location];
   await store.write(location, { entries: {}, annotations: {} }, { version: 'first' }, signal);
   expect(lines[0]).toContain('Cannot write marker');
-  expect(known.get('kube-scheduler')).toMatchObject({ state: 'written' });
+  expect(await known.look('kube-scheduler', boot)).toMatchObject({ state: 'written' });
 });
 
 describe('a kubelet where systemd runs', () => {

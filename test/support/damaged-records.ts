@@ -111,7 +111,7 @@ export class RecordCases implements AsyncDisposable {
     await writeFile(join(this.#directory, 'restart-kubelet'), next);
     const told: string[] = [];
     const markers = new Markers({ directory: this.#directory, onFailed: ({ message }) => told.push(message) });
-    const found = (await markers.load(this.#boot)).get('kubelet');
+    const found = await markers.look('kubelet', this.#boot);
     // Damaged, it says that something may have changed: one restart too many.
     if (found === undefined || told.length > 0) return 'it is lost';
     const isSound = found.running.every(({ pid, started }) => typeof pid === 'number' && typeof started === 'number');
