@@ -2,7 +2,7 @@
 // processes with different mounts mean the same file when device and path below the root of its file system agree: a
 // static pod that has only the one file of the host mounted, and not the pod of another control plane in a container.
 
-export interface Place {
+export interface MountedPlace {
   /** `major:minor`. */
   readonly device: string;
   /** From the root of the file system. */
@@ -32,7 +32,7 @@ const below = (path: string, directory: string): boolean =>
   path === directory || path.startsWith(directory.endsWith('/') ? directory : `${directory}/`);
 
 /** Where `path` lies; undefined when nothing is mounted there. Of mounts over each other the last one counts. */
-export function placeOf(mountinfo: string, path: string): Place | undefined {
+export function placeOf(mountinfo: string, path: string): MountedPlace | undefined {
   let best: Mount | undefined;
   for (const mount of mountsOf(mountinfo)) {
     if (below(path, mount.point) && (best === undefined || mount.point.length >= best.point.length)) best = mount;
@@ -43,6 +43,6 @@ export function placeOf(mountinfo: string, path: string): Place | undefined {
   return { device: best.device, path: rest === '' ? best.root : `${root}/${rest}` };
 }
 
-export function isSamePlace(one: Place | undefined, other: Place | undefined): boolean {
+export function isSamePlace(one: MountedPlace | undefined, other: MountedPlace | undefined): boolean {
   return one !== undefined && other !== undefined && one.device === other.device && one.path === other.path;
 }

@@ -4,7 +4,7 @@
 import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { RecoveryError, systemCode } from '../errors.ts';
-import { placeOf, type Place } from './mounts.ts';
+import { placeOf, type MountedPlace } from './mounts.ts';
 
 /** A process, told from a later one with the same number by its start (clock ticks since boot). */
 export interface ProcessId {
@@ -96,7 +96,7 @@ export function readProcesses(programs: readonly string[]): readonly ProcessFact
 }
 
 /** Where a path of ours lies, as it is written and as it is with its symbolic links followed. */
-export function ourPlaces(path: string): readonly Place[] {
+export function ourPlaces(path: string): readonly MountedPlace[] {
   try {
     const mountinfo = readFileSync('/proc/self/mountinfo', 'utf8');
     return [...new Set([path, realpathSync(path)])].flatMap((one) => placeOf(mountinfo, one) ?? []);

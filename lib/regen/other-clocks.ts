@@ -19,7 +19,7 @@ export interface OtherClocksOptions {
 }
 
 /** One look at a Lease that another machine holds. */
-export interface Reading {
+export interface LeaseReading {
   readonly holder: string;
   readonly renewed: Date;
   /** By our clock, before it was asked for. */
@@ -31,9 +31,9 @@ export interface Reading {
 }
 
 interface Memory {
-  readonly reading: Reading;
+  readonly reading: LeaseReading;
   /** From the last two readings between which it was renewed. */
-  readonly heard?: { readonly aheadMs: number; readonly by: Reading };
+  readonly heard?: { readonly aheadMs: number; readonly by: LeaseReading };
 }
 
 /** A leader renews every two seconds (client-go, tools/leaderelection, RetryPeriod of the components' defaults). */
@@ -64,7 +64,7 @@ export function createOtherClocks(
   return async (signal) => {
     const known = new Map(memories);
     await readAll(signal);
-    const isKnown = (before: Reading | undefined, reading: Reading): boolean =>
+    const isKnown = (before: LeaseReading | undefined, reading: LeaseReading): boolean =>
       before?.holder === reading.holder && areClose(before, reading);
     if ([...memories].some(([lease, { reading }]) => !isKnown(known.get(lease)?.reading, reading))) {
       await clock.sleep(renewalMs, signal);
@@ -78,7 +78,7 @@ export function createOtherClocks(
   };
 }
 
-function remembered(before: Memory | undefined, reading: Reading): Memory {
+function remembered(before: Memory | undefined, reading: LeaseReading): Memory {
   if (before === undefined) return { reading };
   const aheadMs = aheadOf(before.reading, reading);
   if (aheadMs !== undefined) return { reading, heard: { aheadMs, by: reading } };
@@ -92,7 +92,7 @@ function remembered(before: Memory | undefined, reading: Reading): Memory {
  * By how much our clock is at least ahead of the holder's, milliseconds, negative when it is behind; undefined when the
  * Lease was not renewed between the two, or when our clock was set between them. Pure.
  */
-export function aheadOf(first: Reading, second: Reading): number | undefined {
+export function aheadOf(first: LeaseReading, second: LeaseReading): number | undefined {
   if (first.holder !== second.holder || first.renewed.getTime() === second.renewed.getTime()) return undefined;
   if (!areClose(first, second)) return undefined;
   const renewed = second.renewed.getTime();
@@ -102,7 +102,7 @@ export function aheadOf(first: Reading, second: Reading): number | undefined {
 }
 
 /** Whether little time has passed between them, and our clock has told it as the uptime has. */
-function areClose(first: Reading, second: Reading): boolean {
+function areClose(first: LeaseReading, second: LeaseReading): boolean {
   const passedMs = second.until.getTime() - first.from.getTime();
   if (passedMs < 0 || passedMs > mostApartMs) return false;
   if (first.uptime === undefined || second.uptime === undefined) return true;
@@ -114,7 +114,7 @@ async function read(
   lease: LeaseName,
   { connection, hostName, clock }: OtherClocksOptions,
   signal: AbortSignal,
-): Promise<Reading | undefined> {
+): Promise<LeaseReading | undefined> {
   const from = clock.now();
   const found = await readLease({ connection, lease, signal, timeoutMs: renewalMs }).catch(() => undefined);
   const holder = found?.spec?.holderIdentity ?? '';

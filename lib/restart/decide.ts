@@ -6,7 +6,7 @@
 // by themselves. In a pod the observer of files tells what has changed.
 import { createHash } from 'node:crypto';
 import { flagsIn } from '../command-flags.ts';
-import { isSamePlace, placeOf, type Place } from '../host/mounts.ts';
+import { isSamePlace, placeOf, type MountedPlace } from '../host/mounts.ts';
 import { type ProcessFacts, type ProcessId, programOf, ticksPerSecond } from '../host/proc.ts';
 import { isOfSession } from '../host/systemd.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
@@ -53,7 +53,7 @@ export function flagOf(argv: readonly string[], flag: string): string | undefine
 export function readersOf<P extends ProcessFacts>(
   { name, kubeconfig }: Pick<Component, 'name' | 'kubeconfig'>,
   processes: readonly P[],
-  ours: (path: string) => readonly Place[],
+  ours: (path: string) => readonly MountedPlace[],
 ): readonly P[] {
   const places = ours(kubeconfig);
   return processes.filter(({ argv, mountinfo, cgroup, isInOurPidNamespace, isPrivileged }) => {
@@ -98,7 +98,7 @@ const podComponents: readonly string[] = ['kube-apiserver', 'kube-controller-man
  */
 const backOffForgottenSeconds = 600;
 
-export interface Situation {
+export interface PodSituation {
   readonly component: string;
   /** Those of the component in our PID namespace. */
   readonly processes: readonly ProcessId[];
@@ -123,7 +123,7 @@ export type RestartVerdict =
   | { readonly kind: 'cannot'; readonly reason: CannotReason; readonly message: string };
 
 /** Of a component in our pod. A signal is the quickest way, unless the kubelet holds the container back. */
-export function judgeRestart(situation: Situation): RestartVerdict {
+export function judgeRestart(situation: PodSituation): RestartVerdict {
   const { component, processes, uptimeSeconds, writtenSeconds, hasShortBackOff, manifest } = situation;
   const cannot = (reason: CannotReason, why: string): RestartVerdict => ({
     kind: 'cannot',

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { RecoveryError } from '../../lib/errors.ts';
 import type { KubeRequest } from '../../lib/kube/kube.ts';
-import { aheadOf, createOtherClocks, type Reading } from '../../lib/regen/other-clocks.ts';
+import { aheadOf, createOtherClocks, type LeaseReading } from '../../lib/regen/other-clocks.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 const start = new Date('2026-06-01T00:00:00Z').getTime();
@@ -16,7 +16,7 @@ interface Seen {
   readonly holder?: string;
 }
 
-const reading = ({ at, renewed, uptime = at + 100, holder = 'b_1' }: Seen): Reading => ({
+const reading = ({ at, renewed, uptime = at + 100, holder = 'b_1' }: Seen): LeaseReading => ({
   holder,
   renewed: new Date(start + renewed * second),
   from: new Date(start + at * second),

@@ -3,14 +3,14 @@ import {
   inputsHash,
   judgeRestart,
   secondsOfChange,
-  type Situation,
+  type PodSituation,
   type RestartVerdict,
   type WrittenInput,
 } from '../../lib/restart/decide.ts';
 
 const old = { pid: 12, started: 100_00 }; // 100 s after the boot
 const next = { pid: 40, started: 5000_00 };
-const situation: Situation = {
+const situation: PodSituation = {
   component: 'kube-controller-manager',
   processes: [old],
   uptimeSeconds: 4000,
@@ -21,7 +21,7 @@ const situation: Situation = {
 const manifest = '/manifests/kube-controller-manager.yaml';
 
 describe('judgeRestart()', () => {
-  it.each<[string, Partial<Situation>, Partial<RestartVerdict>]>([
+  it.each<[string, Partial<PodSituation>, Partial<RestartVerdict>]>([
     ['signals a process that ran long', {}, { kind: 'signal', due: [old] }],
     ['signals it also where a manifest is known', { manifest }, { kind: 'signal', due: [old] }],
     [
