@@ -4,15 +4,15 @@ import { runApprover } from '../lib/approver/run.ts';
 import { bootstrapRequester } from '../lib/bootstrap-identity.ts';
 import type { ApproverConfig } from '../lib/config/config.ts';
 import { createEventRecorder } from '../lib/kube/events.ts';
-import { observeBoot } from '../lib/leases/boot.ts';
+import { observeBoot } from '../lib/regen/stale-leases.ts';
 import { clockFactsFor } from './clock-facts.ts';
 import { connect, keepConnection } from './connections.ts';
 import { instanceOf, type Shared } from './shared.ts';
-import type { Shortfall } from './shortfalls.ts';
+import type { UnmetCondition } from './unmet.ts';
 
 const recheckMs = 30_000;
 
-export async function approver(mode: ApproverConfig, shared: Shared): Promise<readonly Shortfall[]> {
+export async function approver(mode: ApproverConfig, shared: Shared): Promise<readonly UnmetCondition[]> {
   const { config, clock, signal, hostName, health, metrics, builtAt } = shared;
   const { once, dryRun, identity } = config;
   const log = shared.log.with({ mode: 'approver' });

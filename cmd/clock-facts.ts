@@ -1,5 +1,5 @@
 // What the commands and modes know of this machine's clock.
-import { isClockSynchronised } from '../lib/clock-synchronised.ts';
+import { isClockSynchronised } from '../lib/host/clock-synchronised.ts';
 import type { HostConfig, ToolConfig } from '../lib/config/config.ts';
 import type { ClockFacts } from '../lib/plan/plan-types.ts';
 import { builtAt as thisBuild } from './version.ts';

@@ -3,7 +3,7 @@ import { errorCodes, RecoveryError } from '../lib/errors.ts';
 import { isPartlyUnknown } from '../lib/status/adopted.ts';
 import { type NodeStatus, rowsOf } from '../lib/status/node-report.ts';
 import type { StatusReport } from '../lib/status/report.ts';
-import type { Shortfall } from './shortfalls.ts';
+import type { UnmetCondition } from './unmet.ts';
 
 export const exitCodes = {
   done: 0,
@@ -25,9 +25,9 @@ export function exitOfError(err: unknown): ExitCode {
  * Of what ends in good order: whether something is left that is not as it should be. Where only certificates of somebody
  * else's CA are left, all has been done that can be done here.
  */
-export function exitOfShortfalls(shortfalls: readonly Shortfall[]): ExitCode {
-  if (shortfalls.length === 0) return exitCodes.done;
-  return shortfalls.every(({ byHand = false }) => byHand) ? exitCodes.byHand : exitCodes.failed;
+export function exitOfUnmet(unmet: readonly UnmetCondition[]): ExitCode {
+  if (unmet.length === 0) return exitCodes.done;
+  return unmet.every(({ byHand = false }) => byHand) ? exitCodes.byHand : exitCodes.failed;
 }
 
 /** Of `status`: scripts see the worst that there is. */

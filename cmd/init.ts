@@ -2,16 +2,14 @@
 import { systemClock } from '../lib/clock.ts';
 import { installedSettings } from '../lib/config/installed.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
-import { renderInitManifests, runInit } from '../lib/install/init.ts';
-import type { InitOutcome } from '../lib/install/init.ts';
+import { type InitOutcome, renderInitManifests, runInit } from '../lib/install/init.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import { createLog } from '../lib/log.ts';
 import { webhookText } from '../lib/webhooks/intercepting.ts';
 import { connect } from './connections.ts';
-import { exitCodes, exitOfShortfalls } from './exit-codes.ts';
+import { exitCodes, exitOfUnmet } from './exit-codes.ts';
+import { configInput, installFlags, type InstallLine, type InstallOptions } from './read-config.ts';
 import type { Io } from './io.ts';
-import { configInput, installFlags } from './read-config.ts';
-import type { InstallLine, InstallOptions } from './read-config.ts';
 
 export async function initCommand(line: InstallLine, io: Io): Promise<number> {
   const { flags, options, problems } = installFlags(line, io);
@@ -40,7 +38,7 @@ export async function initCommand(line: InstallLine, io: Io): Promise<number> {
     io.stdout.write(
       options.output === 'json' ? `${JSON.stringify(outcome, undefined, 2)}\n` : initText(outcome, options),
     );
-    return exitOfShortfalls([...outcome.differing, ...outcome.missing].map((message) => ({ message })));
+    return exitOfUnmet([...outcome.differing, ...outcome.missing].map((message) => ({ message })));
   } finally {
     await connection.close();
   }

@@ -8,11 +8,11 @@ import { createMetrics, noMetrics } from '../lib/metrics.ts';
 import { regen } from './regen-mode.ts';
 import { resolveHere } from './resolve-here.ts';
 import type { Runtime, Shared } from './shared.ts';
-import type { Shortfall } from './shortfalls.ts';
+import type { UnmetCondition } from './unmet.ts';
 import { version } from './version.ts';
 
 /** Resolves when all modes have stopped: after one pass with `once`, otherwise when the signal aborts. */
-export async function runModes(config: Config, runtime: Runtime): Promise<readonly Shortfall[]> {
+export async function runModes(config: Config, runtime: Runtime): Promise<readonly UnmetCondition[]> {
   const failed = new AbortController();
   const signal = AbortSignal.any([runtime.signal, failed.signal]);
   const resolved = await resolveHere(config, runtime.log);
@@ -32,7 +32,7 @@ export async function runModes(config: Config, runtime: Runtime): Promise<readon
           metrics,
           signal,
         });
-  const run = async (mode: ModeConfig): Promise<readonly Shortfall[]> => {
+  const run = async (mode: ModeConfig): Promise<readonly UnmetCondition[]> => {
     try {
       if (mode.mode === 'regen') return await regen(mode, shared);
       if (mode.mode === 'approver') {

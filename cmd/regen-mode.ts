@@ -4,29 +4,27 @@ import type { RegenConfig } from '../lib/config/config.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { createEventRecorder } from '../lib/kube/events.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
-import { observeBoot } from '../lib/leases/boot.ts';
-import { createOtherClocks } from '../lib/leases/other-clocks.ts';
-import { releaseDeadLeases } from '../lib/leases/release.ts';
-import type { LeaseName } from '../lib/kube/lease-path.ts';
+import { createOtherClocks } from '../lib/regen/other-clocks.ts';
+import { observeBoot, releaseStaleLeases } from '../lib/regen/stale-leases.ts';
+import type { LeaseName } from '../lib/kube/leases.ts';
 import { createKeyPool } from '../lib/pki/key-pool.ts';
 import { runRegen } from '../lib/regen/run.ts';
 import { createApiStore } from '../lib/store/api.ts';
 import { createDiskStore } from '../lib/store/disk.ts';
-import { refuseBesideKubeadm } from '../lib/store/other-writer.ts';
+import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
 import { createStore } from '../lib/store/stores.ts';
 import { clockFactsFor } from './clock-facts.ts';
 import { connect, keepConnection, namesInApi, noApi } from './connections.ts';
-import { lockHost } from './lock-host.ts';
-import { createRestarts } from './restarts.ts';
+import { createHostRestarts } from './restarts.ts';
 import { noteSummary, readSummaryNote } from './summary-note.ts';
 import { instanceOf, type Shared } from './shared.ts';
-import { shortfallsOf, type Shortfall } from './shortfalls.ts';
+import { unmetConditions, type UnmetCondition } from './unmet.ts';
 import { isFile } from '../lib/inventory/places.ts';
 
 /** How long the process stays for the release of stale leases, when everything else is done. */
 const leasesMs = 15_000;
 
-export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly Shortfall[]> {
+export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly UnmetCondition[]> {
   const { config, resolved, hostName, clock, signal, builtAt, health, metrics } = shared;
   const log = shared.log.with({ mode: 'regen' });
   const connection = needsApi(mode, resolved) ? await healFilesUnless(mode, shared) : undefined;
@@ -38,7 +36,7 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
   const besides =
     connection === undefined || config.once ? [] : [keepConnection(connection, { ...shared, signal: background })];
   if (events !== undefined && !config.once) besides.push(events.run(background));
-  const leases = leasesOfTheDead(connection, shared, background);
+  const leases = staleLeases(connection, shared, background);
   const disk = createDiskStore({
     backupDir: mode.backupDir,
     owners: resolved.artefacts,
@@ -46,7 +44,7 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
     onBackupFailed: ({ code, message }) => log.warn('backup.failed', { path: mode.backupDir, code, err: message }),
     onAttributesLost: ({ code, message }) => log.warn('attributes.lost', { code, err: message }),
   });
-  const restarts = await createRestarts(mode, disk, shared);
+  const restarts = createHostRestarts(mode, disk, shared);
   const noted = config.once && !config.dryRun ? await readSummaryNote(mode.lockDir) : undefined;
   try {
     const report = await runRegen({
@@ -82,7 +80,7 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
     if (config.once && !config.dryRun && toldAt !== undefined && toldAt !== noted)
       await noteSummary(mode.lockDir, toldAt);
     const unfinished = mode.restart && !config.dryRun ? await restarts.finish(report) : [];
-    return config.once ? [...shortfallsOf(report), ...unfinished] : [];
+    return config.once ? [...unmetConditions(report), ...unfinished] : [];
   } finally {
     if (connection !== undefined) await Promise.race([leases.released(), clock.sleep(leasesMs, background)]);
     stopped.abort();
@@ -107,17 +105,17 @@ async function healFilesUnless(mode: RegenConfig, shared: Shared): Promise<KubeC
   }
 }
 
-interface DeadLeases {
+interface StaleLeases {
   readonly release: (seen: { readonly wasAway: boolean }) => void;
   readonly released: () => Promise<unknown>;
 }
 
 /** Notes the time of the boot at once: a clock that is set later must not move it. */
-function leasesOfTheDead(
+function staleLeases(
   connection: KubeConnection | undefined,
   { resolved, hostName, clock, log }: Shared,
   signal: AbortSignal,
-): DeadLeases {
+): StaleLeases {
   const boot = observeBoot(clock);
   const leases = leasesOf(resolved);
   let released: Promise<unknown> = Promise.resolve();
@@ -126,7 +124,7 @@ function leasesOfTheDead(
       if (connection === undefined) return;
       const told = log.with({ mode: 'regen' });
       const mayHaveRenewed = !wasAway;
-      released = releaseDeadLeases({ connection, leases, hostName, clock, log: told, signal, boot, mayHaveRenewed });
+      released = releaseStaleLeases({ connection, leases, hostName, clock, log: told, signal, boot, mayHaveRenewed });
     },
     released: () => released,
   };

@@ -1,46 +1,60 @@
-// What follows a repair of this host's files: a store that notes what must be restarted, and after the pass the restarts
-// and the proof that everything is in use. Notes are made by every pass; only one with --restart acts on them.
-import type { RegenConfig } from '../lib/config/config.ts';
+// Restarts of components that must read changed files again. On the host they follow a repair: a store notes what must be
+// restarted, and after the pass come the restarts and the proof that everything is in use; notes are made by every pass,
+// only one with --restart acts on them. In a pod the observer of files tells what has changed, each component has a
+// restarter of its own, and kube-apiserver waits for its turn among the machines of the cluster.
+import { join } from 'node:path';
+import type { RegenConfig, SyncerConfig } from '../lib/config/config.ts';
 import type { RecoveryError } from '../lib/errors.ts';
+import type { RestartRequest } from '../lib/fileobserver/react.ts';
+import { bootId } from '../lib/host/proc.ts';
+import { componentsIn } from '../lib/inventory/resolve.ts';
+import type { Resolved } from '../lib/inventory/model.ts';
+import type { KubeConnection } from '../lib/kube/kube.ts';
 import { serverAddress } from '../lib/kube/server-address.ts';
+import type { Log } from '../lib/log.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
-import { type Component, componentsOf } from '../lib/restart/component.ts';
-import { createMarkingStore } from '../lib/restart/marking-store.ts';
-import { Markers } from '../lib/restart/markers.ts';
-import { bootId } from '../lib/restart/processes.ts';
-import { proveUse, servingName, waitForApi, type ProvingOptions, type Wanted } from '../lib/restart/prove.ts';
-import { restartReaders, type RestartOutcome } from '../lib/restart/restart.ts';
-import { isDue, loadUnproven, saveUnproven, type Unproven } from '../lib/restart/unproven.ts';
+import { componentsOf } from '../lib/restart/decide.ts';
+import { restartMarked, type RestartOutcome } from '../lib/restart/host-restarts.ts';
+import { createMarkingStore, Markers } from '../lib/restart/markers.ts';
+import {
+  proveAll,
+  type ProvingOptions,
+  servingName,
+  waitForApi,
+  type WantedProof,
+} from '../lib/restart/pending-proofs.ts';
+import { PodRestarter } from '../lib/restart/pod-restarts.ts';
+import { LeaseTurn, restartTurn } from '../lib/restart/turn.ts';
 import type { Store } from '../lib/store/store.ts';
 import type { Shared } from './shared.ts';
-import { isShort, type Shortfall } from './shortfalls.ts';
+import { isUnmet, type UnmetCondition } from './unmet.ts';
 import { version } from './version.ts';
 
-export interface Restarts {
+export interface HostRestarts {
   /** Of the files of this host. */
   readonly store: Store;
-  finish(report: RegenReport): Promise<readonly Shortfall[]>;
+  finish(report: RegenReport): Promise<readonly UnmetCondition[]>;
 }
 
-export async function createRestarts(mode: RegenConfig, disk: Store, shared: Shared): Promise<Restarts> {
+export function createHostRestarts(mode: RegenConfig, disk: Store, shared: Shared): HostRestarts {
   const { resolved, clock, signal } = shared;
   const log = shared.log.with({ mode: 'regen' });
   const components = componentsOf(resolved);
   if (components.length === 0) return { store: disk, finish: () => Promise.resolve([]) };
-  const boot = await bootId();
-  const onFailed = ({ code, message }: { code: string; message: string }): void =>
+  const boot = bootId();
+  const onFailed = ({ code, message }: RecoveryError): void =>
     log.warn('restart.failed', { path: mode.lockDir, code, err: message });
   const markers = new Markers({ directory: mode.lockDir, onFailed });
   return {
     store: createMarkingStore({ store: disk, components, markers, boot }),
     async finish(report) {
       const proving = provingOptions(disk, shared);
-      const short = new Set(report.artefacts.filter(isShort).map(({ artefact }) => artefact));
-      const outcomes = await restartReaders({
+      const unmet = new Set(report.artefacts.filter(isUnmet).map(({ artefact }) => artefact));
+      const outcomes = await restartMarked({
         components,
-        markers: await markers.load(boot),
+        markers,
         boot,
-        isReady: (artefact) => !short.has(artefact),
+        isReady: (artefact) => !unmet.has(artefact),
         apiAnswers: () => waitForApi(proving),
         clock,
         log,
@@ -57,54 +71,11 @@ export async function createRestarts(mode: RegenConfig, disk: Store, shared: Sha
   };
 }
 
-function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly Wanted[] {
+function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly WantedProof[] {
   const restarted = outcomes.flatMap(({ component, since, failure }) =>
     failure === undefined ? [{ name: component.name, component, since }] : [],
   );
   return [{ name: servingName, since: now }, ...restarted];
-}
-
-interface Notes {
-  readonly directory: string;
-  readonly boot: string;
-  readonly onFailed: (err: RecoveryError) => void;
-  readonly components: readonly Component[];
-}
-
-/** Of what was proven to nobody before the pass fails until it is, although it is asked for ever rarer. */
-const askAgainMs = 10_000;
-
-/** What was not proven, one sentence each: by this pass, or by an earlier one that need not be asked again yet. */
-export async function proveAll(
-  fresh: readonly Wanted[],
-  { directory, boot, onFailed, components }: Notes,
-  proving: ProvingOptions,
-): Promise<readonly string[]> {
-  const now = proving.clock.now();
-  const before = await loadUnproven(directory, boot);
-  const others = before.filter(({ name }) => !fresh.some((one) => one.name === name));
-  const [due, later] = [others.filter((one) => isDue(one, now)), others.filter((one) => !isDue(one, now))];
-  const again = due.flatMap(({ name, since }): Wanted[] => {
-    const component = components.find((one) => one.name === name);
-    if (component === undefined && name !== servingName) return [];
-    return [{ name, since, ...(component !== undefined && { component }), patienceMs: askAgainMs }];
-  });
-  const attempts = (name: string): number => (before.find((one) => one.name === name)?.attempts ?? 0) + 1;
-  const noted = ({ name, since }: Wanted, message: string): Unproven => ({
-    name,
-    since,
-    message,
-    askedAt: now,
-    attempts: attempts(name),
-  });
-  const wanted = [...fresh, ...again];
-  const save = (unproven: readonly Unproven[]): Promise<void> => saveUnproven(directory, { boot, unproven, onFailed });
-  // Before it is asked: a pass that is ended meanwhile has proven nothing.
-  await save([...later, ...wanted.map((one) => noted(one, `${one.name}: its use has not been proven yet`))]);
-  const failed = await proveUse(wanted, proving);
-  const unproven = [...later, ...failed.map(({ wanted: one, message }) => noted(one, message))];
-  await save(unproven);
-  return unproven.map(({ message }) => message);
 }
 
 function provingOptions(store: Store, { config, resolved, hostName, clock, log, signal }: Shared): ProvingOptions {
@@ -131,4 +102,50 @@ function apiServerOf(
   const found = url === null ? undefined : serverAddress(url);
   const host = configured?.host ?? found?.host;
   return host === undefined ? undefined : { host, port: configured?.port ?? found?.port ?? 443 };
+}
+
+export interface PodRestarts {
+  /** Undefined: what needs a restart is only reported. */
+  readonly restart?: (request: RestartRequest) => void;
+  /** Until the signal aborts. */
+  run(): Promise<void>;
+}
+
+export interface PodRestarting extends Pick<Shared, 'clock' | 'signal' | 'hostName'> {
+  readonly connection: KubeConnection;
+  /** What this mode publishes and observes. */
+  readonly resolved: Resolved;
+  readonly log: Log;
+}
+
+const readyMs = 5_000;
+
+export function createPodRestarts(mode: SyncerConfig, options: PodRestarting): PodRestarts {
+  if (mode.restart === undefined) return { run: () => Promise.resolve() };
+  const { connection, resolved, hostName, clock, log, signal } = options;
+  const { manifestsDir, hasShortBackOff } = mode.restart;
+  const isApiReady = async (): Promise<boolean> => {
+    const request = { method: 'GET', path: '/readyz', answer: 'text', timeoutMs: readyMs, signal } as const;
+    return connection.request(request).then(
+      () => true,
+      () => false,
+    );
+  };
+  const restarters = new Map(
+    componentsIn(resolved).map((component) => {
+      const turn =
+        component === 'kube-apiserver'
+          ? new LeaseTurn({ connection, lease: restartTurn, holder: hostName, clock, signal })
+          : undefined;
+      const manifest = manifestsDir && join(manifestsDir, `${component}.yaml`);
+      const own = { component, manifest, hasShortBackOff, isApiReady, clock, log, signal };
+      return [component, new PodRestarter({ ...own, ...(turn !== undefined && { turn }) })];
+    }),
+  );
+  return {
+    restart: (change) => restarters.get(change.component)?.notice(change),
+    run: async () => {
+      await Promise.all([...restarters.values()].map((restarter) => restarter.run()));
+    },
+  };
 }

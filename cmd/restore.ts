@@ -7,10 +7,9 @@ import { isCode, RecoveryError } from '../lib/errors.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { suggestion } from '../lib/problems.ts';
 import type { Problem } from '../lib/problems.ts';
-import { componentsOf } from '../lib/restart/component.ts';
-import { createMarkingStore } from '../lib/restart/marking-store.ts';
-import { Markers } from '../lib/restart/markers.ts';
-import { bootId } from '../lib/restart/processes.ts';
+import { componentsOf } from '../lib/restart/decide.ts';
+import { createMarkingStore, Markers } from '../lib/restart/markers.ts';
+import { bootId } from '../lib/host/proc.ts';
 import { createDiskStore } from '../lib/store/disk.ts';
 import {
   type Generation,
@@ -23,7 +22,7 @@ import {
 import type { Store } from '../lib/store/store.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './io.ts';
-import { lockHost } from './lock-host.ts';
+import { lockHost } from '../lib/host/sole-writer.ts';
 import { configInput, type CommandLine, orKubeadm } from './read-config.ts';
 import { resolveHere } from './resolve-here.ts';
 import { isFile } from '../lib/inventory/places.ts';
@@ -136,7 +135,7 @@ async function restoreMarked(
     },
   };
   const components = componentsOf(resolved);
-  const boot = await bootId();
+  const boot = bootId();
   const marking = createMarkingStore({ store: restoring, components, markers, boot });
   const present = await disk.read(wanted.location, signal);
   const seen = present === undefined ? ('absent' as const) : { version: present.version };

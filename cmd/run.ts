@@ -5,7 +5,7 @@ import type { Config } from '../lib/config/config.ts';
 import { errorText, RecoveryError } from '../lib/errors.ts';
 import { createLog } from '../lib/log.ts';
 import type { Log } from '../lib/log.ts';
-import { exitCodes, exitOfError, exitOfShortfalls } from './exit-codes.ts';
+import { exitCodes, exitOfError, exitOfUnmet } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { configInput } from './read-config.ts';
 import type { CommandLine } from './read-config.ts';
@@ -31,10 +31,10 @@ export async function runCommand(line: CommandLine, io: Io): Promise<number> {
   log[level]('config.loaded', { config: summary(config) });
   try {
     const { runModes } = await import('./modes.ts');
-    const shortfalls = await runModes(config, { clock: systemClock, log, signal: io.signal, builtAt });
-    if (io.signal.aborted || shortfalls.length === 0) return stopped(log, io);
-    log.error('process.failed', { err: shortfalls.map(({ message }) => message).join('; ') });
-    return exitOfShortfalls(shortfalls);
+    const unmet = await runModes(config, { clock: systemClock, log, signal: io.signal, builtAt });
+    if (io.signal.aborted || unmet.length === 0) return stopped(log, io);
+    log.error('process.failed', { err: unmet.map(({ message }) => message).join('; ') });
+    return exitOfUnmet(unmet);
   } catch (err) {
     if (io.signal.aborted && (err === io.signal.reason || (err instanceof Error && err.name === 'AbortError'))) {
       return stopped(log, io);

@@ -6,11 +6,11 @@ import { createEventRecorder } from '../lib/kube/events.ts';
 import { createProver } from '../lib/proof/prove.ts';
 import { runSyncer } from '../lib/syncer/run.ts';
 import { addressOf, connect, keepConnection } from './connections.ts';
-import { createRestartReactions } from './restart-reactions.ts';
+import { createPodRestarts } from './restarts.ts';
 import { instanceOf, type Shared } from './shared.ts';
-import type { Shortfall } from './shortfalls.ts';
+import type { UnmetCondition } from './unmet.ts';
 
-export async function syncer(mode: SyncerConfig, shared: Shared): Promise<readonly Shortfall[]> {
+export async function syncer(mode: SyncerConfig, shared: Shared): Promise<readonly UnmetCondition[]> {
   const { config, clock, signal, hostName, health, metrics } = shared;
   const resolved = mode.components === undefined ? shared.resolved : readBy(shared.resolved, mode.components);
   const log = shared.log.with({ mode: 'syncer' });
@@ -35,12 +35,12 @@ export async function syncer(mode: SyncerConfig, shared: Shared): Promise<readon
       signal,
       hostName,
     });
-    const reactions = createRestartReactions(mode, { connection, resolved, hostName, clock, log, signal });
-    const { restart } = reactions;
+    const restarts = createPodRestarts(mode, { connection, resolved, hostName, clock, log, signal });
+    const { restart } = restarts;
     await Promise.all([
       run,
       runFileObserver({ resolved, destinationDir, prove, clock, log, signal, health, restart }),
-      reactions.run(),
+      restarts.run(),
       keepConnection(connection, shared),
       events.run(signal),
     ]);

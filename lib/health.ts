@@ -8,6 +8,7 @@ import type { Clock } from './clock.ts';
 import { errorText, isCode, RecoveryError, systemCode } from './errors.ts';
 import { type Log, withoutPem } from './log.ts';
 import type { Metrics } from './metrics.ts';
+import { backoffMs } from './retry.ts';
 
 export interface CheckState {
   readonly ok: boolean;
@@ -105,8 +106,7 @@ export interface KeepServingOptions extends HealthServerOptions {
   readonly log: Log;
 }
 
-const firstRetryMs = 1000;
-const longestRetryMs = 60_000;
+const retrying = { firstMs: 1000, longestMs: 60_000 };
 
 /**
  * `serveHealth`, where recovery must not wait for it: while something else has the port, or the address is not there yet,
@@ -126,9 +126,9 @@ async function serveLater(options: KeepServingOptions, first: RecoveryError): Pr
   const { clock, log, signal } = options;
   const began = clock.now().getTime();
   let err = first;
-  for (let attempt = 1, delay = firstRetryMs; ; attempt += 1, delay = Math.min(delay * 2, longestRetryMs)) {
+  for (let attempt = 1; ; attempt += 1) {
     log.error('health.failed', { err: err.message, code: err.code, attempt });
-    await clock.sleep(delay, signal);
+    await clock.sleep(backoffMs(attempt, retrying), signal);
     if (signal.aborted) return;
     try {
       const { closed } = await serveHealth(options);

@@ -140,7 +140,7 @@ describe('impureFiles()', () => {
     ['lib/plan/plan.ts', 'node:fs/promises'],
     ['lib/inventory/resolve.ts', 'zod'],
     ['lib/syncer/project.ts', 'node:fs'],
-    ['lib/leases/judge.ts', 'undici'],
+    ['lib/regen/judge-lease.ts', 'undici'],
   ])('names %s when it imports %s', (path, specifier) => {
     const found = impureFiles(tree({ [path]: `import { x } from '${specifier}';` }));
     expect(found).toEqual([`${path} -> ${specifier}: a deciding file only computes`]);

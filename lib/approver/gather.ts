@@ -6,7 +6,7 @@ import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { leasePath } from '../kube/lease-path.ts';
+import { leasePath } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/pair.ts';

@@ -1,6 +1,6 @@
 // What the program was told to do, checked and complete. A union by mode: a syncer never sees what only regen needs,
 // and each mode has the credential of its own.
-import type { ClockStatement } from '../clock-synchronised.ts';
+import type { ClockStatement } from '../host/clock-synchronised.ts';
 import type { Inventory } from '../inventory/model.ts';
 import type { Environment } from '../inventory/resolve.ts';
 import type { LogFormat, LogLevel } from '../log.ts';

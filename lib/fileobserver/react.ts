@@ -7,7 +7,7 @@ import type { Reader, ResolvedArtefact } from '../inventory/model.ts';
 import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
 import type { ArtefactFiles } from '../proof/published.ts';
-import type { InputChange } from '../restart/reactions.ts';
+import type { InputChange } from '../restart/pod-restarts.ts';
 import { backoffMs, Wake } from '../retry.ts';
 import { type FilesState, inspectFiles, type Inspection } from './look.ts';
 

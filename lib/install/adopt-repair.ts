@@ -15,7 +15,7 @@ import type { Clock } from '../clock.ts';
 import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { Log } from '../log.ts';
-import { refuseBesideKubeadm } from '../store/other-writer.ts';
+import { refuseBesideKubeadm } from '../host/sole-writer.ts';
 import { parseYaml } from '../yaml.ts';
 import { driftOf } from './adopt-drift.ts';
 import { requireKubeadmFlags } from './adopt-guard.ts';

@@ -17,7 +17,7 @@ import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createApiStore } from '../store/api.ts';
-import { refuseBesideKubeadm } from '../store/other-writer.ts';
+import { refuseBesideKubeadm } from '../host/sole-writer.ts';
 import { caBundleKey, type Material, type Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';

@@ -3,9 +3,7 @@
 // over before our files and that name go away.
 import type { Clock } from '../clock.ts';
 import { replaceFile } from '../disk/files.ts';
-import { restartProcess } from '../restart/act.ts';
-import { readersOf } from '../restart/judge.ts';
-import { ourPlaces, readProcesses } from '../restart/processes.ts';
+import { readersOnHost, restartProcess } from '../restart/processes.ts';
 import { editYaml } from '../yaml.ts';
 import { readIfPresent } from './files.ts';
 
@@ -38,7 +36,7 @@ export async function giveBackKubelet(options: KubeletAuthority): Promise<boolea
   for (const at of ours) edit.set(['clusters', at, 'cluster', 'certificate-authority'], authority);
   if (ours.length > 0) await replaceFile({ path: kubeconfig, content: edit.text(), mode: 0o600, what: 'kubeconfig' });
   const kubelet = { name: 'kubelet', kubeconfig } as const;
-  for (const reader of readersOf(kubelet, await readProcesses(), ourPlaces)) {
+  for (const reader of readersOnHost(kubelet)) {
     await restartProcess(kubelet, reader, { clock, signal });
   }
   return true;

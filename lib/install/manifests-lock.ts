@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
-import { acquireLock } from '../store/lock.ts';
+import { acquireLock } from '../host/lock.ts';
 import { readIfPresent } from './files.ts';
 import { digestOf, type PodAddition, type StaticPod, staticPods } from './static-pods.ts';
 

@@ -1,5 +1,5 @@
 // What our container and the component beside it have mounted in a static pod. Pure.
-import { timesyncdDirectory } from '../clock-synchronised.ts';
+import { timesyncdDirectory } from '../host/clock-synchronised.ts';
 import type { Layout } from './layout.ts';
 
 /** Of the names of what we add; what has it is ours. */

@@ -2,8 +2,8 @@
 // end, a repair. The turn is the one that the containers take, too (lib/leases/turn.ts).
 import type { Clock } from '../clock.ts';
 import { isCode } from '../errors.ts';
-import { turnSeconds } from '../leases/judge-turn.ts';
-import { LeaseTurn, restartTurn } from '../leases/turn.ts';
+import { turnSeconds } from '../restart/decide.ts';
+import { LeaseTurn, restartTurn } from '../restart/turn.ts';
 import type { Api } from './apply.ts';
 
 export interface Restarting {

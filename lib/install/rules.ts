@@ -9,7 +9,7 @@ import { firstApprovalsName, kubeletClientSigner } from '../bootstrap-identity.t
 import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
-import { restartTurn } from '../leases/turn.ts';
+import { restartTurn } from '../restart/turn.ts';
 import type { Rule } from './manifest.ts';
 
 export type Artefacts = readonly (Artefact | ResolvedArtefact)[];

@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { errorText, RecoveryError } from '../errors.ts';
-import { editManifest } from '../restart/manifest-file.ts';
+import { editManifest } from '../restart/manifest.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
 import { readIfThere } from './apply.ts';
 import { askReady } from './readyz.ts';

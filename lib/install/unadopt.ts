@@ -12,7 +12,7 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { wholeCertificates } from '../pki/certificate.ts';
 import { createApiStore } from '../store/api.ts';
 import { createDiskStore } from '../store/disk.ts';
-import { refuseBesideKubeadm } from '../store/other-writer.ts';
+import { refuseBesideKubeadm } from '../host/sole-writer.ts';
 import { certificateKey, locationText, type Material } from '../store/store.ts';
 import { requireTrustInFiles, trustInApi } from './adopt-guard.ts';
 import { removeRecord } from './adopt-record.ts';

@@ -3,6 +3,7 @@
 // The handshake does not verify the peer: the certificate is compared by its SHA-256 fingerprint with bytes that we
 // hold, which is stronger than any chain, and an expired certificate must be seen and reported, not only refused.
 // Nothing is sent over this connection, and nothing that the server says is believed.
+import type { X509Certificate } from 'node:crypto';
 import { connect, type TLSSocket } from 'node:tls';
 import { isIP } from 'node:net';
 import type { Clock } from '../clock.ts';
@@ -36,6 +37,10 @@ export interface ServedResult extends ProofResult {
   /** Only with `trust`. */
   readonly verified?: boolean;
 }
+
+/** SHA-256 of the DER, lower-case hex. */
+export const fingerprintOf = ({ fingerprint256 }: X509Certificate): string =>
+  fingerprint256.replaceAll(':', '').toLowerCase();
 
 /** One handshake. Resolves with what was served; never rejects. */
 export async function proveServed(options: ServedOptions): Promise<ServedResult> {
@@ -112,7 +117,6 @@ async function handshake({
 function peerOf(socket: TLSSocket): Answer {
   const leaf = socket.getPeerX509Certificate();
   if (leaf === undefined) return { failure: 'the server showed no certificate' };
-  const fingerprint = leaf.fingerprint256.replaceAll(':', '').toLowerCase();
   const problem = socket.authorized ? undefined : errorText(socket.authorizationError);
-  return { fingerprint, notAfter: new Date(leaf.validTo), problem };
+  return { fingerprint: fingerprintOf(leaf), notAfter: new Date(leaf.validTo), problem };
 }

@@ -10,7 +10,7 @@ import type { Gathered } from '../plan/gather.ts';
 import type { Facts } from '../plan/facts.ts';
 import { plan as makePlan } from '../plan/plan.ts';
 import type { ClockFacts, Decision, Plan } from '../plan/plan-types.ts';
-import type { Lock } from '../store/lock.ts';
+import type { Lock } from '../host/lock.ts';
 import { execute, type StepResult } from './execute.ts';
 import type { Journal } from './journal.ts';
 import type { RegenOptions } from './options.ts';

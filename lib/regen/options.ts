@@ -9,7 +9,7 @@ import type { Metrics } from '../metrics.ts';
 import type { KeyAlgorithm } from '../pki/facts.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
 import type { ClockFacts, OtherClock, RenewalPolicy } from '../plan/plan-types.ts';
-import type { Lock } from '../store/lock.ts';
+import type { Lock } from '../host/lock.ts';
 import type { Store } from '../store/store.ts';
 
 export interface RegenOptions {

@@ -1,12 +1,18 @@
 // What must still be restarted, kept in the lock directory: a run that dies between a renewal and the restart is
 // completed by the next. A marker is whole or not there. One that cannot be written does not stop the repair: this
-// process still knows.
+// process still knows. A store wraps the one of this host and marks components before the first of their files changes:
+//   1. note that files of the component are being written
+//   2. write
+//   3. note which of its processes run: they have read what was there before. Later ones read the new file.
+// When nothing was written the note is taken back, so that a write that fails again and again restarts nobody.
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
 import { errorText, RecoveryError, systemCode } from '../errors.ts';
-import { componentNames, type ComponentName } from './component.ts';
-import type { Marker } from './judge.ts';
+import type { ProcessId } from '../host/proc.ts';
+import type { Store } from '../store/store.ts';
+import { type Component, type ComponentName, type Marker } from './decide.ts';
+import { readersOnHost } from './processes.ts';
 
 export interface MarkersOptions {
   readonly directory: string;
@@ -16,45 +22,32 @@ export interface MarkersOptions {
 
 export class Markers {
   readonly #options: MarkersOptions;
-  readonly #known = new Map<ComponentName, Marker>();
-  /** Those that are only known here. */
-  readonly #unwritten = new Set<ComponentName>();
+  /** What could not be written down: only known here. */
+  readonly #unwritten = new Map<ComponentName, Marker>();
 
   constructor(options: MarkersOptions) {
     this.#options = options;
   }
 
-  /** With what earlier runs have left. */
-  async load(boot: string): Promise<this> {
-    for (const name of componentNames) await this.look(name, boot);
-    return this;
-  }
-
   /**
    * The marker as it is now: other runs leave and remove them, too. An unreadable one counts as one of a run that died
-   * while it wrote. What this process could not write down it still knows.
+   * while it wrote.
    */
   async look(name: ComponentName, boot: string): Promise<Marker | undefined> {
-    if (this.#unwritten.has(name)) return this.#known.get(name);
+    const unwritten = this.#unwritten.get(name);
+    if (unwritten !== undefined) return unwritten;
     const text = await readFile(this.#path(name), 'utf8').catch((err: unknown) =>
       ['ENOENT', 'ENOTDIR'].includes(systemCode(err) ?? '') ? undefined : '',
     );
-    if (text === undefined) this.#known.delete(name);
-    else this.#known.set(name, parse(text) ?? { boot, state: 'writing', running: [] });
-    return this.#known.get(name);
-  }
-
-  get(name: ComponentName): Marker | undefined {
-    return this.#known.get(name);
+    return text === undefined ? undefined : (parse(text) ?? { boot, state: 'writing', running: [] });
   }
 
   async set(name: ComponentName, marker: Marker): Promise<void> {
-    this.#known.set(name, marker);
     try {
       await replaceFile({ path: this.#path(name), content: JSON.stringify(marker), mode: 0o600, what: 'marker' });
       this.#unwritten.delete(name);
     } catch (err) {
-      this.#unwritten.add(name);
+      this.#unwritten.set(name, marker);
       this.#failed(err);
     }
   }
@@ -66,7 +59,6 @@ export class Markers {
   }
 
   async remove(name: ComponentName): Promise<void> {
-    this.#known.delete(name);
     this.#unwritten.delete(name);
     // Whatever it is: one that stays would restart its component at every run.
     await rm(this.#path(name), { force: true, recursive: true }).catch((cause: unknown) => {
@@ -99,3 +91,84 @@ const isProcess = (value: unknown): boolean => {
   const { pid, started } = (value ?? {}) as Partial<Record<string, unknown>>;
   return typeof pid === 'number' && typeof started === 'number';
 };
+
+export interface MarkingStoreOptions {
+  readonly store: Store;
+  readonly components: readonly Component[];
+  readonly markers: Markers;
+  readonly boot: string;
+}
+
+export function createMarkingStore({ store, components, markers, boot }: MarkingStoreOptions): Store {
+  /** Files of one component one after the other: each takes back only its own note. */
+  const last = new Map<Component, Promise<unknown>>();
+
+  const marked = async (component: Component, write: () => Promise<WriteOutcome>): Promise<WriteOutcome> => {
+    const { name } = component;
+    // Not what was there when this run began: another may have left one since, and its note must outlast ours.
+    const before = await markers.look(name, boot);
+    await markers.set(name, { boot, state: 'writing', running: before?.running ?? [] }); // 1
+    let changed = true;
+    try {
+      const written = await write(); // 2
+      changed = written.changed;
+      return written;
+    } finally {
+      if (changed)
+        await markers.set(name, { boot, state: 'written', running: runningOf(component) }); // 3
+      else if (before === undefined) await markers.remove(name);
+      else await markers.set(name, before);
+    }
+  };
+
+  return {
+    ...store,
+    read: (location, signal) => store.read(location, signal),
+    async write(location, next, seen, signal) {
+      const readers = components.filter(({ locations }) => locations.includes(location));
+      const write = (): Promise<WriteOutcome> => writeAndSee(store, location, next, seen, signal);
+      const all = readers.reduce((inner, component) => {
+        return () => {
+          const turn = (last.get(component) ?? Promise.resolve()).then(() => marked(component, inner));
+          last.set(
+            component,
+            turn.catch(() => undefined),
+          );
+          return turn;
+        };
+      }, write);
+      const { outcome, err } = await all();
+      if (outcome === undefined) throw err;
+      return outcome;
+    },
+  };
+}
+
+interface WriteOutcome {
+  readonly outcome?: 'written' | 'conflict';
+  readonly err?: unknown;
+  /** Whether what lies there may be another now. */
+  readonly changed: boolean;
+}
+
+async function writeAndSee(store: Store, ...write: Parameters<Store['write']>): Promise<WriteOutcome> {
+  const [location, , seen, signal] = write;
+  try {
+    const outcome = await store.write(...write);
+    return { outcome, changed: outcome === 'written' };
+  } catch (err) {
+    // A failure after the rename (of an fsync) leaves the new file there.
+    const there = await store.read(location, signal).catch(() => 'unknown' as const);
+    const version = there === 'unknown' ? undefined : (there?.version ?? 'absent');
+    return { err, changed: there !== 'unknown' && version !== (seen === 'absent' ? 'absent' : seen.version) };
+  }
+}
+
+/** Where it cannot be known none is named: a process that cannot be seen cannot be restarted either. */
+function runningOf(component: Component): readonly ProcessId[] {
+  try {
+    return readersOnHost(component).map(({ pid, started }) => ({ pid, started }));
+  } catch {
+    return [];
+  }
+}

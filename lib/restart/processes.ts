@@ -1,65 +1,132 @@
-// Reads /proc. A process that ends while it is looked at is left out, one that hides its mounts counts as none of ours.
-import { readdir, readFile, readlink, stat } from 'node:fs/promises';
-import { readFileSync, realpathSync } from 'node:fs';
+// The processes of a component here: found, ended so that systemd or the kubelet starts them again, and waited for. A
+// number that another process has got meanwhile is never signalled. The same user is enough for a signal, no capability is
+// needed (kill(2)).
+import { type Clock, steadyMs } from '../clock.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
-import { componentNames } from './component.ts';
-import { componentOf, type ProcessFacts } from './judge.ts';
-import { placeOf, type Place } from './mounts.ts';
+import { isRunning, ourPlaces, type ProcessFacts, type ProcessId, readProcesses } from '../host/proc.ts';
+import { isOfSession, mainPidOf, runSystemctl, systemdRuns, unitOf } from '../host/systemd.ts';
+import { type Component, isSameProcess, readersOf } from './decide.ts';
 
-const text = (path: string): Promise<string> => readFile(path, 'utf8').catch(() => '');
-
-/** The processes of all components that a renewal may concern, whoever's they are. Throws ReadFailed. */
-export async function readProcesses(): Promise<readonly ProcessFacts[]> {
-  const names = await readdir('/proc').catch((cause: unknown): never => {
-    throw new RecoveryError('ReadFailed', `Cannot read directory "/proc": ${systemCode(cause) ?? 'unknown'}`, {
-      cause,
-    });
-  });
-  const own = await readlink('/proc/self/ns/pid').catch(() => undefined);
-  const found = await Promise.all(
-    names.filter((name) => /^\d+$/.test(name)).map((name) => readProcess(Number(name), own)),
-  );
-  return found.flatMap((one) => one ?? []);
+/** On this host, of this machine's control plane. Throws ReadFailed. */
+export function readersOnHost(component: Pick<Component, 'name' | 'kubeconfig'>): readonly ProcessFacts[] {
+  return readersOf(component, readProcesses([component.name]), ourPlaces);
 }
 
-async function readProcess(pid: number, own: string | undefined): Promise<ProcessFacts | undefined> {
-  const directory = `/proc/${pid}`;
-  const argv = (await text(`${directory}/cmdline`)).replace(/\0$/, '').split('\0');
-  if (!(componentNames as readonly string[]).includes(componentOf(argv))) return undefined;
-  const [started, mountinfo, cgroup, namespace, owner] = await Promise.all([
-    startOf(pid),
-    text(`${directory}/mountinfo`),
-    text(`${directory}/cgroup`),
-    readlink(`${directory}/ns/pid`).catch(() => undefined),
-    stat(directory).then(
-      ({ uid }) => uid,
-      () => undefined,
-    ),
-  ]);
-  if (started === undefined) return undefined;
-  const isPrivileged = owner === 0 || owner === process.getuid?.();
-  return { pid, started, argv, mountinfo, cgroup, besideUs: own !== undefined && namespace === own, isPrivileged };
+/** In our own PID namespace: with shareProcessNamespace that is the pod. Throws ReadFailed. */
+export function processesInPod(component: string): readonly ProcessId[] {
+  return readProcesses([component]).filter(({ isInOurPidNamespace }) => isInOurPidNamespace);
 }
 
-/** Clock ticks since boot; undefined when there is no such process, or when it has ended and waits for its parent. */
-export async function startOf(pid: number): Promise<number | undefined> {
-  // The name of the program, in parentheses, may hold anything.
-  const fields = (await text(`/proc/${pid}/stat`)).replace(/^[^]*\)\s*/, '').split(' ');
-  const [state, started] = [fields[0] ?? '', Number(fields[19])];
-  return state === '' || 'ZX'.includes(state) || Number.isNaN(started) ? undefined : started;
+export interface WaitFor {
+  readonly atMostMs: number;
+  readonly everyMs: number;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
 }
 
-/** Where a path of ours lies, as it is written and as it is with its symbolic links followed. */
-export function ourPlaces(path: string): readonly Place[] {
-  try {
-    const mountinfo = readFileSync('/proc/self/mountinfo', 'utf8');
-    return [...new Set([path, realpathSync(path)])].flatMap((one) => placeOf(mountinfo, one) ?? []);
-  } catch {
-    return []; // no such file, or /proc hidden: then nothing is known to be ours
+/** What `look` finds; undefined when it has found nothing in time, or when the signal aborts. */
+export async function waitFor<T>(
+  look: () => T | undefined | Promise<T | undefined>,
+  { atMostMs, everyMs, clock, signal }: WaitFor,
+): Promise<T | undefined> {
+  const until = steadyMs(clock) + atMostMs;
+  for (;;) {
+    const found = await look();
+    if (found !== undefined || signal.aborted || steadyMs(clock) >= until) return found;
+    await clock.sleep(everyMs, signal);
   }
 }
 
-/** Names this time between two boots; empty where unknown. */
-export async function bootId(): Promise<string> {
-  return (await text('/proc/sys/kernel/random/boot_id')).trim();
+type Cannot = (state: string, cause?: unknown) => RecoveryError;
+
+/** One that has ended by itself is none to tell of. */
+function terminate({ pid, started }: ProcessId, cannot: Cannot): void {
+  if (!isRunning({ pid, started })) return;
+  try {
+    process.kill(pid, 'SIGTERM');
+  } catch (cause) {
+    const code = systemCode(cause) ?? 'unknown';
+    if (code !== 'ESRCH') throw cannot(`process ${pid} cannot be signalled (${code})`, cause);
+  }
+}
+
+const systemctlMs = 60_000;
+const endMs = 30_000;
+
+export interface RestartingProcess {
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** Whether systemd runs here. Default: as this machine says. */
+  readonly systemd?: boolean;
+}
+
+/**
+ * On the host. A unit is restarted only for its main process: a kubelet may have been started by hand below the unit of
+ * something else. Says what was done. Resolves when the old process has ended. Throws WriteFailed.
+ */
+export async function restartProcess(
+  { name }: Pick<Component, 'name'>,
+  reader: ProcessFacts,
+  { clock, signal, systemd = systemdRuns() }: RestartingProcess,
+): Promise<string> {
+  const { pid, cgroup } = reader;
+  const cannot: Cannot = (state, cause) => {
+    const message = `Cannot restart component "${name}": ${state}; restart it by hand, or wait for the next run`;
+    return new RecoveryError('WriteFailed', message, { cause });
+  };
+  if (!isRunning(reader)) return 'it had ended';
+  if (name === 'kubelet' && systemd) {
+    const unit = unitOf(cgroup);
+    if (unit !== undefined && (await mainPidOf(unit, signal)) === pid) {
+      await runSystemctl(['restart', unit], { timeoutMs: systemctlMs, signal }).catch((err: unknown) => {
+        const { code, signal: by } = err as { readonly code?: unknown; readonly signal?: unknown };
+        throw cannot(`"systemctl restart ${unit}" failed (${String(code ?? by)})`, err);
+      });
+      return `systemctl restart ${unit}`;
+    }
+    if (isOfSession(cgroup)) {
+      throw cannot(`process ${pid} was started by hand in a session of a user, so nobody starts it again`);
+    }
+  }
+  terminate(reader, cannot);
+  const hasEnded = (): true | undefined => (isRunning(reader) ? undefined : true);
+  if ((await waitFor(hasEnded, { atMostMs: endMs, everyMs: 50, clock, signal })) === undefined) {
+    throw cannot(`process ${pid} has not ended ${endMs / 1000} s after SIGTERM`);
+  }
+  return `SIGTERM to process ${pid}`;
+}
+
+/** In our pod; the kubelet starts the container again. Throws WriteFailed. */
+export function terminateInPod(component: string, due: readonly ProcessId[]): void {
+  for (const one of due) {
+    terminate(one, (state, cause) => {
+      const why = 'this program must run as the same user, in the pod of the component';
+      return new RecoveryError('WriteFailed', `Cannot restart ${component}: ${state}; ${why}`, { cause });
+    });
+  }
+}
+
+export interface Awaiting {
+  readonly component: string;
+  /** They must have ended. */
+  readonly due: readonly ProcessId[];
+  readonly processes: (component: string) => readonly ProcessId[];
+  readonly atMostMs: number;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+/** The new process. Throws ProofFailed when there is none in time; undefined when the signal aborts. */
+export async function awaitSuccessor(awaiting: Awaiting): Promise<ProcessId | undefined> {
+  const { component, due, processes, atMostMs, clock, signal } = awaiting;
+  const isDue = (one: ProcessId): boolean => due.some((old) => isSameProcess(old, one));
+  const look = (): ProcessId | undefined => {
+    const running = processes(component);
+    return running.some(isDue) ? undefined : running[0];
+  };
+  const successor = await waitFor(look, { atMostMs, everyMs: 200, clock, signal });
+  if (successor !== undefined || signal.aborted) return successor;
+  const state = processes(component).some(isDue) ? 'the process has not ended' : 'no new process has come';
+  const message = `Cannot restart ${component}: ${state} within ${atMostMs / 1000} s; look at the kubelet's log`;
+  throw new RecoveryError('ProofFailed', message);
 }

@@ -11,7 +11,7 @@ import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { allow, isOwn, type ObjectDirectory } from '../publish/scan.ts';
 import { pruneRemoved } from '../publish/take-away.ts';
-import { acquireLock, type Lock } from '../store/lock.ts';
+import { acquireLock, type Lock } from '../host/lock.ts';
 import { kindDirectory } from './synced-objects.ts';
 
 /** The problem of a path as destination directory; undefined when it can be one. */

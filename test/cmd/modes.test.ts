@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { runModes } from '../../cmd/modes.ts';
-import type { Shortfall } from '../../cmd/shortfalls.ts';
+import type { UnmetCondition } from '../../cmd/unmet.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { parseConfig } from '../../lib/config/load.ts';
@@ -63,8 +63,8 @@ describe('runModes() with regen and rows that cannot be renewed now', () => {
   const blocked = { builtAt: new Date(systemClock.now().getTime() + 24 * 3_600_000), flags: { locations: 'disk' } };
 
   it('names them at the end of one pass', async () => {
-    const shortfalls = await run({ ...blocked, flags: { ...blocked.flags, once: true } });
-    expect(shortfalls.map(({ message }) => message.split(':')[0])).toContain('etcd-server');
+    const unmet = await run({ ...blocked, flags: { ...blocked.flags, once: true } });
+    expect(unmet.map(({ message }) => message.split(':')[0])).toContain('etcd-server');
   });
 
   it('has no fault to find with a mode that runs on until it is asked to stop', async () => {
@@ -104,13 +104,13 @@ describe('runModes() with regen for one pass while the API server is away', () =
         token: 'none',
       });
       const signal = AbortSignal.timeout(15_000);
-      const shortfalls: readonly Shortfall[] = await run({
+      const unmet: readonly UnmetCondition[] = await run({
         flags: { once: true, dryRun, kubeconfig },
         clock: movedClock(0),
         signal,
       });
       expect(signal.aborted).toBe(false);
-      expect(shortfalls).toEqual([{ message: 'regen gave up: the API server has not answered for 30 s' }]);
+      expect(unmet).toEqual([{ message: 'regen gave up: the API server has not answered for 30 s' }]);
       expect(await readdir(join(directory, 'pki/etcd'))).toEqual(expect.arrayContaining([...files]));
       if (dryRun) expect(await readdir(join(directory, 'pki/etcd'))).toHaveLength(files.length);
     },

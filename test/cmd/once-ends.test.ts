@@ -4,9 +4,9 @@ import { chmod, mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from 
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { exitCodes, exitOfShortfalls } from '../../cmd/exit-codes.ts';
+import { exitCodes, exitOfUnmet } from '../../cmd/exit-codes.ts';
 import { resolveHere } from '../../cmd/resolve-here.ts';
-import { shortfallsOf } from '../../cmd/shortfalls.ts';
+import { unmetConditions } from '../../cmd/unmet.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { createLog } from '../../lib/log.ts';
@@ -67,12 +67,12 @@ async function once(later = 0): Promise<{ readonly exit: number; readonly slept:
     log: createLog({ level: 'error', write: () => undefined }),
     signal: AbortSignal.timeout(60_000),
   });
-  const shortfalls = shortfallsOf(report);
+  const unmet = unmetConditions(report);
   written = report.artefacts.flatMap(({ artefact, writes }) => (writes > 0 ? [artefact] : []));
   return {
-    exit: exitOfShortfalls(shortfalls),
+    exit: exitOfUnmet(unmet),
     slept: clock.slept,
-    told: shortfalls.map(({ message }) => message).join('\n'),
+    told: unmet.map(({ message }) => message).join('\n'),
   };
 }
 

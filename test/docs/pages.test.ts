@@ -19,11 +19,10 @@ import { judgeClock } from '../../lib/plan/clock-rules.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { understand } from '../../lib/plan/understand.ts';
 import type { ClockFacts } from '../../lib/plan/plan-types.ts';
-import { judgeRenewal } from '../../lib/proof/lease.ts';
-import { judgeSigned } from '../../lib/proof/signs-csr.ts';
+import { judgeRenewal, judgeSigned } from '../../lib/proof/api.ts';
 import { attempt } from '../../lib/disk/disk.ts';
-import { acquireLock } from '../../lib/store/lock.ts';
-import { refuseBesideKubeadm } from '../../lib/store/other-writer.ts';
+import { acquireLock } from '../../lib/host/lock.ts';
+import { refuseBesideKubeadm } from '../../lib/host/sole-writer.ts';
 import { project } from '../../lib/syncer/project.ts';
 import { authority as makeAuthority } from '../pki/authority.ts';
 import { at, ca, chain, healthy, leaf, present, signer, start, target } from '../support/facts.ts';
@@ -101,15 +100,15 @@ describe('docs/reasons.md', () => {
   });
 
   it('has every reason why a component is not restarted', () => {
-    const judged = unionMembers(page('lib/restart/reaction.ts'), 'CannotReason');
-    const failed = unionMembers(page('lib/restart/reactions.ts'), 'FailureReason');
+    const judged = unionMembers(page('lib/restart/decide.ts'), 'CannotReason');
+    const failed = unionMembers(page('lib/restart/pod-restarts.ts'), 'FailureReason');
     expect(sorted(firstCodes(section(reasons, 'Restarts')))).toEqual(sorted([...judged, ...failed]));
   });
 
   it('has every reason why a Lease is kept', () => {
-    const here = /reason: LeaseReason((?: \| '\w+')+)/.exec(page('lib/leases/release.ts'))?.[1] ?? '';
+    const here = /KeptReason = LeaseReason((?: \| '\w+')+)/.exec(page('lib/regen/stale-leases.ts'))?.[1] ?? '';
     const more = [...here.matchAll(/'(\w+)'/g)].map(([, reason = '']) => reason);
-    const judged = unionMembers(page('lib/leases/judge.ts'), 'LeaseReason');
+    const judged = unionMembers(page('lib/regen/judge-lease.ts'), 'LeaseReason');
     expect(sorted(firstCodes(section(reasons, 'Leases')))).toEqual(sorted([...judged, ...more]));
   });
 });

@@ -8,8 +8,8 @@ import { systemClock } from '../../lib/clock.ts';
 import { runFileObserver } from '../../lib/fileobserver/run.ts';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
-import { processesBesideUs } from '../../lib/restart/beside.ts';
-import { RestartReaction } from '../../lib/restart/reactions.ts';
+import { processesInPod } from '../../lib/restart/processes.ts';
+import { PodRestarter } from '../../lib/restart/pod-restarts.ts';
 import { isGone, Processes } from '../restart/processes.ts';
 import { soon, TemporaryDirectory } from './observation.ts';
 
@@ -53,13 +53,13 @@ function observe(): AsyncDisposable {
   const stop = new AbortController();
   const log = createLog({ write: (line) => void events.push((JSON.parse(line) as { event: string }).event) });
   const shared = { clock: systemClock, log, signal: stop.signal };
-  const reaction = new RestartReaction({
+  const reaction = new PodRestarter({
     ...shared,
     component,
     manifest: undefined,
     hasShortBackOff: true,
     isApiReady: async () => true,
-    processes: async (name) => (await processesBesideUs(name)).filter(({ pid }) => pids.includes(pid)),
+    processes: (name) => processesInPod(name).filter(({ pid }) => pids.includes(pid)),
     pace: { quietMs: 600 },
   });
   const running = Promise.all([

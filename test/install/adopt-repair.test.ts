@@ -12,7 +12,7 @@ import { type RepairOutcome, runRepair } from '../../lib/install/adopt-repair.ts
 import { adoptionFile } from '../../lib/install/layout.ts';
 import { staticPods } from '../../lib/install/static-pods.ts';
 import { createLog } from '../../lib/log.ts';
-import { acquireLock } from '../../lib/store/lock.ts';
+import { acquireLock } from '../../lib/host/lock.ts';
 import { adoptedMachine, kubeadmManifest } from '../support/adopted-files.ts';
 
 let root: string;

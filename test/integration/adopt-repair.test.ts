@@ -15,7 +15,7 @@ import { podManifest } from '../../lib/install/pod-manifest.ts';
 import { type PodManifest, removeFrom, staticPods } from '../../lib/install/static-pods.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import { LeaseTurn, restartTurn } from '../../lib/leases/turn.ts';
+import { LeaseTurn, restartTurn } from '../../lib/restart/turn.ts';
 import { createLog } from '../../lib/log.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { adoptedMachine, kubeadmManifest, recordIn } from '../support/adopted-files.ts';

@@ -10,7 +10,7 @@ import type { ApiLocation } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
-import { restartTurn } from '../../lib/leases/turn.ts';
+import { restartTurn } from '../../lib/restart/turn.ts';
 import { createApiStore } from '../../lib/store/api.ts';
 import { type RenderedControlPlane, startRenderedControlPlane } from '../support/rendered-control-plane.ts';
 

@@ -5,9 +5,9 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
-import type { Boot } from '../../lib/leases/boot.ts';
-import { createOtherClocks } from '../../lib/leases/other-clocks.ts';
-import { releaseDeadLeases, type ReleaseOptions } from '../../lib/leases/release.ts';
+import type { Boot } from '../../lib/regen/judge-lease.ts';
+import { createOtherClocks } from '../../lib/regen/other-clocks.ts';
+import { releaseStaleLeases, type ReleaseOptions } from '../../lib/regen/stale-leases.ts';
 import { createLog } from '../../lib/log.ts';
 import { startControlPlane, type ControlPlane } from '../support/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
@@ -56,7 +56,7 @@ const held = (name: string, except = ''): Promise<Lease> =>
     { withinMs: 60_000 },
   );
 const release = (names: readonly string[], options: Partial<ReleaseOptions> = {}) =>
-  releaseDeadLeases({
+  releaseStaleLeases({
     connection,
     leases: names.map((name) => ({ namespace, name })),
     hostName: hostname(),
@@ -78,7 +78,7 @@ const bootAfter = (last: Lease) => (): Boot => ({
   clockStepped: false,
 });
 
-test('releaseDeadLeases() keeps the leases of components that live', async () => {
+test('releaseStaleLeases() keeps the leases of components that live', async () => {
   const before = [await held(kcm), await held(scheduler)];
   for (const { spec } of before) expect(spec.holderIdentity.startsWith(`${hostname()}_`)).toBe(true);
   expect(await release([kcm, scheduler])).toMatchObject([
@@ -103,7 +103,7 @@ test('the clock of a living leader is heard by other machines, and not by its ow
   for (const { aheadMs } of far) expect(Math.abs(aheadMs - year)).toBeLessThan(60_000);
 });
 
-test('releaseDeadLeases() lets a restarted kube-controller-manager lead while an unreleased lease still waits', async () => {
+test('releaseStaleLeases() lets a restarted kube-controller-manager lead while an unreleased lease still waits', async () => {
   await controlPlane.kill();
   controlPlane.startComponent('etcd');
   controlPlane.startComponent('kube-apiserver');
@@ -133,7 +133,7 @@ test('releaseDeadLeases() lets a restarted kube-controller-manager lead while an
   await held(scheduler, dead[1].spec.holderIdentity);
 });
 
-test('releaseDeadLeases() never releases a lease that another node holds', async () => {
+test('releaseStaleLeases() never releases a lease that another node holds', async () => {
   const holders = {
     'other-node': 'somewhere-else_0a0a0a0a-0000-4000-8000-000000000000',
     'longer-name': `${hostname()}0_0a0a0a0a-0000-4000-8000-000000000000`,
@@ -184,7 +184,7 @@ const interfered = (interfere: () => Promise<unknown>): KubeConnection => ({
   close: () => Promise.resolve(),
 });
 
-test('releaseDeadLeases() gives way to a holder that renews between its read and its write', async () => {
+test('releaseStaleLeases() gives way to a holder that renews between its read and its write', async () => {
   const name = 'renewed-in-between';
   const holder = `${hostname()}_0a0a0a0a-0000-4000-8000-000000000000`;
   await create(name, holder);
@@ -195,7 +195,7 @@ test('releaseDeadLeases() gives way to a holder that renews between its read and
   expect((await lease(name)).spec).toMatchObject({ holderIdentity: holder, renewTime });
 });
 
-test('releaseDeadLeases() leaves a lease that somebody writes each time, after two attempts', async () => {
+test('releaseStaleLeases() leaves a lease that somebody writes each time, after two attempts', async () => {
   const name = 'always-written';
   await create(name, `${hostname()}_0a0a0a0a-0000-4000-8000-000000000000`);
   let writes = 0;
@@ -214,7 +214,7 @@ test('releaseDeadLeases() leaves a lease that somebody writes each time, after t
   expect((await lease(name)).spec).toMatchObject({ holderIdentity: '', leaseTransitions: 3, renewTime: longAgo });
 });
 
-test('releaseDeadLeases() asks an API server that is only starting until it answers', async () => {
+test('releaseStaleLeases() asks an API server that is only starting until it answers', async () => {
   const name = 'left-behind';
   await create(name, `${hostname()}_0a0a0a0a-0000-4000-8000-000000000000`);
   await controlPlane.kill();
@@ -223,7 +223,7 @@ test('releaseDeadLeases() asks an API server that is only starting until it answ
   expect(await outcome).toMatchObject([{ outcome: 'released' }]);
 });
 
-test('releaseDeadLeases() reports and does not reject when the API server is away', async () => {
+test('releaseStaleLeases() reports and does not reject when the API server is away', async () => {
   await controlPlane.stop();
   const lines: string[] = [];
   const log = createLog({ write: (line) => lines.push(line) });

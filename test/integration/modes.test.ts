@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { runModes } from '../../cmd/modes.ts';
 import { systemClock } from '../../lib/clock.ts';
-import type { Shortfall } from '../../cmd/shortfalls.ts';
+import type { UnmetCondition } from '../../cmd/unmet.ts';
 import { parseConfig } from '../../lib/config/load.ts';
 import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
@@ -42,7 +42,7 @@ interface Line {
   readonly reason?: string;
 }
 
-async function runOnce(flags: ConfigFlags): Promise<{ shortfalls: readonly Shortfall[]; lines: readonly Line[] }> {
+async function runOnce(flags: ConfigFlags): Promise<{ unmet: readonly UnmetCondition[]; lines: readonly Line[] }> {
   const kubeconfig = await writeKubeconfig(join(directory, 'kubeconfig'), {
     server: proxy.url,
     certificateAuthority: proxy.ca,
@@ -53,24 +53,24 @@ async function runOnce(flags: ConfigFlags): Promise<{ shortfalls: readonly Short
   const given = { locations: 'api', once: true, preset: 'kubernetes', kubeconfig, parameter, ...flags } as const;
   const config = parseConfig({ flags: given, env: {}, cwd: directory, presets: installedPresets });
   const lines: Line[] = [];
-  const shortfalls = await runModes(config, {
+  const unmet = await runModes(config, {
     clock: systemClock,
     log: createLog({ level: 'debug', write: (line) => lines.push(JSON.parse(line) as Line) }),
     signal: AbortSignal.timeout(60_000),
     builtAt: new Date('2025-01-01T00:00:00Z'),
   });
-  return { shortfalls, lines };
+  return { unmet, lines };
 }
 
 it('runModes() with --once has on disk what it has just made in the API', async () => {
   const body = { metadata: { name: 'once' } };
   expect(await controlPlane.admin('/api/v1/namespaces', { method: 'POST', body })).toMatchObject({ status: 201 });
   const destinationDir = join(directory, 'certs');
-  const { shortfalls, lines } = await runOnce({ mode: 'syncer,regen', namespace: 'once', destinationDir });
+  const { unmet, lines } = await runOnce({ mode: 'syncer,regen', namespace: 'once', destinationDir });
   // The one Secret that nobody ever makes anew.
   const refused = lines.filter(({ event }) => event === 'sync.refused' || event === 'sync.failed');
   expect(refused.map(({ secret }) => secret)).toEqual(['once/service-account-key']);
-  expect(shortfalls).toHaveLength(2);
+  expect(unmet).toHaveLength(2);
   expect(readdirSync(join(destinationDir, 'secrets')).length).toBeGreaterThan(3);
 });
 

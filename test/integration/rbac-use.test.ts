@@ -11,7 +11,7 @@ import { accountName, defaultNamespace as namespace } from '../../lib/install/ac
 import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { staticPods } from '../../lib/install/static-pods.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
-import { LeaseTurn, restartTurn } from '../../lib/leases/turn.ts';
+import { LeaseTurn, restartTurn } from '../../lib/restart/turn.ts';
 import { apiRequest, type ApiResponse } from '../support/api-client.ts';
 import { type AuditEvent, readAudit } from '../support/audit.ts';
 import { createLeaf } from '../support/certificates.ts';

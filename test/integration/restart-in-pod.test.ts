@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { restartTurn } from '../../lib/leases/turn.ts';
+import { restartTurn } from '../../lib/restart/turn.ts';
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
 
 const { namespace } = restartTurn;

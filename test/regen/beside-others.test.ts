@@ -7,7 +7,7 @@ import { systemClock } from '../../lib/clock.ts';
 import { RecoveryError } from '../../lib/errors.ts';
 import { runRegen } from '../../lib/regen/run.ts';
 import type { RegenOptions } from '../../lib/regen/run.ts';
-import { acquireLock } from '../../lib/store/lock.ts';
+import { acquireLock } from '../../lib/host/lock.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { DiskWorld, movedClock } from './disk-world.ts';
 

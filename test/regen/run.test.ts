@@ -10,7 +10,7 @@ import type { Location, Resolved } from '../../lib/inventory/model.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import { runRegen } from '../../lib/regen/run.ts';
 import type { Store } from '../../lib/store/store.ts';
-import { acquireLock } from '../../lib/store/lock.ts';
+import { acquireLock } from '../../lib/host/lock.ts';
 import { expire } from '../support/expire.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { DiskWorld, movedClock } from './disk-world.ts';

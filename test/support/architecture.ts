@@ -15,9 +15,9 @@ interface Import {
 /** Lowest first. A file imports its own folder and layers below its own; a layer named here is a folder or files. */
 const layers: readonly (readonly RegExp[])[] = [
   [/^lib\/[^/]+\.ts$/],
-  [/^lib\/kube\//, /^lib\/pki\//, /^lib\/disk\//],
+  [/^lib\/kube\//, /^lib\/pki\//, /^lib\/disk\//, /^lib\/host\//],
   [/^lib\/inventory\//, /^lib\/store\//, /^lib\/publish\//],
-  [/^lib\/plan\//, /^lib\/proof\//, /^lib\/leases\//, /^lib\/issue\//, /^lib\/webhooks\//, /^lib\/restart\//],
+  [/^lib\/plan\//, /^lib\/proof\//, /^lib\/issue\//, /^lib\/webhooks\//, /^lib\/restart\//],
   // What a user may configure is said in terms of the inventory and the plan.
   [/^lib\/config\//],
   [/^lib\/regen\//, /^lib\/syncer\//, /^lib\/fileobserver\//, /^lib\/approver\//, /^lib\/status\//, /^lib\/install\//],
@@ -56,7 +56,7 @@ const confined: readonly { readonly what: string; readonly pattern: RegExp; read
 
 /** Files that decide: same facts, same answer. */
 const pure =
-  /^lib\/(plan\/(?!gather\.ts$)[^/]+|inventory\/(resolve|names-in-api)|syncer\/project|leases\/judge(-turn)?|approver\/(judge|shape|silence|request)|restart\/(component|judge|mounts|reaction)|webhooks\/intercepting)\.ts$/;
+  /^lib\/(plan\/(?!gather\.ts$)[^/]+|inventory\/(resolve|names-in-api)|syncer\/project|host\/mounts|regen\/judge-lease|approver\/(judge|shape|silence|request)|restart\/decide|webhooks\/intercepting)\.ts$/;
 /** Builtins that only compute. */
 const computing = new Set(['node:crypto', 'node:net', 'node:path', 'node:path/posix', 'node:util']);
 

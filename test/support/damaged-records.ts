@@ -14,9 +14,9 @@ import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
 import { isCode } from '../../lib/errors.ts';
 import { parseRecord, recordText } from '../../lib/install/adopt-record.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
-import { readSighting } from '../../lib/leases/sighting.ts';
+import { readObserved } from '../../lib/restart/turn.ts';
 import { Markers } from '../../lib/restart/markers.ts';
-import { bootId } from '../../lib/restart/processes.ts';
+import { bootId } from '../../lib/host/proc.ts';
 import { recordIn } from './adopted-files.ts';
 import { damageInsidePem, damages, damageValue, type Dice } from './damage.ts';
 import { damaged, type Outcome } from './damaged-readers.ts';
@@ -69,7 +69,7 @@ export class RecordCases implements AsyncDisposable {
     const csr = { metadata: { name: 'csr-1', uid: '1', creationTimestamp: '2026-06-01T00:00:00Z' }, spec };
     if (judgeShape(csr, contentOf(csr), requester).kind !== 'suitable') throw new Error('the request is not suitable');
     parseConfig(inputOf(configuration));
-    return new RecordCases(await mkdtemp(join(tmpdir(), 'records-')), await bootId(), csr);
+    return new RecordCases(await mkdtemp(join(tmpdir(), 'records-')), bootId(), csr);
   }
 
   async run(dice: Dice): Promise<Outcome> {
@@ -86,7 +86,7 @@ export class RecordCases implements AsyncDisposable {
     return [
       ['record of an adoption', (dice) => this.#adoption(dice)],
       ['restart marker', (dice) => this.#marker(dice)],
-      ['note of a Lease', (dice) => this.#sighting(dice)],
+      ['note of a Lease', (dice) => this.#observed(dice)],
       ['configuration file', (dice) => this.#configuration(dice)],
       ['CertificateSigningRequest', (dice) => this.#request(dice)],
     ];
@@ -111,17 +111,17 @@ export class RecordCases implements AsyncDisposable {
     await writeFile(join(this.#directory, 'restart-kubelet'), next);
     const told: string[] = [];
     const markers = new Markers({ directory: this.#directory, onFailed: ({ message }) => told.push(message) });
-    const found = (await markers.load(this.#boot)).get('kubelet');
+    const found = await markers.look('kubelet', this.#boot);
     // Damaged, it says that something may have changed: one restart too many.
     if (found === undefined || told.length > 0) return 'it is lost';
     const isSound = found.running.every(({ pid, started }) => typeof pid === 'number' && typeof started === 'number');
     return isSound ? undefined : 'it names processes that are none';
   }
 
-  async #sighting(dice: Dice): Promise<Outcome> {
+  async #observed(dice: Dice): Promise<Outcome> {
     const path = join(this.#directory, 'lease');
     await writeFile(path, damaged(Buffer.from(`${this.#boot} 1234 56789`), dice));
-    const found = await readSighting(path);
+    const found = await readObserved(path);
     return found === undefined || found.sinceMs >= 0 ? undefined : 'it is no time';
   }
 

@@ -4,7 +4,7 @@
 import type { KubeRequest } from '../../lib/kube/kube.ts';
 import { renderGeneration } from '../../lib/install/generation.ts';
 import type { Location, Resolved } from '../../lib/inventory/model.ts';
-import { createOtherClocks } from '../../lib/leases/other-clocks.ts';
+import { createOtherClocks } from '../../lib/regen/other-clocks.ts';
 import { createLog } from '../../lib/log.ts';
 import { parseCertificates } from '../../lib/pki/certificate.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';

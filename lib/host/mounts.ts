@@ -1,0 +1,48 @@
+// Which file of which file system a path means, as /proc/<pid>/mountinfo tells it (proc_pid_mountinfo(5)). Pure. Two
+// processes with different mounts mean the same file when device and path below the root of its file system agree: a
+// static pod that has only the one file of the host mounted, and not the pod of another control plane in a container.
+
+export interface MountedPlace {
+  /** `major:minor`. */
+  readonly device: string;
+  /** From the root of the file system. */
+  readonly path: string;
+}
+
+interface Mount {
+  readonly device: string;
+  readonly root: string;
+  readonly point: string;
+}
+
+/** A path in mountinfo has blanks and backslashes as octal numbers. */
+const plain = (text: string): string =>
+  text.replaceAll(/\\([0-7]{3})/g, (_all, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+
+function mountsOf(mountinfo: string): readonly Mount[] {
+  return mountinfo.split('\n').flatMap((line) => {
+    const [, , device, root, point] = line.split(' ');
+    if (device === undefined || root === undefined || point === undefined) return [];
+    // A single file that was replaced on the host since it was mounted: the mount holds the old one until it ends.
+    return [{ device, root: plain(root).replace(/\/\/deleted$/, ''), point: plain(point) }];
+  });
+}
+
+const below = (path: string, directory: string): boolean =>
+  path === directory || path.startsWith(directory.endsWith('/') ? directory : `${directory}/`);
+
+/** Where `path` lies; undefined when nothing is mounted there. Of mounts over each other the last one counts. */
+export function placeOf(mountinfo: string, path: string): MountedPlace | undefined {
+  let best: Mount | undefined;
+  for (const mount of mountsOf(mountinfo)) {
+    if (below(path, mount.point) && (best === undefined || mount.point.length >= best.point.length)) best = mount;
+  }
+  if (best === undefined) return undefined;
+  const rest = path.slice(best.point.length).replace(/^\//, '');
+  const root = best.root.replace(/\/$/, '');
+  return { device: best.device, path: rest === '' ? best.root : `${root}/${rest}` };
+}
+
+export function isSamePlace(one: MountedPlace | undefined, other: MountedPlace | undefined): boolean {
+  return one !== undefined && other !== undefined && one.device === other.device && one.path === other.path;
+}

@@ -1,0 +1,115 @@
+// What the kernel tells of processes and of this machine (proc(5)). Reads are synchronous: /proc is memory, and each of
+// them is shorter than a round through the thread pool. A process that ends meanwhile is left out, one that hides its
+// mounts counts as none of ours.
+import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { basename } from 'node:path';
+import { RecoveryError, systemCode } from '../errors.ts';
+import { placeOf, type MountedPlace } from './mounts.ts';
+
+/** A process, told from a later one with the same number by its start (clock ticks since boot). */
+export interface ProcessId {
+  readonly pid: number;
+  readonly started: number;
+}
+
+export interface ProcessFacts extends ProcessId {
+  readonly argv: readonly string[];
+  /** Text of its mountinfo and cgroup files; empty where they cannot be read. */
+  readonly mountinfo: string;
+  readonly cgroup: string;
+  readonly isInOurPidNamespace: boolean;
+  /** Whether it runs as root, or as we do. */
+  readonly isPrivileged: boolean;
+}
+
+/** USER_HZ, by which /proc counts on every architecture that Kubernetes has (proc_pid_stat(5), starttime). */
+export const ticksPerSecond = 100;
+
+/** Undefined where it cannot be read. */
+export function procText(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}
+
+/** Of all processes that can be seen. Throws ReadFailed. */
+export function processIds(procDir = '/proc'): readonly number[] {
+  try {
+    return readdirSync(procDir).flatMap((name) => (/^\d+$/.test(name) ? [Number(name)] : []));
+  } catch (cause) {
+    const message = `Cannot read directory "${procDir}": ${systemCode(cause) ?? 'unknown'}`;
+    throw new RecoveryError('ReadFailed', message, { cause });
+  }
+}
+
+/** The command line; one empty word where there is none. */
+export function argvOf(pid: number, procDir = '/proc'): readonly string[] {
+  return (procText(`${procDir}/${pid}/cmdline`) ?? '').replace(/\0$/, '').split('\0');
+}
+
+/** By what it was started as. */
+export const programOf = (argv: readonly string[]): string => basename(argv[0] ?? '');
+
+/** Clock ticks since boot; undefined when there is no such process, or when it has ended and waits for its parent. */
+export function startOf(pid: number, procDir = '/proc'): number | undefined {
+  // The name of the program, in parentheses, may hold anything.
+  const fields = (procText(`${procDir}/${pid}/stat`) ?? '').replace(/^[^]*\)\s*/, '').split(' ');
+  const [state, started] = [fields[0] ?? '', Number(fields[19])];
+  return state === '' || 'ZX'.includes(state) || Number.isNaN(started) ? undefined : started;
+}
+
+export const isRunning = ({ pid, started }: ProcessId): boolean => startOf(pid) === started;
+
+/** Whether it runs as root, or as we do: the owner of the directory is who the process acts as. */
+export function isPrivileged(pid: number, procDir = '/proc'): boolean {
+  try {
+    const { uid } = statSync(`${procDir}/${pid}`);
+    return uid === 0 || uid === process.getuid?.();
+  } catch {
+    return false; // it has ended since
+  }
+}
+
+/**
+ * How many PID namespaces a process is in, from ours inwards (proc_pid_status(5), NSpid). What /proc shows lives in our
+ * namespace or below it, so one that is as deep as we are shares ours. Links below /proc/<pid>/ns would say the same,
+ * and are closed to a process whose capabilities are dropped (ptrace(2)).
+ */
+function namespaceDepth(pid: number | 'self'): number {
+  const [, numbers = ''] = /^NSpid:\s*(.+)$/m.exec(procText(`/proc/${pid}/status`) ?? '') ?? [];
+  return numbers.split(/\s+/).length;
+}
+
+/** Those that were started as one of these programs, whoever's they are. Throws ReadFailed. */
+export function readProcesses(programs: readonly string[]): readonly ProcessFacts[] {
+  const depth = namespaceDepth('self');
+  return processIds().flatMap((pid): readonly ProcessFacts[] => {
+    const argv = argvOf(pid);
+    if (!programs.includes(programOf(argv))) return [];
+    const [mountinfo = '', cgroup = ''] = ['mountinfo', 'cgroup'].map((name) => procText(`/proc/${pid}/${name}`));
+    const owned = { isInOurPidNamespace: namespaceDepth(pid) === depth, isPrivileged: isPrivileged(pid) };
+    const started = startOf(pid);
+    return started === undefined ? [] : [{ pid, started, argv, mountinfo, cgroup, ...owned }];
+  });
+}
+
+/** Where a path of ours lies, as it is written and as it is with its symbolic links followed. */
+export function ourPlaces(path: string): readonly MountedPlace[] {
+  try {
+    const mountinfo = readFileSync('/proc/self/mountinfo', 'utf8');
+    return [...new Set([path, realpathSync(path)])].flatMap((one) => placeOf(mountinfo, one) ?? []);
+  } catch {
+    return []; // no such file, or /proc hidden: then nothing is known to be ours
+  }
+}
+
+/** Names this time between two boots; empty where unknown. */
+export const bootId = (): string => (procText('/proc/sys/kernel/random/boot_id') ?? '').trim();
+
+/** When this machine was switched on (btime of /proc/stat), milliseconds since the epoch; undefined where unknown. */
+export function kernelBootTimeMs(): number | undefined {
+  const seconds = /^btime (\d+)$/m.exec(procText('/proc/stat') ?? '')?.[1];
+  return seconds === undefined ? undefined : Number(seconds) * 1000;
+}

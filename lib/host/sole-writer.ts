@@ -1,0 +1,135 @@
+// The right to write files of this host: no other process of ours does, and no kubeadm, which takes no lock. Only a kubeadm of
+// our own PID namespace counts (in a container it has files of its own), that can write them and is about to: no user of
+// this machine may stop its recovery, and neither may a question that nobody answers.
+import { readlinkSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import type { Clock } from '../clock.ts';
+import { isCode, RecoveryError } from '../errors.ts';
+import { acquireLock, type Lock } from './lock.ts';
+import { argvOf, isPrivileged, processIds, procText, programOf, startOf, ticksPerSecond } from './proc.ts';
+
+/** Well within what the kubelet's drop-in allows for a whole pass. */
+const patienceMs = 20_000;
+const askAgainMs = 200;
+
+export interface HostLocking {
+  readonly lockDir: string;
+  /** Whether to wait for another process of ours. */
+  readonly once: boolean;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * A single pass waits a little for another one of ours: the one before the start of the kubelet and the one of the timer
+ * may meet, and each does all that there is to do. Nobody waits for kubeadm: it starts the kubelet itself, and then
+ * waits for that. Throws AlreadyRunning, WriteFailed.
+ */
+export async function lockHost({ lockDir, once, clock, signal }: HostLocking): Promise<Lock> {
+  const until = clock.now().getTime() + (once ? patienceMs : 0);
+  for (;;) {
+    refuseBesideKubeadm();
+    try {
+      const lock = await acquireLock({ directory: lockDir, clock });
+      return await unlessKubeadm(lock);
+    } catch (err) {
+      if (!isCode(err, 'AlreadyRunning') || signal.aborted || clock.now().getTime() >= until) throw err;
+    }
+    await clock.sleep(askAgainMs, signal);
+  }
+}
+
+/** It may have been started while we waited. */
+async function unlessKubeadm(lock: Lock): Promise<Lock> {
+  try {
+    refuseBesideKubeadm();
+    return lock;
+  } catch (err) {
+    await lock.release();
+    throw err;
+  }
+}
+
+const program = 'kubeadm';
+/** Subcommands that write none of the files that we do: `config images pull` may wait for a registry for ever. */
+const readers: ReadonlySet<string> = new Set(['completion', 'config', 'help', 'token', 'version']);
+
+/** The slowest of them, an upgrade, waits five minutes for each of four pods. What runs for longer was forgotten. */
+const longestSeconds = 3600;
+/** The number of read(2). */
+const readCalls: Readonly<Record<string, string>> = {
+  x64: '0',
+  arm64: '63',
+  riscv64: '63',
+  loong64: '63',
+  ppc64: '3',
+  s390x: '3',
+};
+
+/** Throws AlreadyRunning while a kubeadm process runs that may write. */
+export function refuseBesideKubeadm(procDir = '/proc'): void {
+  const pid = runningKubeadm(procDir);
+  if (pid === undefined) return;
+  throw new RecoveryError(
+    'AlreadyRunning',
+    `Cannot write files of this host: process "${pid}" (${program}) runs and may write them too; let it end first`,
+    { details: { pid } },
+  );
+}
+
+/**
+ * The process id of a running kubeadm that may write. `procDir` is a mounted proc file system; where there is none,
+ * nothing is known.
+ */
+export function runningKubeadm(procDir = '/proc'): number | undefined {
+  const namespace = linkOf(join(procDir, 'self/ns/pid'));
+  return pidsIn(procDir).find((pid) => {
+    if (!isKubeadm(pid, procDir) || !mayWrite(pid, procDir) || isForgotten(pid, procDir)) return false;
+    const theirs = linkOf(join(procDir, String(pid), 'ns/pid'));
+    if (theirs === 'gone') return false; // it has ended, or is a zombie
+    return theirs === 'unreadable' || namespace === 'unreadable' || theirs === namespace;
+  });
+}
+
+/** By the name of its program, or by what it was started as. */
+function isKubeadm(pid: number, procDir: string): boolean {
+  const argv = argvOf(pid, procDir);
+  if (programOf(argv) !== program) return procText(`${procDir}/${pid}/comm`)?.trimEnd() === program;
+  const [, first = '', second] = argv; // behind a flag a word may be its value
+  return !readers.has(first) && !(first === 'certs' && second === 'check-expiration');
+}
+
+/** Files of this host are root's, or belong to whoever runs us. */
+function mayWrite(pid: number, procDir: string): boolean {
+  if (!isPrivileged(pid, procDir)) return false;
+  const executable = linkOf(join(procDir, String(pid), 'exe'));
+  // A file that was replaced is still said, with " (deleted)"; one that is named by its version is kubeadm, too.
+  return executable === 'unreadable' || basename(executable).startsWith(program);
+}
+
+/** It waits for an answer (`kubeadm reset`, `kubeadm upgrade apply`), before it has changed anything; or it hangs. */
+function isForgotten(pid: number, procDir: string): boolean {
+  const uptime = Number.parseFloat(procText(join(procDir, 'uptime')) ?? '');
+  if (uptime - (startOf(pid, procDir) ?? NaN) / ticksPerSecond > longestSeconds) return true;
+  const waits = `${readCalls[process.arch] ?? 'unknown'} 0x0 `; // read(0, ...): of its standard input
+  const threads = join(procDir, String(pid), 'task');
+  return pidsIn(threads).some((thread) => procText(join(threads, String(thread), 'syscall'))?.startsWith(waits));
+}
+
+/** What cannot be looked at may be ours: then we stay away. */
+function linkOf(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch (err) {
+    return ['ENOENT', 'ESRCH'].includes((err as NodeJS.ErrnoException).code ?? '') ? 'gone' : 'unreadable';
+  }
+}
+
+/** None where there is nothing to be read. Threads are listed as processes are. */
+function pidsIn(directory: string): readonly number[] {
+  try {
+    return processIds(directory);
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,50 @@
+// systemd: whether it runs here, its command, and what it manages, as control groups tell it.
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+
+/** systemd is PID 1 exactly where this directory exists (sd_booted(3)). */
+export const systemdRuns = (): boolean => existsSync('/run/systemd/system');
+
+/** What it has printed. Rejects with the error of execFile. */
+export function runSystemctl(
+  args: readonly string[],
+  { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal: AbortSignal },
+): Promise<string> {
+  return new Promise((resolve, reject) => {
+    execFile('systemctl', args, { timeout: timeoutMs, signal }, (err, stdout) => {
+      if (err === null) resolve(stdout);
+      else reject(err);
+    });
+  });
+}
+
+const askMs = 5000;
+
+/** Undefined where systemd does not say. */
+export async function mainPidOf(unit: string, signal: AbortSignal): Promise<number | undefined> {
+  const args = ['show', '--property=MainPID', '--value', unit];
+  return runSystemctl(args, { timeoutMs: askMs, signal }).then(
+    (stdout) => Number(stdout.trim()),
+    () => undefined,
+  );
+}
+
+/** The unit that a process belongs to, by its control group; undefined when none manages it. */
+export function unitOf(cgroup: string): string | undefined {
+  return groupsOf(cgroup).flatMap((parts) => parts.findLast((part) => part.endsWith('.service')) ?? [])[0];
+}
+
+/** Whether it lives in somebody's login or user session (systemd.special(7): user.slice, logind's session scopes). */
+export function isOfSession(cgroup: string): boolean {
+  return groupsOf(cgroup).some((parts) =>
+    parts.some((part) => part === 'user.slice' || /^session-.*\.scope$/.test(part)),
+  );
+}
+
+/** The control groups that systemd manages, as parts of their paths. */
+function groupsOf(cgroup: string): readonly (readonly string[])[] {
+  return cgroup.split('\n').flatMap((line) => {
+    const [, controllers = '', path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
+    return path === undefined || (controllers !== '' && controllers !== 'name=systemd') ? [] : [path.split('/')];
+  });
+}

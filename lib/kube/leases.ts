@@ -1,0 +1,72 @@
+// A Lease (coordination.k8s.io/v1): where the API has it, who holds it, and how it is read, made and replaced.
+import { RecoveryError } from '../errors.ts';
+import type { KubeConnection, KubeRequest } from './kube.ts';
+
+export interface LeaseName {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+export interface LeaseSpec {
+  readonly holderIdentity?: string | null;
+  readonly leaseDurationSeconds?: number | null;
+  readonly renewTime?: string | null;
+  readonly leaseTransitions?: number | null;
+}
+
+export interface Lease {
+  readonly metadata?: { readonly resourceVersion?: string };
+  readonly spec?: LeaseSpec;
+}
+
+/** Whom to ask, and for how long. */
+export interface LeaseRequest extends Pick<KubeRequest, 'signal' | 'timeoutMs'> {
+  readonly connection: Pick<KubeConnection, 'request'>;
+  readonly lease: LeaseName;
+}
+
+export function leasePath({ namespace, name }: LeaseName): string {
+  return `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/${name}`;
+}
+
+/**
+ * The host name in a holder's identity: client-go users write `<host name>_<UUID>`, and a UUID has no `_`. Cutting at the
+ * last one tells `node1` from `node1_x`, and comparing the whole tells it from `node10`.
+ */
+export function holderHost(identity: string): string | undefined {
+  const cut = identity.lastIndexOf('_');
+  return cut > 0 && cut < identity.length - 1 ? identity.slice(0, cut) : undefined;
+}
+
+/** Throws what the connection throws: KubeNotFound where there is none. */
+export function readLease({ connection, lease, ...asking }: LeaseRequest): Promise<Lease> {
+  return connection.request<Lease>({ method: 'GET', path: leasePath(lease), ...asking });
+}
+
+const query = '?fieldManager=kube-cert-recovery';
+
+/**
+ * By server-side apply, because RBAC can name an object that is made so; the resourceVersion that no object has lets the
+ * apply only create. Throws KubeConflict where another was quicker, and what the connection throws.
+ */
+export async function createLease({ connection, lease, ...asking }: LeaseRequest, spec: object): Promise<void> {
+  const metadata = { ...lease, resourceVersion: '1' };
+  const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata, spec };
+  const contentType = 'application/apply-patch+yaml';
+  await connection.request({ method: 'PATCH', path: `${leasePath(lease)}${query}`, contentType, body, ...asking });
+}
+
+/** Unless it has changed since it was read. Throws KubeConflict then, and what the connection throws. */
+export async function replaceLease(
+  { connection, lease, ...asking }: LeaseRequest,
+  found: Lease,
+  spec: object,
+): Promise<void> {
+  if (!found.metadata?.resourceVersion) {
+    // Without it a PUT is unconditional and could take the Lease from a living holder.
+    const message = `Cannot write Lease "${lease.namespace}/${lease.name}": the answer has no resourceVersion`;
+    throw new RecoveryError('KubeWrongAnswer', message);
+  }
+  const path = `${leasePath(lease)}${query}`;
+  await connection.request({ method: 'PUT', path, body: { ...found, spec }, ...asking });
+}

@@ -1,0 +1,40 @@
+// Whether a leader-election lease is stale: left behind by a process that this machine's switch-off has ended. Pure.
+// kube-controller-manager and kube-scheduler wait the whole lease duration for a holder that cannot come back
+// (client-go, tools/leaderelection). Releasing it early is safe only when the holder is provably dead, so everything
+// that is not proven keeps the lease.
+import { holderHost, type Lease } from '../kube/leases.ts';
+
+export interface Boot {
+  /** Undefined where it cannot be known: then no lease is released. */
+  readonly bootedAt: Date | undefined;
+  readonly clockStepped: boolean;
+}
+
+export type LeaseVerdict = { readonly release: true } | { readonly release: false; readonly reason: LeaseReason };
+
+export type LeaseReason =
+  'NoHolder' | 'OtherHolder' | 'NeverRenewed' | 'RenewedSinceBoot' | 'RenewedInFuture' | 'BootUnknown' | 'ClockStepped';
+
+export interface JudgeLease extends Boot {
+  readonly lease: Lease;
+  /** As the components see it: Go's os.Hostname(), compared byte for byte. */
+  readonly hostName: string;
+  readonly now: Date;
+}
+
+/** An uptime and a clock agree within this much; a renewal so close to the boot is not known to be older. */
+export const toleranceMs = 2_000;
+
+const keep = (reason: LeaseReason): LeaseVerdict => ({ release: false, reason });
+
+export function judgeLease({ lease, hostName, bootedAt, clockStepped, now }: JudgeLease): LeaseVerdict {
+  const holder = lease.spec?.holderIdentity ?? '';
+  if (holder === '') return keep('NoHolder');
+  if (holderHost(holder) !== hostName) return keep('OtherHolder');
+  const renewed = Date.parse(lease.spec?.renewTime ?? '');
+  if (Number.isNaN(renewed)) return keep('NeverRenewed');
+  if (bootedAt === undefined) return keep('BootUnknown');
+  if (clockStepped) return keep('ClockStepped');
+  if (renewed > now.getTime()) return keep('RenewedInFuture');
+  return renewed < bootedAt.getTime() - toleranceMs ? { release: true } : keep('RenewedSinceBoot');
+}

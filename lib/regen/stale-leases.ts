@@ -1,0 +1,136 @@
+// Releases stale leader-election leases once, at the API server's first answer: one GET and one PUT with the
+// resourceVersion that was read, so that a holder who renews in between wins. A conflict is looked at once more, then
+// left: somebody lives. An API server that starts refuses one thing and answers another (its caches of rights fill one
+// after the other), so a refusal is asked again for some seconds. Nothing here fails recovery; a lease that stays costs
+// its duration.
+import type { Clock } from '../clock.ts';
+import { errorText, isCode } from '../errors.ts';
+import { kernelBootTimeMs } from '../host/proc.ts';
+import { unanswered } from '../kube/api-error.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { type Lease, type LeaseName, type LeaseRequest, readLease, replaceLease } from '../kube/leases.ts';
+import type { Log } from '../log.ts';
+import { type Boot, judgeLease, type LeaseReason, toleranceMs } from './judge-lease.ts';
+
+export interface ReleaseOptions {
+  readonly connection: KubeConnection;
+  readonly leases: readonly LeaseName[];
+  /** As kube-controller-manager and kube-scheduler see it: Go's os.Hostname(). */
+  readonly hostName: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+  /** From observeBoot at the start of the process; without it a step of the clock before this call stays unseen. */
+  readonly boot?: () => Boot;
+  /**
+   * The API server answered before this process looked, so a holder may have renewed in this boot by a clock that was set
+   * since: he is given the time of a renewal first. Default: false.
+   */
+  readonly mayHaveRenewed?: boolean;
+  /** How long a server that refuses is asked again, milliseconds. Default 10,000: a lease lasts little longer. */
+  readonly patienceMs?: number;
+}
+
+type KeptReason = LeaseReason | 'NotFound' | 'Conflict' | 'Failed';
+
+export type ReleaseOutcome = LeaseName &
+  (
+    | { readonly outcome: 'released'; readonly holder: string }
+    | { readonly outcome: 'kept'; readonly reason: KeptReason }
+  );
+
+const attempts = 2;
+const defaultPatienceMs = 10_000;
+const pauseMs = 250;
+
+/** Judges each lease and releases the stale ones. Resolves when all are decided; never rejects. */
+export async function releaseStaleLeases(options: ReleaseOptions): Promise<readonly ReleaseOutcome[]> {
+  const boot = options.boot ?? observeBoot(options.clock);
+  return Promise.all(
+    options.leases.map(async ({ namespace, name }) => {
+      const log = options.log.with({ namespace, lease: name });
+      try {
+        const outcome = await answered(() => releaseOne({ namespace, name }, boot, options), options);
+        if (outcome.outcome === 'released') log.info('lease.released', { message: `holder was ${outcome.holder}` });
+        else log.info('lease.kept', { reason: outcome.reason });
+        return outcome;
+      } catch (err) {
+        log.warn('lease.kept', { reason: 'Failed', err: errorText(err) });
+        return { namespace, name, outcome: 'kept', reason: 'Failed' };
+      }
+    }),
+  );
+}
+
+/** What `ask` throws while the server starts is no answer yet. */
+async function answered<T>(ask: () => Promise<T>, { clock, signal, patienceMs }: ReleaseOptions): Promise<T> {
+  const began = clock.now().getTime();
+  for (;;) {
+    try {
+      return await ask();
+    } catch (err) {
+      const waitedMs = clock.now().getTime() - began;
+      const isStarting = isCode(err, ...unanswered);
+      const isOver = waitedMs >= (patienceMs ?? defaultPatienceMs) || waitedMs < 0; // negative: the clock was set back
+      if (!isStarting || isOver || signal.aborted) throw err;
+      await clock.sleep(pauseMs, signal);
+    }
+  }
+}
+
+/**
+ * Whether its holder renews it while we look: whoever lives does so more often than five times in a lease's duration
+ * (client-go: every 2 s of 15, in OpenShift every 26 s of 137). Throws what the connection throws, and when it is stopped.
+ */
+async function isRenewed(found: Lease, request: LeaseRequest, clock: Clock): Promise<boolean> {
+  await clock.sleep(((found.spec?.leaseDurationSeconds ?? 15) * 1000) / 5, request.signal);
+  const again = await readLease(request);
+  return again.metadata?.resourceVersion !== found.metadata?.resourceVersion;
+}
+
+async function releaseOne(lease: LeaseName, boot: () => Boot, options: ReleaseOptions): Promise<ReleaseOutcome> {
+  const { connection, hostName, clock, signal, mayHaveRenewed = false } = options;
+  const request: LeaseRequest = { connection, lease, signal };
+  const kept = (reason: KeptReason): ReleaseOutcome => ({ ...lease, outcome: 'kept', reason });
+  for (let attempt = 1; attempt <= attempts; attempt += 1) {
+    try {
+      const found = await readLease(request);
+      const verdict = judgeLease({ lease: found, hostName, ...boot(), now: clock.now() });
+      if (!verdict.release) return kept(verdict.reason);
+      if (mayHaveRenewed && (await isRenewed(found, request, clock))) return kept('RenewedSinceBoot');
+      await replaceLease(request, found, { ...found.spec, holderIdentity: '' });
+      return { ...lease, outcome: 'released', holder: found.spec?.holderIdentity ?? '' };
+    } catch (err) {
+      if (isCode(err, 'KubeNotFound')) return kept('NotFound');
+      if (!isCode(err, 'KubeConflict')) throw err;
+    }
+  }
+  return kept('Conflict');
+}
+
+function bootTimeMs(clock: Clock): number | undefined {
+  const uptime = clock.uptimeSeconds();
+  return uptime === undefined ? undefined : clock.now().getTime() - uptime * 1000;
+}
+
+/**
+ * When this machine was switched on, and whether that can be believed. A lease's renewal is a wall-clock time, so a clock
+ * that was stepped since the boot would place renewals of a living holder before it. The boot time is worked out now (call
+ * it when the process starts) and when the result is asked: a step in between moves it. It is also held against the
+ * kernel's own: where /proc/uptime is not the machine's (lxcfs, time namespaces) the two differ, and nothing is known.
+ * NOTE: a step between the boot and the start of this process cannot be seen; btime moves with the clock. So whoever may
+ * have renewed in that time is watched before his lease is released (mayHaveRenewed).
+ */
+export function observeBoot(clock: Clock, kernel: () => number | undefined = kernelBootTimeMs): () => Boot {
+  const atStart = bootTimeMs(clock);
+  return () => {
+    const present = bootTimeMs(clock);
+    const byKernel = kernel();
+    if (atStart === undefined || present === undefined || byKernel === undefined) {
+      return { bootedAt: undefined, clockStepped: false };
+    }
+    // btime has whole seconds only, hence one more.
+    const differs = Math.abs(byKernel - present) > toleranceMs + 1_000;
+    return { bootedAt: new Date(present), clockStepped: differs || Math.abs(atStart - present) > toleranceMs };
+  };
+}

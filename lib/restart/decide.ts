@@ -1,0 +1,214 @@
+// What must be restarted to read its files again, and by which means. Pure: what /proc says, what markers and changes tell
+// and the time go in.
+//
+// Two triggers ask. After a run on the host markers say which components' files have changed; the kubelet,
+// kube-controller-manager and kube-scheduler keep what their kubeconfig said at their start, all others notice a new file
+// by themselves. In a pod the observer of files tells what has changed.
+import { createHash } from 'node:crypto';
+import { flagsIn } from '../command-flags.ts';
+import { isSamePlace, placeOf, type MountedPlace } from '../host/mounts.ts';
+import { type ProcessFacts, type ProcessId, programOf, ticksPerSecond } from '../host/proc.ts';
+import { isOfSession } from '../host/systemd.ts';
+import type { Location, Resolved } from '../inventory/model.ts';
+import { isFile } from '../inventory/places.ts';
+
+export const componentNames = ['kubelet', 'kube-controller-manager', 'kube-scheduler'] as const;
+export type ComponentName = (typeof componentNames)[number];
+
+/** Reads credentials on disk once, at its start. */
+export interface Component {
+  readonly name: ComponentName;
+  /** Its flag --kubeconfig names this file: so its processes are told from those of other control planes. */
+  readonly kubeconfig: string;
+  /** Names of the artefacts that it reads at its start. */
+  readonly artefacts: readonly string[];
+  readonly locations: readonly Location[];
+}
+
+/** Components that read files of the inventory at their start only; none where no kubeconfig of theirs is on disk. */
+export function componentsOf({ artefacts }: Resolved): readonly Component[] {
+  return componentNames.flatMap((name): Component[] => {
+    const read = artefacts.filter(
+      ({ location, readers }) =>
+        isFile(location) && readers.some(({ component, needs }) => component === name && needs === 'restart'),
+    );
+    const kubeconfig = read.flatMap(({ location }) => (location.kind === 'kubeconfig' ? [location.file] : []))[0];
+    if (kubeconfig === undefined) return [];
+    return [
+      { name, kubeconfig, artefacts: read.map((one) => one.name), locations: read.map(({ location }) => location) },
+    ];
+  });
+}
+
+/** The value of a flag; of one that is given several times the last, which counts. */
+export function flagOf(argv: readonly string[], flag: string): string | undefined {
+  return flagsIn(argv).findLast(({ name }) => name === flag)?.value;
+}
+
+/**
+ * The processes of a component on this machine's control plane. A machine may show those of others too, of clusters whose
+ * nodes are containers: a kubelet must live in our PID namespace and be root's, and a static pod must have our file
+ * mounted. Components run as services or in pods, so what an ordinary user has started in a session is none of them.
+ */
+export function readersOf<P extends ProcessFacts>(
+  { name, kubeconfig }: Pick<Component, 'name' | 'kubeconfig'>,
+  processes: readonly P[],
+  ours: (path: string) => readonly MountedPlace[],
+): readonly P[] {
+  const places = ours(kubeconfig);
+  return processes.filter(({ argv, mountinfo, cgroup, isInOurPidNamespace, isPrivileged }) => {
+    const named = flagOf(argv, 'kubeconfig');
+    if (programOf(argv) !== name || named === undefined) return false;
+    if (!isPrivileged && isOfSession(cgroup)) return false;
+    if (name === 'kubelet' && !(isInOurPidNamespace && isPrivileged)) return false;
+    const place = placeOf(mountinfo, named);
+    return places.some((one) => isSamePlace(place, one));
+  });
+}
+
+/** Left in the lock directory for each component, from before its first file changes until it has been restarted. */
+export interface Marker {
+  /** /proc/sys/kernel/random/boot_id: whatever ran before a boot has ended. */
+  readonly boot: string;
+  /** `writing`: whether a file has changed is not known, because the run that changed it has died. */
+  readonly state: 'writing' | 'written';
+  /** Its processes when the last file had changed: they have read what was there before. */
+  readonly running: readonly ProcessId[];
+}
+
+export const isSameProcess = (one: ProcessId, other: ProcessId): boolean =>
+  one.pid === other.pid && one.started === other.started;
+
+/** Those that have read what was there before. Nothing survives a boot. */
+export function due<P extends ProcessId>(marker: Marker, readers: readonly P[], boot: string): readonly P[] {
+  if (marker.boot !== boot) return [];
+  if (marker.state === 'writing') return readers;
+  return readers.filter((reader) => marker.running.some((one) => isSameProcess(one, reader)));
+}
+
+/** What runs as static pods whose processes this program can share a PID namespace with. */
+const podComponents: readonly string[] = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'];
+
+/**
+ * The kubelet starts a container again at once only when that ran for more than 600 s since its last restart; else after
+ * 10 s, doubled up to 300 s, and the first start after a boot counts, too (1.35: pkg/kubelet/kubelet.go, HasExpiredFunc
+ * of crashLoopBackOff; kuberuntime_manager.go, doBackOff). crashLoopBackOff.maxContainerRestartPeriod of the
+ * KubeletConfiguration shortens that wait. A changed manifest is another pod (config/common.go: its UID is the hash of the
+ * manifest), which knows no back-off.
+ */
+const backOffForgottenSeconds = 600;
+
+export interface PodSituation {
+  readonly component: string;
+  /** Those of the component in our PID namespace. */
+  readonly processes: readonly ProcessId[];
+  /** Since this machine was switched on; undefined where unknown. */
+  readonly uptimeSeconds: number | undefined;
+  /** When the newest input came into its place, on the same scale. */
+  readonly writtenSeconds: number;
+  /** Whether the kubelet is known to start a container again within few seconds. */
+  readonly hasShortBackOff: boolean;
+  /** Path of the pod's manifest, where it is mounted. */
+  readonly manifest: string | undefined;
+}
+
+/** `RestartNeeded`: it is none of ours to restart. */
+export type CannotReason = 'RestartNeeded' | 'UptimeUnknown' | 'ProcessNotVisible';
+
+export type RestartVerdict =
+  /** All of its processes have started since. */
+  | { readonly kind: 'none' }
+  | { readonly kind: 'signal'; readonly due: readonly ProcessId[]; readonly message: string }
+  | { readonly kind: 'rewriteManifest'; readonly due: readonly ProcessId[]; readonly manifest: string }
+  | { readonly kind: 'cannot'; readonly reason: CannotReason; readonly message: string };
+
+/** Of a component in our pod. A signal is the quickest way, unless the kubelet holds the container back. */
+export function judgeRestart(situation: PodSituation): RestartVerdict {
+  const { component, processes, uptimeSeconds, writtenSeconds, hasShortBackOff, manifest } = situation;
+  const cannot = (reason: CannotReason, why: string): RestartVerdict => ({
+    kind: 'cannot',
+    reason,
+    message: `${component} must be restarted to use new files, ${why}`,
+  });
+  if (!podComponents.includes(component)) return cannot('RestartNeeded', 'which is not done from here; restart it');
+  if (processes.length === 0) {
+    const wanted = 'its pod needs shareProcessNamespace: true and this program as one of its containers';
+    return cannot('ProcessNotVisible', `and no process of it can be seen: ${wanted}`);
+  }
+  const youngest = Math.max(...processes.map(startedSeconds));
+  // A second's difference is rounding; more says that /proc/uptime is not the machine's (lxcfs).
+  if (uptimeSeconds === undefined || youngest > uptimeSeconds + 1) {
+    return cannot('UptimeUnknown', 'and /proc/uptime does not tell since when its process runs; restart it');
+  }
+  const older = processes.filter((one) => startedSeconds(one) <= writtenSeconds);
+  if (older.length === 0) return { kind: 'none' };
+  const ran = Math.floor(uptimeSeconds - Math.max(...older.map(startedSeconds)));
+  const message = `SIGTERM to process ${older.map(({ pid }) => pid).join(', ')}, which ran ${ran} s`;
+  if (ran > backOffForgottenSeconds || hasShortBackOff) return { kind: 'signal', due: older, message };
+  if (manifest !== undefined) return { kind: 'rewriteManifest', due: older, manifest };
+  return { kind: 'signal', due: older, message: `${message}: ${heldBack}` };
+}
+
+/** Later than not at all. */
+export const heldBack =
+  'the kubelet holds back a container that ran less than 10 minutes, for 10 s up to 5 minutes; configure ' +
+  'syncer.manifestsDir, or a short crashLoopBackOff.maxContainerRestartPeriod and syncer.shortBackOff';
+
+const startedSeconds = ({ started }: ProcessId): number => started / ticksPerSecond;
+
+export interface WrittenInput {
+  /** `found`: there when the observer started. */
+  readonly since: 'found' | 'changed';
+  /** The file's ctime: by whatever the wall clock said then. */
+  readonly changedAt: Date;
+  readonly now: Date;
+  readonly uptimeSeconds: number;
+  /** When the observer started, seconds since boot. */
+  readonly observedSinceSeconds: number;
+}
+
+/**
+ * The time of a change on the scale of the uptime, which no clock that is set moves. A ctime that cannot be right, because
+ * the clock was set meanwhile, counts as the whole span in which the change is known to lie: a restart too many
+ * is better than none, but never one for every start of the observer.
+ */
+export function secondsOfChange({ since, changedAt, now, uptimeSeconds, observedSinceSeconds }: WrittenInput): number {
+  const age = (now.getTime() - changedAt.getTime()) / 1000;
+  if (since === 'found') return age < 0 ? -Infinity : uptimeSeconds - age;
+  return age < 0 ? uptimeSeconds : Math.max(uptimeSeconds - age, observedSinceSeconds);
+}
+
+/** Of the inputs by artefact, as digests. It tells nothing of them, and is the same only for the same inputs. */
+export function inputsHash(inputs: ReadonlyMap<string, string>): string {
+  const sorted = [...inputs].toSorted(([a], [b]) => (a < b ? -1 : 1));
+  return createHash('sha256').update(JSON.stringify(sorted)).digest('hex');
+}
+
+export interface JudgeTurn {
+  readonly spec: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number | null } | undefined;
+  /** Who asks. */
+  readonly holder: string;
+  /** For how long this version of the Lease has been seen, milliseconds. */
+  readonly unchangedMs: number;
+}
+
+export type TurnVerdict =
+  | { readonly take: true; readonly reason: 'Free' | 'Own' | 'Over' }
+  | { readonly take: false; readonly holder: string; readonly leftMs: number };
+
+/** How long a turn lasts that says nothing of it, and how long ours does. */
+export const turnSeconds = 360;
+
+/**
+ * Whether this machine may take the Lease that serialises restarts. One that nobody renews is over once it has been seen
+ * unchanged for its duration, by our own clock: its renewTime says what the clock of another machine said, and right
+ * after a recovery clocks may differ (as in client-go, tools/leaderelection, observedTime). Waiting costs little, two API
+ * servers down at once cost the cluster.
+ */
+export function judgeTurn({ spec, holder, unchangedMs }: JudgeTurn): TurnVerdict {
+  const present = spec?.holderIdentity ?? '';
+  if (present === '') return { take: true, reason: 'Free' };
+  if (present === holder) return { take: true, reason: 'Own' };
+  const leftMs = (spec?.leaseDurationSeconds ?? turnSeconds) * 1000 - unchangedMs;
+  return leftMs <= 0 ? { take: true, reason: 'Over' } : { take: false, holder: present, leftMs };
+}

@@ -1,0 +1,104 @@
+// Restarts after a run on the host: what must read renewed files again, and nothing else, which markers name. A marker
+// stays until its component has been restarted, whichever run that takes. The kubelet comes first, because it starts the
+// others again; they wait until the API server answers, because without it they would end at once and be held back
+// (CrashLoopBackOff), and until there is a kubelet: while it is stopped nobody would start them again. One restart each.
+import type { Clock } from '../clock.ts';
+import { together } from '../disk/disk.ts';
+import { errorText, isCode } from '../errors.ts';
+import type { ProcessFacts } from '../host/proc.ts';
+import type { Log } from '../log.ts';
+import { type Component, due } from './decide.ts';
+import type { Markers } from './markers.ts';
+import { readersOnHost, restartProcess, waitFor } from './processes.ts';
+
+export interface HostRestartOptions {
+  readonly components: readonly Component[];
+  readonly markers: Markers;
+  readonly boot: string;
+  /** Whether an artefact is as it should be: what has not been repaired is not read again. */
+  readonly isReady: (artefact: string) => boolean;
+  /** Resolves when the API server answers, or when there is no more waiting for it. */
+  readonly apiAnswers: () => Promise<unknown>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+export interface RestartOutcome {
+  readonly component: Component;
+  /** Since then its processes have read what is there now. */
+  readonly since: Date;
+  /** Why it still has to be restarted. */
+  readonly failure?: string;
+}
+
+/** After a restart of ours, until whoever looks after the kubelet has started it again. */
+const kubeletMs = 10_000;
+
+/** One outcome for each component that had a marker. Never rejects but by an abort. */
+export async function restartMarked(options: HostRestartOptions): Promise<readonly RestartOutcome[]> {
+  const { components, signal } = options;
+  const outcomes: RestartOutcome[] = [];
+  let answers: Promise<unknown> | undefined;
+  // Waited for once: a machine whose API server stays away is to be told of in time.
+  const apiAnswers = (): Promise<unknown> => (answers ??= options.apiAnswers());
+  for (const component of components.toSorted((one, other) => rank(one) - rank(other))) {
+    if (signal.aborted) break;
+    const hasRestarted = outcomes.some((one) => one.component.name === 'kubelet');
+    const outcome = await restart(component, { ...options, apiAnswers, hasRestarted });
+    if (outcome !== undefined) outcomes.push(outcome);
+  }
+  return outcomes;
+}
+
+const rank = ({ name }: Component): number => (name === 'kubelet' ? 0 : 1);
+
+interface Restarting extends HostRestartOptions {
+  /** The kubelet, in this run: it may be about to come back. */
+  readonly hasRestarted: boolean;
+}
+
+/** Undefined where nothing is marked. */
+async function restart(component: Component, options: Restarting): Promise<RestartOutcome | undefined> {
+  const { markers, clock, log, signal, isReady, boot } = options;
+  const { name } = component;
+  const marker = await markers.look(name, boot);
+  if (marker === undefined) return undefined;
+  const broken = component.artefacts.filter((artefact) => !isReady(artefact));
+  const not = (why: string): RestartOutcome => ({
+    component,
+    since: clock.now(),
+    failure: `${name} is not restarted ${why}`,
+  });
+  if (broken.length > 0) return not(`before ${broken.join(', ')} is repaired`);
+  const dueNow = (): readonly ProcessFacts[] => due(marker, readersOnHost(component), boot);
+  let since = clock.now();
+  try {
+    if (name !== 'kubelet' && dueNow().length > 0) {
+      if (!(await isStartedAgain(options))) return not('while no kubelet runs, which would start it again');
+      await options.apiAnswers();
+    }
+    const restarts = dueNow().map(async (reader) => {
+      const message = await restartProcess(component, reader, { clock, signal });
+      log.info('restart.done', { component: name, message });
+      since = clock.now(); // the old one may have renewed its Lease until it ended
+    });
+    // One that cannot be restarted may be no reader at all: the others do not wait for it.
+    await together(restarts);
+    await markers.settle(name, marker, boot);
+    return { component, since };
+  } catch (err) {
+    const failure = errorText(err);
+    const code = isCode(err, 'ReadFailed') ? err.code : 'WriteFailed';
+    log.error('restart.failed', { component: name, err: failure, code });
+    return { component, since, failure };
+  }
+}
+
+/** Whether a kubelet of ours runs. Where none is known by a file of ours, nothing is known about it. */
+async function isStartedAgain({ components, clock, signal, hasRestarted }: Restarting): Promise<boolean> {
+  const kubelet = components.find(({ name }) => name === 'kubelet');
+  if (kubelet === undefined) return true;
+  const runs = (): true | undefined => (readersOnHost(kubelet).length > 0 ? true : undefined);
+  return (await waitFor(runs, { atMostMs: hasRestarted ? kubeletMs : 0, everyMs: 100, clock, signal })) ?? false;
+}

@@ -1,0 +1,281 @@
+// Restarts of a component in our pod after a change of what it reads at its start only: once for all changes that belong
+// together, and last of all. Changes are gathered until none has come for a while; then what the processes show decides
+// (decide.ts), not what was told. Done is only a new process that runs; everything else is tried again, and reported
+// once. A change during an attempt is gathered anew.
+import { type Clock, steadyMs } from '../clock.ts';
+import { RecoveryError, errorText, isCode } from '../errors.ts';
+import type { ProcessId } from '../host/proc.ts';
+import type { Log } from '../log.ts';
+import { backoffMs, Wake } from '../retry.ts';
+import {
+  type CannotReason,
+  heldBack,
+  inputsHash,
+  judgeRestart,
+  type RestartVerdict,
+  secondsOfChange,
+  type WrittenInput,
+} from './decide.ts';
+import { rewriteManifest } from './manifest.ts';
+import { awaitSuccessor, processesInPod, terminateInPod, waitFor } from './processes.ts';
+
+/** Files that the component reads at its start only are whole on disk. */
+export interface InputChange {
+  readonly artefact: string;
+  /** Of the contents. */
+  readonly digest: string;
+  /** Their newest ctime. */
+  readonly changedAt: Date;
+  readonly since: WrittenInput['since'];
+}
+
+/** Who asks before a restart, so that the machines of a cluster do it one after the other. */
+export interface Turn {
+  /** Throws when the API cannot be asked, and KubeConflict while it is somebody else's turn. */
+  take(): Promise<void>;
+  /** Never rejects: what is not given back is over after its time. */
+  giveBack(): Promise<void>;
+}
+
+/** Milliseconds. */
+export interface PodRestartPace {
+  /** Without a change for so long, a recovery is over. */
+  readonly quietMs: number;
+  /** The longest that changes one after the other are waited out. */
+  readonly gatherMs: number;
+  /** Between attempts; doubled after each. */
+  readonly firstMs: number;
+  readonly mostMs: number;
+  /** When a restart that does not succeed is reported. */
+  readonly boundMs: number;
+  /** When it is, where it waits for the turn of others: a dead one keeps it for minutes. */
+  readonly turnBoundMs: number;
+  /** Until the new process runs and is ready: longer than the kubelet's longest back-off, 300 s. */
+  readonly successorMs: number;
+}
+
+export const podRestartPace: PodRestartPace = {
+  quietMs: 3_000,
+  gatherMs: 30_000,
+  firstMs: 1_000,
+  mostMs: 60_000,
+  boundMs: 60_000,
+  turnBoundMs: 900_000,
+  successorMs: 330_000,
+};
+
+export interface PodRestartOptions {
+  readonly component: string;
+  readonly manifest: string | undefined;
+  readonly hasShortBackOff: boolean;
+  /** Whether the API server answers that it is ready: without it a component would end again at once. */
+  readonly isApiReady: () => Promise<boolean>;
+  readonly turn?: Turn;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+  readonly processes?: typeof processesInPod;
+  readonly pace?: Partial<PodRestartPace>;
+}
+
+/** `TurnOfAnother`: of another machine of the cluster. */
+export type FailureReason = 'RestartFailed' | 'TurnOfAnother';
+
+type AttemptOutcome =
+  | { readonly done: true }
+  | { readonly done: false; readonly reason: CannotReason | FailureReason; readonly message: string };
+
+export class PodRestarter {
+  readonly #options: PodRestartOptions;
+  readonly #pace: PodRestartPace;
+  readonly #log: Log;
+  readonly #processes: typeof processesInPod;
+  readonly #observedSince: number;
+  readonly #inputs = new Map<string, { readonly digest: string; readonly writtenSeconds: number }>();
+  readonly #wake = new Wake();
+  /** Counts changes; an attempt settles those that there were when it began. */
+  #changes = 0;
+  #settled = 0;
+  #isReported = false;
+
+  constructor(options: PodRestartOptions) {
+    this.#options = options;
+    this.#pace = { ...podRestartPace, ...options.pace };
+    this.#log = options.log.with({ component: options.component });
+    this.#processes = options.processes ?? processesInPod;
+    this.#observedSince = options.clock.uptimeSeconds() ?? 0;
+  }
+
+  /** Never blocks. The same content told again is no change. */
+  notice({ artefact, digest, changedAt, since }: InputChange): void {
+    if (this.#inputs.get(artefact)?.digest === digest) return;
+    const { clock } = this.#options;
+    const uptimeSeconds = clock.uptimeSeconds() ?? 0;
+    const observedSinceSeconds = this.#observedSince;
+    const times = { since, changedAt, now: clock.now(), uptimeSeconds, observedSinceSeconds };
+    this.#inputs.set(artefact, { digest, writtenSeconds: secondsOfChange(times) });
+    this.#changes += 1;
+    this.#wake.call();
+  }
+
+  /** Until the signal aborts. */
+  async run(): Promise<void> {
+    const { signal } = this.#options;
+    while (!signal.aborted) {
+      if (this.#settled === this.#changes) await this.#wake.wait(this.#options);
+      else {
+        await this.#gather();
+        await this.#settle();
+      }
+    }
+  }
+
+  async #gather(): Promise<void> {
+    const { clock, signal } = this.#options;
+    const { quietMs, gatherMs } = this.#pace;
+    const until = steadyMs(clock) + gatherMs;
+    for (let before = -1; before !== this.#changes && !signal.aborted;) {
+      before = this.#changes;
+      await clock.sleep(Math.max(Math.min(quietMs, until - steadyMs(clock)), 0), signal);
+      if (steadyMs(clock) >= until) return;
+    }
+  }
+
+  /** Attempts until one succeeds, something changes, or the end. */
+  async #settle(): Promise<void> {
+    const { clock, signal } = this.#options;
+    const begun = steadyMs(clock);
+    const { firstMs, mostMs, boundMs, turnBoundMs } = this.#pace;
+    for (let attempt = 1; ; attempt += 1) {
+      const changes = this.#changes;
+      const outcome = await this.#attempt().catch((err: unknown): AttemptOutcome => failure(err));
+      if (signal.aborted) return;
+      if (outcome.done) {
+        this.#settled = changes;
+        this.#isReported = false;
+        return;
+      }
+      const { reason, message } = outcome;
+      const isFinal = reason === 'RestartNeeded';
+      const waits = reason === 'TurnOfAnother';
+      const duration = Math.round(steadyMs(clock) - begun);
+      if (!this.#isReported && (isFinal || duration >= (waits ? turnBoundMs : boundMs))) {
+        this.#isReported = true;
+        this.#log.error('reaction.failed', { reason, message, attempt, duration });
+      }
+      if (isFinal) this.#settled = changes;
+      if (isFinal || this.#changes !== changes) return;
+      const pauseMs = waits ? firstMs : backoffMs(attempt, { firstMs, longestMs: mostMs });
+      await this.#wake.wait(this.#options, pauseMs);
+      if (signal.aborted || this.#changes !== changes) return;
+    }
+  }
+
+  async #attempt(): Promise<AttemptOutcome> {
+    const { component, isApiReady, turn } = this.#options;
+    const first = this.#judge();
+    if (first.kind === 'cannot') return { done: false, ...first };
+    if (first.kind === 'none') {
+      // An earlier container of ours may have taken it: it ended with the pod that it had replaced.
+      if (turn !== undefined) await this.#giveBackWhenReady(turn);
+      return { done: true };
+    }
+    if (!(await isApiReady())) {
+      const message = `${component} is not restarted before the API server is ready: it would end again at once`;
+      throw new RecoveryError('KubeUnavailable', message);
+    }
+    await turn?.take();
+    let mustReturn = true;
+    try {
+      const verdict = this.#judge(); // it may have been restarted while we waited for our turn
+      if (verdict.kind === 'none') return { done: true };
+      if (verdict.kind === 'cannot') return { done: false, ...verdict };
+      const message = await this.#restart(verdict);
+      mustReturn = false; // whoever comes next waits until this one is back
+      const successor = await this.#comesBack(verdict.due);
+      mustReturn = successor !== undefined;
+      if (successor !== undefined) this.#log.info('restart.done', { message: `${message}; ${successor.pid} runs` });
+      return { done: true };
+    } finally {
+      if (mustReturn) await turn?.giveBack();
+    }
+  }
+
+  #judge(): RestartVerdict {
+    const { component, manifest, hasShortBackOff, clock } = this.#options;
+    return judgeRestart({
+      component,
+      processes: this.#processes(component),
+      uptimeSeconds: clock.uptimeSeconds(),
+      writtenSeconds: Math.max(...[...this.#inputs.values()].map((input) => input.writtenSeconds)),
+      hasShortBackOff,
+      manifest,
+    });
+  }
+
+  /** Says what was done. */
+  async #restart(verdict: RestartVerdict & { kind: 'signal' | 'rewriteManifest' }): Promise<string> {
+    const { component } = this.#options;
+    const why = verdict.kind === 'signal' ? verdict.message : await this.#annotate(verdict.manifest);
+    if (why === undefined) return `manifest "${(verdict as { manifest: string }).manifest}" was rewritten`;
+    terminateInPod(component, verdict.due);
+    return why;
+  }
+
+  /** Undefined when the kubelet will replace the pod; otherwise why a signal must do. */
+  async #annotate(path: string): Promise<string | undefined> {
+    const { component } = this.#options;
+    const hash = inputsHash(new Map([...this.#inputs].map(([artefact, { digest }]) => [artefact, digest])));
+    let outcome;
+    try {
+      outcome = await rewriteManifest({ path, component, hash });
+    } catch (err) {
+      const code = isCode(err, 'ReadFailed', 'MaterialInvalid') ? err.code : 'WriteFailed';
+      this.#log.warn('restart.failed', { path, code, err: errorText(err) });
+      return `SIGTERM, because the manifest cannot be rewritten: ${heldBack}`;
+    }
+    if (outcome === 'conflict') {
+      const message = `Cannot write manifest "${path}": somebody else has just written it; looking again`;
+      throw new RecoveryError('WriteFailed', message);
+    }
+    // A manifest that has the hash of older days (contents came back) replaces nothing.
+    if (outcome === 'unchanged') return `SIGTERM: ${heldBack}`;
+    const message = 'manifest rewritten; the kubelet replaces the pod, and this process';
+    this.#log.info('restart.done', { path, message });
+    return undefined;
+  }
+
+  /** The new process, once the API server is ready again; undefined when the signal aborts. */
+  async #comesBack(due: readonly ProcessId[]): Promise<ProcessId | undefined> {
+    const { component, clock, signal } = this.#options;
+    const atMostMs = this.#pace.successorMs;
+    const until = steadyMs(clock) + atMostMs;
+    const processes = this.#processes;
+    const successor = await awaitSuccessor({ component, due, processes, atMostMs, clock, signal });
+    if (successor === undefined) return undefined;
+    if (!(await this.#waitForApi(until - steadyMs(clock), 500)) && !signal.aborted) {
+      const message = `${component} runs again as process ${successor.pid}, but the API server is not ready`;
+      throw new RecoveryError('ProofFailed', `${message}; look at its log`);
+    }
+    return signal.aborted ? undefined : successor;
+  }
+
+  async #giveBackWhenReady(turn: Turn): Promise<void> {
+    if (await this.#waitForApi(Infinity, 1_000)) await turn.giveBack();
+  }
+
+  /** Whether it is ready in time, and nobody has stopped us. */
+  async #waitForApi(atMostMs: number, everyMs: number): Promise<boolean> {
+    const { isApiReady, clock, signal } = this.#options;
+    const look = async (): Promise<true | undefined> => ((await isApiReady()) ? true : undefined);
+    return (await waitFor(look, { atMostMs, everyMs, clock, signal })) === true && !signal.aborted;
+  }
+}
+
+function failure(err: unknown): AttemptOutcome {
+  return {
+    done: false,
+    reason: isCode(err, 'KubeConflict') ? 'TurnOfAnother' : 'RestartFailed',
+    message: errorText(err),
+  };
+}

@@ -1,0 +1,151 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, chown, copyFile, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { refuseBesideKubeadm, runningKubeadm } from '../../lib/host/sole-writer.ts';
+
+let directory: string;
+
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'other-writer-'));
+});
+
+afterEach(() => rm(directory, { recursive: true, force: true }));
+
+interface Row {
+  readonly pid: string;
+  readonly comm?: string;
+  readonly cmdline?: string;
+  readonly namespace?: string;
+  readonly executable?: string;
+  /** Seconds since its start. */
+  readonly age?: number;
+  /** What its threads wait for, as /proc/<pid>/task/<tid>/syscall says it. */
+  readonly waits?: readonly string[];
+  readonly owner?: number;
+}
+
+const uptime = 100_000;
+/** Of read(2), by architecture. */
+const readCall = { x64: 0, arm64: 63 }[process.arch as string] ?? 0;
+
+/** A proc file system with these processes; our own is in the namespace `pid:[1]`. */
+async function processes(...rows: readonly Row[]): Promise<string> {
+  await mkdir(join(directory, 'self', 'ns'), { recursive: true });
+  await symlink('pid:[1]', join(directory, 'self', 'ns', 'pid'));
+  await writeFile(join(directory, 'uptime'), `${uptime}.00 1.00\n`);
+  for (const { pid, comm = 'sh', cmdline = '', namespace = 'pid:[1]', ...row } of rows) {
+    await mkdir(join(directory, pid, 'ns'), { recursive: true });
+    await writeFile(join(directory, pid, 'comm'), `${comm}\n`);
+    await writeFile(join(directory, pid, 'cmdline'), cmdline);
+    if (namespace !== '') await symlink(namespace, join(directory, pid, 'ns', 'pid'));
+    await symlink(row.executable ?? '/usr/bin/kubeadm', join(directory, pid, 'exe'));
+    const fields = ['S', ...Array.from({ length: 18 }, () => 0), (uptime - (row.age ?? 1)) * 100];
+    await writeFile(join(directory, pid, 'stat'), `${pid} (a) b) ${fields.join(' ')} 0 0\n`);
+    for (const [at, syscall] of (row.waits ?? ['202 0x1 0x80 0x0']).entries()) {
+      await mkdir(join(directory, pid, 'task', String(at)), { recursive: true });
+      await writeFile(join(directory, pid, 'task', String(at), 'syscall'), `${syscall}\n`);
+    }
+    if (row.owner !== undefined) await chown(join(directory, pid), row.owner, row.owner);
+  }
+  return directory;
+}
+
+it.each<{ name: string; row: Row; found: boolean }>([
+  { name: 'by its program', row: { pid: '77', comm: 'kubeadm' }, found: true },
+  { name: 'by what it was started as', row: { pid: '77', cmdline: '/usr/bin/kubeadm\0init\0' }, found: true },
+  {
+    name: 'by what it was started as, whatever stands behind a flag',
+    row: { pid: '77', comm: 'kubeadm', cmdline: 'kubeadm\0--kubeconfig\0version\0reset\0' },
+    found: true,
+  },
+  {
+    name: 'when it renews certificates',
+    row: { pid: '77', comm: 'kubeadm', cmdline: 'kubeadm\0certs\0renew\0all\0' },
+    found: true,
+  },
+  {
+    name: 'not when it pulls images',
+    row: { pid: '77', comm: 'kubeadm', cmdline: '/usr/bin/kubeadm\0config\0images\0pull\0' },
+    found: false,
+  },
+  {
+    name: 'not when it shows certificates',
+    row: { pid: '77', comm: 'kubeadm', cmdline: 'kubeadm\0certs\0check-expiration\0' },
+    found: false,
+  },
+  { name: 'not when it is only an argument', row: { pid: '77', cmdline: 'vi\0kubeadm\0' }, found: false },
+  { name: 'not another program', row: { pid: '77', comm: 'kubeadm-helper' }, found: false },
+  { name: 'not in another PID namespace', row: { pid: '77', comm: 'kubeadm', namespace: 'pid:[2]' }, found: false },
+  { name: 'not when it has ended', row: { pid: '77', comm: 'kubeadm', namespace: '' }, found: false },
+  {
+    name: 'under the name of its version, also when it was replaced',
+    row: { pid: '77', cmdline: 'kubeadm\0init\0', executable: '/opt/bin/kubeadm-v1.35.4 (deleted)' },
+    found: true,
+  },
+  {
+    name: 'not another program of that name',
+    row: { pid: '77', comm: 'kubeadm', executable: '/usr/bin/bash' },
+    found: false,
+  },
+  {
+    name: 'when it reads a file of its own',
+    row: { pid: '77', comm: 'kubeadm', waits: ['202 0x1 0x80', `${readCall} 0x3 0xc000`] },
+    found: true,
+  },
+  {
+    name: 'not when one of its threads waits for an answer of a person',
+    row: { pid: '77', comm: 'kubeadm', waits: ['202 0x1 0x80', `${readCall} 0x0 0xc000 0x1000 0x0`] },
+    found: false,
+  },
+  { name: 'that has run for half an hour', row: { pid: '77', comm: 'kubeadm', age: 1800 }, found: true },
+  { name: 'not when it was forgotten hours ago', row: { pid: '77', comm: 'kubeadm', age: 7200 }, found: false },
+  { name: 'not what is no process', row: { pid: 'irq', comm: 'kubeadm' }, found: false },
+])('finds kubeadm $name', async ({ row, found }) => {
+  expect(runningKubeadm(await processes({ pid: '5' }, row))).toBe(found ? 77 : undefined);
+});
+
+it.runIf(process.getuid?.() === 0 || process.env['CI'] === 'true')('finds no kubeadm of another user', async () => {
+  const row = { comm: 'kubeadm', owner: 65534 };
+  expect(runningKubeadm(await processes({ pid: '77', ...row }))).toBeUndefined();
+});
+
+it('is not kept away by a real process that waits at a prompt', async () => {
+  const program = join(directory, 'kubeadm');
+  await copyFile('/bin/cat', program);
+  await chmod(program, 0o755);
+  const running = spawn(program, ['-'], { stdio: ['pipe', 'ignore', 'inherit'] });
+  await once(running, 'spawn');
+  try {
+    await vi.waitFor(() => expect(runningKubeadm()).not.toBe(running.pid), { timeout: 10_000 });
+  } finally {
+    running.kill('SIGKILL');
+    await once(running, 'close');
+  }
+});
+
+it('knows nothing without a proc file system', () => {
+  expect(runningKubeadm(join(directory, 'none'))).toBeUndefined();
+});
+
+it('refuses while a real process named kubeadm runs, and no longer', async () => {
+  const program = join(directory, 'kubeadm');
+  await copyFile('/bin/sleep', program);
+  await chmod(program, 0o755);
+  const running = spawn(program, ['60'], { stdio: 'ignore' });
+  await once(running, 'spawn');
+  try {
+    expect(() => refuseBesideKubeadm()).toThrow(
+      expect.objectContaining({
+        code: 'AlreadyRunning',
+        message: expect.stringMatching(/^Cannot write files of this host: process "\d+" \(kubeadm\) runs/) as string,
+      }) as Error,
+    );
+  } finally {
+    running.kill('SIGKILL');
+    await once(running, 'close');
+  }
+  expect(runningKubeadm()).not.toBe(running.pid);
+});

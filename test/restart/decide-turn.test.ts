@@ -1,0 +1,26 @@
+import { expect, it } from 'vitest';
+import { type JudgeTurn, judgeTurn, type TurnVerdict } from '../../lib/restart/decide.ts';
+
+const held: JudgeTurn = {
+  spec: { holderIdentity: 'node2', leaseDurationSeconds: 60 },
+  holder: 'node1',
+  unchangedMs: 10_000,
+};
+
+it.each<[string, Partial<JudgeTurn>, TurnVerdict]>([
+  ['is taken where nobody holds it', { spec: { holderIdentity: '' } }, { take: true, reason: 'Free' }],
+  ['is taken where it says nothing', { spec: undefined }, { take: true, reason: 'Free' }],
+  ['is taken where its holder is null', { spec: { holderIdentity: null } }, { take: true, reason: 'Free' }],
+  ['is taken again by its holder', { holder: 'node2' }, { take: true, reason: 'Own' }],
+  ['is left to another', {}, { take: false, holder: 'node2', leftMs: 50_000 }],
+  ['is left to one whose name only begins alike', { holder: 'node' }, { take: false, holder: 'node2', leftMs: 50_000 }],
+  ['is left up to its last moment', { unchangedMs: 59_999 }, { take: false, holder: 'node2', leftMs: 1 }],
+  ['is over after its time without a change', { unchangedMs: 60_000 }, { take: true, reason: 'Over' }],
+  [
+    'that names no time lasts 6 minutes',
+    { spec: { holderIdentity: 'node2' } },
+    { take: false, holder: 'node2', leftMs: 350_000 },
+  ],
+])('A turn %s', (_title, given, wanted) => {
+  expect(judgeTurn({ ...held, ...given })).toEqual(wanted);
+});
