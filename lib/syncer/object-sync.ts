@@ -211,7 +211,7 @@ export class ObjectSync {
     const at = `${object.what} at "${object.directory}"`;
     const level = fields.message === undefined ? 'info' : 'warn';
     if (change === 'written') metrics?.wrote(mode, 'written');
-    this.#log[level](`sync.${change}`, fields);
+    this.#log[level](change === 'written' ? 'sync.written' : 'sync.removed', fields);
     if (change === 'written') this.#record('Normal', 'CertificateUpdated', `Wrote ${at}`);
     else this.#record('Normal', 'CertificateRemoved', `Removed ${at}`);
   }

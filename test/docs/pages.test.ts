@@ -90,7 +90,8 @@ describe('docs/reasons.md', () => {
 
   it('has every reason of the syncer', () => {
     const source = page('lib/syncer/project.ts');
-    const { Decision: decisions = '' } = /export type Decision =(?<Decision>[\s\S]*?)\n\n/.exec(source)?.groups ?? {};
+    const { SyncDecision: decisions = '' } =
+      /export type SyncDecision =(?<SyncDecision>[\s\S]*?)\n\n/.exec(source)?.groups ?? {};
     const own = [...decisions.matchAll(/reason: ((?:'\w+'(?: \| )?)+)/g)].flatMap(([, union = '']) =>
       [...union.matchAll(/'(\w+)'/g)].map(([, reason = '']) => reason),
     );

@@ -11,14 +11,7 @@ const configMap = (name: string) => ({ kind: 'configMap', namespace: 'ns', name 
 
 function signer(name: string, days: number, issuer?: string): ResolvedArtefact {
   const lives = { validity: days * day, refresh: (days * day) / 2 };
-  return {
-    kind: 'signer',
-    name,
-    location: secret(name),
-    readers: [],
-    ...lives,
-    ...(issuer !== undefined && { issuer }),
-  };
+  return { kind: 'signer', name, location: secret(name), readers: [], ...lives, ...(issuer !== undefined && { issuer }) };
 }
 
 function bundle(name: string, ...signers: readonly string[]): ResolvedArtefact {
