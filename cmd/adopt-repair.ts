@@ -1,18 +1,18 @@
 // `init adopt --repair`: an adopted machine stays adopted. A timer runs it, so it says nothing where there is nothing to
 // do, and what it does by log lines.
 import { join } from 'node:path';
+import { machineLockDir } from '../lib/adopt/manifests-lock.ts';
+import { podLayout } from '../lib/adopt/pod-files.ts';
+import type { AdoptionRecord } from '../lib/adopt/record.ts';
+import { runRepair } from '../lib/adopt/repair.ts';
 import { systemClock } from '../lib/clock.ts';
 import { parseToolConfig } from '../lib/config.ts';
 import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
-import type { AdoptionRecord } from '../lib/install/adopt-record.ts';
-import { runRepair } from '../lib/install/adopt-repair.ts';
 import { kubeconfigFile } from '../lib/install/layout.ts';
-import { machineLockDir } from '../lib/install/manifests-lock.ts';
-import { podLayout } from '../lib/install/pod-files.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { createLog } from '../lib/log.ts';
 import type { Problem } from '../lib/problems.ts';
-import { type Connecting, connect } from './connections.ts';
+import { connect, type Connecting } from './connections.ts';
 import { exitCodes, exitOfError } from './exit-codes.ts';
 import type { AdoptLine } from './init-adopt.ts';
 import { installFlags } from './install-flags.ts';

@@ -3,12 +3,11 @@
 import { realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseToolConfig } from '../lib/config.ts';
 import type { ToolConfig } from '../lib/config-types.ts';
-import { applyHost, removeHost, thisMachine } from '../lib/install/host-apply.ts';
-import type { HostMachine } from '../lib/install/host-apply.ts';
-import { isExecutable } from '../lib/install/host-armed.ts';
+import { parseToolConfig } from '../lib/config.ts';
+import { applyHost, type HostMachine, isExecutable, removeHost, thisMachine } from '../lib/install/host-apply.ts';
 import {
+  type HostUnits,
   manifestsDirectories,
   plainCommand,
   renderHost,
@@ -16,14 +15,13 @@ import {
   unitPaths,
   writableDirectories,
 } from '../lib/install/host.ts';
-import type { HostUnits } from '../lib/install/host.ts';
 import { type Examined, examineProgram, timeoutProblem } from '../lib/install/program.ts';
 import { allDirectories } from '../lib/inventory/resolve.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
-import { configInput, orKubeadm, type CommandLine } from './read-config.ts';
+import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
 import { resolveHere } from './resolve-here.ts';
 
 export interface HostLine extends InstallLine {

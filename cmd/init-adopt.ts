@@ -1,15 +1,15 @@
 // `init adopt` and `uninstall adopt`: a control-plane machine of kubeadm comes to read its certificates from files that
 // follow objects in the API, and goes back to those of kubeadm.
 import { join } from 'node:path';
+import { runAdopt } from '../lib/adopt/adopt.ts';
+import { controlPlaneNames, joinNames, localServer, servedNames } from '../lib/adopt/kubeadm-files.ts';
+import { machineLockDir, requireManifestsFree } from '../lib/adopt/manifests-lock.ts';
+import { runUnadopt } from '../lib/adopt/unadopt.ts';
 import { systemClock } from '../lib/clock.ts';
 import { installedSettings } from '../lib/config-installed.ts';
 import { parseToolConfig } from '../lib/config.ts';
-import { runAdopt } from '../lib/install/adopt.ts';
-import { controlPlaneNames, joinNames, localServer, servedNames } from '../lib/install/adopt-discovery.ts';
-import { machineLockDir, requireManifestsFree } from '../lib/install/manifests-lock.ts';
-import { adoptedNodes } from '../lib/install/adopted-nodes.ts';
-import { runUnadopt } from '../lib/install/unadopt.ts';
-import { type Discovery, discoverKubeadm } from '../lib/inventory/discover/discover.ts';
+import { adoptedNodes } from '../lib/install/installed.ts';
+import { discoverKubeadm, type Discovery } from '../lib/inventory/discover/discover.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { createLog } from '../lib/log.ts';

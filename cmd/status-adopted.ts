@@ -1,11 +1,11 @@
 // What `status` adds on an adopted machine: its objects in the API, the files of all three pods, and our containers.
+import { lookAtPods } from '../lib/adopt/container-state.ts';
+import { podLayout } from '../lib/adopt/pod-files.ts';
+import { type AdoptionRecord, readRecord } from '../lib/adopt/record.ts';
 import { systemClock } from '../lib/clock.ts';
-import { parseToolConfig } from '../lib/config.ts';
 import type { ToolConfig } from '../lib/config-types.ts';
+import { parseToolConfig } from '../lib/config.ts';
 import { errorText } from '../lib/errors.ts';
-import { type AdoptionRecord, readRecord } from '../lib/install/adopt-record.ts';
-import { lookAtPods } from '../lib/install/adopted-state.ts';
-import { podLayout } from '../lib/install/pod-files.ts';
 import { createLog } from '../lib/log.ts';
 import type { AdoptedSight } from '../lib/status/adopted.ts';
 import { connectFirst, repairCredentials } from './adopt-repair.ts';

@@ -2,11 +2,11 @@
 import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
+import { type AdoptionRecord, readRecord } from '../lib/adopt/record.ts';
 import { systemClock } from '../lib/clock.ts';
 import type { ToolConfig } from '../lib/config-types.ts';
-import { type AdoptionRecord, readRecord } from '../lib/install/adopt-record.ts';
+import { componentsOfPod } from '../lib/install/accounts.ts';
 import { adoptionFile } from '../lib/install/layout.ts';
-import { componentsOfPod } from '../lib/install/static-pods.ts';
 import { readBy } from '../lib/inventory/components.ts';
 import type { Resolved, ResolvedArtefact } from '../lib/inventory/model.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';

@@ -2,15 +2,14 @@
 import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
-import { parseToolConfig } from '../lib/config.ts';
 import type { ToolConfig } from '../lib/config-types.ts';
-import { missingUnits } from '../lib/install/host-armed.ts';
+import { parseToolConfig } from '../lib/config.ts';
+import { missingUnits } from '../lib/install/host-apply.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { isFile } from '../lib/inventory/places.ts';
 import { allDirectories, resolve } from '../lib/inventory/resolve.ts';
-import { valueText } from '../lib/problems.ts';
-import type { Problem } from '../lib/problems.ts';
+import { type Problem, valueText } from '../lib/problems.ts';
 import type { AdoptedSight } from '../lib/status/adopted.ts';
 import { runNodeStatus } from '../lib/status/node-status.ts';
 import { renderNode } from '../lib/status/node-structured.ts';
@@ -21,7 +20,7 @@ import { noApi } from './connections.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { outputFormat } from './output-format.ts';
-import { configInput, orKubeadm, type CommandLine } from './read-config.ts';
+import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
 import type { AdoptedMachine } from './status-adopted.ts';
 
 const formats = ['table', 'json', 'yaml'] as const;
@@ -129,6 +128,6 @@ function adoptionDirectory({ inventory, environment }: ToolConfig): string | und
 
 async function adoptionNotesOf(directory: string | undefined): Promise<readonly string[]> {
   if (directory === undefined) return [];
-  const { adoptionNotes } = await import('../lib/install/adopt-notes.ts');
+  const { adoptionNotes } = await import('../lib/adopt/repair.ts');
   return adoptionNotes(directory);
 }

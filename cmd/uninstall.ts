@@ -3,16 +3,14 @@ import { existsSync } from 'node:fs';
 import { systemClock } from '../lib/clock.ts';
 import { parseToolConfig } from '../lib/config.ts';
 import { defaultNamespace } from '../lib/install/accounts.ts';
-import { giveBackFiles } from '../lib/install/give-back.ts';
-import { defaultDirectory, layoutOf } from '../lib/install/layout.ts';
-import { runUninstall, type UninstallOutcome } from '../lib/install/uninstall.ts';
+import { defaultDirectory, hostLayout } from '../lib/install/layout.ts';
+import { giveBackFiles, runUninstall, type UninstallOutcome } from '../lib/install/uninstall.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import { createLog } from '../lib/log.ts';
 import type { Problem } from '../lib/problems.ts';
 import { connect } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
-import { installFlags } from './install-flags.ts';
-import type { InstallLine } from './install-flags.ts';
+import { installFlags, type InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
 import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
 
@@ -31,7 +29,7 @@ export async function uninstallCommand(line: InstallLine, io: Io): Promise<numbe
   const kubeconfig = config.kubeconfig ?? (existsSync(administrator) ? administrator : undefined);
   const connection = await connect(kubeconfig, { config, clock: systemClock, log, signal: io.signal });
   try {
-    const { dryRun, destinationDir = layoutOf(options.directory).certs } = config;
+    const { dryRun, destinationDir = hostLayout(options.directory).certs } = config;
     const resolved = isNamed ? resolve(config.inventory, config.environment) : undefined;
     const { directory, purge, force } = options;
     // With --give-back it names whose files become plain ones, which may never have had an identity of its own.
@@ -54,7 +52,7 @@ export async function uninstallCommand(line: InstallLine, io: Io): Promise<numbe
 
 /** On a machine where `init` has left its configuration, that. */
 function asInstalled(flags: CommandLine, directory: string): CommandLine {
-  const { configFile } = layoutOf(directory);
+  const { configFile } = hostLayout(directory);
   if (flags.preset !== undefined || flags.config !== undefined || !existsSync(configFile)) return flags;
   return { ...flags, config: configFile };
 }

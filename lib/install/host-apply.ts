@@ -1,13 +1,13 @@
 // Puts the units of lib/install/host.ts on a machine where systemd runs, and takes them away again. Running it again
 // repairs what has drifted. Without systemd nothing is written: another init system has to be told the plain command.
 import { execFile } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { attempt, type Disk, realDisk } from '../disk/disk.ts';
 import { replaceFile, syncDirectory } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
-import { isThere } from './files.ts';
-import { timerName, type UnitFile } from './host.ts';
+import { isThere } from './existing-files.ts';
+import { defaultUnitDirectory, timerName, type UnitFile, unitPaths } from './host.ts';
 
 /** Runs `systemctl` with these arguments. Throws WriteFailed when it fails. */
 export type Systemctl = (...args: readonly string[]) => Promise<void>;
@@ -88,4 +88,46 @@ export async function removeHost(
   }
   await systemctl?.('daemon-reload');
   return there;
+}
+
+// Whether what `init host` has written would run: its files are there, systemd starts the timer at boot, and the program
+// that they name is there. Asks nobody, so it says nothing about a unit that was masked or fails.
+
+/** What is missing, as the beginnings of sentences; none where the units are armed. Never throws. */
+export function missingUnits(directory: string = defaultUnitDirectory): readonly string[] {
+  const absent = unitPaths(directory).find((path) => !existsSync(path));
+  if (absent !== undefined) return [`"${absent}" is absent`];
+  const link = join(directory, 'timers.target.wants', timerName);
+  const program = programIn(readText(unitPaths(directory).find((path) => basename(path).endsWith('.conf')) ?? ''));
+  return [
+    ...(existsSync(link) ? [] : [`the timer "${timerName}" is not enabled ("${link}" is absent)`]),
+    ...(program === undefined || isExecutable(program)
+      ? []
+      : [`"${program}", which the units start, is not there or cannot be executed`]),
+  ];
+}
+
+/** The absolute path behind `timeout` and its arguments, with systemd's quotes and doubled characters taken back. */
+function programIn(dropIn: string): string | undefined {
+  const [, quoted, plain] = /^ExecStartPre=-\S+ \S+ \d+s (?:"((?:[^"\\]|\\.)*)"|(\S+))/m.exec(dropIn) ?? [];
+  const word = quoted?.replaceAll(/\\(.)/g, '$1') ?? plain;
+  return word?.replaceAll('%%', '%').replaceAll('$$', '$');
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** Whether there is a file that this process may execute. */
+export function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -6,6 +6,7 @@ import type { Clock } from '../clock.ts';
 import { sectionOf } from '../config-installed.ts';
 import { isOfOthers } from '../inventory/kinds.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
+import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createApiStore } from '../store/api.ts';
 import { type Entries, locationText, type Material, type Store } from '../store/store.ts';
@@ -13,17 +14,14 @@ import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
 import { defaultNamespace, type SyncerAccount } from './accounts.ts';
-import { type Api, applyManifest, fieldManager } from './apply.ts';
+import { type Api, applyManifest, fieldManager, type Manifest, manifestText } from './apply.ts';
 import { credentialKubeconfig, writeCredential } from './credentials.ts';
-import { writeIfAbsent } from './files.ts';
-import { layoutOf, type Layout } from './layout.ts';
-import { type Manifest, manifestText } from './manifest.ts';
-import { syncerOf } from './pod-files.ts';
+import { writeIfAbsent } from './existing-files.ts';
 import { installedRecord, recordToCome } from './installed.ts';
-import { installManifests } from './rbac.ts';
+import { hostLayout, type HostLayout } from './layout.ts';
+import { installManifests, syncerOf } from './rbac.ts';
 import { defaultServer } from './render.ts';
 import { isStaged, objectManifest, readStaged, removeStaging } from './staging.ts';
-import { isFile } from '../inventory/places.ts';
 
 export interface InitOptions {
   /** As an administrator who may create RBAC. */
@@ -67,7 +65,7 @@ export interface InitOutcome {
 /** Throws what the API refuses, and WriteFailed. */
 export async function runInit(options: InitOptions): Promise<InitOutcome> {
   const { connection, signal, resolved, namespace = defaultNamespace } = options;
-  const layout = layoutOf(options.directory);
+  const layout = hostLayout(options.directory);
   const api: Api = { connection, signal };
   const store = createApiStore({ connection, fieldManager });
   const outcome = { created: [] as string[], updated: [] as string[], unchanged: [] as string[] };
@@ -160,7 +158,7 @@ function sameEntries(a: Entries, b: Entries): boolean {
 interface Places {
   readonly api: Api;
   readonly store: Store;
-  readonly layout: Layout;
+  readonly layout: HostLayout;
   readonly namespace: string;
   /** Of the syncer. */
   readonly account: SyncerAccount;
@@ -200,7 +198,7 @@ export async function renderInitManifests(
   options: Pick<InitOptions, 'resolved' | 'directory' | 'namespace' | 'components'>,
 ): Promise<string> {
   const { resolved, directory, namespace = defaultNamespace, components } = options;
-  const staged = await readStaged(layoutOf(directory), resolved);
+  const staged = await readStaged(hostLayout(directory), resolved);
   const own = installManifests({ ...resolved, namespace, syncers: [syncerOf(resolved, components)] });
   const locations: ApiLocation[] = [];
   const objects = resolved.artefacts.flatMap(({ name, location }) => {

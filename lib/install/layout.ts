@@ -7,7 +7,7 @@ import { caBundleKey, certificateKey, privateKeyKey } from '../store/store.ts';
 /** Of all that `init` writes on a machine. */
 export const defaultDirectory = '/etc/kubernetes/kube-cert-recovery';
 
-export interface Layout {
+export interface HostLayout {
   readonly directory: string;
   /** The syncer's destination: `secrets/<name>/<key>` and `configmaps/<name>/<key>`. */
   readonly certs: string;
@@ -21,7 +21,7 @@ export interface Layout {
   readonly configFile: string;
 }
 
-export function layoutOf(directory: string): Layout {
+export function hostLayout(directory: string): HostLayout {
   return {
     directory,
     certs: join(directory, 'certs'),
@@ -39,18 +39,18 @@ export function adoptionFile(directory: string): string {
 }
 
 /** A static pod's manifest as it was before ours was added. */
-export function formerManifest({ directory }: Layout): string {
+export function formerManifest({ directory }: HostLayout): string {
   return join(directory, 'former-manifest.yaml');
 }
 
 /** The directory that the syncer writes a published object to; undefined where there is none. */
-export function objectDirectory({ location }: ResolvedArtefact, { certs }: Layout): string | undefined {
+export function objectDirectory({ location }: ResolvedArtefact, { certs }: HostLayout): string | undefined {
   if (location.kind === 'secret') return join(certs, 'secrets', location.name);
   return location.kind === 'configMap' ? join(certs, 'configmaps', location.name) : undefined;
 }
 
 /** The file that a component reads for one entry of an artefact; undefined when it is on no disk. */
-export function fileOf(artefact: ResolvedArtefact, key: string, layout: Layout): string | undefined {
+export function fileOf(artefact: ResolvedArtefact, key: string, layout: HostLayout): string | undefined {
   const { location, published } = artefact;
   if (location.kind === 'pemPair') {
     return { [certificateKey]: location.certFile, [privateKeyKey]: location.keyFile }[key];
@@ -60,6 +60,6 @@ export function fileOf(artefact: ResolvedArtefact, key: string, layout: Layout):
   return directory === undefined ? undefined : join(directory, key);
 }
 
-export function kubeconfigFile({ kubeconfigs }: Layout, component: string): string {
+export function kubeconfigFile({ kubeconfigs }: HostLayout, component: string): string {
   return join(kubeconfigs, `${component}.kubeconfig`);
 }

@@ -4,24 +4,23 @@
 //  1. refuse a directory that holds another generation      4. publish what the components read
 //  2. read what an interrupted run left behind              5. write kubeconfigs
 //  3. make and store each artefact before its dependants    6. write generation.json: complete
+import { dirname } from 'node:path';
 import type { Clock } from '../clock.ts';
+import { realDisk } from '../disk/disk.ts';
+import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import { isOfOthers } from '../inventory/kinds.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
 import type { KeyAlgorithm } from '../pki/facts.ts';
 import { parsePrivateKey, PrivateKey } from '../pki/key.ts';
-import { realDisk } from '../disk/disk.ts';
-import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { publish } from '../publish/publish.ts';
 import { createDiskStore } from '../store/disk.ts';
 import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Seen } from '../store/store.ts';
-import { dirname } from 'node:path';
-import { componentFlags, type ComponentFlags, kubeconfigClients } from './component-flags.ts';
-import { componentKubeconfigs } from './component-kubeconfigs.ts';
-import { namesIn, readIfPresent, writeIfAbsent } from './files.ts';
-import { makeGeneration } from './generation.ts';
-import { kubeconfigFile, type Layout, layoutOf, objectDirectory } from './layout.ts';
+import { componentFlags, type ComponentFlags, componentKubeconfigs, kubeconfigClients } from './component-flags.ts';
+import { namesIn, readIfPresent, writeIfAbsent } from './existing-files.ts';
+import { makeGeneration } from './first-generation.ts';
+import { type HostLayout, hostLayout, kubeconfigFile, objectDirectory } from './layout.ts';
 import { readStaged, stage } from './staging.ts';
 
 export interface RenderOptions {
@@ -55,7 +54,7 @@ const defaultKeyAlgorithm: KeyAlgorithm = { name: 'RSA', bits: 2048 };
 
 /** Throws WriteFailed, ReadFailed, MaterialInvalid, SignFailed; then running it again completes what it began. */
 export async function runRender(options: RenderOptions): Promise<RenderOutcome> {
-  const layout = layoutOf(options.directory);
+  const layout = hostLayout(options.directory);
   const run = new RenderRun(options, layout);
   await run.all();
   const clients = kubeconfigClients.filter(([, name]) => find(options.resolved, name) !== undefined);
@@ -77,10 +76,10 @@ class RenderRun {
   readonly written: string[] = [];
   readonly kept: string[] = [];
   readonly #options: RenderOptions;
-  readonly #layout: Layout;
+  readonly #layout: HostLayout;
   readonly #store = createDiskStore();
 
-  constructor(options: RenderOptions, layout: Layout) {
+  constructor(options: RenderOptions, layout: HostLayout) {
     this.#options = options;
     this.#layout = layout;
   }

@@ -1,13 +1,13 @@
 // The staging directory: every object of the first generation as one JSON manifest, mode 0600 in a 0700 directory,
 // because signers' keys are among them. It is the record of an interrupted `init render`, and what `init` uploads.
 import { join } from 'node:path';
+import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
-import { locationText, type Material, privateKeyKey } from '../store/store.ts';
-import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
-import { namesIn, readIfPresent, removeDirectory } from './files.ts';
-import type { Layout } from './layout.ts';
 import { isFile } from '../inventory/places.ts';
+import { locationText, type Material, privateKeyKey } from '../store/store.ts';
+import { namesIn, readIfPresent, removeDirectory } from './existing-files.ts';
+import type { HostLayout } from './layout.ts';
 
 export interface ObjectManifest {
   readonly apiVersion: 'v1';
@@ -33,11 +33,11 @@ export function objectManifest({ kind, namespace, name }: ApiLocation, material:
   };
 }
 
-function stagedFile({ staging }: Layout, { kind, namespace, name }: ApiLocation): string {
+function stagedFile({ staging }: HostLayout, { kind, namespace, name }: ApiLocation): string {
   return join(staging, `${kind === 'secret' ? 'secret' : 'configmap'}.${namespace}.${name}.json`);
 }
 
-export async function stage(layout: Layout, location: ApiLocation, material: Material): Promise<void> {
+export async function stage(layout: HostLayout, location: ApiLocation, material: Material): Promise<void> {
   await ensurePrivateDirectory(layout.staging);
   const content = `${JSON.stringify(objectManifest(location, material), null, 2)}\n`;
   const what = `staged ${locationText(location)}`;
@@ -45,7 +45,7 @@ export async function stage(layout: Layout, location: ApiLocation, material: Mat
 }
 
 /** The objects that are staged, by artefact. Throws ReadFailed and MaterialInvalid. */
-export async function readStaged(layout: Layout, { artefacts }: Resolved): Promise<Map<string, Material>> {
+export async function readStaged(layout: HostLayout, { artefacts }: Resolved): Promise<Map<string, Material>> {
   const found = new Map<string, Material>();
   for (const { name, location } of artefacts) {
     if (isFile(location)) continue;
@@ -69,10 +69,10 @@ function materialOf(location: ApiLocation, bytes: Buffer, path: string): Materia
   }
 }
 
-export async function isStaged(layout: Layout): Promise<boolean> {
+export async function isStaged(layout: HostLayout): Promise<boolean> {
   return (await namesIn(layout.staging)).length > 0;
 }
 
-export function removeStaging(layout: Layout): Promise<void> {
+export function removeStaging(layout: HostLayout): Promise<void> {
   return removeDirectory(layout.staging);
 }

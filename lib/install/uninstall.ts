@@ -3,20 +3,31 @@
 // server may reach kubelets; with `purge` they go too. Everything of ours is found by its label, so what an earlier
 // inventory made goes as well; which objects `init` has created besides says the record of the installation. Running it
 // again finds nothing to do.
+import { lstat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { RecoveryError } from '../errors.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
+import { isFile } from '../inventory/places.ts';
 import { loadPreset, presetNames } from '../inventory/preset.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/lease-path.ts';
 import { objectPath } from '../kube/object-path.ts';
 import { restartTurn } from '../leases/turn.ts';
+import { dataLink } from '../publish/inspect.ts';
+import { giveBack } from '../publish/take-over.ts';
 import { locationText } from '../store/store.ts';
-import { adoptedNodes } from './adopted-nodes.ts';
-import { type Api, deleteObject, ownObjects, readIfThere } from './apply.ts';
-import { namesIn, removeDirectory } from './files.ts';
-import { type Installed, isInstalledRecord, isShared, oursOf, purgeable, readInstalled } from './installed.ts';
-import { layoutOf } from './layout.ts';
-import { manifestText, pathInApi } from './manifest.ts';
+import { type Api, deleteObject, manifestText, ownObjects, pathInApi, readIfThere } from './apply.ts';
+import { namesIn, removeDirectory } from './existing-files.ts';
+import {
+  adoptedNodes,
+  type Installed,
+  isInstalledRecord,
+  isShared,
+  oursOf,
+  purgeable,
+  readInstalled,
+} from './installed.ts';
+import { hostLayout } from './layout.ts';
 import { kubeletClientBinding } from './rbac.ts';
 
 export interface UninstallOptions {
@@ -88,7 +99,7 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
     if (length === 0) await remove(pathInApi(manifest), manifestText(manifest));
     else if (!purge) kept.push(`${what}, the CAs' keys among them, which ${manifestText(manifest)} names`);
   }
-  const { credentials } = layoutOf(options.directory);
+  const { credentials } = hostLayout(options.directory);
   if ((await namesIn(credentials)).length > 0) {
     if (!dryRun) await removeDirectory(credentials);
     removed.push(credentials);
@@ -145,4 +156,37 @@ async function requireNoneAdopted(api: Api): Promise<void> {
   if (nodes.length === 0) return;
   const message = `Cannot uninstall: static pods of ${nodes.join(', ')} live on it. Without these identities nothing renews their certificates, and the control plane ends with the first that expires; run "kube-cert-recovery uninstall adopt" there first, and delete the Node of a machine that is gone for good. --force does it all the same`;
   throw new RecoveryError('KubeConflict', message);
+}
+
+// `uninstall --give-back`: makes plain files of the objects that the syncer has published, at the same paths and with
+// the same bytes, for whatever writes them next. No path is ever absent, so components may run. It comes after the
+// syncer's rights are gone: a syncer that may still read the API would take the files over again.
+
+export interface GiveBackOptions {
+  readonly resolved: Resolved;
+  /** Where the syncer wrote to. */
+  readonly destinationDir: string;
+  readonly dryRun?: boolean;
+}
+
+/** The directories whose links became (with dryRun: would become) plain files. Throws WriteFailed. */
+export async function giveBackFiles({ resolved, destinationDir, dryRun = false }: GiveBackOptions): Promise<string[]> {
+  const given: string[] = [];
+  for (const { location, published } of resolved.artefacts) {
+    if (published === undefined || isFile(location)) continue;
+    const [folder, mode] =
+      location.kind === 'secret' ? (['secrets', 0o600] as const) : (['configmaps', 0o644] as const);
+    const directory = join(destinationDir, folder, location.name);
+    if (!(await isPublished(directory))) continue;
+    if (!dryRun) await giveBack({ directory, what: locationText(location), mode });
+    given.push(directory);
+  }
+  return given;
+}
+
+function isPublished(directory: string): Promise<boolean> {
+  return lstat(join(directory, dataLink)).then(
+    () => true,
+    () => false,
+  );
 }

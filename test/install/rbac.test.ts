@@ -1,16 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { type Account, accountName, staticPods } from '../../lib/install/accounts.ts';
+import type { Manifest } from '../../lib/install/apply.ts';
+import { installManifests, podSyncers, syncerOf } from '../../lib/install/rbac.ts';
 import type { Artefact } from '../../lib/inventory/model.ts';
-import { loadPreset } from '../../lib/inventory/preset.ts';
-import type { Manifest } from '../../lib/install/manifest.ts';
-import { manifestsYaml } from '../../lib/install/published-manifests.ts';
-import { type Account, accountName } from '../../lib/install/accounts.ts';
-import { podSyncers, syncerOf } from '../../lib/install/pod-files.ts';
-import { installManifests } from '../../lib/install/rbac.ts';
-import { staticPods } from '../../lib/install/static-pods.ts';
 import { isFile } from '../../lib/inventory/places.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { parseYaml } from '../../lib/yaml.ts';
+import { manifestsYaml } from '../../scripts/published-manifests.ts';
 import { codes, firstCode, page, section, tables } from '../docs/markdown.ts';
 import { documentedRights } from '../support/documented-rights.ts';
 import { grantsOf, grantText } from '../support/grants.ts';
@@ -124,7 +122,9 @@ describe('installManifests()', () => {
         const rules = rulesOf(`kube-cert-recovery-regen-${name}`, location.namespace, own);
         const resource = location.kind === 'secret' ? 'secrets' : 'configmaps';
         const verbs = rules
-          .filter(({ resources, resourceNames }) => resources.includes(resource) && resourceNames?.includes(location.name))
+          .filter(
+            ({ resources, resourceNames }) => resources.includes(resource) && resourceNames?.includes(location.name),
+          )
           .flatMap((rule) => rule.verbs);
         const onlyRead = ['external', 'keyPair', 'opaque'].includes(kind);
         expect(verbs, location.name).toEqual(onlyRead ? ['get'] : ['get', 'update', 'patch', 'create']);
