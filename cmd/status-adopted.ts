@@ -7,7 +7,7 @@ import type { ToolConfig } from '../lib/config-types.ts';
 import { parseToolConfig } from '../lib/config.ts';
 import { errorText } from '../lib/errors.ts';
 import { createLog } from '../lib/log.ts';
-import type { AdoptedSight } from '../lib/status/adopted.ts';
+import type { AdoptedSight } from '../lib/status/node-report.ts';
 import { connectFirst, repairCredentials } from './adopt-repair.ts';
 import { connect } from './connections.ts';
 import type { Io } from './io.ts';

@@ -12,7 +12,7 @@ import type { Resolved, ResolvedArtefact } from '../lib/inventory/model.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { createLog } from '../lib/log.ts';
 import { createProver, type Prove } from '../lib/proof/prove.ts';
-import { renderStatus, type StatusFormat } from '../lib/status/render.ts';
+import { renderStatus, type StatusFormat } from '../lib/status/print.ts';
 import type { StatusReport } from '../lib/status/report.ts';
 import { runStatus } from '../lib/status/status.ts';
 import { createApiStore } from '../lib/store/api.ts';

@@ -32,7 +32,7 @@ export interface StatusRow {
   readonly residualMs?: number;
   /** The signer in the inventory, for what has one. */
   readonly issuer?: string;
-  /** Never made by this program. */
+  /** Never made by this program; on a kubeadm machine: its CA's key is elsewhere. */
   readonly isForeign: boolean;
   readonly action: Decision['action'];
   readonly reason: Reason;
@@ -40,6 +40,10 @@ export interface StatusRow {
   readonly recheckAt: Date;
   readonly onDisk?: OnDisk;
   readonly inUse?: Use;
+  /** Of a kubeconfig: whether it knows its server by the CA of its issuer's file. What comes of it the plan decides. */
+  readonly authority?: 'same' | 'different';
+  /** On a kubeadm machine: it has expired or is broken, and nothing here can make a new one. */
+  readonly byHand?: boolean;
 }
 
 /** Admission webhooks that could stand between recovery and its objects; or why nobody knows. */
@@ -114,6 +118,22 @@ export function report(input: ReportInput): StatusReport {
   };
 }
 
+interface RowGroups {
+  readonly certificates: readonly StatusRow[];
+  readonly authorities: readonly StatusRow[];
+  readonly others: readonly StatusRow[];
+}
+
+/** As they are printed, each kind by itself. */
+export function groupsOf({ rows }: StatusReport): RowGroups {
+  const own = rows.filter(({ isForeign }) => !isForeign);
+  return {
+    certificates: rows.filter(({ kind }) => kind === 'target'),
+    authorities: own.filter(({ kind }) => kind !== 'target'),
+    others: rows.filter(({ isForeign }) => isForeign),
+  };
+}
+
 /** When no object of several could be read it is the API's state, and no object's: said once, as the first read met it. */
 function whyApiUnread({ resolved, facts }: ReportInput): string | undefined {
   const reads = resolved.artefacts.filter(({ location }) => !isFile(location)).map(({ name }) => facts.get(name));
@@ -137,11 +157,7 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
     kind: artefact.kind,
     location: locationText(artefact.location),
     state: stateOf({ isPair, fact, certificate, decision, now }),
-    ...(certificate !== undefined && {
-      notBefore: certificate.notBefore,
-      notAfter: certificate.notAfter,
-      residualMs: certificate.notAfter.getTime() - now.getTime(),
-    }),
+    ...(certificate !== undefined && datesOf(certificate, now)),
     ...(issuer !== undefined && { issuer }),
     isForeign: isOnlyRead(artefact),
     action: decision.action,
@@ -151,6 +167,13 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
     ...(onDisk !== undefined && { onDisk }),
     ...(inUse !== undefined && { inUse }),
   };
+}
+
+export function datesOf(
+  { notBefore, notAfter }: CertificateFacts,
+  now: Date,
+): Pick<StatusRow, 'notBefore' | 'notAfter' | 'residualMs'> {
+  return { notBefore, notAfter, residualMs: notAfter.getTime() - now.getTime() };
 }
 
 /** The certificate whose dates stand for the artefact: a pair's own; of a bundle the one that ends last. */

@@ -6,22 +6,22 @@ import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
 import { exitCodes } from '../../cmd/exit-codes.ts';
 import {
+  addAdoptOptions,
   addDirectoryOption,
   addHostOption,
-  addAdoptOptions,
   addInstallOptions,
   addRestoreOption,
   addRunOptions,
   addSharedOptions,
 } from '../../cmd/options.ts';
 import { jsonSchemas } from '../../lib/config-json-schema.ts';
-import { parseConfig, parseToolConfig } from '../../lib/config.ts';
 import type { ConfigInput } from '../../lib/config-reading.ts';
+import { parseConfig, parseToolConfig } from '../../lib/config.ts';
 import { errorCodes } from '../../lib/errors.ts';
-import { installedPresets, loadPreset } from '../../lib/inventory/preset.ts';
 import { installManifests } from '../../lib/install/rbac.ts';
+import { installedPresets, loadPreset } from '../../lib/inventory/preset.ts';
 import { createMetrics } from '../../lib/metrics.ts';
-import { renderStatus } from '../../lib/status/render.ts';
+import { renderStatus } from '../../lib/status/print.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { blocks, codes, firstCode, firstCodes, page, root, section, tables, unionMembers } from './markdown.ts';
@@ -249,7 +249,7 @@ describe('status', () => {
     recheckAt: date,
     onDisk: 'same',
     inUse: { state: 'proven', message: '' },
-  } satisfies Required<StatusRow>;
+  } satisfies Required<Omit<StatusRow, 'authority' | 'byHand'>>; // these are said of a kubeadm machine only
   const report: StatusReport = {
     inventory: 'i',
     at: date,

@@ -13,7 +13,7 @@ import { parseToolConfig } from '../../lib/config.ts';
 import { runUninstall } from '../../lib/install/uninstall.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import type { AdoptedSight } from '../../lib/status/adopted.ts';
+import type { AdoptedSight } from '../../lib/status/node-report.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { adoptOptions, asAdoptable } from '../support/adopt-world.ts';
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { renderNode } from '../../lib/status/node-structured.ts';
 import type { ServedSight } from '../../lib/status/node-report.ts';
+import { renderNode } from '../../lib/status/print.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { at, present } from '../support/facts.ts';
 import { leaf, now, tell, withoutKey } from './node.ts';

@@ -1,12 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { exitOfNode } from '../../cmd/exit-codes.ts';
-import type { RecoveryError } from '../../lib/errors.ts';
-import { RecoveryError as Failure } from '../../lib/errors.ts';
-import type { AdoptedSight } from '../../lib/status/adopted.ts';
-import { runNodeStatus } from '../../lib/status/node-status.ts';
-import { renderNode } from '../../lib/status/node-structured.ts';
-import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import { systemClock } from '../../lib/clock.ts';
+import { type RecoveryError, RecoveryError as Failure } from '../../lib/errors.ts';
+import type { AdoptedSight } from '../../lib/status/node-report.ts';
+import { renderNode } from '../../lib/status/print.ts';
+import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
+import { runNodeStatus } from '../../lib/status/status.ts';
 import { machine, now, tell } from './node.ts';
 
 const ready = (pod: string) => ({ pod, state: 'ready', message: 'runs and is ready' }) as const;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { expiresText, renderStatus, residualText, type StatusFormat } from '../../lib/status/render.ts';
+import { expiresText, renderStatus, residualText, type StatusFormat } from '../../lib/status/print.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import type { WebhookFinding } from '../../lib/webhooks/intercepting.ts';
 import { parseYaml } from '../../lib/yaml.ts';
