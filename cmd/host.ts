@@ -5,7 +5,16 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { ToolConfig } from '../lib/config-types.ts';
 import { parseToolConfig } from '../lib/config.ts';
-import { applyHost, type HostMachine, isExecutable, removeHost, thisMachine } from '../lib/install/host-apply.ts';
+import {
+  applyHost,
+  type Examined,
+  examineProgram,
+  type HostMachine,
+  isExecutable,
+  removeHost,
+  thisMachine,
+  timeoutProblem,
+} from '../lib/install/host-apply.ts';
 import {
   type HostUnits,
   manifestsDirectories,
@@ -15,7 +24,6 @@ import {
   unitPaths,
   writableDirectories,
 } from '../lib/install/host.ts';
-import { type Examined, examineProgram, timeoutProblem } from '../lib/install/program.ts';
 import { allDirectories } from '../lib/inventory/resolve.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
@@ -126,7 +134,7 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
   }
   const here = machine ?? thisMachine(io.signal);
   const examined = await examineProgram(executable, io.signal);
-  if (here.systemctl !== undefined) await requireProgram(examined);
+  if (here.systemctl !== undefined) requireProgram(examined);
   const outcome = await applyHost(files, here);
   for (const warning of examined.warnings) io.stderr.write(`${warning}\n`);
   if (outcome === undefined) {
@@ -149,8 +157,8 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
 }
 
 /** Throws ConfigInvalid: nothing is written then. */
-async function requireProgram({ problems }: Examined): Promise<void> {
-  const timeout = await timeoutProblem();
+function requireProgram({ problems }: Examined): void {
+  const timeout = timeoutProblem();
   const all = [
     ...problems.map((message): Problem => ({ path: '--executable', kind: 'invalid', message })),
     ...(timeout === undefined ? [] : [{ path: 'kubelet.service', kind: 'notFound', message: timeout } as const]),

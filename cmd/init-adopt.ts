@@ -12,10 +12,9 @@ import { adoptedNodes } from '../lib/install/installed.ts';
 import { discoverKubeadm, type Discovery } from '../lib/inventory/discover/discover.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
-import { createLog } from '../lib/log.ts';
 import type { Problem } from '../lib/problems.ts';
 import { webhookText } from '../lib/webhooks/intercepting.ts';
-import { connect } from './connections.ts';
+import { connect, connectingOf } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import { installFlags, type InstallLine } from './install-flags.ts';
 import type { Io } from './io.ts';
@@ -46,7 +45,7 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
       resolved: resolve(config.inventory, environment),
       directory,
       image: image ?? '',
-      ...(flags.namespace !== undefined && { namespace: flags.namespace }),
+      namespace: flags.namespace,
       server,
       kubeletServer: discovery.endpoints.local ?? server,
       recoveryServerName,
@@ -117,8 +116,7 @@ async function machineOf({ line, io, problems: found = [] }: MachineLine) {
   const config = parseToolConfig({ ...input, problems: [...problems, ...found] });
   if (!config.dryRun) await requireManifestsFree({ lockDir: machineLockDir, clock: systemClock });
   const discovery = await discoverKubeadm({ directories, given: {} });
-  const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
-  const common = { config, clock: systemClock, log, signal: io.signal };
+  const common = connectingOf(config, io);
   const connecting = {
     ...common,
     connection: await connect(config.kubeconfig, common),

@@ -21,7 +21,7 @@ const formats = ['text', 'json'] as const;
 export interface InstallOptions {
   /** Absolute. */
   readonly directory: string;
-  readonly server?: string;
+  readonly server?: string | undefined;
   readonly output: (typeof formats)[number];
   readonly purge: boolean;
   readonly force: boolean;
@@ -49,7 +49,7 @@ export function installFlags(
   }
   const options = {
     directory: resolve(cwd, out),
-    ...(server !== undefined && { server }),
+    server,
     output: wanted.format ?? 'text',
     purge,
     force,

@@ -11,7 +11,7 @@ import { isFile } from '../lib/inventory/places.ts';
 import { allDirectories, resolve } from '../lib/inventory/resolve.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
 import type { AdoptedSight } from '../lib/status/node-report.ts';
-import { renderNode } from '../lib/status/print.ts';
+import { renderNode, type StatusFormat } from '../lib/status/print.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk.ts';
 import { createStore } from '../lib/store/stores.ts';
@@ -21,19 +21,13 @@ import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { outputFormat } from './output-format.ts';
 import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
-import type { AdoptedMachine } from './status-adopted.ts';
+import type { AdoptedMachine, StatusRequest } from './status-api.ts';
 
-const formats = ['table', 'json', 'yaml'] as const;
+const formats: readonly StatusFormat[] = ['table', 'json', 'yaml'];
 
 export interface StatusLine extends CommandLine {
-  readonly output?: string;
-  readonly at?: string;
-}
-
-export interface StatusOptions {
-  readonly output: (typeof formats)[number];
-  /** Undefined: now. */
-  readonly at?: Date;
+  readonly output?: string | undefined;
+  readonly at?: string | undefined;
 }
 
 /** An RFC 3339 date or time; a date alone is its first second, UTC. */
@@ -46,7 +40,7 @@ function dateOf(text: string): Date | undefined {
 }
 
 export interface StatusFlags {
-  readonly options: StatusOptions;
+  readonly options: StatusRequest;
   readonly problems: readonly Problem[];
 }
 
@@ -59,25 +53,22 @@ export function statusFlags({ output = 'table', at }: Pick<StatusLine, 'output' 
     const message = `must be a date such as 2027-05-31 or 2027-05-31T08:00:00Z, got ${valueText(at)}`;
     problems.push({ path: '--at', kind: 'invalid', message });
   }
-  return { options: { output: wanted.format ?? 'table', ...(date === undefined ? {} : { at: date }) }, problems };
+  return { options: { output: wanted.format ?? 'table', at: date }, problems };
 }
 
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
   const { output, at, ...rest } = line;
-  const { options, problems } = statusFlags({
-    ...(output === undefined ? {} : { output }),
-    ...(at === undefined ? {} : { at }),
-  });
+  const { options, problems } = statusFlags({ output, at });
   const config = parseToolConfig({ ...configInput(orKubeadm(rest), io), problems });
   const isMachine =
     config.inventory.discover === 'kubeadm' && config.inventory.artefacts.every(({ location }) => isFile(location));
   if (isMachine) return nodeStatus(config, options, io);
-  const { clusterStatus } = await import('./status-cluster.ts');
+  const { clusterStatus } = await import('./status-api.ts');
   return clusterStatus(config, options, io);
 }
 
 /** Files of this machine: works with no API. Only one that is adopted has objects and containers there besides. */
-async function nodeStatus(config: ToolConfig, options: StatusOptions, io: Io): Promise<number> {
+async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): Promise<number> {
   const { at, output } = options;
   const { stdout, signal } = io;
   const { environment, notes } = await discoverEnvironment(config.inventory, config.environment);
@@ -96,8 +87,8 @@ async function nodeStatus(config: ToolConfig, options: StatusOptions, io: Io): P
     policy: config.policy,
     clockFacts: await clockFactsOf(config, at),
     clock: systemClock,
-    ...(at !== undefined && { at }),
-    ...(adopted !== undefined && { adopted }),
+    at,
+    adopted,
     signal,
   });
   stdout.write(renderNode(status, output));
@@ -105,7 +96,7 @@ async function nodeStatus(config: ToolConfig, options: StatusOptions, io: Io): P
 }
 
 async function adoptedOf(directory: string, machine: AdoptedMachine): Promise<AdoptedSight | undefined> {
-  const { adoptedSight } = await import('./status-adopted.ts');
+  const { adoptedSight } = await import('./status-api.ts');
   return adoptedSight(directory, machine);
 }
 

@@ -9,7 +9,6 @@
 // Everything is there before a component reads it. Run again, it changes nothing that is as it should be, completes what
 // a killed run began, and puts the manifests right after `kubeadm upgrade`.
 import { join } from 'node:path';
-import type { Clock } from '../clock.ts';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { componentsOfPod, defaultNamespace, type StaticPod, staticPods, tokenSecretName } from '../install/accounts.ts';
@@ -21,18 +20,16 @@ import { recordToCome } from '../install/installed.ts';
 import { fileOf, formerManifest } from '../install/layout.ts';
 import { installManifests, podSyncers } from '../install/rbac.ts';
 import { readBy } from '../inventory/components.ts';
-import type { ApiLocation, Resolved } from '../inventory/model.ts';
+import type { ApiLocation } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
-import type { KubeConnection } from '../kube/kube.ts';
 import { createApiStore } from '../store/api.ts';
-import { refuseBesideKubeadm } from '../store/other-writer.ts';
 import { caBundleKey, type Material, type Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
 import { containerLabel, type Images, imagesOf, requireImage } from './container.ts';
 import { requireKubeadmFlags, requireSameTrust } from './guard.ts';
-import { asPresent, readAuthorities } from './kubeadm-files.ts';
+import { asPresent, type MachineOptions, readAuthorities } from './kubeadm-files.ts';
 import { forgetFailures, withManifestsLock } from './manifests-lock.ts';
 import { absentIn, adoptMaterial, bundlesOf, completeNames, takeStock } from './material.ts';
 import { podAddition, podLayout, requireNoPodLinks, writePodFiles } from './pod-files.ts';
@@ -40,19 +37,11 @@ import { readRecord, writeRecord } from './record.ts';
 import { changeStaticPod, manifestPath, readManifest, runsOurs } from './static-pods-apply.ts';
 import { addTo, kubeadmPatches, type PodAddition, removeFrom } from './static-pods.ts';
 
-export interface AdoptOptions {
-  /** As an administrator. */
-  readonly connection: KubeConnection;
-  readonly resolved: Resolved;
-  /** Of our files. Absolute path. */
-  readonly directory: string;
-  readonly kubernetesDir: string;
-  readonly pkiDir: string;
+export interface AdoptOptions extends MachineOptions {
   readonly kubeletDir: string;
-  readonly nodeName: string;
   readonly image: string;
   /** Of the ServiceAccounts. */
-  readonly namespace?: string;
+  readonly namespace?: string | undefined;
   /** The API server on this machine, for whoever lives beside it. */
   readonly server: string;
   /**
@@ -62,18 +51,8 @@ export interface AdoptOptions {
   readonly kubeletServer: string;
   readonly recoveryServerName: string;
   readonly settings: Readonly<Record<string, unknown>>;
-  /** Of the locks of this machine. */
-  readonly lockDir: string;
-  /** Throws AlreadyRunning while kubeadm runs, which writes the same manifests. */
-  readonly refuseBesideOthers?: () => void;
   /** Of the container runtime. Default: what crictl says. */
   readonly images?: Images;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  /** Writes nothing, and tells what would be written. */
-  readonly dryRun: boolean;
-  /** Told of each step when it is done. */
-  readonly told: (line: string) => void;
 }
 
 export interface AdoptOutcome {
@@ -104,10 +83,8 @@ export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
     await tellPlan(adoption, absent);
     return { webhooks: adoption.webhooks };
   }
-  const { refuseBesideOthers = refuseBesideKubeadm } = options;
   // What is decided below holds until it is done: no timer starts a container of ours meanwhile.
   return withManifestsLock(options, async () => {
-    refuseBesideOthers();
     const adoption = await plannedAdoption(options);
     const { running, absent } = await requireAdoptable(adoption);
     await requireImage(options.image, { ...options, images });

@@ -4,8 +4,8 @@ import { get } from 'node:http';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
-import { componentsOfPod } from '../install/accounts.ts';
-import { readIfThere } from '../install/apply.ts';
+import { componentsOfPod, type StaticPod } from '../install/accounts.ts';
+import { type Api, readIfThere } from '../install/apply.ts';
 import { namesIn } from '../install/existing-files.ts';
 import { digestAnnotation } from '../install/installed.ts';
 import { readBy } from '../inventory/components.ts';
@@ -14,7 +14,7 @@ import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { objectPath } from '../kube/object-path.ts';
 import type { AdoptionRecord } from './record.ts';
-import { containerName, digestOf, healthPorts, type PodAddition } from './static-pods.ts';
+import { containerName, digestOf, healthPorts, type PodAddition, type PodManifest } from './static-pods.ts';
 
 /** `wrong`: only a person puts it right. `waiting`: it runs and is not ready, which may pass. */
 export interface PodSight {
@@ -56,8 +56,10 @@ async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<PodS
     : { pod, state: 'waiting', message: unready };
 }
 
-interface MirrorPod {
+/** A static pod as the kubelet shows it in the API. */
+export interface MirrorPod {
   readonly metadata?: { readonly annotations?: Readonly<Record<string, string>> };
+  readonly spec?: PodManifest['spec'];
   readonly status?: {
     readonly containerStatuses?: readonly {
       readonly name: string;
@@ -70,16 +72,18 @@ interface MirrorPod {
   };
 }
 
+export function readMirrorPod(api: Api, pod: StaticPod, nodeName: string): Promise<MirrorPod | undefined> {
+  return readIfThere<MirrorPod>(api, `/api/v1/namespaces/kube-system/pods/${pod}-${nodeName}`);
+}
+
 async function seenInApi(
   addition: PodAddition,
   { record, pods, signal }: AdoptedLook,
 ): Promise<Pick<PodSight, 'state' | 'message'>> {
   if ('problem' in pods) return { state: 'unknown', message: `whether it runs is not known: ${pods.problem}` };
   const name = `kube-system/${addition.pod}-${record.nodeName}`;
-  const path = `/api/v1/namespaces/kube-system/pods/${addition.pod}-${record.nodeName}`;
   try {
-    const found = await readIfThere<MirrorPod>({ connection: pods, signal }, path);
-    return judgePod(found, addition, name);
+    return judgePod(await readMirrorPod({ connection: pods, signal }, addition.pod, record.nodeName), addition, name);
   } catch (err) {
     return { state: 'unknown', message: `whether it runs is not known: ${errorText(err)}` };
   }
@@ -126,9 +130,8 @@ async function refusedIdentities(addition: PodAddition, look: AdoptedLook): Prom
       return [];
     } catch (err) {
       const isUntrusted = isCode(err, 'KubeUnavailable') && err.details['untrusted'] === true;
-      if (isUntrusted || isCode(err, 'KubeUnauthorized', 'KubeForbidden'))
-        return [`mode ${identity} cannot work: ${errorText(err)}`];
-      return isCode(err, 'ConfigInvalid') ? [`mode ${identity} cannot work: ${errorText(err)}`] : [];
+      const isRefused = isUntrusted || isCode(err, 'KubeUnauthorized', 'KubeForbidden', 'ConfigInvalid');
+      return isRefused ? [`mode ${identity} cannot work: ${errorText(err)}`] : [];
     } finally {
       await connection?.close();
     }

@@ -6,15 +6,32 @@ import { join } from 'node:path';
 import type { Api } from '../install/apply.ts';
 import { readIfPresent } from '../install/existing-files.ts';
 import type { DiskLocation, Endpoints, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { KubeConnection } from '../kube/kube.ts';
 import { serverAddress } from '../kube/server-address.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { canonicalHostnames } from '../pki/hostname.ts';
 import { createDiskStore } from '../store/disk.ts';
 import { certificateKey } from '../store/store.ts';
+import type { ManifestsLocking } from './manifests-lock.ts';
 
 export interface KubeadmDirectories {
   readonly kubernetesDir: string;
   readonly pkiDir: string;
+}
+
+/** A control-plane machine of kubeadm that is adopted, or given back. */
+export interface MachineOptions extends KubeadmDirectories, ManifestsLocking {
+  /** As an administrator. */
+  readonly connection: KubeConnection;
+  readonly resolved: Resolved;
+  /** Of our files. Absolute path. */
+  readonly directory: string;
+  readonly nodeName: string;
+  readonly signal: AbortSignal;
+  /** Writes nothing, and tells what would be written. */
+  readonly dryRun: boolean;
+  /** Told of each step when it is done. */
+  readonly told: (line: string) => void;
 }
 
 /** By artefact of the inventory: the pair below pkiDir, without `.crt` and `.key`. */

@@ -13,6 +13,7 @@ import { readIfPresent } from '../install/existing-files.ts';
 import { turnSeconds } from '../leases/judge-turn.ts';
 import { LeaseTurn, restartTurn } from '../leases/turn.ts';
 import { acquireLock } from '../store/lock.ts';
+import { refuseBesideKubeadm } from '../store/other-writer.ts';
 import { digestOf, type PodAddition } from './static-pods.ts';
 
 /** On every machine, whatever a configuration says of other locks: commands that were given different ones must meet. */
@@ -21,6 +22,8 @@ export const machineLockDir = '/run/kube-cert-recovery';
 export interface ManifestsLocking {
   /** `machineLockDir`, but for tests. */
   readonly lockDir: string;
+  /** Throws AlreadyRunning while kubeadm runs, which writes the same manifests. */
+  readonly refuseBesideOthers?: () => void;
   readonly clock: Clock;
 }
 
@@ -28,11 +31,15 @@ export function manifestsLockDirectory(lockDir: string): string {
   return join(lockDir, 'manifests');
 }
 
-/** Throws AlreadyRunning when another process changes them, WriteFailed, and what `work` throws. */
-export async function withManifestsLock<T>({ lockDir, clock }: ManifestsLocking, work: () => Promise<T>): Promise<T> {
+/** Throws AlreadyRunning when another process changes them or kubeadm runs, WriteFailed, and what `work` throws. */
+export async function withManifestsLock<T>(
+  { lockDir, clock, refuseBesideOthers = refuseBesideKubeadm }: ManifestsLocking,
+  work: () => Promise<T>,
+): Promise<T> {
   const guards = 'the manifests of static pods';
   const lock = await acquireLock({ directory: manifestsLockDirectory(lockDir), clock, guards });
   try {
+    refuseBesideOthers();
     return await work();
   } finally {
     await lock.release();
@@ -44,7 +51,7 @@ export async function withManifestsLock<T>({ lockDir, clock }: ManifestsLocking,
  * start again, and that refusal would say nothing of why. Throws AlreadyRunning, WriteFailed.
  */
 export function requireManifestsFree(locking: ManifestsLocking): Promise<void> {
-  return withManifestsLock(locking, () => Promise.resolve());
+  return withManifestsLock({ ...locking, refuseBesideOthers: () => undefined }, () => Promise.resolve());
 }
 
 /** What is tried: this addition to these bytes. */

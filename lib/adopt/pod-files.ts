@@ -20,7 +20,7 @@ import {
   writeCredential,
 } from '../install/credentials.ts';
 import { isThere, namesIn } from '../install/existing-files.ts';
-import { type HostLayout, hostLayout, objectDirectory } from '../install/layout.ts';
+import { type HostLayout, hostLayout, publishedPlace } from '../install/layout.ts';
 import { readBy } from '../inventory/components.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { dataLink } from '../publish/inspect.ts';
@@ -80,10 +80,10 @@ export async function requireNoPodLinks(
   const layout = podLayout(directory, pod);
   const resolved = readBy(all, componentsOfPod[pod]);
   for (const artefact of resolved.artefacts) {
-    const place = artefact.published === undefined ? undefined : objectDirectory(artefact, layout);
+    const place = publishedPlace(artefact, layout);
     if (place === undefined) continue;
-    await requireNoLink(layout.directory, place, 'directory');
-    await requireNoForeignLink(place);
+    await requireNoLink(layout.directory, place.directory, 'directory');
+    await requireNoForeignLink(place.directory);
   }
   const kubeconfigs = componentKubeconfigs(resolved, layout, '').map(({ path }) => path);
   const credentials = modesOf[pod].flatMap((identity) => credentialFiles(layout, identity));
@@ -143,30 +143,24 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
   const written: string[] = [];
   await requireNoPodLinks(pod, options);
   for (const artefact of resolved.artefacts) {
-    const place = artefact.published === undefined ? undefined : objectDirectory(artefact, layout);
+    const place = publishedPlace(artefact, layout);
     const own = material.get(artefact.name);
     if (place === undefined || own === undefined) continue;
     const what = locationText(artefact.location);
     // A directory that has gone is no syncer's work in progress, and the component needs it for its start.
-    if (options.runs(pod) && (await isThere(place, what))) continue;
-    const mode = artefact.location.kind === 'secret' ? 0o600 : 0o644;
-    if ((await publish({ directory: place, what, entries: own.entries, mode })) !== 'unchanged') written.push(place);
+    if (options.runs(pod) && (await isThere(place.directory, what))) continue;
+    if ((await publish({ ...place, what, entries: own.entries })) !== 'unchanged') written.push(place.directory);
   }
   await requireNoPodLinks(pod, options); // what is above took its time
   await ensureDirectory(realDisk, layout.kubeconfigs);
   for (const { path, content } of componentKubeconfigs(resolved, layout, server, options.kubeletServer)) {
     if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') written.push(path);
   }
-  const modes = modesOf[pod];
-  for (const identity of modes) {
+  for (const identity of modesOf[pod]) {
     written.push(...(await writeCredential(identity, { ...options, resolved, layout }, accountIn(pod, identity))));
   }
-  const file = {
-    path: layout.configFile,
-    content: podConfig(pod, layout, options),
-    mode: 0o644,
-    what: 'configuration',
-  };
+  const content = podConfig(pod, layout, options);
+  const file = { path: layout.configFile, content, mode: 0o644, what: 'configuration' };
   if ((await replaceFile(file)) === 'written') written.push(file.path);
   return written;
 }
@@ -204,32 +198,23 @@ export function podConfig(
   });
 }
 
+interface Adding {
+  readonly resolved: Resolved;
+  readonly directory: string;
+  readonly image: string;
+  readonly kubeletPki: string;
+  readonly seLinux?: SecurityLabel | undefined;
+}
+
 /** What is added to the manifest of a pod. */
-export function podAddition(
-  pod: StaticPod,
-  {
-    resolved,
-    directory,
-    image,
-    kubeletPki,
-    seLinux,
-  }: {
-    readonly resolved: Resolved;
-    readonly directory: string;
-    readonly image: string;
-    readonly kubeletPki: string;
-    readonly seLinux?: SecurityLabel | undefined;
-  },
-): PodAddition {
+export function podAddition(pod: StaticPod, { resolved, directory, image, kubeletPki, seLinux }: Adding): PodAddition {
   const layout = podLayout(directory, pod);
-  const flags = podFlags(resolved, layout, pod);
-  const sharesProcesses = restartedPods.has(pod);
   return {
     pod,
     image,
     layout,
-    flags,
-    sharesProcesses,
+    flags: podFlags(resolved, layout, pod),
+    sharesProcesses: restartedPods.has(pod),
     ...(modesOf[pod].includes('approver') && { kubeletPki }),
     ...(seLinux !== undefined && { seLinux }),
   };

@@ -5,11 +5,11 @@
 import { createHash } from 'node:crypto';
 import { isAbsolute } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import { attempt, type Disk, realDisk } from '../disk/disk.ts';
-import { replaceFile, syncDirectory } from '../disk/files.ts';
+import { type Disk, realDisk } from '../disk/disk.ts';
+import { replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import { type StaticPod, staticPods } from '../install/accounts.ts';
-import { readIfPresent } from '../install/existing-files.ts';
+import { isThere, readIfPresent, removeFile } from '../install/existing-files.ts';
 import { adoptionFile } from '../install/layout.ts';
 import { podLayout } from './pod-files.ts';
 import { digestOf, type PodAddition } from './static-pods.ts';
@@ -90,11 +90,7 @@ export async function writeRecord(directory: string, record: AdoptionRecord): Pr
 /** Durably; one that is not there is as wanted. Throws WriteFailed. */
 export async function removeRecord(directory: string, disk: Disk = realDisk): Promise<void> {
   const path = adoptionFile(directory);
-  if ((await readIfPresent(path, 'record')) === undefined) return;
-  await attempt({ code: 'WriteFailed', action: 'remove', what: `record "${path}"`, directory }, async () => {
-    await disk.rm(path, { force: true });
-    await syncDirectory(disk, directory);
-  });
+  if (await isThere(path, 'record', disk)) await removeFile(path, 'record', disk);
 }
 
 /** What keeps a value from being what this version adds to a pod; undefined: nothing. */

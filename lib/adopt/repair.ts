@@ -11,7 +11,6 @@
 // boot is another; the others would get the same image and ask the same API, so they are not tried either.
 import { access } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import type { Clock } from '../clock.ts';
 import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import { flagArguments } from '../install/component-flags.ts';
 import { readIfPresent } from '../install/existing-files.ts';
@@ -22,24 +21,27 @@ import type { Log } from '../log.ts';
 import { refuseBesideKubeadm } from '../store/other-writer.ts';
 import { parseYaml } from '../yaml.ts';
 import { requireKubeadmFlags } from './guard.ts';
-import { forgetFailures, hasFailed, manifestsLockDirectory, noteFailure, withManifestsLock } from './manifests-lock.ts';
+import {
+  forgetFailures,
+  hasFailed,
+  manifestsLockDirectory,
+  type ManifestsLocking,
+  noteFailure,
+  withManifestsLock,
+} from './manifests-lock.ts';
 import { type AdoptionRecord, readRecord } from './record.ts';
 import { changeStaticPod, manifestPath, podManifest } from './static-pods-apply.ts';
 import { addTo, containerName, digestOf, type PodAddition, type PodManifest, removeFrom } from './static-pods.ts';
 
-export interface RepairOptions {
+export interface RepairOptions extends ManifestsLocking {
   /** Of our files. Absolute path. */
   readonly directory: string;
-  readonly lockDir: string;
   /** As an administrator; undefined when no API server answers. Asked only when something has drifted. */
   readonly reach: (record: AdoptionRecord) => Promise<KubeConnection | undefined>;
-  /** Throws AlreadyRunning while kubeadm runs. */
-  readonly refuseBesideOthers?: () => void;
   /** How long a pod may take until it runs. */
   readonly timeoutMs?: number;
   /** Writes nothing. */
   readonly dryRun: boolean;
-  readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
@@ -79,11 +81,10 @@ const nothing: RepairOutcome = { repaired: 0, failures: [] };
 
 /** Throws what concerns the whole machine: the record, a manifest that cannot be read, AlreadyRunning, what `reach` throws. */
 export async function runRepair(options: RepairOptions): Promise<RepairOutcome> {
-  const { directory, refuseBesideOthers = refuseBesideKubeadm, dryRun, log } = options;
+  const { directory, dryRun, log } = options;
   const seen = await readRecord(directory);
   if (seen === undefined || (await findDrift(seen)).length === 0) return nothing;
   return withManifestsLock(options, async () => {
-    refuseBesideOthers();
     const record = await readRecord(directory);
     const drifted = record === undefined ? [] : await findDrift(record);
     for (const { addition, path, message } of drifted) {
@@ -100,7 +101,7 @@ export async function runRepair(options: RepairOptions): Promise<RepairOutcome> 
       return nothing;
     }
     try {
-      return await repairAll({ ...options, refuseBesideOthers, record, connection });
+      return await repairAll({ ...options, record, connection });
     } finally {
       await connection.close();
     }
@@ -108,13 +109,12 @@ export async function runRepair(options: RepairOptions): Promise<RepairOutcome> 
 }
 
 interface Repairing extends RepairOptions {
-  readonly refuseBesideOthers: () => void;
   readonly record: AdoptionRecord;
   readonly connection: KubeConnection;
 }
 
 async function repairAll(repairing: Repairing): Promise<RepairOutcome> {
-  const { record, log, signal, refuseBesideOthers } = repairing;
+  const { record, log, signal, refuseBesideOthers = refuseBesideKubeadm } = repairing;
   const failures: unknown[] = [];
   let repaired = 0;
   for (const addition of record.additions) {
@@ -162,7 +162,7 @@ async function repairOne(drift: Drift, repairing: Repairing): Promise<void> {
       // The next run of the timer asks again, and must know since when this one has waited.
       turnTimeoutMs: 0,
       turnSeenFile: join(manifestsLockDirectory(lockDir), 'kube-apiserver-restart.seen'),
-      ...(timeoutMs !== undefined && { timeoutMs }),
+      timeoutMs,
       clock,
     });
   } catch (err) {

@@ -6,18 +6,17 @@ import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { errorText, RecoveryError } from '../errors.ts';
 import type { StaticPod } from '../install/accounts.ts';
-import { readIfThere } from '../install/apply.ts';
 import { digestAnnotation } from '../install/installed.ts';
 import { editManifest } from '../restart/manifest-file.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
-import { askReady, type HealthAddress } from './container-state.ts';
+import { askReady, type HealthAddress, type MirrorPod, readMirrorPod } from './container-state.ts';
 import { type TakingTurn, withRestartTurn } from './manifests-lock.ts';
 import { type Container, containerName, type PodManifest } from './static-pods.ts';
 
 export interface StaticPodMachine extends TakingTurn {
   readonly manifestsDir: string;
   /** How long a pod may take until it runs. Default: three minutes. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /** How long the image of our container may fail to come: a registry may answer at the second try. Default: 20 s. */
   readonly pullTimeoutMs?: number;
   /** What must be done between the manifest and the moment when the pod can be seen to run. */
@@ -52,7 +51,7 @@ async function changeNow(
 ): Promise<'written' | 'unchanged'> {
   const path = manifestPath(machine.manifestsDir, pod);
   const read = (bytes: Buffer): PodManifest => podManifest(parseYaml(bytes.toString('utf8')), pod, path);
-  const former = await readMirror(pod, machine).catch(() => undefined);
+  const former = await readMirrorPod(machine.api, pod, machine.nodeName).catch(() => undefined);
   const { outcome, before, after } = await editManifest(path, (bytes) => {
     const present = read(bytes);
     const wanted = change(present);
@@ -101,21 +100,6 @@ export async function readManifest(path: string, pod: StaticPod): Promise<PodMan
   return podManifest(parseYaml(bytes.toString('utf8')), pod, path);
 }
 
-interface MirrorPod {
-  readonly metadata?: { readonly annotations?: Readonly<Record<string, string>> };
-  readonly spec?: PodManifest['spec'];
-  readonly status?: {
-    readonly phase?: string;
-    readonly containerStatuses?: readonly ContainerStatus[];
-  };
-}
-
-interface ContainerStatus {
-  readonly name: string;
-  readonly ready: boolean;
-  readonly state?: { readonly waiting?: { readonly reason?: string } };
-}
-
 /** By the kubelet, of a container without its image (pkg/kubelet/images/types.go): what no time mends, and what may. */
 const neverPulled: readonly string[] = ['InvalidImageName', 'ErrImageNeverPull'];
 const notPulled: readonly string[] = ['ErrImagePull', 'ImagePullBackOff'];
@@ -137,7 +121,7 @@ async function untilItRuns(
   let missing = 'it was not looked at';
   let lastWithImage = clock.now().getTime();
   while (clock.now().getTime() < deadline && !api.signal.aborted) {
-    const { missing: found, image } = await look(() => readMirror(pod, machine), isFormer);
+    const { missing: found, image } = await look(() => readMirrorPod(machine.api, pod, machine.nodeName), isFormer);
     const now = clock.now().getTime();
     if (image === undefined) lastWithImage = now;
     else if (neverPulled.includes(image) || now - lastWithImage >= pullTimeoutMs) return imageMissing(manifest, image);
@@ -148,10 +132,6 @@ async function untilItRuns(
     await clock.sleep(pollMs, api.signal);
   }
   return missing;
-}
-
-function readMirror(pod: StaticPod, { api, nodeName }: StaticPodMachine): Promise<MirrorPod | undefined> {
-  return readIfThere<MirrorPod>(api, `/api/v1/namespaces/kube-system/pods/${pod}-${nodeName}`);
 }
 
 /** By the kubelet, of the whole manifest that it runs (pkg/kubelet/config/common.go, applyDefaults). */

@@ -1,62 +1,37 @@
 // `uninstall adopt`: the static pods of this machine read kubeadm's files again. The objects in the API stay, for the
 // other machines; `uninstall` takes them. Refused while kubeadm's own files have ended or their CA is not the cluster's any
 // more: they lay idle since the machine was adopted, and an API server that reads them would serve nobody.
-import { dirname, join } from 'node:path';
-import type { Clock } from '../clock.ts';
-import { attempt, realDisk } from '../disk/disk.ts';
-import { replaceFile, syncDirectory } from '../disk/files.ts';
+import { join } from 'node:path';
+import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { staticPods } from '../install/accounts.ts';
 import { fieldManager } from '../install/apply.ts';
-import { namesIn, readIfPresent, removeDirectory } from '../install/existing-files.ts';
+import { namesIn, readIfPresent, removeDirectory, removeFile } from '../install/existing-files.ts';
 import { adoptionFile } from '../install/layout.ts';
-import type { Resolved } from '../inventory/model.ts';
 import { unanswered } from '../kube/api-error.ts';
-import type { KubeConnection } from '../kube/kube.ts';
 import { wholeCertificates } from '../pki/certificate.ts';
 import { restartProcess } from '../restart/act.ts';
 import { readersOf } from '../restart/judge.ts';
 import { ourPlaces, readProcesses } from '../restart/processes.ts';
 import { createApiStore } from '../store/api.ts';
 import { createDiskStore } from '../store/disk.ts';
-import { refuseBesideKubeadm } from '../store/other-writer.ts';
 import { certificateKey, locationText, type Material } from '../store/store.ts';
 import { editYaml } from '../yaml.ts';
 import { requireTrustInFiles, trustInApi } from './guard.ts';
-import { isForPeople, readAuthorities, sourceOf } from './kubeadm-files.ts';
+import { isForPeople, type MachineOptions, readAuthorities, sourceOf } from './kubeadm-files.ts';
 import { withManifestsLock } from './manifests-lock.ts';
 import { podLayout } from './pod-files.ts';
 import { removeRecord } from './record.ts';
 import { changeStaticPod } from './static-pods-apply.ts';
 import { removeFrom } from './static-pods.ts';
 
-export interface UnadoptOptions {
-  /** As an administrator. */
-  readonly connection: KubeConnection;
-  readonly resolved: Resolved;
-  readonly directory: string;
-  readonly kubernetesDir: string;
-  readonly pkiDir: string;
-  readonly nodeName: string;
-  /** Of the locks of this machine. */
-  readonly lockDir: string;
-  /** Throws AlreadyRunning while kubeadm runs, which writes the same manifests. */
-  readonly refuseBesideOthers?: () => void;
-  readonly dryRun: boolean;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  readonly told: (line: string) => void;
-}
-
 /** Throws MaterialInvalid when kubeadm's files cannot be used, AlreadyRunning, and what changing a static pod throws. */
-export async function runUnadopt(options: UnadoptOptions): Promise<void> {
+export async function runUnadopt(options: MachineOptions): Promise<void> {
   if (options.dryRun) {
     await requireWayBack(options);
     return giveBackPods(options);
   }
-  const { refuseBesideOthers = refuseBesideKubeadm } = options;
   await withManifestsLock(options, async () => {
-    refuseBesideOthers();
     await requireWayBack(options);
     // First of all: from here on no timer adds again what is taken out below, also when this run dies.
     await removeRecord(options.directory);
@@ -64,7 +39,7 @@ export async function runUnadopt(options: UnadoptOptions): Promise<void> {
   });
 }
 
-async function requireWayBack(options: UnadoptOptions): Promise<void> {
+async function requireWayBack(options: MachineOptions): Promise<void> {
   await requireKubeadmFiles(options);
   try {
     await requireSameAuthorities(options);
@@ -76,26 +51,23 @@ async function requireWayBack(options: UnadoptOptions): Promise<void> {
   }
 }
 
-async function giveBackPods(options: UnadoptOptions): Promise<void> {
+async function giveBackPods(options: MachineOptions): Promise<void> {
   const { connection, directory, kubernetesDir, nodeName, clock, signal, dryRun, told } = options;
   const done = dryRun ? 'Would change' : 'Changed';
   const manifestsDir = join(kubernetesDir, 'manifests');
   const machine = { api: { connection, signal }, manifestsDir, nodeName, clock, told };
-  const authority = join(options.pkiDir, 'ca.crt');
   const bootstrap = join(kubernetesDir, 'bootstrap-kubelet.conf');
   // It goes last, so a run that was killed in between is completed.
   const isBegun = await holds(bootstrap, directory);
-  const kubeconfig = join(kubernetesDir, 'kubelet.conf');
-  const kubelet = { kubeconfig, authority, directory, isBegun, clock, signal };
   // Clients first: while kube-apiserver starts again they have what they need already.
   for (const pod of staticPods.toReversed()) {
     const beforeWait = async (): Promise<void> => {
-      if (pod === 'kube-apiserver' && (await giveBackKubelet(kubelet))) told('Restarted the kubelet');
+      if (pod === 'kube-apiserver' && (await giveBackKubelet(options, isBegun))) told('Restarted the kubelet');
     };
     const outcome = dryRun ? 'written' : await changeStaticPod(pod, removeFrom, { ...machine, beforeWait });
     if (outcome === 'written') told(`${done} static pod ${pod}`);
   }
-  if (isBegun && !dryRun) await remove(bootstrap);
+  if (isBegun && !dryRun) await removeFile(bootstrap, 'kubeconfig');
   for (const path of [...staticPods.map((pod) => podLayout(directory, pod).directory), join(directory, 'patches')]) {
     if (!dryRun) await removeDirectory(path);
     told(`${dryRun ? 'Would remove' : 'Removed'} ${path}`);
@@ -103,7 +75,7 @@ async function giveBackPods(options: UnadoptOptions): Promise<void> {
   if (!dryRun && (await namesIn(directory)).length === 0) await removeDirectory(directory);
 }
 
-async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: UnadoptOptions): Promise<void> {
+async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: MachineOptions): Promise<void> {
   const store = createDiskStore();
   const bad: string[] = [];
   for (const artefact of resolved.artefacts) {
@@ -119,7 +91,7 @@ async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: 
   throw new RecoveryError('MaterialInvalid', message);
 }
 
-async function requireSameAuthorities({ connection, resolved, pkiDir, clock, signal }: UnadoptOptions): Promise<void> {
+async function requireSameAuthorities({ connection, resolved, pkiDir, clock, signal }: MachineOptions): Promise<void> {
   const store = createApiStore({ connection, fieldManager });
   const material = new Map<string, Material>();
   for (const [name] of trustInApi) {
@@ -135,49 +107,32 @@ async function holds(path: string, directory: string): Promise<boolean> {
   return (await readIfPresent(path, 'kubeconfig'))?.includes(directory) === true;
 }
 
-function remove(path: string): Promise<void> {
-  const directory = dirname(path);
-  return attempt({ code: 'WriteFailed', action: 'remove', what: `kubeconfig "${path}"`, directory }, async () => {
-    await realDisk.rm(path, { force: true });
-    await syncDirectory(realDisk, directory);
-  });
-}
-
 // A kubelet that has asked for a certificate with our bootstrap kubeconfig knows its API server by our bundle, and its
 // process asks for the recovery name until it ends (cmd/kubelet/app/server.go, buildKubeletClientConfig). Both must be
 // over before our files and that name go away.
-
-export interface KubeletAuthority {
-  /** kubelet.conf. */
-  readonly kubeconfig: string;
-  /** kubeadm's CA, which takes the place of our bundle. */
-  readonly authority: string;
-  /** Of our files. */
-  readonly directory: string;
-  /** Whether the process may still ask for the recovery name, although its kubeconfig is right. */
-  readonly isBegun: boolean;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-}
 
 interface Clusters {
   readonly clusters?: readonly { readonly cluster?: { readonly 'certificate-authority'?: string } }[];
 }
 
-/** Whether anything had to be done. Throws ReadFailed, WriteFailed, MaterialInvalid. */
-export async function giveBackKubelet(options: KubeletAuthority): Promise<boolean> {
-  const { kubeconfig, authority, directory, isBegun, clock, signal } = options;
+/**
+ * kubeadm's CA takes the place of our bundle. `isBegun`: the process may still ask for the recovery name, although its
+ * kubeconfig is right. Whether anything had to be done. Throws ReadFailed, WriteFailed, MaterialInvalid.
+ */
+async function giveBackKubelet(machine: MachineOptions, isBegun: boolean): Promise<boolean> {
+  const kubeconfig = join(machine.kubernetesDir, 'kubelet.conf');
   const bytes = await readIfPresent(kubeconfig, 'kubeconfig');
   const edit = editYaml(bytes?.toString('utf8') ?? '');
   const ours = ((edit.value as Clusters | null)?.clusters ?? []).flatMap(({ cluster }, at) =>
-    cluster?.['certificate-authority']?.startsWith(`${directory}/`) === true ? [at] : [],
+    cluster?.['certificate-authority']?.startsWith(`${machine.directory}/`) === true ? [at] : [],
   );
   if (ours.length === 0 && !isBegun) return false;
+  const authority = join(machine.pkiDir, 'ca.crt');
   for (const at of ours) edit.set(['clusters', at, 'cluster', 'certificate-authority'], authority);
   if (ours.length > 0) await replaceFile({ path: kubeconfig, content: edit.text(), mode: 0o600, what: 'kubeconfig' });
   const kubelet = { name: 'kubelet', kubeconfig } as const;
   for (const reader of readersOf(kubelet, await readProcesses(), ourPlaces)) {
-    await restartProcess(kubelet, reader, { clock, signal });
+    await restartProcess(kubelet, reader, machine);
   }
   return true;
 }

@@ -39,3 +39,12 @@ export async function removeDirectory(directory: string, disk: Disk = realDisk):
     await syncDirectory(disk, dirname(directory));
   });
 }
+
+/** Durably; one that is not there is as wanted. Throws WriteFailed. */
+export async function removeFile(path: string, what: string, disk: Disk = realDisk): Promise<void> {
+  const directory = dirname(path);
+  await attempt({ code: 'WriteFailed', action: 'remove', what: `${what} "${path}"`, directory }, async () => {
+    await disk.rm(path, { force: true });
+    await syncDirectory(disk, directory);
+  });
+}

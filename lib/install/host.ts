@@ -187,7 +187,9 @@ export function writableDirectories(
   more: readonly string[],
   real: (path: string) => string = (path) => path,
 ): readonly string[] {
-  const files = artefacts.flatMap(({ location }) => (isFile(location) ? filesOf(location).map(({ file }) => file) : []));
+  const files = artefacts.flatMap(({ location }) =>
+    isFile(location) ? filesOf(location).map(({ file }) => file) : [],
+  );
   const named = [...files.map((file) => dirname(file)), ...more];
   const led = [...files.map((file) => dirname(real(file))), ...named.map(real)];
   const all = [...new Set([...named, ...led])].toSorted();

@@ -3,11 +3,9 @@
 // server may reach kubelets; with `purge` they go too. Everything of ours is found by its label, so what an earlier
 // inventory made goes as well; which objects `init` has created besides says the record of the installation. Running it
 // again finds nothing to do.
-import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RecoveryError } from '../errors.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
-import { isFile } from '../inventory/places.ts';
 import { loadPreset, presetNames } from '../inventory/preset.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/lease-path.ts';
@@ -17,7 +15,7 @@ import { dataLink } from '../publish/inspect.ts';
 import { giveBack } from '../publish/take-over.ts';
 import { locationText } from '../store/store.ts';
 import { type Api, deleteObject, manifestText, ownObjects, pathInApi, readIfThere } from './apply.ts';
-import { namesIn, removeDirectory } from './existing-files.ts';
+import { isThere, namesIn, removeDirectory } from './existing-files.ts';
 import {
   adoptedNodes,
   type Installed,
@@ -27,14 +25,14 @@ import {
   purgeable,
   readInstalled,
 } from './installed.ts';
-import { hostLayout } from './layout.ts';
+import { hostLayout, publishedPlace } from './layout.ts';
 import { kubeletClientBinding } from './rbac.ts';
 
 export interface UninstallOptions {
   /** As an administrator. */
   readonly connection: KubeConnection;
   /** The inventory that somebody has named; without it the recorded one. */
-  readonly resolved?: Resolved;
+  readonly resolved?: Resolved | undefined;
   readonly directory: string;
   /** Also delete every Secret and ConfigMap that `init` has created, signers' keys included. */
   readonly purge?: boolean;
@@ -73,9 +71,9 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
   const { objects, record } = wanted(records, options);
   const removed: string[] = [];
   const kept: string[] = [];
-  const isThere = async (path: string): Promise<boolean> => (await readIfThere(api, path)) !== undefined;
   const remove = async (path: string, what: string): Promise<void> => {
-    if (dryRun ? await isThere(path) : (await deleteObject(api, path)) === 'deleted') removed.push(what);
+    if (dryRun ? (await readIfThere(api, path)) !== undefined : (await deleteObject(api, path)) === 'deleted')
+      removed.push(what);
   };
   for (const kind of kinds) {
     for (const manifest of await ownObjects(api, kind)) {
@@ -172,21 +170,13 @@ export interface GiveBackOptions {
 /** The directories whose links became (with dryRun: would become) plain files. Throws WriteFailed. */
 export async function giveBackFiles({ resolved, destinationDir, dryRun = false }: GiveBackOptions): Promise<string[]> {
   const given: string[] = [];
-  for (const { location, published } of resolved.artefacts) {
-    if (published === undefined || isFile(location)) continue;
-    const [folder, mode] =
-      location.kind === 'secret' ? (['secrets', 0o600] as const) : (['configmaps', 0o644] as const);
-    const directory = join(destinationDir, folder, location.name);
-    if (!(await isPublished(directory))) continue;
-    if (!dryRun) await giveBack({ directory, what: locationText(location), mode });
+  for (const artefact of resolved.artefacts) {
+    const place = publishedPlace(artefact, { certs: destinationDir });
+    if (place === undefined) continue;
+    const { directory } = place;
+    if (!(await isThere(join(directory, dataLink), `link in "${directory}"`))) continue;
+    if (!dryRun) await giveBack({ ...place, what: locationText(artefact.location) });
     given.push(directory);
   }
   return given;
-}
-
-function isPublished(directory: string): Promise<boolean> {
-  return lstat(join(directory, dataLink)).then(
-    () => true,
-    () => false,
-  );
 }

@@ -43,7 +43,7 @@ export interface NodeStatus {
   /** Empty in a forecast: nobody knows what will be served. */
   readonly served: readonly ServedSight[];
   /** Of an adopted machine. */
-  readonly adopted?: AdoptedSight;
+  readonly adopted?: AdoptedSight | undefined;
   /** What else is to be known: what could not be found out about this machine, what is not installed on it. */
   readonly notes: readonly string[];
   readonly recheckAt: Date;
@@ -60,9 +60,9 @@ export interface AdoptedSight {
   /** Empty in a forecast. */
   readonly pods: readonly ContainerSight[];
   /** Undefined where the API could not be asked. */
-  readonly objects?: StatusReport;
+  readonly objects?: StatusReport | undefined;
   /** Why not all of it could be looked at. */
-  readonly problem?: string;
+  readonly problem?: string | undefined;
 }
 
 /** Whether something of it is not known: then nobody may say that all is well. */
@@ -118,8 +118,8 @@ export interface NodeInput extends ReportInput {
   readonly served?: readonly ServedSight[];
   readonly notes?: readonly string[];
   /** Default: true. */
-  readonly isArmed?: boolean;
-  readonly adopted?: AdoptedSight;
+  readonly isArmed?: boolean | undefined;
+  readonly adopted?: AdoptedSight | undefined;
   /** Artefacts of which only the key is there. */
   readonly keyOnly?: ReadonlySet<string>;
 }
@@ -144,7 +144,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
     isArmed,
     class: adopted === undefined ? ofFiles : worse(ofFiles, adoptedClass(adopted)),
     problems: [...general.problems, ...(adopted === undefined ? [] : adoptedProblems(adopted))],
-    ...(adopted !== undefined && { adopted }),
+    adopted,
     certificates,
     authorities,
     own: rows.filter(

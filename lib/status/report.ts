@@ -65,11 +65,11 @@ export interface StatusReport {
   /** What a person must do, or know; empty when healthy. */
   readonly problems: readonly string[];
   /** Why nothing is known of any object of the API; one of the problems. */
-  readonly apiProblem?: string;
+  readonly apiProblem?: string | undefined;
   readonly rows: readonly StatusRow[];
   readonly recheckAt: Date;
   /** A warning, no problem: who calls webhooks now may call them still when the rest has expired. */
-  readonly webhooks?: WebhookSight;
+  readonly webhooks?: WebhookSight | undefined;
 }
 
 export interface ReportInput {
@@ -80,9 +80,9 @@ export interface ReportInput {
   readonly now: Date;
   readonly onDisk?: ReadonlyMap<string, OnDisk>;
   readonly inUse?: ReadonlyMap<string, Use>;
-  readonly webhooks?: WebhookSight;
+  readonly webhooks?: WebhookSight | undefined;
   /** Without a valid certificate for it regen cannot reach the API once the others have expired. */
-  readonly recoveryServerName?: string;
+  readonly recoveryServerName?: string | undefined;
 }
 
 export function report(input: ReportInput): StatusReport {
@@ -111,10 +111,10 @@ export function report(input: ReportInput): StatusReport {
     at: now,
     class: problems.length > 0 ? 'stuck' : ill,
     problems,
-    ...(apiProblem !== undefined && { apiProblem }),
+    apiProblem,
     rows,
     recheckAt: plan.recheckAt,
-    ...(input.webhooks !== undefined && { webhooks: input.webhooks }),
+    webhooks: input.webhooks,
   };
 }
 

@@ -28,16 +28,16 @@ export interface StatusOptions {
   readonly clockFacts: ClockFacts;
   readonly clock: Clock;
   /** The report of that time; disk and use are then left out, because nothing is known of them. */
-  readonly at?: Date;
+  readonly at?: Date | undefined;
   /** Where the syncers of this machine write an artefact; without it files are not looked at. */
   readonly directoriesOf?: (artefact: ResolvedArtefact) => readonly string[];
   /** What the modes look at; the other entries are left out of the report. Default: all. */
   readonly rows?: 'all' | 'disk' | 'api';
   /** Without it use is not asked for. */
-  readonly prove?: Prove;
-  readonly recoveryServerName?: string;
+  readonly prove?: Prove | undefined;
+  readonly recoveryServerName?: string | undefined;
   /** Of an administrator: with it, admission webhooks that could stand in the way are named. */
-  readonly connection?: KubeConnection;
+  readonly connection?: KubeConnection | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -57,8 +57,8 @@ export async function runStatus(options: StatusOptions): Promise<StatusReport> {
     facts,
     plan: plan({ resolved, facts, policy, clock: clockFacts, now }),
     now,
-    ...(recoveryServerName !== undefined && { recoveryServerName }),
-    ...(webhooks !== undefined && { webhooks }),
+    recoveryServerName,
+    webhooks,
   };
   if (at !== undefined) return report(input);
   const shown = { ...options, resolved: input.resolved };
@@ -73,28 +73,16 @@ export interface NodeOptions extends Pick<
   /** What else is to be known about this machine, in plain sentences. */
   readonly notes?: readonly string[];
   /** Whether something on this machine carries out the plan before the kubelet starts. Default: true. */
-  readonly isArmed?: boolean;
+  readonly isArmed?: boolean | undefined;
   /** Whether this process may read everything: what it may not read is then a fault. Default: true. */
   readonly isRoot?: boolean;
   /** Of an adopted machine. */
-  readonly adopted?: AdoptedSight;
+  readonly adopted?: AdoptedSight | undefined;
 }
 
 /** Throws ReadFailed where root's files are asked for by somebody else. */
 export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
-  const {
-    resolved,
-    store,
-    policy,
-    clockFacts,
-    clock,
-    at,
-    signal,
-    notes = [],
-    adopted,
-    isArmed,
-    isRoot = true,
-  } = options;
+  const { resolved, store, policy, clockFacts, clock, at, signal, isRoot = true } = options;
   const present = clock.now();
   const now = at ?? present;
   const { facts, found, failures } = await gather({ resolved, store, now: present, signal });
@@ -104,23 +92,18 @@ export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
     throw new RecoveryError('ReadFailed', message);
   }
   const served = at === undefined ? await askServers(localServers(resolved), { facts, found, clock, signal }) : [];
-  const keyOnly = resolved.artefacts
-    .filter(({ name, location }) => {
-      const entries = found.get(name)?.entries;
-      return location.kind === 'pemPair' && entries !== undefined && entries[certificateKey] === undefined;
-    })
-    .map(({ name }) => name);
+  const isKeyOnly = ({ name, location }: ResolvedArtefact): boolean => {
+    const entries = found.get(name)?.entries;
+    return location.kind === 'pemPair' && entries !== undefined && entries[certificateKey] === undefined;
+  };
   return nodeReport({
-    resolved,
+    ...options,
     facts,
     plan: plan({ resolved, facts, policy, clock: clockFacts, now }),
     now,
     isForecast: at !== undefined,
-    keyOnly: new Set(keyOnly),
+    keyOnly: new Set(resolved.artefacts.filter(isKeyOnly).map(({ name }) => name)),
     served,
-    notes,
-    ...(isArmed !== undefined && { isArmed }),
-    ...(adopted !== undefined && { adopted }),
   });
 }
 

@@ -31,10 +31,14 @@ function objectEntry(row: StatusRow): object {
     caName: issuer,
     externallyManaged: isForeign,
     missing: state === 'MISSING',
-    ...{ kind, location, state, notBefore },
+    kind,
+    location,
+    state,
+    notBefore,
     ...decisionOf(row),
     recheckAt: row.recheckAt,
-    ...{ onDisk, inUse },
+    onDisk,
+    inUse,
   };
 }
 
@@ -71,7 +75,8 @@ function nodeEntry(row: StatusRow): object {
     externallyManaged: isForeign,
     caName: state === 'MISSING' ? undefined : issuer,
     missing: state === 'MISSING',
-    ...{ location, state },
+    location,
+    state,
     notBefore: notBefore && time(notBefore),
     ...decisionOf(row),
     byHand,

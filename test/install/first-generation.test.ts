@@ -1,6 +1,6 @@
 // The first generation is made as a renewal is: the same chains, the same checks.
 import { describe, expect, it } from 'vitest';
-import { renderGeneration } from '../../lib/install/first-generation.ts';
+import { makeGeneration } from '../../lib/install/first-generation.ts';
 import { parseCertificates } from '../../lib/pki/certificate.ts';
 import type { Material } from '../../lib/store/store.ts';
 import { shared } from '../support/shared-store.ts';
@@ -9,8 +9,11 @@ const keyAlgorithm = { name: 'ECDSA', curve: 'P-256' } as const;
 const now = new Date('2026-01-01T00:00:00Z');
 
 async function render(existing: ReadonlyMap<string, Material> = new Map()): Promise<Map<string, Material>> {
-  const { made } = await renderGeneration({ resolved: shared, now, keyAlgorithm, existing });
-  return new Map(made.map(({ artefact, material }) => [artefact.name, material]));
+  const made = new Map<string, Material>();
+  for await (const { artefact, material } of makeGeneration({ resolved: shared, now, keyAlgorithm, existing })) {
+    made.set(artefact.name, material);
+  }
+  return made;
 }
 
 function prints(made: ReadonlyMap<string, Material>, name: string): string[] {
@@ -18,7 +21,7 @@ function prints(made: ReadonlyMap<string, Material>, name: string): string[] {
   return parseCertificates(pem, name).map(({ facts }) => facts.fingerprint);
 }
 
-describe('renderGeneration()', () => {
+describe('makeGeneration()', () => {
   it('sends an intermediate and the root above it along with a server, the intermediate alone with a client', async () => {
     const made = await render();
     expect(prints(made, 'sub-serving').slice(1)).toEqual([...prints(made, 'sub'), ...prints(made, 'top')]);

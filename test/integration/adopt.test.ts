@@ -12,7 +12,8 @@ import { withManifestsLock } from '../../lib/adopt/manifests-lock.ts';
 import { readRecord } from '../../lib/adopt/record.ts';
 import { changeStaticPod } from '../../lib/adopt/static-pods-apply.ts';
 import { healthPorts, type PodManifest } from '../../lib/adopt/static-pods.ts';
-import { runUnadopt, type UnadoptOptions } from '../../lib/adopt/unadopt.ts';
+import type { MachineOptions } from '../../lib/adopt/kubeadm-files.ts';
+import { runUnadopt } from '../../lib/adopt/unadopt.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { RecoveryError } from '../../lib/errors.ts';
 import { createHealth, serveHealth } from '../../lib/health.ts';
@@ -83,7 +84,7 @@ function beforeCreation(wait: (nth: number, attempt: number) => Promise<void>): 
   return Object.create(connection, { request: { value: request } }) as KubeConnection;
 }
 
-async function unadopt(more: Partial<UnadoptOptions> = {}): Promise<void> {
+async function unadopt(more: Partial<MachineOptions> = {}): Promise<void> {
   await runUnadopt({ ...(await adoptOptions(machine, { connection, signal })), ...more });
 }
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Io } from '../../cmd/io.ts';
 import { configInput } from '../../cmd/read-config.ts';
-import { adoptedSight } from '../../cmd/status-adopted.ts';
+import { adoptedSight } from '../../cmd/status-api.ts';
 import { statusCommand } from '../../cmd/status.ts';
 import { runAdopt } from '../../lib/adopt/adopt.ts';
 import { systemClock } from '../../lib/clock.ts';

@@ -1,6 +1,6 @@
 // A small inventory in the API with every shape there is: own and shared bundles, an intermediate in a bundle of its own
 // and one beside its issuer, a composed bundle, a copy.
-import { renderGeneration } from '../../lib/install/first-generation.ts';
+import { makeGeneration } from '../../lib/install/first-generation.ts';
 import type { Resolved, ResolvedArtefact, ResolvedTarget } from '../../lib/inventory/model.ts';
 import { topologicalOrder } from '../../lib/inventory/order.ts';
 import { MemoryStore } from './memory-store.ts';
@@ -60,7 +60,7 @@ export const shared: Resolved = { name: 'shared', artefacts: ordered };
 /** Everything made at `now`. */
 export async function sharedGeneration(now: Date): Promise<MemoryStore> {
   const store = new MemoryStore();
-  const { made } = await renderGeneration({ resolved: shared, now, keyAlgorithm: { name: 'ECDSA', curve: 'P-256' } });
-  for (const { artefact, material } of made) store.put(artefact.location, material);
+  const made = makeGeneration({ resolved: shared, now, keyAlgorithm: { name: 'ECDSA', curve: 'P-256' } });
+  for await (const { artefact, material } of made) store.put(artefact.location, material);
   return store;
 }

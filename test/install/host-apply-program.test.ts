@@ -2,7 +2,7 @@ import { chmod, chown, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/pr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { examineProgram, timeoutProblem } from '../../lib/install/program.ts';
+import { examineProgram, timeoutProblem } from '../../lib/install/host-apply.ts';
 
 const { signal } = new AbortController();
 let root: string;
@@ -89,6 +89,6 @@ describe('examineProgram()', () => {
 });
 
 it('timeoutProblem() misses the program that the drop-in is started with', async () => {
-  expect(await timeoutProblem(program)).toBeUndefined();
-  expect(await timeoutProblem(join(root, 'none'))).toContain('needs "');
+  expect(timeoutProblem(program)).toBeUndefined();
+  expect(timeoutProblem(join(root, 'none'))).toContain('needs "');
 });

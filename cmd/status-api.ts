@@ -1,49 +1,60 @@
-// `status` of what lies in the API: objects, the files that follow them on this machine, and their use.
+// `status` of what lies in the API: objects, the files that follow them on this machine, and their use; on an adopted
+// machine also the files of all three pods, and our containers.
 import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
+import { lookAtPods } from '../lib/adopt/container-state.ts';
+import { podLayout } from '../lib/adopt/pod-files.ts';
 import { type AdoptionRecord, readRecord } from '../lib/adopt/record.ts';
 import { systemClock } from '../lib/clock.ts';
 import type { ToolConfig } from '../lib/config-types.ts';
+import { parseToolConfig } from '../lib/config.ts';
+import { errorText } from '../lib/errors.ts';
 import { componentsOfPod } from '../lib/install/accounts.ts';
 import { adoptionFile } from '../lib/install/layout.ts';
 import { readBy } from '../lib/inventory/components.ts';
 import type { Resolved, ResolvedArtefact } from '../lib/inventory/model.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
-import { createLog } from '../lib/log.ts';
 import { createProver, type Prove } from '../lib/proof/prove.ts';
+import type { AdoptedSight } from '../lib/status/node-report.ts';
 import { renderStatus, type StatusFormat } from '../lib/status/print.ts';
 import type { StatusReport } from '../lib/status/report.ts';
 import { runStatus } from '../lib/status/status.ts';
 import { createApiStore } from '../lib/store/api.ts';
 import { createDiskStore } from '../lib/store/disk.ts';
 import { createStore } from '../lib/store/stores.ts';
+import { connectFirst, repairCredentials } from './adopt-repair.ts';
 import { clockFactsOf } from './clock-facts.ts';
-import { addressOf, connect, namesInApi, noApi } from './connections.ts';
+import { addressOf, connect, type Connecting, connectingOf, namesInApi, noApi } from './connections.ts';
 import { exitOfStatus } from './exit-codes.ts';
 import type { Io } from './io.ts';
+import { configInput } from './read-config.ts';
 import { resolveHere } from './resolve-here.ts';
 
-export interface ClusterOptions {
+export interface StatusRequest {
   readonly output: StatusFormat;
-  readonly at?: Date;
+  /** Undefined: now. */
+  readonly at?: Date | undefined;
 }
 
-export async function clusterStatus(config: ToolConfig, options: ClusterOptions, io: Io): Promise<number> {
-  const log = createLog({ ...config.log, level: 'error', write: (text) => void io.stderr.write(text) });
-  const resolved = await resolveHere(config, log);
-  const connecting = { config, clock: systemClock, log, signal: io.signal };
+export async function clusterStatus(config: ToolConfig, options: StatusRequest, io: Io): Promise<number> {
+  const connecting = quietly(config, io);
+  const resolved = await resolveHere(config, connecting.log);
   const connection = config.kubeconfig === undefined ? undefined : await connect(config.kubeconfig, connecting);
   try {
     const record = await recordBeside(config.destinationDir);
-    const { at } = options;
-    const report = await clusterReport(config, { resolved, connection, record, at, signal: io.signal });
+    const looking = { resolved, connection, record, at: options.at, signal: io.signal };
+    const report = await clusterReport(config, looking);
     io.stdout.write(renderStatus(report, options.output));
     return exitOfStatus(report);
   } finally {
     await connection?.close();
   }
 }
+
+/** The report says what there is to say. */
+const quietly = (config: ToolConfig, io: Io): Connecting =>
+  connectingOf({ ...config, log: { ...config.log, level: 'error' } }, io);
 
 /** Of the adoption that has made this directory of one of its pods. */
 async function recordBeside(destinationDir: string | undefined): Promise<AdoptionRecord | undefined> {
@@ -75,13 +86,13 @@ export async function clusterReport(config: ToolConfig, looking: Looking): Promi
     rows,
     clockFacts: await clockFactsOf(config, at),
     clock: systemClock,
-    ...(at !== undefined && { at }),
+    at,
     directoriesOf,
-    ...(connection !== undefined &&
-      destinationDir !== undefined && {
-        prove: proverIn(destinationDir, { config, connection, directoriesOf, signal }),
-      }),
-    ...(connection !== undefined && { connection }),
+    prove:
+      connection === undefined || destinationDir === undefined
+        ? undefined
+        : proverIn(destinationDir, { config, connection, directoriesOf, signal }),
+    connection,
     recoveryServerName,
     signal,
   });
@@ -116,4 +127,52 @@ function proverIn(usual: string, { config, connection, directoriesOf, signal }: 
     const [destinationDir = usual] = directoriesOf(artefact);
     return createProver({ ...common, destinationDir })(artefact, ...rest);
   };
+}
+
+export interface AdoptedMachine {
+  /** Of `status` itself. */
+  readonly config: ToolConfig;
+  readonly at: Date | undefined;
+  readonly io: Io;
+}
+
+/** Never rejects: what cannot be looked at is said as such. Undefined: the machine is not adopted. */
+export async function adoptedSight(directory: string, machine: AdoptedMachine): Promise<AdoptedSight | undefined> {
+  try {
+    const record = await readRecord(directory);
+    return record === undefined ? undefined : await sightOf(directory, record, machine);
+  } catch (err) {
+    return { pods: [], problem: errorText(err) };
+  }
+}
+
+async function sightOf(
+  directory: string,
+  record: AdoptionRecord,
+  { config: typed, at, io }: AdoptedMachine,
+): Promise<AdoptedSight> {
+  const { configFile } = podLayout(directory, 'kube-apiserver');
+  const config = parseToolConfig(configInput({ config: configFile }, io));
+  const connecting = quietly(typed, io);
+  const resolved = await resolveHere(config, connecting.log);
+  const kubeconfigs = typed.kubeconfig === undefined ? repairCredentials(record, directory) : [typed.kubeconfig];
+  const tried = await connectFirst(kubeconfigs, record, connecting);
+  const connection = 'connection' in tried ? tried.connection : undefined;
+  const administrator = 'connection' in tried ? tried.connection : { problem: problemOf(tried.failures) };
+  try {
+    const look = { record, resolved, pods: administrator, clock: systemClock, signal: io.signal };
+    const reporting = { resolved, connection, record, at, signal: io.signal };
+    const [pods, objects] = await Promise.all([
+      at === undefined ? lookAtPods({ ...look, connect: (kubeconfig) => connect(kubeconfig, connecting) }) : [],
+      connection === undefined ? undefined : clusterReport(config, reporting),
+    ]);
+    return { pods, objects, problem: 'problem' in administrator ? administrator.problem : undefined };
+  } finally {
+    await connection?.close();
+  }
+}
+
+function problemOf(failures: readonly { readonly kubeconfig: string; readonly err: unknown }[]): string {
+  const told = failures.map(({ kubeconfig, err }) => `by "${kubeconfig}": ${errorText(err)}`);
+  return `the API cannot be asked ${told.join('; ')}`;
 }
