@@ -6,6 +6,7 @@ import { dirname } from 'node:path';
 import { lookAtPods } from '../lib/adopt/container-state.ts';
 import { podLayout } from '../lib/adopt/pod-files.ts';
 import { type AdoptionRecord, readRecord } from '../lib/adopt/record.ts';
+import { adoptionNotes } from '../lib/adopt/repair.ts';
 import { systemClock } from '../lib/clock.ts';
 import type { ToolConfig } from '../lib/config-types.ts';
 import { parseToolConfig } from '../lib/config.ts';
@@ -136,14 +137,18 @@ export interface AdoptedMachine {
   readonly io: Io;
 }
 
-/** Never rejects: what cannot be looked at is said as such. Undefined: the machine is not adopted. */
-export async function adoptedSight(directory: string, machine: AdoptedMachine): Promise<AdoptedSight | undefined> {
-  try {
-    const record = await readRecord(directory);
-    return record === undefined ? undefined : await sightOf(directory, record, machine);
-  } catch (err) {
-    return { pods: [], problem: errorText(err) };
-  }
+export interface AdoptionStatus {
+  /** Undefined: the machine is not adopted. */
+  readonly sight: AdoptedSight | undefined;
+  readonly notes: readonly string[];
+}
+
+/** Never rejects: what cannot be looked at is said as such. */
+export async function adoptionStatus(directory: string, machine: AdoptedMachine): Promise<AdoptionStatus> {
+  const sight = readRecord(directory)
+    .then((record) => record && sightOf(directory, record, machine))
+    .catch((err: unknown): AdoptedSight => ({ pods: [], problem: errorText(err) }));
+  return { sight: await sight, notes: await adoptionNotes(directory) };
 }
 
 async function sightOf(

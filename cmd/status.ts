@@ -10,7 +10,6 @@ import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { isFile } from '../lib/inventory/places.ts';
 import { allDirectories, resolve } from '../lib/inventory/resolve.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
-import type { AdoptedSight } from '../lib/status/node-report.ts';
 import { renderNode, type StatusFormat } from '../lib/status/print.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk.ts';
@@ -21,7 +20,7 @@ import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { outputFormat } from './output-format.ts';
 import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
-import type { AdoptedMachine, StatusRequest } from './status-api.ts';
+import type { AdoptedMachine, AdoptionStatus, StatusRequest } from './status-api.ts';
 
 const formats: readonly StatusFormat[] = ['table', 'json', 'yaml'];
 
@@ -76,11 +75,11 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
   const { backupDir } = config;
   const endpoints = resolved.endpoints === undefined ? {} : { endpoints: resolved.endpoints };
   const directory = adoptionDirectory(config);
-  const adopted = directory === undefined ? undefined : await adoptedOf(directory, { config, at, io });
+  const adoption = directory === undefined ? undefined : await adoptionOf(directory, { config, at, io });
   const missing = missingUnits();
   const status = await runNodeStatus({
     resolved,
-    notes: [...notes, ...unitNotes(missing, directory !== undefined), ...(await adoptionNotesOf(directory))],
+    notes: [...notes, ...unitNotes(missing, directory !== undefined), ...(adoption?.notes ?? [])],
     isArmed: missing.length === 0,
     isRoot: process.getuid?.() === 0,
     store: createStore({ api: noApi, disk: createDiskStore({ backupDir, ...endpoints }) }),
@@ -88,16 +87,16 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
     clockFacts: await clockFactsOf(config, at),
     clock: systemClock,
     at,
-    adopted,
+    adopted: adoption?.sight,
     signal,
   });
   stdout.write(renderNode(status, output));
   return exitOfNode(status);
 }
 
-async function adoptedOf(directory: string, machine: AdoptedMachine): Promise<AdoptedSight | undefined> {
-  const { adoptedSight } = await import('./status-api.ts');
-  return adoptedSight(directory, machine);
+async function adoptionOf(directory: string, machine: AdoptedMachine): Promise<AdoptionStatus> {
+  const { adoptionStatus } = await import('./status-api.ts');
+  return adoptionStatus(directory, machine);
 }
 
 /** Whatever the plan says: without the units nothing carries it out. Other init systems have no place to look at. */
@@ -115,10 +114,4 @@ function adoptionDirectory({ inventory, environment }: ToolConfig): string | und
   const { kubernetesDir = '/etc/kubernetes' } = allDirectories(inventory, environment.directories ?? {});
   const directory = join(kubernetesDir, basename(defaultDirectory));
   return existsSync(adoptionFile(directory)) ? directory : undefined;
-}
-
-async function adoptionNotesOf(directory: string | undefined): Promise<readonly string[]> {
-  if (directory === undefined) return [];
-  const { adoptionNotes } = await import('../lib/adopt/repair.ts');
-  return adoptionNotes(directory);
 }

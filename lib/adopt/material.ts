@@ -181,14 +181,9 @@ async function accountKeys(
 // declare their own. Until then whoever reaches this API server by one of its names would be refused. What is there
 // stays in it, so machines with different names come to one certificate.
 
-export interface CompleteNames {
-  /** Artefacts in the API alone, with all names that this machine needs. */
-  readonly resolved: Resolved;
+interface CompleteNames extends Omit<AdoptMaterial, 'directories'> {
   /** As the API has it, by artefact. */
   readonly material: ReadonlyMap<string, Material>;
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
   /** Told of each certificate that was renewed. */
   readonly told: (line: string) => void;
 }
@@ -197,7 +192,7 @@ const attempts = 20;
 const pauseMs = 250;
 
 /** Names that nothing in `held` covers. */
-export function missingNames(held: readonly string[], wanted: readonly string[]): readonly string[] {
+function missingNames(held: readonly string[], wanted: readonly string[]): readonly string[] {
   return wanted.filter((name) => !held.some((one) => one === name || dnsNameCovers(one, name)));
 }
 

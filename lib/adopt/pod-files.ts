@@ -62,7 +62,7 @@ export function podLayout(directory: string, pod: StaticPod): HostLayout {
 }
 
 /** Flags of the component that name files of ours. What goes with them (kubeadm says it, too) stays kubeadm's. */
-export function podFlags(resolved: Resolved, layout: HostLayout, pod: StaticPod): FlagValues {
+function podFlags(resolved: Resolved, layout: HostLayout, pod: StaticPod): FlagValues {
   const all = componentFlags(readBy(resolved, componentsOfPod[pod]), layout)[pod] ?? {};
   return Object.fromEntries(
     Object.entries(all).filter(([, value]) => [value].flat().some((text) => text.includes(layout.directory))),
@@ -166,7 +166,7 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
 }
 
 /** The configuration of the container in a pod, as YAML. Pure. */
-export function podConfig(
+function podConfig(
   pod: StaticPod,
   layout: HostLayout,
   { settings, namespace, nodeCertificate }: Pick<PodFilesOptions, 'settings' | 'namespace' | 'nodeCertificate'>,

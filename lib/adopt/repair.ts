@@ -53,7 +53,7 @@ export interface RepairOutcome {
   readonly failures: readonly unknown[];
 }
 
-export interface Drift {
+interface Drift {
   readonly addition: PodAddition;
   /** Of the manifest. */
   readonly path: string;
@@ -63,7 +63,7 @@ export interface Drift {
 }
 
 /** An absent manifest is a pod that somebody has stopped: there is nothing to add to. Throws ReadFailed, MaterialInvalid. */
-export async function findDrift(record: AdoptionRecord): Promise<readonly Drift[]> {
+async function findDrift(record: AdoptionRecord): Promise<readonly Drift[]> {
   const found: Drift[] = [];
   for (const addition of record.additions) found.push(...(await driftIn(record, addition)));
   return found;

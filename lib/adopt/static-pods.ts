@@ -211,14 +211,14 @@ export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, u
 // What our container and the component beside it have mounted in a static pod. Pure.
 
 /** Of the names of what we add; what has it is ours. */
-export const volumePrefix = 'kube-cert-recovery';
+const volumePrefix = 'kube-cert-recovery';
 
 export interface Named {
   readonly name: string;
   readonly [field: string]: unknown;
 }
 
-export interface Mounted {
+interface Mounted {
   readonly volume: Named;
   readonly mount: Named;
 }
@@ -265,6 +265,6 @@ export function mountsOf({ pod, layout, kubeletPki }: MountingPod): {
 }
 
 /** Each once: what we write the component reads. */
-export function volumesOf(mounted: readonly Mounted[]): readonly Named[] {
+function volumesOf(mounted: readonly Mounted[]): readonly Named[] {
   return [...new Map(mounted.map(({ volume }) => [volume.name, volume])).values()];
 }

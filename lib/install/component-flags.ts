@@ -61,7 +61,7 @@ export const serverBundle = 'kube-apiserver-server-ca';
  * What components on this machine verify the API server by. They read their CA file once, at their start (client-go
  * before 1.36), so it must name a CA that is still good when they start after months off: the ten-year one.
  */
-export const localServing = { artefact: 'localhost-recovery-serving', serverName: 'localhost-recovery' } as const;
+const localServing = { artefact: 'localhost-recovery-serving', serverName: 'localhost-recovery' } as const;
 
 /** What must be said beside a file for the component to use it. */
 function companions(
@@ -135,7 +135,7 @@ export function flagArguments(flags: FlagValues): string[] {
   return Object.entries(flags).flatMap(([flag, value]) => [value].flat().map((one) => `--${flag}=${one}`));
 }
 
-export interface ComponentKubeconfig {
+interface ComponentKubeconfig {
   readonly component: string;
   readonly path: string;
   readonly content: string;
@@ -174,7 +174,7 @@ export function componentKubeconfigs(
  * Names files and embeds nothing: a renewed certificate or token is picked up without a restart, and the kubeconfig holds
  * no secret. Only the kubelet's bootstrap kubeconfig embeds its token, as kubeadm's does.
  */
-export interface KubeconfigContent {
+interface KubeconfigContent {
   readonly server: string;
   /** Absolute path. */
   readonly certificateAuthority: string;

@@ -172,7 +172,7 @@ async function requireVerified(
 }
 
 /** Bundles that hold the signer of the recovery name's certificate, the narrowest first. */
-export function recoveryBundles({ artefacts }: Resolved, serverName: string): ResolvedArtefact[] {
+function recoveryBundles({ artefacts }: Resolved, serverName: string): ResolvedArtefact[] {
   const serving = artefacts.find(
     (one) => one.kind === 'target' && one.usage !== 'client' && one.hostnames.includes(serverName),
   );

@@ -99,7 +99,7 @@ function keyPair({ privateKey, publicKey }: KeyPair, key: PrivateKey): Material 
 // The staging directory: every object of the first generation as one JSON manifest, mode 0600 in a 0700 directory,
 // because signers' keys are among them. It is the record of an interrupted `init render`, and what `init` uploads.
 
-export interface ObjectManifest {
+interface ObjectManifest {
   readonly apiVersion: 'v1';
   readonly kind: 'Secret' | 'ConfigMap';
   readonly metadata: {

@@ -192,23 +192,18 @@ function isNoConcern(
   return successor !== undefined && successor.state !== 'absent';
 }
 
-function nodeRow(
-  row: StatusRow,
-  artefact: ResolvedArtefact,
-  { facts, plan, now, resolved, keyOnly }: NodeInput,
-): StatusRow {
+function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): StatusRow {
+  const { facts, plan, now, keyOnly } = input;
   const fact: ArtefactFacts = facts.get(artefact.name) ?? { state: 'unavailable', message: '' };
   const [certificate] = certificatesOf(fact);
   const isMissing = fact.state === 'absent' || keyOnly?.has(artefact.name) === true;
-  const state = stateOf({ row, artefact, fact, isMissing, certificate, now, resolved });
   const signer = facts.get((artefact.kind === 'target' ? artefact.issuer : artefact.name) ?? '');
-  // As kubeadm: what is not there is managed by nobody. A CA without its key on this machine is managed elsewhere.
-  const isForeign = !isMissing && signer !== undefined && isClosed(signer);
   const authority = authorityOf(artefact, fact, facts);
   return {
     ...row,
-    state,
-    isForeign,
+    state: isMissing ? 'MISSING' : stateOf(row, artefact, fact, input),
+    // As kubeadm: what is not there is managed by nobody. A CA without its key on this machine is managed elsewhere.
+    isForeign: !isMissing && signer !== undefined && isClosed(signer),
     byHand: plan.decisions.some((decision) => decision.artefact === artefact.name && decision.byHand === true),
     ...(certificate !== undefined && datesOf(certificate, now)),
     ...(authority !== undefined && { authority }),
@@ -224,19 +219,14 @@ function authorityOf(artefact: ResolvedArtefact, fact: ArtefactFacts, facts: Fac
   return fact.authorities.includes(authority.fingerprint) ? 'same' : 'different';
 }
 
-interface Judged {
-  readonly row: StatusRow;
-  readonly artefact: ResolvedArtefact;
-  readonly fact: ArtefactFacts;
-  readonly isMissing: boolean;
-  readonly certificate: CertificateFacts | undefined;
-  readonly now: Date;
-  readonly resolved: Resolved;
-}
-
-function stateOf({ row, artefact, fact, isMissing, certificate, now, resolved }: Judged): RowState {
+function stateOf(
+  row: StatusRow,
+  artefact: ResolvedArtefact,
+  fact: ArtefactFacts,
+  { resolved, now }: NodeInput,
+): RowState {
+  const [certificate] = certificatesOf(fact);
   if (fact.state === 'unavailable') return 'UNKNOWN';
-  if (isMissing) return 'MISSING';
   if (fact.state === 'broken' && fact.problem === 'foreign') return 'OK'; // others keep it, and nothing is known of it
   const isWhole = fact.state === 'present' || (artefact.kind === 'signer' && isClosed(fact));
   if (!isWhole || certificate === undefined) return isWhole ? row.state : 'BROKEN';

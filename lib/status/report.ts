@@ -145,6 +145,7 @@ function whyApiUnread({ resolved, facts }: ReportInput): string | undefined {
 
 function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInput): StatusRow {
   const { now, facts } = input;
+  const { action, reason, message, recheckAt } = decision;
   const fact: ArtefactFacts = facts.get(artefact.name) ?? { state: 'unavailable', message: '' };
   const { kind } = originalOf(input.resolved.artefacts, artefact) ?? artefact;
   const isPair = kind === 'signer' || kind === 'target';
@@ -156,14 +157,14 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
     artefact: artefact.name,
     kind: artefact.kind,
     location: locationText(artefact.location),
-    state: stateOf({ isPair, fact, certificate, decision, now }),
+    state: stateOf(fact, isPair, decision, now),
     ...(certificate !== undefined && datesOf(certificate, now)),
     ...(issuer !== undefined && { issuer }),
     isForeign: isOnlyRead(artefact),
-    action: decision.action,
-    reason: decision.reason,
-    message: decision.message,
-    recheckAt: decision.recheckAt,
+    action,
+    reason,
+    message,
+    recheckAt,
     ...(onDisk !== undefined && { onDisk }),
     ...(inUse !== undefined && { inUse }),
   };
@@ -186,19 +187,12 @@ function leading(fact: ArtefactFacts, isPair: boolean): CertificateFacts | undef
   );
 }
 
-interface Judged {
-  /** A certificate with its key, or a copy of one. */
-  readonly isPair: boolean;
-  readonly fact: ArtefactFacts;
-  readonly certificate: CertificateFacts | undefined;
-  readonly decision: Decision;
-  readonly now: Date;
-}
-
 const endingReasons: readonly Reason[] = ['RefreshDue', 'SignerTooYoung', 'SignerEnding'];
 const lastFifth = 0.2;
 
-function stateOf({ isPair, fact, certificate, decision, now }: Judged): RowState {
+/** `isPair`: a certificate with its key, or a copy of one. */
+function stateOf(fact: ArtefactFacts, isPair: boolean, { action, reason }: Decision, now: Date): RowState {
+  const certificate = leading(fact, isPair);
   if (fact.state === 'unavailable') return 'UNKNOWN';
   if (fact.state === 'absent') return 'MISSING';
   if (fact.state === 'broken') return fact.problem === 'foreign' ? 'OK' : 'BROKEN'; // others keep it
@@ -206,8 +200,8 @@ function stateOf({ isPair, fact, certificate, decision, now }: Judged): RowState
     if (now >= certificate.notAfter) return 'EXPIRED';
     if (now < certificate.notBefore) return 'NOT YET VALID';
   }
-  if (endingReasons.includes(decision.reason)) return 'EXPIRING';
-  if (decision.action !== 'keep') return 'BROKEN'; // valid by its dates, and still refused by whoever reads it
+  if (endingReasons.includes(reason)) return 'EXPIRING';
+  if (action !== 'keep') return 'BROKEN'; // valid by its dates, and still refused by whoever reads it
   if (certificate === undefined || !isPair) return 'OK';
   const life = certificate.notAfter.getTime() - certificate.notBefore.getTime();
   return certificate.notAfter.getTime() - now.getTime() < life * lastFifth ? 'EXPIRING' : 'OK';

@@ -14,7 +14,7 @@ export interface WebhookConfiguration {
   }[];
 }
 
-export interface WebhookQuestion {
+interface WebhookQuestion {
   readonly kind: 'MutatingWebhookConfiguration' | 'ValidatingWebhookConfiguration';
   readonly configurations: readonly WebhookConfiguration[];
   readonly objects: readonly WrittenObject[];
@@ -62,7 +62,7 @@ export function interceptingWebhooks({
 }
 
 /** Where they lie, and what leaves them out. */
-export function exempting(hit: readonly WrittenObject[]): Pick<WebhookFinding, 'namespaces' | 'exemption'> {
+function exempting(hit: readonly WrittenObject[]): Pick<WebhookFinding, 'namespaces' | 'exemption'> {
   const namespaces = [...new Set(hit.map(({ location }) => location.namespace))].toSorted();
   const matchExpressions = [{ key: nameLabel, operator: 'NotIn', values: namespaces }];
   return { namespaces, exemption: { namespaceSelector: { matchExpressions } } };
@@ -86,11 +86,11 @@ interface Requirement {
   readonly operator: string;
   readonly values?: readonly string[] | null;
 }
-export interface Selector {
+interface Selector {
   readonly matchLabels?: Labels;
   readonly matchExpressions?: readonly Requirement[];
 }
-export interface AdmissionRule {
+interface AdmissionRule {
   readonly apiGroups?: readonly string[];
   readonly apiVersions?: readonly string[];
   readonly operations?: readonly string[];
@@ -108,9 +108,9 @@ export interface WrittenObject {
 }
 
 /** Labels by namespace; one that is not known has only its name. */
-export type NamespaceLabels = ReadonlyMap<string, Labels>;
+type NamespaceLabels = ReadonlyMap<string, Labels>;
 
-export const nameLabel = 'kubernetes.io/metadata.name';
+const nameLabel = 'kubernetes.io/metadata.name';
 
 export interface Reach {
   readonly namespaceSelector?: Selector;

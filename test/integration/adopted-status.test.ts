@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Io } from '../../cmd/io.ts';
 import { configInput } from '../../cmd/read-config.ts';
-import { adoptedSight } from '../../cmd/status-api.ts';
+import { adoptionStatus } from '../../cmd/status-api.ts';
 import { statusCommand } from '../../cmd/status.ts';
 import { runAdopt } from '../../lib/adopt/adopt.ts';
 import { systemClock } from '../../lib/clock.ts';
@@ -65,7 +65,7 @@ const directory = () => machine.path('kube-cert-recovery');
 const sight = async (): Promise<AdoptedSight> => {
   const own = io();
   const config = parseToolConfig(configInput({ preset: 'kubeadm', kubeconfig: plane.recoveryKubeconfig }, own));
-  return (await adoptedSight(directory(), { config, at: undefined, io: own })) ?? expect.unreachable();
+  return ((await adoptionStatus(directory(), { config, at: undefined, io: own })) ?? expect.unreachable()).sight;
 };
 
 test('finds objects, the files of all pods and the containers well', async () => {
