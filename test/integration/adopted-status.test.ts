@@ -65,7 +65,7 @@ const directory = () => machine.path('kube-cert-recovery');
 const sight = async (): Promise<AdoptedSight> => {
   const own = io();
   const config = parseToolConfig(configInput({ preset: 'kubeadm', kubeconfig: plane.recoveryKubeconfig }, own));
-  return ((await adoptionStatus(directory(), { config, at: undefined, io: own })) ?? expect.unreachable()).sight;
+  return (await adoptionStatus(directory(), { config, at: undefined, io: own })).sight ?? expect.unreachable();
 };
 
 test('finds objects, the files of all pods and the containers well', async () => {
