@@ -1,18 +1,16 @@
 // `init adopt --repair`: an adopted machine stays adopted. A timer runs it, so it says nothing where there is nothing to
 // do, and what it does by log lines.
 import { join } from 'node:path';
-import { systemClock } from '../lib/clock.ts';
+import { machineLockDir } from '../lib/adopt/manifests-lock.ts';
+import { podLayout } from '../lib/adopt/pod-files.ts';
+import type { AdoptionRecord } from '../lib/adopt/record.ts';
+import { runRepair } from '../lib/adopt/repair.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
-import type { AdoptionRecord } from '../lib/install/adopt-record.ts';
-import { runRepair } from '../lib/install/adopt-repair.ts';
 import { kubeconfigFile } from '../lib/install/layout.ts';
-import { machineLockDir } from '../lib/install/manifests-lock.ts';
-import { podLayout } from '../lib/install/pod-files.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
-import { createLog } from '../lib/log.ts';
 import type { Problem } from '../lib/problems.ts';
-import { type Connecting, connect } from './connections.ts';
+import { connect, type Connecting, connectingOf } from './connections.ts';
 import { exitCodes, exitOfError } from './exit-codes.ts';
 import type { AdoptLine } from './init-adopt.ts';
 import type { Io } from './io.ts';
@@ -31,8 +29,7 @@ export async function repairAdoptCommand({ image, ...line }: AdoptLine, io: Io):
     all.push({ path: '--image', kind: 'conflict', message });
   }
   const config = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems: all });
-  const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
-  const connecting = { config, clock: systemClock, log, signal: io.signal };
+  const connecting = connectingOf(config, io);
   const { directory } = options;
   const credentials = (record: AdoptionRecord): readonly string[] =>
     config.kubeconfig === undefined ? repairCredentials(record, directory) : [config.kubeconfig];
@@ -47,7 +44,7 @@ export async function repairAdoptCommand({ image, ...line }: AdoptLine, io: Io):
     return failures.length === 0 ? exitCodes.done : exitOfError(failures[0]);
   } catch (err) {
     const code = err instanceof RecoveryError ? err.code : undefined;
-    log.error('process.failed', { err: errorText(err), ...(code !== undefined && { code }) });
+    connecting.log.error('process.failed', { err: errorText(err), ...(code !== undefined && { code }) });
     return exitOfError(err);
   }
 }

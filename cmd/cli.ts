@@ -70,7 +70,7 @@ function program(io: Io): Program {
     .allowExcessArguments(false)
     .description('write the whole first generation as files, before there is an API')
     .action(async (_own, self: Command) => {
-      const { initRenderCommand } = await import('./init-render.ts');
+      const { initRenderCommand } = await import('./init.ts');
       done(await initRenderCommand(self.optsWithGlobals<InstallLine>(), io));
     });
 

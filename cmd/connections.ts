@@ -1,16 +1,16 @@
 // Connections as the modes and commands need them: opened from a kubeconfig, kept up to date when its files change. What
 // a connection needs is loaded for the first one: a repair of files alone has none, and a kubelet waits for it.
-import type { CommonConfig } from '../lib/config/config.ts';
+import type { CommonConfig, ToolConfig } from '../lib/config/config.ts';
 import { RecoveryError } from '../lib/errors.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { NamesInApi } from '../lib/inventory/names-in-api.ts';
 import { type ServerAddress, serverAddress } from '../lib/kube/server-address.ts';
 import type { Gates } from '../lib/kube/gates.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
-import type { Store } from '../lib/store/store.ts';
-import { locationText } from '../lib/store/store.ts';
-import type { Clock } from '../lib/clock.ts';
-import type { Log } from '../lib/log.ts';
+import { locationText, type Store } from '../lib/store/store.ts';
+import { type Clock, systemClock } from '../lib/clock.ts';
+import { createLog, type Log } from '../lib/log.ts';
+import type { Io } from './io.ts';
 import { version } from './version.ts';
 
 export interface Connecting {
@@ -45,6 +45,26 @@ export async function connect(
   if (config.once !== false) return open();
   const { openWhenUsable } = await import('../lib/kube/late-connection.ts');
   return openWhenUsable({ kubeconfigFile: kubeconfig, open, clock, log });
+}
+
+/** Of a command, which logs to standard error. */
+export function connectingOf(config: Pick<ToolConfig, 'log' | 'tlsServerNameOverride'>, io: Io): Connecting {
+  const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
+  return { config, clock: systemClock, log, signal: io.signal };
+}
+
+/** Closes the connection when the work is done. */
+export async function withConnection<T>(
+  kubeconfig: string | undefined,
+  connecting: Connecting,
+  work: (connection: KubeConnection) => Promise<T>,
+): Promise<T> {
+  const connection = await connect(kubeconfig, connecting);
+  try {
+    return await work(connection);
+  } finally {
+    await connection.close();
+  }
 }
 
 /** Reads kubeconfig, token and CA again whenever one of them changes, until the signal aborts. */

@@ -1,7 +1,6 @@
 // The one table of exit codes, and what leads to which.
 import { errorCodes, RecoveryError } from '../lib/errors.ts';
-import { isPartlyUnknown } from '../lib/status/adopted.ts';
-import { type NodeStatus, rowsOf } from '../lib/status/node-report.ts';
+import { isPartlyUnknown, nodeRows, type NodeStatus } from '../lib/status/node-report.ts';
 import type { StatusReport } from '../lib/status/report.ts';
 import type { UnmetCondition } from './unmet.ts';
 
@@ -40,7 +39,7 @@ export function exitOfStatus({ rows, class: state }: Pick<StatusReport, 'rows' |
 /** Of `status` of a kubeadm machine. An optional certificate that is absent is as it should be. */
 export function exitOfNode(status: NodeStatus): ExitCode {
   const { adopted } = status;
-  const rows = rowsOf(status);
+  const rows = nodeRows(status);
   if (adopted !== undefined && isPartlyUnknown(adopted)) return exitCodes.failed;
   if (!rows.some((row) => row.state === 'UNKNOWN') && rows.some(({ byHand }) => byHand)) return exitCodes.byHand;
   // What would be renewed before the kubelet starts is no fault of today.

@@ -3,14 +3,22 @@
 import { realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { ToolConfig } from '../lib/config/config.ts';
 import { flagRows, isRepeatable, typedValue } from '../lib/config/flags.ts';
 import type { FlagRow, FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
-import type { ToolConfig } from '../lib/config/config.ts';
-import { applyHost, removeHost, thisMachine } from '../lib/install/host-apply.ts';
-import type { HostMachine } from '../lib/install/host-apply.ts';
-import { isExecutable } from '../lib/install/host-armed.ts';
 import {
+  applyHost,
+  type Examined,
+  examineProgram,
+  type HostMachine,
+  isExecutable,
+  removeHost,
+  thisMachine,
+  timeoutProblem,
+} from '../lib/install/host-apply.ts';
+import {
+  type HostUnits,
   manifestsDirectories,
   plainCommand,
   renderHost,
@@ -18,13 +26,11 @@ import {
   unitPaths,
   writableDirectories,
 } from '../lib/install/host.ts';
-import type { HostUnits } from '../lib/install/host.ts';
-import { type Examined, examineProgram, timeoutProblem } from '../lib/install/program.ts';
 import { allDirectories } from '../lib/inventory/resolve.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './io.ts';
-import { configInput, type CommandLine, type InstallLine, orKubeadm } from './read-config.ts';
+import { type CommandLine, configInput, type InstallLine, orKubeadm } from './read-config.ts';
 import { resolveHere } from './resolve-here.ts';
 
 export type HostLine = InstallLine & FlagsOf<'init host'>;
@@ -103,7 +109,7 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
   }
   const here = machine ?? thisMachine(io.signal);
   const examined = await examineProgram(executable, io.signal);
-  if (here.systemctl !== undefined) await requireProgram(examined);
+  if (here.systemctl !== undefined) requireProgram(examined);
   const outcome = await applyHost(files, here);
   for (const warning of examined.warnings) io.stderr.write(`${warning}\n`);
   if (outcome === undefined) {
@@ -126,8 +132,8 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
 }
 
 /** Throws ConfigInvalid: nothing is written then. */
-async function requireProgram({ problems }: Examined): Promise<void> {
-  const timeout = await timeoutProblem();
+function requireProgram({ problems }: Examined): void {
+  const timeout = timeoutProblem();
   const all = [
     ...problems.map((message): Problem => ({ path: '--executable', kind: 'invalid', message })),
     ...(timeout === undefined ? [] : [{ path: 'kubelet.service', kind: 'notFound', message: timeout } as const]),

@@ -1,22 +1,21 @@
 // `init adopt` and `uninstall adopt`: a control-plane machine of kubeadm comes to read its certificates from files that
 // follow objects in the API, and goes back to those of kubeadm.
 import { join } from 'node:path';
+import { runAdopt } from '../lib/adopt/adopt.ts';
+import { controlPlaneNames, joinNames, localServer, servedNames } from '../lib/adopt/kubeadm-files.ts';
+import { machineLockDir, requireManifestsFree } from '../lib/adopt/manifests-lock.ts';
+import { runUnadopt } from '../lib/adopt/unadopt.ts';
 import { systemClock } from '../lib/clock.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { installedSettings } from '../lib/config/installed.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
-import { runAdopt } from '../lib/install/adopt.ts';
-import { controlPlaneNames, joinNames, localServer, servedNames } from '../lib/install/adopt-discovery.ts';
-import { machineLockDir, requireManifestsFree } from '../lib/install/manifests-lock.ts';
-import { adoptedNodes } from '../lib/install/adopted-nodes.ts';
-import { runUnadopt } from '../lib/install/unadopt.ts';
-import { type Discovery, discoverKubeadm } from '../lib/inventory/discover/discover.ts';
+import { adoptedNodes } from '../lib/install/installed.ts';
+import { discoverKubeadm, type Discovery } from '../lib/inventory/discover/discover.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
-import { createLog } from '../lib/log.ts';
 import type { Problem } from '../lib/problems.ts';
 import { webhookText } from '../lib/webhooks/intercepting.ts';
-import { connect } from './connections.ts';
+import { connect, connectingOf } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { type CommandLine, configInput, installFlags, type InstallLine } from './read-config.ts';
@@ -44,7 +43,7 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
       resolved: resolve(config.inventory, environment),
       directory,
       image: image ?? '',
-      ...(flags.namespace !== undefined && { namespace: flags.namespace }),
+      namespace: flags.namespace,
       server,
       kubeletServer: discovery.endpoints.local ?? server,
       recoveryServerName,
@@ -115,8 +114,7 @@ async function machineOf({ line, io, problems: found = [] }: MachineLine) {
   const config = parseToolConfig({ ...input, problems: [...problems, ...found] });
   if (!config.dryRun) await requireManifestsFree({ lockDir: machineLockDir, clock: systemClock });
   const discovery = await discoverKubeadm({ directories, given: {} });
-  const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
-  const common = { config, clock: systemClock, log, signal: io.signal };
+  const common = connectingOf(config, io);
   const connecting = {
     ...common,
     connection: await connect(config.kubeconfig, common),

@@ -1,12 +1,13 @@
-// `init`: uploads the first generation to the running API and makes the identities of the modes.
+// `init render`: the whole first generation as files, before there is an API, and the flags of the components that read
+// them. `init`: uploads it to the running API and makes the identities of the modes.
 import { systemClock } from '../lib/clock.ts';
 import { installedSettings } from '../lib/config/installed.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { type InitOutcome, renderInitManifests, runInit } from '../lib/install/init.ts';
+import { type RenderOutcome, runRender } from '../lib/install/render.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
-import { createLog } from '../lib/log.ts';
 import { webhookText } from '../lib/webhooks/intercepting.ts';
-import { connect } from './connections.ts';
+import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes, exitOfUnmet } from './exit-codes.ts';
 import { configInput, installFlags, type InstallLine, type InstallOptions } from './read-config.ts';
 import type { Io } from './io.ts';
@@ -16,33 +17,24 @@ export async function initCommand(line: InstallLine, io: Io): Promise<number> {
   const input = configInput(flags, io);
   const config = parseToolConfig({ ...input, problems });
   const resolved = resolve(config.inventory, config.environment);
-  const namespace = flags.namespace;
-  const where = {
-    resolved,
-    directory: options.directory,
-    ...(namespace !== undefined && { namespace }),
-    ...(config.components !== undefined && { components: config.components }),
-  };
+  const { namespace } = flags;
+  const { components, recoveryServerName } = config;
+  const where = { resolved, directory: options.directory, namespace, components };
   if (config.dryRun) {
     io.stdout.write(await renderInitManifests(where));
     return exitCodes.done;
   }
-  const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
-  const connecting = { config, clock: systemClock, log, signal: io.signal };
-  const connection = await connect(config.kubeconfig, connecting);
-  try {
-    const { recoveryServerName } = config;
+  const connecting = connectingOf(config, io);
+  return withConnection(config.kubeconfig, connecting, async (connection) => {
     const { server = connection.server } = options;
     const settings = installedSettings({ ...input, environment: config.environment });
     const outcome = await runInit({ ...where, ...connecting, connection, server, recoveryServerName, settings });
-    io.stdout.write(
-      options.output === 'json' ? `${JSON.stringify(outcome, undefined, 2)}\n` : initText(outcome, options),
-    );
+    io.stdout.write(options.output === 'json' ? jsonText(outcome) : initText(outcome, options));
     return exitOfUnmet([...outcome.differing, ...outcome.missing].map((message) => ({ message })));
-  } finally {
-    await connection.close();
-  }
+  });
 }
+
+const jsonText = (outcome: object): string => `${JSON.stringify(outcome, undefined, 2)}\n`;
 
 export function initText(outcome: InitOutcome, { directory }: Pick<InstallOptions, 'directory'>): string {
   const lines = [
@@ -66,4 +58,38 @@ function stagingLines({ stagingRemoved, stagingKept }: InitOutcome): string[] {
     `  the objects in the API are right: remove that directory (rm -r ${stagingKept}); or`,
     '  the staged ones are right: delete the differing objects in the API. Then run init again.',
   ];
+}
+
+export async function initRenderCommand(line: InstallLine, io: Io): Promise<number> {
+  const { flags, options, problems } = installFlags(line, io);
+  const config = parseToolConfig({ ...configInput(flags, io), problems });
+  const outcome = await runRender({
+    resolved: resolve(config.inventory, config.environment),
+    directory: options.directory,
+    server: options.server,
+    keyAlgorithm: config.keyAlgorithm,
+    dryRun: config.dryRun,
+    clock: systemClock,
+    signal: io.signal,
+  });
+  io.stdout.write(options.output === 'json' ? jsonText(outcome) : renderText(outcome, config.dryRun));
+  return exitCodes.done;
+}
+
+function renderText({ directory, written, kept, notMade, flags, kubeconfigs }: RenderOutcome, dryRun: boolean): string {
+  const lines = [
+    `${dryRun ? 'Would write' : 'Wrote'} ${written.length} artefacts and files to ${directory}; ${kept.length} were there.`,
+    ...notMade.map((name) => `Not made here: ${name}`),
+    '',
+    'Start the components with these flags besides your own:',
+  ];
+  for (const [component, named] of Object.entries(flags)) {
+    lines.push('', component);
+    for (const [flag, value] of Object.entries(named)) {
+      for (const one of typeof value === 'string' ? [value] : value) lines.push(`  --${flag}=${one}`);
+    }
+  }
+  lines.push('', 'Kubeconfigs:', ...Object.entries(kubeconfigs).map(([component, path]) => `  ${component}: ${path}`));
+  lines.push('', `When the API answers, run: kube-cert-recovery init --out ${directory} --kubeconfig ADMIN_KUBECONFIG`);
+  return `${lines.join('\n')}\n`;
 }

@@ -2,38 +2,30 @@
 import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
+import type { ToolConfig } from '../lib/config/config.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
-import type { ToolConfig } from '../lib/config/config.ts';
-import { missingUnits } from '../lib/install/host-armed.ts';
+import { missingUnits } from '../lib/install/host-apply.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { isFile } from '../lib/inventory/places.ts';
 import { allDirectories, resolve } from '../lib/inventory/resolve.ts';
-import { valueText } from '../lib/problems.ts';
-import type { Problem } from '../lib/problems.ts';
-import type { AdoptedSight } from '../lib/status/adopted.ts';
-import { runNodeStatus } from '../lib/status/node-status.ts';
-import { renderNode } from '../lib/status/node-structured.ts';
+import { type Problem, valueText } from '../lib/problems.ts';
+import { renderNode, type StatusFormat } from '../lib/status/print.ts';
+import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk.ts';
 import { createStore } from '../lib/store/stores.ts';
 import { clockFactsOf } from './clock-facts.ts';
 import { noApi } from './connections.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './io.ts';
-import { configInput, type CommandLine, orKubeadm, outputFormat } from './read-config.ts';
-import type { AdoptedMachine } from './status-adopted.ts';
+import { type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
+import type { AdoptedMachine, AdoptionStatus, StatusRequest } from './status-api.ts';
 
-const formats = ['table', 'json', 'yaml'] as const;
+const formats: readonly StatusFormat[] = ['table', 'json', 'yaml'];
 
 type OwnFlags = FlagsOf<'status'>;
 export type StatusLine = CommandLine & OwnFlags;
-
-export interface StatusOptions {
-  readonly output: (typeof formats)[number];
-  /** Undefined: now. */
-  readonly at?: Date;
-}
 
 /** An RFC 3339 date or time; a date alone is its first second, UTC. */
 function dateOf(text: string): Date | undefined {
@@ -45,7 +37,7 @@ function dateOf(text: string): Date | undefined {
 }
 
 export interface StatusFlags {
-  readonly options: StatusOptions;
+  readonly options: StatusRequest;
   readonly problems: readonly Problem[];
 }
 
@@ -58,7 +50,7 @@ export function statusFlags({ output = 'table', at }: OwnFlags): StatusFlags {
     const message = `must be a date such as 2027-05-31 or 2027-05-31T08:00:00Z, got ${valueText(at)}`;
     problems.push({ path: '--at', kind: 'invalid', message });
   }
-  return { options: { output: wanted.format ?? 'table', ...(date === undefined ? {} : { at: date }) }, problems };
+  return { options: { output: wanted.format ?? 'table', at: date }, problems };
 }
 
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
@@ -67,12 +59,12 @@ export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
   const isMachine =
     config.inventory.discover === 'kubeadm' && config.inventory.artefacts.every(({ location }) => isFile(location));
   if (isMachine) return nodeStatus(config, options, io);
-  const { clusterStatus } = await import('./status-cluster.ts');
+  const { clusterStatus } = await import('./status-api.ts');
   return clusterStatus(config, options, io);
 }
 
 /** Files of this machine: works with no API. Only one that is adopted has objects and containers there besides. */
-async function nodeStatus(config: ToolConfig, options: StatusOptions, io: Io): Promise<number> {
+async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): Promise<number> {
   const { at, output } = options;
   const { stdout, signal } = io;
   const { environment, notes } = await discoverEnvironment(config.inventory, config.environment);
@@ -80,28 +72,28 @@ async function nodeStatus(config: ToolConfig, options: StatusOptions, io: Io): P
   const { backupDir } = config;
   const endpoints = resolved.endpoints === undefined ? {} : { endpoints: resolved.endpoints };
   const directory = adoptionDirectory(config);
-  const adopted = directory === undefined ? undefined : await adoptedOf(directory, { config, at, io });
+  const adoption = directory === undefined ? undefined : await adoptionOf(directory, { config, at, io });
   const missing = missingUnits();
   const status = await runNodeStatus({
     resolved,
-    notes: [...notes, ...unitNotes(missing, directory !== undefined), ...(await adoptionNotesOf(directory))],
+    notes: [...notes, ...unitNotes(missing, directory !== undefined), ...(adoption?.notes ?? [])],
     isArmed: missing.length === 0,
     isRoot: process.getuid?.() === 0,
     store: createStore({ api: noApi, disk: createDiskStore({ backupDir, ...endpoints }) }),
     policy: config.policy,
     clockFacts: await clockFactsOf(config, at),
     clock: systemClock,
-    ...(at !== undefined && { at }),
-    ...(adopted !== undefined && { adopted }),
+    at,
+    adopted: adoption?.sight,
     signal,
   });
   stdout.write(renderNode(status, output));
   return exitOfNode(status);
 }
 
-async function adoptedOf(directory: string, machine: AdoptedMachine): Promise<AdoptedSight | undefined> {
-  const { adoptedSight } = await import('./status-adopted.ts');
-  return adoptedSight(directory, machine);
+async function adoptionOf(directory: string, machine: AdoptedMachine): Promise<AdoptionStatus> {
+  const { adoptionStatus } = await import('./status-api.ts');
+  return adoptionStatus(directory, machine);
 }
 
 /** Whatever the plan says: without the units nothing carries it out. Other init systems have no place to look at. */
@@ -119,10 +111,4 @@ function adoptionDirectory({ inventory, environment }: ToolConfig): string | und
   const { kubernetesDir = '/etc/kubernetes' } = allDirectories(inventory, environment.directories ?? {});
   const directory = join(kubernetesDir, basename(defaultDirectory));
   return existsSync(adoptionFile(directory)) ? directory : undefined;
-}
-
-async function adoptionNotesOf(directory: string | undefined): Promise<readonly string[]> {
-  if (directory === undefined) return [];
-  const { adoptionNotes } = await import('../lib/install/adopt-notes.ts');
-  return adoptionNotes(directory);
 }

@@ -1,15 +1,12 @@
 // `uninstall`: takes away what `init` made. What that was, the API tells: nobody has to name an inventory.
 import { existsSync } from 'node:fs';
-import { systemClock } from '../lib/clock.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { defaultNamespace } from '../lib/install/accounts.ts';
-import { giveBackFiles } from '../lib/install/give-back.ts';
-import { defaultDirectory, layoutOf } from '../lib/install/layout.ts';
-import { runUninstall, type UninstallOutcome } from '../lib/install/uninstall.ts';
+import { defaultDirectory, hostLayout } from '../lib/install/layout.ts';
+import { giveBackFiles, runUninstall, type UninstallOutcome } from '../lib/install/uninstall.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
-import { createLog } from '../lib/log.ts';
 import type { Problem } from '../lib/problems.ts';
-import { connect } from './connections.ts';
+import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { type CommandLine, configInput, installFlags, type InstallLine, orKubeadm } from './read-config.ts';
@@ -25,16 +22,22 @@ export async function uninstallCommand(line: InstallLine, io: Io): Promise<numbe
   const unnamed: Problem[] = options.giveBack && !isNamed ? [{ path: '--give-back', kind: 'required', message }] : [];
   // Where no inventory is named only what does not depend on one is asked of the configuration.
   const config = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems: [...problems, ...unnamed] });
-  const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
   const kubeconfig = config.kubeconfig ?? (existsSync(administrator) ? administrator : undefined);
-  const connection = await connect(kubeconfig, { config, clock: systemClock, log, signal: io.signal });
-  try {
-    const { dryRun, destinationDir = layoutOf(options.directory).certs } = config;
+  return withConnection(kubeconfig, connectingOf(config, io), async (connection) => {
+    const { dryRun, destinationDir = hostLayout(options.directory).certs } = config;
     const resolved = isNamed ? resolve(config.inventory, config.environment) : undefined;
     const { directory, purge, force } = options;
     // With --give-back it names whose files become plain ones, which may never have had an identity of its own.
-    const named = resolved === undefined || (options.giveBack && !purge) ? {} : { resolved };
-    const outcome = await runUninstall({ connection, ...named, directory, purge, force, dryRun, signal: io.signal });
+    const named = options.giveBack && !purge ? undefined : resolved;
+    const outcome = await runUninstall({
+      connection,
+      resolved: named,
+      directory,
+      purge,
+      force,
+      dryRun,
+      signal: io.signal,
+    });
     const given =
       options.giveBack && resolved !== undefined ? await giveBackFiles({ resolved, destinationDir, dryRun }) : [];
     const lines = [
@@ -45,14 +48,12 @@ export async function uninstallCommand(line: InstallLine, io: Io): Promise<numbe
     const rest = keptLines(outcome, { purge, directory, kubeconfig: kubeconfig ?? '' });
     io.stdout.write([...told, ...rest].map((text) => `${text}\n`).join(''));
     return exitCodes.done;
-  } finally {
-    await connection.close();
-  }
+  });
 }
 
 /** On a machine where `init` has left its configuration, that. */
 function asInstalled(flags: CommandLine, directory: string): CommandLine {
-  const { configFile } = layoutOf(directory);
+  const { configFile } = hostLayout(directory);
   if (flags.preset !== undefined || flags.config !== undefined || !existsSync(configFile)) return flags;
   return { ...flags, config: configFile };
 }

@@ -1,7 +1,7 @@
 // Writes manifests/rbac-*.yaml and manifests/systemd/ from the inventories. A test fails when they are stale.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { format } from 'prettier';
-import { manifestsYaml, publishedUnits } from '../lib/install/published-manifests.ts';
+import { manifestsYaml, publishedUnits } from './published-manifests.ts';
 
 const directory = new URL('../manifests/', import.meta.url);
 mkdirSync(directory, { recursive: true });

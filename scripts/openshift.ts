@@ -1,7 +1,7 @@
 // Writes the tables of docs/openshift.md from the presets. A test fails when they are stale.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { format } from 'prettier';
-import { publishedObjects } from '../lib/install/published-objects.ts';
+import { publishedObjects } from './published-objects.ts';
 
 const page = new URL('../docs/openshift.md', import.meta.url);
 const heading = '## Objects\n';

@@ -57,6 +57,8 @@ describe('wrongArrows()', () => {
   it.each([
     ['from one flow to another', 'lib/regen/x.ts', '../syncer/y.ts', 'lib/regen/x.ts -> lib/syncer/y.ts'],
     ['from status to a flow', 'lib/status/x.ts', '../regen/y.ts', 'lib/status/x.ts -> lib/regen/y.ts'],
+    ['from install to adopt', 'lib/install/x.ts', '../adopt/y.ts', 'lib/install/x.ts -> lib/adopt/y.ts'],
+    ['from adopt to a flow', 'lib/adopt/x.ts', '../regen/y.ts', 'lib/adopt/x.ts -> lib/regen/y.ts'],
     ['from plan up to a flow', 'lib/plan/x.ts', '../regen/y.ts', 'lib/plan/x.ts -> lib/regen/y.ts'],
     ['from pki up to inventory', 'lib/pki/x.ts', '../inventory/y.ts', 'lib/pki/x.ts -> lib/inventory/y.ts'],
     ['from the root up to a folder', 'lib/x.ts', './kube/y.ts', 'lib/x.ts -> lib/kube/y.ts'],
@@ -74,6 +76,7 @@ describe('wrongArrows()', () => {
     ['cmd/x.ts', '../lib/regen/y.ts'],
     ['lib/regen/x.ts', '../plan/y.ts'],
     ['lib/regen/x.ts', './y.ts'],
+    ['lib/adopt/x.ts', '../install/y.ts'],
     ['lib/plan/x.ts', '../store/y.ts'],
     ['lib/store/x.ts', '../inventory/y.ts'],
     ['lib/store/x.ts', '../pki/y.ts'],

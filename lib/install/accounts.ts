@@ -1,12 +1,24 @@
 // Who has a token: the modes, kubelets without a certificate of their own, and in static pods the syncer of each pod,
 // because a container of kube-scheduler's pod needs nothing of what kube-controller-manager signs with. Names only. Pure.
 import { bootstrapAccount, defaultBootstrapNamespace } from '../bootstrap-identity.ts';
-import type { StaticPod } from './static-pods.ts';
+
+export const staticPods = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] as const;
+export type StaticPod = (typeof staticPods)[number];
+
+/** Whose files the container in a pod writes. People and the kubelet read what lies beside the API server. */
+export const componentsOfPod: Readonly<Record<StaticPod, readonly string[]>> = {
+  'kube-apiserver': ['kube-apiserver', 'kubelet', 'admin'],
+  'kube-controller-manager': ['kube-controller-manager'],
+  'kube-scheduler': ['kube-scheduler'],
+};
+
+/** Whose component reads something at its start only that is renewed here: --root-ca-file. */
+export const restartedPods: ReadonlySet<StaticPod> = new Set(['kube-controller-manager']);
 
 /** What a process may do, and the name of the directory of its credential. */
-export type Identity = 'regen' | 'syncer' | 'approver';
+export type ModeIdentity = 'regen' | 'syncer' | 'approver';
 /** A ServiceAccount. */
-export type Account = Identity | `syncer-${StaticPod}` | 'node-bootstrapper';
+export type Account = ModeIdentity | `syncer-${StaticPod}` | 'node-bootstrapper';
 /** Accounts of mode syncer: one where one process serves all components, one for each static pod elsewhere. */
 export type SyncerAccount = Extract<Account, `syncer${string}`>;
 

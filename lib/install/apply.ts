@@ -1,8 +1,7 @@
-// Brings one manifest of ours into the API and takes it out again. Server-side apply: what the API server or another
+// Manifests as plain data, and where the API keeps each kind that `init` makes. Brings one into the API and takes it out again. Server-side apply: what the API server or another
 // controller adds to the object (a token, a uid annotation) stays, and applying the same manifest again changes nothing.
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { type Manifest, manifestText, pathInApi, ownLabel, resources } from './manifest.ts';
 
 export const fieldManager = 'kube-cert-recovery-init';
 
@@ -84,4 +83,49 @@ export async function ownObjects(api: Api, kind: keyof typeof resources): Promis
       ...(metadata?.namespace !== undefined && { namespace: metadata.namespace }),
     },
   }));
+}
+
+export interface Manifest {
+  readonly apiVersion: string;
+  readonly kind: keyof typeof resources;
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
+  readonly [field: string]: unknown;
+}
+
+/** Of a Role or a ClusterRole. */
+export interface RbacRule {
+  readonly apiGroups: readonly string[];
+  readonly resources: readonly string[];
+  readonly resourceNames?: readonly string[];
+  readonly verbs: readonly string[];
+}
+
+const rbac = '/apis/rbac.authorization.k8s.io/v1';
+
+/** Path of the collection by kind; `{namespace}` where objects live in one. */
+export const resources = {
+  Namespace: '/api/v1/namespaces',
+  ServiceAccount: '/api/v1/namespaces/{namespace}/serviceaccounts',
+  Secret: '/api/v1/namespaces/{namespace}/secrets',
+  ConfigMap: '/api/v1/namespaces/{namespace}/configmaps',
+  Role: `${rbac}/namespaces/{namespace}/roles`,
+  RoleBinding: `${rbac}/namespaces/{namespace}/rolebindings`,
+  ClusterRole: `${rbac}/clusterroles`,
+  ClusterRoleBinding: `${rbac}/clusterrolebindings`,
+} as const;
+
+/** On everything that `init` makes besides the certificates, so that `uninstall` finds it again. */
+export const ownLabel = { 'app.kubernetes.io/managed-by': 'kube-cert-recovery' } as const;
+
+export function pathInApi({ kind, metadata: { namespace = '', name } }: Manifest): string {
+  return `${resources[kind].replace('{namespace}', encodeURIComponent(namespace))}/${encodeURIComponent(name)}`;
+}
+
+export function manifestText({ kind, metadata: { namespace, name } }: Manifest): string {
+  return `${kind} "${namespace === undefined ? name : `${namespace}/${name}`}"`;
 }

@@ -1,12 +1,14 @@
-// The command-line flags with which the components of an upstream control plane read what the syncer writes. Pure.
+// The command-line flags and kubeconfigs with which the components of an upstream control plane read what the syncer
+// writes. Pure.
 // A flag whose artefact is not in the inventory is left out, so an inventory may cover a part of the control plane.
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../store/store.ts';
-import { fileOf, kubeconfigFile, type Layout } from './layout.ts';
+import { toYaml } from '../yaml.ts';
+import { fileOf, type HostLayout, kubeconfigFile } from './layout.ts';
 
 /** Flag without dashes -> value; a list repeats the flag. */
-export type Flags = Readonly<Record<string, string | readonly string[]>>;
-export type ComponentFlags = Readonly<Record<string, Flags>>;
+export type FlagValues = Readonly<Record<string, string | readonly string[]>>;
+export type ComponentFlags = Readonly<Record<string, FlagValues>>;
 
 type Entry = 'certificate' | 'key' | 'bundle' | 'privateKey' | 'publicKey';
 /** Component, flag, artefact, entry. */
@@ -59,14 +61,14 @@ export const serverBundle = 'kube-apiserver-server-ca';
  * What components on this machine verify the API server by. They read their CA file once, at their start (client-go
  * before 1.36), so it must name a CA that is still good when they start after months off: the ten-year one.
  */
-export const localServing = { artefact: 'localhost-recovery-serving', serverName: 'localhost-recovery' } as const;
+const localServing = { artefact: 'localhost-recovery-serving', serverName: 'localhost-recovery' } as const;
 
 /** What must be said beside a file for the component to use it. */
 function companions(
   component: string,
   flags: Readonly<Record<string, unknown>>,
   allowedName: string | undefined,
-): Flags {
+): FlagValues {
   return {
     ...('trusted-ca-file' in flags && { 'client-cert-auth': 'true' }),
     ...('peer-trusted-ca-file' in flags && { 'peer-client-cert-auth': 'true' }),
@@ -81,7 +83,7 @@ function companions(
   };
 }
 
-export function componentFlags({ artefacts }: Resolved, layout: Layout): ComponentFlags {
+export function componentFlags({ artefacts }: Resolved, layout: HostLayout): ComponentFlags {
   const named = new Map(artefacts.map((artefact) => [artefact.name, artefact]));
   const flags: Record<string, Record<string, string | readonly string[]>> = {};
   const set = (component: string, flag: string, value: string | readonly string[]): void => {
@@ -112,7 +114,7 @@ export function componentFlags({ artefacts }: Resolved, layout: Layout): Compone
   );
 }
 
-function entryFile(artefact: ResolvedArtefact | undefined, entry: Entry, layout: Layout): string | undefined {
+function entryFile(artefact: ResolvedArtefact | undefined, entry: Entry, layout: HostLayout): string | undefined {
   if (artefact === undefined) return undefined;
   switch (entry) {
     case 'certificate':
@@ -129,6 +131,81 @@ function entryFile(artefact: ResolvedArtefact | undefined, entry: Entry, layout:
 }
 
 /** `--flag=value` arguments of one component. */
-export function flagArguments(flags: Flags): string[] {
+export function flagArguments(flags: FlagValues): string[] {
   return Object.entries(flags).flatMap(([flag, value]) => [value].flat().map((one) => `--${flag}=${one}`));
+}
+
+interface ComponentKubeconfig {
+  readonly component: string;
+  readonly path: string;
+  readonly content: string;
+}
+
+/** Of every client whose certificate and whose CA bundle are published below this layout. */
+export function componentKubeconfigs(
+  { artefacts }: Resolved,
+  layout: HostLayout,
+  server: string,
+  /** For people. */
+  adminServer = server,
+): readonly ComponentKubeconfig[] {
+  const named = new Map<string, ResolvedArtefact>(artefacts.map((artefact) => [artefact.name, artefact]));
+  const file = (name: string, key: string): string | undefined => {
+    const artefact = named.get(name);
+    return artefact && fileOf(artefact, key, layout);
+  };
+  const certificateAuthority = file(serverBundle, caBundleKey);
+  if (certificateAuthority === undefined) return [];
+  return kubeconfigClients.flatMap(([component, name]) => {
+    const [certFile, keyFile] = [file(name, certificateKey), file(name, privateKeyKey)];
+    if (certFile === undefined || keyFile === undefined) return [];
+    const isLocal = component !== 'admin' && named.has(localServing.artefact);
+    const content = kubeconfigYaml({
+      server: component === 'admin' ? adminServer : server,
+      certificateAuthority,
+      ...(isLocal && { tlsServerName: localServing.serverName }),
+      user: { name: component, certFile, keyFile },
+    });
+    return [{ component, path: kubeconfigFile(layout, component), content }];
+  });
+}
+
+/**
+ * Names files and embeds nothing: a renewed certificate or token is picked up without a restart, and the kubeconfig holds
+ * no secret. Only the kubelet's bootstrap kubeconfig embeds its token, as kubeadm's does.
+ */
+interface KubeconfigContent {
+  readonly server: string;
+  /** Absolute path. */
+  readonly certificateAuthority: string;
+  readonly tlsServerName?: string;
+  readonly user:
+    | { readonly name: string; readonly certFile: string; readonly keyFile: string }
+    | { readonly name: string; readonly tokenFile: string }
+    | { readonly name: string; readonly token: string };
+}
+
+export function kubeconfigYaml({ server, certificateAuthority, tlsServerName, user }: KubeconfigContent): string {
+  const { name: _name, ...credential } = user;
+  const identity =
+    'certFile' in credential
+      ? { 'client-certificate': credential.certFile, 'client-key': credential.keyFile }
+      : credential;
+  return toYaml({
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [
+      {
+        name: 'cluster',
+        cluster: {
+          server,
+          'certificate-authority': certificateAuthority,
+          ...(tlsServerName !== undefined && { 'tls-server-name': tlsServerName }),
+        },
+      },
+    ],
+    users: [{ name: user.name, user: identity }],
+    contexts: [{ name: user.name, context: { cluster: 'cluster', user: user.name } }],
+    'current-context': user.name,
+  });
 }

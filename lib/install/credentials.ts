@@ -3,24 +3,24 @@
 // pod can mount one and not the other.
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
+import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { objectPath } from '../kube/object-path.ts';
 import { serverAddress } from '../kube/server-address.ts';
-import { caBundleKey, locationText, type Store } from '../store/store.ts';
 import { proveServed } from '../proof/served.ts';
-import { type Account, accountName, type Identity, tokenSecretName } from './accounts.ts';
+import { caBundleKey, locationText, type Store } from '../store/store.ts';
+import { type Account, accountName, type ModeIdentity, tokenSecretName } from './accounts.ts';
 import { type Api, readIfThere } from './apply.ts';
-import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
-import { kubeconfigYaml } from './kubeconfig.ts';
-import { fileOf, type Layout } from './layout.ts';
+import { kubeconfigYaml } from './component-flags.ts';
+import { fileOf, type HostLayout } from './layout.ts';
 
 export interface CredentialOptions {
   readonly api: Api;
   readonly store: Store;
   readonly clock: Clock;
   readonly resolved: Resolved;
-  readonly layout: Layout;
+  readonly layout: HostLayout;
   readonly namespace: string;
   readonly server: string;
   readonly recoveryServerName: string;
@@ -30,16 +30,16 @@ export interface CredentialOptions {
 
 const pollMs = 100;
 
-function credentialDirectory({ credentials }: Layout, identity: Identity): string {
+function credentialDirectory({ credentials }: HostLayout, identity: ModeIdentity): string {
   return join(credentials, identity);
 }
 
-export function credentialKubeconfig(layout: Layout, identity: Identity): string {
+export function credentialKubeconfig(layout: HostLayout, identity: ModeIdentity): string {
   return join(credentialDirectory(layout, identity), 'kubeconfig');
 }
 
 /** What writeCredential writes, at most. */
-export function credentialFiles(layout: Layout, identity: Identity): readonly string[] {
+export function credentialFiles(layout: HostLayout, identity: ModeIdentity): readonly string[] {
   const directory = credentialDirectory(layout, identity);
   return ['token', 'ca.crt', 'kubeconfig'].map((name) => join(directory, name));
 }
@@ -49,7 +49,7 @@ export function credentialFiles(layout: Layout, identity: Identity): readonly st
  * changed.
  */
 export async function writeCredential(
-  identity: Identity,
+  identity: ModeIdentity,
   options: CredentialOptions,
   account: Account = identity,
 ): Promise<string[]> {
@@ -172,7 +172,7 @@ async function requireVerified(
 }
 
 /** Bundles that hold the signer of the recovery name's certificate, the narrowest first. */
-export function recoveryBundles({ artefacts }: Resolved, serverName: string): ResolvedArtefact[] {
+function recoveryBundles({ artefacts }: Resolved, serverName: string): ResolvedArtefact[] {
   const serving = artefacts.find(
     (one) => one.kind === 'target' && one.usage !== 'client' && one.hostnames.includes(serverName),
   );

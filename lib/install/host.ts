@@ -28,8 +28,8 @@ export interface UnitFile {
 }
 
 export const defaultUnitDirectory = '/etc/systemd/system';
-export const serviceName = 'kube-cert-recovery.service';
-export const adoptedName = 'kube-cert-recovery-adopted.service';
+const serviceName = 'kube-cert-recovery.service';
+const adoptedName = 'kube-cert-recovery-adopted.service';
 export const timerName = 'kube-cert-recovery.timer';
 const dropInName = 'kubelet.service.d/20-kube-cert-recovery.conf';
 

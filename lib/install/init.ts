@@ -13,16 +13,14 @@ import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
 import { defaultNamespace, type SyncerAccount } from './accounts.ts';
-import { type Api, applyManifest, fieldManager } from './apply.ts';
+import { type Api, applyManifest, fieldManager, type Manifest, manifestText } from './apply.ts';
 import { credentialKubeconfig, writeCredential } from './credentials.ts';
-import { writeIfAbsent } from './files.ts';
-import { layoutOf, type Layout } from './layout.ts';
-import { type Manifest, manifestText } from './manifest.ts';
-import { syncerOf } from './pod-files.ts';
+import { writeIfAbsent } from './existing-files.ts';
+import { isStaged, objectManifest, readStaged, removeStaging } from './first-generation.ts';
 import { installedRecord, recordToCome } from './installed.ts';
-import { installManifests } from './rbac.ts';
+import { hostLayout, type HostLayout } from './layout.ts';
+import { installManifests, syncerOf } from './rbac.ts';
 import { defaultServer } from './render.ts';
-import { isStaged, objectManifest, readStaged, removeStaging } from './staging.ts';
 
 export interface InitOptions {
   /** As an administrator who may create RBAC. */
@@ -31,9 +29,9 @@ export interface InitOptions {
   /** Where `init render` wrote to. Absolute path. */
   readonly directory: string;
   /** Of the ServiceAccounts. Default: kube-cert-recovery. */
-  readonly namespace?: string;
+  readonly namespace?: string | undefined;
   /** Whose files the syncer writes (syncer.components). Default: everybody's. */
-  readonly components?: readonly string[];
+  readonly components?: readonly string[] | undefined;
   /** The API server's address for the credentials. Default: https://localhost:6443. */
   readonly server?: string;
   /** Default: localhost-recovery. */
@@ -66,7 +64,7 @@ export interface InitOutcome {
 /** Throws what the API refuses, and WriteFailed. */
 export async function runInit(options: InitOptions): Promise<InitOutcome> {
   const { connection, signal, resolved, namespace = defaultNamespace } = options;
-  const layout = layoutOf(options.directory);
+  const layout = hostLayout(options.directory);
   const api: Api = { connection, signal };
   const store = createApiStore({ connection, fieldManager });
   const outcome = { created: [] as string[], updated: [] as string[], unchanged: [] as string[] };
@@ -81,10 +79,11 @@ export async function runInit(options: InitOptions): Promise<InitOutcome> {
 
   const staged = await readStaged(layout, resolved);
   // The record before what it names: `uninstall` finds also what a killed run has made.
-  const absent = await absentObjects(staged, { resolved, store, signal });
+  const uploading = { resolved, store, signal, staged };
+  const absent = await absentObjects(uploading);
   await apply(await recordToCome(api, { resolved, namespace, absent }));
 
-  const uploaded = await upload(staged, { resolved, store, signal });
+  const uploaded = await upload(uploading);
   outcome.created.push(...uploaded.created);
   outcome.unchanged.push(...uploaded.unchanged);
 
@@ -103,13 +102,11 @@ interface Uploading {
   readonly resolved: Resolved;
   readonly store: Store;
   readonly signal: AbortSignal;
+  readonly staged: ReadonlyMap<string, Material>;
 }
 
 /** What of the staged objects is to be created. */
-async function absentObjects(
-  staged: ReadonlyMap<string, Material>,
-  { resolved, store, signal }: Uploading,
-): Promise<ApiLocation[]> {
+async function absentObjects({ resolved, store, signal, staged }: Uploading): Promise<ApiLocation[]> {
   const absent: ApiLocation[] = [];
   for (const { name, location } of resolved.artefacts) {
     if (isFile(location) || !staged.has(name)) continue;
@@ -126,10 +123,7 @@ interface Uploaded {
 }
 
 /** Creates each object that is absent, and reads every one back. */
-async function upload(
-  staged: ReadonlyMap<string, Material>,
-  { resolved, store, signal }: Uploading,
-): Promise<Uploaded> {
+async function upload({ resolved, store, signal, staged }: Uploading): Promise<Uploaded> {
   const outcome: Uploaded = { created: [], unchanged: [], differing: [], missing: [] };
   for (const artefact of resolved.artefacts) {
     const { name, location, published } = artefact;
@@ -159,7 +153,7 @@ function sameEntries(a: Entries, b: Entries): boolean {
 interface Places {
   readonly api: Api;
   readonly store: Store;
-  readonly layout: Layout;
+  readonly layout: HostLayout;
   readonly namespace: string;
   /** Of the syncer. */
   readonly account: SyncerAccount;
@@ -199,7 +193,7 @@ export async function renderInitManifests(
   options: Pick<InitOptions, 'resolved' | 'directory' | 'namespace' | 'components'>,
 ): Promise<string> {
   const { resolved, directory, namespace = defaultNamespace, components } = options;
-  const staged = await readStaged(layoutOf(directory), resolved);
+  const staged = await readStaged(hostLayout(directory), resolved);
   const own = installManifests({ ...resolved, namespace, syncers: [syncerOf(resolved, components)] });
   const locations: ApiLocation[] = [];
   const objects = resolved.artefacts.flatMap(({ name, location }) => {

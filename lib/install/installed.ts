@@ -4,8 +4,7 @@
 import { RecoveryError } from '../errors.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, Artefact, Resolved } from '../inventory/model.ts';
-import { type Api, ownObjects, readIfThere } from './apply.ts';
-import { type Manifest, manifestText, ownLabel, pathInApi } from './manifest.ts';
+import { type Api, type Manifest, manifestText, ownLabel, ownObjects, pathInApi, readIfThere } from './apply.ts';
 
 export interface Installed {
   readonly inventory: string;
@@ -106,4 +105,24 @@ function locations(kind: ApiLocation['kind'], text: string): (ApiLocation | unde
     const [, namespace, name] = /^([a-z0-9][a-z0-9.-]*)\/([a-z0-9][a-z0-9.-]*)$/.exec(line) ?? [];
     return namespace === undefined || name === undefined ? undefined : { kind, namespace, name };
   });
+}
+
+/** Of all that `init adopt` added to a static pod: what a mirror pod shows tells which of our manifests runs. */
+export const digestAnnotation = 'kube-cert-recovery/digest';
+
+interface PodList {
+  readonly items?: readonly {
+    readonly metadata?: { readonly name?: string; readonly annotations?: Readonly<Record<string, string>> };
+    readonly spec?: { readonly nodeName?: string };
+  }[];
+}
+
+/**
+ * The names of adopted machines, sorted. Mirror pods have the annotations of the manifests that kubelets run, also those of
+ * machines that are off. Throws what the API refuses.
+ */
+export async function adoptedNodes(api: Api): Promise<readonly string[]> {
+  const pods = await readIfThere<PodList>(api, '/api/v1/namespaces/kube-system/pods');
+  const adopted = (pods?.items ?? []).filter(({ metadata }) => digestAnnotation in (metadata?.annotations ?? {}));
+  return [...new Set(adopted.map(({ metadata, spec }) => spec?.nodeName ?? metadata?.name ?? ''))].toSorted();
 }

@@ -2,9 +2,19 @@
 // do (rules.ts), and tokens. Pure. Each mode has an account of its own, because whoever reads signers' keys is as
 // powerful as cluster-admin, and the others need not; in static pods the syncer of each pod has one, too.
 import { bootstrapAccount, firstApprovalsName } from '../bootstrap-identity.ts';
+import { readBy } from '../inventory/resolve.ts';
 import type { Resolved } from '../inventory/model.ts';
-import { type Account, accountName, proofsName, type SyncerAccount, tokenSecretName } from './accounts.ts';
-import { type Manifest, ownLabel, type Rule } from './manifest.ts';
+import {
+  type Account,
+  accountName,
+  componentsOfPod,
+  proofsName,
+  restartedPods,
+  staticPods,
+  type SyncerAccount,
+  tokenSecretName,
+} from './accounts.ts';
+import { type Manifest, ownLabel, type RbacRule } from './apply.ts';
 import {
   approverClusterRules,
   approverRules,
@@ -23,6 +33,25 @@ export interface SyncerGrant {
   readonly artefacts: Artefacts;
   /** Whether it restarts components that must read their files again. */
   readonly reacts: boolean;
+}
+
+/** What the syncer of each pod publishes and looks after. */
+export function podSyncers(resolved: Resolved): readonly SyncerGrant[] {
+  return staticPods.map((pod) => {
+    const { artefacts } = readBy(resolved, componentsOfPod[pod]);
+    return { account: `syncer-${pod}`, artefacts, reacts: restartedPods.has(pod) };
+  });
+}
+
+/**
+ * What the one syncer that `init` sets up may read: what these components read, all where none are named. Where they are
+ * in one static pod it has the account of that pod, so that several of them do not take each other's rights.
+ */
+export function syncerOf(resolved: Resolved, components: readonly string[] | undefined): SyncerGrant {
+  if (components === undefined) return { account: 'syncer', artefacts: resolved.artefacts, reacts: true };
+  const pod = staticPods.find((each) => components.every((one) => componentsOfPod[each].includes(one)));
+  const { artefacts } = readBy(resolved, pod === undefined ? components : componentsOfPod[pod]);
+  return { account: pod === undefined ? 'syncer' : `syncer-${pod}`, artefacts, reacts: true };
 }
 
 export interface RbacOptions {
@@ -162,7 +191,7 @@ function grantEverywhere(given: {
   readonly name: string;
   readonly namespace: string;
   readonly account: Account;
-  readonly rules: readonly Rule[];
+  readonly rules: readonly RbacRule[];
 }): Manifest[] {
   const { name, rules, ...bound } = given;
   const role: Manifest = { apiVersion: rbacVersion, kind: 'ClusterRole', metadata: { name, labels: ownLabel }, rules };

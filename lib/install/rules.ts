@@ -6,18 +6,18 @@
 // The exceptions to "by name" are Events (create only), and lists of CertificateSigningRequests and APIServices, which
 // proofs read.
 import { firstApprovalsName, kubeletClientSigner } from '../bootstrap-identity.ts';
-import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
+import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
 import { restartTurn } from '../restart/turn.ts';
-import type { Rule } from './manifest.ts';
+import type { RbacRule } from './apply.ts';
 
 export type Artefacts = readonly (Artefact | ResolvedArtefact)[];
 /** Of Roles, by namespace. */
-export type RulesByNamespace = ReadonlyMap<string, readonly Rule[]>;
+export type RulesByNamespace = ReadonlyMap<string, readonly RbacRule[]>;
 
 const leases = { apiGroups: ['coordination.k8s.io'], resources: ['leases'] } as const;
-const createEvents: Rule = { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create'] };
+const createEvents: RbacRule = { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create'] };
 const certificates = 'certificates.k8s.io';
 
 /**
@@ -48,9 +48,9 @@ export function syncerRules(artefacts: Artefacts, { reacts }: { readonly reacts:
 }
 
 /** APIServices show whether the proxy client is in use, CertificateSigningRequests whether the CSR signer is. */
-export function proofRules(artefacts: Artefacts): readonly Rule[] {
+export function proofRules(artefacts: Artefacts): readonly RbacRule[] {
   const kinds = new Set(proofsOf(artefacts).map(({ kind }) => kind));
-  const list = (group: string, resource: string): Rule => ({
+  const list = (group: string, resource: string): RbacRule => ({
     apiGroups: [group],
     resources: [resource],
     verbs: ['list'],
@@ -62,7 +62,7 @@ export function proofRules(artefacts: Artefacts): readonly Rule[] {
 }
 
 /** Objects of the whole cluster that tell host names (lib/inventory/discover/openshift.ts). */
-export const namesRules: readonly Rule[] = [
+export const namesRules: readonly RbacRule[] = [
   {
     apiGroups: [openshiftObjects.group],
     resources: openshiftObjects.resources,
@@ -75,7 +75,7 @@ export const namesRules: readonly Rule[] = [
  * Requests for certificates are many and their names are not known beforehand; approval is limited by signer instead
  * (the verb `approve` on it: plugin/pkg/admission/certificates/approval). Nodes are only read.
  */
-export const approverClusterRules: readonly Rule[] = [
+export const approverClusterRules: readonly RbacRule[] = [
   { apiGroups: [certificates], resources: ['certificatesigningrequests'], verbs: ['list', 'watch'] },
   { apiGroups: [certificates], resources: ['certificatesigningrequests/approval'], verbs: ['update'] },
   { apiGroups: [certificates], resources: ['signers'], resourceNames: [kubeletClientSigner], verbs: ['approve'] },
@@ -92,10 +92,10 @@ export function approverRules(namespace: string): RulesByNamespace {
   ]);
 }
 
-type Placed = readonly [namespace: string, rule: Rule];
+type Placed = readonly [namespace: string, rule: RbacRule];
 
 function byNamespace(placed: readonly Placed[]): RulesByNamespace {
-  const rules = new Map<string, Rule[]>();
+  const rules = new Map<string, RbacRule[]>();
   for (const [namespace, rule] of placed) rules.set(namespace, [...(rules.get(namespace) ?? []), rule]);
   return rules;
 }
@@ -128,7 +128,7 @@ function turnRules(artefacts: Artefacts): Placed[] {
     readers.some(({ component, needs }) => component === 'kube-apiserver' && needs === 'restart'),
   );
   const { namespace, name } = restartTurn;
-  const rule: Rule = { ...leases, resourceNames: [name], verbs: ['get', 'create', 'patch', 'update'] };
+  const rule: RbacRule = { ...leases, resourceNames: [name], verbs: ['get', 'create', 'patch', 'update'] };
   return isNeeded ? [[namespace, rule]] : [];
 }
 

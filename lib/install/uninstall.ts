@@ -3,6 +3,7 @@
 // server may reach kubelets; with `purge` they go too. Everything of ours is found by its label, so what an earlier
 // inventory made goes as well; which objects `init` has created besides says the record of the installation. Running it
 // again finds nothing to do.
+import { join } from 'node:path';
 import { RecoveryError } from '../errors.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import { loadPreset, presetNames } from '../inventory/preset.ts';
@@ -10,20 +11,28 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/leases.ts';
 import { objectPath } from '../kube/object-path.ts';
 import { restartTurn } from '../restart/turn.ts';
+import { dataLink } from '../publish/scan.ts';
+import { giveBack } from '../publish/take-away.ts';
 import { locationText } from '../store/store.ts';
-import { adoptedNodes } from './adopted-nodes.ts';
-import { type Api, deleteObject, ownObjects, readIfThere } from './apply.ts';
-import { namesIn, removeDirectory } from './files.ts';
-import { type Installed, isInstalledRecord, isShared, oursOf, purgeable, readInstalled } from './installed.ts';
-import { layoutOf } from './layout.ts';
-import { manifestText, pathInApi } from './manifest.ts';
+import { type Api, deleteObject, manifestText, ownObjects, pathInApi, readIfThere } from './apply.ts';
+import { isThere, namesIn, removeDirectory } from './existing-files.ts';
+import {
+  adoptedNodes,
+  type Installed,
+  isInstalledRecord,
+  isShared,
+  oursOf,
+  purgeable,
+  readInstalled,
+} from './installed.ts';
+import { hostLayout, publishedPlace } from './layout.ts';
 import { kubeletClientBinding } from './rbac.ts';
 
 export interface UninstallOptions {
   /** As an administrator. */
   readonly connection: KubeConnection;
   /** The inventory that somebody has named; without it the recorded one. */
-  readonly resolved?: Resolved;
+  readonly resolved?: Resolved | undefined;
   readonly directory: string;
   /** Also delete every Secret and ConfigMap that `init` has created, signers' keys included. */
   readonly purge?: boolean;
@@ -62,9 +71,9 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
   const { objects, record } = wanted(records, options);
   const removed: string[] = [];
   const kept: string[] = [];
-  const isThere = async (path: string): Promise<boolean> => (await readIfThere(api, path)) !== undefined;
   const remove = async (path: string, what: string): Promise<void> => {
-    if (dryRun ? await isThere(path) : (await deleteObject(api, path)) === 'deleted') removed.push(what);
+    if (dryRun ? (await readIfThere(api, path)) !== undefined : (await deleteObject(api, path)) === 'deleted')
+      removed.push(what);
   };
   for (const kind of kinds) {
     for (const manifest of await ownObjects(api, kind)) {
@@ -88,7 +97,7 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
     if (length === 0) await remove(pathInApi(manifest), manifestText(manifest));
     else if (!purge) kept.push(`${what}, the CAs' keys among them, which ${manifestText(manifest)} names`);
   }
-  const { credentials } = layoutOf(options.directory);
+  const { credentials } = hostLayout(options.directory);
   if ((await namesIn(credentials)).length > 0) {
     if (!dryRun) await removeDirectory(credentials);
     removed.push(credentials);
@@ -145,4 +154,29 @@ async function requireNoneAdopted(api: Api): Promise<void> {
   if (nodes.length === 0) return;
   const message = `Cannot uninstall: static pods of ${nodes.join(', ')} live on it. Without these identities nothing renews their certificates, and the control plane ends with the first that expires; run "kube-cert-recovery uninstall adopt" there first, and delete the Node of a machine that is gone for good. --force does it all the same`;
   throw new RecoveryError('KubeConflict', message);
+}
+
+// `uninstall --give-back`: makes plain files of the objects that the syncer has published, at the same paths and with
+// the same bytes, for whatever writes them next. No path is ever absent, so components may run. It comes after the
+// syncer's rights are gone: a syncer that may still read the API would take the files over again.
+
+export interface GiveBackOptions {
+  readonly resolved: Resolved;
+  /** Where the syncer wrote to. */
+  readonly destinationDir: string;
+  readonly dryRun?: boolean;
+}
+
+/** The directories whose links became (with dryRun: would become) plain files. Throws WriteFailed. */
+export async function giveBackFiles({ resolved, destinationDir, dryRun = false }: GiveBackOptions): Promise<string[]> {
+  const given: string[] = [];
+  for (const artefact of resolved.artefacts) {
+    const place = publishedPlace(artefact, { certs: destinationDir });
+    if (place === undefined) continue;
+    const { directory } = place;
+    if (!(await isThere(join(directory, dataLink), `link in "${directory}"`))) continue;
+    if (!dryRun) await giveBack({ ...place, what: locationText(artefact.location) });
+    given.push(directory);
+  }
+  return given;
 }

@@ -4,18 +4,15 @@
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type ArtefactFacts, type CertificateFacts, type Facts, isClosed } from '../plan/facts.ts';
 import { certificatesOf } from '../plan/judgement.ts';
-import { adoptedClass, adoptedProblems, type AdoptedSight, worse } from './adopted.ts';
-import { report, type ReportInput, type RowState, type StatusClass, type StatusRow } from './report.ts';
-
-/** A row of the general report; `isForeign` says that its CA's key is not on this machine. */
-export interface NodeRow extends StatusRow {
-  /** No certificate file: as kubeadm sees it, also where the key is there. An optional one may be missing. */
-  readonly isMissing: boolean;
-  /** Of a kubeconfig: whether it knows its server by the CA of its issuer's file. What comes of it the plan decides. */
-  readonly authority?: 'same' | 'different';
-  /** It has ended or is broken, and nothing here can make a new one. */
-  readonly byHand: boolean;
-}
+import {
+  datesOf,
+  report,
+  type ReportInput,
+  type RowState,
+  type StatusClass,
+  type StatusReport,
+  type StatusRow,
+} from './report.ts';
 
 /** What a server of this machine shows, held against the file that it reads. */
 export interface ServedSight {
@@ -39,17 +36,63 @@ export interface NodeStatus {
   readonly isArmed: boolean;
   readonly problems: readonly string[];
   /** Those of kubeadm, sorted by name as kubeadm does. */
-  readonly certificates: readonly NodeRow[];
-  readonly authorities: readonly NodeRow[];
+  readonly certificates: readonly StatusRow[];
+  readonly authorities: readonly StatusRow[];
   /** What kubeadm leaves out: the kubelet's, and what the inventory has besides. */
-  readonly own: readonly NodeRow[];
+  readonly own: readonly StatusRow[];
   /** Empty in a forecast: nobody knows what will be served. */
   readonly served: readonly ServedSight[];
   /** Of an adopted machine. */
-  readonly adopted?: AdoptedSight;
+  readonly adopted?: AdoptedSight | undefined;
   /** What else is to be known: what could not be found out about this machine, what is not installed on it. */
   readonly notes: readonly string[];
   readonly recheckAt: Date;
+}
+
+/** The container of this program in one static pod. `wrong`: only a person puts it right. */
+export interface ContainerSight {
+  readonly pod: string;
+  readonly state: 'ready' | 'waiting' | 'wrong' | 'unknown';
+  readonly message: string;
+}
+
+export interface AdoptedSight {
+  /** Empty in a forecast. */
+  readonly pods: readonly ContainerSight[];
+  /** Undefined where the API could not be asked. */
+  readonly objects?: StatusReport | undefined;
+  /** Why not all of it could be looked at. */
+  readonly problem?: string | undefined;
+}
+
+/** Whether something of it is not known: then nobody may say that all is well. */
+export function isPartlyUnknown({ pods, objects, problem }: AdoptedSight): boolean {
+  const isUnread = objects?.rows.some(({ state }) => state === 'UNKNOWN') ?? false;
+  return problem !== undefined || isUnread || pods.some(({ state }) => state === 'unknown');
+}
+
+/** What a person must do, or know. */
+function adoptedProblems({ pods, objects, problem }: AdoptedSight): readonly string[] {
+  return [
+    ...(problem === undefined ? [] : [`objects and containers of this adopted machine are not known: ${problem}`]),
+    ...pods.flatMap(({ state, message }) => (state === 'wrong' ? [message] : [])),
+    ...(problem === undefined ? pods : []).flatMap(({ pod, state, message }) =>
+      state === 'unknown' ? [`${pod}: ${message}`] : [],
+    ),
+    ...(objects?.problems ?? []),
+  ];
+}
+
+function adoptedClass(sight: AdoptedSight): StatusClass {
+  if (adoptedProblems(sight).length > 0) return 'stuck';
+  const isWaiting = sight.pods.some(({ state }) => state === 'waiting');
+  return isWaiting || sight.objects?.class === 'recovering' ? 'recovering' : 'healthy';
+}
+
+const severity: readonly StatusClass[] = ['healthy', 'recovering', 'stuck'];
+
+function worse(one: StatusClass, other: StatusClass): StatusClass {
+  return severity.indexOf(one) > severity.indexOf(other) ? one : other;
 }
 
 /** Names in cmd/kubeadm/app/phases/certs/certlist.go and phases/certs/renewal/manager.go of kubernetes/kubernetes. */
@@ -75,8 +118,8 @@ export interface NodeInput extends ReportInput {
   readonly served?: readonly ServedSight[];
   readonly notes?: readonly string[];
   /** Default: true. */
-  readonly isArmed?: boolean;
-  readonly adopted?: AdoptedSight;
+  readonly isArmed?: boolean | undefined;
+  readonly adopted?: AdoptedSight | undefined;
   /** Artefacts of which only the key is there. */
   readonly keyOnly?: ReadonlySet<string>;
 }
@@ -101,7 +144,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
     isArmed,
     class: adopted === undefined ? ofFiles : worse(ofFiles, adoptedClass(adopted)),
     problems: [...general.problems, ...(adopted === undefined ? [] : adoptedProblems(adopted))],
-    ...(adopted !== undefined && { adopted }),
+    adopted,
     certificates,
     authorities,
     own: rows.filter(
@@ -113,7 +156,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
   };
 }
 
-export const rowsOf = ({ certificates, authorities, own }: NodeStatus): readonly NodeRow[] => [
+export const nodeRows = ({ certificates, authorities, own }: NodeStatus): readonly StatusRow[] => [
   ...certificates,
   ...authorities,
   ...own,
@@ -122,12 +165,12 @@ export const rowsOf = ({ certificates, authorities, own }: NodeStatus): readonly
 export const isDifferent = ({ state }: ServedSight): boolean => state === 'different';
 
 function absenceNotes(
-  certificates: readonly NodeRow[],
+  certificates: readonly StatusRow[],
   artefacts: ReadonlyMap<string, ResolvedArtefact>,
 ): readonly string[] {
   const row = certificates.find(({ artefact }) => artefact === administrator);
   const declared = artefacts.get(administrator);
-  if (row?.isMissing !== true || declared?.kind !== 'target' || declared.presence !== 'optional') return [];
+  if (row?.state !== 'MISSING' || declared?.kind !== 'target' || declared.presence !== 'optional') return [];
   return [
     `${administrator} is absent, and stays so: nothing of the control plane reads it. For a new one run ` +
       `"kubeadm init phase kubeconfig admin"; the last copy of a replaced one comes back by ` +
@@ -137,52 +180,37 @@ function absenceNotes(
 
 /** An option that is not there, or the end of what nobody reads because its successor is there. */
 function isNoConcern(
-  { artefact, isMissing, state }: NodeRow,
+  { artefact, state }: StatusRow,
   artefacts: ReadonlyMap<string, ResolvedArtefact>,
   facts: Facts,
 ): boolean {
   const declared = artefacts.get(artefact);
   if (declared?.kind !== 'target') return false;
-  if (isMissing) return declared.presence === 'optional';
+  if (state === 'MISSING') return declared.presence === 'optional';
   if (state === 'OK') return false;
   const successor = declared.supersededBy === undefined ? undefined : facts.get(declared.supersededBy);
   return successor !== undefined && successor.state !== 'absent';
 }
 
-function nodeRow(
-  row: StatusRow,
-  artefact: ResolvedArtefact,
-  { facts, plan, now, resolved, keyOnly }: NodeInput,
-): NodeRow {
+function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): StatusRow {
+  const { facts, plan, now, keyOnly } = input;
   const fact: ArtefactFacts = facts.get(artefact.name) ?? { state: 'unavailable', message: '' };
   const [certificate] = certificatesOf(fact);
   const isMissing = fact.state === 'absent' || keyOnly?.has(artefact.name) === true;
-  const state = stateOf({ row, artefact, fact, isMissing, certificate, now, resolved });
-  const signer = artefact.kind === 'target' ? artefact.issuer : artefact.name;
-  // As kubeadm: what is not there is managed by nobody.
-  const isForeign = !isMissing && signer !== undefined && isElsewhere(facts.get(signer));
+  const signer = facts.get((artefact.kind === 'target' ? artefact.issuer : artefact.name) ?? '');
   const authority = authorityOf(artefact, fact, facts);
   return {
     ...row,
-    state,
-    isMissing,
-    isForeign,
+    state: isMissing ? 'MISSING' : stateOf(row, artefact, fact, input),
+    // As kubeadm: what is not there is managed by nobody. A CA without its key on this machine is managed elsewhere.
+    isForeign: !isMissing && signer !== undefined && isClosed(signer),
     byHand: plan.decisions.some((decision) => decision.artefact === artefact.name && decision.byHand === true),
-    ...(certificate !== undefined && {
-      notBefore: certificate.notBefore,
-      notAfter: certificate.notAfter,
-      residualMs: certificate.notAfter.getTime() - now.getTime(),
-    }),
+    ...(certificate !== undefined && datesOf(certificate, now)),
     ...(authority !== undefined && { authority }),
   };
 }
 
-/** A CA certificate without its key on this machine: what it signs is managed elsewhere. */
-function isElsewhere(fact: ArtefactFacts | undefined): boolean {
-  return fact !== undefined && isClosed(fact);
-}
-
-function authorityOf(artefact: ResolvedArtefact, fact: ArtefactFacts, facts: Facts): NodeRow['authority'] {
+function authorityOf(artefact: ResolvedArtefact, fact: ArtefactFacts, facts: Facts): StatusRow['authority'] {
   if (artefact.kind !== 'target' || artefact.issuer === undefined) return undefined;
   if (fact.state !== 'present' || fact.authorities === undefined) return undefined;
   const signer = facts.get(artefact.issuer);
@@ -191,21 +219,16 @@ function authorityOf(artefact: ResolvedArtefact, fact: ArtefactFacts, facts: Fac
   return fact.authorities.includes(authority.fingerprint) ? 'same' : 'different';
 }
 
-interface Judged {
-  readonly row: StatusRow;
-  readonly artefact: ResolvedArtefact;
-  readonly fact: ArtefactFacts;
-  readonly isMissing: boolean;
-  readonly certificate: CertificateFacts | undefined;
-  readonly now: Date;
-  readonly resolved: Resolved;
-}
-
-function stateOf({ row, artefact, fact, isMissing, certificate, now, resolved }: Judged): RowState {
+function stateOf(
+  row: StatusRow,
+  artefact: ResolvedArtefact,
+  fact: ArtefactFacts,
+  { resolved, now }: NodeInput,
+): RowState {
+  const [certificate] = certificatesOf(fact);
   if (fact.state === 'unavailable') return 'UNKNOWN';
-  if (isMissing) return 'MISSING';
   if (fact.state === 'broken' && fact.problem === 'foreign') return 'OK'; // others keep it, and nothing is known of it
-  const isWhole = fact.state === 'present' || (artefact.kind === 'signer' && isElsewhere(fact));
+  const isWhole = fact.state === 'present' || (artefact.kind === 'signer' && isClosed(fact));
   if (!isWhole || certificate === undefined) return isWhole ? row.state : 'BROKEN';
   if (now >= certificate.notAfter) return 'EXPIRED';
   if (now < certificate.notBefore) return 'NOT YET VALID';

@@ -31,7 +31,7 @@ export interface StatusRow {
   readonly residualMs?: number;
   /** The signer in the inventory, for what has one. */
   readonly issuer?: string;
-  /** Never made by this program. */
+  /** Never made by this program; on a kubeadm machine: its CA's key is elsewhere. */
   readonly isForeign: boolean;
   readonly action: Decision['action'];
   readonly reason: Reason;
@@ -39,6 +39,10 @@ export interface StatusRow {
   readonly recheckAt: Date;
   readonly onDisk?: OnDisk;
   readonly inUse?: Use;
+  /** Of a kubeconfig: whether it knows its server by the CA of its issuer's file. What comes of it the plan decides. */
+  readonly authority?: 'same' | 'different';
+  /** On a kubeadm machine: it has expired or is broken, and nothing here can make a new one. */
+  readonly byHand?: boolean;
 }
 
 /** Admission webhooks that could stand between recovery and its objects; or why nobody knows. */
@@ -60,11 +64,11 @@ export interface StatusReport {
   /** What a person must do, or know; empty when healthy. */
   readonly problems: readonly string[];
   /** Why nothing is known of any object of the API; one of the problems. */
-  readonly apiProblem?: string;
+  readonly apiProblem?: string | undefined;
   readonly rows: readonly StatusRow[];
   readonly recheckAt: Date;
   /** A warning, no problem: who calls webhooks now may call them still when the rest has expired. */
-  readonly webhooks?: WebhookSight;
+  readonly webhooks?: WebhookSight | undefined;
 }
 
 export interface ReportInput {
@@ -75,9 +79,9 @@ export interface ReportInput {
   readonly now: Date;
   readonly onDisk?: ReadonlyMap<string, OnDisk>;
   readonly inUse?: ReadonlyMap<string, Use>;
-  readonly webhooks?: WebhookSight;
+  readonly webhooks?: WebhookSight | undefined;
   /** Without a valid certificate for it regen cannot reach the API once the others have expired. */
-  readonly recoveryServerName?: string;
+  readonly recoveryServerName?: string | undefined;
 }
 
 export function report(input: ReportInput): StatusReport {
@@ -106,10 +110,26 @@ export function report(input: ReportInput): StatusReport {
     at: now,
     class: problems.length > 0 ? 'stuck' : ill,
     problems,
-    ...(apiProblem !== undefined && { apiProblem }),
+    apiProblem,
     rows,
     recheckAt: plan.recheckAt,
-    ...(input.webhooks !== undefined && { webhooks: input.webhooks }),
+    webhooks: input.webhooks,
+  };
+}
+
+interface RowGroups {
+  readonly certificates: readonly StatusRow[];
+  readonly authorities: readonly StatusRow[];
+  readonly others: readonly StatusRow[];
+}
+
+/** As they are printed, each kind by itself. */
+export function groupsOf({ rows }: StatusReport): RowGroups {
+  const own = rows.filter(({ isForeign }) => !isForeign);
+  return {
+    certificates: rows.filter(({ kind }) => kind === 'target'),
+    authorities: own.filter(({ kind }) => kind !== 'target'),
+    others: rows.filter(({ isForeign }) => isForeign),
   };
 }
 
@@ -124,6 +144,7 @@ function whyApiUnread({ resolved, facts }: ReportInput): string | undefined {
 
 function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInput): StatusRow {
   const { now, facts } = input;
+  const { action, reason, message, recheckAt } = decision;
   const fact: ArtefactFacts = facts.get(artefact.name) ?? { state: 'unavailable', message: '' };
   const { kind } = originalOf(input.resolved.artefacts, artefact) ?? artefact;
   const isPair = kind === 'signer' || kind === 'target';
@@ -135,21 +156,24 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
     artefact: artefact.name,
     kind: artefact.kind,
     location: locationText(artefact.location),
-    state: stateOf({ isPair, fact, certificate, decision, now }),
-    ...(certificate !== undefined && {
-      notBefore: certificate.notBefore,
-      notAfter: certificate.notAfter,
-      residualMs: certificate.notAfter.getTime() - now.getTime(),
-    }),
+    state: stateOf(fact, isPair, decision, now),
+    ...(certificate !== undefined && datesOf(certificate, now)),
     ...(issuer !== undefined && { issuer }),
     isForeign: isOnlyRead(artefact),
-    action: decision.action,
-    reason: decision.reason,
-    message: decision.message,
-    recheckAt: decision.recheckAt,
+    action,
+    reason,
+    message,
+    recheckAt,
     ...(onDisk !== undefined && { onDisk }),
     ...(inUse !== undefined && { inUse }),
   };
+}
+
+export function datesOf(
+  { notBefore, notAfter }: CertificateFacts,
+  now: Date,
+): Pick<StatusRow, 'notBefore' | 'notAfter' | 'residualMs'> {
+  return { notBefore, notAfter, residualMs: notAfter.getTime() - now.getTime() };
 }
 
 /** The certificate whose dates stand for the artefact: a pair's own; of a bundle the one that ends last. */
@@ -162,19 +186,12 @@ function leading(fact: ArtefactFacts, isPair: boolean): CertificateFacts | undef
   );
 }
 
-interface Judged {
-  /** A certificate with its key, or a copy of one. */
-  readonly isPair: boolean;
-  readonly fact: ArtefactFacts;
-  readonly certificate: CertificateFacts | undefined;
-  readonly decision: Decision;
-  readonly now: Date;
-}
-
 const endingReasons: readonly Reason[] = ['RefreshDue', 'SignerTooYoung', 'SignerEnding'];
 const lastFifth = 0.2;
 
-function stateOf({ isPair, fact, certificate, decision, now }: Judged): RowState {
+/** `isPair`: a certificate with its key, or a copy of one. */
+function stateOf(fact: ArtefactFacts, isPair: boolean, { action, reason }: Decision, now: Date): RowState {
+  const certificate = leading(fact, isPair);
   if (fact.state === 'unavailable') return 'UNKNOWN';
   if (fact.state === 'absent') return 'MISSING';
   if (fact.state === 'broken') return fact.problem === 'foreign' ? 'OK' : 'BROKEN'; // others keep it
@@ -182,8 +199,8 @@ function stateOf({ isPair, fact, certificate, decision, now }: Judged): RowState
     if (now >= certificate.notAfter) return 'EXPIRED';
     if (now < certificate.notBefore) return 'NOT YET VALID';
   }
-  if (endingReasons.includes(decision.reason)) return 'EXPIRING';
-  if (decision.action !== 'keep') return 'BROKEN'; // valid by its dates, and still refused by whoever reads it
+  if (endingReasons.includes(reason)) return 'EXPIRING';
+  if (action !== 'keep') return 'BROKEN'; // valid by its dates, and still refused by whoever reads it
   if (certificate === undefined || !isPair) return 'OK';
   const life = certificate.notAfter.getTime() - certificate.notBefore.getTime();
   return certificate.notAfter.getTime() - now.getTime() < life * lastFifth ? 'EXPIRING' : 'OK';

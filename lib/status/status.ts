@@ -2,7 +2,7 @@
 // switched off now and on then, would come back by itself: the plan of that time over the facts of today.
 import { readFile, stat } from 'node:fs/promises';
 import type { Clock } from '../clock.ts';
-import { errorText, isCode, systemCode } from '../errors.ts';
+import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type NamesInApi, withNames } from '../inventory/names-in-api.ts';
 import type { KubeConnection } from '../kube/kube.ts';
@@ -11,8 +11,10 @@ import { plan } from '../plan/plan.ts';
 import type { ClockFacts, RenewalPolicy } from '../plan/plan-types.ts';
 import type { Prove } from '../proof/prove.ts';
 import { filesOf, pathsOf } from '../proof/published.ts';
-import type { Entries, Found, Store } from '../store/store.ts';
+import { certificateKey, type Entries, type Found, type Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
+import { askServers, localServers } from './local-servers.ts';
+import { type AdoptedSight, nodeReport, type NodeStatus } from './node-report.ts';
 import { type OnDisk, report, type StatusReport, type Use, type WebhookSight } from './report.ts';
 import { basename } from 'node:path';
 import { isFile } from '../inventory/places.ts';
@@ -26,16 +28,16 @@ export interface StatusOptions {
   readonly clockFacts: ClockFacts;
   readonly clock: Clock;
   /** The report of that time; disk and use are then left out, because nothing is known of them. */
-  readonly at?: Date;
+  readonly at?: Date | undefined;
   /** Where the syncers of this machine write an artefact; without it files are not looked at. */
   readonly directoriesOf?: (artefact: ResolvedArtefact) => readonly string[];
   /** What the modes look at; the other entries are left out of the report. Default: all. */
   readonly rows?: 'all' | 'disk' | 'api';
   /** Without it use is not asked for. */
-  readonly prove?: Prove;
-  readonly recoveryServerName?: string;
+  readonly prove?: Prove | undefined;
+  readonly recoveryServerName?: string | undefined;
   /** Of an administrator: with it, admission webhooks that could stand in the way are named. */
-  readonly connection?: KubeConnection;
+  readonly connection?: KubeConnection | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -55,13 +57,54 @@ export async function runStatus(options: StatusOptions): Promise<StatusReport> {
     facts,
     plan: plan({ resolved, facts, policy, clock: clockFacts, now }),
     now,
-    ...(recoveryServerName !== undefined && { recoveryServerName }),
-    ...(webhooks !== undefined && { webhooks }),
+    recoveryServerName,
+    webhooks,
   };
   if (at !== undefined) return report(input);
   const shown = { ...options, resolved: input.resolved };
   const [onDisk, inUse] = await Promise.all([lookAtDisk(found, shown), askForUse(shown)]);
   return report({ ...input, onDisk, inUse });
+}
+
+export interface NodeOptions extends Pick<
+  StatusOptions,
+  'resolved' | 'store' | 'policy' | 'clockFacts' | 'clock' | 'at' | 'signal'
+> {
+  /** What else is to be known about this machine, in plain sentences. */
+  readonly notes?: readonly string[];
+  /** Whether something on this machine carries out the plan before the kubelet starts. Default: true. */
+  readonly isArmed?: boolean | undefined;
+  /** Whether this process may read everything: what it may not read is then a fault. Default: true. */
+  readonly isRoot?: boolean;
+  /** Of an adopted machine. */
+  readonly adopted?: AdoptedSight | undefined;
+}
+
+/** Throws ReadFailed where root's files are asked for by somebody else. */
+export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
+  const { resolved, store, policy, clockFacts, clock, at, signal, isRoot = true } = options;
+  const present = clock.now();
+  const now = at ?? present;
+  const { facts, found, failures } = await gather({ resolved, store, now: present, signal });
+  const isShutOut = [...failures.values()].some(({ details }) => details['system'] === 'EACCES');
+  if (isShutOut && !isRoot) {
+    const message = 'Cannot look at this machine: its keys and kubeconfigs are readable by root only; run it as root';
+    throw new RecoveryError('ReadFailed', message);
+  }
+  const served = at === undefined ? await askServers(localServers(resolved), { facts, found, clock, signal }) : [];
+  const isKeyOnly = ({ name, location }: ResolvedArtefact): boolean => {
+    const entries = found.get(name)?.entries;
+    return location.kind === 'pemPair' && entries !== undefined && entries[certificateKey] === undefined;
+  };
+  return nodeReport({
+    ...options,
+    facts,
+    plan: plan({ resolved, facts, policy, clock: clockFacts, now }),
+    now,
+    isForecast: at !== undefined,
+    keyOnly: new Set(resolved.artefacts.filter(isKeyOnly).map(({ name }) => name)),
+    served,
+  });
 }
 
 /** That webhooks cannot be seen is said, and is no failure: the identities of the modes may not list them. */

@@ -1,14 +1,21 @@
 // Asks the API server for its admission webhooks and policies and says which of them could stand between recovery and its
 // objects: `init` and `status` name them beforehand, while there is time to exempt the objects.
 import { isCode } from '../errors.ts';
-import type { ApiLocation, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
+import type { ApiLocation, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { registryMetadata } from '../issue/registry.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { objectPath } from '../kube/object-path.ts';
-import { interceptingWebhooks, type WebhookConfiguration, type WebhookFinding } from './intercepting.ts';
-import { isRestricting, type WrittenObject } from './matching.ts';
-import { type AdmissionPolicy, type AdmissionPolicyBinding, judgingPolicies } from './policies.ts';
+import {
+  type AdmissionPolicy,
+  type AdmissionPolicyBinding,
+  interceptingWebhooks,
+  isRestricting,
+  judgingPolicies,
+  type WebhookConfiguration,
+  type WebhookFinding,
+  type WrittenObject,
+} from './intercepting.ts';
 
 export interface FindWebhooks {
   /** Of an administrator: the identities of the modes may not list webhooks. */

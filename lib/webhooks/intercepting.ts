@@ -1,28 +1,20 @@
 // Which admission webhooks could stand between recovery and its objects. A webhook with failurePolicy Fail whose backend
 // is down, or whose certificate has expired, refuses every write, and its backend may itself wait for this recovery.
 // Pure. A webhook that can only be judged by evaluating CEL (matchConditions) counts as one that could.
-import {
-  covers,
-  nameLabel,
-  type NamespaceLabels,
-  reaches,
-  type Rule,
-  type Selector,
-  type WrittenObject,
-} from './matching.ts';
+import type { ApiLocation } from '../inventory/model.ts';
 
 export interface WebhookConfiguration {
   readonly metadata?: { readonly name?: string };
   readonly webhooks?: readonly {
     readonly name: string;
     readonly failurePolicy?: string;
-    readonly rules?: readonly Rule[];
+    readonly rules?: readonly AdmissionRule[];
     readonly namespaceSelector?: Selector;
     readonly objectSelector?: Selector;
   }[];
 }
 
-export interface WebhookQuestion {
+interface WebhookQuestion {
   readonly kind: 'MutatingWebhookConfiguration' | 'ValidatingWebhookConfiguration';
   readonly configurations: readonly WebhookConfiguration[];
   readonly objects: readonly WrittenObject[];
@@ -70,7 +62,7 @@ export function interceptingWebhooks({
 }
 
 /** Where they lie, and what leaves them out. */
-export function exempting(hit: readonly WrittenObject[]): Pick<WebhookFinding, 'namespaces' | 'exemption'> {
+function exempting(hit: readonly WrittenObject[]): Pick<WebhookFinding, 'namespaces' | 'exemption'> {
   const namespaces = [...new Set(hit.map(({ location }) => location.namespace))].toSorted();
   const matchExpressions = [{ key: nameLabel, operator: 'NotIn', values: namespaces }];
   return { namespaces, exemption: { namespaceSelector: { matchExpressions } } };
@@ -83,4 +75,163 @@ export function webhookText({ configuration, webhook, isPolicy, blocks, exemptio
   }
   const effect = blocks ? 'stops recovery when its backend is down' : 'delays recovery when its backend is down';
   return `${configuration}: webhook "${webhook}" intercepts these objects and ${effect}; add to it: ${JSON.stringify(exemption)}`;
+}
+
+// What selectors and rules of admission webhooks and policies apply to, among the objects that recovery writes. Pure.
+
+type Labels = Readonly<Record<string, string>>;
+
+interface Requirement {
+  readonly key: string;
+  readonly operator: string;
+  readonly values?: readonly string[] | null;
+}
+interface Selector {
+  readonly matchLabels?: Labels;
+  readonly matchExpressions?: readonly Requirement[];
+}
+interface AdmissionRule {
+  readonly apiGroups?: readonly string[];
+  readonly apiVersions?: readonly string[];
+  readonly operations?: readonly string[];
+  readonly resources?: readonly string[];
+  readonly scope?: string;
+  /** Of policies only; empty or absent: all names. */
+  readonly resourceNames?: readonly string[] | null;
+}
+
+/** An object that recovery writes. */
+export interface WrittenObject {
+  readonly location: ApiLocation;
+  /** Those it has now, and those that it will have: a selector is asked about the object before the write and after it. */
+  readonly labels: readonly Labels[];
+}
+
+/** Labels by namespace; one that is not known has only its name. */
+type NamespaceLabels = ReadonlyMap<string, Labels>;
+
+const nameLabel = 'kubernetes.io/metadata.name';
+
+export interface Reach {
+  readonly namespaceSelector?: Selector;
+  readonly objectSelector?: Selector;
+}
+
+/** Whether both selectors take the object in. */
+export function reaches(
+  { namespaceSelector, objectSelector }: Reach,
+  { location, labels }: WrittenObject,
+  namespaces: NamespaceLabels,
+): boolean {
+  const { namespace } = location;
+  return (
+    selects(namespaceSelector, { [nameLabel]: namespace, ...namespaces.get(namespace) }) &&
+    labels.some((each) => selects(objectSelector, each))
+  );
+}
+
+export const isRestricting = ({ matchLabels = {}, matchExpressions = [] }: Selector = {}): boolean =>
+  Object.keys(matchLabels).length + matchExpressions.length > 0;
+
+const has = (list: readonly string[], ...wanted: readonly string[]): boolean =>
+  wanted.some((one) => list.includes(one));
+
+export function covers(
+  { apiGroups = [], apiVersions = [], operations = [], resources = [], scope, resourceNames }: AdmissionRule,
+  object: ApiLocation,
+): boolean {
+  const resource = object.kind === 'secret' ? 'secrets' : 'configmaps';
+  return (
+    scope !== 'Cluster' &&
+    has(apiGroups, '', '*') &&
+    has(apiVersions, 'v1', '*') &&
+    has(operations, 'CREATE', 'UPDATE', '*') &&
+    has(resources, resource, '*', '*/*') &&
+    ((resourceNames ?? []).length === 0 || has(resourceNames ?? [], object.name))
+  );
+}
+
+/** As metav1.LabelSelectorAsSelector: an absent or empty selector selects everything. */
+function selects(
+  { matchLabels = {}, matchExpressions = [] }: Selector = {},
+  labels: Readonly<Record<string, string>>,
+): boolean {
+  const expressions = matchExpressions.every(({ key, operator, values }) => {
+    const value = labels[key];
+    const isListed = value !== undefined && (values ?? []).includes(value);
+    switch (operator) {
+      case 'In':
+        return isListed;
+      case 'NotIn':
+        return !isListed;
+      case 'Exists':
+        return value !== undefined;
+      case 'DoesNotExist':
+        return value === undefined;
+      default:
+        return true; // an operator of a later version: better a warning too many
+    }
+  });
+  return expressions && Object.entries(matchLabels).every(([key, value]) => labels[key] === value);
+}
+
+// Which ValidatingAdmissionPolicies judge the objects that recovery writes. Their expressions (CEL) are not evaluated here,
+// so one that can deny counts as one that could. They have no backend that may be down. Pure.
+
+/** MatchResources (staging/src/k8s.io/api/admissionregistration/v1/types.go). */
+interface MatchResources extends Reach {
+  readonly resourceRules?: readonly AdmissionRule[] | null;
+  readonly excludeResourceRules?: readonly AdmissionRule[] | null;
+}
+export interface AdmissionPolicy {
+  readonly metadata?: { readonly name?: string };
+  readonly spec?: { readonly matchConstraints?: MatchResources };
+}
+export interface AdmissionPolicyBinding {
+  readonly metadata?: { readonly name?: string };
+  readonly spec?: {
+    readonly policyName?: string;
+    readonly validationActions?: readonly string[];
+    readonly matchResources?: MatchResources;
+  };
+}
+
+export interface PolicyQuestion {
+  readonly policies: readonly AdmissionPolicy[];
+  readonly bindings: readonly AdmissionPolicyBinding[];
+  readonly objects: readonly WrittenObject[];
+  readonly namespaceLabels: NamespaceLabels;
+}
+
+/** A policy without a binding does nothing, nor does one whose binding only warns or audits. */
+export function judgingPolicies({ policies, bindings, objects, namespaceLabels }: PolicyQuestion): WebhookFinding[] {
+  return bindings.flatMap(({ metadata, spec: binding = {} }): WebhookFinding[] => {
+    const { policyName = '', validationActions = [], matchResources } = binding;
+    const constraints = policies.find((policy) => policy.metadata?.name === policyName)?.spec?.matchConstraints;
+    if (constraints === undefined || !validationActions.includes('Deny')) return [];
+    const hit = objects.filter(
+      (object) =>
+        takes(constraints, object, namespaceLabels) &&
+        (matchResources === undefined || takes(matchResources, object, namespaceLabels, 'narrows')),
+    );
+    if (hit.length === 0) return [];
+    const configuration = `ValidatingAdmissionPolicyBinding "${metadata?.name ?? ''}"`;
+    return [{ configuration, webhook: policyName, isPolicy: true, blocks: true, ...exempting(hit) }];
+  });
+}
+
+/** `narrows`: without rules of its own it leaves all that the policy takes. */
+function takes(
+  resources: MatchResources,
+  object: WrittenObject,
+  labels: NamespaceLabels,
+  narrows?: 'narrows',
+): boolean {
+  const rules = resources.resourceRules ?? [];
+  const isCovered = (list: readonly AdmissionRule[]): boolean => list.some((rule) => covers(rule, object.location));
+  return (
+    ((narrows !== undefined && rules.length === 0) || isCovered(rules)) &&
+    !isCovered(resources.excludeResourceRules ?? []) &&
+    reaches(resources, object, labels)
+  );
 }

@@ -4,15 +4,15 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { exitCodes } from '../../cmd/exit-codes.ts';
-import { jsonSchemas } from '../../lib/config/schema.ts';
 import { flagRows } from '../../lib/config/flags.ts';
-import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
+import { jsonSchemas } from '../../lib/config/schema.ts';
 import type { ConfigInput } from '../../lib/config/read.ts';
+import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
 import { errorCodes } from '../../lib/errors.ts';
-import { installedPresets, loadPreset } from '../../lib/inventory/preset.ts';
 import { installManifests } from '../../lib/install/rbac.ts';
+import { installedPresets, loadPreset } from '../../lib/inventory/preset.ts';
 import { createMetrics } from '../../lib/metrics.ts';
-import { renderStatus } from '../../lib/status/render.ts';
+import { renderStatus } from '../../lib/status/print.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { withFlagTables } from '../../scripts/flags.ts';
@@ -223,7 +223,7 @@ describe('status', () => {
     recheckAt: date,
     onDisk: 'same',
     inUse: { state: 'proven', message: '' },
-  } satisfies Required<StatusRow>;
+  } satisfies Required<Omit<StatusRow, 'authority' | 'byHand'>>; // these are said of a kubeadm machine only
   const report: StatusReport = {
     inventory: 'i',
     at: date,

@@ -1,6 +1,6 @@
 // Holds docs/status.md against what `status` of a kubeadm machine prints.
 import { describe, expect, it } from 'vitest';
-import { renderNode } from '../../lib/status/node-structured.ts';
+import { renderNode } from '../../lib/status/print.ts';
 import { tell } from '../status/node.ts';
 import { firstCodes, page, section, tables } from './markdown.ts';
 
@@ -32,7 +32,7 @@ describe('docs/status.md', () => {
     'names what the tables hold: %s',
     (word) => {
       expect(text).toContain(`\`${word}\``);
-      expect(page('lib/status/node-tables.ts')).toContain(`'${word}'`);
+      expect(page('lib/status/print.ts')).toContain(`'${word}'`);
     },
   );
 });

@@ -2,7 +2,7 @@
 // in the API. A kubeadm machine is adopted; its certificates expire while it is off; switched on, it comes back with
 // nothing typed, with no registry, no names, no network for pods and no holder of a lease.
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { staticPods } from '../../lib/install/static-pods.ts';
+import { staticPods } from '../../lib/install/accounts.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { blocks, page, section } from '../docs/markdown.ts';
 import { eventually } from '../support/eventually.ts';
@@ -10,8 +10,8 @@ import {
   adopt,
   configure,
   endLeaves,
-  endWithAuthorities,
   ends,
+  endWithAuthorities,
   giveBack,
   leavesInApi,
   leavesValid,
@@ -30,12 +30,12 @@ import { programPath } from '../support/node/container.ts';
 import {
   cutOffAtBoot,
   cutOffSince,
+  type LeaderLease,
   leaderLeases,
   leaders,
   networkSince,
   pulls,
   resolvesNames,
-  type LeaderLease,
 } from '../support/node/cut-off.ts';
 import { runningOn, startLoad } from '../support/node/load.ts';
 import { serviceCommand } from '../support/node/node.ts';

@@ -13,9 +13,9 @@ import {
   unitPaths,
   writableDirectories,
 } from '../../lib/install/host.ts';
-import { publishedUnits } from '../../lib/install/published-manifests.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
+import { publishedUnits } from '../../scripts/published-manifests.ts';
 
 let directory: string;
 let told: string[];

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { keptLines } from '../../cmd/uninstall.ts';
 import { RecoveryError } from '../../lib/errors.ts';
+import type { Manifest } from '../../lib/install/apply.ts';
 import {
   type Installed,
   installedRecord,
@@ -9,7 +10,6 @@ import {
   purgeable,
   recordToCome,
 } from '../../lib/install/installed.ts';
-import { type Manifest } from '../../lib/install/manifest.ts';
 import { wanted } from '../../lib/install/uninstall.ts';
 import type { ApiLocation, Resolved } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';

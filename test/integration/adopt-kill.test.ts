@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type PodManifest, removeFrom } from '../../lib/install/static-pods.ts';
+import { type PodManifest, removeFrom } from '../../lib/adopt/static-pods.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import type { Sort } from '../support/adopt-child.ts';
 import { asAdoptable } from '../support/adopt-world.ts';

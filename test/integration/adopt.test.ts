@@ -6,17 +6,18 @@ import { appendFile, cp, mkdir, readdir, readFile, rm, stat, symlink, writeFile 
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { leftInApi } from '../../cmd/init-adopt.ts';
+import { type AdoptOptions, runAdopt } from '../../lib/adopt/adopt.ts';
+import { withManifestsLock } from '../../lib/adopt/manifests-lock.ts';
+import { readRecord } from '../../lib/adopt/record.ts';
+import { changeStaticPod } from '../../lib/adopt/static-pods-apply.ts';
+import { healthPorts, type PodManifest } from '../../lib/adopt/static-pods.ts';
+import type { MachineOptions } from '../../lib/adopt/kubeadm-files.ts';
+import { runUnadopt } from '../../lib/adopt/unadopt.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { RecoveryError } from '../../lib/errors.ts';
 import { createHealth, serveHealth } from '../../lib/health.ts';
-import { type AdoptOptions, runAdopt } from '../../lib/install/adopt.ts';
-import { readRecord } from '../../lib/install/adopt-record.ts';
-import { withManifestsLock } from '../../lib/install/manifests-lock.ts';
-import { changeStaticPod } from '../../lib/install/static-pods-apply.ts';
-import { healthPorts, type PodManifest } from '../../lib/install/static-pods.ts';
-import { runUnadopt, type UnadoptOptions } from '../../lib/install/unadopt.ts';
 import { runUninstall } from '../../lib/install/uninstall.ts';
-import { leftInApi } from '../../cmd/init-adopt.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
@@ -83,7 +84,7 @@ function beforeCreation(wait: (nth: number, attempt: number) => Promise<void>): 
   return Object.create(connection, { request: { value: request } }) as KubeConnection;
 }
 
-async function unadopt(more: Partial<UnadoptOptions> = {}): Promise<void> {
+async function unadopt(more: Partial<MachineOptions> = {}): Promise<void> {
   await runUnadopt({ ...(await adoptOptions(machine, { connection, signal })), ...more });
 }
 

@@ -5,15 +5,15 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Io } from '../../cmd/io.ts';
 import { configInput } from '../../cmd/read-config.ts';
+import { adoptionStatus } from '../../cmd/status-api.ts';
 import { statusCommand } from '../../cmd/status.ts';
-import { adoptedSight } from '../../cmd/status-adopted.ts';
+import { runAdopt } from '../../lib/adopt/adopt.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { parseToolConfig } from '../../lib/config/load.ts';
-import { runAdopt } from '../../lib/install/adopt.ts';
 import { runUninstall } from '../../lib/install/uninstall.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import type { AdoptedSight } from '../../lib/status/adopted.ts';
+import type { AdoptedSight } from '../../lib/status/node-report.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { adoptOptions, asAdoptable } from '../support/adopt-world.ts';
 import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
@@ -65,7 +65,7 @@ const directory = () => machine.path('kube-cert-recovery');
 const sight = async (): Promise<AdoptedSight> => {
   const own = io();
   const config = parseToolConfig(configInput({ preset: 'kubeadm', kubeconfig: plane.recoveryKubeconfig }, own));
-  return (await adoptedSight(directory(), { config, at: undefined, io: own })) ?? expect.unreachable();
+  return (await adoptionStatus(directory(), { config, at: undefined, io: own })).sight ?? expect.unreachable();
 };
 
 test('finds objects, the files of all pods and the containers well', async () => {

@@ -6,18 +6,19 @@ import { copyFile, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { driftOf } from '../../lib/install/adopt-drift.ts';
-import { writeRecord } from '../../lib/install/adopt-record.ts';
+import { podAddition } from '../../lib/adopt/pod-files.ts';
+import { writeRecord } from '../../lib/adopt/record.ts';
+import { driftOf } from '../../lib/adopt/repair.ts';
+import { podManifest } from '../../lib/adopt/static-pods-apply.ts';
+import { addTo } from '../../lib/adopt/static-pods.ts';
+import { staticPods } from '../../lib/install/accounts.ts';
 import { flagArguments } from '../../lib/install/component-flags.ts';
-import { podAddition } from '../../lib/install/pod-files.ts';
-import { podManifest } from '../../lib/install/pod-manifest.ts';
-import { addTo, staticPods } from '../../lib/install/static-pods.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { KubeadmMachine, type Outcome } from '../support/kubeadm-machine.ts';
-import { type Leaf, kubeletClient, leaves, past, reissueFiles } from '../support/node/leaves.ts';
+import { kubeletClient, type Leaf, leaves, past, reissueFiles } from '../support/node/leaves.ts';
 
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
 const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];

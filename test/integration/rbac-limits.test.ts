@@ -2,13 +2,12 @@
 // the API server's own account of the rights of whoever asks, and real requests for everything that it has.
 import { Agent } from 'node:https';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Account, accountName, defaultNamespace as own } from '../../lib/install/accounts.ts';
-import { staticPods } from '../../lib/install/static-pods.ts';
+import { type Account, accountName, defaultNamespace as own, staticPods } from '../../lib/install/accounts.ts';
 import { apiRequest, type ApiTarget } from '../support/api-client.ts';
-import { apiResources, type ApiResource, type Asked, forEach, isRefused, waysToAsk } from '../support/api-sweep.ts';
+import { type ApiResource, apiResources, type Asked, forEach, isRefused, waysToAsk } from '../support/api-sweep.ts';
 import { documentedRights } from '../support/documented-rights.ts';
-import { type Grant, grantsOf, grantText } from '../support/grants.ts';
 import { createGrantedWorld, type GrantedWorld } from '../support/granted-world.ts';
+import { type Grant, grantsOf, grantText } from '../support/grants.ts';
 
 const accounts: readonly Account[] = [
   'regen',

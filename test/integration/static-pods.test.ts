@@ -4,18 +4,11 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { requireKubeadmFlags, requireSameTrust } from '../../lib/install/adopt-guard.ts';
-import { podAddition, podLayout } from '../../lib/install/pod-files.ts';
-import { podManifest, runsOurs } from '../../lib/install/pod-manifest.ts';
-import {
-  addTo,
-  containerName,
-  kubeadmPatches,
-  type PodManifest,
-  removeFrom,
-  type StaticPod,
-  staticPods,
-} from '../../lib/install/static-pods.ts';
+import { requireKubeadmFlags, requireSameTrust } from '../../lib/adopt/guard.ts';
+import { podAddition, podLayout } from '../../lib/adopt/pod-files.ts';
+import { podManifest, runsOurs } from '../../lib/adopt/static-pods-apply.ts';
+import { addTo, containerName, kubeadmPatches, type PodManifest, removeFrom } from '../../lib/adopt/static-pods.ts';
+import { type StaticPod, staticPods } from '../../lib/install/accounts.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { Material } from '../../lib/store/store.ts';

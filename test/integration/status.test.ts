@@ -6,7 +6,7 @@ import { systemClock } from '../../lib/clock.ts';
 import { runInit } from '../../lib/install/init.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { createProver } from '../../lib/proof/prove.ts';
-import { renderStatus } from '../../lib/status/render.ts';
+import { renderStatus } from '../../lib/status/print.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import { runStatus, type StatusOptions } from '../../lib/status/status.ts';
 import { createApiStore } from '../../lib/store/api.ts';

@@ -121,7 +121,9 @@ const openshiftPreset: Cast = {
   },
   artefacts: (namespace) =>
     resolve(loadPreset('openshift-kube-apiserver'), {}).artefacts.map((row) =>
-      row.published === undefined || !('namespace' in row.location) ? row : { ...row, location: { ...row.location, namespace } },
+      row.published === undefined || !('namespace' in row.location)
+        ? row
+        : { ...row, location: { ...row.location, namespace } },
     ),
 };
 
@@ -196,7 +198,8 @@ class Subject implements AsyncDisposable {
     for (const row of artefacts) {
       const { location, published } = row;
       if (published === undefined || !('namespace' in location)) continue;
-      if (location.name === cast.objects.pair) await putObject(controlPlane, location, pairContent(pairs[0] ?? authority));
+      if (location.name === cast.objects.pair)
+        await putObject(controlPlane, location, pairContent(pairs[0] ?? authority));
       else if (published === 'required' || location.name === cast.objects.goes) {
         await putObject(controlPlane, location, contentOf(row));
       }

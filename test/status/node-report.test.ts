@@ -1,16 +1,17 @@
 import { describe, expect, it } from 'vitest';
 import { exitOfNode } from '../../cmd/exit-codes.ts';
-import { type NodeRow, type NodeStatus, rowsOf, type ServedSight } from '../../lib/status/node-report.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
+import { nodeRows, type NodeStatus, type ServedSight } from '../../lib/status/node-report.ts';
+import type { StatusRow } from '../../lib/status/report.ts';
 import { at, present } from '../support/facts.ts';
 import { authority, leaf, machine, tell, withoutKey } from './node.ts';
 
-const rowOf = (status: NodeStatus, name: string): NodeRow => {
-  const row = rowsOf(status).find(({ artefact }) => artefact === name);
+const rowOf = (status: NodeStatus, name: string): StatusRow => {
+  const row = nodeRows(status).find(({ artefact }) => artefact === name);
   if (row === undefined) throw new Error(`no row ${name}`);
   return row;
 };
-const names = (rows: readonly NodeRow[]): string[] => rows.map(({ artefact }) => artefact);
+const names = (rows: readonly StatusRow[]): string[] => rows.map(({ artefact }) => artefact);
 const external = {
   ca: withoutKey('ca'),
   'etcd-ca': withoutKey('etcd-ca'),
@@ -20,7 +21,7 @@ const external = {
 describe('the self-signed certificate of a kubelet that has a signed one', () => {
   it('is not told, whatever its end: nobody reads it', () => {
     const ended = { 'kubelet-server': present(leaf('kubelet-server', undefined, -1)) };
-    expect(names(rowsOf(tell(ended)))).not.toContain('kubelet-server');
+    expect(names(nodeRows(tell(ended)))).not.toContain('kubelet-server');
     expect(exitOfNode(tell(ended))).toBe(0);
     const alone = tell({ ...ended, 'kubelet-server-current': null });
     expect(rowOf(alone, 'kubelet-server')).toMatchObject({ state: 'EXPIRED', action: 'renew' });
@@ -38,7 +39,7 @@ describe('a kubeconfig with credentials of others', () => {
     const status = tell({ 'admin.conf': foreign });
     expect(status).toMatchObject({ class: 'healthy', problems: [] });
     const row = rowOf(status, 'admin.conf');
-    expect(row).toMatchObject({ state: 'OK', action: 'keep', reason: 'NotOurs', byHand: false, isMissing: false });
+    expect(row).toMatchObject({ state: 'OK', action: 'keep', reason: 'NotOurs', byHand: false });
     expect(row).not.toHaveProperty('notAfter');
   });
 });
@@ -61,7 +62,7 @@ describe('the rows of a kubeadm machine', () => {
     ]);
     expect(names(status.authorities)).toEqual(['ca', 'etcd-ca', 'front-proxy-ca']);
     expect(names(status.own)).toEqual(['kubelet-server', 'kubelet-server-current', 'kubelet.conf']);
-    expect(rowsOf(status).filter(({ state }) => state !== 'OK')).toEqual([]);
+    expect(nodeRows(status).filter(({ state }) => state !== 'OK')).toEqual([]);
     expect([status.class, exitOfNode(status)]).toEqual(['healthy', 0]);
   });
 
@@ -73,7 +74,7 @@ describe('the rows of a kubeadm machine', () => {
 
   it('say in a note that a deleted admin.conf is absent, without a problem, and of others nothing', () => {
     const status = tell({ 'admin.conf': null, 'super-admin.conf': null });
-    expect(rowOf(status, 'admin.conf')).toMatchObject({ isMissing: true, byHand: false, action: 'keep' });
+    expect(rowOf(status, 'admin.conf')).toMatchObject({ state: 'MISSING', byHand: false, action: 'keep' });
     expect(status.notes).toEqual([
       expect.stringContaining('admin.conf is absent, and stays so: nothing of the control'),
     ]);
@@ -83,16 +84,16 @@ describe('the rows of a kubeadm machine', () => {
 
   it('hold what is optional and absent only where kubeadm lists it', () => {
     const status = tell({ 'super-admin.conf': null, 'kubelet-server-current': null, 'kubelet.conf': null });
-    expect(rowOf(status, 'super-admin.conf')).toMatchObject({ isMissing: true, byHand: false });
+    expect(rowOf(status, 'super-admin.conf')).toMatchObject({ state: 'MISSING', byHand: false });
     expect(names(status.own)).toEqual(['kubelet-server', 'kubelet.conf']);
-    expect(rowOf(status, 'kubelet.conf')).toMatchObject({ isMissing: true, action: 'renew' });
+    expect(rowOf(status, 'kubelet.conf')).toMatchObject({ state: 'MISSING', action: 'renew' });
   });
 
   it('call missing what has its key alone', () => {
     const halfPair = { state: 'broken', problem: 'unreadable', version: '1', message: 'no entry "tls.crt"' } as const;
-    expect(rowOf(tell({ apiserver: halfPair }), 'apiserver')).toMatchObject({ isMissing: false, state: 'BROKEN' });
+    expect(rowOf(tell({ apiserver: halfPair }), 'apiserver')).toMatchObject({ state: 'BROKEN' });
     const status = tell({ apiserver: halfPair }, { keyOnly: ['apiserver'] });
-    expect(rowOf(status, 'apiserver')).toMatchObject({ isMissing: true, state: 'MISSING', isForeign: false });
+    expect(rowOf(status, 'apiserver')).toMatchObject({ state: 'MISSING', isForeign: false });
   });
 });
 
@@ -188,7 +189,7 @@ describe('what cannot be read', () => {
       apiserver: { state: 'unavailable', message: 'EACCES' },
       'scheduler.conf': null,
     });
-    expect(rowOf(status, 'apiserver')).toMatchObject({ state: 'UNKNOWN', isMissing: false });
+    expect(rowOf(status, 'apiserver')).toMatchObject({ state: 'UNKNOWN' });
     expect(exitOfNode(status)).toBe(1);
   });
 });

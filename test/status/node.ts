@@ -1,11 +1,10 @@
 // A kubeadm machine as plain facts: every row of the preset present and valid, signed by its CA, unless told otherwise.
+import type { Endpoints } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
-import type { Endpoints } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
 import { plan } from '../../lib/plan/plan.ts';
-import type { AdoptedSight } from '../../lib/status/adopted.ts';
-import { nodeReport, type NodeStatus, type ServedSight } from '../../lib/status/node-report.ts';
+import { type AdoptedSight, nodeReport, type NodeStatus, type ServedSight } from '../../lib/status/node-report.ts';
 import { at, certificate, present } from '../support/facts.ts';
 
 /** On the first of June 2026; leaves end after 300 days, CAs after ten years. */

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { plan } from '../../lib/plan/plan.ts';
-import { type ReportInput, report, type RowState, type StatusReport } from '../../lib/status/report.ts';
-import { renderStatus } from '../../lib/status/render.ts';
+import { renderStatus } from '../../lib/status/print.ts';
+import { report, type ReportInput, type RowState, type StatusReport } from '../../lib/status/report.ts';
 import { at, ca, chain, copy, healthy, leaf, present, start } from '../support/facts.ts';
 
 const policy = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 } as const;

@@ -1,9 +1,9 @@
 // A machine that loses its power in the middle of its adoption: `init adopt` on the files of a kubeadm machine, which
 // kills itself just before its nth write of one sort. Usage: node adopt-child.ts <root> <kubeconfig> <sort> <n>.
 // Without dying it prints how many writes of each sort it made.
+import { runAdopt } from '../../lib/adopt/adopt.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { realDisk } from '../../lib/disk/disk.ts';
-import { runAdopt } from '../../lib/install/adopt.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeRequest } from '../../lib/kube/kube.ts';
 import { adoptOptions } from './adopt-world.ts';

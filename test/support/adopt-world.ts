@@ -1,10 +1,10 @@
 // A machine of kubeadm as files, and the options with which it is adopted by the API of a test control plane.
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { AdoptOptions } from '../../lib/adopt/adopt.ts';
+import { servedNames } from '../../lib/adopt/kubeadm-files.ts';
 import { systemClock } from '../../lib/clock.ts';
-import type { AdoptOptions } from '../../lib/install/adopt.ts';
-import { servedNames } from '../../lib/install/adopt-discovery.ts';
-import { staticPods } from '../../lib/install/static-pods.ts';
+import { staticPods } from '../../lib/install/accounts.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';

@@ -2,11 +2,12 @@
 // adds, and every file that is named there. No cluster has them; what a real one does is tested in test/e2e.
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { type AdoptionRecord, writeRecord } from '../../lib/install/adopt-record.ts';
+import { podAddition } from '../../lib/adopt/pod-files.ts';
+import { type AdoptionRecord, writeRecord } from '../../lib/adopt/record.ts';
+import { podManifest } from '../../lib/adopt/static-pods-apply.ts';
+import { addTo } from '../../lib/adopt/static-pods.ts';
+import { staticPods } from '../../lib/install/accounts.ts';
 import { flagArguments } from '../../lib/install/component-flags.ts';
-import { podAddition } from '../../lib/install/pod-files.ts';
-import { podManifest } from '../../lib/install/pod-manifest.ts';
-import { addTo, staticPods } from '../../lib/install/static-pods.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';

@@ -20,11 +20,21 @@ const layers: readonly (readonly RegExp[])[] = [
   [/^lib\/plan\//, /^lib\/proof\//, /^lib\/issue\//, /^lib\/webhooks\//, /^lib\/restart\//],
   // What a user may configure is said in terms of the inventory and the plan.
   [/^lib\/config\//],
-  [/^lib\/regen\//, /^lib\/syncer\//, /^lib\/fileobserver\//, /^lib\/approver\//, /^lib\/status\//, /^lib\/install\//],
+  [
+    /^lib\/regen\//,
+    /^lib\/syncer\//,
+    /^lib\/fileobserver\//,
+    /^lib\/approver\//,
+    /^lib\/status\//,
+    /^lib\/install\//,
+    /^lib\/adopt\//,
+  ],
   [/^cmd\//],
 ];
 /** In this layer the folders know nothing of each other; in those below, only not in both directions. */
 const flows = layers.length - 2;
+/** But an adoption is an installation, and more. */
+const isAdoption = ({ from, to }: Import): boolean => from.startsWith('lib/adopt/') && to.startsWith('lib/install/');
 
 /** Where a package may be imported. */
 const homes: Readonly<Record<string, RegExp>> = {
@@ -112,7 +122,7 @@ export function wrongArrows(tree: Tree): string[] {
     if (from === -1) return [`${arrow(each)}: ${dirname(each.from)} has no layer, give it one`];
     if (to === -1) return [`${arrow(each)}: ${dirname(each.to)} has no layer, or is no part of the product`];
     if (to > from) return [`${arrow(each)}: goes up`];
-    if (to === from && from === flows) return [`${arrow(each)}: flows do not know each other`];
+    if (to === from && from === flows && !isAdoption(each)) return [`${arrow(each)}: flows do not know each other`];
     return [];
   });
 }

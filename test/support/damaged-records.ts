@@ -3,16 +3,16 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { parseRecord, recordText } from '../../lib/adopt/record.ts';
 import { contentOf } from '../../lib/approver/gather.ts';
-import { Records } from '../../lib/approver/records.ts';
 import { outlineOf } from '../../lib/approver/outline.ts';
+import { Records } from '../../lib/approver/records.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
 import { judgeShape } from '../../lib/approver/shape.ts';
 import { bootstrapRequester, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
 import { isCode } from '../../lib/errors.ts';
-import { parseRecord, recordText } from '../../lib/install/adopt-record.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { readObserved } from '../../lib/restart/turn.ts';
 import { Markers } from '../../lib/restart/markers.ts';

@@ -115,7 +115,8 @@ async function expired(
   }
 }
 
-const isOthers = ({ kind }: ResolvedArtefact): boolean => kind === 'external' || kind === 'keyPair' || kind === 'opaque';
+const isOthers = ({ kind }: ResolvedArtefact): boolean =>
+  kind === 'external' || kind === 'keyPair' || kind === 'opaque';
 
 function keyOf({ entries }: Found): PrivateKey {
   const pem = entries[privateKeyKey];

@@ -4,14 +4,18 @@
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { podLayout, writePodFiles } from '../../lib/adopt/pod-files.ts';
 import { systemClock } from '../../lib/clock.ts';
-import { type Account, defaultNamespace as namespace, tokenSecretName } from '../../lib/install/accounts.ts';
-import { type Api, applyManifest } from '../../lib/install/apply.ts';
+import {
+  type Account,
+  defaultNamespace as namespace,
+  type StaticPod,
+  staticPods,
+  tokenSecretName,
+} from '../../lib/install/accounts.ts';
+import { type Api, applyManifest, type Manifest } from '../../lib/install/apply.ts';
 import { type CredentialOptions, readToken } from '../../lib/install/credentials.ts';
-import type { Manifest } from '../../lib/install/manifest.ts';
-import { podLayout, podSyncers, writePodFiles } from '../../lib/install/pod-files.ts';
-import { installManifests } from '../../lib/install/rbac.ts';
-import { type StaticPod, staticPods } from '../../lib/install/static-pods.ts';
+import { installManifests, podSyncers } from '../../lib/install/rbac.ts';
 import type { Resolved } from '../../lib/inventory/model.ts';
 import { isFile } from '../../lib/inventory/places.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';

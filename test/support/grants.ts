@@ -1,5 +1,5 @@
 // The rights of each account, one by one, from the manifests by which they are granted.
-import type { Manifest, Rule } from '../../lib/install/manifest.ts';
+import type { Manifest, RbacRule } from '../../lib/install/apply.ts';
 
 export interface Grant {
   /** Name of the ServiceAccount. */
@@ -28,14 +28,14 @@ export function grantsOf(manifests: readonly Manifest[]): Grant[] {
       ({ kind, metadata }) =>
         kind === roleRef.kind && metadata.name === roleRef.name && metadata.namespace === namespace,
     );
-    const rules = (role?.['rules'] ?? []) as readonly Rule[];
+    const rules = (role?.['rules'] ?? []) as readonly RbacRule[];
     return subjects.flatMap(({ name: account }) =>
       rules.flatMap((rule) => each(rule).map((one): Grant => ({ ...one, account, namespace }))),
     );
   });
 }
 
-function each({ apiGroups, resources, verbs, resourceNames }: Rule): Omit<Grant, 'account' | 'namespace'>[] {
+function each({ apiGroups, resources, verbs, resourceNames }: RbacRule): Omit<Grant, 'account' | 'namespace'>[] {
   const names: readonly (string | undefined)[] = resourceNames ?? [undefined];
   return apiGroups.flatMap((group) =>
     resources.flatMap((resource) => names.flatMap((name) => verbs.map((verb) => ({ verb, group, resource, name })))),

@@ -5,9 +5,9 @@ import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { healthAddress } from '../../lib/adopt/static-pods-apply.ts';
+import type { PodManifest } from '../../lib/adopt/static-pods.ts';
 import { createHealth, type Health, type HealthServer, serveHealth } from '../../lib/health.ts';
-import { healthAddress } from '../../lib/install/pod-manifest.ts';
-import { type PodManifest } from '../../lib/install/static-pods.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import type { ControlPlane } from './control-plane.ts';
 

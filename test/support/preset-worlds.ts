@@ -85,7 +85,9 @@ const ourRows = (resolved: Resolved): Resolved => ({
 const moved = (resolved: Resolved, story: string): Resolved => ({
   ...resolved,
   artefacts: resolved.artefacts.map((row) =>
-    'namespace' in row.location ? { ...row, location: { ...row.location, namespace: `${story}-${row.location.namespace}` } } : row,
+    'namespace' in row.location
+      ? { ...row, location: { ...row.location, namespace: `${story}-${row.location.namespace}` } }
+      : row,
   ),
 });
 

@@ -1,8 +1,8 @@
 // A small inventory in the API with every shape there is: own and shared bundles, an intermediate in a bundle of its own
 // and one beside its issuer, a composed bundle, a copy.
-import { topologicalOrder } from '../../lib/inventory/order.ts';
+import { makeGeneration } from '../../lib/install/first-generation.ts';
 import type { Resolved, ResolvedArtefact, ResolvedTarget } from '../../lib/inventory/model.ts';
-import { renderGeneration } from '../../lib/install/generation.ts';
+import { topologicalOrder } from '../../lib/inventory/order.ts';
 import { MemoryStore } from './memory-store.ts';
 
 const day = 24 * 3_600_000;
@@ -11,7 +11,14 @@ const configMap = (name: string) => ({ kind: 'configMap', namespace: 'ns', name 
 
 function signer(name: string, days: number, issuer?: string): ResolvedArtefact {
   const lives = { validity: days * day, refresh: (days * day) / 2 };
-  return { kind: 'signer', name, location: secret(name), readers: [], ...lives, ...(issuer !== undefined && { issuer }) };
+  return {
+    kind: 'signer',
+    name,
+    location: secret(name),
+    readers: [],
+    ...lives,
+    ...(issuer !== undefined && { issuer }),
+  };
 }
 
 function bundle(name: string, ...signers: readonly string[]): ResolvedArtefact {
@@ -53,7 +60,7 @@ export const shared: Resolved = { name: 'shared', artefacts: ordered };
 /** Everything made at `now`. */
 export async function sharedGeneration(now: Date): Promise<MemoryStore> {
   const store = new MemoryStore();
-  const { made } = await renderGeneration({ resolved: shared, now, keyAlgorithm: { name: 'ECDSA', curve: 'P-256' } });
-  for (const { artefact, material } of made) store.put(artefact.location, material);
+  const made = makeGeneration({ resolved: shared, now, keyAlgorithm: { name: 'ECDSA', curve: 'P-256' } });
+  for await (const { artefact, material } of made) store.put(artefact.location, material);
   return store;
 }

@@ -1,9 +1,9 @@
 // Three machines for a month: each runs the real loop of regen, over one store, by a clock of its own that is off by
 // minutes, ahead by a year after a boot, or set back by hand. Real keys and certificates; time passes only when all of
 // them sleep. Two of them lead, and renew their Leases as long as their clients' certificates are valid.
-import type { KubeRequest } from '../../lib/kube/kube.ts';
-import { renderGeneration } from '../../lib/install/generation.ts';
+import { makeGeneration } from '../../lib/install/first-generation.ts';
 import type { Location, Resolved } from '../../lib/inventory/model.ts';
+import type { KubeRequest } from '../../lib/kube/kube.ts';
 import { createOtherClocks } from '../../lib/regen/other-clocks.ts';
 import { createLog } from '../../lib/log.ts';
 import { parseCertificates } from '../../lib/pki/certificate.ts';
@@ -120,8 +120,8 @@ export class SimulatedMonth {
 
   static async create(): Promise<SimulatedMonth> {
     const store = new MemoryStore();
-    const { made } = await renderGeneration({ resolved: inventory, now: new Date(begin), keyAlgorithm: algorithm });
-    for (const { artefact, material } of made) store.put(artefact.location, material);
+    const generation = makeGeneration({ resolved: inventory, now: new Date(begin), keyAlgorithm: algorithm });
+    for await (const { artefact, material } of generation) store.put(artefact.location, material);
     return new SimulatedMonth(store);
   }
 

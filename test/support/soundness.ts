@@ -20,7 +20,8 @@ export async function contentsInApi(
     if (status === 404) return undefined;
     if (status !== 200) throw new Error(`GET ${path}: ${status}`);
     const { data = {} } = body as { readonly data?: Readonly<Record<string, string>> };
-    const text = (value: string): string => (location.kind === 'secret' ? Buffer.from(value, 'base64').toString() : value);
+    const text = (value: string): string =>
+      location.kind === 'secret' ? Buffer.from(value, 'base64').toString() : value;
     return [name, Object.fromEntries(Object.entries(data).map(([key, value]) => [key, text(value)]))];
   };
   const found = await Promise.all(artefacts.map(read));

@@ -1,7 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { interceptingWebhooks, type WebhookConfiguration, webhookText } from '../../lib/webhooks/intercepting.ts';
-import type { WrittenObject } from '../../lib/webhooks/matching.ts';
-import { judgingPolicies, type PolicyQuestion } from '../../lib/webhooks/policies.ts';
+import {
+  interceptingWebhooks,
+  judgingPolicies,
+  type PolicyQuestion,
+  type WebhookConfiguration,
+  webhookText,
+  type WrittenObject,
+} from '../../lib/webhooks/intercepting.ts';
 
 type Webhook = NonNullable<WebhookConfiguration['webhooks']>[number];
 

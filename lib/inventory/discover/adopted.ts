@@ -12,7 +12,7 @@ import { readKubeconfigView } from '../../store/kubeconfig-view.ts';
 import type { Endpoints } from '../model.ts';
 import { document, flagsOf } from './documents.ts';
 
-/** The name of our container in a static pod (lib/install/static-pods.ts). */
+/** The name of our container in a static pod (lib/adopt/static-pods.ts). */
 const ownContainer = 'kube-cert-recovery';
 
 /** Files by component: one that is named here reads these and no others. */

@@ -1,0 +1,183 @@
+// `status` of what lies in the API: objects, the files that follow them on this machine, and their use; on an adopted
+// machine also the files of all three pods, and our containers.
+import { existsSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { dirname } from 'node:path';
+import { lookAtPods } from '../lib/adopt/container-state.ts';
+import { podLayout } from '../lib/adopt/pod-files.ts';
+import { type AdoptionRecord, readRecord } from '../lib/adopt/record.ts';
+import { adoptionNotes } from '../lib/adopt/repair.ts';
+import { systemClock } from '../lib/clock.ts';
+import type { ToolConfig } from '../lib/config/config.ts';
+import { parseToolConfig } from '../lib/config/load.ts';
+import { errorText } from '../lib/errors.ts';
+import { componentsOfPod } from '../lib/install/accounts.ts';
+import { adoptionFile } from '../lib/install/layout.ts';
+import { readBy } from '../lib/inventory/resolve.ts';
+import type { Resolved, ResolvedArtefact } from '../lib/inventory/model.ts';
+import type { KubeConnection } from '../lib/kube/kube.ts';
+import { createProver, type Prove } from '../lib/proof/prove.ts';
+import type { AdoptedSight } from '../lib/status/node-report.ts';
+import { renderStatus, type StatusFormat } from '../lib/status/print.ts';
+import type { StatusReport } from '../lib/status/report.ts';
+import { runStatus } from '../lib/status/status.ts';
+import { createApiStore } from '../lib/store/api.ts';
+import { createDiskStore } from '../lib/store/disk.ts';
+import { createStore } from '../lib/store/stores.ts';
+import { connectFirst, repairCredentials } from './adopt-repair.ts';
+import { clockFactsOf } from './clock-facts.ts';
+import { addressOf, connect, type Connecting, connectingOf, namesInApi, noApi } from './connections.ts';
+import { exitOfStatus } from './exit-codes.ts';
+import type { Io } from './io.ts';
+import { configInput } from './read-config.ts';
+import { resolveHere } from './resolve-here.ts';
+
+export interface StatusRequest {
+  readonly output: StatusFormat;
+  /** Undefined: now. */
+  readonly at?: Date | undefined;
+}
+
+export async function clusterStatus(config: ToolConfig, options: StatusRequest, io: Io): Promise<number> {
+  const connecting = quietly(config, io);
+  const resolved = await resolveHere(config, connecting.log);
+  const connection = config.kubeconfig === undefined ? undefined : await connect(config.kubeconfig, connecting);
+  try {
+    const record = await recordBeside(config.destinationDir);
+    const looking = { resolved, connection, record, at: options.at, signal: io.signal };
+    const report = await clusterReport(config, looking);
+    io.stdout.write(renderStatus(report, options.output));
+    return exitOfStatus(report);
+  } finally {
+    await connection?.close();
+  }
+}
+
+/** The report says what there is to say. */
+const quietly = (config: ToolConfig, io: Io): Connecting =>
+  connectingOf({ ...config, log: { ...config.log, level: 'error' } }, io);
+
+/** Of the adoption that has made this directory of one of its pods. */
+async function recordBeside(destinationDir: string | undefined): Promise<AdoptionRecord | undefined> {
+  const directory = destinationDir === undefined ? undefined : dirname(dirname(destinationDir));
+  return directory !== undefined && existsSync(adoptionFile(directory)) ? readRecord(directory) : undefined;
+}
+
+export interface Looking {
+  readonly resolved: Resolved;
+  readonly connection: KubeConnection | undefined;
+  /** Where this machine is adopted: the pods of all components have directories of their own. */
+  readonly record: AdoptionRecord | undefined;
+  readonly at: Date | undefined;
+  readonly signal: AbortSignal;
+}
+
+export async function clusterReport(config: ToolConfig, looking: Looking): Promise<StatusReport> {
+  const { resolved, connection, at, signal } = looking;
+  const { destinationDir, locations, policy, recoveryServerName } = config;
+  const directoriesOf = publishersOf(config, looking);
+  return runStatus({
+    resolved,
+    store: createStore({
+      api: connection === undefined ? noApi : createApiStore({ connection, fieldManager: 'kube-cert-recovery' }),
+      disk: createDiskStore(),
+    }),
+    ...namesInApi(resolved, connection),
+    policy,
+    rows: locations,
+    clockFacts: await clockFactsOf(config, at),
+    clock: systemClock,
+    at,
+    directoriesOf,
+    prove:
+      connection === undefined || destinationDir === undefined
+        ? undefined
+        : proverIn(destinationDir, { config, connection, directoriesOf, signal }),
+    connection,
+    recoveryServerName,
+    signal,
+  });
+}
+
+type DirectoriesOf = (artefact: ResolvedArtefact) => readonly string[];
+
+/** Below which directories of this machine syncers publish an artefact. */
+function publishersOf({ destinationDir, components }: ToolConfig, { resolved, record }: Looking): DirectoriesOf {
+  const own = destinationDir === undefined ? [] : [{ certs: destinationDir, components }];
+  const syncers = record?.additions.map(({ pod, layout: { certs } }) => ({ certs, components: componentsOfPod[pod] }));
+  const places = (syncers ?? own).map(({ certs, components: readers }) => {
+    const { artefacts } = readers === undefined ? resolved : readBy(resolved, readers);
+    const names = artefacts.flatMap(({ name, published }) => (published === undefined ? [] : [name]));
+    return { certs, names: new Set(names) };
+  });
+  return ({ name }) => places.flatMap(({ certs, names }) => (names.has(name) ? [certs] : []));
+}
+
+interface Proving {
+  readonly config: ToolConfig;
+  readonly connection: KubeConnection;
+  readonly directoriesOf: DirectoriesOf;
+  readonly signal: AbortSignal;
+}
+
+/** Each artefact is proven by the files that its readers have. */
+function proverIn(usual: string, { config, connection, directoriesOf, signal }: Proving): Prove {
+  const apiServer = addressOf(config, connection);
+  const common = { connection, apiServer, clock: systemClock, signal, hostName: hostname() };
+  return (artefact, ...rest) => {
+    const [destinationDir = usual] = directoriesOf(artefact);
+    return createProver({ ...common, destinationDir })(artefact, ...rest);
+  };
+}
+
+export interface AdoptedMachine {
+  /** Of `status` itself. */
+  readonly config: ToolConfig;
+  readonly at: Date | undefined;
+  readonly io: Io;
+}
+
+export interface AdoptionStatus {
+  /** Undefined: the machine is not adopted. */
+  readonly sight: AdoptedSight | undefined;
+  readonly notes: readonly string[];
+}
+
+/** Never rejects: what cannot be looked at is said as such. */
+export async function adoptionStatus(directory: string, machine: AdoptedMachine): Promise<AdoptionStatus> {
+  const sight = readRecord(directory)
+    .then((record) => record && sightOf(directory, record, machine))
+    .catch((err: unknown): AdoptedSight => ({ pods: [], problem: errorText(err) }));
+  return { sight: await sight, notes: await adoptionNotes(directory) };
+}
+
+async function sightOf(
+  directory: string,
+  record: AdoptionRecord,
+  { config: typed, at, io }: AdoptedMachine,
+): Promise<AdoptedSight> {
+  const { configFile } = podLayout(directory, 'kube-apiserver');
+  const config = parseToolConfig(configInput({ config: configFile }, io));
+  const connecting = quietly(typed, io);
+  const resolved = await resolveHere(config, connecting.log);
+  const kubeconfigs = typed.kubeconfig === undefined ? repairCredentials(record, directory) : [typed.kubeconfig];
+  const tried = await connectFirst(kubeconfigs, record, connecting);
+  const connection = 'connection' in tried ? tried.connection : undefined;
+  const administrator = 'connection' in tried ? tried.connection : { problem: problemOf(tried.failures) };
+  try {
+    const look = { record, resolved, pods: administrator, clock: systemClock, signal: io.signal };
+    const reporting = { resolved, connection, record, at, signal: io.signal };
+    const [pods, objects] = await Promise.all([
+      at === undefined ? lookAtPods({ ...look, connect: (kubeconfig) => connect(kubeconfig, connecting) }) : [],
+      connection === undefined ? undefined : clusterReport(config, reporting),
+    ]);
+    return { pods, objects, problem: 'problem' in administrator ? administrator.problem : undefined };
+  } finally {
+    await connection?.close();
+  }
+}
+
+function problemOf(failures: readonly { readonly kubeconfig: string; readonly err: unknown }[]): string {
+  const told = failures.map(({ kubeconfig, err }) => `by "${kubeconfig}": ${errorText(err)}`);
+  return `the API cannot be asked ${told.join('; ')}`;
+}

@@ -1,0 +1,266 @@
+// `init adopt`: a control-plane machine of a kubeadm cluster comes to read its certificates from files that follow
+// objects in the API. Run on one machine after the other, the API stays up where there are several:
+//
+//  1. RBAC, identities, tokens          4. the kubelet's way back: a bootstrap kubeconfig
+//  2. the objects (see below)           5. patches for kubeadm, which writes manifests anew
+//  3. the files of the three pods       6. the manifests: kube-apiserver, then its clients
+//
+// Objects are made where they are absent, and a serving certificate that is there gets the names of this machine, too.
+// Everything is there before a component reads it. Run again, it changes nothing that is as it should be, completes what
+// a killed run began, and puts the manifests right after `kubeadm upgrade`.
+import { join } from 'node:path';
+import { replaceFile } from '../disk/files.ts';
+import { isCode, RecoveryError } from '../errors.ts';
+import { componentsOfPod, defaultNamespace, type StaticPod, staticPods, tokenSecretName } from '../install/accounts.ts';
+import { type Api, applyManifest, fieldManager, type Manifest, manifestText } from '../install/apply.ts';
+import { kubeconfigYaml, serverBundle } from '../install/component-flags.ts';
+import { readToken } from '../install/credentials.ts';
+import { readIfPresent } from '../install/existing-files.ts';
+import { recordToCome } from '../install/installed.ts';
+import { fileOf, formerManifest } from '../install/layout.ts';
+import { installManifests, podSyncers } from '../install/rbac.ts';
+import { readBy } from '../inventory/resolve.ts';
+import type { ApiLocation } from '../inventory/model.ts';
+import { isFile } from '../inventory/places.ts';
+import { createApiStore } from '../store/api.ts';
+import { caBundleKey, type Material, type Store } from '../store/store.ts';
+import { findWebhooks } from '../webhooks/find.ts';
+import type { WebhookFinding } from '../webhooks/intercepting.ts';
+import { toYaml } from '../yaml.ts';
+import { containerLabel, type Images, imagesOf, requireImage } from './container.ts';
+import { requireKubeadmFlags, requireSameTrust } from './guard.ts';
+import { asPresent, type MachineOptions, readAuthorities } from './kubeadm-files.ts';
+import { forgetFailures, withManifestsLock } from './manifests-lock.ts';
+import { absentIn, adoptMaterial, bundlesOf, completeNames, takeStock } from './material.ts';
+import { podAddition, podLayout, requireNoPodLinks, writePodFiles } from './pod-files.ts';
+import { readRecord, writeRecord } from './record.ts';
+import { changeStaticPod, manifestPath, readManifest, runsOurs } from './static-pods-apply.ts';
+import { addTo, kubeadmPatches, type PodAddition, removeFrom } from './static-pods.ts';
+
+export interface AdoptOptions extends MachineOptions {
+  readonly kubeletDir: string;
+  readonly image: string;
+  /** Of the ServiceAccounts. */
+  readonly namespace?: string | undefined;
+  /** The API server on this machine, for whoever lives beside it. */
+  readonly server: string;
+  /**
+   * The same for the kubelet, which after its first certificate asks for no name of ours any more: an address that the
+   * API server's own certificate holds.
+   */
+  readonly kubeletServer: string;
+  readonly recoveryServerName: string;
+  readonly settings: Readonly<Record<string, unknown>>;
+  /** Of the container runtime. Default: what crictl says. */
+  readonly images?: Images;
+}
+
+export interface AdoptOutcome {
+  readonly webhooks: readonly WebhookFinding[];
+}
+
+const tokenTimeoutMs = 60_000;
+
+/** What is to be done on this machine. `resolved`: artefacts in the API alone, as the machine has them at present. */
+interface Adoption extends AdoptOptions {
+  readonly namespace: string;
+  readonly api: Api;
+  readonly store: Store;
+  readonly manifestsDir: string;
+  readonly nodeCertificate: string;
+  readonly rights: readonly Manifest[];
+  readonly additions: readonly PodAddition[];
+  readonly webhooks: readonly WebhookFinding[];
+}
+
+/** Throws what the API refuses, WriteFailed, ReadFailed, MaterialInvalid, ProofFailed: each names what to do. */
+export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
+  const { images = imagesOf(options.signal) } = options;
+  if (options.dryRun) {
+    const adoption = await plannedAdoption(options);
+    const { absent } = await requireAdoptable(adoption);
+    await requireImage(options.image, { ...options, images });
+    await tellPlan(adoption, absent);
+    return { webhooks: adoption.webhooks };
+  }
+  // What is decided below holds until it is done: no timer starts a container of ours meanwhile.
+  return withManifestsLock(options, async () => {
+    const adoption = await plannedAdoption(options);
+    const { running, absent } = await requireAdoptable(adoption);
+    await requireImage(options.image, { ...options, images });
+    await applyRights(adoption, absent);
+    const material = await adoptObjects(adoption);
+    await writeMachine(adoption, material, running);
+    await changeStaticPods(adoption);
+    return { webhooks: adoption.webhooks };
+  });
+}
+
+/** Writes nothing. */
+async function plannedAdoption(options: AdoptOptions): Promise<Adoption> {
+  const { connection, signal, directory, kubernetesDir, kubeletDir, image, namespace = defaultNamespace } = options;
+  const api: Api = { connection, signal };
+  const inApi = {
+    ...options.resolved,
+    artefacts: options.resolved.artefacts.filter(({ location }) => !isFile(location)),
+  };
+  const resolved = await asPresent(inApi, options, signal);
+  const { artefacts } = resolved;
+  const kubeletPki = join(kubeletDir, 'pki');
+  const seLinux = await containerLabel();
+  return {
+    ...options,
+    resolved,
+    namespace,
+    api,
+    store: createApiStore({ connection, fieldManager }),
+    manifestsDir: join(kubernetesDir, 'manifests'),
+    nodeCertificate: join(kubeletPki, 'kubelet-client-current.pem'),
+    rights: installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: true }),
+    additions: staticPods.map((pod) => podAddition(pod, { resolved, directory, image, kubeletPki, seLinux })),
+    webhooks: await findWebhooks({ ...api, resolved }),
+  };
+}
+
+interface Adoptable {
+  /** Pods in which our container runs. */
+  readonly running: ReadonlySet<StaticPod>;
+  /** Objects that are to be created. */
+  readonly absent: readonly ApiLocation[];
+}
+
+/** Everything that would stop it later stops it now. */
+async function requireAdoptable(adoption: Adoption): Promise<Adoptable> {
+  const { resolved, store, manifestsDir, nodeCertificate, clock, signal } = adoption;
+  const running = new Set<StaticPod>();
+  for (const pod of staticPods) {
+    const manifest = await readManifest(manifestPath(manifestsDir, pod), pod);
+    requireKubeadmFlags(removeFrom(manifest), pod, adoption);
+    if (runsOurs(manifest)) running.add(pod);
+    await requireNoPodLinks(pod, adoption);
+  }
+  if ((await readIfPresent(nodeCertificate, 'certificate')) === undefined) {
+    const message = `Cannot adopt this machine: "${nodeCertificate}" is not there, and the approver would take that for a certificate that has ended; have kubelet.conf name it (kubeadm init phase kubelet-finalize)`;
+    throw new RecoveryError('MaterialInvalid', message);
+  }
+  const material = { resolved, directories: adoption, store, clock, signal };
+  const stock = await takeStock(material);
+  requireSameTrust(await bundlesOf(stock, material), await readAuthorities(adoption.pkiDir), clock.now());
+  return { running, absent: absentIn(stock, resolved) };
+}
+
+async function tellPlan(adoption: Adoption, absent: Adoptable['absent']): Promise<void> {
+  const { api, rights, additions, manifestsDir, told } = adoption;
+  for (const manifest of [...rights, await recordToCome(api, { ...adoption, absent })])
+    told(`---\n${toYaml(manifest)}`.trimEnd());
+  for (const addition of additions) {
+    const path = manifestPath(manifestsDir, addition.pod);
+    told(`--- # ${path}\n${toYaml(addTo(await readManifest(path, addition.pod), addition))}`.trimEnd());
+  }
+}
+
+async function applyRights(adoption: Adoption, absent: Adoptable['absent']): Promise<void> {
+  const { api, rights, told } = adoption;
+  let changed = 0;
+  for (const manifest of [...rights, await recordToCome(api, { ...adoption, absent })]) {
+    const outcome = await applyManifest(api, manifest);
+    if (outcome !== 'unchanged') changed += 1;
+    if (outcome === 'updated') told(`Updated ${manifestText(manifest)}`);
+  }
+  told(`Identities and their rights: ${changed === 0 ? 'as they should be' : `${changed} objects applied`}`);
+}
+
+/** As the API has them then, by artefact. */
+async function adoptObjects(adoption: Adoption): Promise<ReadonlyMap<string, Material>> {
+  const { resolved, store, clock, signal, told } = adoption;
+  const adopted = await adoptMaterial({ resolved, directories: adoption, store, clock, signal });
+  for (const { what, from } of adopted.created) told(`Created ${what}${from === undefined ? '' : ` from ${from}`}`);
+  const material = await completeNames({ resolved, material: adopted.material, store, clock, signal, told });
+  // Once more: another machine may have been quicker with an object, and this one is about to believe it.
+  requireSameTrust(material, await readAuthorities(adoption.pkiDir), clock.now());
+  return material;
+}
+
+/** All files but the manifests. */
+async function writeMachine(
+  adoption: Adoption,
+  material: ReadonlyMap<string, Material>,
+  running: ReadonlySet<StaticPod>,
+): Promise<void> {
+  const { directory, additions, told } = adoption;
+  const runs = (pod: StaticPod): boolean => running.has(pod);
+  for (const pod of staticPods) {
+    const written = await writePodFiles(pod, { ...adoption, material, runs, tokenTimeoutMs });
+    if (written.length > 0) told(`Wrote ${written.length} files and directories below ${join(directory, pod)}`);
+  }
+  await writeBootstrapKubeconfig(adoption);
+  const patches = join(directory, 'patches');
+  for (const [name, patch] of additions.flatMap((addition) => Object.entries(kubeadmPatches(addition)))) {
+    await replaceFile({ path: join(patches, name), content: toYaml(patch), mode: 0o644, what: 'patch' });
+  }
+}
+
+async function writeBootstrapKubeconfig(adoption: Adoption): Promise<void> {
+  const { kubernetesDir, directory, told } = adoption;
+  const path = join(kubernetesDir, 'bootstrap-kubelet.conf');
+  const content = await bootstrapKubeconfig(adoption);
+  const former = await readIfPresent(path, 'kubeconfig');
+  if (former !== undefined && !former.includes(directory)) {
+    const kept = join(directory, 'bootstrap-kubelet.conf.former');
+    await replaceFile({ path: kept, content: former, mode: 0o600, what: 'kubeconfig' });
+    told(`Kept the former ${path} as ${kept}`);
+  }
+  if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') told(`Wrote ${path}`);
+}
+
+/** One after the other, each seen to run before the next. */
+async function changeStaticPods(adoption: Adoption): Promise<void> {
+  const { additions, directory, told } = adoption;
+  let recorded = await recordedAdditions(directory);
+  for (const addition of additions) {
+    await keepFormer(addition, adoption);
+    const outcome = await changeStaticPod(addition.pod, (before) => addTo(before, addition), adoption);
+    // A timer gives every pod what the record says, so a run that ends here must not leave the former addition in it.
+    const known = new Map(recorded.map((former) => [former.pod, former])).set(addition.pod, addition);
+    recorded = staticPods.flatMap((pod) => known.get(pod) ?? []);
+    await writeRecord(directory, { ...adoption, additions: recorded });
+    told(`Static pod ${addition.pod}: ${outcome === 'written' ? 'changed, and runs' : 'runs, as it should be'}`);
+    await forgetFailures(adoption.lockDir, [addition.pod]);
+  }
+}
+
+/** For whoever must put it back by hand: a run that is killed before the pod is seen to run cannot. */
+async function keepFormer({ pod, layout }: PodAddition, { manifestsDir }: Adoption): Promise<void> {
+  const path = manifestPath(manifestsDir, pod);
+  const content = await readIfPresent(path, 'manifest');
+  if (content === undefined || runsOurs(await readManifest(path, pod))) return;
+  await replaceFile({ path: formerManifest(layout), content, mode: 0o600, what: 'manifest' });
+}
+
+/** None on a machine that is not adopted, and where the record is of no use: then nobody goes by it. */
+async function recordedAdditions(directory: string): Promise<readonly PodAddition[]> {
+  try {
+    return (await readRecord(directory))?.additions ?? [];
+  } catch (err) {
+    if (isCode(err, 'MaterialInvalid')) return [];
+    throw err;
+  }
+}
+
+/** By which the kubelet asks for a certificate when its own has ended. */
+async function bootstrapKubeconfig(adoption: Adoption): Promise<string> {
+  const { api, clock, namespace, directory, kubeletServer: server, recoveryServerName, resolved } = adoption;
+  // The kubelet.conf that the kubelet writes afterwards has this file as its CA, but not the name to ask for: so it must
+  // hold both, the CA of the recovery name and that of the API server's own.
+  const seen = readBy(resolved, componentsOfPod['kube-apiserver']);
+  const bundle = seen.artefacts.find(({ name }) => name === serverBundle);
+  const certificateAuthority = bundle && fileOf(bundle, caBundleKey, podLayout(directory, 'kube-apiserver'));
+  if (certificateAuthority === undefined) {
+    const message = `Cannot write the bootstrap kubeconfig of the kubelet: the inventory publishes no "${serverBundle}" beside kube-apiserver; name "kubelet" among its readers`;
+    throw new RecoveryError('InventoryInvalid', message);
+  }
+  const secret = tokenSecretName('node-bootstrapper');
+  const token = await readToken(api, { clock, namespace, secret, tokenTimeoutMs });
+  const user = { name: 'kubelet-bootstrap', token };
+  return kubeconfigYaml({ server, certificateAuthority, tlsServerName: recoveryServerName, user });
+}

@@ -1,0 +1,186 @@
+// How the containers of an adopted machine stand: whether each runs by the API, is ready by its own word, and is still
+// known by its tokens. A pod may be Running and all certificates valid for weeks while nothing would renew them.
+import { get } from 'node:http';
+import { join } from 'node:path';
+import type { Clock } from '../clock.ts';
+import { errorText, isCode } from '../errors.ts';
+import { componentsOfPod, type StaticPod } from '../install/accounts.ts';
+import { type Api, readIfThere } from '../install/apply.ts';
+import { namesIn } from '../install/existing-files.ts';
+import { digestAnnotation } from '../install/installed.ts';
+import { readBy } from '../inventory/resolve.ts';
+import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { isFile } from '../inventory/places.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { objectPath } from '../kube/object-path.ts';
+import type { AdoptionRecord } from './record.ts';
+import { containerName, digestOf, healthPorts, type PodAddition, type PodManifest } from './static-pods.ts';
+
+/** `wrong`: only a person puts it right. `waiting`: it runs and is not ready, which may pass. */
+export interface PodSight {
+  readonly pod: string;
+  readonly state: 'ready' | 'waiting' | 'wrong' | 'unknown';
+  /** One sentence; why it is not ready. */
+  readonly message: string;
+}
+
+export interface AdoptedLook {
+  readonly record: AdoptionRecord;
+  readonly resolved: Resolved;
+  /** Of somebody who may see pods; or why there is none. */
+  readonly pods: KubeConnection | { readonly problem: string };
+  /** By a kubeconfig of one of our containers. */
+  readonly connect: (kubeconfig: string) => Promise<KubeConnection>;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+/** In the order of the static pods. Never rejects. */
+export function lookAtPods(look: AdoptedLook): Promise<readonly PodSight[]> {
+  return Promise.all(look.record.additions.map((addition) => lookAtPod(addition, look)));
+}
+
+async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<PodSight> {
+  const { pod } = addition;
+  const [byApi, unready, refused] = await Promise.all([
+    seenInApi(addition, look),
+    askReady({ host: '127.0.0.1', port: healthPorts[pod] }, look.signal),
+    refusedIdentities(addition, look),
+  ]);
+  const again = 'run "kube-cert-recovery init adopt" again';
+  if (byApi.state === 'wrong') return { pod, ...byApi };
+  if (refused.length > 0) return { pod, state: 'wrong', message: `${refused.join('; ')}; ${again}` };
+  if (byApi.state === 'unknown') return { pod, ...byApi };
+  return unready === undefined
+    ? { pod, state: 'ready', message: 'runs and is ready' }
+    : { pod, state: 'waiting', message: unready };
+}
+
+/** A static pod as the kubelet shows it in the API. */
+export interface MirrorPod {
+  readonly metadata?: { readonly annotations?: Readonly<Record<string, string>> };
+  readonly spec?: PodManifest['spec'];
+  readonly status?: {
+    readonly containerStatuses?: readonly {
+      readonly name: string;
+      readonly ready: boolean;
+      readonly state?: {
+        readonly waiting?: { readonly reason?: string };
+        readonly terminated?: { readonly reason?: string };
+      };
+    }[];
+  };
+}
+
+export function readMirrorPod(api: Api, pod: StaticPod, nodeName: string): Promise<MirrorPod | undefined> {
+  return readIfThere<MirrorPod>(api, `/api/v1/namespaces/kube-system/pods/${pod}-${nodeName}`);
+}
+
+async function seenInApi(
+  addition: PodAddition,
+  { record, pods, signal }: AdoptedLook,
+): Promise<Pick<PodSight, 'state' | 'message'>> {
+  if ('problem' in pods) return { state: 'unknown', message: `whether it runs is not known: ${pods.problem}` };
+  const name = `kube-system/${addition.pod}-${record.nodeName}`;
+  try {
+    return judgePod(await readMirrorPod({ connection: pods, signal }, addition.pod, record.nodeName), addition, name);
+  } catch (err) {
+    return { state: 'unknown', message: `whether it runs is not known: ${errorText(err)}` };
+  }
+}
+
+/** Pure. `name`: of the pod, for the message. */
+export function judgePod(
+  found: MirrorPod | undefined,
+  addition: PodAddition,
+  name: string,
+): Pick<PodSight, 'state' | 'message'> {
+  const wrong = (message: string): Pick<PodSight, 'state' | 'message'> => ({ state: 'wrong', message });
+  if (found === undefined) return wrong(`Pod "${name}" is not in the API: the kubelet does not run its manifest`);
+  const own = found.status?.containerStatuses?.find((one) => one.name === containerName);
+  if (own === undefined)
+    return wrong(`Pod "${name}" has no container "${containerName}": nothing renews what it reads`);
+  const why = own.state?.waiting?.reason ?? own.state?.terminated?.reason;
+  if (why !== undefined) {
+    const image = why.includes('Image') ? ` (image "${addition.image}")` : '';
+    const look = 'look at it (kubectl describe, crictl logs)';
+    return wrong(`Container "${containerName}" of Pod "${name}" does not run: ${why}${image}; ${look}`);
+  }
+  if (found.metadata?.annotations?.[digestAnnotation] !== digestOf(addition)) {
+    return wrong(`Pod "${name}" is not what the last adoption made of it; run "kube-cert-recovery init adopt" again`);
+  }
+  return own.ready
+    ? { state: 'ready', message: '' }
+    : { state: 'waiting', message: `Container "${containerName}" of Pod "${name}" is not ready` };
+}
+
+const askMs = 5_000;
+
+/** Each token is tried on one object that its process reads; what cannot be asked is no refusal. */
+async function refusedIdentities(addition: PodAddition, look: AdoptedLook): Promise<readonly string[]> {
+  const { credentials } = addition.layout;
+  const identities = await namesIn(credentials).catch((): readonly string[] => []);
+  const asked = identities.map(async (identity): Promise<readonly string[]> => {
+    const kubeconfig = join(credentials, identity, 'kubeconfig');
+    let connection: KubeConnection | undefined;
+    try {
+      connection = await look.connect(kubeconfig);
+      const path = firstRead(identity, addition, look.resolved);
+      await readIfThere({ connection, signal: AbortSignal.any([look.signal, AbortSignal.timeout(askMs)]) }, path);
+      return [];
+    } catch (err) {
+      const isUntrusted = isCode(err, 'KubeUnavailable') && err.details['untrusted'] === true;
+      const isRefused = isUntrusted || isCode(err, 'KubeUnauthorized', 'KubeForbidden', 'ConfigInvalid');
+      return isRefused ? [`mode ${identity} cannot work: ${errorText(err)}`] : [];
+    } finally {
+      await connection?.close();
+    }
+  });
+  return (await Promise.all(asked)).flat();
+}
+
+/** What a process of this identity may get by name. */
+function firstRead(identity: string, { pod }: PodAddition, resolved: Resolved): string {
+  if (identity === 'approver') return '/apis/certificates.k8s.io/v1/certificatesigningrequests?limit=1';
+  const { artefacts } = identity === 'regen' ? resolved : readBy(resolved, componentsOfPod[pod]);
+  const isRead = ({ location, published }: ResolvedArtefact): boolean =>
+    !isFile(location) && (identity === 'regen' || published !== undefined);
+  const { location } = artefacts.find(isRead) ?? {};
+  return location === undefined || isFile(location) ? '/version' : objectPath(location);
+}
+
+/** Where one of our containers answers for its health; the kubelet asks there whether it lives. */
+export interface HealthAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+const answerMs = 5_000;
+const mostCharacters = 10_000;
+
+/** Undefined when /readyz says that it is ready; else why it is not, in one line. Never rejects. */
+export async function askReady({ host, port }: HealthAddress, signal: AbortSignal): Promise<string | undefined> {
+  const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}/readyz`;
+  try {
+    const { status, body } = await answerOf(url, signal);
+    if (status === 200) return undefined;
+    const failed = [...body.matchAll(/^\[-\](.+)$/gm)].map(([, line = '']) => line);
+    return `${url} answers ${status}: ${failed.length > 0 ? failed.join('; ') : 'no check is named'}`;
+  } catch (err) {
+    return `${url} does not answer: ${errorText(err)}`;
+  }
+}
+
+function answerOf(url: string, signal: AbortSignal): Promise<{ readonly status: number; readonly body: string }> {
+  return new Promise((resolve, reject) => {
+    const request = get(url, { agent: false, timeout: answerMs, signal }, (response) => {
+      let body = '';
+      response.setEncoding('utf8');
+      response.on('data', (text: string) => (body = `${body}${text}`.slice(0, mostCharacters)));
+      response.once('end', () => resolve({ status: response.statusCode ?? 0, body }));
+      response.once('error', reject);
+    });
+    request.once('timeout', () => request.destroy(new Error(`no answer for ${answerMs / 1000} s`)));
+    request.once('error', reject);
+  });
+}

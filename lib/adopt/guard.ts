@@ -1,0 +1,122 @@
+// What must hold before the static pods of a machine are changed: nobody may lose a trust or a setting that works today.
+// Pure.
+import { basename, join } from 'node:path';
+import { flagsIn } from '../command-flags.ts';
+import { RecoveryError } from '../errors.ts';
+import type { StaticPod } from '../install/accounts.ts';
+import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
+import { caBundleKey, type Material } from '../store/store.ts';
+import type { KubeadmDirectories } from './kubeadm-files.ts';
+import type { PodManifest } from './static-pods.ts';
+
+/** Bundles of the API, and the file of kubeadm whose every valid certificate they must hold. */
+const trusted: readonly (readonly [artefact: string, file: string])[] = [
+  ['client-ca', 'ca.crt'],
+  ['kube-apiserver-server-ca', 'ca.crt'],
+  ['aggregator-client-ca', 'front-proxy-ca.crt'],
+];
+
+/** Throws MaterialInvalid when a CA that is trusted on this machine would not be any more. */
+export function requireSameTrust(
+  material: ReadonlyMap<string, Material>,
+  authorities: ReadonlyMap<string, Uint8Array>,
+  now: Date,
+): void {
+  for (const [artefact, file] of trusted) {
+    const lost = validAndNotIn(authorities.get(file), material.get(artefact)?.entries[caBundleKey], now);
+    if (lost.length === 0) continue;
+    const names = lost.map(({ facts }) => `"${facts.subject}"`).join(', ');
+    const message = `Cannot adopt this machine: ConfigMap "${artefact}" in the API would not hold ${names} of "${file}", whom it trusts today; finish a rotation of the CA first, or delete what an earlier installation has left (uninstall --purge)`;
+    throw new RecoveryError('MaterialInvalid', message);
+  }
+}
+
+/** Certificates of a bundle that are valid and that another one lacks; absent, a bundle is empty. */
+function validAndNotIn(bundle: Uint8Array | undefined, other: Uint8Array | undefined, now: Date): Certificate[] {
+  const [own, others] = [bundle, other].map((pem) => wholeCertificates(pem ?? new Uint8Array()));
+  const prints = new Set(others?.map(({ facts }) => facts.fingerprint));
+  return own?.filter(({ facts }) => facts.notAfter > now && !prints.has(facts.fingerprint)) ?? [];
+}
+
+/** On the way back: bundles of the API, and the file of kubeadm that readers trust instead of them. */
+export const trustInApi: readonly (readonly [artefact: string, file: string])[] = [
+  ['client-ca', 'ca.crt'],
+  ['kube-apiserver-serving-ca', 'ca.crt'], // not what clients on this machine know of it besides
+  ['aggregator-client-ca', 'front-proxy-ca.crt'],
+];
+
+/**
+ * Throws MaterialInvalid when a CA that the cluster trusts now is not in kubeadm's files: it has been replaced since the
+ * machine was adopted, and whoever has a certificate of the new one, or trusts it alone, would be cut off.
+ */
+export function requireTrustInFiles(
+  material: ReadonlyMap<string, Material>,
+  authorities: ReadonlyMap<string, Uint8Array>,
+  now: Date,
+): void {
+  for (const [artefact, file] of trustInApi) {
+    const lost = validAndNotIn(material.get(artefact)?.entries[caBundleKey], authorities.get(file), now);
+    if (lost.length === 0) continue;
+    const names = lost.map(({ facts }) => `"${facts.subject}" (until ${facts.notAfter.toISOString()})`).join(', ');
+    const state = `"${file}" lacks ${names}, whom the cluster trusts now (ConfigMap "${artefact}")`;
+    const message = `Cannot give the static pods back to kubeadm's files: ${state}; whoever has a certificate of it would be cut off. Leave this machine adopted, or replace kubeadm's CA first: its certificate and key are in the Secret of its signer; then run "kube-cert-recovery --mode=regen --once --preset=kubeadm", and this again`;
+    throw new RecoveryError('MaterialInvalid', message);
+  }
+}
+
+/** By flag that ours take the place of, the file that kubeadm gives it; below pkiDir. */
+const kubeadmFiles: Readonly<Record<string, string>> = {
+  'client-ca-file': 'ca.crt',
+  'tls-cert-file': 'apiserver.crt',
+  'tls-private-key-file': 'apiserver.key',
+  'kubelet-client-certificate': 'apiserver-kubelet-client.crt',
+  'kubelet-client-key': 'apiserver-kubelet-client.key',
+  'proxy-client-cert-file': 'front-proxy-client.crt',
+  'proxy-client-key-file': 'front-proxy-client.key',
+  'requestheader-client-ca-file': 'front-proxy-ca.crt',
+  'service-account-key-file': 'sa.pub',
+  'service-account-signing-key-file': 'sa.key',
+  'cluster-signing-cert-file': 'ca.crt',
+  'cluster-signing-key-file': 'ca.key',
+  'root-ca-file': 'ca.crt',
+  'service-account-private-key-file': 'sa.key',
+};
+const kubeconfigFlags = ['kubeconfig', 'authentication-kubeconfig', 'authorization-kubeconfig'];
+const kubeconfigFiles: Readonly<Partial<Record<StaticPod, string>>> = {
+  'kube-controller-manager': 'controller-manager.conf',
+  'kube-scheduler': 'scheduler.conf',
+};
+
+function expectedFile(pod: StaticPod, flag: string, directories: KubeadmDirectories): string | undefined {
+  const kubeconfig = kubeconfigFiles[pod];
+  if (kubeconfig !== undefined && kubeconfigFlags.includes(flag)) return join(directories.kubernetesDir, kubeconfig);
+  const file = kubeadmFiles[flag];
+  return file === undefined ? undefined : join(directories.pkiDir, file);
+}
+
+/**
+ * Throws MaterialInvalid when somebody has given the component another file than kubeadm does: ours would take its place
+ * without knowing what it holds. `manifest` has nothing of ours.
+ */
+export function requireKubeadmFlags(manifest: PodManifest, pod: StaticPod, directories: KubeadmDirectories): void {
+  const container = manifest.spec.containers.find(({ name }) => name === pod);
+  const words = [...(container?.command ?? []), ...(container?.args ?? [])];
+  const refuse = (problem: string, wanted: string): never => {
+    const message = `Cannot change static pod "${pod}": ${problem}; ${wanted}`;
+    throw new RecoveryError('MaterialInvalid', message);
+  };
+  if (basename(words[0] ?? '') !== pod) refuse(`its command is "${words[0] ?? ''}"`, `the program ${pod} is wanted`);
+  for (const { name: flag, value = '' } of flagsIn(words.slice(1))) {
+    const expected = expectedFile(pod, flag, directories);
+    if (expected !== undefined && value !== expected) {
+      refuse(
+        `--${flag} names "${value}", not kubeadm's "${expected}"`,
+        'put what it holds there, or leave this pod alone',
+      );
+    }
+    if (flag === 'tls-sni-cert-key') refuse('it has a --tls-sni-cert-key of its own', 'take it away first');
+    if (pod === 'kube-apiserver' && flag === 'bind-address' && !['0.0.0.0', '::'].includes(value)) {
+      refuse(`--bind-address=${value} keeps it from the loopback address`, 'take it away first');
+    }
+  }
+}

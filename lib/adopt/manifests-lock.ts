@@ -1,0 +1,140 @@
+// One at a time changes the manifests of this machine: adoption, its end, and the repair that a timer starts. It is a
+// lock of its own: changing them takes minutes, and whoever restarts the kubelet meanwhile must not make the repair of
+// certificates before its start wait. Beside it lie the notes of repairs, for as long as the machine is on.
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import type { Clock } from '../clock.ts';
+import { attempt, realDisk } from '../disk/disk.ts';
+import { replaceFile } from '../disk/files.ts';
+import { isCode } from '../errors.ts';
+import { type StaticPod, staticPods } from '../install/accounts.ts';
+import type { Api } from '../install/apply.ts';
+import { readIfPresent } from '../install/existing-files.ts';
+import { turnSeconds } from '../restart/decide.ts';
+import { LeaseTurn, restartTurn } from '../restart/turn.ts';
+import { acquireLock } from '../host/lock.ts';
+import { refuseBesideKubeadm } from '../host/sole-writer.ts';
+import { digestOf, type PodAddition } from './static-pods.ts';
+
+/** On every machine, whatever a configuration says of other locks: commands that were given different ones must meet. */
+export const machineLockDir = '/run/kube-cert-recovery';
+
+export interface ManifestsLocking {
+  /** `machineLockDir`, but for tests. */
+  readonly lockDir: string;
+  /** Throws AlreadyRunning while kubeadm runs, which writes the same manifests. */
+  readonly refuseBesideOthers?: () => void;
+  readonly clock: Clock;
+}
+
+export function manifestsLockDirectory(lockDir: string): string {
+  return join(lockDir, 'manifests');
+}
+
+/** Throws AlreadyRunning when another process changes them or kubeadm runs, WriteFailed, and what `work` throws. */
+export async function withManifestsLock<T>(
+  { lockDir, clock, refuseBesideOthers = refuseBesideKubeadm }: ManifestsLocking,
+  work: () => Promise<T>,
+): Promise<T> {
+  const guards = 'the manifests of static pods';
+  const lock = await acquireLock({ directory: manifestsLockDirectory(lockDir), clock, guards });
+  try {
+    refuseBesideOthers();
+    return await work();
+  } finally {
+    await lock.release();
+  }
+}
+
+/**
+ * Whether somebody holds it is asked before the API is: while another process adopts this machine its API server may just
+ * start again, and that refusal would say nothing of why. Throws AlreadyRunning, WriteFailed.
+ */
+export function requireManifestsFree(locking: ManifestsLocking): Promise<void> {
+  return withManifestsLock({ ...locking, refuseBesideOthers: () => undefined }, () => Promise.resolve());
+}
+
+/** What is tried: this addition to these bytes. */
+export interface Repair {
+  readonly addition: PodAddition;
+  readonly before: Buffer;
+}
+
+/** Whether exactly this was noted as failed. Throws ReadFailed. */
+export async function hasFailed(lockDir: string, repair: Repair): Promise<boolean> {
+  const noted = await readIfPresent(notePath(lockDir, repair.addition.pod), 'note');
+  return noted?.toString('utf8') === noteOf(repair);
+}
+
+/** With the lock held. Throws WriteFailed. */
+export async function noteFailure(lockDir: string, repair: Repair): Promise<void> {
+  const path = notePath(lockDir, repair.addition.pod);
+  await replaceFile({ path, content: noteOf(repair), mode: 0o600, what: 'note' });
+}
+
+/** With the lock held: these pods have been seen to run. Throws WriteFailed. */
+export async function forgetFailures(lockDir: string, pods: readonly StaticPod[] = staticPods): Promise<void> {
+  for (const pod of pods) {
+    const path = notePath(lockDir, pod);
+    const removing = { code: 'WriteFailed', action: 'remove', what: `note "${path}"`, directory: lockDir } as const;
+    await attempt(removing, () => realDisk.rm(path, { force: true }));
+  }
+}
+
+function notePath(lockDir: string, pod: StaticPod): string {
+  return join(manifestsLockDirectory(lockDir), `${pod}.failed`);
+}
+
+function noteOf({ addition, before }: Repair): string {
+  return createHash('sha256').update(before).update(digestOf(addition)).digest('hex');
+}
+
+// kube-apiserver is restarted on one machine of a cluster at a time, by whoever changes its manifest here: an adoption, its
+// end, a repair. The turn is the one that the containers take, too (lib/leases/turn.ts).
+
+export interface TakingTurn {
+  readonly api: Api;
+  readonly nodeName: string;
+  readonly clock: Clock;
+  /** How long to wait for the turn; 0: not at all. Default: until one that a dead machine holds is over. */
+  readonly turnTimeoutMs?: number;
+  /** See TurnOptions. */
+  readonly turnSeenFile?: string;
+  /** Told once when it has to wait. */
+  readonly told?: (line: string) => void;
+}
+
+const longestTurnMs = (turnSeconds + 10) * 1000;
+const askAgainMs = 1000;
+/** An API server that was just restarted answers within this. */
+const giveBackMs = 60_000;
+
+/** Throws KubeConflict when another machine still has the turn, what the connection throws, and what `work` throws. */
+export async function withRestartTurn<T>(restarting: TakingTurn, work: () => Promise<T>): Promise<T> {
+  const { api, nodeName: holder, clock, turnSeenFile: seenFile } = restarting;
+  const seen = seenFile === undefined ? {} : { seenFile };
+  const turn = new LeaseTurn({ ...api, lease: restartTurn, holder, clock, ...seen });
+  const isOurs = await take(turn, restarting);
+  try {
+    return await work();
+  } finally {
+    if (isOurs) await turn.giveBack(giveBackMs);
+  }
+}
+
+async function take(turn: LeaseTurn, restarting: TakingTurn): Promise<boolean> {
+  const { api, clock, turnTimeoutMs = longestTurnMs, told } = restarting;
+  const until = clock.now().getTime() + turnTimeoutMs;
+  for (let isFirst = true; ; isFirst = false) {
+    try {
+      await turn.take();
+      return true;
+    } catch (err) {
+      // Where there is no namespace for the Lease nobody else can have taken it.
+      if (isCode(err, 'KubeNotFound')) return false;
+      if (!isCode(err, 'KubeConflict') || api.signal.aborted || clock.now().getTime() >= until) throw err;
+      if (isFirst) told?.(`Static pod kube-apiserver waits for its turn. ${err.message}`);
+    }
+    await clock.sleep(askAgainMs, api.signal);
+  }
+}

@@ -1,0 +1,221 @@
+// Everything that a static pod of an adopted machine finds on disk when it starts: certificates in the syncer's layout,
+// kubeconfigs, credentials, configuration. Each pod has a directory of its own, so that it mounts nothing of another's.
+import { join, relative } from 'node:path';
+import { sectionOf } from '../config/installed.ts';
+import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
+import { ensureDirectory, replaceFile } from '../disk/files.ts';
+import { RecoveryError } from '../errors.ts';
+import {
+  type Account,
+  componentsOfPod,
+  type ModeIdentity,
+  restartedPods,
+  type StaticPod,
+} from '../install/accounts.ts';
+import { componentFlags, componentKubeconfigs, type FlagValues } from '../install/component-flags.ts';
+import {
+  credentialFiles,
+  credentialKubeconfig,
+  type CredentialOptions,
+  writeCredential,
+} from '../install/credentials.ts';
+import { isThere, namesIn } from '../install/existing-files.ts';
+import { type HostLayout, hostLayout, publishedPlace } from '../install/layout.ts';
+import { readBy } from '../inventory/resolve.ts';
+import type { Resolved } from '../inventory/model.ts';
+import { dataLink } from '../publish/scan.ts';
+import { publish } from '../publish/writer.ts';
+import { locationText, type Material } from '../store/store.ts';
+import { toYaml } from '../yaml.ts';
+import type { SecurityLabel } from './container.ts';
+import { healthPorts, type PodAddition } from './static-pods.ts';
+
+export interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
+  /** Of all pods. Absolute path. */
+  readonly directory: string;
+  /** As the API has it, by artefact. */
+  readonly material: ReadonlyMap<string, Material>;
+  /** What the configurations say of the cluster: preset or inventory, parameters. */
+  readonly settings: Readonly<Record<string, unknown>>;
+  /** The kubelet's certificate on this machine, which the approver looks at. */
+  readonly nodeCertificate: string;
+  /** The API server by an address that its own certificate holds, for people, who ask for no name of ours. */
+  readonly kubeletServer: string;
+  /** Whether our container runs in that pod: then its syncer writes the certificates, and nobody beside it may, but for what is absent. */
+  readonly runs: (pod: StaticPod) => boolean;
+}
+
+/** Modes of the container in each pod. */
+const modesOf: Readonly<Record<StaticPod, readonly ModeIdentity[]>> = {
+  'kube-apiserver': ['regen', 'syncer', 'approver'],
+  'kube-controller-manager': ['syncer'],
+  'kube-scheduler': ['syncer'],
+};
+
+/** Whose token a mode has in a pod. Only what writes files is in more than one, so only that has an account for each. */
+function accountIn(pod: StaticPod, identity: ModeIdentity): Account {
+  return identity === 'syncer' ? `syncer-${pod}` : identity;
+}
+
+export function podLayout(directory: string, pod: StaticPod): HostLayout {
+  return hostLayout(join(directory, pod));
+}
+
+/** Flags of the component that name files of ours. What goes with them (kubeadm says it, too) stays kubeadm's. */
+function podFlags(resolved: Resolved, layout: HostLayout, pod: StaticPod): FlagValues {
+  const all = componentFlags(readBy(resolved, componentsOfPod[pod]), layout)[pod] ?? {};
+  return Object.fromEntries(
+    Object.entries(all).filter(([, value]) => [value].flat().some((text) => text.includes(layout.directory))),
+  );
+}
+
+/**
+ * Looks at all that writePodFiles writes: our container in the pod may write there, and so may whoever has taken it over.
+ * Throws MaterialInvalid for a link that would lead us away, and ReadFailed.
+ */
+export async function requireNoPodLinks(
+  pod: StaticPod,
+  { directory, resolved: all }: Pick<PodFilesOptions, 'directory' | 'resolved'>,
+): Promise<void> {
+  const layout = podLayout(directory, pod);
+  const resolved = readBy(all, componentsOfPod[pod]);
+  for (const artefact of resolved.artefacts) {
+    const place = publishedPlace(artefact, layout);
+    if (place === undefined) continue;
+    await requireNoLink(layout.directory, place.directory, 'directory');
+    await requireNoForeignLink(place.directory);
+  }
+  const kubeconfigs = componentKubeconfigs(resolved, layout, '').map(({ path }) => path);
+  const credentials = modesOf[pod].flatMap((identity) => credentialFiles(layout, identity));
+  await requireNoLink(layout.directory, layout.kubeconfigs, 'directory');
+  for (const path of [...kubeconfigs, ...credentials, layout.configFile]) {
+    await requireNoLink(layout.directory, path, 'file');
+  }
+}
+
+/**
+ * For what root writes where a container may write, too: a link there would lead it to any place of the machine. Looks at
+ * each step from `root`, which itself is left out, to `path`. Throws MaterialInvalid for a link, for a step that is no
+ * directory and for an end that is not what is wanted; ReadFailed. What is not there is as wanted.
+ */
+async function requireNoLink(root: string, path: string, wanted: 'directory' | 'file'): Promise<void> {
+  const what = `${wanted} "${path}"`;
+  let at = root;
+  for (const step of relative(root, path).split('/')) {
+    at = join(at, step);
+    const looking = { code: 'ReadFailed', action: 'look at', what, directory: at } as const;
+    const stats = await attempt(looking, () => unlessAbsent(() => realDisk.lstat(at)));
+    if (stats === undefined) return;
+    const isWanted = at === path && wanted === 'file' ? stats.isFile() : stats.isDirectory();
+    if (isWanted) continue;
+    const state = stats.isSymbolicLink() ? 'is a link' : `is no ${at === path ? wanted : 'directory'}`;
+    throw refusal(`Cannot write ${what}: "${at}" ${state}`, at);
+  }
+}
+
+/**
+ * The same for what lies in the directory of a published object, where the syncer's own links are as they should be:
+ * publish keeps what any other one leads to, and shows it there.
+ */
+async function requireNoForeignLink(directory: string): Promise<void> {
+  for (const name of await namesIn(directory)) {
+    if (name.startsWith('..')) continue;
+    const at = join(directory, name);
+    const looking = { code: 'ReadFailed', action: 'look at', what: `"${at}"`, directory } as const;
+    const target = await attempt(looking, () =>
+      unlessAbsent(async () => ((await realDisk.lstat(at)).isSymbolicLink() ? realDisk.readlink(at) : undefined)),
+    );
+    if (target === undefined || target === `${dataLink}/${name}`) continue;
+    throw refusal(`Cannot publish in "${directory}": "${at}" is a link to "${target}"`, at);
+  }
+}
+
+function refusal(problem: string, path: string): RecoveryError {
+  const message = `${problem}; remove it, and look at who made it: a container of this program may write there`;
+  return new RecoveryError('MaterialInvalid', message, { details: { path } });
+}
+
+/** Returns the files that changed. Throws WriteFailed, what the API refuses, and what requireNoPodLinks throws. */
+export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): Promise<readonly string[]> {
+  const { directory, material, server } = options;
+  const layout = podLayout(directory, pod);
+  const resolved = readBy(options.resolved, componentsOfPod[pod]);
+  const written: string[] = [];
+  await requireNoPodLinks(pod, options);
+  for (const artefact of resolved.artefacts) {
+    const place = publishedPlace(artefact, layout);
+    const own = material.get(artefact.name);
+    if (place === undefined || own === undefined) continue;
+    const what = locationText(artefact.location);
+    // A directory that has gone is no syncer's work in progress, and the component needs it for its start.
+    if (options.runs(pod) && (await isThere(place.directory, what))) continue;
+    if ((await publish({ ...place, what, entries: own.entries })) !== 'unchanged') written.push(place.directory);
+  }
+  await requireNoPodLinks(pod, options); // what is above took its time
+  await ensureDirectory(realDisk, layout.kubeconfigs);
+  for (const { path, content } of componentKubeconfigs(resolved, layout, server, options.kubeletServer)) {
+    if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') written.push(path);
+  }
+  for (const identity of modesOf[pod]) {
+    written.push(...(await writeCredential(identity, { ...options, resolved, layout }, accountIn(pod, identity))));
+  }
+  const content = podConfig(pod, layout, options);
+  const file = { path: layout.configFile, content, mode: 0o644, what: 'configuration' };
+  if ((await replaceFile(file)) === 'written') written.push(file.path);
+  return written;
+}
+
+/** The configuration of the container in a pod, as YAML. Pure. */
+function podConfig(
+  pod: StaticPod,
+  layout: HostLayout,
+  { settings, namespace, nodeCertificate }: Pick<PodFilesOptions, 'settings' | 'namespace' | 'nodeCertificate'>,
+): string {
+  const modes = modesOf[pod];
+  const sections = {
+    regen: { ...sectionOf(settings, 'regen'), kubeconfig: credentialKubeconfig(layout, 'regen'), locations: 'api' },
+    syncer: {
+      kubeconfig: credentialKubeconfig(layout, 'syncer'),
+      destinationDir: layout.certs,
+      components: componentsOfPod[pod],
+      ...(restartedPods.has(pod) && { restart: 'react' }),
+    },
+    approver: {
+      ...sectionOf(settings, 'approver'),
+      kubeconfig: credentialKubeconfig(layout, 'approver'),
+      bootstrapNamespace: namespace,
+      nodeCertificate,
+    },
+  } satisfies Record<ModeIdentity, unknown>;
+  const { regen: _regen, syncer: _syncer, approver: _approver, ...cluster } = settings;
+  return toYaml({
+    apiVersion: 'kube-cert-recovery/v1alpha1',
+    kind: 'Configuration',
+    modes,
+    ...cluster,
+    ...Object.fromEntries(modes.map((mode) => [mode, sections[mode]])),
+    healthProbeBindAddress: `127.0.0.1:${healthPorts[pod]}`,
+  });
+}
+
+interface Adding {
+  readonly resolved: Resolved;
+  readonly directory: string;
+  readonly image: string;
+  readonly kubeletPki: string;
+  readonly seLinux?: SecurityLabel | undefined;
+}
+
+/** What is added to the manifest of a pod. */
+export function podAddition(pod: StaticPod, { resolved, directory, image, kubeletPki, seLinux }: Adding): PodAddition {
+  const layout = podLayout(directory, pod);
+  return {
+    pod,
+    image,
+    layout,
+    flags: podFlags(resolved, layout, pod),
+    sharesProcesses: restartedPods.has(pod),
+    ...(modesOf[pod].includes('approver') && { kubeletPki }),
+    ...(seLinux !== undefined && { seLinux }),
+  };
+}

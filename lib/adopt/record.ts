@@ -1,0 +1,132 @@
+// What `init adopt` leaves behind for `init adopt --repair`: all that is added to the three manifests, so that it can be
+// added again with nobody asked and no API. Each pod comes into it as soon as it has been seen to run with what was added,
+// so it never names an image that did not run, and an adoption that ends half-way keeps what it has come to.
+// `uninstall adopt` removes it before anything else. It holds paths and names, no secrets.
+import { createHash } from 'node:crypto';
+import { isAbsolute } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { type Disk, realDisk } from '../disk/disk.ts';
+import { replaceFile } from '../disk/files.ts';
+import { RecoveryError } from '../errors.ts';
+import { type StaticPod, staticPods } from '../install/accounts.ts';
+import { isThere, readIfPresent, removeFile } from '../install/existing-files.ts';
+import { adoptionFile } from '../install/layout.ts';
+import { podLayout } from './pod-files.ts';
+import { digestOf, type PodAddition } from './static-pods.ts';
+
+export interface AdoptionRecord {
+  readonly kubernetesDir: string;
+  readonly pkiDir: string;
+  readonly nodeName: string;
+  /** One for each static pod that has been adopted, in their order; an adoption that ended half-way has left some out. */
+  readonly additions: readonly PodAddition[];
+}
+
+const header = { apiVersion: 'kube-cert-recovery/v1alpha1', kind: 'Adoption' } as const;
+const fields = ['apiVersion', 'kind', 'kubernetesDir', 'pkiDir', 'nodeName', 'additions', 'digests', 'placeDigest'];
+const additionFields = ['pod', 'image', 'layout', 'flags', 'kubeletPki', 'sharesProcesses', 'seLinux'];
+
+export function recordText(record: AdoptionRecord): string {
+  const { kubernetesDir, pkiDir, nodeName, additions } = record;
+  // The digests tell a record that somebody has edited, and one of a version that adds other things.
+  const digests = Object.fromEntries(additions.map((addition) => [addition.pod, digestOf(addition)]));
+  const placeDigest = placeDigestOf(record);
+  const value = { ...header, kubernetesDir, pkiDir, nodeName, additions, digests, placeDigest };
+  return `${JSON.stringify(value, undefined, 2)}\n`;
+}
+
+/** Throws MaterialInvalid for whatever this version would not have written. */
+export function parseRecord(text: string, directory: string): AdoptionRecord {
+  const problem = (what: string): RecoveryError => {
+    const again = 'run "kube-cert-recovery init adopt" again, which writes it anew';
+    return new RecoveryError('MaterialInvalid', `Cannot use record "${adoptionFile(directory)}": ${what}; ${again}`);
+  };
+  const value = fieldsOf(jsonOf(text));
+  if (value === undefined) throw problem('it is no JSON object');
+  if (value['apiVersion'] !== header.apiVersion || value['kind'] !== header.kind) {
+    throw problem(`it is not of version "${header.apiVersion}" and kind "${header.kind}"`);
+  }
+  const unknown = Object.keys(value).find((name) => !fields.includes(name));
+  if (unknown !== undefined) throw problem(`field "${unknown}" is unknown`);
+  const { kubernetesDir, pkiDir, nodeName, additions } = value;
+  if (!isPath(kubernetesDir) || !isPath(pkiDir)) throw problem('a directory is no absolute path');
+  if (!isName(nodeName) || nodeName.includes('/')) throw problem('it has no nodeName');
+  const all = Array.isArray(additions) ? (additions as readonly unknown[]) : [];
+  const pods = staticPods.filter((pod) => all.some((one) => fieldsOf(one)?.['pod'] === pod));
+  if (all.length === 0 || all.length !== pods.length) throw problem('it does not name static pods, each once');
+  const digests = fieldsOf(value['digests']) ?? {};
+  if (!isDeepStrictEqual(new Set(Object.keys(digests)), new Set(pods)))
+    throw problem('it names other pods than its digests');
+  const read = pods.map((pod, at) => {
+    const wrong = additionProblem(all[at], pod, directory) ?? digestProblem(all[at] as PodAddition, digests[pod]);
+    if (wrong !== undefined) throw problem(`what is added to ${pod} ${wrong}`);
+    return all[at] as PodAddition;
+  });
+  // Records of versions that did not write it have none.
+  const { placeDigest = placeDigestOf({ kubernetesDir, pkiDir, nodeName }) } = value;
+  if (placeDigest !== placeDigestOf({ kubernetesDir, pkiDir, nodeName })) {
+    throw problem('its directories or its nodeName have been edited');
+  }
+  return { kubernetesDir, pkiDir, nodeName, additions: read };
+}
+
+/** Of what is not added to a pod: one flipped bit would be another node. */
+const placeDigestOf = ({ kubernetesDir, pkiDir, nodeName }: Omit<AdoptionRecord, 'additions'>): string =>
+  createHash('sha256')
+    .update(JSON.stringify([kubernetesDir, pkiDir, nodeName]))
+    .digest('hex')
+    .slice(0, 16);
+
+/** Undefined when this machine has not been adopted. Throws ReadFailed, MaterialInvalid. */
+export async function readRecord(directory: string): Promise<AdoptionRecord | undefined> {
+  const bytes = await readIfPresent(adoptionFile(directory), 'record');
+  return bytes === undefined ? undefined : parseRecord(bytes.toString('utf8'), directory);
+}
+
+/** Throws WriteFailed. */
+export async function writeRecord(directory: string, record: AdoptionRecord): Promise<void> {
+  const file = { path: adoptionFile(directory), content: recordText(record), mode: 0o644, what: 'record' };
+  await replaceFile(file);
+}
+
+/** Durably; one that is not there is as wanted. Throws WriteFailed. */
+export async function removeRecord(directory: string, disk: Disk = realDisk): Promise<void> {
+  const path = adoptionFile(directory);
+  if (await isThere(path, 'record', disk)) await removeFile(path, 'record', disk);
+}
+
+/** What keeps a value from being what this version adds to a pod; undefined: nothing. */
+function additionProblem(value: unknown, pod: StaticPod, directory: string): string | undefined {
+  const { pod: named, image, layout, flags, kubeletPki, sharesProcesses, seLinux, ...rest } = fieldsOf(value) ?? {};
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) return `has an unknown field "${unknown}" (known: ${additionFields.join(', ')})`;
+  if (named !== pod) return 'is that of another pod';
+  if (!isName(image)) return 'has no image';
+  if (!isDeepStrictEqual(layout, podLayout(directory, pod))) return `has files elsewhere than below "${directory}"`;
+  if (kubeletPki !== undefined && !isPath(kubeletPki)) return 'has a kubeletPki that is no absolute path';
+  if (typeof sharesProcesses !== 'boolean') return 'does not say whether processes are shared';
+  const { type = 'no label', level = 's0', ...more } = fieldsOf(seLinux ?? {}) ?? { more: seLinux };
+  if (![type, level].every(isName) || Object.keys(more).length > 0) return 'has a seLinux that is no label';
+  const values = Object.values(fieldsOf(flags) ?? {}).flat();
+  return values.length > 0 && values.every(isName) ? undefined : 'has no flags';
+}
+
+function digestProblem(addition: PodAddition, digest: unknown): string | undefined {
+  return digestOf(addition) === digest ? undefined : 'has been edited, or is of another version of this program';
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function fieldsOf(value: unknown): Readonly<Record<string, unknown>> | undefined {
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isObject ? (value as Readonly<Record<string, unknown>>) : undefined;
+}
+
+const isName = (value: unknown): value is string => typeof value === 'string' && value !== '';
+const isPath = (value: unknown): value is string => isName(value) && isAbsolute(value);

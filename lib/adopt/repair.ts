@@ -1,0 +1,231 @@
+// `init adopt --repair`: puts the manifests of an adopted machine right after `kubeadm upgrade` (or whoever else) has
+// written them anew. Only the machine itself can notice, because our containers are gone then; so a timer runs it.
+//
+//  1. no record, or nothing has drifted: done; this is all that it costs every minute
+//  2. the lock; the record and the manifests once more: the machine may just have been given back to kubeadm
+//  3. an API server: without one nobody sees whether a pod runs, so nothing is written before one answers
+//  4. one pod after the other: what would be lost, whether our files are there, the manifest, and the wait for the pod
+//
+// Waiting for an API is safe: what has drifted reads kubeadm's files, and the run before this one heals those. A pod that
+// has been seen not to run gets its former manifest back, and is not tried again until that manifest, the record or the
+// boot is another; the others would get the same image and ask the same API, so they are not tried either.
+import { access } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
+import { flagArguments } from '../install/component-flags.ts';
+import { readIfPresent } from '../install/existing-files.ts';
+import { digestAnnotation } from '../install/installed.ts';
+import { adoptionFile } from '../install/layout.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import type { Log } from '../log.ts';
+import { refuseBesideKubeadm } from '../host/sole-writer.ts';
+import { parseYaml } from '../yaml.ts';
+import { requireKubeadmFlags } from './guard.ts';
+import {
+  forgetFailures,
+  hasFailed,
+  manifestsLockDirectory,
+  type ManifestsLocking,
+  noteFailure,
+  withManifestsLock,
+} from './manifests-lock.ts';
+import { type AdoptionRecord, readRecord } from './record.ts';
+import { changeStaticPod, manifestPath, podManifest } from './static-pods-apply.ts';
+import { addTo, containerName, digestOf, type PodAddition, type PodManifest, removeFrom } from './static-pods.ts';
+
+export interface RepairOptions extends ManifestsLocking {
+  /** Of our files. Absolute path. */
+  readonly directory: string;
+  /** As an administrator; undefined when no API server answers. Asked only when something has drifted. */
+  readonly reach: (record: AdoptionRecord) => Promise<KubeConnection | undefined>;
+  /** How long a pod may take until it runs. */
+  readonly timeoutMs?: number;
+  /** Writes nothing. */
+  readonly dryRun: boolean;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+export interface RepairOutcome {
+  /** How many manifests were put right; with dryRun: would be. */
+  readonly repaired: number;
+  /** What kept others from it, each logged already. */
+  readonly failures: readonly unknown[];
+}
+
+interface Drift {
+  readonly addition: PodAddition;
+  /** Of the manifest. */
+  readonly path: string;
+  /** The bytes that were looked at. */
+  readonly before: Buffer;
+  readonly message: string;
+}
+
+/** An absent manifest is a pod that somebody has stopped: there is nothing to add to. Throws ReadFailed, MaterialInvalid. */
+async function findDrift(record: AdoptionRecord): Promise<readonly Drift[]> {
+  const found: Drift[] = [];
+  for (const addition of record.additions) found.push(...(await driftIn(record, addition)));
+  return found;
+}
+
+async function driftIn({ kubernetesDir }: AdoptionRecord, addition: PodAddition): Promise<readonly Drift[]> {
+  const path = manifestPath(join(kubernetesDir, 'manifests'), addition.pod);
+  const before = await readIfPresent(path, 'manifest');
+  if (before === undefined) return [];
+  const missing = driftOf(podManifest(parseYaml(before.toString('utf8')), addition.pod, path), addition);
+  return missing === undefined ? [] : [{ addition, path, before, message: `${basename(path)} ${missing}` }];
+}
+
+const nothing: RepairOutcome = { repaired: 0, failures: [] };
+
+/** Throws what concerns the whole machine: the record, a manifest that cannot be read, AlreadyRunning, what `reach` throws. */
+export async function runRepair(options: RepairOptions): Promise<RepairOutcome> {
+  const { directory, dryRun, log } = options;
+  const seen = await readRecord(directory);
+  if (seen === undefined || (await findDrift(seen)).length === 0) return nothing;
+  return withManifestsLock(options, async () => {
+    const record = await readRecord(directory);
+    const drifted = record === undefined ? [] : await findDrift(record);
+    for (const { addition, path, message } of drifted) {
+      const keep = `what it lacks is added again. To keep it as it is, run "kube-cert-recovery uninstall adopt", or remove "${adoptionFile(directory)}" when no API server answers`;
+      log.warn('manifest.drifted', { component: addition.pod, path, message: `${message}; ${keep}` });
+    }
+    if (record === undefined || drifted.length === 0) return nothing;
+    if (dryRun) return { repaired: drifted.length, failures: [] };
+    const connection = await options.reach(record);
+    if (connection === undefined) {
+      const message =
+        'no API server answers, so nobody could see whether a pod runs; nothing is written before one does';
+      log.info('manifest.waiting', { message });
+      return nothing;
+    }
+    try {
+      return await repairAll({ ...options, record, connection });
+    } finally {
+      await connection.close();
+    }
+  });
+}
+
+interface Repairing extends RepairOptions {
+  readonly record: AdoptionRecord;
+  readonly connection: KubeConnection;
+}
+
+async function repairAll(repairing: Repairing): Promise<RepairOutcome> {
+  const { record, log, signal, refuseBesideOthers = refuseBesideKubeadm } = repairing;
+  const failures: unknown[] = [];
+  let repaired = 0;
+  for (const addition of record.additions) {
+    // The pod before may have taken minutes.
+    refuseBesideOthers();
+    const [drift] = await driftIn(record, addition);
+    if (drift === undefined) continue;
+    const fields = { component: addition.pod, path: drift.path };
+    try {
+      await repairOne(drift, repairing);
+      log.info('manifest.repaired', fields);
+      repaired += 1;
+    } catch (err) {
+      if (isCode(err, 'KubeConflict')) {
+        log.info('manifest.waiting', { ...fields, message: errorText(err) }); // for its turn
+        continue;
+      }
+      log.error('manifest.failed', { ...fields, err: errorText(err) });
+      failures.push(err);
+      // One that is refused says nothing about the others; one that did not run does.
+      if (isCode(err, 'ProofFailed') || signal.aborted) break;
+    }
+  }
+  return { repaired, failures };
+}
+
+async function repairOne(drift: Drift, repairing: Repairing): Promise<void> {
+  const { addition, path } = drift;
+  const { record, connection, lockDir, timeoutMs, clock, signal } = repairing;
+  const { pod } = addition;
+  await requireFiles(addition);
+  if (await hasFailed(lockDir, drift)) {
+    const message = `Cannot repair manifest "${path}": its pod has not come to run when that was tried, and nothing has changed since; look at its containers (crictl ps -a, crictl logs), then run "kube-cert-recovery init adopt" again`;
+    throw new RecoveryError('ProofFailed', message);
+  }
+  const change = (manifest: PodManifest): PodManifest => {
+    requireKubeadmFlags(removeFrom(manifest), pod, record);
+    return addTo(manifest, addition);
+  };
+  try {
+    await changeStaticPod(pod, change, {
+      api: { connection, signal },
+      manifestsDir: join(record.kubernetesDir, 'manifests'),
+      nodeName: record.nodeName,
+      // The next run of the timer asks again, and must know since when this one has waited.
+      turnTimeoutMs: 0,
+      turnSeenFile: join(manifestsLockDirectory(lockDir), 'kube-apiserver-restart.seen'),
+      timeoutMs,
+      clock,
+    });
+  } catch (err) {
+    if (isCode(err, 'ProofFailed') && !signal.aborted) await noteFailure(lockDir, drift);
+    throw err;
+  }
+  await forgetFailures(lockDir, [pod]);
+}
+
+/** A component whose flags name a file that is not there does not start. */
+async function requireFiles({ pod, layout, flags, kubeletPki }: PodAddition): Promise<void> {
+  const named = Object.values(flags)
+    .flat()
+    .flatMap((value) => value.split(/[,:]/).filter((part) => part.startsWith(`${layout.directory}/`)));
+  for (const path of [layout.configFile, ...(kubeletPki === undefined ? [] : [kubeletPki]), ...named]) {
+    try {
+      await access(path);
+    } catch (cause) {
+      const message = `Cannot repair static pod "${pod}": "${path}" is not there (${systemCode(cause) ?? errorText(cause)}); run "kube-cert-recovery init adopt" again`;
+      throw new RecoveryError('MaterialInvalid', message, { cause });
+    }
+  }
+}
+
+/**
+ * What `init adopt` added and is missing, as the end of a sentence that begins with the manifest; undefined: nothing.
+ * Whatever a person has changed beside it is no drift, and kubeadm given our patches writes what has none. Pure.
+ */
+export function driftOf({ metadata, spec }: PodManifest, addition: PodAddition): string | undefined {
+  const { pod, layout } = addition;
+  const digest = metadata.annotations?.[digestAnnotation];
+  const hasOwn = spec.containers.some(({ name }) => name === containerName);
+  if (digest === undefined && !hasOwn) return 'has nothing of this program: it has been written anew';
+  if (digest !== digestOf(addition)) return 'has not what the last adoption added';
+  if (!hasOwn) return `lacks the container "${containerName}"`;
+  const component = spec.containers.find(({ name }) => name === pod);
+  const words = [...(component?.command ?? []), ...(component?.args ?? [])];
+  const flag = flagArguments(addition.flags).find((one) => !words.includes(one));
+  if (flag !== undefined) return `lacks the flag ${flag.replace(/=.*/s, '')} that names a file of this program`;
+  const paths = (component?.volumeMounts ?? []).map(({ mountPath }) => mountPath);
+  const path = [layout.certs, layout.kubeconfigs].find((one) => !paths.includes(one));
+  return path === undefined ? undefined : `does not mount "${path}" into ${pod}`;
+}
+
+/**
+ * What `status` says of whose files the components read, and whether their manifests still say so. Sentences; none on a
+ * machine that is not adopted. Never rejects: a report tells what it could not find out.
+ */
+export async function adoptionNotes(directory: string): Promise<readonly string[]> {
+  try {
+    const record = await readRecord(directory);
+    if (record === undefined) return [];
+    const drifted = await findDrift(record);
+    if (drifted.length === 0) {
+      return [
+        `this machine is adopted: its static pods read files below "${directory}"; kubeadm's own are kept good for etcd, the kubelet and the way back`,
+      ];
+    }
+    return drifted.map(
+      ({ message }) =>
+        `this machine is adopted, but ${message}; the timer of "init host" repairs that, or "kube-cert-recovery init adopt --repair"`,
+    );
+  } catch (err) {
+    return [errorText(err)];
+  }
+}

@@ -1,0 +1,220 @@
+// Puts our manifests of static pods in the place of what is there, one component after the other, and waits until the
+// kubelet runs what was written and everything in it is ready. kube-apiserver waits for its turn among the machines.
+import { dirname, join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { attempt, realDisk } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/read.ts';
+import { errorText, RecoveryError } from '../errors.ts';
+import type { StaticPod } from '../install/accounts.ts';
+import { digestAnnotation } from '../install/installed.ts';
+import { editManifest } from '../restart/manifest.ts';
+import { parseYaml, toYaml } from '../yaml.ts';
+import { askReady, type HealthAddress, type MirrorPod, readMirrorPod } from './container-state.ts';
+import { type TakingTurn, withRestartTurn } from './manifests-lock.ts';
+import { type Container, containerName, type PodManifest } from './static-pods.ts';
+
+export interface StaticPodMachine extends TakingTurn {
+  readonly manifestsDir: string;
+  /** How long a pod may take until it runs. Default: three minutes. */
+  readonly timeoutMs?: number | undefined;
+  /** How long the image of our container may fail to come: a registry may answer at the second try. Default: 20 s. */
+  readonly pullTimeoutMs?: number;
+  /** What must be done between the manifest and the moment when the pod can be seen to run. */
+  readonly beforeWait?: () => Promise<void>;
+}
+
+const pollMs = 250;
+const usualTimeoutMs = 180_000;
+
+/**
+ * Changes the manifest of one pod, and resolves when the pod runs as the manifest says (also when it was there already):
+ * its containers are ready by the API, and ours says so itself. Throws ReadFailed, WriteFailed, MaterialInvalid,
+ * KubeConflict while another machine restarts its kube-apiserver, what `change` throws, and ProofFailed when the pod does
+ * not come up: then the former manifest is back in its place.
+ */
+export async function changeStaticPod(
+  pod: StaticPod,
+  change: (before: PodManifest) => PodManifest,
+  machine: StaticPodMachine,
+): Promise<'written' | 'unchanged'> {
+  const work = (): Promise<'written' | 'unchanged'> => changeNow(pod, change, machine);
+  if (pod !== 'kube-apiserver') return work();
+  const present = await readManifest(manifestPath(machine.manifestsDir, pod), pod);
+  // Looking at what is as it should be restarts nothing.
+  return isDeepStrictEqual(change(present), present) ? work() : withRestartTurn(machine, work);
+}
+
+async function changeNow(
+  pod: StaticPod,
+  change: (before: PodManifest) => PodManifest,
+  machine: StaticPodMachine,
+): Promise<'written' | 'unchanged'> {
+  const path = manifestPath(machine.manifestsDir, pod);
+  const read = (bytes: Buffer): PodManifest => podManifest(parseYaml(bytes.toString('utf8')), pod, path);
+  const former = await readMirrorPod(machine.api, pod, machine.nodeName).catch(() => undefined);
+  const { outcome, before, after } = await editManifest(path, (bytes) => {
+    const present = read(bytes);
+    const wanted = change(present);
+    if (isDeepStrictEqual(wanted, present)) return undefined;
+    const content = Buffer.from(toYaml(wanted));
+    // What the kubelet will read, read again: nothing else may take the place of a manifest that works.
+    if (isDeepStrictEqual(read(content), wanted)) return content;
+    const message = `Cannot write manifest "${path}": it would not be read as it is meant`;
+    throw new RecoveryError('MaterialInvalid', message);
+  });
+  if (outcome === 'conflict') {
+    const message = `Cannot write manifest "${path}": somebody else has just written it; run this again`;
+    throw new RecoveryError('WriteFailed', message);
+  }
+  const { timeoutMs = usualTimeoutMs, told } = machine;
+  if (outcome === 'written') {
+    const away = pod === 'kube-apiserver' ? '; its API is away meanwhile' : '';
+    told?.(`Static pod ${pod}: manifest changed, waiting until it runs (${timeoutMs / 1000} s at most${away})`);
+  }
+  await machine.beforeWait?.();
+  const manifest = read(after);
+  // A kubelet that still runs what is written now has not noticed what was there in between, and will not.
+  const isNew = outcome === 'written' && former !== undefined && !shows(former, manifest);
+  const missing = await untilItRuns(pod, manifest, machine, isNew ? hashOf(former) : undefined);
+  if (missing === undefined) return outcome;
+  const says =
+    outcome === 'written' ? `new manifest says: ${missing}; ${await giveBack()}` : `manifest says: ${missing}`;
+  const message = `Pod "kube-system/${pod}-${machine.nodeName}" has not come to run as its ${says}. Look at its containers (crictl ps -a, crictl logs), then run this again`;
+  throw new RecoveryError('ProofFailed', message);
+
+  /** A pod that worked is worth more than one of ours that does not. */
+  async function giveBack(): Promise<string> {
+    const back = await editManifest(path, (bytes) => (bytes.equals(after) ? before : undefined));
+    return back.outcome === 'written'
+      ? 'the former one is back in its place'
+      : 'somebody else has written it meanwhile, so the former one was not put back';
+  }
+}
+
+/** Throws ReadFailed, MaterialInvalid. */
+export async function readManifest(path: string, pod: StaticPod): Promise<PodManifest> {
+  const what = `manifest "${path}"`;
+  const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(path) }, () =>
+    readRegularFile(realDisk, path),
+  );
+  return podManifest(parseYaml(bytes.toString('utf8')), pod, path);
+}
+
+/** By the kubelet, of a container without its image (pkg/kubelet/images/types.go): what no time mends, and what may. */
+const neverPulled: readonly string[] = ['InvalidImageName', 'ErrImageNeverPull'];
+const notPulled: readonly string[] = ['ErrImagePull', 'ImagePullBackOff'];
+
+/** Resolves when it runs, or with what is missing when it has taken too long, or our image does not come. */
+async function untilItRuns(
+  pod: StaticPod,
+  manifest: PodManifest,
+  machine: StaticPodMachine,
+  formerHash: string | undefined,
+): Promise<string | undefined> {
+  const { api, clock, timeoutMs = usualTimeoutMs, pullTimeoutMs = 20_000 } = machine;
+  const digest = manifest.metadata.annotations?.[digestAnnotation];
+  const isFormer = (found: MirrorPod): boolean =>
+    found.metadata?.annotations?.[digestAnnotation] !== digest ||
+    (formerHash !== undefined && hashOf(found) === formerHash);
+  const health = healthAddress(manifest);
+  const deadline = clock.now().getTime() + timeoutMs;
+  let missing = 'it was not looked at';
+  let lastWithImage = clock.now().getTime();
+  while (clock.now().getTime() < deadline && !api.signal.aborted) {
+    const { missing: found, image } = await look(() => readMirrorPod(machine.api, pod, machine.nodeName), isFormer);
+    const now = clock.now().getTime();
+    if (image === undefined) lastWithImage = now;
+    else if (neverPulled.includes(image) || now - lastWithImage >= pullTimeoutMs) return imageMissing(manifest, image);
+    // Who answers there while the kubelet still runs the former pod is the former container.
+    const own = found === undefined && health !== undefined ? await askReady(health, api.signal) : undefined;
+    if (found === undefined && own === undefined) return undefined;
+    missing = found ?? `its container "${containerName}" runs, but is not ready: ${own ?? ''}`;
+    await clock.sleep(pollMs, api.signal);
+  }
+  return missing;
+}
+
+/** By the kubelet, of the whole manifest that it runs (pkg/kubelet/config/common.go, applyDefaults). */
+function hashOf({ metadata }: MirrorPod): string | undefined {
+  return metadata?.annotations?.['kubernetes.io/config.hash'];
+}
+
+/** Whether the mirror pod has what we change in a manifest: containers, their arguments and what they mount. */
+function shows({ metadata, spec }: MirrorPod, manifest: PodManifest): boolean {
+  const changed = ({ containers }: PodManifest['spec']): unknown =>
+    containers.map(({ name, command, args, volumeMounts = [] }) => {
+      return { name, command, args, paths: volumeMounts.map(({ mountPath }) => mountPath) };
+    });
+  const digest = manifest.metadata.annotations?.[digestAnnotation];
+  if (spec === undefined || metadata?.annotations?.[digestAnnotation] !== digest) return false;
+  return isDeepStrictEqual(changed(spec), changed(manifest.spec));
+}
+
+interface Look {
+  /** Undefined: nothing, by the API. */
+  readonly missing: string | undefined;
+  /** Why our container has no image. */
+  readonly image?: string;
+}
+
+async function look(
+  readPod: () => Promise<MirrorPod | undefined>,
+  isFormer: (found: MirrorPod) => boolean,
+): Promise<Look> {
+  try {
+    const found = await readPod();
+    if (found === undefined) return { missing: 'the API server does not know it' };
+    return isFormer(found) ? { missing: 'the kubelet runs the former manifest' } : waitsFor(found);
+  } catch (err) {
+    return { missing: errorText(err) }; // while it is kube-apiserver that starts again
+  }
+}
+
+function waitsFor({ status }: MirrorPod): Look {
+  const containers = status?.containerStatuses ?? [];
+  const waiting = containers.filter(({ ready }) => !ready);
+  if (containers.length > 0 && waiting.length === 0) return { missing: undefined };
+  if (waiting.length === 0) return { missing: 'its containers have not started' };
+  const image = waiting.find(({ name }) => name === containerName)?.state?.waiting?.reason;
+  return {
+    missing: `not ready: ${waiting.map(({ name }) => name).join(', ')}`,
+    ...(image !== undefined && [...neverPulled, ...notPulled].includes(image) && { image }),
+  };
+}
+
+function imageMissing({ spec }: PodManifest, reason: string): string {
+  const image = spec.containers.find(({ name }) => name === containerName)?.['image'];
+  return `its container "${containerName}" has no image "${String(image)}" (${reason}): load it into the container runtime of this machine, or name one in a registry that the machine reaches`;
+}
+
+export function manifestPath(manifestsDir: string, pod: StaticPod): string {
+  return join(manifestsDir, `${pod}.yaml`);
+}
+
+/** The value of a manifest's text as the pod that it must be. Throws MaterialInvalid. */
+export function podManifest(value: unknown, pod: StaticPod, path: string): PodManifest {
+  const manifest = value as Partial<PodManifest> | null | undefined;
+  const containers: unknown = manifest?.spec?.containers;
+  const isPod = manifest?.kind === 'Pod' && typeof manifest.metadata === 'object' && Array.isArray(containers);
+  if (isPod && (containers as readonly Partial<Container>[]).some(({ name }) => name === pod)) {
+    return manifest as PodManifest;
+  }
+  const message = `Cannot use manifest "${path}": it is no Pod with a container "${pod}"; bring the one that kubeadm wrote`;
+  throw new RecoveryError('MaterialInvalid', message, { details: { path } });
+}
+
+interface Probe {
+  readonly httpGet?: { readonly host?: string; readonly port?: number };
+}
+
+/** Where our container in this manifest answers for its health; undefined where the manifest has none of ours. */
+export function healthAddress({ spec }: PodManifest): HealthAddress | undefined {
+  const own = spec.containers.find(({ name }) => name === containerName);
+  const { host, port } = (own?.['livenessProbe'] as Probe | undefined)?.httpGet ?? {};
+  return host === undefined || port === undefined ? undefined : { host, port };
+}
+
+/** Whether this manifest has our container, as it was added or changed: then its syncer writes the files of the pod. */
+export function runsOurs({ spec }: PodManifest): boolean {
+  return spec.containers.some(({ name }) => name === containerName);
+}

@@ -1,0 +1,270 @@
+// What is added to the static pods of a control plane, and taken out again: our container, what it and the component
+// mount, and flags by which the component reads what our container writes. Pure.
+//
+// Flags are appended to the component's own. The last one counts (pflag), so what was there stays as it was written and
+// comes into force again when ours are taken away. What was added stands in an annotation: a manifest that kubeadm has
+// written anew has none, and whatever a person has changed in it meanwhile stays.
+import { createHash } from 'node:crypto';
+import { timesyncdDirectory } from '../host/clock-synchronised.ts';
+import type { StaticPod } from '../install/accounts.ts';
+import { flagArguments, type FlagValues } from '../install/component-flags.ts';
+import { digestAnnotation } from '../install/installed.ts';
+import type { HostLayout } from '../install/layout.ts';
+import type { SecurityLabel } from './container.ts';
+
+/** Where each container's health is asked, on the loopback address of the machine, whose network all three pods share. */
+export const healthPorts: Readonly<Record<StaticPod, number>> = {
+  'kube-apiserver': 11443,
+  'kube-controller-manager': 11444,
+  'kube-scheduler': 11445,
+};
+
+export const containerName = 'kube-cert-recovery';
+/** The flags that were added, as JSON. */
+const flagsAnnotation = 'kube-cert-recovery/flags';
+/** There where the shared PID namespace is ours. */
+const processesAnnotation = 'kube-cert-recovery/shares-processes';
+
+export interface PodAddition {
+  readonly pod: StaticPod;
+  /** Of our container. */
+  readonly image: string;
+  /** Of this pod's files. */
+  readonly layout: HostLayout;
+  /** That name files of ours. */
+  readonly flags: FlagValues;
+  /** The kubelet's certificates, which the approver looks at; none in the other pods. */
+  readonly kubeletPki?: string;
+  /** Whether our container sees the component's process, to end it when it must read its files again. */
+  readonly sharesProcesses: boolean;
+  /** Of our container, where SELinux is on. */
+  readonly seLinux?: SecurityLabel;
+}
+
+export interface Container extends Named {
+  readonly command?: readonly string[];
+  readonly args?: readonly string[];
+  readonly volumeMounts?: readonly Named[];
+}
+export interface PodManifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly annotations?: Readonly<Record<string, string>>;
+    readonly [field: string]: unknown;
+  };
+  readonly spec: {
+    readonly containers: readonly Container[];
+    readonly volumes?: readonly Named[];
+    readonly [field: string]: unknown;
+  };
+}
+
+const fromField = (name: string, fieldPath: string) => ({ name, valueFrom: { fieldRef: { fieldPath } } });
+
+function ownContainer(addition: PodAddition): Container {
+  const { pod, image, layout, seLinux } = addition;
+  const probe = { httpGet: { host: '127.0.0.1', port: healthPorts[pod], path: '/livez', scheme: 'HTTP' } };
+  return {
+    name: containerName,
+    image,
+    // A machine that comes back may reach no registry.
+    imagePullPolicy: 'IfNotPresent',
+    args: [`--config=${layout.configFile}`],
+    env: [
+      fromField('NODE_NAME', 'spec.nodeName'),
+      fromField('POD_NAME', 'metadata.name'),
+      fromField('POD_NAMESPACE', 'metadata.namespace'),
+    ],
+    livenessProbe: { ...probe, initialDelaySeconds: 30, periodSeconds: 30, timeoutSeconds: 15, failureThreshold: 4 },
+    resources: { requests: { cpu: '10m', memory: '100Mi' }, limits: { memory: '250Mi' } },
+    securityContext: {
+      // Certificates and keys on a control-plane node belong to root; no capability is needed to write one's own files.
+      runAsUser: 0,
+      runAsGroup: 0,
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ['ALL'] },
+      seccompProfile: { type: 'RuntimeDefault' },
+      ...(seLinux !== undefined && { seLinuxOptions: seLinux }),
+    },
+    terminationMessagePolicy: 'FallbackToLogsOnError',
+    volumeMounts: mountsOf(addition).own.map(({ mount }) => mount),
+  };
+}
+
+/** Where a container's flags stand. */
+const wordsOf = ({ args }: Container): 'args' | 'command' => (args === undefined ? 'command' : 'args');
+
+/** With everything of ours; what of ours was there before is replaced. */
+export function addTo(before: PodManifest, addition: PodAddition): PodManifest {
+  const manifest = removeFrom(before);
+  const { pod } = addition;
+  const { own, component } = mountsOf(addition);
+  const added = flagArguments(addition.flags);
+  const containers = manifest.spec.containers.map((container): Container => {
+    if (container.name !== pod) return container;
+    const words = wordsOf(container);
+    return {
+      ...container,
+      [words]: [...(container[words] ?? []), ...added],
+      volumeMounts: [...(container.volumeMounts ?? []), ...component.map(({ mount }) => mount)],
+    };
+  });
+  return {
+    ...manifest,
+    metadata: {
+      ...manifest.metadata,
+      annotations: { ...manifest.metadata.annotations, ...annotationsOf(addition, manifest) },
+    },
+    spec: {
+      ...manifest.spec,
+      ...(addition.sharesProcesses && { shareProcessNamespace: true }),
+      containers: [...containers, ownContainer(addition)],
+      volumes: [...(manifest.spec.volumes ?? []), ...volumesOf([...own, ...component])],
+    },
+  };
+}
+
+function annotationsOf(addition: PodAddition, before?: PodManifest): Readonly<Record<string, string>> {
+  const isNew = addition.sharesProcesses && before?.spec['shareProcessNamespace'] !== true;
+  return {
+    [flagsAnnotation]: JSON.stringify(flagArguments(addition.flags)),
+    ...(isNew && { [processesAnnotation]: 'true' }),
+    [digestAnnotation]: digestOf(addition),
+  };
+}
+
+/** Without anything of ours; a manifest that has nothing of ours is returned as it is. */
+export function removeFrom(manifest: PodManifest): PodManifest {
+  const { annotations = {} } = manifest.metadata;
+  const added = new Set(flagsNotedIn(annotations[flagsAnnotation]));
+  const isOurs = ({ name }: Named): boolean => name === volumePrefix || name.startsWith(`${volumePrefix}-`);
+  const { containers, volumes } = manifest.spec;
+  if (!(flagsAnnotation in annotations) && ![...containers, ...(volumes ?? [])].some(isOurs)) return manifest;
+  const without = (words: readonly string[] | undefined) => words?.filter((word) => !added.has(word));
+  const {
+    [flagsAnnotation]: _flags,
+    [digestAnnotation]: _digest,
+    [processesAnnotation]: shares,
+    ...others
+  } = annotations;
+  const { annotations: _annotations, ...bare } = manifest.metadata;
+  const { shareProcessNamespace, ...spec } = manifest.spec;
+  const keepsSharing = shareProcessNamespace !== undefined && shares === undefined;
+  return {
+    ...manifest,
+    metadata: Object.keys(others).length > 0 ? { ...manifest.metadata, annotations: others } : bare,
+    spec: {
+      ...(keepsSharing ? manifest.spec : spec),
+      containers: containers
+        .filter((container) => !isOurs(container))
+        .map((container) => ({
+          ...container,
+          ...(container.command !== undefined && { command: without(container.command) ?? [] }),
+          ...(container.args !== undefined && { args: without(container.args) ?? [] }),
+          ...(container.volumeMounts !== undefined && {
+            volumeMounts: container.volumeMounts.filter((mount) => !isOurs(mount)),
+          }),
+        })),
+      ...(volumes !== undefined && { volumes: volumes.filter((volume) => !isOurs(volume)) }),
+    },
+  };
+}
+
+function flagsNotedIn(annotation: string | undefined): readonly string[] {
+  try {
+    const value: unknown = JSON.parse(annotation ?? '[]');
+    return Array.isArray(value) ? value.filter((flag) => typeof flag === 'string') : [];
+  } catch {
+    return []; // somebody has edited it: then the flags are theirs
+  }
+}
+
+/** Twelve hex digits. */
+export function digestOf(addition: PodAddition): string {
+  return createHash('sha256').update(JSON.stringify(addition)).digest('hex').slice(0, 12);
+}
+
+/**
+ * The same as files for `kubeadm ... --patches DIRECTORY`, by name: kubeadm applies them whenever it writes a manifest
+ * anew (cmd/kubeadm/app/util/patches). A JSON patch appends flags, which a strategic merge would replace as a whole.
+ */
+export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, unknown>> {
+  const { pod, flags } = addition;
+  const { own, component } = mountsOf(addition);
+  const added = flagArguments(flags);
+  return {
+    [`${pod}0+json.yaml`]: added.map((value) => ({ op: 'add', path: '/spec/containers/0/command/-', value })),
+    [`${pod}1+strategic.yaml`]: {
+      metadata: { annotations: annotationsOf(addition) },
+      spec: {
+        ...(addition.sharesProcesses && { shareProcessNamespace: true }),
+        containers: [{ name: pod, volumeMounts: component.map(({ mount }) => mount) }, ownContainer(addition)],
+        volumes: volumesOf([...own, ...component]),
+      },
+    },
+  };
+}
+
+// What our container and the component beside it have mounted in a static pod. Pure.
+
+/** Of the names of what we add; what has it is ours. */
+const volumePrefix = 'kube-cert-recovery';
+
+export interface Named {
+  readonly name: string;
+  readonly [field: string]: unknown;
+}
+
+interface Mounted {
+  readonly volume: Named;
+  readonly mount: Named;
+}
+
+interface HostPath {
+  readonly readOnly: boolean;
+  /** Default: `Directory`. */
+  readonly type?: 'Directory' | 'DirectoryOrCreate';
+}
+
+function hostPath(suffix: string, path: string, { readOnly, type = 'Directory' }: HostPath): Mounted {
+  const name = suffix === '' ? volumePrefix : `${volumePrefix}-${suffix}`;
+  return {
+    volume: { name, hostPath: { path, type } },
+    mount: { name, mountPath: path, ...(readOnly && { readOnly: true }) },
+  };
+}
+
+interface MountingPod {
+  readonly pod: string;
+  readonly layout: HostLayout;
+  readonly kubeletPki?: string;
+}
+
+/** The parent of what is flipped is mounted, never what is flipped: a mount keeps the directory that it has found. */
+export function mountsOf({ pod, layout, kubeletPki }: MountingPod): {
+  readonly own: readonly Mounted[];
+  readonly component: readonly Mounted[];
+} {
+  // Configuration, kubeconfigs and tokens are read by root, too, so our container must not be able to write them.
+  const files = [
+    hostPath('', layout.directory, { readOnly: true }),
+    hostPath('certs', layout.certs, { readOnly: false }),
+  ];
+  const kubelet = kubeletPki === undefined ? [] : [hostPath('kubelet', kubeletPki, { readOnly: true })];
+  const read = [
+    hostPath('certs', layout.certs, { readOnly: true }),
+    hostPath('kubeconfigs', layout.kubeconfigs, { readOnly: true }),
+  ];
+  // By it a container that signs or approves can know that the clock is right. No pod waits for it: it is made where
+  // something else than systemd-timesyncd keeps the time.
+  const clock = hostPath('clock', timesyncdDirectory, { readOnly: true, type: 'DirectoryOrCreate' });
+  return { own: [...files, ...kubelet, ...(pod === 'kube-apiserver' ? [clock] : [])], component: read };
+}
+
+/** Each once: what we write the component reads. */
+function volumesOf(mounted: readonly Mounted[]): readonly Named[] {
+  return [...new Map(mounted.map(({ volume }) => [volume.name, volume])).values()];
+}

@@ -1,0 +1,136 @@
+// `uninstall adopt`: the static pods of this machine read kubeadm's files again. The objects in the API stay, for the
+// other machines; `uninstall` takes them. Refused while kubeadm's own files have ended or their CA is not the cluster's any
+// more: they lay idle since the machine was adopted, and an API server that reads them would serve nobody.
+import { join } from 'node:path';
+import { replaceFile } from '../disk/files.ts';
+import { isCode, RecoveryError } from '../errors.ts';
+import { staticPods } from '../install/accounts.ts';
+import { fieldManager } from '../install/apply.ts';
+import { namesIn, readIfPresent, removeDirectory, removeFile } from '../install/existing-files.ts';
+import { adoptionFile } from '../install/layout.ts';
+import { unanswered } from '../kube/api-error.ts';
+import { wholeCertificates } from '../pki/certificate.ts';
+import { readersOnHost, restartProcess } from '../restart/processes.ts';
+import { createApiStore } from '../store/api.ts';
+import { createDiskStore } from '../store/disk.ts';
+import { certificateKey, locationText, type Material } from '../store/store.ts';
+import { editYaml } from '../yaml.ts';
+import { requireTrustInFiles, trustInApi } from './guard.ts';
+import { isForPeople, type MachineOptions, readAuthorities, sourceOf } from './kubeadm-files.ts';
+import { withManifestsLock } from './manifests-lock.ts';
+import { podLayout } from './pod-files.ts';
+import { removeRecord } from './record.ts';
+import { changeStaticPod } from './static-pods-apply.ts';
+import { removeFrom } from './static-pods.ts';
+
+/** Throws MaterialInvalid when kubeadm's files cannot be used, AlreadyRunning, and what changing a static pod throws. */
+export async function runUnadopt(options: MachineOptions): Promise<void> {
+  if (options.dryRun) {
+    await requireWayBack(options);
+    return giveBackPods(options);
+  }
+  await withManifestsLock(options, async () => {
+    await requireWayBack(options);
+    // First of all: from here on no timer adds again what is taken out below, also when this run dies.
+    await removeRecord(options.directory);
+    await giveBackPods(options);
+  });
+}
+
+async function requireWayBack(options: MachineOptions): Promise<void> {
+  await requireKubeadmFiles(options);
+  try {
+    await requireSameAuthorities(options);
+  } catch (err) {
+    if (!isCode(err, ...unanswered)) throw err;
+    const record = adoptionFile(options.directory);
+    const message = `Cannot give the static pods back to kubeadm's files: nobody tells whom the cluster trusts now (${err.message}). This machine stays adopted: run this again when the API server answers. To change its manifests by hand until then, remove "${record}" first, else the timer of "init host" adds our containers again`;
+    throw new RecoveryError(err.code, message, { cause: err });
+  }
+}
+
+async function giveBackPods(options: MachineOptions): Promise<void> {
+  const { connection, directory, kubernetesDir, nodeName, clock, signal, dryRun, told } = options;
+  const done = dryRun ? 'Would change' : 'Changed';
+  const manifestsDir = join(kubernetesDir, 'manifests');
+  const machine = { api: { connection, signal }, manifestsDir, nodeName, clock, told };
+  const bootstrap = join(kubernetesDir, 'bootstrap-kubelet.conf');
+  // It goes last, so a run that was killed in between is completed.
+  const isBegun = await holds(bootstrap, directory);
+  // Clients first: while kube-apiserver starts again they have what they need already.
+  for (const pod of staticPods.toReversed()) {
+    const beforeWait = async (): Promise<void> => {
+      if (pod === 'kube-apiserver' && (await giveBackKubelet(options, isBegun))) told('Restarted the kubelet');
+    };
+    const outcome = dryRun ? 'written' : await changeStaticPod(pod, removeFrom, { ...machine, beforeWait });
+    if (outcome === 'written') told(`${done} static pod ${pod}`);
+  }
+  if (isBegun && !dryRun) await removeFile(bootstrap, 'kubeconfig');
+  for (const path of [...staticPods.map((pod) => podLayout(directory, pod).directory), join(directory, 'patches')]) {
+    if (!dryRun) await removeDirectory(path);
+    told(`${dryRun ? 'Would remove' : 'Removed'} ${path}`);
+  }
+  if (!dryRun && (await namesIn(directory)).length === 0) await removeDirectory(directory);
+}
+
+async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: MachineOptions): Promise<void> {
+  const store = createDiskStore();
+  const bad: string[] = [];
+  for (const artefact of resolved.artefacts) {
+    const source = artefact.kind === 'target' ? sourceOf(artefact, directories) : undefined;
+    if (source === undefined) continue;
+    const found = await store.read(source, signal);
+    if (found === undefined && isForPeople(artefact)) continue;
+    const [leaf] = wholeCertificates(found?.entries[certificateKey] ?? new Uint8Array());
+    if (leaf === undefined || leaf.facts.notAfter <= clock.now()) bad.push(locationText(source));
+  }
+  if (bad.length === 0) return;
+  const message = `Cannot give the static pods back to kubeadm's files: ${bad.join(', ')} cannot be used or has expired; run "kube-cert-recovery --mode=regen --once --preset=kubeadm", then this again`;
+  throw new RecoveryError('MaterialInvalid', message);
+}
+
+async function requireSameAuthorities({ connection, resolved, pkiDir, clock, signal }: MachineOptions): Promise<void> {
+  const store = createApiStore({ connection, fieldManager });
+  const material = new Map<string, Material>();
+  for (const [name] of trustInApi) {
+    const bundle = resolved.artefacts.find((artefact) => artefact.name === name);
+    const found = bundle && (await store.read(bundle.location, signal));
+    if (found !== undefined) material.set(name, found);
+  }
+  requireTrustInFiles(material, await readAuthorities(pkiDir), clock.now());
+}
+
+/** A bootstrap kubeconfig that names files of ours is ours. */
+async function holds(path: string, directory: string): Promise<boolean> {
+  return (await readIfPresent(path, 'kubeconfig'))?.includes(directory) === true;
+}
+
+// A kubelet that has asked for a certificate with our bootstrap kubeconfig knows its API server by our bundle, and its
+// process asks for the recovery name until it ends (cmd/kubelet/app/server.go, buildKubeletClientConfig). Both must be
+// over before our files and that name go away.
+
+interface Clusters {
+  readonly clusters?: readonly { readonly cluster?: { readonly 'certificate-authority'?: string } }[];
+}
+
+/**
+ * kubeadm's CA takes the place of our bundle. `isBegun`: the process may still ask for the recovery name, although its
+ * kubeconfig is right. Whether anything had to be done. Throws ReadFailed, WriteFailed, MaterialInvalid.
+ */
+async function giveBackKubelet(machine: MachineOptions, isBegun: boolean): Promise<boolean> {
+  const kubeconfig = join(machine.kubernetesDir, 'kubelet.conf');
+  const bytes = await readIfPresent(kubeconfig, 'kubeconfig');
+  const edit = editYaml(bytes?.toString('utf8') ?? '');
+  const ours = ((edit.value as Clusters | null)?.clusters ?? []).flatMap(({ cluster }, at) =>
+    cluster?.['certificate-authority']?.startsWith(`${machine.directory}/`) === true ? [at] : [],
+  );
+  if (ours.length === 0 && !isBegun) return false;
+  const authority = join(machine.pkiDir, 'ca.crt');
+  for (const at of ours) edit.set(['clusters', at, 'cluster', 'certificate-authority'], authority);
+  if (ours.length > 0) await replaceFile({ path: kubeconfig, content: edit.text(), mode: 0o600, what: 'kubeconfig' });
+  const kubelet = { name: 'kubelet', kubeconfig } as const;
+  for (const reader of readersOnHost(kubelet)) {
+    await restartProcess(kubelet, reader, machine);
+  }
+  return true;
+}

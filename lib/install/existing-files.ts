@@ -1,0 +1,50 @@
+// Small files of an installation, on top of lib/disk: what is there is looked at before anything is written, and every
+// failure names the file.
+import { dirname } from 'node:path';
+import { attempt, type Disk, realDisk, unlessAbsent } from '../disk/disk.ts';
+import { type FileToWrite, replaceFile, syncDirectory, temporaryMark } from '../disk/files.ts';
+import { readRegularFile } from '../disk/read.ts';
+
+/** Also a link that leads nowhere. Throws ReadFailed. */
+export async function isThere(path: string, what: string, disk: Disk = realDisk): Promise<boolean> {
+  const named = { code: 'ReadFailed', action: 'look at', what, directory: dirname(path) } as const;
+  return (await attempt(named, () => unlessAbsent(() => disk.lstat(path)))) !== undefined;
+}
+
+/** Puts the content at its path, but leaves a file alone that is there: a person may have changed it. */
+export async function writeIfAbsent(file: FileToWrite, disk: Disk = realDisk): Promise<'written' | 'unchanged'> {
+  return (await isThere(file.path, file.what, disk)) ? 'unchanged' : replaceFile(file, disk);
+}
+
+/** Of a file that somebody else may have put there: see readRegularFile. */
+export async function readIfPresent(path: string, what: string, disk: Disk = realDisk): Promise<Buffer | undefined> {
+  return attempt({ code: 'ReadFailed', action: 'read', what: `${what} "${path}"`, directory: dirname(path) }, () =>
+    unlessAbsent(() => readRegularFile(disk, path)),
+  );
+}
+
+/** Names in a directory; none when it is not there. */
+export async function namesIn(directory: string, disk: Disk = realDisk): Promise<readonly string[]> {
+  return attempt({ code: 'ReadFailed', action: 'list', what: 'directory', directory }, async () => {
+    const names = (await unlessAbsent(() => disk.readdir(directory))) ?? [];
+    return names.filter((name) => !name.includes(temporaryMark)).toSorted();
+  });
+}
+
+/** Removes a directory and all in it, durably. */
+export async function removeDirectory(directory: string, disk: Disk = realDisk): Promise<void> {
+  await attempt({ code: 'WriteFailed', action: 'remove', what: 'directory', directory }, async () => {
+    if ((await unlessAbsent(() => disk.lstat(directory))) === undefined) return;
+    await disk.rm(directory, { recursive: true, force: true });
+    await syncDirectory(disk, dirname(directory));
+  });
+}
+
+/** Durably; one that is not there is as wanted. Throws WriteFailed. */
+export async function removeFile(path: string, what: string, disk: Disk = realDisk): Promise<void> {
+  const directory = dirname(path);
+  await attempt({ code: 'WriteFailed', action: 'remove', what: `${what} "${path}"`, directory }, async () => {
+    await disk.rm(path, { force: true });
+    await syncDirectory(disk, directory);
+  });
+}

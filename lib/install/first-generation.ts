@@ -1,0 +1,167 @@
+// The first generation of an inventory: the material of every artefact, made in the order signer, bundle, target from
+// nothing but keys and the time. What exists already is taken as it is and only completed, so an interrupted run goes
+// on with the signers that it had made. Until `init` has uploaded them, objects lie in the staging directory.
+import { createPublicKey } from 'node:crypto';
+import { join } from 'node:path';
+import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
+import { RecoveryError } from '../errors.ts';
+import { isFile, isOfOthers } from '../inventory/places.ts';
+import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { readAuthority } from '../issue/issue.ts';
+import { make } from '../issue/make.ts';
+import type { KeyAlgorithm } from '../pki/facts.ts';
+import { generateKey, type PrivateKey } from '../pki/key.ts';
+import { verifyChain } from '../pki/verify.ts';
+import { locationText, type Material, privateKeyKey } from '../store/store.ts';
+import { verifyMaterial } from '../store/verify.ts';
+import { namesIn, readIfPresent, removeDirectory } from './existing-files.ts';
+import type { HostLayout } from './layout.ts';
+
+export interface GenerationOptions {
+  readonly resolved: Resolved;
+  readonly now: Date;
+  readonly keyAlgorithm: KeyAlgorithm;
+  /** What is there already, by artefact. */
+  readonly existing?: ReadonlyMap<string, Material>;
+  /** What is in use and taken as it is, also when it has ended. */
+  readonly inUse?: (artefact: string) => boolean;
+  /** A key that lies ready for an artefact; by default one is made. */
+  readonly keyFor?: (artefact: string) => PrivateKey | undefined;
+}
+
+export interface Made {
+  readonly artefact: ResolvedArtefact;
+  readonly material: Material;
+  /** False: it was there already. */
+  readonly isNew: boolean;
+}
+
+/** One artefact after the other, so that each can be written before the next depends on it. */
+export async function* makeGeneration(options: GenerationOptions): AsyncGenerator<Made, void, undefined> {
+  const done = new Map<string, Material>();
+  for (const artefact of options.resolved.artefacts) {
+    if (isOfOthers(artefact)) continue;
+    const there = options.existing?.get(artefact.name);
+    if (there !== undefined && options.inUse?.(artefact.name) !== true)
+      requireUsable(artefact, there, { done, options });
+    const material = there ?? (await makeOne(artefact, done, options));
+    done.set(artefact.name, material);
+    yield { artefact, material, isNew: there === undefined };
+  }
+}
+
+async function makeOne(
+  artefact: ResolvedArtefact,
+  material: ReadonlyMap<string, Material>,
+  { resolved, now, keyAlgorithm, keyFor }: GenerationOptions,
+): Promise<Material> {
+  const takeKey = async ({ name }: ResolvedArtefact): Promise<PrivateKey> =>
+    keyFor?.(name) ?? generateKey(keyAlgorithm);
+  if (artefact.kind === 'keyPair') return keyPair(artefact, await takeKey(artefact));
+  const { entries, annotations } = await make(artefact, { resolved, material, takeKey, now });
+  return { entries, annotations };
+}
+
+interface Progress {
+  readonly done: ReadonlyMap<string, Material>;
+  readonly options: GenerationOptions;
+}
+
+/** What is there must fit to what is made: a certificate of another CA would be refused by everybody. */
+function requireUsable(
+  artefact: ResolvedArtefact,
+  { entries, annotations }: Material,
+  { done, options }: Progress,
+): void {
+  verifyMaterial(artefact.location, { entries, annotations });
+  if (artefact.kind !== 'signer' && artefact.kind !== 'target') return;
+  const own = readAuthority(artefact.location, entries);
+  const signer = options.resolved.artefacts.find(({ name }) => name === artefact.issuer);
+  const above = signer && readAuthority(signer.location, done.get(signer.name)?.entries ?? {}).certificate;
+  const answer = verifyChain({
+    leaf: own.certificate,
+    intermediates: own.chain,
+    roots: [above ?? own.certificate],
+    at: options.now,
+  });
+  if (answer.ok) return;
+  const message = `Cannot complete the generation with the existing ${locationText(artefact.location)}: ${answer.reason}; move it away, then run again`;
+  throw new RecoveryError('MaterialInvalid', message);
+}
+
+/** As kube-apiserver takes them: the private key, and its public half as "PUBLIC KEY". */
+function keyPair({ privateKey, publicKey }: KeyPair, key: PrivateKey): Material {
+  const spki = createPublicKey(key.key).export({ type: 'spki', format: 'pem' });
+  return { entries: { [privateKey]: Buffer.from(key.pem), [publicKey]: Buffer.from(spki) }, annotations: {} };
+}
+
+// The staging directory: every object of the first generation as one JSON manifest, mode 0600 in a 0700 directory,
+// because signers' keys are among them. It is the record of an interrupted `init render`, and what `init` uploads.
+
+interface ObjectManifest {
+  readonly apiVersion: 'v1';
+  readonly kind: 'Secret' | 'ConfigMap';
+  readonly metadata: {
+    readonly namespace: string;
+    readonly name: string;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
+  readonly type?: string;
+  readonly data: Readonly<Record<string, string>>;
+}
+
+export function objectManifest({ kind, namespace, name }: ApiLocation, material: Material): ObjectManifest {
+  const encoding = kind === 'secret' ? 'base64' : 'utf8';
+  const data = Object.entries(material.entries).map(([key, bytes]) => [key, Buffer.from(bytes).toString(encoding)]);
+  return {
+    apiVersion: 'v1',
+    kind: kind === 'secret' ? 'Secret' : 'ConfigMap',
+    metadata: { namespace, name, annotations: material.annotations },
+    ...(kind === 'secret' && { type: privateKeyKey in material.entries ? 'kubernetes.io/tls' : 'Opaque' }),
+    data: Object.fromEntries(data) as Record<string, string>,
+  };
+}
+
+function stagedFile({ staging }: HostLayout, { kind, namespace, name }: ApiLocation): string {
+  return join(staging, `${kind === 'secret' ? 'secret' : 'configmap'}.${namespace}.${name}.json`);
+}
+
+export async function stage(layout: HostLayout, location: ApiLocation, material: Material): Promise<void> {
+  await ensurePrivateDirectory(layout.staging);
+  const content = `${JSON.stringify(objectManifest(location, material), null, 2)}\n`;
+  const what = `staged ${locationText(location)}`;
+  await replaceFile({ path: stagedFile(layout, location), content, mode: 0o600, what });
+}
+
+/** The objects that are staged, by artefact. Throws ReadFailed and MaterialInvalid. */
+export async function readStaged(layout: HostLayout, { artefacts }: Resolved): Promise<Map<string, Material>> {
+  const found = new Map<string, Material>();
+  for (const { name, location } of artefacts) {
+    if (isFile(location)) continue;
+    const path = stagedFile(layout, location);
+    const bytes = await readIfPresent(path, `staged ${locationText(location)}`);
+    if (bytes !== undefined) found.set(name, materialOf(location, bytes, path));
+  }
+  return found;
+}
+
+function materialOf(location: ApiLocation, bytes: Buffer, path: string): Material {
+  try {
+    const { data, metadata } = JSON.parse(bytes.toString()) as ObjectManifest;
+    const encoding = location.kind === 'secret' ? 'base64' : 'utf8';
+    const entries = Object.entries(data).map(([key, value]) => [key, Buffer.from(value, encoding)] as const);
+    return { entries: Object.fromEntries(entries), annotations: metadata.annotations ?? {} };
+  } catch {
+    // The parser's own error may quote the text, which holds keys.
+    const message = `Cannot read staged ${locationText(location)}: "${path}" is not a manifest of ours; remove it`;
+    throw new RecoveryError('MaterialInvalid', message, { details: { path } });
+  }
+}
+
+export async function isStaged(layout: HostLayout): Promise<boolean> {
+  return (await namesIn(layout.staging)).length > 0;
+}
+
+export function removeStaging(layout: HostLayout): Promise<void> {
+  return removeDirectory(layout.staging);
+}

@@ -1,0 +1,262 @@
+// The reports of `status` as text. Tables in the form of `kubeadm certs check-expiration`: of a kubeadm machine its two
+// byte for byte, then ours; of objects in the API with columns of ours after kubeadm's. Pure.
+import { webhookText } from '../webhooks/intercepting.ts';
+import { toYaml } from '../yaml.ts';
+import { isDifferent, nodeRows, type NodeStatus } from './node-report.ts';
+import { groupsOf, type StatusClass, type StatusReport, type StatusRow } from './report.ts';
+import { nodeInfo, objectInfo } from './structured.ts';
+
+export type StatusFormat = 'table' | 'json' | 'yaml';
+
+/** Of objects in the API. */
+export function renderStatus(status: StatusReport, format: StatusFormat): string {
+  if (format === 'table') return paragraphs([objectTables(status), notes(status)]);
+  return structured(objectInfo(status), format, 2);
+}
+
+/** Of a kubeadm machine. */
+export function renderNode(status: NodeStatus, format: StatusFormat): string {
+  return format === 'table' ? nodeTables(status) : structured(nodeInfo(status), format, 4);
+}
+
+/** As JSON has it: what is undefined is left out. */
+function structured(info: object, format: Exclude<StatusFormat, 'table'>, indent: number): string {
+  const json = JSON.stringify(info, undefined, indent);
+  return format === 'json' ? `${json}\n` : toYaml(JSON.parse(json));
+}
+
+type Column<T> = readonly [title: string, text: (row: T) => string];
+
+const padding = 3;
+
+/** As Go's text/tabwriter with kubeadm's padding: each cell but the last fills its column. */
+function table<T>(rows: readonly T[], columns: readonly Column<T>[]): string {
+  if (rows.length === 0) return '';
+  const lines = [columns.map(([title]) => title), ...rows.map((row) => columns.map(([, text]) => text(row)))];
+  const widths = columns.map((_, at) => Math.max(...lines.map((line) => (line[at] ?? '').length + padding)));
+  const isLast = (at: number): boolean => at === columns.length - 1;
+  const text = lines.map((line) => line.map((cell, at) => (isLast(at) ? cell : cell.padEnd(widths[at] ?? 0))).join(''));
+  return `${text.join('\n')}\n`;
+}
+
+const paragraphs = (parts: readonly string[]): string => parts.filter((part) => part !== '').join('\n');
+
+const nameText = ({ artefact, state }: StatusRow): string => (state === 'MISSING' ? `!MISSING! ${artefact}` : artefact);
+
+/** `unread`: in place of a date that is not known. */
+const dates = (unread: (row: StatusRow) => string): readonly Column<StatusRow>[] => [
+  ['EXPIRES', (row) => (row.notAfter === undefined ? unread(row) : expiresText(row.notAfter))],
+  ['RESIDUAL TIME', ({ residualMs }) => (residualMs === undefined ? '' : residualText(residualMs))],
+];
+
+/** Without the verdict. */
+function objectTables(status: StatusReport): string {
+  const { certificates, authorities, others } = groupsOf(status);
+  const common: readonly Column<StatusRow>[] = [
+    ['EXTERNALLY MANAGED', ({ isForeign }) => (isForeign ? 'yes' : 'no')],
+    ['STATUS', ({ state }) => state],
+    ['REASON', ({ reason }) => reason],
+    ...lookedAt(status.rows),
+  ];
+  const ends = dates(() => '');
+  return paragraphs([
+    table(certificates, [
+      ['CERTIFICATE', nameText],
+      ...ends,
+      ['CERTIFICATE AUTHORITY', ({ issuer = '' }) => issuer],
+      ...common,
+    ]),
+    table(authorities, [['CERTIFICATE AUTHORITY', nameText], ...ends, ...common]),
+    table(others, [['OBJECT', nameText], ...common]),
+  ]);
+}
+
+const diskTexts = { same: 'yes', different: 'other content', missing: 'no' } as const;
+const useTexts = { proven: 'yes', unproven: 'not proven', notApplicable: '-' } as const;
+
+/** Columns that only say something when it was asked: a report of another time knows nothing of disk and use. */
+function lookedAt(rows: readonly StatusRow[]): readonly Column<StatusRow>[] {
+  const onDisk: Column<StatusRow> = ['ON DISK', (row) => (row.onDisk === undefined ? '-' : diskTexts[row.onDisk])];
+  const inUse: Column<StatusRow> = ['IN USE', (row) => (row.inUse === undefined ? '-' : useTexts[row.inUse.state])];
+  return [
+    ...(rows.some((row) => row.onDisk !== undefined) ? [onDisk] : []),
+    ...(rows.some((row) => row.inUse !== undefined) ? [inUse] : []),
+  ];
+}
+
+const classTexts = {
+  healthy: 'Everything is as it should be.',
+  recovering: 'Something is wrong; mode regen and mode syncer put it right by themselves.',
+  stuck: 'Something is wrong that cannot be put right automatically:',
+} as const;
+
+function notes(status: StatusReport): string {
+  const { apiProblem, problems, rows } = status;
+  const changes = rows.filter(({ action }) => action === 'renew').map((row) => `  ${row.artefact}: ${row.message}`);
+  const isUnread = apiProblem !== undefined && problems.every((problem) => problem === apiProblem);
+  return [
+    isUnread ? 'What is in the API is not known:' : classTexts[status.class],
+    ...problems.map((problem) => `  ${problem}`),
+    ...(changes.length === 0 ? [] : ['To be made anew:', ...changes]),
+    ...webhookNotes(status),
+    '',
+  ].join('\n');
+}
+
+function webhookNotes({ webhooks }: Pick<StatusReport, 'webhooks'>): string[] {
+  if (webhooks === undefined) return [];
+  if (!webhooks.seen) return [`Admission webhooks were not looked at: ${webhooks.message}`];
+  const found = webhooks.findings.map((finding) => `  ${webhookText(finding)}`);
+  return found.length === 0 ? [] : ['Admission webhooks that could stand in the way of recovery:', ...found];
+}
+
+function nodeTables(status: NodeStatus): string {
+  const { certificates, authorities, own, served, adopted } = status;
+  const ends = dates(({ state }) => ({ MISSING: '', OK: "<others'>" })[state as string] ?? '<unreadable>');
+  const managed: Column<StatusRow> = ['EXTERNALLY MANAGED', externalText];
+  const issuer: Column<StatusRow> = ['CERTIFICATE AUTHORITY', issuerText];
+  return paragraphs([
+    table(certificates, [['CERTIFICATE', nameText], ...ends, issuer, managed]),
+    table(authorities, [['CERTIFICATE AUTHORITY', nameText], ...ends, managed]),
+    table(own, [['NODE CERTIFICATE', nameText], ...ends, issuer, managed]),
+    table(served, [
+      ['SERVED BY', ({ component }) => component],
+      ['ADDRESS', ({ address }) => address],
+      ['CERTIFICATE', ({ artefact }) => artefact],
+      ['EXPIRES', ({ notAfter }) => (notAfter === undefined ? '' : expiresText(notAfter))],
+      ['SERVED', ({ state }) => (state === 'unreachable' ? '-' : state)],
+    ]),
+    adopted?.objects === undefined ? '' : objectTables(adopted.objects),
+    table(adopted?.pods ?? [], [
+      ['CONTAINER IN', ({ pod }) => pod],
+      ['STATE', ({ state }) => state],
+      ['WHY', ({ message }) => message],
+    ]),
+    table(findings(status), [
+      ['CERTIFICATE', ([artefact]) => artefact],
+      ['STATE', ([, state]) => state],
+      ['WHAT WILL BE DONE', ([, , done]) => done],
+      ['WHY', ([, , , why]) => why],
+    ]),
+    verdict(status),
+  ]);
+}
+
+/** As kubeadm: nothing of what is missing, and its last column is padded. */
+const externalText = ({ isForeign, state }: StatusRow): string =>
+  state === 'MISSING' ? '' : (isForeign ? 'yes' : 'no').padEnd(8);
+
+const issuerText = ({ issuer = 'self-signed', state }: StatusRow): string => (state === 'MISSING' ? '' : issuer);
+
+type Finding = readonly [artefact: string, state: string, done: string, why: string];
+
+/** Whatever is not as it should be, and what comes of it. */
+function findings(status: NodeStatus): readonly Finding[] {
+  const all = nodeRows(status);
+  const rows = all.filter(
+    ({ state, action, reason }) =>
+      (state !== 'OK' || action !== 'keep') && !(state === 'MISSING' && reason === 'Healthy'),
+  );
+  const strangers = all.filter((row) => row.authority === 'different' && !rows.includes(row));
+  return [
+    ...rows.map((row): Finding => [row.artefact, row.state, whatWillBeDone(row), row.message]),
+    ...strangers.map((row): Finding => [row.artefact, 'OTHER CA', 'nothing now', authorityText(row)]),
+    ...status.served
+      .filter(isDifferent)
+      .map(({ artefact, component, message }): Finding => [artefact, 'NOT SERVED', `restart ${component}`, message]),
+    ...(status.adopted?.objects?.rows ?? []).flatMap(objectFinding),
+  ];
+}
+
+/** Of an object in the API; what only a person puts right is among the problems. */
+function objectFinding({ artefact, state, action, onDisk, message }: StatusRow): Finding[] {
+  if (action === 'renew') return [[artefact, state, 'made anew', message]];
+  if (onDisk === undefined || onDisk === 'same') return [];
+  const files = onDisk === 'missing' ? 'its files are not on this machine' : 'its files are not what is in the API';
+  return [[artefact, state, 'published', files]];
+}
+
+function whatWillBeDone({ action, byHand, isForeign, state, kind }: StatusRow): string {
+  if (action === 'renew') return 'made anew';
+  if (byHand === true) return 'nothing: bring a new one by hand';
+  if (state !== 'EXPIRING') return 'nothing now';
+  return isForeign || kind === 'signer' ? 'nothing: bring a new one by hand before' : 'made anew when it has ended';
+}
+
+const authorityText = ({ location, issuer }: StatusRow): string =>
+  `${location} knows its server by another CA than the first certificate of ${issuer ?? 'its issuer'}`;
+
+const verdicts = {
+  today: {
+    healthy: 'Everything is as it should be.',
+    recovering:
+      'Something is wrong; mode regen puts it right by itself, at the latest before the kubelet starts again.',
+    unarmed: 'Something is wrong, and nothing on this machine is known to put it right by itself (see the notes).',
+    stuck: 'Something is wrong that cannot be put right automatically:',
+  },
+  forecast: {
+    healthy: 'this node would find every certificate valid.',
+    recovering: 'this node would come back by itself: mode regen makes them anew before the kubelet starts.',
+    unarmed:
+      'this node would not come back by itself: nothing on it is known to make them anew before the kubelet starts (see the notes).',
+    stuck: 'this node would not come back by itself:',
+  },
+} as const;
+
+function verdict(status: NodeStatus): string {
+  const { isForecast, at, problems, notes: noted } = status;
+  const text = isForecast ? `Off until ${expiresText(at)}, ${verdicts.forecast[verdictOf(status)]}` : todayText(status);
+  return [
+    text,
+    ...problems.map((problem) => `  ${problem}`),
+    ...webhookNotes(status.adopted?.objects ?? {}),
+    ...(noted.length === 0 ? [] : ['Notes:', ...noted.map((note) => `  ${note}`)]),
+    '',
+  ].join('\n');
+}
+
+/** What only a repair brings back needs somebody who runs it. */
+function verdictOf({ class: state, isArmed }: NodeStatus): StatusClass | 'unarmed' {
+  return state === 'recovering' && !isArmed ? 'unarmed' : state;
+}
+
+/** What was not looked at is said, not counted as well. */
+function todayText(status: NodeStatus): string {
+  const { class: state, served, adopted } = status;
+  if (state === 'stuck' && adopted?.problem !== undefined) return 'Not everything could be looked at:';
+  const silent = served.filter((sight) => sight.state === 'unreachable').map(({ component }) => component);
+  if (state !== 'healthy' || silent.length === 0) return verdicts.today[verdictOf(status)];
+  const names = [...new Set(silent)].join(', ');
+  const verb = names.includes(',') ? 'do' : 'does';
+  return `Every certificate on disk is as it should be. ${names} ${verb} not answer, so what is in use was not looked at.`;
+}
+
+/** Go's layout "Jan 02, 2006 15:04 MST", in UTC. */
+export function expiresText(date: Date): string {
+  const [, month = '', day = ''] = /^\w+, (\d+) (\w+)/.exec(date.toUTCString()) ?? [];
+  const [hours, minutes] = [date.getUTCHours(), date.getUTCMinutes()].map((part) => String(part).padStart(2, '0'));
+  return `${day} ${month}, ${date.getUTCFullYear()} ${hours}:${minutes} UTC`;
+}
+
+/** As HumanDuration of k8s.io/apimachinery (pkg/util/duration): two units while the larger is small, else the larger. */
+export function residualText(ms: number): string {
+  const seconds = Math.trunc(ms / 1000);
+  if (seconds < -1) return '<invalid>';
+  if (seconds < 0) return '0s';
+  if (seconds < 2 * 60) return `${seconds}s`;
+  const minutes = Math.trunc(seconds / 60);
+  if (minutes < 10) return units(minutes, 'm', seconds % 60, 's');
+  if (minutes < 3 * 60) return `${minutes}m`;
+  const hours = Math.trunc(minutes / 60);
+  if (hours < 8) return units(hours, 'h', minutes % 60, 'm');
+  if (hours < 48) return `${hours}h`;
+  const days = Math.trunc(hours / 24);
+  if (days < 8) return units(days, 'd', hours % 24, 'h');
+  if (days < 2 * 365) return `${days}d`;
+  const years = Math.trunc(days / 365);
+  return years < 8 ? units(years, 'y', days % 365, 'd') : `${years}y`;
+}
+
+function units(large: number, largeUnit: string, small: number, smallUnit: string): string {
+  return small === 0 ? `${large}${largeUnit}` : `${large}${largeUnit}${small}${smallUnit}`;
+}

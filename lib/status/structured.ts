@@ -1,0 +1,97 @@
+// The reports of `status` for programs: keys of `kubeadm certs check-expiration -o json`
+// (cmd/kubeadm/app/apis/output/v1alpha3 of kubernetes/kubernetes), which scripts filter on
+// (`.certificates[?(@.residualTime<604800)]`), with keys of ours beside them. In the order in which they are printed; what
+// is undefined is left out there. Pure.
+import type { NodeStatus, ServedSight } from './node-report.ts';
+import { groupsOf, type StatusReport, type StatusRow } from './report.ts';
+
+export function objectInfo(status: StatusReport): object {
+  const { certificates, authorities, others } = groupsOf(status);
+  return {
+    apiVersion: 'kube-cert-recovery/v1alpha1',
+    kind: 'CertificateExpirationInfo',
+    inventory: status.inventory,
+    at: status.at,
+    status: status.class,
+    problems: status.problems,
+    recheckAt: status.recheckAt,
+    certificates: certificates.map(objectEntry),
+    certificateAuthorities: authorities.map(objectEntry),
+    objects: others.map(objectEntry),
+    admissionWebhooks: status.webhooks,
+  };
+}
+
+function objectEntry(row: StatusRow): object {
+  const { artefact, notAfter, issuer, isForeign, kind, location, state, notBefore, onDisk, inUse } = row;
+  return {
+    name: artefact,
+    expirationDate: notAfter,
+    residualTime: residualSeconds(row),
+    caName: issuer,
+    externallyManaged: isForeign,
+    missing: state === 'MISSING',
+    kind,
+    location,
+    state,
+    notBefore,
+    ...decisionOf(row),
+    recheckAt: row.recheckAt,
+    onDisk,
+    inUse,
+  };
+}
+
+/** Of one kubeadm machine, with kubeadm's kind and version. */
+export function nodeInfo({ adopted, ...status }: NodeStatus): object {
+  return {
+    kind: 'CertificateExpirationInfo',
+    apiVersion: 'output.kubeadm.k8s.io/v1alpha3',
+    certificates: status.certificates.map(nodeEntry),
+    certificateAuthorities: status.authorities.map(nodeEntry),
+    nodeCertificates: status.own.map(nodeEntry),
+    served: status.served.map(servedEntry),
+    inventory: status.inventory,
+    at: time(status.at),
+    status: status.class,
+    armed: status.isArmed,
+    problems: status.problems,
+    notes: status.notes,
+    adopted: adopted && {
+      containers: adopted.pods,
+      objects: adopted.objects && objectInfo(adopted.objects),
+      problem: adopted.problem,
+    },
+    recheckAt: time(status.recheckAt),
+  };
+}
+
+function nodeEntry(row: StatusRow): object {
+  const { artefact, notAfter, issuer, isForeign, location, state, notBefore, byHand, authority } = row;
+  return {
+    name: artefact,
+    expirationDate: notAfter === undefined ? null : time(notAfter),
+    residualTime: residualSeconds(row),
+    externallyManaged: isForeign,
+    caName: state === 'MISSING' ? undefined : issuer,
+    missing: state === 'MISSING',
+    location,
+    state,
+    notBefore: notBefore && time(notBefore),
+    ...decisionOf(row),
+    byHand,
+    recheckAt: time(row.recheckAt),
+    authority,
+  };
+}
+
+const residualSeconds = ({ residualMs = 0 }: StatusRow): number => Math.trunc(residualMs / 1000);
+
+const decisionOf = ({ action, reason, message }: StatusRow): object => ({ action, reason, message });
+
+/** As metav1.Time: whole seconds. */
+const time = (date: Date): string => date.toISOString().replace(/\.\d+Z$/, 'Z');
+
+function servedEntry({ component, address, artefact, state, notAfter, message }: ServedSight): object {
+  return { component, address, name: artefact, state, expirationDate: notAfter && time(notAfter), message };
+}
