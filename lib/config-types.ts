@@ -5,7 +5,7 @@ import type { Inventory } from './inventory/model.ts';
 import type { Environment } from './inventory/resolve.ts';
 import type { LogFormat, LogLevel } from './log.ts';
 import type { KeyAlgorithm } from './plan/facts.ts';
-import type { RenewalPolicy } from './plan/plan-types.ts';
+import type { RenewalPolicy } from './plan/decision.ts';
 
 export interface Address {
   /** Undefined: all addresses of the machine. */

@@ -2,7 +2,7 @@
 // Between two looks only outlines are in memory: 100 requests may be 150 MB, and nobody knows how many there are.
 import { errorText, faultText } from '../errors.ts';
 import { backoffMs } from '../kube/backoff.ts';
-import type { ClockFacts } from '../plan/plan-types.ts';
+import type { ClockFacts } from '../plan/clock-rules.ts';
 import { approve } from './approve.ts';
 import { type FirstApproval, FirstApprovals } from './first-approvals.ts';
 import { contentOf, gatherNode, readRequest } from './gather.ts';

@@ -8,7 +8,7 @@
 import type { Clock } from '../clock.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { type LeaseName, leasePath } from '../kube/lease-path.ts';
-import type { OtherClock } from '../plan/plan-types.ts';
+import type { OtherClock } from '../plan/clock-rules.ts';
 import { holderHost, type Lease } from './judge.ts';
 
 export interface OtherClocksOptions {

@@ -11,7 +11,8 @@ import { algorithmText, type PrivateKey } from '../pki/key.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
 import { prepareSigning } from '../pki/sign.ts';
 import type { Gathered } from '../plan/gather.ts';
-import type { Decision, Plan } from '../plan/plan-types.ts';
+import type { Decision } from '../plan/decision.ts';
+import type { Plan } from '../plan/plan.ts';
 import type { Material, Store } from '../store/store.ts';
 import { isFile } from '../inventory/places.ts';
 

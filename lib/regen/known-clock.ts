@@ -2,7 +2,7 @@
 // while we ran, which certificates we have dated by it while nothing confirmed it, and, when something is to be signed and nothing says
 // that the clock is right, what the clocks of other machines show.
 import { isConfirmed } from '../plan/clock-rules.ts';
-import type { ClockFacts } from '../plan/plan-types.ts';
+import type { ClockFacts } from '../plan/clock-rules.ts';
 import { observeClock, type ClockWatch } from './clock-watch.ts';
 import type { StepResult } from './execute.ts';
 import type { RegenOptions } from './options.ts';

@@ -9,7 +9,9 @@ import { gather } from '../plan/gather.ts';
 import type { Gathered } from '../plan/gather.ts';
 import type { Facts } from '../plan/facts.ts';
 import { plan as makePlan } from '../plan/plan.ts';
-import type { ClockFacts, Decision, Plan } from '../plan/plan-types.ts';
+import type { ClockFacts } from '../plan/clock-rules.ts';
+import type { Decision } from '../plan/decision.ts';
+import type { Plan } from '../plan/plan.ts';
 import type { Lock } from '../store/lock.ts';
 import { execute, type StepResult } from './execute.ts';
 import type { Journal } from './journal.ts';
@@ -135,7 +137,9 @@ const matters = ({ decisions }: Plan, canHear: boolean): boolean =>
   decisions.some(({ action, reason }) => reason === 'ClockImplausible' || (canHear && action === 'renew'));
 
 function hasAnswered({ resolved, gathered }: Pick<Seen, 'resolved' | 'gathered'>, only: Only): boolean {
-  return resolved.artefacts.some(({ name, location }) => !isFile(location) && only(location) && !gathered.failures.has(name));
+  return resolved.artefacts.some(
+    ({ name, location }) => !isFile(location) && only(location) && !gathered.failures.has(name),
+  );
 }
 
 /** So long after something was found ended nobody else counts as being at work. */

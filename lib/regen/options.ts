@@ -8,7 +8,8 @@ import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { KeyAlgorithm } from '../pki/facts.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
-import type { ClockFacts, OtherClock, RenewalPolicy } from '../plan/plan-types.ts';
+import type { ClockFacts, OtherClock } from '../plan/clock-rules.ts';
+import type { RenewalPolicy } from '../plan/decision.ts';
 import type { Lock } from '../store/lock.ts';
 import type { Store } from '../store/store.ts';
 

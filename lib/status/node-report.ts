@@ -3,7 +3,7 @@
 // without its key is as it should be, a kubeconfig has a CA of its own, a NotBefore says nothing about an age).
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type ArtefactFacts, type CertificateFacts, type Facts, isClosed } from '../plan/facts.ts';
-import { certificatesOf } from '../plan/judgement.ts';
+import { certificatesOf } from '../plan/facts.ts';
 import { adoptedClass, adoptedProblems, type AdoptedSight, worse } from './adopted.ts';
 import { report, type ReportInput, type RowState, type StatusClass, type StatusRow } from './report.ts';
 

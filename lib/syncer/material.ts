@@ -6,7 +6,7 @@ import { type Certificate, parseCertificates, wholeCertificates } from '../pki/c
 import { parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
 import { pairMatches } from '../pki/pair.ts';
 import { caBundleKey, certificateKey, privateKeyKey, type Entries } from '../store/store.ts';
-import { understandKubeconfigs } from '../plan/understand-kubeconfigs.ts';
+import { understandKubeconfigs } from '../plan/understand.ts';
 import type { MaterialFacts, Validity } from './project.ts';
 import type { Expectation, SyncRow } from './rows.ts';
 

@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { createLog } from '../../lib/log.ts';
 import { noMetrics } from '../../lib/metrics.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
-import type { OtherClock } from '../../lib/plan/plan-types.ts';
+import type { OtherClock } from '../../lib/plan/clock-rules.ts';
 import { Journal } from '../../lib/regen/journal.ts';
 import { createLook, type Look } from '../../lib/regen/look.ts';
 import type { RegenOptions } from '../../lib/regen/options.ts';

@@ -13,7 +13,7 @@ import { generateKey } from '../../lib/pki/key.ts';
 import { signSigner } from '../../lib/pki/sign.ts';
 import { signatureMatches } from '../../lib/pki/verify.ts';
 import type { Certificate } from '../../lib/pki/certificate.ts';
-import type { RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { Journal } from '../../lib/regen/journal.ts';
 import { createLook, type Look } from '../../lib/regen/look.ts';
 import { type Found, locationText, type Material, type Seen, type Store } from '../../lib/store/store.ts';

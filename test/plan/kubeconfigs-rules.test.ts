@@ -5,7 +5,7 @@ import { make } from '../../lib/issue/make.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
 import { gather } from '../../lib/plan/gather.ts';
-import type { Decision } from '../../lib/plan/plan-types.ts';
+import type { Decision } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import type { Material } from '../../lib/store/store.ts';
 import { at, bundle, ca, healthy, leaf, present, signer, start, target } from '../support/facts.ts';
