@@ -5,7 +5,7 @@
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedTarget } from '../inventory/model.ts';
-import { make } from '../issue/make.ts';
+import { make } from '../issue/issue.ts';
 import { wholeCertificates } from '../pki/certificate.ts';
 import { dnsNameCovers } from '../pki/hostname.ts';
 import { generateKey } from '../pki/key.ts';

@@ -4,12 +4,13 @@
 import type { KeyObject } from 'node:crypto';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { orderedNames } from './alternative-names.ts';
+import type { Certificate } from './certificate.ts';
 import { goDistinguishedName } from './distinguished-name.ts';
 import { encode, type Issuer, prepareSigning } from './encode.ts';
 import { canonicalHostnames } from './hostname.ts';
 import { keyMatches } from './key.ts';
 import type { LeafTemplate } from './leaf-template.ts';
-import { requireSigned, usageOids, type Wanted } from './signed-check.ts';
+import { checked, usageOids, type Wanted } from './signed-check.ts';
 
 export { type Issuer, prepareSigning };
 
@@ -52,8 +53,8 @@ const usages = {
   peer: [usageOids.clientAuth, usageOids.serverAuth],
 } as const;
 
-/** PEM of a CA certificate. Throws SignFailed. */
-export function signSigner(request: SignerRequest): Promise<string> {
+/** A CA certificate. Throws SignFailed. */
+export function signSigner(request: SignerRequest): Promise<Certificate> {
   return sign(request, {
     commonName: request.commonName,
     organizations: [],
@@ -63,8 +64,8 @@ export function signSigner(request: SignerRequest): Promise<string> {
   });
 }
 
-/** PEM of a leaf certificate, the leaf alone. Throws SignFailed. */
-export async function signLeaf(request: LeafRequest): Promise<string> {
+/** Throws SignFailed. */
+export async function signLeaf(request: LeafRequest): Promise<Certificate> {
   const hostnames = canonicalHostnames(request.hostnames);
   const commonName = request.commonName ?? hostnames[0] ?? '';
   if (request.usage !== 'client' && hostnames.length === 0) {
@@ -82,8 +83,8 @@ export async function signLeaf(request: LeafRequest): Promise<string> {
   });
 }
 
-/** PEM of a leaf certificate, the leaf alone. Throws SignFailed. */
-export async function signTemplate(request: TemplateRequest): Promise<string> {
+/** Throws SignFailed. */
+export async function signTemplate(request: TemplateRequest): Promise<Certificate> {
   const { commonName, organizations, extendedKeyUsage, alternativeNames } = request.template;
   const subject = goDistinguishedName(commonName, organizations);
   return sign(request, {
@@ -111,7 +112,7 @@ function wholeSeconds(ms: number): Date {
   return new Date(Math.floor(ms / 1000) * 1000);
 }
 
-async function sign(request: Request & { issuer?: Issuer }, wanted: Wanted): Promise<string> {
+async function sign(request: Request & { issuer?: Issuer }, wanted: Wanted): Promise<Certificate> {
   const { key, issuer, now } = request;
   if (wanted.commonName === '') throw refusal('', 'it has no name, wanted a common name');
   const problem = (issuer && issuerProblem(issuer, wanted, now)) ?? datesProblem(wanted, now);
@@ -123,8 +124,7 @@ async function sign(request: Request & { issuer?: Issuer }, wanted: Wanted): Pro
     if (isCode(err, 'MaterialInvalid')) throw refusal(wanted.commonName, err.message);
     throw refusal(wanted.commonName, `it cannot be encoded (${errorText(err)})`);
   }
-  requireSigned(pem, wanted, { key, issuer: issuer?.certificate, now });
-  return pem;
+  return checked(pem, wanted, { key, issuer: issuer?.certificate, now });
 }
 
 function issuerProblem({ certificate, key }: Issuer, wanted: Wanted, now: Date): string | undefined {

@@ -32,22 +32,24 @@ export interface SignedWith {
   readonly now: Date;
 }
 
-/** Throws SignFailed when `pem` is not the certificate that was wanted. */
-export function requireSigned(pem: string, wanted: Wanted, signedWith: SignedWith): void {
-  const problem = signedProblem(pem, wanted, signedWith);
-  if (problem === undefined) return;
-  throw new RecoveryError('SignFailed', `Cannot sign certificate "${wanted.commonName}": its check failed, ${problem}`);
-}
-
-function signedProblem(pem: string, wanted: Wanted, { key, issuer, now }: SignedWith): string | undefined {
+/** The certificate that `pem` is. Throws SignFailed when it is not the one that was wanted. */
+export function checked(pem: string, wanted: Wanted, signedWith: SignedWith): Certificate {
+  const refuse = (problem: string): RecoveryError =>
+    new RecoveryError('SignFailed', `Cannot sign certificate "${wanted.commonName}": its check failed, ${problem}`);
   let certificates: Certificate[];
   try {
     certificates = parseCertificates(Buffer.from(pem), 'the new certificate');
   } catch (err) {
-    return errorText(err);
+    throw refuse(errorText(err));
   }
   const [made, other] = certificates;
-  if (made === undefined || other !== undefined) return 'it is not one certificate';
+  if (made === undefined || other !== undefined) throw refuse('it is not one certificate');
+  const problem = problemOf(made, wanted, signedWith);
+  if (problem !== undefined) throw refuse(problem);
+  return made;
+}
+
+function problemOf(made: Certificate, wanted: Wanted, { key, issuer, now }: SignedWith): string | undefined {
   const wrong = wrongFields(made, wanted);
   if (wrong.length > 0) return `not as asked for: ${wrong.join(', ')}`;
   if (!keyMatches(made, key)) return 'its key is another one';

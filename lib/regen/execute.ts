@@ -3,9 +3,9 @@
 // others go on, independent ones side by side. What happened is returned as values: nothing is thrown, nothing logged.
 import { RecoveryError, errorText } from '../errors.ts';
 import type { ResolvedArtefact, Resolved } from '../inventory/model.ts';
-import type { Issued } from '../issue/issue.ts';
-import type { Pair } from '../issue/ingredients.ts';
-import { make } from '../issue/make.ts';
+import type { Issued } from '../issue/ingredients.ts';
+import type { IssuedPair } from '../issue/ingredients.ts';
+import { make } from '../issue/issue.ts';
 import type { KeyAlgorithm } from '../pki/facts.ts';
 import { algorithmText, type PrivateKey } from '../pki/key.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
@@ -97,7 +97,7 @@ async function step({ artefact, decision, results, material, execution }: Step):
   if (diskRefused !== undefined && isFile(artefact.location)) return { ...result, outcome: 'failed', err: diskRefused };
   let certificates: Issued['certificates'] = [];
   try {
-    const takeKey = (pair: Pair, like?: KeyAlgorithm): Promise<PrivateKey> =>
+    const takeKey = (pair: IssuedPair, like?: KeyAlgorithm): Promise<PrivateKey> =>
       keyFor(pair, algorithmOf(pair, execution, like), execution);
     const lost = (name: string): boolean => gathered.facts.get(name)?.state !== 'present';
     const signerCopies = decision.putsBack === true ? gathered.signerCopies : undefined;
@@ -117,7 +117,11 @@ async function step({ artefact, decision, results, material, execution }: Step):
   }
 }
 
-async function keyFor({ name }: Pair, algorithm: KeyAlgorithm, { keys, keptKeys }: Execution): Promise<PrivateKey> {
+async function keyFor(
+  { name }: IssuedPair,
+  algorithm: KeyAlgorithm,
+  { keys, keptKeys }: Execution,
+): Promise<PrivateKey> {
   const kept = keptKeys?.get(name);
   const fits = kept !== undefined && algorithmText(kept.algorithm) === algorithmText(algorithm);
   const key = fits ? kept : await keys.take(algorithm);
@@ -128,7 +132,7 @@ async function keyFor({ name }: Pair, algorithm: KeyAlgorithm, { keys, keptKeys 
 const defaultAlgorithm: KeyAlgorithm = { name: 'RSA', bits: 2048 };
 
 /** Of the new key: the configured one, else that of what is replaced, else that of what it is made like. */
-function algorithmOf({ name }: Pair, { gathered, keyAlgorithm }: Execution, like?: KeyAlgorithm): KeyAlgorithm {
+function algorithmOf({ name }: IssuedPair, { gathered, keyAlgorithm }: Execution, like?: KeyAlgorithm): KeyAlgorithm {
   const fact = gathered.facts.get(name);
   const replaced = fact !== undefined && 'certificates' in fact ? fact.certificates?.[0]?.key : undefined;
   return keyAlgorithm ?? replaced ?? like ?? defaultAlgorithm;

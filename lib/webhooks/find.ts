@@ -4,7 +4,7 @@ import { isCode } from '../errors.ts';
 import type { ApiLocation, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isOnlyRead } from '../inventory/kinds.ts';
 import { isFile } from '../inventory/places.ts';
-import { registryMetadata } from '../issue/registry.ts';
+import { registryMetadata } from '../issue/metadata.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { objectPath } from '../kube/object-path.ts';
 import { interceptingWebhooks, type WebhookConfiguration, type WebhookFinding } from './intercepting.ts';

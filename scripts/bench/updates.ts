@@ -5,7 +5,8 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { systemClock } from '../../lib/clock.ts';
 import type { ResolvedTarget } from '../../lib/inventory/model.ts';
-import { issueTarget, readAuthority } from '../../lib/issue/issue.ts';
+import { readAuthority } from '../../lib/issue/ingredients.ts';
+import { issueTarget } from '../../lib/issue/leaf.ts';
 import { parsePrivateKey, PrivateKey } from '../../lib/pki/key.ts';
 import type { Entries } from '../../lib/store/store.ts';
 import type { RecoveryWorld, Tool } from '../../test/support/recovery-world.ts';
@@ -90,7 +91,10 @@ async function reissued(world: RecoveryWorld, name: string, count: number): Prom
   const signer = world.resolved.artefacts.find((row) => row.name === target.issuer);
   const store = await world.adminStore();
   const signal = AbortSignal.timeout(60_000);
-  const [held, above] = [await store.read(target.location, signal), signer && (await store.read(signer.location, signal))];
+  const [held, above] = [
+    await store.read(target.location, signal),
+    signer && (await store.read(signer.location, signal)),
+  ];
   if (held === undefined || signer === undefined || above === undefined) throw new Error(`${name} is not there`);
   const issuer = readAuthority(signer.location, above.entries);
   const key = new PrivateKey(parsePrivateKey(held.entries['tls.key'] ?? Buffer.of(), name));

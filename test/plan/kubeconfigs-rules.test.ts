@@ -1,7 +1,7 @@
 // Kubeconfigs that are composed of a target and a bundle: when they are written anew, and what is in them.
 import { describe, expect, it } from 'vitest';
 import type { Kubeconfigs, Resolved } from '../../lib/inventory/model.ts';
-import { make } from '../../lib/issue/make.ts';
+import { make } from '../../lib/issue/issue.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
 import { gather } from '../../lib/plan/gather.ts';

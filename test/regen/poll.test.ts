@@ -104,13 +104,16 @@ describe('rest()', () => {
     expect(one.tookMs).toBe(100);
   });
 
-  it.each<Partial<Rest>>([{ pace: () => undefined }, { external: new Map() }])('reads nothing with %o', async (more) => {
-    const one = new Resting();
-    const ended = one.begin(more);
-    await one.pass(30_000);
-    await ended;
-    expect([one.tookMs, one.reads]).toEqual([30_000, 0]);
-  });
+  it.each<Partial<Rest>>([{ pace: () => undefined }, { external: new Map() }])(
+    'reads nothing with %o',
+    async (more) => {
+      const one = new Resting();
+      const ended = one.begin(more);
+      await one.pass(30_000);
+      await ended;
+      expect([one.tookMs, one.reads]).toEqual([30_000, 0]);
+    },
+  );
 
   it('is no longer because the API server takes its time', async () => {
     const one = new Resting();
@@ -165,7 +168,7 @@ function startRegen(options: Pick<RegenOptions, 'resolved' | 'store'> & Partial<
 async function bring(store: MemoryStore, now: Date): Promise<void> {
   const { key } = await generateKey(algorithm);
   const notAfter = new Date(now.getTime() + 86_400_000);
-  const pem = await signSigner({ commonName: 'theirs', key, notBefore: now, notAfter, now });
+  const { pem } = await signSigner({ commonName: 'theirs', key, notBefore: now, notAfter, now });
   store.put(place, { entries: { 'ca-bundle.crt': Buffer.from(pem) }, annotations: {} });
 }
 

@@ -91,7 +91,8 @@ export class DamagedMachine implements AsyncDisposable {
       const key = await generateKey(p256);
       const dates = { notBefore: new Date(made.getTime() - day), notAfter: new Date(made.getTime() + 3650 * day) };
       await writeFile(pki(`${name}.key`), key.pem, { mode: 0o600 });
-      await writeFile(pki(`${name}.crt`), await signSigner({ commonName, key: key.key, now: made, ...dates }));
+      const ca = await signSigner({ commonName, key: key.key, now: made, ...dates });
+      await writeFile(pki(`${name}.crt`), ca.pem);
     }
     // Twice, so that there are backups of the first.
     await machine.repair(await machine.look(made), made);

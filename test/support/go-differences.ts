@@ -121,9 +121,7 @@ async function makeMaterial(): Promise<readonly Material[]> {
   const dates = { notBefore: now, notAfter: new Date('2036-06-01T00:00:00Z'), now };
   const pairs = kinds.map(async (algorithm): Promise<Material[]> => {
     const [ca, own] = await Promise.all([generateKey(algorithm), generateKey(algorithm)]);
-    const authority = await signSigner({ commonName: 'a CA', key: ca.key, ...dates });
-    const [certificate] = parseCertificates(Buffer.from(authority), 'CA');
-    if (certificate === undefined) throw new Error('no CA');
+    const certificate = await signSigner({ commonName: 'a CA', key: ca.key, ...dates });
     const leaf = await signLeaf({
       issuer: { certificate, key: ca.key },
       key: own.key,
@@ -135,8 +133,8 @@ async function makeMaterial(): Promise<readonly Material[]> {
     });
     const texts = ({ key, pem }: typeof own): string[] => [pem, String(key.export({ type: 'pkcs8', format: 'pem' }))];
     return [
-      { certificate: authority, keys: texts(ca) },
-      { certificate: leaf, keys: texts(own) },
+      { certificate: certificate.pem, keys: texts(ca) },
+      { certificate: leaf.pem, keys: texts(own) },
     ];
   });
   return (await Promise.all(pairs)).flat();

@@ -54,7 +54,8 @@ export async function externalBundle({ name }: ApiLocation, now: Date): Promise<
 /** PEM of a CA. */
 export async function externalAuthority(commonName: string, now: Date): Promise<string> {
   const { key } = await generateKey({ name: 'ECDSA', curve: 'P-256' });
-  return signSigner({ commonName, key, notBefore: now, notAfter: new Date(now.getTime() + tenYears), now });
+  const notAfter = new Date(now.getTime() + tenYears);
+  return (await signSigner({ commonName, key, notBefore: now, notAfter, now })).pem;
 }
 
 /** Whether it has names that only the API tells. */
@@ -85,7 +86,9 @@ const ourRows = (resolved: Resolved): Resolved => ({
 const moved = (resolved: Resolved, story: string): Resolved => ({
   ...resolved,
   artefacts: resolved.artefacts.map((row) =>
-    'namespace' in row.location ? { ...row, location: { ...row.location, namespace: `${story}-${row.location.namespace}` } } : row,
+    'namespace' in row.location
+      ? { ...row, location: { ...row.location, namespace: `${story}-${row.location.namespace}` } }
+      : row,
   ),
 });
 

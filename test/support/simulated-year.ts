@@ -120,7 +120,7 @@ export class SimulatedYear {
       const { key } = await generateKey(algorithm);
       const now = this.clock.now();
       const dates = { notBefore: now, notAfter: new Date(now.getTime() + 3650 * day), now };
-      const pem = await signSigner({ commonName: object, key, ...dates });
+      const { pem } = await signSigner({ commonName: object, key, ...dates });
       this.store.put(configMap(object), { entries: { 'ca-bundle.crt': Buffer.from(pem) }, annotations: {} });
     }
     this.isOperatorOn = by === 'operator';
