@@ -8,7 +8,7 @@ import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import type { OtherClock } from '../../lib/plan/clock-rules.ts';
 import { Journal } from '../../lib/regen/journal.ts';
 import { createLook, type Look } from '../../lib/regen/look.ts';
-import type { RegenOptions } from '../../lib/regen/options.ts';
+import type { RegenOptions } from '../../lib/regen/run.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { MemoryStore } from '../support/memory-store.ts';
 import { shared, sharedGeneration } from '../support/shared-store.ts';
