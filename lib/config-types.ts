@@ -4,7 +4,7 @@ import type { ClockStatement } from './clock-synchronised.ts';
 import type { Inventory } from './inventory/model.ts';
 import type { Environment } from './inventory/resolve.ts';
 import type { LogFormat, LogLevel } from './log.ts';
-import type { KeyAlgorithm } from './plan/facts.ts';
+import type { KeyAlgorithm } from './pki/key.ts';
 import type { RenewalPolicy } from './plan/decision.ts';
 
 export interface Address {

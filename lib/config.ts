@@ -22,7 +22,7 @@ import { checkInventory, checkInventoryText } from './inventory/load.ts';
 import type { Inventory } from './inventory/model.ts';
 import { checkEnvironment } from './inventory/resolve.ts';
 import type { Environment } from './inventory/resolve.ts';
-import type { KeyAlgorithm } from './plan/facts.ts';
+import type { KeyAlgorithm } from './pki/key.ts';
 import { problemsError, suggestion } from './problems.ts';
 import type { Problem } from './problems.ts';
 import { isFile } from './inventory/places.ts';

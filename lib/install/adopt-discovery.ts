@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import type { Endpoints } from '../inventory/model.ts';
 import { serverAddress } from '../kube/server-address.ts';
-import { canonicalHostnames } from '../pki/hostname.ts';
+import { canonicalHostnames } from '../pki/names.ts';
 import { wholeCertificates } from '../pki/certificate.ts';
 import type { Api } from './apply.ts';
 import { readIfPresent } from './files.ts';

@@ -7,7 +7,7 @@ import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedTarget } from '../inventory/model.ts';
 import { make } from '../issue/issue.ts';
 import { wholeCertificates } from '../pki/certificate.ts';
-import { dnsNameCovers } from '../pki/hostname.ts';
+import { dnsNameCovers } from '../pki/names.ts';
 import { generateKey } from '../pki/key.ts';
 import { certificateKey, locationText, type Material, type Store } from '../store/store.ts';
 

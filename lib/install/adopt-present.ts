@@ -3,7 +3,7 @@
 // rights that the certificate on the machine has, not those of the declaration.
 import type { DiskLocation, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
-import { canonicalHostnames } from '../pki/hostname.ts';
+import { canonicalHostnames } from '../pki/names.ts';
 import { createDiskStore } from '../store/disk.ts';
 import { certificateKey } from '../store/store.ts';
 import { isForPeople, type KubeadmDirectories, sourceOf } from './adopt-sources.ts';

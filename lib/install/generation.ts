@@ -7,7 +7,7 @@ import { isOfOthers } from '../inventory/kinds.ts';
 import type { KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { readAuthority } from '../issue/ingredients.ts';
 import { make } from '../issue/issue.ts';
-import type { KeyAlgorithm } from '../pki/facts.ts';
+import type { KeyAlgorithm } from '../pki/key.ts';
 import { generateKey, type PrivateKey } from '../pki/key.ts';
 import { verifyChain } from '../pki/verify.ts';
 import { locationText, type Material } from '../store/store.ts';

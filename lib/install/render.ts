@@ -9,7 +9,7 @@ import { RecoveryError } from '../errors.ts';
 import { isOfOthers } from '../inventory/kinds.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
-import type { KeyAlgorithm } from '../pki/facts.ts';
+import type { KeyAlgorithm } from '../pki/key.ts';
 import { parsePrivateKey, PrivateKey } from '../pki/key.ts';
 import { realDisk } from '../disk/disk.ts';
 import { ensureDirectory, replaceFile } from '../disk/files.ts';

@@ -1,6 +1,6 @@
 // Names that a serving certificate may carry: DNS names (RFC 1123, with a wildcard as the first label) and IP addresses.
 import { isIP } from 'node:net';
-import { canonicalHostname } from '../pki/hostname.ts';
+import { canonicalHostname } from '../pki/names.ts';
 
 export const dnsLabel = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/;
 export const dnsSubdomain = /^(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/;

@@ -6,8 +6,7 @@ import type { ResolvedTarget, Signer } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
-import type { KeyAlgorithm } from '../pki/facts.ts';
-import { isEncryptedKey, keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
+import { isEncryptedKey, type KeyAlgorithm, keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
 import { caBundleKey, certificateKey, type Entries, type Found, locationText, privateKeyKey } from '../store/store.ts';
 import type { Material } from '../store/store.ts';
 

@@ -6,9 +6,26 @@ import { isIP } from 'node:net';
 import type * as X509 from '@peculiar/x509';
 import type { Certificate } from './certificate.ts';
 import { tags, writeDer } from './der.ts';
-import type { KeyAlgorithm } from './facts.ts';
-import { keyAlgorithmOf } from './key.ts';
-import type { Wanted } from './signed-check.ts';
+import { subjectAltName } from './extensions.ts';
+import { type KeyAlgorithm, keyAlgorithmOf } from './key.ts';
+
+/** What a new certificate is to say. */
+export interface Wanted {
+  readonly commonName: string;
+  readonly organizations: readonly string[];
+  /** Canonical, sorted; the bytes in `exact` say it where they are given. */
+  readonly hostnames: readonly string[];
+  readonly isCa: boolean;
+  /** Object identifiers; without them the certificate is not restricted. */
+  readonly extendedKeyUsage?: readonly string[];
+  /** Of a leaf that is made from a template: the DER of its subject and of each alternative name. */
+  readonly exact?: { readonly subject: Buffer; readonly alternativeNames: readonly Buffer[] };
+  readonly notBefore: Date;
+  readonly notAfter: Date;
+}
+
+/** Usages that a chain can be verified for. */
+export const usageOids = { serverAuth: '1.3.6.1.5.5.7.3.1', clientAuth: '1.3.6.1.5.5.7.3.2' } as const;
 
 export interface Issuer {
   readonly certificate: Certificate;
@@ -50,7 +67,7 @@ export async function encode(wanted: Wanted, { key, issuer }: Keys): Promise<str
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: randomSerial(wanted.exact === undefined ? 16 : 8),
     subject,
-    // the bytes, not the text: text is encoded anew, perhaps in another string type, and Go compares bytes
+    // the bytes, not the text: text is encoded again, perhaps in another string type, and Go compares bytes
     issuer: issuer === undefined ? subject : new x509.Name(issuer.certificate.fields.subject.der),
     notBefore: wanted.notBefore,
     notAfter: wanted.notAfter,
@@ -111,8 +128,6 @@ function exactExtensions(x509: typeof X509, wanted: Wanted, issuer: Issuer | und
     ...(names.length === 0 ? [] : [new x509.Extension(subjectAltName, false, writeDer(tags.sequence, ...names))]),
   ];
 }
-
-const subjectAltName = '2.5.29.17';
 
 type SigningAlgorithm = { readonly name: string; readonly hash?: string; readonly namedCurve?: string };
 

@@ -2,15 +2,13 @@
 // its signer's end, never made with a signer that is expired, not yet valid, no CA or whose key is another one, and
 // read back and verified before it is returned. All dates are given by the caller.
 import type { KeyObject } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
-import { orderedNames } from './alternative-names.ts';
-import type { Certificate } from './certificate.ts';
-import { goDistinguishedName } from './distinguished-name.ts';
-import { encode, type Issuer, prepareSigning } from './encode.ts';
-import { canonicalHostnames } from './hostname.ts';
+import { type Certificate, parseCertificates } from './certificate.ts';
+import { encode, type Issuer, prepareSigning, usageOids, type Wanted } from './encode.ts';
 import { keyMatches } from './key.ts';
-import type { LeafTemplate } from './leaf-template.ts';
-import { checked, usageOids, type Wanted } from './signed-check.ts';
+import { canonicalHostnames, goDistinguishedName, hostnameDer, orderedNames } from './names.ts';
+import { verifyChain } from './verify.ts';
 
 export { type Issuer, prepareSigning };
 
@@ -39,6 +37,45 @@ export interface LeafRequest extends Request {
   /** DNS names and IP addresses; a serving or peer certificate has at least one. */
   readonly hostnames: readonly string[];
   readonly usage: 'client' | 'serving' | 'peer';
+}
+
+/**
+ * What a new leaf takes over from another one, as `kubeadm certs renew` does; nothing else.
+ */
+export interface LeafTemplate {
+  readonly commonName: string;
+  readonly organizations: readonly string[];
+  /** Object identifiers; without them the certificate is not restricted. */
+  readonly extendedKeyUsage?: readonly string[];
+  /** DER of each name. */
+  readonly alternativeNames: readonly Buffer[];
+}
+
+export function templateOf({ fields }: Certificate): LeafTemplate {
+  const { subject, extendedKeyUsage, alternativeNames } = fields;
+  return {
+    commonName: subject.commonName,
+    organizations: subject.organizations,
+    ...(extendedKeyUsage !== undefined && { extendedKeyUsage }),
+    alternativeNames,
+  };
+}
+
+interface Declared {
+  readonly commonName: string;
+  readonly organizations: readonly string[];
+  /** DNS names and IP addresses. */
+  readonly hostnames: readonly string[];
+  readonly usages: readonly (keyof typeof usageOids)[];
+}
+
+export function declaredTemplate({ commonName, organizations, hostnames, usages }: Declared): LeafTemplate {
+  return {
+    commonName,
+    organizations,
+    extendedKeyUsage: usages.map((usage) => usageOids[usage]),
+    alternativeNames: hostnames.map(hostnameDer),
+  };
 }
 
 /** A leaf as Go would make it from a template; self-signed without an issuer. */
@@ -147,4 +184,74 @@ function datesProblem({ notBefore, notAfter }: Wanted, now: Date): string | unde
 
 function dateText(date: Date): string {
   return Number.isNaN(date.getTime()) ? 'an invalid date' : date.toISOString();
+}
+
+interface SignedWith {
+  readonly key: KeyObject;
+  /** Undefined for a self-signed CA. */
+  readonly issuer: Certificate | undefined;
+  readonly now: Date;
+}
+
+/**
+ * The certificate that `pem` is, read back with another parser (OpenSSL, node:crypto) than the one that encoded it: it says
+ * what was asked for and verifies as a Go program would verify it. Throws SignFailed when it is not the one that
+ * was wanted.
+ */
+function checked(pem: string, wanted: Wanted, signedWith: SignedWith): Certificate {
+  const refuse = (problem: string): RecoveryError =>
+    new RecoveryError('SignFailed', `Cannot sign certificate "${wanted.commonName}": its check failed, ${problem}`);
+  let certificates: Certificate[];
+  try {
+    certificates = parseCertificates(Buffer.from(pem), 'the new certificate');
+  } catch (err) {
+    throw refuse(errorText(err));
+  }
+  const [made, other] = certificates;
+  if (made === undefined || other !== undefined) throw refuse('it is not one certificate');
+  const problem = problemOf(made, wanted, signedWith);
+  if (problem !== undefined) throw refuse(problem);
+  return made;
+}
+
+function problemOf(made: Certificate, wanted: Wanted, { key, issuer, now }: SignedWith): string | undefined {
+  const wrong = wrongFields(made, wanted);
+  if (wrong.length > 0) return `not as asked for: ${wrong.join(', ')}`;
+  if (!keyMatches(made, key)) return 'its key is another one';
+  const verifiable = (['serverAuth', 'clientAuth'] as const).filter((usage) =>
+    wanted.extendedKeyUsage?.includes(usageOids[usage]),
+  );
+  for (const usage of verifiable.length > 0 ? verifiable : [undefined]) {
+    const answer = verifyChain({
+      leaf: made,
+      intermediates: [],
+      roots: [issuer ?? made],
+      at: now,
+      ...(usage !== undefined && { usage }),
+    });
+    if (!answer.ok) return answer.reason;
+  }
+  // a chain ends at a trusted certificate without looking at that one's own signature
+  return issuer !== undefined || made.x509.verify(made.x509.publicKey) ? undefined : 'its signature is wrong';
+}
+
+function wrongFields({ facts, fields }: Certificate, wanted: Wanted): string[] {
+  const pairs: Readonly<Record<string, readonly [unknown, unknown]>> = {
+    'common name': [facts.commonName, wanted.commonName],
+    organizations: [facts.organizations, wanted.organizations],
+    ...(wanted.exact === undefined
+      ? { 'host names': [facts.hostnames, wanted.hostnames] }
+      : {
+          subject: [fields.subject.der, wanted.exact.subject],
+          'alternative names': [fields.alternativeNames, wanted.exact.alternativeNames],
+        }),
+    'extended key usage': [fields.extendedKeyUsage, wanted.extendedKeyUsage],
+    'CA flag': [facts.isCa, wanted.isCa],
+    'key usage': [fields.keyUsage, { digitalSignature: true, keyEncipherment: true, certSign: wanted.isCa }],
+    notBefore: [facts.notBefore.getTime(), wanted.notBefore.getTime()],
+    notAfter: [facts.notAfter.getTime(), wanted.notAfter.getTime()],
+  };
+  return Object.entries(pairs)
+    .filter(([, [is, should]]) => !isDeepStrictEqual(is, should))
+    .map(([name]) => name);
 }

@@ -15,7 +15,7 @@ import {
 } from './decision.ts';
 import { idleMs, keep, laterMs, lookAgainMs, refusedByNewer, renew, settled, settlesAt } from './decision.ts';
 import { unusable, validNow, type Verdict } from './decision.ts';
-import type { CertificateFacts } from './facts.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
 
 interface Part {
   readonly name: string;

@@ -6,7 +6,7 @@ import { isMadeHere } from '../inventory/kinds.ts';
 import type { ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { bundlesAbove, madeOf } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
-import { dnsNameCovers } from '../pki/hostname.ts';
+import { dnsNameCovers } from '../pki/names.ts';
 import { locationText } from '../store/store.ts';
 import { clockSkewMs, doubt } from './clock-rules.ts';
 import { blocked, bring, type Case, type Check, concluded, earliest, type Fault, type Finding } from './decision.ts';
@@ -21,7 +21,8 @@ import {
   refusedByNewer,
 } from './decision.ts';
 import { renew, settlesAt, soonMs, stillUnusable, type Verdict } from './decision.ts';
-import { type CertificateFacts, certificateOf, certificatesOf, type Doubt, isClosed, isValid } from './facts.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
+import { certificateOf, certificatesOf, type Doubt, isClosed, isValid } from './facts.ts';
 import { expiryWithGrace, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
 import { authorityDiffers, holds, isKeyElsewhere, notTrusted, signedByOthers, unfit } from './trust-rules.ts';
 

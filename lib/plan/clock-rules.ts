@@ -4,8 +4,8 @@
 import { durationText } from '../duration.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isMadeHere as isSignerMadeHere } from '../inventory/kinds.ts';
-import { backDatedMs } from '../pki/facts.ts';
-import { type CertificateFacts, certificateOf, type Facts, isClosed } from './facts.ts';
+import { backDatedMs, type CertificateFacts } from '../pki/certificate.ts';
+import { certificateOf, type Facts, isClosed } from './facts.ts';
 import type { Reason } from './reasons.ts';
 
 /** What is known about this machine's clock. */

@@ -6,13 +6,13 @@ import { durationText } from '../duration.ts';
 import type { Copy, DurationMs, ResolvedArtefact } from '../inventory/model.ts';
 import { bundlesFor, madeOf, originalOf } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
-import { madeAt } from '../pki/facts.ts';
+import { type CertificateFacts, madeAt } from '../pki/certificate.ts';
 import { awaitingExternal, followsAtOnce, healthy, isExternal } from './bundle-rules.ts';
 import { expired, notYetValid, undated } from './certificate-rules.ts';
 import { blocked, bring, type Case, concluded, earliest, type Expected, type Fault, type Finding } from './decision.ts';
 import { firstOf, isVerdict, keep, laterMs, lookAgainMs, type PlannedPair, renew, settled } from './decision.ts';
 import { settlesAt, stillUnusable, validNow, type Verdict } from './decision.ts';
-import { type ArtefactFacts, type CertificateFacts, certificateOf, isValid } from './facts.ts';
+import { type ArtefactFacts, certificateOf, isValid } from './facts.ts';
 import { expiryWithGrace, isOwner } from './refresh-rules.ts';
 import { holds, notTrusted } from './trust-rules.ts';
 

@@ -4,7 +4,8 @@ import type { Location, PolicyKind, Resolved, ResolvedArtefact, ResolvedTarget, 
 import { originalOf } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
 import { type ClockFacts, clockSkewMs } from './clock-rules.ts';
-import { type ArtefactFacts, type CertificateFacts, certificatesOf, type Facts } from './facts.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
+import { type ArtefactFacts, certificatesOf, type Facts } from './facts.ts';
 import type { Action, Reason } from './reasons.ts';
 
 export interface Decision {

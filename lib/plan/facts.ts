@@ -1,7 +1,5 @@
 // What is known about each artefact when a plan is made: plain data, gathered by gather.ts, no bytes and no keys.
-import type { CertificateFacts, KeyAlgorithm } from '../pki/facts.ts';
-
-export type { CertificateFacts, KeyAlgorithm };
+import type { CertificateFacts } from '../pki/certificate.ts';
 
 export type ArtefactFacts =
   /** Nothing there. */

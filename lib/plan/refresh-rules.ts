@@ -3,8 +3,7 @@
 // gained. Pure.
 import { bundlesAbove } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
-import { madeAt } from '../pki/facts.ts';
-import type { CertificateFacts } from './facts.ts';
+import { type CertificateFacts, madeAt } from '../pki/certificate.ts';
 import { earliest, type Finding, idleMs, keep, laterMs, type PairCase } from './decision.ts';
 
 /** What the kubelet rotates it renews ahead of time itself: two owners would take turns. */

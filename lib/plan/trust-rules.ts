@@ -4,7 +4,8 @@ import { unfitness } from '../inventory/fitness.ts';
 import { bundlesAbove } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
 import { type Expected, type Fault, type Finding, keep, type PairCase, settled, type Verdict } from './decision.ts';
-import { type CertificateFacts, certificatesOf, isClosed } from './facts.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
+import { certificatesOf, isClosed } from './facts.ts';
 
 /**
  * A leaf (or an intermediate) that no valid certificate of its own bundle has signed: readers refuse it. Those of a

@@ -3,10 +3,9 @@ import { createHash } from 'node:crypto';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { External, KeyPair, Kubeconfigs, ResolvedArtefact } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
-import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { type Certificate, type CertificateFacts, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
-import { isEncryptedKey, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
-import { pairMatches } from '../pki/pair.ts';
+import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
 import { type KubeconfigFields, onlyEntries } from '../store/kubeconfig-entries.ts';
 import {
   authorityKey,
@@ -17,7 +16,7 @@ import {
   locationText,
   privateKeyKey,
 } from '../store/store.ts';
-import type { ArtefactFacts, CertificateFacts } from './facts.ts';
+import type { ArtefactFacts } from './facts.ts';
 
 export function understand(
   artefact: ResolvedArtefact,

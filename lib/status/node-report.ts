@@ -2,7 +2,8 @@
 // that kubeadm leaves out, and what the running servers show. Pure: the general report, read with a machine's eyes (a CA
 // without its key is as it should be, a kubeconfig has a CA of its own, a NotBefore says nothing about an age).
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { type ArtefactFacts, type CertificateFacts, type Facts, isClosed } from '../plan/facts.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
+import { type ArtefactFacts, type Facts, isClosed } from '../plan/facts.ts';
 import { certificatesOf } from '../plan/facts.ts';
 import { adoptedClass, adoptedProblems, type AdoptedSight, worse } from './adopted.ts';
 import { report, type ReportInput, type RowState, type StatusClass, type StatusRow } from './report.ts';

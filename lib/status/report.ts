@@ -3,7 +3,8 @@
 import { isOnlyRead } from '../inventory/kinds.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
-import type { ArtefactFacts, CertificateFacts, Facts } from '../plan/facts.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
+import type { ArtefactFacts, Facts } from '../plan/facts.ts';
 import type { Decision } from '../plan/decision.ts';
 import type { Plan } from '../plan/plan.ts';
 import type { Reason } from '../plan/reasons.ts';

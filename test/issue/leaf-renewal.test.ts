@@ -4,7 +4,7 @@ import type { CaBundle, Resolved, ResolvedTarget, Signer } from '../../lib/inven
 import type { Issued } from '../../lib/issue/ingredients.ts';
 import { make } from '../../lib/issue/issue.ts';
 import { parseCertificates } from '../../lib/pki/certificate.ts';
-import type { KeyAlgorithm } from '../../lib/pki/facts.ts';
+import type { KeyAlgorithm } from '../../lib/pki/key.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import type { Material } from '../../lib/store/store.ts';
 
@@ -295,7 +295,10 @@ describe('a renewal', () => {
   });
 
   it('of a combined file makes certificate and key', async () => {
-    const issued = await renew({ ...server, location: { kind: 'combinedPem', file: '/var/lib/kubelet/pki/current.pem' } });
+    const issued = await renew({
+      ...server,
+      location: { kind: 'combinedPem', file: '/var/lib/kubelet/pki/current.pem' },
+    });
     expect(Object.keys(issued.entries)).toEqual(['tls.crt', 'tls.key']);
   });
 

@@ -1,6 +1,6 @@
 // CAs and leaves for tests, made by the code under test at a fixed time.
 import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
-import type { KeyAlgorithm } from '../../lib/pki/facts.ts';
+import type { KeyAlgorithm } from '../../lib/pki/key.ts';
 import { generateKey, type PrivateKey } from '../../lib/pki/key.ts';
 import { type LeafRequest, signLeaf, signSigner } from '../../lib/pki/sign.ts';
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isCode } from '../../lib/errors.ts';
 import type { Certificate } from '../../lib/pki/certificate.ts';
-import type { KeyAlgorithm } from '../../lib/pki/facts.ts';
+import type { KeyAlgorithm } from '../../lib/pki/key.ts';
 import { generateKey, keyMatches } from '../../lib/pki/key.ts';
 import { signLeaf, signSigner } from '../../lib/pki/sign.ts';
 import { signatureMatches } from '../../lib/pki/verify.ts';

@@ -3,7 +3,8 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { Location, Resolved, ResolvedTarget, Signer } from '../../lib/inventory/model.ts';
 import { make } from '../../lib/issue/issue.ts';
-import type { CertificateFacts, KeyAlgorithm } from '../../lib/pki/facts.ts';
+import type { CertificateFacts } from '../../lib/pki/certificate.ts';
+import type { KeyAlgorithm } from '../../lib/pki/key.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import { gather } from '../../lib/plan/gather.ts';

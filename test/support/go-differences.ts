@@ -2,9 +2,9 @@
 // nobody has said that it is to be so.
 import { readKubeconfigView } from '../../lib/store/kubeconfig-view.ts';
 import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
-import type { KeyAlgorithm } from '../../lib/pki/facts.ts';
+import type { KeyAlgorithm } from '../../lib/pki/key.ts';
 import { generateKey } from '../../lib/pki/key.ts';
-import { pairMatches } from '../../lib/pki/pair.ts';
+import { pairMatches } from '../../lib/pki/key.ts';
 import { encodePem } from '../../lib/pki/pem.ts';
 import { signLeaf, signSigner } from '../../lib/pki/sign.ts';
 import { errorText, isCode, RecoveryError } from '../../lib/errors.ts';

@@ -6,7 +6,7 @@
 import type { Location } from '../../lib/inventory/model.ts';
 import { type Authority, readAuthority } from '../../lib/issue/ingredients.ts';
 import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
-import { canonicalHostnames } from '../../lib/pki/hostname.ts';
+import { canonicalHostnames } from '../../lib/pki/names.ts';
 import type { KeyPool } from '../../lib/pki/key-pool.ts';
 import { signLeaf, signSigner } from '../../lib/pki/sign.ts';
 import { type Entries, type Found, locationText, type Material, type Seen, type Store } from '../../lib/store/store.ts';

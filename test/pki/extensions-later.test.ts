@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { mergeBundle } from '../../lib/pki/bundle.ts';
 import { parseCertificates } from '../../lib/pki/certificate.ts';
 import { isDamaged } from '../../lib/pki/damage.ts';
-import { laterRefusals } from '../../lib/pki/later-refusals.ts';
+import { laterRefusals } from '../../lib/pki/extensions.ts';
 import { laterRefused, makeLaterRefused, pemOf } from '../support/later-refused.ts';
 
 describe('parseCertificates()', () => {
