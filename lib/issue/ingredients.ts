@@ -124,30 +124,32 @@ export function liveSigners({ signers }: CaBundle, from: Ingredients): Certifica
 
 /** What a bundle holds now; of a damaged one what is whole, because good trust must not go with a torn block. */
 export function formerOf(bundle: CaBundle | ComposedBundle, from: Ingredients): Certificate[] {
-  const whole = unlessBroken(() => certificatesOf(bundle, from));
+  const whole = unlessBroken(() => bundleCertificates(bundle, from));
   const pem = from.material.get(bundle.name)?.entries[caBundleKey];
   return whole ?? (pem === undefined ? [] : wholeCertificates(pem));
 }
 
-export function certificatesOf({ name, location }: ResolvedArtefact, { material }: Ingredients): Certificate[] {
+export function bundleCertificates({ name, location }: ResolvedArtefact, { material }: Ingredients): Certificate[] {
   const held = material.get(name);
   return held === undefined ? [] : readBundle(location, held.entries);
 }
 
 /** What others maintain may be absent. */
 export function isLost(name: string, from: Ingredients): boolean {
-  const isAbsentExternal = !from.material.has(name) && kindOf(artefactOf(name, from), from) === 'external';
+  const isAbsentExternal = !from.material.has(name) && originalKind(artefactOf(name, from), from) === 'external';
   return from.lost?.(name) === true && !isAbsentExternal;
 }
 
-export const kindOf = (artefact: ResolvedArtefact, { resolved }: Ingredients): ResolvedArtefact['kind'] | undefined =>
-  originalOf(resolved.artefacts, artefact)?.kind;
+export const originalKind = (
+  artefact: ResolvedArtefact,
+  { resolved }: Ingredients,
+): ResolvedArtefact['kind'] | undefined => originalOf(resolved.artefacts, artefact)?.kind;
 
 /** What others maintain counts for nothing while it is broken: the plan says so. */
 export function inputOf(input: ResolvedArtefact, from: Ingredients): Certificate[] {
-  return kindOf(input, from) === 'external'
-    ? (unlessBroken(() => certificatesOf(input, from)) ?? [])
-    : certificatesOf(input, from);
+  return originalKind(input, from) === 'external'
+    ? (unlessBroken(() => bundleCertificates(input, from)) ?? [])
+    : bundleCertificates(input, from);
 }
 
 /** Whoever plans has a decision of its own about what is broken. */

@@ -19,8 +19,15 @@ import {
   type Material,
 } from '../store/store.ts';
 import { privateKeyKey } from '../store/store.ts';
-import { artefactOf, type Authority, authorityOf, certificatesOf, formerOf, type Ingredients } from './ingredients.ts';
-import { inputOf, isLost, type Issued, type IssuedPair, kindOf, liveSigners, materialOf } from './ingredients.ts';
+import {
+  artefactOf,
+  type Authority,
+  authorityOf,
+  bundleCertificates,
+  formerOf,
+  type Ingredients,
+} from './ingredients.ts';
+import { inputOf, isLost, type Issued, type IssuedPair, originalKind, liveSigners, materialOf } from './ingredients.ts';
 import { authorityEntry, issueKubeconfigs } from './kubeconfigs.ts';
 import { validityFrom, issueDeclared, issueRenewal, pairOfEntries } from './leaf.ts';
 import { annotationsOf, registryMetadata } from './metadata.ts';
@@ -62,7 +69,7 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
       return issueCopy({
         artefact,
         original: materialOf(artefact.of, from).entries,
-        isSigner: kindOf(artefact, from) === 'signer',
+        isSigner: originalKind(artefact, from) === 'signer',
       });
     case 'kubeconfigs':
       return issueKubeconfigs({
@@ -226,7 +233,7 @@ interface Trust {
 function trustOf(artefact: IssuedPair, from: Ingredients): readonly Trust[] {
   const bundles = bundlesAbove(from.resolved.artefacts, artefact);
   if (bundles.length > 0 || artefact.issuer === undefined) {
-    return bundles.map((bundle) => ({ name: locationText(bundle.location), roots: certificatesOf(bundle, from) }));
+    return bundles.map((bundle) => ({ name: locationText(bundle.location), roots: bundleCertificates(bundle, from) }));
   }
   const { certificate, chain } = authorityOf(artefact.issuer, from);
   const roots = [certificate, ...chain].filter(({ facts }) => from.now < facts.notAfter);

@@ -60,7 +60,14 @@ export function readCertificateFields(der: Buffer): CertificateFields {
   parts.bitString('signature');
   const { refusal } = later;
   return {
-    ...{ version, subject, issuer, notBefore, notAfter, signatureOid, publicKeyInfo: publicKey.raw, isKeyRead },
+    version,
+    subject,
+    issuer,
+    notBefore,
+    notAfter,
+    signatureOid,
+    publicKeyInfo: publicKey.raw,
+    isKeyRead,
     ...extensions,
     ...(refusal !== undefined && { refusal }),
   };

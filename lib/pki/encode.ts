@@ -10,7 +10,7 @@ import { subjectAltName } from './extensions.ts';
 import { type KeyAlgorithm, keyAlgorithmOf } from './key.ts';
 
 /** What a new certificate is to say. */
-export interface Wanted {
+export interface WantedCertificate {
   readonly commonName: string;
   readonly organizations: readonly string[];
   /** Canonical, sorted; the bytes in `exact` say it where they are given. */
@@ -56,7 +56,7 @@ export interface Keys {
 }
 
 /** PEM. Throws whatever the encoder throws. */
-export async function encode(wanted: Wanted, { key, issuer }: Keys): Promise<string> {
+export async function encode(wanted: WantedCertificate, { key, issuer }: Keys): Promise<string> {
   const x509 = await loadX509();
   const algorithm = signingAlgorithm(keyAlgorithmOf(issuer?.key ?? key));
   const publicKey = new x509.PublicKey(createPublicKey(key).export({ type: 'spki', format: 'der' }));
@@ -84,7 +84,7 @@ export async function encode(wanted: Wanted, { key, issuer }: Keys): Promise<str
 
 async function extensionsOf(
   x509: typeof X509,
-  wanted: Wanted,
+  wanted: WantedCertificate,
   { publicKey, issuer }: { publicKey: X509.PublicKey; issuer: Issuer | undefined },
 ): Promise<X509.Extension[]> {
   const { digitalSignature, keyEncipherment, keyCertSign } = x509.KeyUsageFlags;
@@ -107,7 +107,7 @@ async function extensionsOf(
   ];
 }
 
-function extendedKeyUsage(x509: typeof X509, { extendedKeyUsage: oids }: Wanted): X509.Extension[] {
+function extendedKeyUsage(x509: typeof X509, { extendedKeyUsage: oids }: WantedCertificate): X509.Extension[] {
   return oids === undefined ? [] : [new x509.ExtendedKeyUsageExtension([...oids])];
 }
 
@@ -115,7 +115,7 @@ function extendedKeyUsage(x509: typeof X509, { extendedKeyUsage: oids }: Wanted)
  * Of a leaf, as Go's x509.CreateCertificate puts them there from a template: no subject key identifier, and that of
  * the issuer only where it has one.
  */
-function exactExtensions(x509: typeof X509, wanted: Wanted, issuer: Issuer | undefined): X509.Extension[] {
+function exactExtensions(x509: typeof X509, wanted: WantedCertificate, issuer: Issuer | undefined): X509.Extension[] {
   const { digitalSignature, keyEncipherment } = x509.KeyUsageFlags;
   const leafUsage: X509.KeyUsageFlags = digitalSignature | keyEncipherment;
   const authorityKeyId = issuer?.certificate.fields.subjectKeyId;

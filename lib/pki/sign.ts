@@ -5,7 +5,7 @@ import type { KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { type Certificate, parseCertificates } from './certificate.ts';
-import { encode, type Issuer, prepareSigning, usageOids, type Wanted } from './encode.ts';
+import { encode, type Issuer, prepareSigning, usageOids, type WantedCertificate } from './encode.ts';
 import { keyMatches } from './key.ts';
 import { canonicalHostnames, goDistinguishedName, hostnameDer, orderedNames } from './names.ts';
 import { verifyChain } from './verify.ts';
@@ -149,7 +149,7 @@ function wholeSeconds(ms: number): Date {
   return new Date(Math.floor(ms / 1000) * 1000);
 }
 
-async function sign(request: Request & { issuer?: Issuer }, wanted: Wanted): Promise<Certificate> {
+async function sign(request: Request & { issuer?: Issuer }, wanted: WantedCertificate): Promise<Certificate> {
   const { key, issuer, now } = request;
   if (wanted.commonName === '') throw refusal('', 'it has no name, wanted a common name');
   const problem = (issuer && issuerProblem(issuer, wanted, now)) ?? datesProblem(wanted, now);
@@ -164,7 +164,7 @@ async function sign(request: Request & { issuer?: Issuer }, wanted: Wanted): Pro
   return checked(pem, wanted, { key, issuer: issuer?.certificate, now });
 }
 
-function issuerProblem({ certificate, key }: Issuer, wanted: Wanted, now: Date): string | undefined {
+function issuerProblem({ certificate, key }: Issuer, wanted: WantedCertificate, now: Date): string | undefined {
   const { facts, fields } = certificate;
   const signer = `its signer "${facts.subject}"`;
   if (now >= facts.notAfter) return `${signer} expired at ${facts.notAfter.toISOString()}, wanted a valid one`;
@@ -175,7 +175,7 @@ function issuerProblem({ certificate, key }: Issuer, wanted: Wanted, now: Date):
   return undefined;
 }
 
-function datesProblem({ notBefore, notAfter }: Wanted, now: Date): string | undefined {
+function datesProblem({ notBefore, notAfter }: WantedCertificate, now: Date): string | undefined {
   // written so that an invalid date is a problem too
   if (notBefore <= now && notAfter > now) return undefined;
   const [from, to, at] = [notBefore, notAfter, now].map(dateText);
@@ -198,7 +198,7 @@ interface SignedWith {
  * what was asked for and verifies as a Go program would verify it. Throws SignFailed when it is not the one that
  * was wanted.
  */
-function checked(pem: string, wanted: Wanted, signedWith: SignedWith): Certificate {
+function checked(pem: string, wanted: WantedCertificate, signedWith: SignedWith): Certificate {
   const refuse = (problem: string): RecoveryError =>
     new RecoveryError('SignFailed', `Cannot sign certificate "${wanted.commonName}": its check failed, ${problem}`);
   let certificates: Certificate[];
@@ -214,7 +214,7 @@ function checked(pem: string, wanted: Wanted, signedWith: SignedWith): Certifica
   return made;
 }
 
-function problemOf(made: Certificate, wanted: Wanted, { key, issuer, now }: SignedWith): string | undefined {
+function problemOf(made: Certificate, wanted: WantedCertificate, { key, issuer, now }: SignedWith): string | undefined {
   const wrong = wrongFields(made, wanted);
   if (wrong.length > 0) return `not as asked for: ${wrong.join(', ')}`;
   if (!keyMatches(made, key)) return 'its key is another one';
@@ -235,7 +235,7 @@ function problemOf(made: Certificate, wanted: Wanted, { key, issuer, now }: Sign
   return issuer !== undefined || made.x509.verify(made.x509.publicKey) ? undefined : 'its signature is wrong';
 }
 
-function wrongFields({ facts, fields }: Certificate, wanted: Wanted): string[] {
+function wrongFields({ facts, fields }: Certificate, wanted: WantedCertificate): string[] {
   const pairs: Readonly<Record<string, readonly [unknown, unknown]>> = {
     'common name': [facts.commonName, wanted.commonName],
     organizations: [facts.organizations, wanted.organizations],

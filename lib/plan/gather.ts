@@ -11,7 +11,7 @@ import { pairOf } from './decision.ts';
 import type { ArtefactFacts, Facts } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
 import { readableBackup, withSignerCopies } from './signer-copies.ts';
-import { type Authority, isExternalPair, memberFacts, othersIn, understand } from './understand.ts';
+import { type KubeconfigAuthority, isExternalPair, memberFacts, othersIn, understand } from './understand.ts';
 
 export interface GatherInput {
   readonly resolved: Resolved;
@@ -186,7 +186,7 @@ function othersAuthorityOf(
   artefact: ResolvedArtefact,
   { entries }: Found,
   seen: ReadonlyMap<string, Look>,
-): Pick<Authority, 'othersAuthorityEnds'> {
+): Pick<KubeconfigAuthority, 'othersAuthorityEnds'> {
   if (artefact.kind !== 'target' || artefact.location.kind !== 'kubeconfig') return {};
   const issuer = seen.get(artefact.issuer ?? '');
   const live = issuer !== undefined && 'certificates' in issuer ? issuer.certificates[0] : undefined;

@@ -111,7 +111,10 @@ function externalCertificates({ location }: External, entries: Entries, what: st
 }
 
 /** The CA by which a kubeconfig knows its server. One that is torn counts for nothing. */
-function authorityOf({ location }: ResolvedArtefact, { entries, authorityIsForeign, server }: Found): Authority {
+function authorityOf(
+  { location }: ResolvedArtefact,
+  { entries, authorityIsForeign, server }: Found,
+): KubeconfigAuthority {
   const pem = entries[authorityKey];
   if (location.kind !== 'kubeconfig') return {};
   const foreign = {
@@ -123,7 +126,7 @@ function authorityOf({ location }: ResolvedArtefact, { entries, authorityIsForei
   return { authorities: cas.map(({ facts }) => facts.fingerprint), ...foreign };
 }
 
-export type Authority = Pick<
+export type KubeconfigAuthority = Pick<
   ArtefactFacts & { state: 'present' },
   'authorities' | 'authorityIsForeign' | 'othersAuthorityEnds' | 'server'
 >;

@@ -39,7 +39,7 @@ export interface Streaks {
 
 export const noStreaks: Streaks = { unavailable: 0, failed: 0, written: 0 };
 
-export interface Situation {
+export interface AfterLook {
   readonly outcome: PassOutcome;
   /** This look included. */
   readonly streaks: Streaks;
@@ -85,7 +85,7 @@ export function counted(before: Streaks, outcome: PassOutcome, now: Date): Strea
   };
 }
 
-export function next(situation: Situation): Next {
+export function next(situation: AfterLook): Next {
   const { outcome, streaks, now, once, patienceMs: patience = patienceMs } = situation;
   const { busySince } = streaks;
   if (busySince !== undefined) {
@@ -103,7 +103,7 @@ export function next(situation: Situation): Next {
  * Each trouble has a pace of its own; one look serves all, so the quickest counts. What an admission webhook refuses it
  * most often refuses for long: after one quick try it costs four requests a second at most.
  */
-function retryDelay({ streaks, outcome, polled = false }: Situation): number {
+function retryDelay({ streaks, outcome, polled = false }: AfterLook): number {
   const { unavailable, failed, written } = streaks;
   const refusedMs = failed > 1 ? (outcome.refusedCost ?? 0) * 250 : 0;
   const delays = [
@@ -124,7 +124,7 @@ export function isBusy({ unavailable, written, conflicts, failed }: PassOutcome)
  * read holds that up only while an API server may still be starting: its caches of rights fill one after the other, and
  * the keys that were made ahead are for what comes last.
  */
-export function isSettled({ outcome, streaks, now }: Omit<Situation, 'once' | 'patienceMs'>): boolean {
+export function isSettled({ outcome, streaks, now }: Omit<AfterLook, 'once' | 'patienceMs'>): boolean {
   const { written, conflicts, failed, settling } = outcome;
   const { unavailableSince } = streaks;
   return (

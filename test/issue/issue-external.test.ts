@@ -86,7 +86,11 @@ test('a signer has the name that it is given, and names may be longer than 64 ch
 
   const long: Signer = {
     ...signer,
-    location: { kind: 'secret', namespace: 'openshift-kube-apiserver-operator', name: 'kube-apiserver-to-kubelet-signer' },
+    location: {
+      kind: 'secret',
+      namespace: 'openshift-kube-apiserver-operator',
+      name: 'kube-apiserver-to-kubelet-signer',
+    },
   };
   const rows: Resolved = { name: 'long', artefacts: [long, bundle, target] };
   const material = new Map<string, Material>();
