@@ -22,8 +22,8 @@ export function judgeCopy(at: Case<Copy>): Verdict {
   if (artefact.promoteAfter !== undefined) return judgePromotion(at, artefact.promoteAfter);
   const { renewed = false, trusted = new Set<string>(), newFrom = new Set<string>() } = expected.get(artefact.of) ?? {};
   const after = renewed ? [artefact.of] : [];
-  const checks = [originalRewritten, originalUnusable, stillUnusable, sameAsOriginal, originalExpired, differs];
-  const finding = firstOf<Case<Copy>, Finding>(at, checks) ?? healthy(at, [artefact.of]);
+  const checks = [originalRewritten, originalUnusable, stillUnusable, sameAsOriginal, originalExpired];
+  const finding = firstOf<Case<Copy>, Finding>(at, checks) ?? differs(at);
   return concluded(finding, (fault) => renew({ ...fault, now, after, leaves: { trusted, newFrom } }));
 }
 

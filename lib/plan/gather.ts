@@ -79,11 +79,8 @@ export async function gather(input: GatherInput): Promise<Gathered> {
 
 function asOriginal(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): ResolvedArtefact {
   const original = originalOf(artefacts, copy);
-  const given =
-    original !== undefined && isExternalPair(original)
-      ? { ...original, name: copy.name, location: copy.location }
-      : copy;
-  return pairOf(artefacts, copy) ?? given;
+  if (original === undefined || !isExternalPair(original)) return pairOf(artefacts, copy) ?? copy;
+  return { ...original, name: copy.name, location: copy.location };
 }
 
 function fromNothing(fact: ArtefactFacts): ArtefactFacts {
