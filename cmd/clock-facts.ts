@@ -1,7 +1,7 @@
 // What the commands and modes know of this machine's clock.
-import { isClockSynchronised } from '../lib/host/clock-synchronised.ts';
 import type { HostConfig, ToolConfig } from '../lib/config/config.ts';
-import type { ClockFacts } from '../lib/plan/plan-types.ts';
+import { isClockSynchronised } from '../lib/host/clock-synchronised.ts';
+import type { ClockFacts } from '../lib/plan/clock-rules.ts';
 import { builtAt as thisBuild } from './version.ts';
 
 type Stated = Pick<HostConfig, 'clockSynchronised'>;

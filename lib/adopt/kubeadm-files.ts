@@ -3,13 +3,13 @@
 // server by them, and the API server verifies kubelets by them. Leaves are taken over as they are, service-account keys
 // too: another key would make every token worthless.
 import { join } from 'node:path';
+import { canonicalHostnames } from '../pki/names.ts';
 import type { Api } from '../install/apply.ts';
 import { readIfPresent } from '../install/existing-files.ts';
 import type { DiskLocation, Endpoints, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { serverAddress } from '../kube/server-address.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
-import { canonicalHostnames } from '../pki/hostname.ts';
 import { createDiskStore } from '../store/disk.ts';
 import { certificateKey } from '../store/store.ts';
 import type { ManifestsLocking } from './manifests-lock.ts';

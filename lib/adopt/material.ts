@@ -1,16 +1,16 @@
 // The first generation of a cluster that kubeadm has made: what the API has already, else what kubeadm's files hold, else
 // made anew with the cluster's CAs. Written create-only, each artefact before those that need it, so a killed run is
 // completed by the next and two machines that adopt at once come to one generation.
+import { dnsNameCovers } from '../pki/names.ts';
+import { make } from '../issue/issue.ts';
+import { annotationsOf } from '../issue/metadata.ts';
 import type { Clock } from '../clock.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { readIfPresent } from '../install/existing-files.ts';
 import { makeGeneration } from '../install/first-generation.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact, ResolvedTarget } from '../inventory/model.ts';
-import { annotationsOf } from '../issue/annotations.ts';
-import { make } from '../issue/make.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
-import { dnsNameCovers } from '../pki/hostname.ts';
 import { generateKey } from '../pki/key.ts';
 import { createDiskStore } from '../store/disk.ts';
 import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Store } from '../store/store.ts';

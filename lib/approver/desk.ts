@@ -1,8 +1,8 @@
 // The requests that wait for a decision, and what is done about each: gather, judge, approve or say why not (teller.ts).
 // Between two looks only outlines are in memory: 100 requests may be 150 MB, and nobody knows how many there are.
-import { errorText, faultText } from '../errors.ts';
 import { backoffMs } from '../retry.ts';
-import type { ClockFacts } from '../plan/plan-types.ts';
+import { errorText, faultText } from '../errors.ts';
+import type { ClockFacts } from '../plan/clock-rules.ts';
 import { approve } from './approve.ts';
 import { type FirstApproval, FirstApprovals } from './first-approvals.ts';
 import { contentOf, gatherNode, readRequest } from './gather.ts';

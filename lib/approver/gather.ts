@@ -9,7 +9,7 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
 import { parseCertificates } from '../pki/certificate.ts';
-import { pairMatches } from '../pki/pair.ts';
+import { pairMatches } from '../pki/key.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
 import type { FirstApprovals } from './first-approvals.ts';
 import type { NodeFacts, OwnCertificate } from './judge.ts';

@@ -16,7 +16,7 @@
 // For another node, at most one request is approved for each certificate: none while an approved one waits for its
 // certificate, and none in the minutes after that was issued. Later requests are judged by its end.
 import { clockAdvice, isConfirmed, judgeClock } from '../plan/clock-rules.ts';
-import type { ClockFacts } from '../plan/plan-types.ts';
+import type { ClockFacts } from '../plan/clock-rules.ts';
 import { durationText } from '../duration.ts';
 import { firstApprovalsName, type Requester } from '../bootstrap-identity.ts';
 import type { FirstApproval } from './first-approvals.ts';

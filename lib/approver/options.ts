@@ -6,7 +6,7 @@ import type { EventRecorder } from '../kube/events.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
-import type { ClockFacts } from '../plan/plan-types.ts';
+import type { ClockFacts } from '../plan/clock-rules.ts';
 
 export interface ApproverOptions {
   readonly connection: KubeConnection;

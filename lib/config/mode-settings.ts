@@ -1,9 +1,9 @@
 // What each mode is told: its settings with their defaults, its credential, and what it cannot be without. Pure.
+import type { KeyAlgorithm } from '../pki/key.ts';
 import { defaultBootstrapNamespace } from '../bootstrap-identity.ts';
 import type { Inventory } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import { componentsIn } from '../inventory/resolve.ts';
-import type { KeyAlgorithm } from '../plan/facts.ts';
 import { suggestion } from '../problems.ts';
 import type { ApproverConfig, HostConfig, ModeConfig, RenewalConfig, SyncerConfig } from './config.ts';
 import { missing } from './read.ts';

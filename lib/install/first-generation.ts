@@ -3,14 +3,13 @@
 // on with the signers that it had made. Until `init` has uploaded them, objects lie in the staging directory.
 import { createPublicKey } from 'node:crypto';
 import { join } from 'node:path';
+import { make } from '../issue/issue.ts';
+import { readAuthority } from '../issue/ingredients.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { readAuthority } from '../issue/issue.ts';
-import { make } from '../issue/make.ts';
-import type { KeyAlgorithm } from '../pki/facts.ts';
-import { generateKey, type PrivateKey } from '../pki/key.ts';
+import { generateKey, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import { verifyChain } from '../pki/verify.ts';
 import { locationText, type Material, privateKeyKey } from '../store/store.ts';
 import { verifyMaterial } from '../store/verify.ts';

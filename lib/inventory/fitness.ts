@@ -1,7 +1,7 @@
 // Whether those who meet a leaf certificate can accept it for what its entry is for, whatever signed it. Pure.
 // Only what they certainly refuse counts: names and groups are also an administrator's to choose, and a certificate
 // without extended key usage, or with anyExtendedKeyUsage, is good for every use (Go crypto/x509 Certificate.Verify).
-import type { CertificateFacts } from '../pki/facts.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
 import type { ResolvedTarget } from './model.ts';
 
 /** In the order of Kubernetes' own templates. */

@@ -2,8 +2,8 @@
 // `error` text names the wanted state.
 import { isIP } from 'node:net';
 import * as z from 'zod';
+import { canonicalHostname } from '../pki/names.ts';
 import { durationPattern, parseDuration } from '../duration.ts';
-import { canonicalHostname } from '../pki/hostname.ts';
 
 export const dnsLabel = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/;
 export const dnsSubdomain = /^(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/;

@@ -1,23 +1,26 @@
 // What an artefact is made from, found by name: signers, bundles, originals, as they are or as they have just been made.
+import type { KeyObject } from 'node:crypto';
 import { isCode, RecoveryError } from '../errors.ts';
-import type {
-  CaBundle,
-  ComposedBundle,
-  Resolved,
-  ResolvedArtefact,
-  ResolvedTarget,
-  Signer,
-} from '../inventory/model.ts';
+import type { CaBundle, ComposedBundle, Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { ResolvedTarget, Signer } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
-import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
-import type { KeyAlgorithm } from '../pki/facts.ts';
-import type { PrivateKey } from '../pki/key.ts';
-import { caBundleKey, locationText, type Material } from '../store/store.ts';
-import { type Authority, readAuthority, readBundle, readSigner } from './issue.ts';
-import type { Held } from './server-authority.ts';
+import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { isDamaged } from '../pki/damage.ts';
+import { isEncryptedKey, type KeyAlgorithm, keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
+import { caBundleKey, certificateKey, type Entries, type Found, locationText, privateKeyKey } from '../store/store.ts';
+import type { Material } from '../store/store.ts';
 
 /** An artefact with a certificate and a key of its own. */
-export type Pair = Signer | ResolvedTarget;
+export type IssuedPair = Signer | ResolvedTarget;
+
+/** What is there, or a backup of it. */
+export type Held = Material & Pick<Found, 'problem'>;
+
+/** What is written in the place of the old. */
+export interface Issued extends Material {
+  /** The certificates of the entries, in their order; for a pair the new one first. */
+  readonly certificates: readonly Certificate[];
+}
 
 export interface Ingredients {
   readonly resolved: Resolved;
@@ -28,14 +31,14 @@ export interface Ingredients {
   /** By signer of which only the certificate is put back: the one that its copies are. */
   readonly signerCopies?: ReadonlyMap<string, Certificate>;
   /** A key for one use. Asked for signers and targets only; `like` is that of what it follows, else of its issuer. */
-  readonly takeKey: (artefact: Pair, like?: KeyAlgorithm) => Promise<PrivateKey>;
+  readonly takeKey: (artefact: IssuedPair, like?: KeyAlgorithm) => Promise<PrivateKey>;
   /** What held nothing usable before: certificates that were only there may live on in what is made of it. */
   readonly lost?: (artefact: string) => boolean;
   readonly now: Date;
 }
 
 export function artefactOf(name: string, { resolved }: Ingredients): ResolvedArtefact {
-  const artefact = resolved.artefacts.find((row) => row.name === name);
+  const artefact = resolved.artefacts.find((one) => one.name === name);
   if (artefact === undefined)
     throw new RecoveryError('InventoryInvalid', `Cannot find artefact "${name}" in inventory`);
   return artefact;
@@ -48,6 +51,13 @@ export function materialOf(name: string, from: Ingredients): Material {
   throw new RecoveryError('SignFailed', `Cannot use ${locationText(location)} ("${name}"): it is not there`);
 }
 
+/** A signer that can sign: its own certificate, whatever follows it in its file, and its key. */
+export interface Authority {
+  readonly certificate: Certificate;
+  readonly chain: readonly Certificate[];
+  readonly key: KeyObject;
+}
+
 /** Of each material of a signer: one CA signs many leaves, and to read a key with all checks costs milliseconds. */
 const authorities = new WeakMap<Material, Authority>();
 
@@ -56,6 +66,46 @@ export function authorityOf(name: string, from: Ingredients): Authority {
   const authority = authorities.get(material) ?? readAuthority(artefactOf(name, from).location, material.entries);
   authorities.set(material, authority);
   return authority;
+}
+
+/** The signer that a Secret or a pair of files holds. Throws MaterialInvalid. */
+export function readAuthority(location: Location, entries: Entries): Authority {
+  const what = locationText(location);
+  const [certificate, ...chain] = readPairCertificates(location, entries);
+  const key = parsePrivateKey(entry(location, entries, privateKeyKey), `${what} ${privateKeyKey}`);
+  if (certificate === undefined || !keyMatches(certificate, key)) {
+    throw new RecoveryError('MaterialInvalid', `Cannot sign with ${what}: its key does not belong to its certificate`);
+  }
+  return { certificate, chain, key };
+}
+
+/** The certificate of a signer, whose key may be elsewhere; one that is there must belong to it. Throws MaterialInvalid. */
+export function readSigner(location: Location, entries: Entries): Certificate | undefined {
+  const key = entries[privateKeyKey];
+  return key === undefined || isEncryptedKey(key)
+    ? readPairCertificates(location, entries)[0]
+    : readAuthority(location, entries).certificate;
+}
+
+function readPairCertificates(location: Location, entries: Entries): Certificate[] {
+  const what = locationText(location);
+  const all = parseCertificates(entry(location, entries, certificateKey), `${what} ${certificateKey}`);
+  const [first] = all;
+  // One that is damaged further back is used for nothing: it comes into no chain and no bundle.
+  if (first === undefined || !isDamaged(first, all)) return all.filter((certificate) => !isDamaged(certificate, all));
+  const message = `Cannot use ${what}: the certificate "${first.facts.subject}" is damaged (its own signature is wrong)`;
+  throw new RecoveryError('MaterialInvalid', message);
+}
+
+/** The CA certificates that a bundle holds. Throws MaterialInvalid. */
+export function readBundle(location: Location, entries: Entries): Certificate[] {
+  return parseCertificates(entry(location, entries, caBundleKey), `${locationText(location)} ${caBundleKey}`);
+}
+
+function entry(location: Location, entries: Entries, key: string): Uint8Array {
+  const value = entries[key];
+  if (value !== undefined) return value;
+  throw new RecoveryError('MaterialInvalid', `Cannot use ${locationText(location)}: it has no entry "${key}"`);
 }
 
 /**
@@ -74,30 +124,32 @@ export function liveSigners({ signers }: CaBundle, from: Ingredients): Certifica
 
 /** What a bundle holds now; of a damaged one what is whole, because good trust must not go with a torn block. */
 export function formerOf(bundle: CaBundle | ComposedBundle, from: Ingredients): Certificate[] {
-  const whole = unlessBroken(() => certificatesOf(bundle, from));
+  const whole = unlessBroken(() => bundleCertificates(bundle, from));
   const pem = from.material.get(bundle.name)?.entries[caBundleKey];
   return whole ?? (pem === undefined ? [] : wholeCertificates(pem));
 }
 
-export function certificatesOf({ name, location }: ResolvedArtefact, { material }: Ingredients): Certificate[] {
+export function bundleCertificates({ name, location }: ResolvedArtefact, { material }: Ingredients): Certificate[] {
   const held = material.get(name);
   return held === undefined ? [] : readBundle(location, held.entries);
 }
 
 /** What others maintain may be absent. */
 export function isLost(name: string, from: Ingredients): boolean {
-  const isAbsentExternal = !from.material.has(name) && kindOf(artefactOf(name, from), from) === 'external';
+  const isAbsentExternal = !from.material.has(name) && originalKind(artefactOf(name, from), from) === 'external';
   return from.lost?.(name) === true && !isAbsentExternal;
 }
 
-export const kindOf = (row: ResolvedArtefact, { resolved }: Ingredients): ResolvedArtefact['kind'] | undefined =>
-  originalOf(resolved.artefacts, row)?.kind;
+export const originalKind = (
+  artefact: ResolvedArtefact,
+  { resolved }: Ingredients,
+): ResolvedArtefact['kind'] | undefined => originalOf(resolved.artefacts, artefact)?.kind;
 
 /** What others maintain counts for nothing while it is broken: the plan says so. */
 export function inputOf(input: ResolvedArtefact, from: Ingredients): Certificate[] {
-  return kindOf(input, from) === 'external'
-    ? (unlessBroken(() => certificatesOf(input, from)) ?? [])
-    : certificatesOf(input, from);
+  return originalKind(input, from) === 'external'
+    ? (unlessBroken(() => bundleCertificates(input, from)) ?? [])
+    : bundleCertificates(input, from);
 }
 
 /** Whoever plans has a decision of its own about what is broken. */

@@ -1,69 +1,101 @@
-// The new material of one artefact: what is written in the place of the old. Shared by those who renew and those who
-// make the first generation. Nothing is read or written here, keys and time are given; signatures are checked where
-// they are made (lib/pki), so whatever is returned verifies.
-import type { KeyObject } from 'node:crypto';
+// The new material of one artefact: what is written in the place of the old, and that every bundle by which readers know a
+// new certificate accepts it. Nothing is read or written here: material, keys and time are given.
 import { RecoveryError } from '../errors.ts';
-import type { CaBundle, ComposedBundle, Copy, Location, ResolvedTarget, Signer } from '../inventory/model.ts';
+import { usagesOf } from '../inventory/fitness.ts';
+import type { CaBundle, ComposedBundle, Copy, ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
+import { bundlesAbove } from '../inventory/order.ts';
 import { encodeBundle, joinBundles, mergeBundle } from '../pki/bundle.ts';
-import { type Certificate, parseCertificates } from '../pki/certificate.ts';
-import { isDamaged } from '../pki/damage.ts';
-import { backDatedMs } from '../pki/facts.ts';
-import { isEncryptedKey, keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
-import { signLeaf, signSigner } from '../pki/sign.ts';
+import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { isDamaged, resembles } from '../pki/damage.ts';
+import { keyMatches, type PrivateKey, usableKey } from '../pki/key.ts';
+import { signSigner } from '../pki/sign.ts';
+import { verifyChain } from '../pki/verify.ts';
 import {
+  authorityKey,
   caBundleKey,
   certificateKey,
   type Entries,
   locationText,
   type Material,
-  privateKeyKey,
 } from '../store/store.ts';
-import { annotationsOf } from './annotations.ts';
+import { privateKeyKey } from '../store/store.ts';
+import {
+  artefactOf,
+  type Authority,
+  authorityOf,
+  bundleCertificates,
+  formerOf,
+  type Ingredients,
+} from './ingredients.ts';
+import { inputOf, isLost, type Issued, type IssuedPair, originalKind, liveSigners, materialOf } from './ingredients.ts';
+import { authorityEntry, issueKubeconfigs } from './kubeconfigs.ts';
+import { validityFrom, issueDeclared, issueRenewal, pairOfEntries } from './leaf.ts';
+import { annotationsOf, registryMetadata } from './metadata.ts';
 
-/** A signer that can sign: its own certificate, whatever follows it in its file, and its key. */
-export interface Authority {
-  readonly certificate: Certificate;
-  readonly chain: readonly Certificate[];
-  readonly key: KeyObject;
+/** Throws SignFailed, MaterialInvalid. Takes a key for a signer or a target, and does nothing else that lasts. */
+export async function make(artefact: ResolvedArtefact, from: Ingredients): Promise<Issued> {
+  const issued = await issue(artefact, from);
+  const original = artefact.kind === 'copy' ? from.material.get(artefact.of) : undefined;
+  const metadata = registryMetadata(artefact, from.resolved, original);
+  return metadata === undefined ? issued : { ...issued, metadata };
 }
 
-export interface Issued extends Material {
-  /** The certificates of the entries, in their order; for a pair the new one first. */
-  readonly certificates: readonly Certificate[];
-}
-
-/** The signer that a Secret or a pair of files holds. Throws MaterialInvalid. */
-export function readAuthority(location: Location, entries: Entries): Authority {
-  const what = locationText(location);
-  const [certificate, ...chain] = readPairCertificates(location, entries);
-  const key = parsePrivateKey(entry(location, entries, privateKeyKey), `${what} ${privateKeyKey}`);
-  if (certificate === undefined || !keyMatches(certificate, key)) {
-    throw new RecoveryError('MaterialInvalid', `Cannot sign with ${what}: its key does not belong to its certificate`);
+async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Issued> {
+  const { takeKey, now } = from;
+  switch (artefact.kind) {
+    case 'signer': {
+      const copy = from.signerCopies?.get(artefact.name);
+      if (copy !== undefined) return putBack(artefact, copy, from.material.get(artefact.name));
+      const issuer = artefact.issuer === undefined ? {} : { issuer: authorityOf(artefact.issuer, from) };
+      const issued = await issueSigner({ artefact, ...issuer, key: await takeKey(artefact), now });
+      requireAccepted(artefact, issued, from);
+      return issued;
+    }
+    case 'target': {
+      const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
+      const present = artefact.template === 'present' || issuer === undefined;
+      const issued = present ? await issueRenewal(artefact, issuer, from) : await issueDeclared(artefact, issuer, from);
+      requireAccepted(artefact, issued, from);
+      return artefact.location.kind === 'kubeconfig' ? withAuthority(issued, artefact, from) : issued;
+    }
+    case 'caBundle':
+      return issueBundle({ artefact, signers: liveSigners(artefact, from), former: formerOf(artefact, from), now });
+    case 'composedBundle': {
+      const inputs = artefact.inputs.flatMap((name) => inputOf(artefactOf(name, from), from));
+      const former = artefact.inputs.some((name) => isLost(name, from)) ? formerOf(artefact, from) : [];
+      return issueComposedBundle({ artefact, inputs: [...inputs, ...former], now });
+    }
+    case 'copy':
+      return issueCopy({
+        artefact,
+        original: materialOf(artefact.of, from).entries,
+        isSigner: originalKind(artefact, from) === 'signer',
+      });
+    case 'kubeconfigs':
+      return issueKubeconfigs({
+        artefact,
+        client: materialOf(artefact.client, from).entries,
+        authority: materialOf(artefact.authority, from).entries,
+        endpoints: from.resolved.endpoints,
+        former: from.material.get(artefact.name)?.entries,
+      });
+    case 'keyPair':
+    case 'external':
+    case 'opaque':
+      break;
   }
-  return { certificate, chain, key };
+  throw new RecoveryError('SignFailed', `Cannot make ${locationText(artefact.location)}: it is not ours to make`);
 }
 
-/** The certificate of a signer, whose key may be elsewhere; one that is there must belong to it. Throws MaterialInvalid. */
-export function readSigner(location: Location, entries: Entries): Certificate | undefined {
-  const key = entries[privateKeyKey];
-  return key === undefined || isEncryptedKey(key)
-    ? readPairCertificates(location, entries)[0]
-    : readAuthority(location, entries).certificate;
-}
-
-function readPairCertificates(location: Location, entries: Entries): Certificate[] {
-  const what = locationText(location);
-  const all = parseCertificates(entry(location, entries, certificateKey), `${what} ${certificateKey}`);
-  const [first] = all;
-  // One that is damaged further back is used for nothing: it comes into no chain and no bundle.
-  if (first === undefined || !isDamaged(first, all)) return all.filter((certificate) => !isDamaged(certificate, all));
-  const message = `Cannot use ${what}: the certificate "${first.facts.subject}" is damaged (its own signature is wrong)`;
-  throw new RecoveryError('MaterialInvalid', message);
-}
-
-/** The CA certificates that a bundle holds. Throws MaterialInvalid. */
-export function readBundle(location: Location, entries: Entries): Certificate[] {
-  return parseCertificates(entry(location, entries, caBundleKey), `${locationText(location)} ${caBundleKey}`);
+/**
+ * A kubeconfig knows its server by the first certificate of its issuer's file, as kubeadm writes it. Who has put another
+ * CA there, or none, reaches the server through something with a certificate of its own: that stays trusted.
+ */
+function withAuthority(issued: Issued, { name, issuer }: ResolvedTarget, from: Ingredients): Issued {
+  if (issuer === undefined) return issued;
+  const { certificate: live } = authorityOf(issuer, from);
+  const entry = authorityEntry([from.material.get(name), from.backups?.get(name)], live, from.now);
+  return entry === undefined ? issued : { ...issued, entries: { ...issued.entries, [authorityKey]: entry } };
 }
 
 export interface SignerIssue {
@@ -83,13 +115,13 @@ export async function issueSigner({ artefact, issuer, key, now }: SignerIssue): 
     const wanted = artefact.issuer === undefined ? 'it is self-signed' : `signer "${artefact.issuer}" is needed`;
     throw new RecoveryError('SignFailed', `Cannot make signer "${artefact.name}": ${wanted}`);
   }
-  const pem = await signSigner({
+  const certificate = await signSigner({
     commonName: signerName(artefact, now),
     key: key.key,
     ...(issuer !== undefined && { issuer }),
-    ...dates(artefact.validity, now),
+    ...validityFrom(artefact.validity, now),
   });
-  return pair(artefact.location, parseCertificates(Buffer.from(pem), `new signer "${artefact.name}"`), key);
+  return pairOfEntries(artefact.location, [certificate], key);
 }
 
 /**
@@ -102,36 +134,29 @@ function signerName({ name, location, commonName }: Signer, now: Date): string {
   return `${own}@${Math.floor(now.getTime() / 1000)}`;
 }
 
-export interface TargetIssue {
-  readonly artefact: ResolvedTarget;
-  readonly issuer: Authority;
-  readonly key: PrivateKey;
-  readonly now: Date;
-}
-
 /**
- * A leaf. A server sends its signer along. A client sends the leaf, and its signer only where that is an intermediate
- * CA: servers may trust no more than the root above it. Throws SignFailed.
+ * A signer's certificate as its copies have it, in the place of one that is damaged. Nothing is signed: the key stays what it
+ * is, and whatever else in the file is whole stays behind the certificate, as it was. Throws MaterialInvalid where a key that is there belongs to
+ * another certificate.
  */
-export async function issueTarget({ artefact, issuer, key, now }: TargetIssue): Promise<Issued> {
-  const pem = await signLeaf({
-    issuer,
-    key: key.key,
-    ...(artefact.commonName !== undefined && { commonName: artefact.commonName }),
-    // shortest first, as library-go sorts groups
-    organizations: artefact.organizations.toSorted((a, b) => a.length - b.length || (a < b ? -1 : 1)),
-    hostnames: artefact.hostnames,
-    usage: artefact.usage,
-    ...dates(artefact.validity, now),
-  });
-  const leaf = parseCertificates(Buffer.from(pem), `new certificate "${artefact.name}"`);
-  const above = [issuer.certificate, ...issuer.chain];
-  const sent = artefact.usage === 'client' ? above.filter((certificate) => !isSelfSigned(certificate)) : above;
-  return pair(artefact.location, [...leaf, ...sent], key);
-}
-
-export function isSelfSigned({ fields }: Certificate): boolean {
-  return fields.issuer.der.equals(fields.subject.der);
+function putBack({ location }: Signer, copy: Certificate, present: Material | undefined): Issued {
+  const { [certificateKey]: damaged, [privateKeyKey]: keyPem } = present?.entries ?? {};
+  const what = locationText(location);
+  // An encrypted key, or one that is damaged itself, is left where it is.
+  const key = keyPem === undefined ? undefined : usableKey(keyPem, what);
+  if (key !== undefined && !keyMatches(copy, key)) {
+    throw new RecoveryError('MaterialInvalid', `Cannot put back ${what}: its key does not belong to the copy`);
+  }
+  const whole = damaged === undefined ? [] : wholeCertificates(damaged);
+  const certificates = [copy, ...whole.filter((one) => !isDamaged(one, whole) && !resembles(one, copy))];
+  return {
+    entries: {
+      [certificateKey]: Buffer.from(encodeBundle(certificates)),
+      ...(key !== undefined && keyPem !== undefined && { [privateKeyKey]: keyPem }),
+    },
+    annotations: annotationsOf(location, copy),
+    certificates,
+  };
 }
 
 export interface BundleIssue {
@@ -145,7 +170,7 @@ export interface BundleIssue {
 
 /** Throws SignFailed, also when a live signer has expired. */
 export function issueBundle({ artefact, signers, former, now }: BundleIssue): Issued {
-  return bundle(artefact, mergeBundle({ first: signers, rest: former, now }));
+  return bundleOfEntries(artefact, mergeBundle({ first: signers, rest: former, now }));
 }
 
 export interface ComposedBundleIssue {
@@ -157,7 +182,15 @@ export interface ComposedBundleIssue {
 
 /** Throws SignFailed when nothing valid is left. */
 export function issueComposedBundle({ artefact, inputs, now }: ComposedBundleIssue): Issued {
-  return bundle(artefact, joinBundles({ certificates: inputs, now }));
+  return bundleOfEntries(artefact, joinBundles({ certificates: inputs, now }));
+}
+
+function bundleOfEntries(artefact: CaBundle | ComposedBundle, certificates: readonly Certificate[]): Issued {
+  if (certificates.length === 0) {
+    const what = locationText(artefact.location);
+    throw new RecoveryError('SignFailed', `Cannot make bundle ${what}: no valid certificate is left for it`);
+  }
+  return { entries: { [caBundleKey]: Buffer.from(encodeBundle(certificates)) }, annotations: {}, certificates };
 }
 
 export interface CopyIssue {
@@ -187,31 +220,46 @@ export function issueCopy({ artefact, original, isSigner = false }: CopyIssue): 
   };
 }
 
-function entry(location: Location, entries: Entries, key: string): Uint8Array {
-  const value = entries[key];
-  if (value !== undefined) return value;
-  throw new RecoveryError('MaterialInvalid', `Cannot use ${locationText(location)}: it has no entry "${key}"`);
+/** By what readers know a new certificate. */
+interface Trust {
+  readonly name: string;
+  readonly roots: readonly Certificate[];
 }
 
-function dates(validity: number, now: Date): { notBefore: Date; notAfter: Date; now: Date } {
-  const at = now.getTime();
-  return { notBefore: new Date(at - backDatedMs), notAfter: new Date(at + validity), now };
-}
-
-function pair(location: Location, certificates: readonly Certificate[], key: PrivateKey): Issued {
-  return {
-    entries: { [certificateKey]: Buffer.from(encodeBundle(certificates)), [privateKeyKey]: Buffer.from(key.pem) },
-    annotations: annotationsOf(location, certificates[0]),
-    certificates,
-  };
-}
-
-function bundle(artefact: CaBundle | ComposedBundle, pem: string): Issued {
-  if (pem === '') {
-    const what = locationText(artefact.location);
-    throw new RecoveryError('SignFailed', `Cannot make bundle ${what}: no valid certificate is left for it`);
+/**
+ * The bundles above an artefact, as these are now. A signer without a bundle is known by its own file, in which a CA
+ * that follows or precedes it may stand, too.
+ */
+function trustOf(artefact: IssuedPair, from: Ingredients): readonly Trust[] {
+  const bundles = bundlesAbove(from.resolved.artefacts, artefact);
+  if (bundles.length > 0 || artefact.issuer === undefined) {
+    return bundles.map((bundle) => ({ name: locationText(bundle.location), roots: bundleCertificates(bundle, from) }));
   }
-  const bytes = Buffer.from(pem);
-  const certificates = parseCertificates(bytes, `new bundle "${artefact.name}"`);
-  return { entries: { [caBundleKey]: bytes }, annotations: {}, certificates };
+  const { certificate, chain } = authorityOf(artefact.issuer, from);
+  const roots = [certificate, ...chain].filter(({ facts }) => from.now < facts.notAfter);
+  return [{ name: locationText(artefactOf(artefact.issuer, from).location), roots }];
+}
+
+/** The new certificate is accepted by everybody who is to know it. Throws SignFailed. */
+function requireAccepted(artefact: IssuedPair, { certificates }: Issued, from: Ingredients): void {
+  const [leaf, ...intermediates] = certificates;
+  if (leaf === undefined) return;
+  const asked = artefact.kind === 'target' ? usagesOf[artefact.usage] : [undefined];
+  const declared = artefact.kind === 'target' && artefact.template !== 'present' ? artefact.hostnames : [];
+  const [hostname] = declared;
+  for (const { name, roots } of trustOf(artefact, from)) {
+    for (const usage of asked) {
+      const answer = verifyChain({
+        leaf,
+        intermediates,
+        roots,
+        at: from.now,
+        ...(usage !== undefined && { usage }),
+        ...(hostname !== undefined && { hostname }),
+      });
+      if (answer.ok) continue;
+      const refusal = `${name} would not verify it, ${answer.reason}`;
+      throw new RecoveryError('SignFailed', `Cannot make ${locationText(artefact.location)}: ${refusal}`);
+    }
+  }
 }

@@ -1,12 +1,22 @@
-// Kubeconfigs of one user for several ways to the API server. Pure.
+// What is written into kubeconfigs: those of one user for several ways to the API server, kept in one Secret, and in a
+// single one the CA by which it knows its server. Pure.
 import { RecoveryError } from '../errors.ts';
 import type { Endpoints, Kubeconfigs } from '../inventory/model.ts';
-import { parseCertificates } from '../pki/certificate.ts';
+import { encodeBundle } from '../pki/bundle.ts';
+import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { isDamaged } from '../pki/damage.ts';
 import { onlyEntries } from '../store/kubeconfig-entries.ts';
-import { caBundleKey, certificateKey, type Entries, locationText, privateKeyKey } from '../store/store.ts';
+import {
+  authorityKey,
+  caBundleKey,
+  certificateKey,
+  type Entries,
+  locationText,
+  privateKeyKey,
+} from '../store/store.ts';
 import { toYaml } from '../yaml.ts';
-import { annotationsOf, notAfterAnnotation, notBeforeAnnotation } from './annotations.ts';
-import type { Issued } from './issue.ts';
+import type { Held, Issued } from './ingredients.ts';
+import { annotationsOf, notAfterAnnotation, notBeforeAnnotation } from './metadata.ts';
 
 export interface KubeconfigsIssue {
   readonly artefact: Kubeconfigs;
@@ -71,4 +81,21 @@ export function issueKubeconfigs({ artefact, client, authority, endpoints, forme
 function serverIn(bytes: Uint8Array | undefined): string | undefined {
   const server = bytes && onlyEntries(bytes).cluster?.['server'];
   return typeof server === 'string' ? server : undefined;
+}
+
+/** The CA by which a kubeconfig knows its server, in a renewal of its credentials; undefined: it names none. */
+export function authorityEntry(
+  places: readonly (Held | undefined)[],
+  live: Certificate,
+  now: Date,
+): Uint8Array | undefined {
+  // What the store goes by: the document that is there, else the backup.
+  const followed = places.find((one) => one && (one.problem === undefined || Object.keys(one.entries).length > 0));
+  const present = followed?.entries[authorityKey];
+  if (present === undefined) {
+    return followed === undefined || followed.problem !== undefined ? Buffer.from(live.pem) : undefined;
+  }
+  const known = wholeCertificates(present);
+  if (known.some(({ facts }) => facts.fingerprint === live.facts.fingerprint)) return present;
+  return Buffer.from(encodeBundle([live, ...known.filter((ca) => now < ca.facts.notAfter && !isDamaged(ca, known))]));
 }

@@ -13,8 +13,8 @@ export interface BundleParts {
   readonly now: Date;
 }
 
-/** One PEM text of all certificates that have not expired and are not damaged, each once, without comments. Throws SignFailed. */
-export function mergeBundle({ first = [], rest, now }: BundleParts): string {
+/** All certificates that have not expired and are not damaged, each once. Throws SignFailed. */
+export function mergeBundle({ first = [], rest, now }: BundleParts): Certificate[] {
   const dead = first.find(({ facts }) => facts.notAfter <= now);
   if (dead !== undefined) {
     const { subject, notAfter } = dead.facts;
@@ -25,16 +25,16 @@ export function mergeBundle({ first = [], rest, now }: BundleParts): string {
   }
   const live = usable(rest, now);
   const different = new Map([...first, ...live].map((certificate) => [certificate.facts.fingerprint, certificate]));
-  return encodeBundle([...different.values()].toSorted((a, b) => Buffer.compare(a.x509.raw, b.x509.raw)));
+  return [...different.values()].toSorted((a, b) => Buffer.compare(a.x509.raw, b.x509.raw));
 }
 
 /**
- * One PEM text of all certificates that have not expired and are not damaged, each once, in the order of their first
+ * All certificates that have not expired and are not damaged, each once, in the order of their first
  * coming: of a composed bundle that of its inputs, as library-go's pkg/operator/resourcesynccontroller (CombineCABundleConfigMaps) has it.
  */
-export function joinBundles({ certificates, now }: { certificates: readonly Certificate[]; now: Date }): string {
+export function joinBundles({ certificates, now }: { certificates: readonly Certificate[]; now: Date }): Certificate[] {
   const live = usable(certificates, now);
-  return encodeBundle([...new Map(live.map((certificate) => [certificate.facts.fingerprint, certificate])).values()]);
+  return [...new Map(live.map((certificate) => [certificate.facts.fingerprint, certificate])).values()];
 }
 
 const usable = (all: readonly Certificate[], now: Date): readonly Certificate[] =>

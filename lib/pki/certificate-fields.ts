@@ -1,194 +1,177 @@
-// The fields of a certificate (RFC 5280, 4.1) that node:crypto does not give away, or only as text that would have to
-// be parsed again: exact names, basic constraints, key usage, alternative names, key identifiers.
-import { childrenOf, oidText, readDer, tags, type DerValue } from './der.ts';
-import { readDistinguishedName, type DistinguishedName } from './distinguished-name.ts';
-import { canonicalHostname, ipText } from './hostname.ts';
+// The fields of a certificate (RFC 5280, 4.1), read as Go parses them (crypto/x509, parser.go of Go 1.22 and 1.26): in its
+// order and no stricter, what is not asked there is not asked here. OpenSSL takes dates that do not exist, two signature
+// algorithms that differ, names that are no text; every Kubernetes component refuses the file around such a certificate.
+// What Go has begun to ask is told and no error: there are clusters whose components load it.
+import { isUtf8 } from 'node:buffer';
+import { DerReader, type DerValue, tags } from './der.ts';
+import {
+  context,
+  contextConstructed,
+  type ExtensionFields,
+  type Later,
+  laterRefusals,
+  readExtensions,
+} from './extensions.ts';
+import type { LaterRefusal } from './extensions.ts';
+import { type DistinguishedName, readDistinguishedName } from './names.ts';
 
-export interface CertificateFields {
+export interface CertificateFields extends ExtensionFields {
   /** 1, 2 or 3. */
   readonly version: number;
   readonly subject: DistinguishedName;
   readonly issuer: DistinguishedName;
+  readonly notBefore: Date;
+  readonly notAfter: Date;
   readonly signatureOid: string;
-  readonly basicConstraints?: { readonly ca: boolean; readonly pathLength?: number };
-  /** Undefined where the certificate does not restrict it. */
-  readonly keyUsage?: {
-    readonly digitalSignature: boolean;
-    readonly keyEncipherment: boolean;
-    readonly certSign: boolean;
-  };
-  /** Object identifiers; undefined where the certificate does not restrict them. */
-  readonly extendedKeyUsage?: readonly string[];
-  /** Canonical form. */
-  readonly dnsNames: readonly string[];
-  readonly ipAddresses: readonly string[];
-  /** DER of each alternative name of any kind, as it stands there. */
-  readonly alternativeNames: readonly Buffer[];
-  /** Hex. */
-  readonly subjectKeyId?: string;
-  readonly authorityKeyId?: string;
-  /** DER of the public key with its algorithm, and the object identifier of that. */
+  /** DER of the public key with its algorithm. */
   readonly publicKeyInfo: Buffer;
-  readonly keyOid: string;
-  /** It says under which policies it was issued. */
-  readonly hasPolicies: boolean;
-  /** Of policyConstraints: from so many certificates below it on, each needs a policy (RFC 5280, 4.2.1.11). */
-  readonly requireExplicitPolicy?: number;
-  /** Critical extensions that are not read here: a verifier must refuse the certificate. */
-  readonly unknownCritical: readonly string[];
+  /**
+   * RSA, DSA, EC, Ed25519, X25519: the keys that Go parses. One of any other kind (GOST, a post-quantum one) is left
+   * unread, and the certificate around it is whole.
+   */
+  readonly isKeyRead: boolean;
+  /** Since when Go refuses it, if it has not always done so. */
+  readonly refusal?: LaterRefusal;
 }
 
-export type Extensions = ReadonlyMap<string, { readonly critical: boolean; readonly value: Buffer }>;
-
-const known = {
-  subjectKeyId: '2.5.29.14',
-  keyUsage: '2.5.29.15',
-  subjectAltName: '2.5.29.17',
-  basicConstraints: '2.5.29.19',
-  nameConstraints: '2.5.29.30',
-  certificatePolicies: '2.5.29.32',
-  policyMappings: '2.5.29.33',
-  authorityKeyId: '2.5.29.35',
-  policyConstraints: '2.5.29.36',
-  extendedKeyUsage: '2.5.29.37',
-  inhibitAnyPolicy: '2.5.29.54',
-  authorityInfoAccess: '1.3.6.1.5.5.7.1.1',
-} as const;
-const knownOids: ReadonlySet<string> = new Set(Object.values(known));
-
-/** Context-specific tags of GeneralName, AuthorityKeyIdentifier and TBSCertificate. */
-const context = {
-  dnsName: 0x82,
-  ipAddress: 0x87,
-  keyIdentifier: 0x80,
-  requireExplicitPolicy: 0x80,
-  version: 0xa0,
-  extensions: 0xa3,
-};
-
-/** Of what checkEncoding has let pass. Throws RangeError where the bytes are not a certificate. */
+/** `der`: the whole certificate. Throws RangeError where no Go has ever accepted it. */
 export function readCertificateFields(der: Buffer): CertificateFields {
-  const [tbs, signatureAlgorithm] = childrenOf(readDer(der));
-  if (tbs === undefined || signatureAlgorithm === undefined) throw new RangeError('not a certificate');
-  const parts = childrenOf(tbs);
-  const versionPart = parts[0]?.tag === context.version ? parts.shift() : undefined;
-  const [, signature, issuer, , subject, publicKey] = parts;
-  if (!signature || !issuer || !subject || !publicKey) throw new RangeError('not a certificate');
-  const extensions = readExtensions(parts.find(({ tag }) => tag === context.extensions));
-  const names = readAlternativeNames(extensions);
+  const later = laterRefusals();
+  const outer = new DerReader(der);
+  const parts = outer.inside(tags.sequence, 'certificate');
+  if (!outer.isEmpty) throw new RangeError('bytes after the end');
+  const tbs = parts.inside(tags.sequence, 'tbsCertificate');
+  const version = readVersion(tbs);
+  if (tbs.integer('serial number') < 0n) later.note('1.23', 'its serial number is negative');
+  const algorithm = tbs.content(tags.sequence, 'signature algorithm');
+  if (!parts.content(tags.sequence, 'signature algorithm').equals(algorithm)) {
+    throw new RangeError('the two signature algorithms differ');
+  }
+  const { oid: signatureOid } = readAlgorithm(new DerReader(algorithm));
+  const checkText = (value: DerValue): void => checkNameText(value, later);
+  const issuer = readDistinguishedName(tbs.value(tags.sequence, 'issuer'), checkText);
+  const validity = tbs.inside(tags.sequence, 'validity');
+  const [notBefore, notAfter] = [validity.time('notBefore'), validity.time('notAfter')];
+  const subject = readDistinguishedName(tbs.value(tags.sequence, 'subject'), checkText);
+  const publicKey = tbs.value(tags.sequence, 'public key');
+  const isKeyRead = checkPublicKey(new DerReader(publicKey.content));
+  if (version > 1) for (const id of [1, 2]) tbs.optional(context(id));
+  const extensions = readExtensions(version === 3 ? tbs.optional(contextConstructed(3)) : undefined, later);
+  parts.bitString('signature');
+  const { refusal } = later;
   return {
-    version: versionPart === undefined ? 1 : readInteger(versionPart.content) + 1,
-    subject: readDistinguishedName(subject),
-    issuer: readDistinguishedName(issuer),
-    signatureOid: oidText(firstOf(signatureAlgorithm)),
-    ...readBasicConstraints(extensions),
-    ...readKeyUsage(extensions),
-    ...readExtendedKeyUsage(extensions),
-    dnsNames: names.filter(({ tag }) => tag === context.dnsName).map(({ content }) => dnsText(content)),
-    ipAddresses: names
-      .filter(({ tag }) => tag === context.ipAddress)
-      .map(({ content }) => ipText(content))
-      .filter((ip) => ip !== undefined),
-    alternativeNames: names.map(({ raw }) => raw),
-    ...readKeyIds(extensions),
+    version,
+    subject,
+    issuer,
+    notBefore,
+    notAfter,
+    signatureOid,
     publicKeyInfo: publicKey.raw,
-    keyOid: oidText(firstOf(firstOf(publicKey))),
-    hasPolicies: extensions.has(known.certificatePolicies),
-    ...readPolicyConstraints(extensions),
-    unknownCritical: [...extensions]
-      .filter(([oid, { critical }]) => critical && !knownOids.has(oid))
-      .map(([oid]) => oid),
+    isKeyRead,
+    ...extensions,
+    ...(refusal !== undefined && { refusal }),
   };
 }
 
-function firstOf(value: DerValue): DerValue {
-  const [first] = childrenOf(value);
-  if (first === undefined) throw new RangeError('empty sequence');
-  return first;
+function readVersion(tbs: DerReader): number {
+  const part = tbs.optional(contextConstructed(0));
+  if (part === undefined) return 1;
+  const version = Number(part.integer('version')) + 1;
+  if (!part.isEmpty || version < 1 || version > 3) throw new RangeError('version is not 1, 2 or 3');
+  return version;
 }
 
-function dnsText(content: Buffer): string {
-  return canonicalHostname(content.toString('latin1'));
+function readAlgorithm(algorithm: DerReader): { readonly oid: string; readonly parameters: Buffer } {
+  const oid = algorithm.oid('algorithm');
+  return { oid, parameters: algorithm.isEmpty ? Buffer.alloc(0) : algorithm.any().raw };
 }
 
-/** The value of a small non-negative INTEGER, given as whole DER. */
-function readInteger(der: Buffer): number {
-  const { content } = readDer(der);
-  if (content.length === 0 || content.length > 6) throw new RangeError('number out of range');
-  return content.readIntBE(0, content.length);
+function checkNameText({ tag, content }: DerValue, later: Later): void {
+  if (tag === bmpString && !isBmpText(content)) later.note('1.25', 'a name has characters that are none');
+  if (!isText(tag, content)) throw new RangeError('a name is no text of its type');
 }
 
-/** `part` holds the sequence of extensions as its first value. */
-export function readExtensions(part: DerValue | undefined): Extensions {
-  if (part === undefined) return new Map();
-  return new Map(
-    childrenOf(firstOf(part)).map((extension) => {
-      const [oid, ...rest] = childrenOf(extension);
-      const value = rest.at(-1);
-      if (oid === undefined || value?.tag !== tags.octetString) throw new RangeError('extension without a value');
-      const critical = rest[0]?.tag === tags.boolean && rest[0].content[0] !== 0;
-      return [oidText(oid), { critical, value: value.content }];
-    }),
-  );
-}
+const bmpString = 0x1e;
+const printable = /^[A-Za-z0-9 '()*+,\-./:=?&]*$/;
 
-export function readBasicConstraints(extensions: Extensions): Pick<CertificateFields, 'basicConstraints'> {
-  const extension = extensions.get(known.basicConstraints);
-  if (extension === undefined) return {};
-  const parts = childrenOf(readDer(extension.value));
-  const ca = parts.some(({ tag, content }) => tag === tags.boolean && content[0] !== 0);
-  const length = parts.find(({ tag }) => tag === tags.integer);
-  const pathLength = length === undefined ? -1 : readInteger(length.raw);
-  // A negative one is none for the Go that accepts it.
-  return { basicConstraints: { ca, ...(pathLength >= 0 && { pathLength }) } };
-}
-
-export function readKeyUsage(extensions: Extensions): Pick<CertificateFields, 'keyUsage'> {
-  const extension = extensions.get(known.keyUsage);
-  if (extension === undefined) return {};
-  // BIT STRING: the first byte counts unused bits, bit 0 is the highest of the next
-  const bits = readDer(extension.value).content[1] ?? 0;
-  return {
-    keyUsage: {
-      digitalSignature: (bits & 0x80) !== 0,
-      keyEncipherment: (bits & 0x20) !== 0,
-      certSign: (bits & 0x04) !== 0,
-    },
-  };
-}
-
-function readExtendedKeyUsage(extensions: Extensions): Pick<CertificateFields, 'extendedKeyUsage'> {
-  const extension = extensions.get(known.extendedKeyUsage);
-  if (extension === undefined) return {};
-  return { extendedKeyUsage: childrenOf(readDer(extension.value)).map(oidText) };
-}
-
-function readAlternativeNames(extensions: Extensions): DerValue[] {
-  const extension = extensions.get(known.subjectAltName);
-  return extension === undefined ? [] : childrenOf(readDer(extension.value));
-}
-
-function readPolicyConstraints(extensions: Extensions): Pick<CertificateFields, 'requireExplicitPolicy'> {
-  const extension = extensions.get(known.policyConstraints);
-  if (extension === undefined) return {};
-  try {
-    const parts = childrenOf(readDer(extension.value));
-    const required = parts.find(({ tag }) => tag === context.requireExplicitPolicy)?.content;
-    if (required === undefined || required.length === 0 || required.length > 6) return {};
-    return { requireExplicitPolicy: required.readIntBE(0, required.length) };
-  } catch (err) {
-    if (err instanceof RangeError) return {}; // older Go reads no policies, and newer Go none of this certificate
-    throw err;
+function isText(tag: number, content: Buffer): boolean {
+  switch (tag) {
+    case tags.utf8String:
+      return isUtf8(content);
+    case tags.printableString:
+      return printable.test(content.toString('latin1'));
+    case 0x12: // NumericString
+      return /^[0-9 ]*$/.test(content.toString('latin1'));
+    case 0x14: // T61String
+      return true;
+    case 0x16: // IA5String
+      return content.every((byte) => byte < 0x80);
+    case bmpString:
+      return content.length % 2 === 0;
+    default:
+      return false;
   }
 }
 
-function readKeyIds(extensions: Extensions): Pick<CertificateFields, 'subjectKeyId' | 'authorityKeyId'> {
-  const subject = extensions.get(known.subjectKeyId);
-  const authority = extensions.get(known.authorityKeyId);
-  const id =
-    authority && childrenOf(readDer(authority.value)).find(({ tag }) => tag === context.keyIdentifier)?.content;
-  return {
-    ...(subject !== undefined && { subjectKeyId: readDer(subject.value).content.toString('hex') }),
-    ...(id !== undefined && { authorityKeyId: id.toString('hex') }),
-  };
+function isBmpText(content: Buffer): boolean {
+  const end =
+    content.length >= 2 && content.readUInt16BE(content.length - 2) === 0 ? content.length - 2 : content.length;
+  for (let at = 0; at + 1 < end; at += 2) {
+    const point = content.readUInt16BE(at);
+    const isNoCharacter = point >= 0xfffe || (point >= 0xfdd0 && point <= 0xfdef);
+    if (isNoCharacter || (point >= 0xd800 && point <= 0xdfff)) return false;
+  }
+  return true;
+}
+
+/** Whether Go reads a key of this kind at all. That a point is on its curve OpenSSL finds out. */
+function checkPublicKey(info: DerReader): boolean {
+  const { oid, parameters } = readAlgorithm(info.inside(tags.sequence, 'public key algorithm'));
+  const { bytes, unused } = info.bitString('public key');
+  const check = keyChecks[oid];
+  if (check === undefined) return false;
+  if (unused > 0) throw new RangeError('public key has unused bits');
+  check(bytes, parameters);
+  return true;
+}
+
+const isPositive = (reader: DerReader, below?: bigint): boolean => {
+  const value = reader.integer('number of the public key');
+  return value > 0n && (below === undefined || value < below);
+};
+
+/** Curves by the length of an uncompressed point: P-224, P-256, P-384, P-521. */
+const pointLengths: Readonly<Record<string, number>> = {
+  '1.3.132.0.33': 57,
+  '1.2.840.10045.3.1.7': 65,
+  '1.3.132.0.34': 97,
+  '1.3.132.0.35': 133,
+};
+
+const keyChecks: Readonly<Record<string, (key: Buffer, parameters: Buffer) => void>> = {
+  // RSA
+  '1.2.840.113549.1.1.1'(key, parameters) {
+    if (!parameters.equals(Buffer.from([5, 0]))) throw new RangeError('RSA key without NULL parameters');
+    const numbers = new DerReader(key).inside(tags.sequence, 'RSA key');
+    if (!isPositive(numbers) || !isPositive(numbers, 2n ** 63n)) throw new RangeError('RSA key is out of range');
+  },
+  // ECDSA
+  '1.2.840.10045.2.1'(key, parameters) {
+    const length = pointLengths[new DerReader(parameters).oid('elliptic curve')];
+    if (length === undefined) return; // certifiedAlgorithmOf() refuses it by its name
+    if (key[0] !== 4 || key.length !== length) throw new RangeError('point is not uncompressed');
+  },
+  // DSA
+  '1.2.840.10040.4.1'(key, parameters) {
+    const domain = new DerReader(parameters).inside(tags.sequence, 'DSA parameters');
+    const areGood = [new DerReader(key), domain, domain, domain].every((reader) => isPositive(reader));
+    if (!areGood) throw new RangeError('DSA key is out of range');
+  },
+  '1.3.101.112': checkRaw, // Ed25519
+  '1.3.101.110': checkRaw, // X25519
+};
+
+function checkRaw(key: Buffer, parameters: Buffer): void {
+  if (key.length !== 32 || parameters.length > 0)
+    throw new RangeError('public key of another length, or with parameters');
 }

@@ -1,13 +1,52 @@
 // Certificates from PEM text, strictly: every block is a whole certificate and nothing else, or none is returned.
-// What a certificate says is read from its bytes once, here.
+//
+// This room has its own DER reader and node:crypto beside @peculiar/x509, which only writes (encode.ts): to load the package
+// costs about 10 MB and 50 ms, which a process that reads and never signs does not pay; and what is read here must be what
+// Go accepts, to the bit, where other parsers take more.
 import { createHash, X509Certificate } from 'node:crypto';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
-import { checkEncoding, type Encoding } from './certificate-encoding.ts';
-import { readCertificateFields, type CertificateFields } from './certificate-fields.ts';
-import type { CertificateFacts } from './facts.ts';
-import { certifiedAlgorithmOf } from './key-algorithm.ts';
+import { type CertificateFields, readCertificateFields } from './certificate-fields.ts';
+import { certifiedAlgorithmOf, type KeyAlgorithm } from './key.ts';
 import { readPem } from './pem.ts';
 import { Recent } from './recent.ts';
+
+/**
+ * A new certificate begins five minutes early, as Kubernetes' own signers date them (pkg/controller/certificates/signer,
+ * kubeadmconstants.CertificateBackdate): the clocks of machines that were off for months differ by minutes.
+ */
+export const backDatedMs = 5 * 60_000;
+
+/** When a certificate in the API was made: its NotBefore without the back-dating. One of others may be as much older. */
+export const madeAt = ({ notBefore }: Pick<CertificateFacts, 'notBefore'>): Date =>
+  new Date(notBefore.getTime() + backDatedMs);
+
+export interface CertificateFacts {
+  /** SHA-256 of the DER, lower-case hex. */
+  readonly fingerprint: string;
+  /** As in RFC 2253, last RDN first: `CN=kubernetes-admin,O=system:masters`. */
+  readonly subject: string;
+  readonly issuer: string;
+  /** Lower-case hex. */
+  readonly serial: string;
+  readonly notBefore: Date;
+  readonly notAfter: Date;
+  readonly isCa: boolean;
+  /** DNS names and IP addresses of the subject alternative names, in canonical form (names.ts), sorted. */
+  readonly hostnames: readonly string[];
+  readonly commonName: string;
+  readonly organizations: readonly string[];
+  /** Extended key usages: `clientAuth`, `serverAuth`, others as OID; undefined where the certificate does not restrict them. */
+  readonly usages?: readonly string[];
+  /** Undefined: a kind that is never made here. */
+  readonly key?: KeyAlgorithm;
+  /** Fingerprints of the CA certificates of this inventory whose key made this certificate's signature, or
+   * that of an intermediate CA which its own file brings along. */
+  readonly signedBy: readonly string[];
+  /** Older Go loads it and newer Go does not: since which release, and why (extensions.ts). It is no damage. */
+  readonly newerGo?: string;
+  /** Of a CA: its own signature is wrong (damage.ts). It vouches for nothing. */
+  readonly isDamaged?: true;
+}
 
 export interface Certificate {
   readonly x509: X509Certificate;
@@ -71,33 +110,16 @@ function readCertificate(der: Buffer): Certificate {
   const own = Buffer.alloc(der.length);
   der.copy(own);
   // Before OpenSSL, which takes what Go refuses: bytes that follow the certificate, a 30 February.
-  const encoding = checkEncoding(own);
   const fields = readCertificateFields(own);
   const x509 = new X509Certificate(own);
-  return { x509, pem: x509.toString(), facts: factsOf(x509, fields, encoding), fields };
+  return { x509, pem: x509.toString(), facts: factsOf(x509, fields), fields };
 }
 
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
 
-/**
- * RSA, DSA, EC, Ed25519, X25519: the keys that Go parses (crypto/x509 parsePublicKey). One of any other kind (GOST, a
- * post-quantum one) is left unread, and the certificate around it is whole.
- */
-const readableKeys: ReadonlySet<string> = new Set([
-  '1.2.840.113549.1.1.1',
-  '1.2.840.10040.4.1',
-  '1.2.840.10045.2.1',
-  '1.3.101.112',
-  '1.3.101.110',
-]);
-
-function factsOf(
-  x509: X509Certificate,
-  fields: CertificateFields,
-  { notBefore, notAfter, refusal }: Encoding,
-): CertificateFacts {
-  const { subject, issuer, extendedKeyUsage } = fields;
-  const key = readableKeys.has(fields.keyOid) ? certifiedAlgorithmOf(x509.publicKey) : undefined;
+function factsOf(x509: X509Certificate, fields: CertificateFields): CertificateFacts {
+  const { subject, issuer, notBefore, notAfter, extendedKeyUsage, refusal } = fields;
+  const key = fields.isKeyRead ? certifiedAlgorithmOf(x509.publicKey) : undefined;
   const restricted = extendedKeyUsage !== undefined && !extendedKeyUsage.includes(anyUsage);
   return {
     fingerprint: sha256(x509.raw),
@@ -131,7 +153,7 @@ export function leadingCertificate(pem: Uint8Array): Certificate | undefined {
 const wholeBlock = /^-----BEGIN CERTIFICATE-----$[^-]+^-----END CERTIFICATE-----$/gm;
 
 /**
- * The certificates of a damaged text that are whole, for who makes a bundle anew and must not lose the good with the
+ * The certificates of a damaged text that are whole, for a bundle that is rewritten and must not lose the good with the
  * torn. What is healthy is read with parseCertificates.
  */
 export function wholeCertificates(pem: Uint8Array): Certificate[] {

@@ -5,12 +5,11 @@
 // process that never signs does not pay.
 import { createPublicKey, type KeyObject, verify } from 'node:crypto';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
-import { readBasicConstraints, readExtensions, readKeyUsage, type Extensions } from './certificate-fields.ts';
-import { childrenOf, type DerValue, oidText, readDer, tags } from './der.ts';
-import { type DistinguishedName, readDistinguishedName } from './distinguished-name.ts';
-import type { KeyAlgorithm } from './facts.ts';
-import { ipText } from './hostname.ts';
-import { keyAlgorithmOf } from './key-algorithm.ts';
+import { childrenOf, DerReader, type DerValue, readDer, tags } from './der.ts';
+import { basicConstraints, keyUsage, listExtensions, readBasicConstraints, readKeyUsage } from './extensions.ts';
+import { subjectAltName } from './extensions.ts';
+import { type KeyAlgorithm, keyAlgorithmOf } from './key.ts';
+import { type DistinguishedName, ipText, nameTags, readDistinguishedName } from './names.ts';
 import { type PemBlock, readPem } from './pem.ts';
 
 /** A name that a request asks for besides its subject. `kind` is `other` for what Kubernetes has no use for. */
@@ -36,7 +35,6 @@ export interface CertificateRequest {
 }
 
 const extensionRequest = '1.2.840.113549.1.9.14';
-const subjectAltName = '2.5.29.17';
 const attributesTag = 0xa0;
 
 /** RFC 8017, RFC 5758, RFC 8410. SHA-1 is refused, as by Go's CheckSignature. */
@@ -51,10 +49,10 @@ const signatures: Readonly<Record<string, { readonly key: KeyAlgorithm['name']; 
 };
 
 const kinds: Readonly<Record<number, AlternativeName['kind']>> = {
-  0x81: 'email',
-  0x82: 'DNS',
-  0x86: 'URI',
-  0x87: 'IP',
+  [nameTags.email]: 'email',
+  [nameTags.dns]: 'DNS',
+  [nameTags.uri]: 'URI',
+  [nameTags.ip]: 'IP',
 };
 
 /** `what` names it in messages: `CertificateSigningRequest "csr-x"`. Throws MaterialInvalid. */
@@ -113,32 +111,41 @@ function readRequest(der: Buffer): CertificateRequest {
   const algorithm = keyAlgorithmOf(key);
   const { extensions, oids } = readAttributes(attributes);
   const unusualSubject = unusualEncoding(subject);
-  const { basicConstraints } = readBasicConstraints(extensions);
-  const { keyUsage } = readKeyUsage(extensions);
+  const asked = <T>(oid: string, read: (value: DerReader) => T): T | undefined => {
+    const value = extensions.get(oid);
+    return value && read(new DerReader(value));
+  };
+  const wantsCa = asked(basicConstraints, readBasicConstraints)?.ca === true;
   return {
     subject: readDistinguishedName(subject),
     ...(unusualSubject !== undefined && { unusualSubject }),
     key: algorithm,
     provesPossession: isSignedBy({ key, algorithm }, { info, signatureAlgorithm, signature }),
     alternativeNames: readNames(extensions),
-    wantsCa: basicConstraints?.ca === true || keyUsage?.certSign === true,
+    wantsCa: wantsCa || asked(keyUsage, readKeyUsage)?.certSign === true,
     extensions: [...extensions.keys()],
     attributes: oids,
   };
 }
 
+/** Their values by type. */
+type Extensions = ReadonlyMap<string, Buffer>;
+
 /** Go reads the extensions of every such attribute and refuses a second one of a kind; here a second attribute is too much. */
 function readAttributes(attributes: DerValue | undefined): { extensions: Extensions; oids: string[] } {
-  const all = (attributes === undefined ? [] : childrenOf(attributes)).map((attribute) => {
-    const [type, values, ...more] = childrenOf(attribute);
-    if (type === undefined || values?.tag !== tags.set || more.length > 0) throw new RangeError('broken attribute');
-    return { oid: oidText(type), values };
+  const all = new DerReader(attributes?.content ?? Buffer.alloc(0)).all((list) => {
+    const attribute = list.inside(tags.sequence, 'attribute');
+    const oid = attribute.oid('type of an attribute');
+    const values = attribute.value(tags.set, 'values of an attribute');
+    if (!attribute.isEmpty) throw new RangeError('broken attribute');
+    return { oid, values };
   });
   const [asked, second] = all.filter(({ oid }) => oid === extensionRequest);
   if (second !== undefined || (asked !== undefined && childrenOf(asked.values).length !== 1)) {
     throw new RangeError('more than one list of extensions');
   }
-  return { extensions: readExtensions(asked?.values), oids: all.map(({ oid }) => oid) };
+  const list = listExtensions(asked && new DerReader(asked.values.content));
+  return { extensions: new Map(list.map(({ oid, value }) => [oid, value])), oids: all.map(({ oid }) => oid) };
 }
 
 /**
@@ -158,9 +165,9 @@ function unusualEncoding(subject: DerValue): string | undefined {
 }
 
 function readNames(extensions: Extensions): AlternativeName[] {
-  const extension = extensions.get(subjectAltName);
-  if (extension === undefined) return [];
-  const names = childrenOf(readDer(extension.value));
+  const value = extensions.get(subjectAltName);
+  if (value === undefined) return [];
+  const names = childrenOf(readDer(value));
   // An empty list is not what RFC 5280 allows, and it is not nothing.
   if (names.length === 0) return [{ kind: 'other', value: '' }];
   return names.map(({ tag, content }) => {
@@ -180,8 +187,7 @@ function isSignedBy(
   { key, algorithm }: { readonly key: KeyObject; readonly algorithm: KeyAlgorithm },
   { info, signatureAlgorithm, signature }: Signed,
 ): boolean {
-  const [oid] = childrenOf(signatureAlgorithm);
-  const scheme = oid && signatures[oidText(oid)];
+  const scheme = signatures[new DerReader(signatureAlgorithm.content).oid('signature algorithm')];
   if (scheme?.key !== algorithm.name) return false;
   // BIT STRING: its first byte counts unused bits
   if (signature.tag !== tags.bitString || signature.content[0] !== 0) return false;

@@ -1,6 +1,7 @@
-// Reads and writes DER (ITU-T X.690), as far as certificates need it and node:crypto does not tell: raw names, path length,
-// key usage. Strict: definite lengths, single-byte tags, nothing after the value. Throws RangeError; the caller knows
-// what was read and says so.
+// Reads and writes DER (ITU-T X.690), as far as certificates, requests and keys need it and node:crypto does not tell. Reads
+// from front to back as strictly as Go's cryptobyte does (golang.org/x/crypto/cryptobyte, asn1.go): lengths, integers, object
+// identifiers, bit strings and times have one encoding each. OpenSSL takes more than that, and what it takes no Kubernetes
+// component can load. Throws RangeError; the caller knows what was read and says so.
 
 export interface DerValue {
   readonly tag: number;
@@ -21,41 +22,178 @@ export const tags = {
   set: 0x31,
 } as const;
 
-function readAt(bytes: Buffer, offset: number): DerValue {
-  const tag = bytes[offset];
-  const first = bytes[offset + 1];
-  if (tag === undefined || first === undefined) throw new RangeError('cut off');
-  if ((tag & 0x1f) === 0x1f) throw new RangeError('tag of more than one byte');
-  let length = first;
-  let start = offset + 2;
-  if (first >= 0x80) {
-    const count = first & 0x7f;
-    if (count === 0 || count > 4 || start + count > bytes.length) throw new RangeError('length is not DER');
-    length = bytes.readUIntBE(start, count);
-    start += count;
+const longTag = 0x1f;
+
+/** A position in bytes that are not copied. */
+export class DerReader {
+  #rest: Buffer;
+
+  constructor(bytes: Buffer) {
+    this.#rest = bytes;
   }
-  const stop = start + length;
-  if (stop > bytes.length) throw new RangeError('cut off');
-  return { tag, content: bytes.subarray(start, stop), raw: bytes.subarray(offset, stop) };
+
+  get isEmpty(): boolean {
+    return this.#rest.length === 0;
+  }
+
+  /** The tag of the next value; undefined at the end. */
+  get next(): number | undefined {
+    return this.#rest[0];
+  }
+
+  /** Tag and content of the next value, whatever it is. */
+  any(): DerValue {
+    const bytes = this.#rest;
+    const { tag, start, length } = header(bytes);
+    const end = start + length;
+    if (end > bytes.length) throw new RangeError('cut off');
+    this.#rest = bytes.subarray(end);
+    return { tag, content: bytes.subarray(start, end), raw: bytes.subarray(0, end) };
+  }
+
+  /** Goes on inside the next value, if it has this tag: encoding/asn1 does not ask where an explicit tag ends. */
+  enter(tag: number): boolean {
+    if (this.isEmpty || ((this.next ?? 0) & longTag) === longTag) return false; // a tag of more bytes is another one
+    const { start, length, tag: found } = header(this.#rest);
+    if (found !== tag) return false;
+    if (length === 0) throw new RangeError('explicit tag without a value');
+    this.#rest = this.#rest.subarray(start);
+    if (((this.next ?? 0) & longTag) !== longTag) header(this.#rest);
+    return true;
+  }
+
+  /** The next value, which must have this tag. */
+  value(tag: number, what: string): DerValue {
+    if (this.next !== tag) throw new RangeError(`${what} is missing or of another type`);
+    return this.any();
+  }
+
+  content(tag: number, what: string): Buffer {
+    return this.value(tag, what).content;
+  }
+
+  /** The same, to read on inside. */
+  inside(tag: number, what: string): DerReader {
+    return new DerReader(this.content(tag, what));
+  }
+
+  /** The same; undefined where the next value has another tag. */
+  optional(tag: number): DerReader | undefined {
+    return this.next === tag ? new DerReader(this.any().content) : undefined;
+  }
+
+  /** What `read` makes of the values that are left, one after the other. */
+  all<T>(read: (reader: this) => T): T[] {
+    const found: T[] = [];
+    while (!this.isEmpty) found.push(read(this));
+    return found;
+  }
+
+  integer(what: string, tag: number = tags.integer): bigint {
+    const content = this.content(tag, what);
+    const [first, second = 0] = content;
+    const isPadded = content.length > 1 && ((first === 0 && second < 0x80) || (first === 0xff && second >= 0x80));
+    if (first === undefined || isPadded) throw new RangeError(`${what} is not DER`);
+    return BigInt.asIntN(content.length * 8, BigInt(`0x${content.toString('hex')}`));
+  }
+
+  boolean(what: string): boolean {
+    const content = this.content(tags.boolean, what);
+    const [value] = content;
+    if (content.length !== 1 || (value !== 0 && value !== 0xff)) throw new RangeError(`${what} is not DER`);
+    return value === 0xff;
+  }
+
+  /** The bytes of a bit string, and how many bits of the last one do not count. */
+  bitString(what: string): { readonly bytes: Buffer; readonly unused: number } {
+    const content = this.content(tags.bitString, what);
+    const unused = content[0] ?? 8;
+    const bytes = content.subarray(1);
+    const isPadded = ((bytes.at(-1) ?? 0) & ((1 << unused) - 1)) !== 0;
+    if (unused > 7 || (bytes.length === 0 && unused > 0) || isPadded) throw new RangeError(`${what} is not DER`);
+    return { bytes, unused };
+  }
+
+  /** An object identifier in its dotted form: arcs below 2^31, each in as few bytes as it takes. */
+  oid(what: string): string {
+    const refuse = (): RangeError => new RangeError(`${what} is no object identifier`);
+    const arcs: number[] = [];
+    let arc: number | undefined;
+    for (const byte of this.content(tags.oid, what)) {
+      if ((arc === undefined && byte === 0x80) || (arc ?? 0) >= 2 ** 24) throw refuse();
+      arc = (arc ?? 0) * 0x80 + (byte & 0x7f);
+      if (byte >= 0x80) continue;
+      const root = Math.min(Math.floor(arc / 40), 2);
+      arcs.push(...(arcs.length === 0 ? [root, arc - root * 40] : [arc]));
+      arc = undefined;
+    }
+    if (arc !== undefined || arcs.length === 0) throw refuse();
+    return arcs.join('.');
+  }
+
+  time(what: string): Date {
+    const isUtc = this.next === utcTime;
+    if (!isUtc && this.next !== generalizedTime) throw new RangeError(`${what} is no time`);
+    const text = this.any().content.toString('latin1');
+    const at = timeOf(text, isUtc);
+    if (at === undefined) throw new RangeError(`${what} is no date that there is`);
+    return at;
+  }
+}
+
+function header(bytes: Buffer): { readonly tag: number; readonly start: number; readonly length: number } {
+  const [tag, first] = bytes;
+  if (tag === undefined || first === undefined) throw new RangeError('cut off');
+  if ((tag & longTag) === longTag) throw new RangeError('tag of more than one byte');
+  if (first < 0x80) return { tag, start: 2, length: first };
+  const count = first & 0x7f;
+  if (count === 0 || count > 4 || bytes.length < 2 + count) throw new RangeError('length is not DER');
+  const length = bytes.readUIntBE(2, count);
+  if (length < 0x80 || length < 2 ** (8 * (count - 1))) throw new RangeError('length is not DER');
+  return { tag, start: 2 + count, length };
+}
+
+const utcTime = 0x17;
+const generalizedTime = 0x18;
+
+/** As Go's time.Parse with "060102150405Z0700" (or without seconds) and "20060102150405Z0700", and back to the same text. */
+function timeOf(text: string, isUtc: boolean): Date | undefined {
+  const pattern = isUtc
+    ? /^(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)?(Z|[+-]\d{4})$/
+    : /^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(Z|[+-]\d{4})$/;
+  const match = pattern.exec(text);
+  if (match === null) return undefined;
+  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = match
+    .slice(1, 7)
+    .map((part) => Number(part ?? 0));
+  const offset = offsetMinutes(match[7] ?? '');
+  const full = isUtc ? year + (year >= 50 ? 1900 : 2000) : year;
+  if (offset === undefined || hour > 23 || minute > 59 || second > 59) return undefined;
+  const at = new Date(0);
+  at.setUTCFullYear(full, month - 1, day);
+  // a 30 February is a day in March for Date
+  if (month < 1 || at.getUTCMonth() !== month - 1 || at.getUTCDate() !== day) return undefined;
+  at.setUTCHours(hour, minute - offset, second);
+  return at;
+}
+
+function offsetMinutes(zone: string): number | undefined {
+  if (zone === 'Z') return 0;
+  const [hours, minutes] = [Number(zone.slice(1, 3)), Number(zone.slice(3))];
+  if (hours > 24 || minutes > 59 || hours + minutes === 0) return undefined;
+  return (zone.startsWith('-') ? -1 : 1) * (hours * 60 + minutes);
 }
 
 /** The one value that `bytes` are. */
 export function readDer(bytes: Buffer): DerValue {
-  const value = readAt(bytes, 0);
-  if (value.raw.length !== bytes.length) throw new RangeError('bytes after the end');
+  const reader = new DerReader(bytes);
+  const value = reader.any();
+  if (!reader.isEmpty) throw new RangeError('bytes after the end');
   return value;
 }
 
 /** The values that a constructed value consists of. */
-export function childrenOf(value: DerValue): DerValue[] {
-  const children: DerValue[] = [];
-  for (let offset = 0; offset < value.content.length;) {
-    const child = readAt(value.content, offset);
-    children.push(child);
-    offset += child.raw.length;
-  }
-  return children;
-}
+export const childrenOf = ({ content }: DerValue): DerValue[] => new DerReader(content).all((values) => values.any());
 
 /** The DER of a value with this content. */
 export function writeDer(tag: number, ...content: readonly Uint8Array[]): Buffer {
@@ -65,24 +203,6 @@ export function writeDer(tag: number, ...content: readonly Uint8Array[]): Buffer
   const head = Buffer.from([tag, 0x80 | count, 0, 0, 0]).subarray(0, 2 + count);
   head.writeUIntBE(body.length, 2, count);
   return Buffer.concat([head, body]);
-}
-
-/** Dotted form of an object identifier. */
-export function oidText({ content }: DerValue): string {
-  const arcs: number[] = [];
-  let arc = 0;
-  for (const byte of content) {
-    arc = arc * 128 + (byte & 0x7f);
-    if (byte >= 0x80) continue;
-    if (arcs.length === 0) {
-      const root = Math.min(Math.floor(arc / 40), 2);
-      arcs.push(root, arc - root * 40);
-    } else {
-      arcs.push(arc);
-    }
-    arc = 0;
-  }
-  return arcs.join('.');
 }
 
 /** Text of a character string of any type that X.520 allows in names. */

@@ -6,9 +6,26 @@ import { isIP } from 'node:net';
 import type * as X509 from '@peculiar/x509';
 import type { Certificate } from './certificate.ts';
 import { tags, writeDer } from './der.ts';
-import type { KeyAlgorithm } from './facts.ts';
-import { keyAlgorithmOf } from './key.ts';
-import type { Wanted } from './signed-check.ts';
+import { subjectAltName } from './extensions.ts';
+import { type KeyAlgorithm, keyAlgorithmOf } from './key.ts';
+
+/** What a new certificate is to say. */
+export interface WantedCertificate {
+  readonly commonName: string;
+  readonly organizations: readonly string[];
+  /** Canonical, sorted; the bytes in `exact` say it where they are given. */
+  readonly hostnames: readonly string[];
+  readonly isCa: boolean;
+  /** Object identifiers; without them the certificate is not restricted. */
+  readonly extendedKeyUsage?: readonly string[];
+  /** Of a leaf that is made from a template: the DER of its subject and of each alternative name. */
+  readonly exact?: { readonly subject: Buffer; readonly alternativeNames: readonly Buffer[] };
+  readonly notBefore: Date;
+  readonly notAfter: Date;
+}
+
+/** Usages that a chain can be verified for. */
+export const usageOids = { serverAuth: '1.3.6.1.5.5.7.3.1', clientAuth: '1.3.6.1.5.5.7.3.2' } as const;
 
 export interface Issuer {
   readonly certificate: Certificate;
@@ -39,7 +56,7 @@ export interface Keys {
 }
 
 /** PEM. Throws whatever the encoder throws. */
-export async function encode(wanted: Wanted, { key, issuer }: Keys): Promise<string> {
+export async function encode(wanted: WantedCertificate, { key, issuer }: Keys): Promise<string> {
   const x509 = await loadX509();
   const algorithm = signingAlgorithm(keyAlgorithmOf(issuer?.key ?? key));
   const publicKey = new x509.PublicKey(createPublicKey(key).export({ type: 'spki', format: 'der' }));
@@ -50,7 +67,7 @@ export async function encode(wanted: Wanted, { key, issuer }: Keys): Promise<str
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: randomSerial(wanted.exact === undefined ? 16 : 8),
     subject,
-    // the bytes, not the text: text is encoded anew, perhaps in another string type, and Go compares bytes
+    // the bytes, not the text: text is encoded again, perhaps in another string type, and Go compares bytes
     issuer: issuer === undefined ? subject : new x509.Name(issuer.certificate.fields.subject.der),
     notBefore: wanted.notBefore,
     notAfter: wanted.notAfter,
@@ -67,7 +84,7 @@ export async function encode(wanted: Wanted, { key, issuer }: Keys): Promise<str
 
 async function extensionsOf(
   x509: typeof X509,
-  wanted: Wanted,
+  wanted: WantedCertificate,
   { publicKey, issuer }: { publicKey: X509.PublicKey; issuer: Issuer | undefined },
 ): Promise<X509.Extension[]> {
   const { digitalSignature, keyEncipherment, keyCertSign } = x509.KeyUsageFlags;
@@ -90,7 +107,7 @@ async function extensionsOf(
   ];
 }
 
-function extendedKeyUsage(x509: typeof X509, { extendedKeyUsage: oids }: Wanted): X509.Extension[] {
+function extendedKeyUsage(x509: typeof X509, { extendedKeyUsage: oids }: WantedCertificate): X509.Extension[] {
   return oids === undefined ? [] : [new x509.ExtendedKeyUsageExtension([...oids])];
 }
 
@@ -98,7 +115,7 @@ function extendedKeyUsage(x509: typeof X509, { extendedKeyUsage: oids }: Wanted)
  * Of a leaf, as Go's x509.CreateCertificate puts them there from a template: no subject key identifier, and that of
  * the issuer only where it has one.
  */
-function exactExtensions(x509: typeof X509, wanted: Wanted, issuer: Issuer | undefined): X509.Extension[] {
+function exactExtensions(x509: typeof X509, wanted: WantedCertificate, issuer: Issuer | undefined): X509.Extension[] {
   const { digitalSignature, keyEncipherment } = x509.KeyUsageFlags;
   const leafUsage: X509.KeyUsageFlags = digitalSignature | keyEncipherment;
   const authorityKeyId = issuer?.certificate.fields.subjectKeyId;
@@ -111,8 +128,6 @@ function exactExtensions(x509: typeof X509, wanted: Wanted, issuer: Issuer | und
     ...(names.length === 0 ? [] : [new x509.Extension(subjectAltName, false, writeDer(tags.sequence, ...names))]),
   ];
 }
-
-const subjectAltName = '2.5.29.17';
 
 type SigningAlgorithm = { readonly name: string; readonly hash?: string; readonly namedCurve?: string };
 

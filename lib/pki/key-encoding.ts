@@ -2,8 +2,7 @@
 // sec1.go): PKCS#1, PKCS#8 and SEC 1 are tried whatever the block around them is called, and of an EC key the number alone
 // counts, its public half is computed. OpenSSL refuses some keys that every component loads. Throws RangeError.
 import { createECDH, type JsonWebKey } from 'node:crypto';
-import { DerReader } from './der-reader.ts';
-import { tags } from './der.ts';
+import { DerReader, tags } from './der.ts';
 
 /** Undefined for a kind of key that is never made here. `label`: what the block says that it is; of that the error speaks. */
 export function readKeyEncoding(der: Buffer, label: string): JsonWebKey | undefined {
@@ -68,8 +67,7 @@ function base64url(value: bigint): string {
   return Buffer.from(hex.length % 2 === 0 ? hex : `0${hex}`, 'hex').toString('base64url');
 }
 
-/** Object identifiers as hex of their content. */
-const kinds = { rsa: '2a864886f70d010101', ec: '2a8648ce3d0201', ed25519: '2b6570' } as const;
+const kinds = { rsa: '1.2.840.113549.1.1.1', ec: '1.2.840.10045.2.1', ed25519: '1.3.101.112' } as const;
 
 function readPkcs8(der: Buffer): JsonWebKey | undefined {
   const parts = new DerReader(der).inside(tags.sequence, 'PKCS#8 key');
@@ -94,9 +92,9 @@ interface Curve {
 }
 
 const curves: Readonly<Record<string, Curve>> = {
-  '2a8648ce3d030107': { crv: 'P-256', openssl: 'prime256v1', size: 32 },
-  '2b81040022': { crv: 'P-384', openssl: 'secp384r1', size: 48 },
-  '2b81040023': { crv: 'P-521', openssl: 'secp521r1', size: 66 },
+  '1.2.840.10045.3.1.7': { crv: 'P-256', openssl: 'prime256v1', size: 32 },
+  '1.3.132.0.34': { crv: 'P-384', openssl: 'secp384r1', size: 48 },
+  '1.3.132.0.35': { crv: 'P-521', openssl: 'secp521r1', size: 66 },
 };
 
 function readSec1(der: Buffer, given?: string): JsonWebKey | undefined {

@@ -2,8 +2,7 @@
 // once. Key generation runs on the same four threads as file operations, so that some are always left for these; more
 // at a time than there are processors would not be faster.
 import { availableParallelism } from 'node:os';
-import type { KeyAlgorithm } from './facts.ts';
-import { algorithmText, generateKey, type PrivateKey } from './key.ts';
+import { algorithmText, generateKey, type KeyAlgorithm, type PrivateKey } from './key.ts';
 
 export interface KeyPool {
   /** Keys that lie ready. */

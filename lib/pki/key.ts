@@ -1,15 +1,24 @@
-// Private keys: read from PEM, compared with certificates, made. A PrivateKey shows its algorithm and nothing else when
+// Keys of the kinds that Kubernetes components can use (Go's crypto/x509): told from each other, read from PEM, compared with
+// certificates, made. A PrivateKey shows its algorithm and nothing else when
 // it is printed, logged or turned into JSON; its PEM is made on request only.
-import { createPrivateKey, createPublicKey, generateKeyPair, type KeyObject, X509Certificate } from 'node:crypto';
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPair,
+  type KeyObject,
+  X509Certificate,
+} from 'node:crypto';
 import { inspect, promisify } from 'node:util';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
-import type { Certificate } from './certificate.ts';
-import type { KeyAlgorithm } from './facts.ts';
-import { keyAlgorithmOf } from './key-algorithm.ts';
 import { readKeyEncoding } from './key-encoding.ts';
 import { readPem, type PemBlock } from './pem.ts';
+import { Recent } from './recent.ts';
 
-export { keyAlgorithmOf };
+export type KeyAlgorithm =
+  | { readonly name: 'RSA'; readonly bits: number }
+  | { readonly name: 'ECDSA'; readonly curve: 'P-256' | 'P-384' | 'P-521' }
+  | { readonly name: 'Ed25519' };
 
 const generate = promisify(generateKeyPair);
 
@@ -92,9 +101,28 @@ function keyOf({ label, der, line }: PemBlock, refuse: (problem: string) => Reco
   }
 }
 
+interface Certified {
+  readonly x509: X509Certificate;
+}
+
 /** Whether the certificate was made for this key. */
-export function keyMatches(certificate: Certificate, key: KeyObject): boolean {
-  return certificate.x509.checkPrivateKey(key);
+export function keyMatches({ x509 }: Certified, key: KeyObject): boolean {
+  return x509.checkPrivateKey(key);
+}
+
+/**
+ * Hashes of certificate and key text that were found to belong together lately: to read a key and compare its parts takes
+ * a millisecond, and each look of regen and of the syncer does it again. No key is kept, and no refusal: its message names
+ * the place. A preset has some thirty pairs, and those before them.
+ */
+const sound = new Recent<true>(100);
+
+/** Whether `keyPem` is the private key of this certificate. `what` names it in messages. Throws MaterialInvalid. */
+export function pairMatches(certificate: Certified, keyPem: Uint8Array, what: string): boolean {
+  const pair = createHash('sha256').update(certificate.x509.raw).update(keyPem).digest('hex');
+  if (sound.get(pair) === undefined && !keyMatches(certificate, parsePrivateKey(keyPem, what))) return false;
+  sound.set(pair, true);
+  return true;
 }
 
 /**
@@ -132,4 +160,38 @@ export async function generateKey(algorithm: KeyAlgorithm): Promise<PrivateKey> 
 function generatePair(algorithm: KeyAlgorithm): Promise<{ privateKey: KeyObject }> {
   if (algorithm.name === 'RSA') return generate('rsa', { modulusLength: algorithm.bits });
   return algorithm.name === 'ECDSA' ? generate('ec', { namedCurve: algorithm.curve }) : generate('ed25519');
+}
+
+const curves: Readonly<Record<string, 'P-256' | 'P-384' | 'P-521'>> = {
+  prime256v1: 'P-256',
+  secp384r1: 'P-384',
+  secp521r1: 'P-521',
+};
+
+/** Of a public or a private key that is to be used. Throws MaterialInvalid for a kind that is never made here. */
+export function keyAlgorithmOf(key: KeyObject): KeyAlgorithm {
+  const algorithm = knownAlgorithmOf(key);
+  if (algorithm !== undefined) return algorithm;
+  const kind = [key.asymmetricKeyType ?? key.type, key.asymmetricKeyDetails?.namedCurve ?? ''].join(' ').trim();
+  throw new RecoveryError('MaterialInvalid', `Cannot use key: kind "${kind}", wanted RSA, ECDSA or Ed25519`);
+}
+
+/**
+ * Of the key in a certificate. Undefined for a kind that Go reads as well and that is never made here (DSA, P-224,
+ * RSA-PSS, Ed448, ...): a CA with such a key in a bundle is whole, and somebody's. Throws MaterialInvalid for a curve
+ * with which Go refuses the certificate (crypto/x509, "unsupported elliptic curve"), and so the bundle around it.
+ */
+export function certifiedAlgorithmOf(key: KeyObject): KeyAlgorithm | undefined {
+  const isReadByGo = key.asymmetricKeyType !== 'ec' || key.asymmetricKeyDetails?.namedCurve === p224;
+  return isReadByGo ? knownAlgorithmOf(key) : keyAlgorithmOf(key);
+}
+
+const p224 = 'secp224r1';
+
+function knownAlgorithmOf(key: KeyObject): KeyAlgorithm | undefined {
+  const { modulusLength, namedCurve = '' } = key.asymmetricKeyDetails ?? {};
+  if (key.asymmetricKeyType === 'rsa' && modulusLength !== undefined) return { name: 'RSA', bits: modulusLength };
+  if (key.asymmetricKeyType === 'ed25519') return { name: 'Ed25519' };
+  const curve = curves[namedCurve];
+  return key.asymmetricKeyType === 'ec' && curve !== undefined ? { name: 'ECDSA', curve } : undefined;
 }

@@ -2,14 +2,13 @@
 // its signer's end, never made with a signer that is expired, not yet valid, no CA or whose key is another one, and
 // read back and verified before it is returned. All dates are given by the caller.
 import type { KeyObject } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
-import { orderedNames } from './alternative-names.ts';
-import { goDistinguishedName } from './distinguished-name.ts';
-import { encode, type Issuer, prepareSigning } from './encode.ts';
-import { canonicalHostnames } from './hostname.ts';
+import { type Certificate, parseCertificates } from './certificate.ts';
+import { encode, type Issuer, prepareSigning, usageOids, type WantedCertificate } from './encode.ts';
 import { keyMatches } from './key.ts';
-import type { LeafTemplate } from './leaf-template.ts';
-import { requireSigned, usageOids, type Wanted } from './signed-check.ts';
+import { canonicalHostnames, goDistinguishedName, hostnameDer, orderedNames } from './names.ts';
+import { verifyChain } from './verify.ts';
 
 export { type Issuer, prepareSigning };
 
@@ -40,6 +39,45 @@ export interface LeafRequest extends Request {
   readonly usage: 'client' | 'serving' | 'peer';
 }
 
+/**
+ * What a new leaf takes over from another one, as `kubeadm certs renew` does; nothing else.
+ */
+export interface LeafTemplate {
+  readonly commonName: string;
+  readonly organizations: readonly string[];
+  /** Object identifiers; without them the certificate is not restricted. */
+  readonly extendedKeyUsage?: readonly string[];
+  /** DER of each name. */
+  readonly alternativeNames: readonly Buffer[];
+}
+
+export function templateOf({ fields }: Certificate): LeafTemplate {
+  const { subject, extendedKeyUsage, alternativeNames } = fields;
+  return {
+    commonName: subject.commonName,
+    organizations: subject.organizations,
+    ...(extendedKeyUsage !== undefined && { extendedKeyUsage }),
+    alternativeNames,
+  };
+}
+
+interface Declared {
+  readonly commonName: string;
+  readonly organizations: readonly string[];
+  /** DNS names and IP addresses. */
+  readonly hostnames: readonly string[];
+  readonly usages: readonly (keyof typeof usageOids)[];
+}
+
+export function declaredTemplate({ commonName, organizations, hostnames, usages }: Declared): LeafTemplate {
+  return {
+    commonName,
+    organizations,
+    extendedKeyUsage: usages.map((usage) => usageOids[usage]),
+    alternativeNames: hostnames.map(hostnameDer),
+  };
+}
+
 /** A leaf as Go would make it from a template; self-signed without an issuer. */
 export interface TemplateRequest extends Request {
   readonly template: LeafTemplate;
@@ -52,8 +90,8 @@ const usages = {
   peer: [usageOids.clientAuth, usageOids.serverAuth],
 } as const;
 
-/** PEM of a CA certificate. Throws SignFailed. */
-export function signSigner(request: SignerRequest): Promise<string> {
+/** A CA certificate. Throws SignFailed. */
+export function signSigner(request: SignerRequest): Promise<Certificate> {
   return sign(request, {
     commonName: request.commonName,
     organizations: [],
@@ -63,8 +101,8 @@ export function signSigner(request: SignerRequest): Promise<string> {
   });
 }
 
-/** PEM of a leaf certificate, the leaf alone. Throws SignFailed. */
-export async function signLeaf(request: LeafRequest): Promise<string> {
+/** Throws SignFailed. */
+export async function signLeaf(request: LeafRequest): Promise<Certificate> {
   const hostnames = canonicalHostnames(request.hostnames);
   const commonName = request.commonName ?? hostnames[0] ?? '';
   if (request.usage !== 'client' && hostnames.length === 0) {
@@ -82,8 +120,8 @@ export async function signLeaf(request: LeafRequest): Promise<string> {
   });
 }
 
-/** PEM of a leaf certificate, the leaf alone. Throws SignFailed. */
-export async function signTemplate(request: TemplateRequest): Promise<string> {
+/** Throws SignFailed. */
+export async function signTemplate(request: TemplateRequest): Promise<Certificate> {
   const { commonName, organizations, extendedKeyUsage, alternativeNames } = request.template;
   const subject = goDistinguishedName(commonName, organizations);
   return sign(request, {
@@ -111,7 +149,7 @@ function wholeSeconds(ms: number): Date {
   return new Date(Math.floor(ms / 1000) * 1000);
 }
 
-async function sign(request: Request & { issuer?: Issuer }, wanted: Wanted): Promise<string> {
+async function sign(request: Request & { issuer?: Issuer }, wanted: WantedCertificate): Promise<Certificate> {
   const { key, issuer, now } = request;
   if (wanted.commonName === '') throw refusal('', 'it has no name, wanted a common name');
   const problem = (issuer && issuerProblem(issuer, wanted, now)) ?? datesProblem(wanted, now);
@@ -123,11 +161,10 @@ async function sign(request: Request & { issuer?: Issuer }, wanted: Wanted): Pro
     if (isCode(err, 'MaterialInvalid')) throw refusal(wanted.commonName, err.message);
     throw refusal(wanted.commonName, `it cannot be encoded (${errorText(err)})`);
   }
-  requireSigned(pem, wanted, { key, issuer: issuer?.certificate, now });
-  return pem;
+  return checked(pem, wanted, { key, issuer: issuer?.certificate, now });
 }
 
-function issuerProblem({ certificate, key }: Issuer, wanted: Wanted, now: Date): string | undefined {
+function issuerProblem({ certificate, key }: Issuer, wanted: WantedCertificate, now: Date): string | undefined {
   const { facts, fields } = certificate;
   const signer = `its signer "${facts.subject}"`;
   if (now >= facts.notAfter) return `${signer} expired at ${facts.notAfter.toISOString()}, wanted a valid one`;
@@ -138,7 +175,7 @@ function issuerProblem({ certificate, key }: Issuer, wanted: Wanted, now: Date):
   return undefined;
 }
 
-function datesProblem({ notBefore, notAfter }: Wanted, now: Date): string | undefined {
+function datesProblem({ notBefore, notAfter }: WantedCertificate, now: Date): string | undefined {
   // written so that an invalid date is a problem too
   if (notBefore <= now && notAfter > now) return undefined;
   const [from, to, at] = [notBefore, notAfter, now].map(dateText);
@@ -147,4 +184,74 @@ function datesProblem({ notBefore, notAfter }: Wanted, now: Date): string | unde
 
 function dateText(date: Date): string {
   return Number.isNaN(date.getTime()) ? 'an invalid date' : date.toISOString();
+}
+
+interface SignedWith {
+  readonly key: KeyObject;
+  /** Undefined for a self-signed CA. */
+  readonly issuer: Certificate | undefined;
+  readonly now: Date;
+}
+
+/**
+ * The certificate that `pem` is, read back with another parser (OpenSSL, node:crypto) than the one that encoded it: it says
+ * what was asked for and verifies as a Go program would verify it. Throws SignFailed when it is not the one that
+ * was wanted.
+ */
+function checked(pem: string, wanted: WantedCertificate, signedWith: SignedWith): Certificate {
+  const refuse = (problem: string): RecoveryError =>
+    new RecoveryError('SignFailed', `Cannot sign certificate "${wanted.commonName}": its check failed, ${problem}`);
+  let certificates: Certificate[];
+  try {
+    certificates = parseCertificates(Buffer.from(pem), 'the new certificate');
+  } catch (err) {
+    throw refuse(errorText(err));
+  }
+  const [made, other] = certificates;
+  if (made === undefined || other !== undefined) throw refuse('it is not one certificate');
+  const problem = problemOf(made, wanted, signedWith);
+  if (problem !== undefined) throw refuse(problem);
+  return made;
+}
+
+function problemOf(made: Certificate, wanted: WantedCertificate, { key, issuer, now }: SignedWith): string | undefined {
+  const wrong = wrongFields(made, wanted);
+  if (wrong.length > 0) return `not as asked for: ${wrong.join(', ')}`;
+  if (!keyMatches(made, key)) return 'its key is another one';
+  const verifiable = (['serverAuth', 'clientAuth'] as const).filter((usage) =>
+    wanted.extendedKeyUsage?.includes(usageOids[usage]),
+  );
+  for (const usage of verifiable.length > 0 ? verifiable : [undefined]) {
+    const answer = verifyChain({
+      leaf: made,
+      intermediates: [],
+      roots: [issuer ?? made],
+      at: now,
+      ...(usage !== undefined && { usage }),
+    });
+    if (!answer.ok) return answer.reason;
+  }
+  // a chain ends at a trusted certificate without looking at that one's own signature
+  return issuer !== undefined || made.x509.verify(made.x509.publicKey) ? undefined : 'its signature is wrong';
+}
+
+function wrongFields({ facts, fields }: Certificate, wanted: WantedCertificate): string[] {
+  const pairs: Readonly<Record<string, readonly [unknown, unknown]>> = {
+    'common name': [facts.commonName, wanted.commonName],
+    organizations: [facts.organizations, wanted.organizations],
+    ...(wanted.exact === undefined
+      ? { 'host names': [facts.hostnames, wanted.hostnames] }
+      : {
+          subject: [fields.subject.der, wanted.exact.subject],
+          'alternative names': [fields.alternativeNames, wanted.exact.alternativeNames],
+        }),
+    'extended key usage': [fields.extendedKeyUsage, wanted.extendedKeyUsage],
+    'CA flag': [facts.isCa, wanted.isCa],
+    'key usage': [fields.keyUsage, { digitalSignature: true, keyEncipherment: true, certSign: wanted.isCa }],
+    notBefore: [facts.notBefore.getTime(), wanted.notBefore.getTime()],
+    notAfter: [facts.notAfter.getTime(), wanted.notAfter.getTime()],
+  };
+  return Object.entries(pairs)
+    .filter(([, [is, should]]) => !isDeepStrictEqual(is, should))
+    .map(([name]) => name);
 }

@@ -4,7 +4,7 @@
 // Pure. Not done: name constraints, which no control plane's CA carries.
 import { isIP } from 'node:net';
 import type { Certificate } from './certificate.ts';
-import { canonicalHostname, dnsNameCovers } from './hostname.ts';
+import { canonicalHostname, dnsNameCovers } from './names.ts';
 
 export interface ChainQuestion {
   readonly leaf: Certificate;

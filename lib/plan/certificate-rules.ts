@@ -1,119 +1,98 @@
-// When a pair (a signer or a leaf certificate with its key) is made anew. Pure.
-// The checks are read from top to bottom; the first that finds something decides. Two policies: OnlyWhenExpired touches
-// what is absent, broken, expired or untrusted; BeforeExpiry also renews ahead of time (refresh-rules.ts).
+// When a pair (a signer or a leaf certificate with its key) is renewed, and what stands in the way of that. Pure.
+// Two policies: OnlyWhenExpired touches what is absent, broken, expired or untrusted; BeforeExpiry also renews ahead of
+// time (refresh-rules.ts).
 import { isIP } from 'node:net';
-import type { ResolvedTarget, Signer } from '../inventory/model.ts';
-import { isFile, isMadeHere } from '../inventory/places.ts';
+import type { ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { bundlesAbove, madeOf } from '../inventory/order.ts';
-import { dnsNameCovers } from '../pki/hostname.ts';
+import { isFile, isMadeHere } from '../inventory/places.ts';
+import { dnsNameCovers } from '../pki/names.ts';
 import { locationText } from '../store/store.ts';
 import { clockSkewMs, doubt } from './clock-rules.ts';
-import { type CertificateFacts, isClosed } from './facts.ts';
-import { blocked, bring, type Case, certificatesOf, earliest, type Expected, keep, laterMs } from './judgement.ts';
-import { reasonOf, refusedByNewer, renew, settlesAt, type Verdict } from './judgement.ts';
-import type { Check, Finding, PairCase } from './judgement.ts';
-import { judgePutBack, wantedFormer } from './put-back-rules.ts';
+import { blocked, bring, type Case, type Check, concluded, earliest, type Fault, type Finding } from './decision.ts';
+import {
+  firstOf,
+  idleMs,
+  keep,
+  laterMs,
+  lookAgainMs,
+  type PairCase,
+  type PlannedPair,
+  refusedByNewer,
+} from './decision.ts';
+import { renew, settlesAt, soonMs, stillUnusable, type Verdict } from './decision.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
+import { certificateOf, certificatesOf, type Doubt, isClosed, isValid } from './facts.ts';
 import { expiryWithGrace, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
 import { authorityDiffers, holds, isKeyElsewhere, notTrusted, signedByOthers, unfit } from './trust-rules.ts';
 
-const lookAgainMs = 30_000;
-const idleMs = 3_600_000;
-/** What a cluster that is being put together lacks comes soon. */
-const soonMs = 5000;
+type Checks<A extends PlannedPair> = readonly Check<Case<A>>[];
+/** Why a fault is not, or not simply, renewed away. */
+type Obstacles<A extends PlannedPair> = readonly ((at: Case<A> & { readonly fault: Fault }) => Verdict | undefined)[];
+
+const certificateIs = (
+  ...checks: readonly ((at: PairCase, certificate: CertificateFacts) => Finding | undefined)[]
+): Checks<PlannedPair> =>
+  checks.map((check) => (at) => {
+    const certificate = certificateOf(at.fact);
+    return certificate && check(at, certificate);
+  });
 
 export function judgeSigner(at: Case<Signer>): Verdict {
-  const verdict = judgePair(at, [notYetValid, expired, notTrusted, undated, refreshDue]);
-  if (verdict.action !== 'renew') return verdict;
-  const putBack = judgePutBack(at, verdict);
-  if (putBack !== undefined) return putBack;
-  const { reason, message } = verdict;
-  const later = laterMs(at.now, lookAgainMs);
-  // A second machine that does not have it yet looks just like the only one, which has lost it.
-  if (reason === 'Absent' && typeof at.artefact.owned === 'object') {
-    const wanted = 'copy it from another machine or from a backup; where there is no other, run "init render" again';
-    return bring('NotOurs', `${message}, and other machines may have it: ${wanted}`, later);
-  }
-  if (isMadeHere(at.artefact)) return verdict;
-  if (reason === 'RefreshDue') return keep('NotOurs', `${message}; renew it by hand, it is not made here`, later);
-  // What has only not begun comes by itself, or with the right time.
-  const told = reason === 'NotYetValid' ? blocked : bring;
-  if (reason === 'Damaged') return bring(reason, `${message}; ${wantedFormer(at)}`, later);
-  if (at.fact.state === 'broken' && at.fact.copies?.doubt !== undefined) {
-    return bring('NotOurs', `${message}; ${wantedFormer(at)}`, later);
-  }
-  return told(
-    'NotOurs',
-    `${message}; bring a new one by hand, it is not made here: other machines may have the same one`,
-    later,
-  );
+  const checks: Checks<Signer> = [
+    keyElsewhere,
+    stillUnusable,
+    ...certificateIs(notYetValid, expired, notTrusted, undated, refreshDue),
+  ];
+  return judgePair(at, checks, [...issuerObstacles, putBack, onOtherMachines, damagedForGood, notMadeHere]);
 }
 
 export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
-  const { artefact, fact, facts, now } = at;
-  if (fact.state === 'absent' && artefact.presence === 'optional') {
-    return keep('Healthy', 'absent, as it may be', laterMs(now, idleMs));
-  }
-  if (fact.state === 'broken' && fact.problem === 'foreign') {
-    return keep('NotOurs', fact.message, laterMs(now, idleMs));
-  }
-  const successor = artefact.supersededBy;
-  if (successor !== undefined && facts.get(successor)?.state !== 'absent') {
-    return keep('Healthy', `nobody reads it any more: ${successor} is in its place`, laterMs(now, idleMs));
-  }
+  const leftAlone = firstOf(at, [absentAsItMayBe, credentialsOfOthers, superseded]);
+  if (leftAlone !== undefined) return leftAlone;
   const trust = [notTrusted, authorityDiffers, signedByOthers];
-  const verdict = judgePair(at, [notYetValid, expired, unfit, hostnameMissing, ...trust, undated, refreshDue]);
-  if (verdict.action === 'renew') return namesUnknown(at, verdict) ?? serverUnknown(at, verdict) ?? verdict;
-  const unknown = artefact.namesUnknown;
+  const checks: Checks<ResolvedTarget> = [
+    stillUnusable,
+    ...certificateIs(notYetValid, expired, unfit, hostnameMissing, ...trust, undated, refreshDue),
+  ];
+  const verdict = judgePair(at, checks, [...issuerObstacles, namesUnknown, serverUnknown]);
+  const unknown = at.artefact.namesUnknown;
   if (unknown === undefined || verdict.action !== 'keep') return verdict;
   const message = `${verdict.message}; whether it holds all its names is not known, because ${unknown}`;
-  return {
-    ...verdict,
-    reason: 'HostnameUnknown',
-    message,
-    recheckAt: earliest(verdict.recheckAt, laterMs(now, lookAgainMs)),
-  };
+  const recheckAt = earliest(verdict.recheckAt, laterMs(at.now, lookAgainMs));
+  return { ...verdict, reason: 'HostnameUnknown', message, recheckAt };
 }
 
-/** A renewal keeps the names of the certificate that is there; without one there are none to go by. */
-function namesUnknown({ artefact, fact, now }: Case<ResolvedTarget>, verdict: Verdict): Verdict | undefined {
-  if (artefact.namesUnknown === undefined || certificatesOf(fact).length > 0) return undefined;
-  const message = `${verdict.message}; its names are not known, because ${artefact.namesUnknown}`;
-  return blocked('HostnameUnknown', message, laterMs(now, soonMs));
+function judgePair<A extends PlannedPair>(at: Case<A>, checks: Checks<A>, obstacles: Obstacles<A>): Verdict {
+  const finding = firstOf(at, checks) ?? healthy(at);
+  return concluded(finding, (fault) => firstOf({ ...at, fault }, obstacles) ?? renewed(at, fault));
 }
 
-/** A kubeconfig that has to be made from nothing names a server; without one each attempt would be refused. */
-function serverUnknown({ artefact, fact, resolved, now }: Case<ResolvedTarget>, verdict: Verdict): Verdict | undefined {
-  const { location } = artefact;
-  if (location.kind !== 'kubeconfig' || resolved.endpoints?.[location.endpoint] !== undefined) return undefined;
-  if ((fact.state !== 'absent' && fact.state !== 'broken') || fact.madeFromNothing !== true) return undefined;
-  const wanted =
-    'give the parameter "advertiseAddress" (--parameter advertiseAddress=ADDRESS), or bring a kubeconfig from another machine';
-  const message = `${verdict.message}, there is no backup of it, and the address of the API server is unknown; ${wanted}`;
-  return blocked(verdict.reason, message, laterMs(now, lookAgainMs));
+function absentAsItMayBe({ artefact, fact, now }: Case<ResolvedTarget>): Verdict | undefined {
+  if (fact.state !== 'absent' || artefact.presence !== 'optional') return undefined;
+  return keep('Healthy', 'absent, as it may be', laterMs(now, idleMs));
 }
 
-function judgePair(at: PairCase, checks: readonly Check[]): Verdict {
-  const { artefact, fact, now } = at;
-  if (fact.state === 'absent') return renewed(at, { reason: 'Absent', message: 'it is absent' });
-  const certificate = certificatesOf(fact)[0];
-  if (fact.state === 'broken') {
-    const isElsewhere = isClosed(fact) && artefact.kind === 'signer' && isFile(artefact.location);
-    if (isElsewhere && certificate !== undefined && now < certificate.notAfter) {
-      return keep('NotOurs', `valid, but ${fact.message}: what it signs cannot be renewed here`, certificate.notAfter);
-    }
-    const message = `it is broken: ${fact.message}`;
-    const until = settlesAt(at, [artefact.name]);
-    if (until !== undefined) return keep('Settling', `${message}; looked at again before it is believed`, until);
-    return renewed(at, { reason: reasonOf(fact), message });
-  }
+function credentialsOfOthers({ fact, now }: PairCase): Verdict | undefined {
+  if (fact.state !== 'broken' || fact.problem !== 'foreign') return undefined;
+  return keep('NotOurs', fact.message, laterMs(now, idleMs));
+}
+
+function superseded({ artefact: { supersededBy: successor }, facts, now }: Case<ResolvedTarget>): Verdict | undefined {
+  if (successor === undefined || facts.get(successor)?.state === 'absent') return undefined;
+  return keep('Healthy', `nobody reads it any more: ${successor} is in its place`, laterMs(now, idleMs));
+}
+
+function keyElsewhere({ artefact, fact, now }: PairCase): Verdict | undefined {
+  const [certificate] = certificatesOf(fact);
+  if (fact.state !== 'broken' || !isClosed(fact) || !isFile(artefact.location)) return undefined;
+  if (certificate === undefined || now >= certificate.notAfter) return undefined;
+  return keep('NotOurs', `valid, but ${fact.message}: what it signs cannot be renewed here`, certificate.notAfter);
+}
+
+function healthy(at: PairCase): Verdict {
+  const { fact, now } = at;
+  const certificate = certificateOf(fact);
   if (certificate === undefined) return blocked('Unavailable', 'it could not be read', laterMs(now, lookAgainMs));
-  for (const check of checks) {
-    const finding = check(at, certificate);
-    if (finding === undefined) continue;
-    const left = finding.isBlocked === true ? blocked : keep;
-    if (finding.keepUntil !== undefined) return left(finding.reason, finding.message, finding.keepUntil);
-    return renewed(at, finding, certificate);
-  }
   const refresh = isOwner(at) ? refreshAt(at, certificate) : now;
   const until = earliest(expiryWithGrace(at, certificate), refresh > now ? refresh : undefined);
   const from = fact.state === 'present' ? fact.differingCopies?.join(', ') : undefined;
@@ -126,88 +105,79 @@ function judgePair(at: PairCase, checks: readonly Check[]): Verdict {
 }
 
 /** Unless the clock is in doubt: that is looked at after all else that may be wrong with it (`undated`). */
-export const notYetValid: Check = (at, certificate) => {
+export function notYetValid(at: PairCase, certificate: CertificateFacts): Finding | undefined {
   const { now } = at;
   const { notBefore } = certificate;
   if (notBefore <= now || undated(at, certificate) !== undefined) return undefined;
   const message = `it is not valid before ${notBefore.toISOString()}`;
   // A few minutes are another machine's clock: it becomes valid by itself.
-  return isSoon(notBefore, now)
-    ? { reason: 'NotYetValid', message, keepUntil: notBefore }
-    : { reason: 'NotYetValid', message };
-};
+  return isSoon(notBefore, now) ? keep('NotYetValid', message, notBefore) : { reason: 'NotYetValid', message };
+}
 
 /** It begins in the future, or our clock is behind: nobody knows. */
-export const undated: Check = ({ artefact, clock, now }, certificate) => {
+export function undated({ artefact, clock, now }: PairCase, certificate: CertificateFacts): Verdict | undefined {
   const { notBefore } = certificate;
   const isMine = artefact.kind === 'target' || isMadeHere(artefact);
   if (!isMine || notBefore <= now || isSoon(notBefore, now)) return undefined;
   const message = doubt(certificate, clock, now);
-  const keepUntil = earliest(notBefore, laterMs(now, lookAgainMs));
-  return message === undefined ? undefined : { reason: 'ClockImplausible', message, keepUntil, isBlocked: true };
-};
+  const until = earliest(notBefore, laterMs(now, lookAgainMs));
+  return message === undefined ? undefined : blocked('ClockImplausible', message, until);
+}
 
 const isSoon = (notBefore: Date, now: Date): boolean => notBefore.getTime() <= now.getTime() + clockSkewMs;
 
-export const expired: Check = (at, certificate) => {
+export function expired(at: PairCase, certificate: CertificateFacts): Finding | undefined {
   if (at.now < certificate.notAfter) return undefined;
   const message = `it expired at ${certificate.notAfter.toISOString()}`;
   const graceEnds = expiryWithGrace(at, certificate);
-  if (at.now < graceEnds) {
-    return {
-      reason: 'InGrace',
-      message: `${message}; its own rotator has until ${graceEnds.toISOString()}`,
-      keepUntil: graceEnds,
-    };
-  }
-  return { reason: 'Expired', message };
-};
+  if (at.now >= graceEnds) return { reason: 'Expired', message };
+  return keep('InGrace', `${message}; its own rotator has until ${graceEnds.toISOString()}`, graceEnds);
+}
 
-const hostnameMissing: Check = ({ artefact }, { hostnames }) => {
+function hostnameMissing({ artefact }: PairCase, { hostnames }: CertificateFacts): Fault | undefined {
   if (artefact.kind !== 'target' || artefact.usage === 'client') return undefined;
   // What is there is the declaration then: names that people added or took away by hand stay as they are.
   if (artefact.template === 'present') return undefined;
   const missing = artefact.hostnames.filter((name) => !hostnames.some((held) => covers(held, name)));
-  return missing.length === 0
-    ? undefined
-    : { reason: 'HostnameMissing', message: `it does not hold ${missing.join(', ')}` };
-};
+  if (missing.length === 0) return undefined;
+  return { reason: 'HostnameMissing', message: `it does not hold ${missing.join(', ')}` };
+}
 
 const covers = (held: string, name: string): boolean =>
   held === name || (isIP(name) === 0 && dnsNameCovers(held, name));
 
-/**
- * The renewal, if its signer can sign and everything that must hold the signer does; otherwise what it waits for.
- * `present` is the certificate that is there. While that still works, readers must be able to check its successor first:
- * they may read a bundle composed of the signer's own, or a copy.
- */
-function renewed(at: PairCase, { reason, message }: Finding, present?: CertificateFacts): Verdict {
-  const { artefact, expected, resolved, now } = at;
-  const leaves = { trusted: new Set<string>(), newFrom: new Set([artefact.name]), newNotAfter: newNotAfter(at) };
-  const { issuer } = artefact;
-  if (issuer === undefined) return renew({ reason, message, now, after: [], leaves });
-  const signer = expected.get(issuer);
-  if (isKeyElsewhere(at, issuer)) return bringByHand(at, issuer, { reason, message });
-  if (signer === undefined || !canSign(signer, now)) {
-    const begins = signer?.certificate?.notBefore;
-    const until = begins !== undefined && begins > now ? begins : laterMs(now, lookAgainMs);
-    const told = signer?.byHand === true ? bring : blocked;
-    return told('SignerUnusable', `${message}; its signer ${issuer} cannot be used now`, until);
-  }
-  const bundles = bundlesAbove(resolved.artefacts, artefact);
-  const works = present !== undefined && artefact.kind === 'target' && now < present.notAfter;
-  const readers = works ? [...bundles, ...madeOf(resolved.artefacts, bundles)] : bundles;
-  const without = readers.find(({ name }) => !holds(expected.get(name), issuer, signer));
-  if (without !== undefined) return waitFor(at, { without: without.name, issuer, message });
-  const after = [issuer, ...readers.map(({ name }) => name)].filter((name) => {
-    const before = expected.get(name);
-    return before?.renewed === true || before?.isPutBack === true;
+type Faulty<A extends PlannedPair = PlannedPair> = Case<A> & { readonly fault: Fault };
+
+const issuerObstacles: Obstacles<PlannedPair> = [keyOfIssuerElsewhere, issuerCannotSign, issuerUnknownToReaders];
+
+function renewed(at: PairCase, fault: Fault): Verdict {
+  const { artefact, expected, now } = at;
+  const { issuer, name } = artefact;
+  const before = issuer === undefined ? [] : [issuer, ...readersOf(at).map((reader) => reader.name)];
+  const after = before.filter((one) => {
+    const state = expected.get(one);
+    return state?.renewed === true || state?.isPutBack === true;
   });
-  return renew({ reason, message, now, after, leaves });
+  const leaves = { trusted: new Set<string>(), newFrom: new Set([name]), newNotAfter: newNotAfter(at) };
+  return renew({ ...fault, now, after, leaves });
+}
+
+/**
+ * What must hold the issuer before it signs. While a leaf still works, its readers must be able to check its successor
+ * first: they may read a bundle composed of the issuer's own, or a copy.
+ */
+function readersOf({ artefact, fact, resolved, now }: PairCase): readonly ResolvedArtefact[] {
+  const bundles = bundlesAbove(resolved.artefacts, artefact);
+  const present = certificateOf(fact);
+  const works = present !== undefined && artefact.kind === 'target' && now < present.notAfter;
+  return works ? [...bundles, ...madeOf(resolved.artefacts, bundles)] : bundles;
 }
 
 /** What still works is left alone; it is said beforehand, because nobody here can renew it. */
-function bringByHand({ artefact, facts, now }: PairCase, issuer: string, { reason, message }: Finding): Verdict {
+function keyOfIssuerElsewhere(at: Faulty): Verdict | undefined {
+  const { artefact, facts, now, fault } = at;
+  const { issuer } = artefact;
+  if (issuer === undefined || !isKeyElsewhere(at, issuer)) return undefined;
   const fact = facts.get(issuer);
   const subject = fact === undefined ? undefined : certificatesOf(fact)[0]?.subject;
   const signer = subject === undefined ? issuer : `${issuer} (${subject})`;
@@ -217,27 +187,103 @@ function bringByHand({ artefact, facts, now }: PairCase, issuer: string, { reaso
   const isEncrypted = fact?.state === 'broken' && fact.problem === 'keyEncrypted';
   const key = isEncrypted ? 'encrypted' : 'not on this machine';
   const other = isEncrypted ? '; or bring that key here without its passphrase' : '';
-  const told = `${message}; the key of its signer is ${key}: ${wanted}${other}`;
-  const later = laterMs(now, lookAgainMs);
-  return reason === 'RefreshDue' ? keep('SignerExternal', told, later) : bring('SignerExternal', told, later);
+  const told = `${fault.message}; the key of its signer is ${key}: ${wanted}${other}`;
+  return (fault.reason === 'RefreshDue' ? keep : bring)('SignerExternal', told, laterMs(now, lookAgainMs));
 }
 
-interface Waiting {
-  readonly without: string;
-  readonly issuer: string;
-  readonly message: string;
+function issuerCannotSign({ artefact: { issuer }, expected, now, fault }: Faulty): Verdict | undefined {
+  const signer = expected.get(issuer ?? '');
+  const certificate = signer?.certificate;
+  const begun = certificate !== undefined && certificate.notBefore <= now && signer?.hasKey === true;
+  const canSign = signer?.renewed === true || (begun && signer.trusted.has(certificate.fingerprint));
+  if (issuer === undefined || canSign) return undefined;
+  const begins = certificate?.notBefore;
+  const until = begins !== undefined && begins > now ? begins : laterMs(now, lookAgainMs);
+  const told = `${fault.message}; its signer ${issuer} cannot be used now`;
+  return (signer?.byHand === true ? bring : blocked)('SignerUnusable', told, until);
 }
 
-function waitFor(at: PairCase, { without, issuer, message }: Waiting): Verdict {
+function issuerUnknownToReaders(at: Faulty): Verdict | undefined {
+  const { artefact, expected, facts, now, fault } = at;
+  const { issuer = '' } = artefact;
+  const signer = expected.get(issuer);
+  const without = readersOf(at).find(({ name }) => signer && !holds(expected.get(name), issuer, signer))?.name;
+  if (without === undefined) return undefined;
   const state =
-    at.facts.get(without)?.state === 'unavailable'
+    facts.get(without)?.state === 'unavailable'
       ? `${without}, which must hold its signer ${issuer}, could not be read`
       : `${without} does not hold its signer ${issuer}`;
-  const until = settlesAt(at, [issuer, without]) ?? laterMs(at.now, lookAgainMs);
-  return blocked('SignerMissingFromBundle', `${message}; ${state}`, until);
+  const until = settlesAt(at, [issuer, without]) ?? laterMs(now, lookAgainMs);
+  return blocked('SignerMissingFromBundle', `${fault.message}; ${state}`, until);
 }
 
-function canSign({ renewed: isNew, hasKey, certificate, trusted }: Expected, now: Date): boolean {
-  if (isNew) return true;
-  return hasKey && certificate !== undefined && certificate.notBefore <= now && trusted.has(certificate.fingerprint);
+/**
+ * The certificate that was there, from its copies (signer-copies.ts). Nothing is signed for that and no other file
+ * changes, so it needs no right to make a CA (`owned`) and no clock that is known to be right.
+ */
+function putBack({ artefact, fact, now, fault }: Faulty<Signer>): Verdict | undefined {
+  const copies = fact.state === 'broken' ? fact.copies : undefined;
+  const certificate = copies?.certificate;
+  if (copies === undefined || certificate === undefined) return undefined;
+  // In the API a signer without its key is regenerated: everybody sees the same object.
+  if (!copies.hasKey && !isFile(artefact.location)) return undefined;
+  const message = `${fault.message}; put back as ${copies.from.join(', ')} ${copies.from.length === 1 ? 'has' : 'have'} it`;
+  const trusted = new Set(isValid(certificate, now) ? [certificate.fingerprint] : []);
+  const leaves = { trusted, newFrom: new Set<string>(), certificate, isPutBack: true } as const;
+  const verdict = renew({ ...fault, message, now, after: [], leaves });
+  return { ...verdict, putsBack: true, leaves: { ...verdict.leaves, renewed: false, hasKey: copies.hasKey } };
+}
+
+/** A second machine that does not have it yet looks just like the only one, which has lost it. */
+function onOtherMachines({ artefact, now, fault }: Faulty<Signer>): Verdict | undefined {
+  if (fault.reason !== 'Absent' || typeof artefact.owned !== 'object') return undefined;
+  const wanted = 'copy it from another machine or from a backup; where there is no other, run "init render" again';
+  return bring('NotOurs', `${fault.message}, and other machines may have it: ${wanted}`, laterMs(now, lookAgainMs));
+}
+
+const doubts: Readonly<Record<Doubt, (places: string) => string>> = {
+  different: (places) => `copies in ${places} are not the same`,
+  ended: (places) => `copy in ${places} is not valid now, and what is here says that it is`,
+  unnamed: (places) => `copy in ${places} has another name than what it has signed knows`,
+};
+
+/** It is not made here, and its copies do not tell what it was. */
+function damagedForGood({ artefact, fact, now, fault: { reason, message } }: Faulty<Signer>): Verdict | undefined {
+  const copies = fact.state === 'broken' ? fact.copies : undefined;
+  const isDamaged = reason === 'Damaged';
+  if (isMadeHere(artefact) || (!isDamaged && copies?.doubt === undefined)) return undefined;
+  const places = (copies?.from ?? []).join(', ');
+  const known =
+    copies === undefined ? 'there is no copy of it here' : `its ${doubts[copies.doubt ?? 'different'](places)}`;
+  const wanted =
+    `${known}: bring back the certificate that was there, from another control-plane machine or a backup; until then ` +
+    'nothing is signed with it, and what it has signed stays';
+  return bring(isDamaged ? reason : 'NotOurs', `${message}; ${wanted}`, laterMs(now, lookAgainMs));
+}
+
+function notMadeHere({ artefact, now, fault: { reason, message } }: Faulty<Signer>): Verdict | undefined {
+  if (isMadeHere(artefact)) return undefined;
+  const later = laterMs(now, lookAgainMs);
+  if (reason === 'RefreshDue') return keep('NotOurs', `${message}; renew it by hand, it is not made here`, later);
+  const told = `${message}; bring a new one by hand, it is not made here: other machines may have the same one`;
+  // What is not yet valid comes by itself, or with the right time.
+  return (reason === 'NotYetValid' ? blocked : bring)('NotOurs', told, later);
+}
+
+/** A renewal keeps the names of the certificate that is there; without one there are none to go by. */
+function namesUnknown({ artefact, fact, now, fault }: Faulty<ResolvedTarget>): Verdict | undefined {
+  if (artefact.namesUnknown === undefined || certificatesOf(fact).length > 0) return undefined;
+  const message = `${fault.message}; its names are not known, because ${artefact.namesUnknown}`;
+  return blocked('HostnameUnknown', message, laterMs(now, soonMs));
+}
+
+/** A kubeconfig that has to be made from nothing names a server; without one each attempt would be refused. */
+function serverUnknown({ artefact, fact, resolved, now, fault }: Faulty<ResolvedTarget>): Verdict | undefined {
+  const { location } = artefact;
+  if (location.kind !== 'kubeconfig' || resolved.endpoints?.[location.endpoint] !== undefined) return undefined;
+  if ((fact.state !== 'absent' && fact.state !== 'broken') || fact.madeFromNothing !== true) return undefined;
+  const wanted =
+    'give the parameter "advertiseAddress" (--parameter advertiseAddress=ADDRESS), or bring a kubeconfig from another machine';
+  const message = `${fault.message}, there is no backup of it, and the address of the API server is unknown; ${wanted}`;
+  return blocked(fault.reason, message, laterMs(now, lookAgainMs));
 }

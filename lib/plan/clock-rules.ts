@@ -1,12 +1,37 @@
 // Whether this machine's clock may be believed when something is to be signed. Pure.
 // A certificate made at a wrong time is worse than an expired one: made too early it cannot be used after the clock is
 // set, made too late it lives shorter or longer than it should.
+import { isMadeHere as isSignerMadeHere } from '../inventory/places.ts';
 import { durationText } from '../duration.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { isMadeHere as isSignerMadeHere } from '../inventory/places.ts';
-import { backDatedMs } from '../pki/facts.ts';
-import { type CertificateFacts, type Facts, isClosed } from './facts.ts';
-import type { ClockFacts, OtherClock, Reason } from './plan-types.ts';
+import { backDatedMs, type CertificateFacts } from '../pki/certificate.ts';
+import { certificateOf, type Facts, isClosed } from './facts.ts';
+import type { Reason } from './reasons.ts';
+
+/** What is known about this machine's clock. */
+export interface ClockFacts {
+  /** The program was built then: no correct clock shows an earlier time. */
+  readonly builtAt: Date;
+  /** Whether something on this machine says that its clock is synchronised. */
+  readonly synchronised: boolean;
+  /** Until then nothing is signed, because the clock has just jumped. */
+  readonly settlesAt?: Date;
+  /**
+   * Fingerprints of certificates that this process has made while nothing confirmed its clock, which may have been set
+   * since: they only repeat what it showed.
+   */
+  readonly made?: ReadonlySet<string>;
+  /** Of other machines, as they have just been seen; none where none was asked. */
+  readonly others?: readonly OtherClock[];
+}
+
+/** The clock of another machine, which has written the time while we looked. */
+export interface OtherClock {
+  /** For messages: which machine, and where it wrote. */
+  readonly of: string;
+  /** By how much our clock is at least ahead of it, milliseconds; negative: behind. */
+  readonly aheadMs: number;
+}
 
 /** Certificates of other machines may begin this much later than our clock: machines differ by seconds, not by hours. */
 export const clockSkewMs = 5 * 60_000;
@@ -88,7 +113,7 @@ export const isConfirmed = (clock: ClockFacts, now: Date): boolean => clock.sync
 
 /**
  * Why a certificate of ours that begins in the future is no reason to sign; undefined: it is wrong, and not the clock.
- * Machines that make it anew by a clock that is behind, and by one that is right, would take turns for ever. Pure.
+ * Machines that reissue it by a clock that is behind, and by one that is right, would take turns for ever. Pure.
  */
 export function doubt({ notBefore, fingerprint }: CertificateFacts, clock: ClockFacts, now: Date): string | undefined {
   if (clock.made?.has(fingerprint) === true || isConfirmed(clock, now)) return undefined;
@@ -135,7 +160,7 @@ function fromTheFuture({ resolved, facts, clock, now }: ClockInput): readonly Ea
   for (const artefact of resolved.artefacts) {
     if (!isMadeHere(artefact, facts)) continue;
     const fact = facts.get(artefact.name);
-    const certificate = fact?.state === 'present' ? fact.certificates[0] : undefined;
+    const certificate = fact && certificateOf(fact);
     if (certificate === undefined || clock.made?.has(certificate.fingerprint) === true) continue;
     const { fingerprint, notBefore } = certificate;
     if (notBefore.getTime() > now.getTime() + clockSkewMs)

@@ -1,8 +1,5 @@
 // What is known about each artefact when a plan is made: plain data, gathered by gather.ts, no bytes and no keys.
-import type { CertificateFacts, KeyAlgorithm } from '../pki/facts.ts';
-import type { Doubt } from './copy-evidence.ts';
-
-export type { CertificateFacts, KeyAlgorithm };
+import type { CertificateFacts } from '../pki/certificate.ts';
 
 export type ArtefactFacts =
   /** Nothing there. */
@@ -60,6 +57,9 @@ export type ArtefactFacts =
       readonly since?: Date;
     };
 
+/** Why no copy is put back: they are not the same, or have ended and what is here has not, or no leaf knows their name. */
+export type Doubt = 'different' | 'ended' | 'unnamed';
+
 /** Copies of a signer's certificate that are whole and fit its key, or without its key what it has signed. */
 export interface SignerCopies {
   /** The one that was there. */
@@ -75,6 +75,23 @@ export interface SignerCopies {
 /** Whole but for a key that is elsewhere, or that nobody here can open. */
 export const isClosed = (fact: ArtefactFacts): boolean =>
   fact.state === 'broken' && (fact.problem === 'keyAbsent' || fact.problem === 'keyEncrypted');
+
+/** What can be read, also of something broken: a certificate without its key, the whole blocks of a torn bundle. */
+export function certificatesOf(fact: ArtefactFacts): readonly CertificateFacts[] {
+  if (fact.state === 'present') return fact.certificates;
+  return fact.state === 'broken' ? (fact.certificates ?? []) : [];
+}
+
+/** Of what can be used as it is: its certificate, the first of several. */
+export const certificateOf = (fact: ArtefactFacts): CertificateFacts | undefined =>
+  fact.state === 'present' ? fact.certificates[0] : undefined;
+
+/** Whether it is one that is valid now. */
+export const isValid = (
+  certificate: Pick<CertificateFacts, 'notBefore' | 'notAfter'> | undefined,
+  now: Date,
+): certificate is CertificateFacts =>
+  certificate !== undefined && certificate.notBefore <= now && now < certificate.notAfter;
 
 /** By artefact name. */
 export type Facts = ReadonlyMap<string, ArtefactFacts>;

@@ -5,16 +5,13 @@ import { RecoveryError, errorText } from '../errors.ts';
 import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
-import { signatureMatches } from '../pki/verify.ts';
-import { authorityKey, type Found } from '../store/store.ts';
-import type { Store } from '../store/store.ts';
-import { backupsOf, isFromNothing } from './backups.ts';
+import { signatureMatches, verifyChain } from '../pki/verify.ts';
+import { authorityKey, type Found, type Store } from '../store/store.ts';
+import { pairOf } from './decision.ts';
 import type { ArtefactFacts, Facts } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
-import { pairOf } from './judgement.ts';
-import { isVouchedFor, othersEnd } from './kinship.ts';
-import { withSignerCopies } from './signer-copies.ts';
-import { type Authority, isExternalPair, memberFacts, othersIn, understand } from './understand.ts';
+import { readableBackup, withSignerCopies } from './signer-copies.ts';
+import { type KubeconfigAuthority, isExternalPair, memberFacts, othersIn, understand } from './understand.ts';
 
 export interface GatherInput {
   readonly resolved: Resolved;
@@ -58,9 +55,9 @@ export async function gather(input: GatherInput): Promise<Gathered> {
   const keeper = new FaultKeeper();
   const { artefacts } = input.resolved;
   // What a copy of a pair holds may be another generation, and broken by itself: it is understood as its original is.
-  const rows = artefacts.map((row) => (row.kind === 'copy' ? asOriginal(artefacts, row) : row));
+  const understood = artefacts.map((one) => (one.kind === 'copy' ? asOriginal(artefacts, one) : one));
   await Promise.all(
-    rows.map(async (artefact) => {
+    understood.map(async (artefact) => {
       const look = await lookAt(artefact, input, keeper);
       seen.set(artefact.name, look);
       if ('found' in look) found.set(artefact.name, look.found);
@@ -68,7 +65,7 @@ export async function gather(input: GatherInput): Promise<Gathered> {
     }),
   );
   const readAt = input.readAt?.() ?? input.now;
-  const seenFacts = relate(seen, rows, { previous: input.previous, readAt, keeper });
+  const seenFacts = relate(seen, understood, { previous: input.previous, readAt, keeper });
   const { facts: related, agreed } = await withSignerCopies(seenFacts, { ...input, now: readAt, found }, keeper.keep);
   const backups = await backupsOf(related, input, keeper.keep);
   const facts = new Map(
@@ -82,11 +79,8 @@ export async function gather(input: GatherInput): Promise<Gathered> {
 
 function asOriginal(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): ResolvedArtefact {
   const original = originalOf(artefacts, copy);
-  const given =
-    original !== undefined && isExternalPair(original)
-      ? { ...original, name: copy.name, location: copy.location }
-      : copy;
-  return pairOf(artefacts, copy) ?? given;
+  if (original === undefined || !isExternalPair(original)) return pairOf(artefacts, copy) ?? copy;
+  return { ...original, name: copy.name, location: copy.location };
 }
 
 function fromNothing(fact: ArtefactFacts): ArtefactFacts {
@@ -144,7 +138,7 @@ interface Read {
 /** Adds what only the whole shows: who signed what, and since when a version has been there. */
 function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArtefact[], read: Read): Facts {
   const { previous, readAt, keeper } = read;
-  const rows = new Map(artefacts.map((row) => [row.name, row]));
+  const byName = new Map(artefacts.map((artefact) => [artefact.name, artefact]));
   const looks = [...seen.values()].flatMap((look) => ('certificates' in look ? look.certificates : []));
   const authorities = new Map(looks.filter(({ facts }) => facts.isCa).map((ca) => [ca.facts.fingerprint, ca]));
   const facts = new Map<string, ArtefactFacts>();
@@ -156,8 +150,8 @@ function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArt
       facts.set(name, { ...look.facts, ...changed, ...unread });
       return;
     }
-    const row = rows.get(name);
-    const [, ...brought] = row !== undefined && othersIn(row) === 'skipped' ? look.certificates : [];
+    const artefact = byName.get(name);
+    const [, ...brought] = artefact !== undefined && othersIn(artefact) === 'skipped' ? look.certificates : [];
     const certificates = look.certificates.map((certificate, index) => ({
       ...memberFacts(certificate, look.certificates),
       signedBy: [...authorities.values()]
@@ -172,7 +166,7 @@ function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArt
     const same = before?.state === 'present' && before.version === look.facts.version ? before.since : undefined;
     const since = previous === undefined ? {} : { since: notLater(same, readAt) };
     const age = look.found.changedAt === undefined ? since : justChanged(look.found, read);
-    const others = row === undefined ? {} : othersAuthorityOf(row, look.found, seen);
+    const others = artefact === undefined ? {} : othersAuthorityOf(artefact, look.found, seen);
     facts.set(name, { ...look.facts, certificates, ...age, ...others });
   };
   for (const [name, look] of seen) {
@@ -189,7 +183,7 @@ function othersAuthorityOf(
   artefact: ResolvedArtefact,
   { entries }: Found,
   seen: ReadonlyMap<string, Look>,
-): Pick<Authority, 'othersAuthorityEnds'> {
+): Pick<KubeconfigAuthority, 'othersAuthorityEnds'> {
   if (artefact.kind !== 'target' || artefact.location.kind !== 'kubeconfig') return {};
   const issuer = seen.get(artefact.issuer ?? '');
   const live = issuer !== undefined && 'certificates' in issuer ? issuer.certificates[0] : undefined;
@@ -203,4 +197,72 @@ function othersAuthorityOf(
  */
 function justChanged({ changedAt }: Found, { previous, readAt }: Read): { readonly since?: Date } {
   return previous === undefined || changedAt === undefined || changedAt > readAt ? {} : { since: changedAt };
+}
+
+interface Vouching {
+  /** The intermediate CAs that the leaf's own file brings along. */
+  readonly brought: readonly Certificate[];
+  readonly authority: Certificate;
+  readonly now: Date;
+}
+
+/** Whether who trusts no more than `authority` accepts the leaf with what its file brings along. */
+function isVouchedFor(leaf: Certificate, { brought, authority, now }: Vouching): boolean {
+  return brought.length > 0 && verifyChain({ leaf, intermediates: brought, roots: [authority], at: now }).ok;
+}
+
+/**
+ * When the last of the known CAs ends, where all are others'. A former CA of ours has the name or the key of the one that
+ * signs now.
+ */
+function othersEnd(known: readonly Certificate[], live: Certificate | undefined): Date | undefined {
+  if (live === undefined || known.length === 0) return undefined;
+  const isOurs = ({ fields: { subject, publicKeyInfo } }: Certificate): boolean =>
+    subject.der.equals(live.fields.subject.der) || publicKeyInfo.equals(live.fields.publicKeyInfo);
+  if (known.some(isOurs)) return undefined;
+  return new Date(Math.max(...known.map(({ facts }) => facts.notAfter.getTime())));
+}
+
+/** Of each target that is to be like its predecessor, where that cannot be read, the newest backup. */
+async function backupsOf(
+  facts: Facts,
+  { resolved, store }: GatherInput,
+  onFault: FaultKeeper['keep'],
+): Promise<ReadonlyMap<string, Found>> {
+  const backups = new Map<string, Found>();
+  const lost = resolved.artefacts.filter((artefact) => isTemplateLost(artefact, facts.get(artefact.name)));
+  await Promise.all(
+    lost.map(async (artefact) => {
+      try {
+        // A backup is a better template than a declaration, no more: without it the declaration serves.
+        const backup = await readableBackup(artefact, store);
+        if (backup !== undefined) backups.set(artefact.name, backup);
+      } catch (err) {
+        onFault(artefact.name, err);
+      }
+    }),
+  );
+  return backups;
+}
+
+/** It is to be like its predecessor, and there is none that could be read. */
+function isTemplateLost(artefact: ResolvedArtefact, fact: ArtefactFacts | undefined): boolean {
+  if (artefact.kind !== 'target' || artefact.template !== 'present') return false;
+  if (fact?.state === 'absent') return artefact.presence !== 'optional';
+  return fact?.state === 'broken' && fact.problem !== 'foreign' && (fact.certificates ?? []).length === 0;
+}
+
+interface Lost {
+  readonly fact: ArtefactFacts;
+  readonly resolved: Resolved;
+  readonly found: ReadonlyMap<string, Found>;
+  readonly backups: ReadonlyMap<string, Found>;
+}
+
+/** A kubeconfig of which neither the document nor a backup can be understood. */
+function isFromNothing(name: string, { fact, resolved, found, backups }: Lost): boolean {
+  const artefact = resolved.artefacts.find((one) => one.name === name);
+  if (artefact?.location.kind !== 'kubeconfig' || !isTemplateLost(artefact, fact) || backups.has(name)) return false;
+  const there = found.get(name);
+  return there === undefined || (there.problem !== undefined && Object.keys(there.entries).length === 0);
 }

@@ -1,28 +1,29 @@
-// The one place that decides: what is to be made anew, why, in which order, and when to look again. Pure; time is an
+// The one place that decides: what is to be renewed, why, in which order, and when to look again. Pure; time is an
 // argument. regen carries the plan out, `--dry-run` and `status` print it, `status --at` passes another time.
 //
 // Artefacts are judged in the order signer, bundle, target. Each judgement sees what the earlier ones will have left
 // behind (`Expected`), so that one plan holds a whole recovery: an expired signer, the bundle that must hold its
 // successor, and the targets that the successor signs.
-import type { External, KeyPair, Opaque, Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { judgeBundle, judgeComposedBundle, judgeCopy } from './bundle-rules.ts';
+import type { External, KeyPair, Opaque, Resolved } from '../inventory/model.ts';
+import { judgeBundle, judgeComposedBundle } from './bundle-rules.ts';
 import { judgeSigner, judgeTarget } from './certificate-rules.ts';
-import { judgeClock } from './clock-rules.ts';
-import type { ArtefactFacts, Facts } from './facts.ts';
-import { FaultKeeper } from './faults.ts';
-import {
-  blocked,
-  type Case,
-  certificatesOf,
-  type Expected,
-  keep,
-  laterMs,
-  validNow,
-  type Verdict,
-} from './judgement.ts';
-import type { ClockFacts, Decision, Plan, RenewalPolicy } from './plan-types.ts';
+import { type ClockFacts, judgeClock } from './clock-rules.ts';
+import { judgeCopy } from './copy-rules.ts';
+import { blocked, type Case, type Decision, type Expected, idleMs, keep, laterMs, lookAgainMs } from './decision.ts';
+import { type RenewalPolicy, validNow, type Verdict } from './decision.ts';
+import { type ArtefactFacts, certificatesOf, type Facts } from './facts.ts';
+import { FaultKeeper, type Faults } from './faults.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
-import { judgePromotion } from './promotion-rules.ts';
+
+/** One decision for each artefact, in the order in which they are carried out. */
+export interface Plan {
+  /** Every artefact of the inventory once, in topological order. */
+  readonly decisions: readonly Decision[];
+  /** The earliest recheckAt. */
+  readonly recheckAt: Date;
+  /** What was thrown while an artefact was judged: it is blocked, and the others are not concerned. */
+  readonly faults?: Faults;
+}
 
 export interface PlanInput {
   readonly resolved: Resolved;
@@ -31,14 +32,11 @@ export interface PlanInput {
   readonly clock: ClockFacts;
   readonly now: Date;
   /**
-   * Something that had ended was found so within the last minute, after its owner's grace: nobody else seems to renew
-   * these objects, so what is given is followed without waiting.
+   * Something that had expired was found so within the last minute, after its owner's grace: nobody else seems to renew
+   * these objects, so external inputs are followed without waiting.
    */
   readonly unattended?: boolean;
 }
-
-/** A rule that meets a fault of this program may not meet it again when something else has changed. */
-const faultMs = 30_000;
 
 /** An unavailable artefact is looked at again after this time at the latest; the loop's own retries come sooner. */
 const unavailableMs = 1000;
@@ -50,9 +48,10 @@ export function plan({ resolved, facts, policy, clock, now, unattended = false }
   const keeper = new FaultKeeper();
   for (const artefact of resolved.artefacts) {
     const fact = facts.get(artefact.name) ?? { state: 'unavailable', message: 'it has not been read' };
-    const at: Case<ResolvedArtefact> = { artefact, fact, facts, expected, resolved, policy, clock, now, unattended };
+    const at: Case = { artefact, fact, facts, expected, resolved, policy, clock, now, unattended };
+    // A rule that meets a fault of this program may not meet it again when something else has changed.
     const isStuck = (message: string): Verdict =>
-      blocked('Unreadable', `it cannot be judged: ${message}`, laterMs(now, faultMs));
+      blocked('Unreadable', `it cannot be judged: ${message}`, laterMs(now, lookAgainMs));
     let verdict = keeper.contain(artefact.name, () => judge(at), isStuck);
     const signs = verdict.action === 'renew' && verdict.putsBack !== true;
     if (distrust !== undefined && (signs || verdict.reason === distrust.reason))
@@ -68,7 +67,7 @@ export function plan({ resolved, facts, policy, clock, now, unattended = false }
   return { decisions, recheckAt, ...(keeper.faults.size > 0 && { faults: keeper.faults }) };
 }
 
-function judge(at: Case<ResolvedArtefact>): Verdict {
+function judge(at: Case): Verdict {
   const { artefact, fact, now } = at;
   if (fact.state === 'unavailable') {
     return blocked('Unavailable', `it could not be read: ${fact.message}`, laterMs(now, unavailableMs));
@@ -83,9 +82,7 @@ function judge(at: Case<ResolvedArtefact>): Verdict {
     case 'composedBundle':
       return judgeComposedBundle({ ...at, artefact });
     case 'copy':
-      return artefact.promoteAfter === undefined
-        ? judgeCopy({ ...at, artefact })
-        : judgePromotion({ ...at, artefact }, artefact.promoteAfter);
+      return judgeCopy({ ...at, artefact });
     case 'kubeconfigs':
       return judgeKubeconfigs({ ...at, artefact });
     case 'external':
@@ -98,7 +95,7 @@ function judge(at: Case<ResolvedArtefact>): Verdict {
 
 /** What is never made here is only reported. */
 function judgeForeign({ kind, published }: KeyPair | Opaque, fact: ArtefactFacts, now: Date): Verdict {
-  const recheckAt = laterMs(now, 3_600_000);
+  const recheckAt = laterMs(now, idleMs);
   if (fact.state === 'present') return keep('Healthy', 'present', recheckAt);
   if (fact.state === 'absent' && published === 'optional') return keep('Healthy', 'absent, as it may be', recheckAt);
   const state = fact.state === 'absent' ? 'it is absent' : `it is broken: ${'message' in fact ? fact.message : ''}`;
@@ -108,7 +105,7 @@ function judgeForeign({ kind, published }: KeyPair | Opaque, fact: ArtefactFacts
 
 /** What others maintain is only reported where it cannot be read: what is made of it does without it meanwhile. */
 function judgeExternal({ location }: External, fact: ArtefactFacts, now: Date): Verdict {
-  const recheckAt = laterMs(now, 3_600_000);
+  const recheckAt = laterMs(now, idleMs);
   if (fact.state === 'absent') return keep('Healthy', 'absent, so it counts for nothing', recheckAt);
   if (fact.state === 'broken') {
     const message = `it is broken: ${fact.message}; nothing of it is used, and it is never made here: restore it`;
@@ -117,7 +114,7 @@ function judgeExternal({ location }: External, fact: ArtefactFacts, now: Date): 
   const [certificate] = certificatesOf(fact);
   if (location.kind === 'secret' && certificate !== undefined && now >= certificate.notAfter) {
     const ended = `it expired at ${certificate.notAfter.toISOString()}`;
-    return keep('NotOurs', `${ended}; whoever maintains it must renew it`, laterMs(now, 30_000));
+    return keep('NotOurs', `${ended}; whoever maintains it must renew it`, laterMs(now, lookAgainMs));
   }
   return keep('Healthy', `${certificatesOf(fact).length} certificate(s)`, recheckAt);
 }
@@ -133,7 +130,7 @@ function outlook({ action, reason, recheckAt, byHand }: Omit<Decision, 'artefact
 }
 
 /** What others can count on when an artefact is not renewed: its certificates that are valid now. */
-function whatIsThere({ fact, now }: Case<ResolvedArtefact>): Expected {
+function whatIsThere({ fact, now }: Case): Expected {
   const [certificate] = certificatesOf(fact);
   const hasKey = fact.state === 'present';
   const there = { renewed: false, hasKey, trusted: validNow(fact, now), newFrom: new Set<string>() };

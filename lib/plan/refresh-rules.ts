@@ -3,11 +3,8 @@
 // gained. Pure.
 import { bundlesAbove } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
-import { madeAt } from '../pki/facts.ts';
-import type { CertificateFacts } from './facts.ts';
-import { type Check, earliest, laterMs, type PairCase } from './judgement.ts';
-
-const lookAgainMs = 3_600_000;
+import { type CertificateFacts, madeAt } from '../pki/certificate.ts';
+import { earliest, type Finding, idleMs, keep, laterMs, type PairCase } from './decision.ts';
 
 /** What the kubelet rotates it renews ahead of time itself: two owners would take turns. */
 export const isOwner = ({ artefact, policy }: PairCase): boolean =>
@@ -19,41 +16,34 @@ export function expiryWithGrace({ artefact, policy }: PairCase, { notAfter }: Ce
   return !isFile(artefact.location) ? laterMs(notAfter, policy.graceMs) : notAfter;
 }
 
-export const refreshDue: Check = (at, certificate) => {
+export function refreshDue(at: PairCase, certificate: CertificateFacts): Finding | undefined {
   const { artefact, now } = at;
+  const soonest = earliest(expiryWithGrace(at, certificate), laterMs(now, idleMs));
   if (!isOwner(at) || now < refreshAt(at, certificate)) return undefined;
   const ends = newNotAfter(at);
   const gain = ends.getTime() - certificate.notAfter.getTime();
   if (gain < artefact.validity / 10) {
     if (ends.getTime() >= laterMs(now, artefact.validity).getTime()) return undefined; // it outlives a new one anyway
-    return {
-      reason: 'SignerEnding',
-      message: `its signer ends at ${ends.toISOString()}, so a renewal would gain nothing; the signer must be renewed first`,
-      keepUntil: earliest(expiryWithGrace(at, certificate), laterMs(now, lookAgainMs)),
-    };
+    const told = `its signer ends at ${ends.toISOString()}, so a renewal would gain nothing; the signer must be renewed first`;
+    return keep('SignerEnding', told, soonest);
   }
   if (artefact.kind === 'signer' && !isFile(artefact.location) && !madeByRotation.test(certificate.commonName)) {
     const due = `due for refresh, ends at ${certificate.notAfter.toISOString()}`;
-    return {
-      reason: 'NotOurs',
-      message: `${due}; it was brought here ("${certificate.commonName}") and others may trust no other CA, so it is replaced at its end only; renew it by hand before, with the same key`,
-      keepUntil: earliest(expiryWithGrace(at, certificate), laterMs(now, lookAgainMs)),
-    };
+    const brought = `it was brought here ("${certificate.commonName}") and others may trust no other CA`;
+    const told = `${due}; ${brought}, so it is replaced at its end only; renew it by hand before, with the same key`;
+    return keep('NotOurs', told, soonest);
   }
   const trustedFrom = signerTrustedFrom(at);
   const latest = latestRenewal(at, certificate);
   if (trustedFrom !== undefined && now < trustedFrom && now < latest) {
-    return {
-      reason: 'SignerTooYoung',
-      message: `due for refresh; its signer is trusted everywhere from ${trustedFrom.toISOString()}`,
-      keepUntil: earliest(trustedFrom, latest),
-    };
+    const told = `due for refresh; its signer is trusted everywhere from ${trustedFrom.toISOString()}`;
+    return keep('SignerTooYoung', told, earliest(trustedFrom, latest));
   }
   return {
     reason: 'RefreshDue',
     message: `due for refresh since ${refreshAt(at, certificate).toISOString()}, ends at ${certificate.notAfter.toISOString()}`,
   };
-};
+}
 
 /**
  * The name of a CA that was made by rotation ends in the time: ours (issue.ts), and library-go's

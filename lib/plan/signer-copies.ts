@@ -1,19 +1,30 @@
 // Where the certificate of a signer cannot be used, or nobody here can say whether it is whole: what copies of it say
 // that lie elsewhere. Kubeconfigs embed the CA by which they know their server, bundles hold it, chains bring it along,
 // and a backup may be there. A copy counts when it is whole and fits the key of the signer; without the key, when it has
-// signed what the signer has signed. What they prove is copy-evidence.ts.
+// signed what the signer has signed.
 import type { KeyObject } from 'node:crypto';
+import { isCode } from '../errors.ts';
 import type { Resolved, ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { type Certificate, leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged, resembles } from '../pki/damage.ts';
 import { keyMatches, usableKey } from '../pki/key.ts';
 import { signatureMatches } from '../pki/verify.ts';
 import { authorityKey, caBundleKey, certificateKey, type Found, privateKeyKey, type Store } from '../store/store.ts';
-import { readableBackup } from './backups.ts';
-import { backupName, betterThanOwn, type Copy, type Evidence, type Finding } from './copy-evidence.ts';
-import { formerOf, isBad, isUsableCa } from './copy-evidence.ts';
-import type { ArtefactFacts, Facts, SignerCopies } from './facts.ts';
+import { type ArtefactFacts, type Doubt, type Facts, isValid, type SignerCopies } from './facts.ts';
 import type { FaultKeeper } from './faults.ts';
+
+/** The newest backup; undefined where there is none that can be read. */
+export async function readableBackup(
+  { location }: Pick<ResolvedArtefact, 'location'>,
+  store: Pick<Store, 'backup'>,
+): Promise<Found | undefined> {
+  try {
+    return await store.backup?.(location);
+  } catch (err) {
+    if (isCode(err, 'ReadFailed', 'MaterialInvalid')) return undefined;
+    throw err;
+  }
+}
 
 export interface CopySources {
   readonly resolved: Resolved;
@@ -75,7 +86,7 @@ interface Judged {
 /** The fact with what its copies say; undefined where they change nothing. */
 function judge(fact: ArtefactFacts, { evidence, key, isOwnBad, isFirstWhole }: Looked): Judged | undefined {
   const { own } = evidence;
-  const withCopies = ({ certificate, from, doubt }: Finding): Judged | undefined => {
+  const withCopies = ({ certificate, from, doubt }: Proof): Judged | undefined => {
     if (fact.state !== 'broken' || from.length === 0) return undefined;
     const copies: SignerCopies = {
       ...(certificate !== undefined && { certificate: certificate.facts }),
@@ -110,18 +121,18 @@ async function lookFor(signer: Signer, { resolved, store, found, now }: CopySour
   const keyPem = there?.entries[privateKeyKey];
   const key = keyPem === undefined ? undefined : usableKey(keyPem, 'signer');
   const others = resolved.artefacts.filter(({ name }) => name !== signer.name);
-  const isLeaf = (row: ResolvedArtefact): boolean => 'issuer' in row && row.issuer === signer.name;
+  const isLeaf = (other: ResolvedArtefact): boolean => 'issuer' in other && other.issuer === signer.name;
   const leaves = others.filter(isLeaf).flatMap(({ name }) => wholeIn(found.get(name)).slice(0, 1));
   const fits = (copy: Certificate): boolean =>
     key === undefined
       ? leaves.some((leaf) => signatureMatches(leaf, copy)) || (own !== undefined && resembles(own, copy))
       : keyMatches(copy, key);
   const places = [
-    ...others.flatMap((row) => {
-      const { [authorityKey]: authority, ...rest } = found.get(row.name)?.entries ?? {};
+    ...others.flatMap((other) => {
+      const { [authorityKey]: authority, ...rest } = found.get(other.name)?.entries ?? {};
       return [
-        { from: row.name, isIndependent: !isLeaf(row), all: wholeIn({ entries: rest }) },
-        { from: row.name, isIndependent: true, all: authority === undefined ? [] : wholeCertificates(authority) },
+        { from: other.name, isIndependent: !isLeaf(other), all: wholeIn({ entries: rest }) },
+        { from: other.name, isIndependent: true, all: authority === undefined ? [] : wholeCertificates(authority) },
       ];
     }),
     { from: backupName, isIndependent: false, all: wholeIn(await readableBackup(signer, store)) },
@@ -129,7 +140,7 @@ async function lookFor(signer: Signer, { resolved, store, found, now }: CopySour
   const copies = places.flatMap(({ from, isIndependent, all }) =>
     all
       .filter((one) => isUsableCa(one) && !isDamaged(one, all) && fits(one))
-      .map((certificate): Copy => ({ from, isIndependent, certificate })),
+      .map((certificate): FoundCopy => ({ from, isIndependent, certificate })),
   );
   const beside = wholeCertificates(pem);
   const authorities = [...places.flatMap(({ all }) => all), ...beside].filter(isUsableCa);
@@ -149,3 +160,123 @@ const wholeIn = (found: Pick<Found, 'entries'> | undefined): readonly Certificat
     const pem = found?.entries[key];
     return pem === undefined ? [] : wholeCertificates(pem);
   });
+
+// What the copies prove. A file that cannot be read, or whose own signature is wrong, is bad: there it is asked which copy
+// was in its place. One that can be read is taken for whole although a copy differs, because the damage may be the copy's,
+// until something that neither of them says shows which it is.
+
+interface FoundCopy {
+  /** As people know it: the name of an artefact, or `its backup`. */
+  readonly from: string;
+  /** Bundles and kubeconfigs. What a leaf brings along, and a backup, may be as old as the damage. */
+  readonly isIndependent: boolean;
+  readonly certificate: Certificate;
+}
+
+interface Evidence {
+  /** With which the signer's file begins, where it can be read. */
+  readonly own: Certificate | undefined;
+  /** Whole ones that fit the signer. */
+  readonly copies: readonly FoundCopy[];
+  /** All CA certificates at hand. */
+  readonly authorities: readonly Certificate[];
+  /** What names the signer as its issuer. */
+  readonly leaves: readonly Certificate[];
+  readonly now: Date;
+}
+
+interface Proof {
+  /** The one to put back. */
+  readonly certificate?: Certificate;
+  readonly from: readonly string[];
+  readonly doubt?: Doubt;
+}
+
+/** Without further proof: what a signer's file begins with cannot be what was there. `beside`: what follows it. */
+const isBad = (own: Certificate, beside: readonly Certificate[]): boolean => isDamaged(own, beside) || !isUsableCa(own);
+
+const isUsableCa = ({ facts, fields }: Certificate): boolean => facts.isCa && fields.keyUsage?.certSign !== false;
+
+/** The copy that was in the place of a file that is bad. */
+function formerOf(evidence: Evidence): Proof {
+  const { own, copies, now } = evidence;
+  const alike = own === undefined ? copies : copies.filter(({ certificate }) => resembles(own, certificate));
+  const usable =
+    own !== undefined && isValid(own.facts, now) ? alike.filter((copy) => isValid(copy.certificate.facts, now)) : alike;
+  if (usable.length === 0) return alike.length === 0 ? { from: [] } : { from: placesOf(alike), doubt: 'ended' };
+  const named = own === undefined ? usable.filter(({ certificate }) => !isContradicted(certificate, evidence)) : usable;
+  if (named.length === 0) return { from: placesOf(usable), doubt: 'unnamed' };
+  const proven = named.filter(({ certificate }) => isProven(certificate, evidence));
+  const choice = proven.length > 0 ? proven : named;
+  const found =
+    soleOf(choice) ??
+    (own === undefined ? soleOf(choice.filter((one) => isValid(one.certificate.facts, now))) : undefined);
+  return found === undefined
+    ? { from: placesOf(usable), doubt: 'different' }
+    : { certificate: found, from: placesOf(choice.filter(({ certificate }) => isSame(certificate, found))) };
+}
+
+/**
+ * Of a file that can be read: its copies that differ from it in a few bytes, and the one of them that is proven to be
+ * what was there. The signature of a CA at hand proves it; or all that the signer has signed, by naming the copy and not
+ * the file.
+ */
+function betterThanOwn(own: Certificate, evidence: Evidence): Proof {
+  if (isProven(own, evidence)) return { from: [] };
+  const differing = evidence.copies.filter(
+    ({ certificate }) => !isSame(certificate, own) && resembles(certificate, own),
+  );
+  const proven = differing.filter(({ certificate }) => isProven(certificate, evidence));
+  const byLeaves = (): readonly FoundCopy[] => {
+    const isHeldElsewhere = evidence.copies.some(({ certificate }) => isSame(certificate, own));
+    const isWitnessed = differing.some(({ isIndependent }) => isIndependent);
+    return isWitnessed && !isHeldElsewhere && isNamedInsteadOf(own, soleOf(differing), evidence) ? differing : [];
+  };
+  const choice = proven.length > 0 ? proven : byLeaves();
+  const certificate = soleOf(choice);
+  if (certificate !== undefined) return { certificate, from: placesOf(choice) };
+  // A backup that differs is what was replaced.
+  return { from: placesOf(differing.filter(({ from }) => from !== backupName)), doubt: 'different' };
+}
+
+const backupName = 'its backup';
+
+/** Damage and such a signature exclude each other, whoever holds the certificate. */
+const isProven = (certificate: Certificate, { authorities }: Evidence): boolean =>
+  [certificate, ...authorities].some((authority) => signatureMatches(certificate, authority));
+
+function isNamedInsteadOf(own: Certificate, copy: Certificate | undefined, { leaves }: Evidence): boolean {
+  const signed = leaves.filter((leaf) => isSignedByKey(leaf, own));
+  return copy !== undefined && signed.length > 0 && signed.every((leaf) => names(leaf, copy) && !names(leaf, own));
+}
+
+/** Its key has signed leaves, and none of these knows it by this name. */
+function isContradicted(copy: Certificate, { leaves }: Evidence): boolean {
+  const signed = leaves.filter((leaf) => isSignedByKey(leaf, copy));
+  return signed.length > 0 && !signed.some((leaf) => signatureMatches(leaf, copy));
+}
+
+function isSignedByKey(leaf: Certificate, { x509 }: Certificate): boolean {
+  try {
+    return leaf.x509.verify(x509.publicKey);
+  } catch {
+    return false; // a key of another kind than the signature
+  }
+}
+
+function names({ fields: { issuer, authorityKeyId } }: Certificate, { fields }: Certificate): boolean {
+  const isSameKeyId =
+    authorityKeyId === undefined || fields.subjectKeyId === undefined || authorityKeyId === fields.subjectKeyId;
+  return isSameKeyId && issuer.der.equals(fields.subject.der);
+}
+
+const isSame = (a: Certificate, b: Certificate): boolean => a.facts.fingerprint === b.facts.fingerprint;
+const placesOf = (copies: readonly FoundCopy[]): readonly string[] => [...new Set(copies.map(({ from }) => from))];
+
+/** Where all are one and the same. */
+function soleOf(copies: readonly FoundCopy[]): Certificate | undefined {
+  const [first, ...others] = copies;
+  return others.every(({ certificate }) => first !== undefined && isSame(certificate, first.certificate))
+    ? first?.certificate
+    : undefined;
+}

@@ -2,16 +2,16 @@
 // kubeconfig knows its server. Pure.
 import { unfitness } from '../inventory/fitness.ts';
 import { bundlesAbove } from '../inventory/order.ts';
-import { type CertificateFacts, isClosed } from './facts.ts';
-import { certificatesOf, settlesAt } from './judgement.ts';
-import type { Check, Expected, PairCase } from './judgement.ts';
 import { isFile } from '../inventory/places.ts';
+import { type Expected, type Fault, type Finding, keep, type PairCase, settled, type Verdict } from './decision.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
+import { certificatesOf, isClosed } from './facts.ts';
 
 /**
  * A leaf (or an intermediate) that no valid certificate of its own bundle has signed: readers refuse it. Those of a
  * signer on disk without a bundle read its own file.
  */
-export const notTrusted: Check = (at, certificate) => {
+export function notTrusted(at: PairCase, certificate: CertificateFacts): Finding | undefined {
   const { signedBy } = certificate;
   const { artefact, facts, expected, resolved } = at;
   if (artefact.issuer === undefined || isSignedByOthers(at, certificate)) return undefined;
@@ -21,14 +21,14 @@ export const notTrusted: Check = (at, certificate) => {
   // Each bundle has readers of its own, so each must trust it.
   const names = trustees.filter((name) => !signedBy.some((print) => expected.get(name)?.trusted.has(print)));
   if (names.length === 0) return undefined;
-  const message = `no valid certificate in ${names.join(', ')} has signed it`;
-  // A bundle that is remade has lost its former signers for good; otherwise another writer may be at work.
-  if (names.some((name) => expected.get(name)?.renewed)) return { reason: 'IssuerNotTrusted', message };
-  const until = settlesAt(at, [artefact.name, artefact.issuer, ...names]);
-  return until === undefined
-    ? { reason: 'IssuerNotTrusted', message }
-    : { reason: 'Settling', message: `${message}; looked at again before it is believed`, keepUntil: until };
-};
+  const fault = {
+    reason: 'IssuerNotTrusted',
+    message: `no valid certificate in ${names.join(', ')} has signed it`,
+  } as const;
+  // A bundle that is rewritten has lost its former signers for good; otherwise another writer may be at work.
+  if (names.some((name) => expected.get(name)?.renewed)) return fault;
+  return settled(at, [artefact.name, artefact.issuer, ...names], fault);
+}
 
 /**
  * kube-controller-manager may sign for kubelets with a CA of its own (--cluster-signing-kubelet-*), which nobody here
@@ -42,17 +42,17 @@ function isSignedByOthers({ artefact, expected }: PairCase, { issuer, signedBy }
 }
 
 /** Its usage or its subject are of no use to its readers: they refuse it, whoever has signed it. */
-export const unfit: Check = ({ artefact }, certificate) => {
+export function unfit({ artefact }: PairCase, certificate: CertificateFacts): Fault | undefined {
   const problem = artefact.kind === 'target' ? unfitness(artefact, certificate) : undefined;
   return problem === undefined ? undefined : { reason: 'Unfit', message: problem };
-};
+}
 
 /** What the kubelet asks for is signed by whom the cluster wants: it stays as long as it is valid. */
-export const signedByOthers: Check = (at, certificate) => {
+export function signedByOthers(at: PairCase, certificate: CertificateFacts): Verdict | undefined {
   if (!isSignedByOthers(at, certificate)) return undefined;
   const message = `it is signed by another CA (${certificate.issuer}), and is left alone until it ends`;
-  return { reason: 'NotOurs', message, keepUntil: certificate.notAfter };
-};
+  return keep('NotOurs', message, certificate.notAfter);
+}
 
 /** Whether readers of what this signer signs can have its own file, and there is something in it to compare with. */
 function isOwnBundle({ resolved, facts }: PairCase, issuer: string): boolean {
@@ -67,7 +67,7 @@ function isOwnBundle({ resolved, facts }: PairCase, issuer: string): boolean {
  * knows its server by a CA of others, or by the system's, reaches it through something that shows their certificates,
  * unless it names the API server of this machine: nothing stands before that.
  */
-export const authorityDiffers: Check = (at) => {
+export function authorityDiffers(at: PairCase): Fault | undefined {
   const { artefact, fact, facts, expected, resolved, policy, now } = at;
   if (fact.state !== 'present' || fact.authorities === undefined || fact.authorityIsForeign === true) return undefined;
   const { authorities, othersAuthorityEnds } = fact;
@@ -80,18 +80,18 @@ export const authorityDiffers: Check = (at) => {
     return undefined;
   }
   const former = authorities.filter((print) => signer.trusted.has(print));
-  const served = resolved.artefacts.flatMap((row) =>
-    row.kind === 'target' &&
-    row.usage !== 'client' &&
-    row.issuer === issuer &&
-    expected.get(row.name)?.renewed === false
-      ? certificatesOf(facts.get(row.name) ?? { state: 'absent' }).slice(0, 1)
+  const served = resolved.artefacts.flatMap((other) =>
+    other.kind === 'target' &&
+    other.usage !== 'client' &&
+    other.issuer === issuer &&
+    expected.get(other.name)?.renewed === false
+      ? certificatesOf(facts.get(other.name) ?? { state: 'absent' }).slice(0, 1)
       : [],
   );
   const willDo = served.length > 0 && served.every(({ signedBy }) => former.some((print) => signedBy.includes(print)));
   if (willDo) return undefined;
   return { reason: 'AuthorityDiffers', message: `it does not know its server by the certificate of ${issuer}` };
-};
+}
 
 /**
  * Whether this URL leads to the API server of this machine, and that shows a certificate of the kubeconfig's own issuer for it.
@@ -103,10 +103,10 @@ function isServedHere({ artefact, facts, expected, resolved }: PairCase, server:
   const isLoopback = /^(127\.|localhost$|\[::1\]$)/.test(url.hostname);
   if (url.host !== local.host && !(isLoopback && url.port === local.port)) return false;
   const signer = expected.get(artefact.issuer ?? '')?.certificate?.fingerprint;
-  return resolved.artefacts.some((row) => {
-    if (row.kind !== 'target' || row.usage === 'client' || row.issuer !== artefact.issuer) return false;
-    const [served] = certificatesOf(facts.get(row.name) ?? { state: 'absent' });
-    const isRead = row.readers.some(({ proof }) => proof.kind === 'served');
+  return resolved.artefacts.some((other) => {
+    if (other.kind !== 'target' || other.usage === 'client' || other.issuer !== artefact.issuer) return false;
+    const [served] = certificatesOf(facts.get(other.name) ?? { state: 'absent' });
+    const isRead = other.readers.some(({ proof }) => proof.kind === 'served');
     return isRead && served !== undefined && signer !== undefined && served.signedBy.includes(signer);
   });
 }

@@ -1,12 +1,12 @@
 // What the bytes of an artefact are: certificates and key, whole or broken, and why. Pure.
 import { createHash } from 'node:crypto';
 import { RecoveryError, isCode } from '../errors.ts';
-import type { External, KeyPair, ResolvedArtefact } from '../inventory/model.ts';
+import type { External, KeyPair, Kubeconfigs, ResolvedArtefact } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
-import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { type Certificate, type CertificateFacts, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
-import { isEncryptedKey, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
-import { pairMatches } from '../pki/pair.ts';
+import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
+import { type KubeconfigFields, onlyEntries } from '../store/kubeconfig-entries.ts';
 import {
   authorityKey,
   caBundleKey,
@@ -16,8 +16,7 @@ import {
   locationText,
   privateKeyKey,
 } from '../store/store.ts';
-import type { ArtefactFacts, CertificateFacts } from './facts.ts';
-import { understandKubeconfigs } from './understand-kubeconfigs.ts';
+import type { ArtefactFacts } from './facts.ts';
 
 export function understand(
   artefact: ResolvedArtefact,
@@ -112,7 +111,10 @@ function externalCertificates({ location }: External, entries: Entries, what: st
 }
 
 /** The CA by which a kubeconfig knows its server. One that is torn counts for nothing. */
-function authorityOf({ location }: ResolvedArtefact, { entries, authorityIsForeign, server }: Found): Authority {
+function authorityOf(
+  { location }: ResolvedArtefact,
+  { entries, authorityIsForeign, server }: Found,
+): KubeconfigAuthority {
   const pem = entries[authorityKey];
   if (location.kind !== 'kubeconfig') return {};
   const foreign = {
@@ -124,7 +126,7 @@ function authorityOf({ location }: ResolvedArtefact, { entries, authorityIsForei
   return { authorities: cas.map(({ facts }) => facts.fingerprint), ...foreign };
 }
 
-export type Authority = Pick<
+export type KubeconfigAuthority = Pick<
   ArtefactFacts & { state: 'present' },
   'authorities' | 'authorityIsForeign' | 'othersAuthorityEnds' | 'server'
 >;
@@ -189,4 +191,52 @@ function digestOf(entries: Entries): string {
     if (value !== undefined) hash.update(`${key} ${value.length} `).update(value);
   }
   return hash.digest('hex');
+}
+
+interface HeldKubeconfig {
+  readonly leaf: Certificate;
+  readonly authorities: readonly Certificate[];
+  readonly server: string;
+}
+
+/** Of kubeconfigs in one Secret: the leaf of each, where these differ; CAs that all of them know. Throws MaterialInvalid, with no word of a key. */
+export function understandKubeconfigs(
+  { location, servers }: Kubeconfigs,
+  { entries, version }: Found,
+): { facts: ArtefactFacts; certificates: readonly Certificate[] } {
+  const what = locationText(location);
+  const held = servers.map(({ key }) => readKubeconfig(entries[key], `${what} ${key}`));
+  const leaves = new Map(held.map(({ leaf }) => [leaf.facts.fingerprint, leaf]));
+  const known = held.map(({ authorities }) => authorities.map(({ facts }) => facts.fingerprint));
+  const certificates = [...leaves.values()];
+  const facts: ArtefactFacts = {
+    state: 'present',
+    version,
+    certificates: certificates.map((leaf) => leaf.facts),
+    digest: [...leaves.keys()].join(' '),
+    authorities: known[0]?.filter((print) => known.every((prints) => prints.includes(print))) ?? [],
+    servers: Object.fromEntries(servers.map(({ key }, at) => [key, held[at]?.server ?? ''])),
+  };
+  return { facts, certificates };
+}
+
+function readKubeconfig(bytes: Uint8Array | undefined, what: string): HeldKubeconfig {
+  const refuse = (problem: string): RecoveryError =>
+    new RecoveryError('MaterialInvalid', `Cannot use ${what}: ${problem}`);
+  if (bytes === undefined) throw refuse('it is not there');
+  const { cluster, user } = onlyEntries(bytes);
+  const data = (from: KubeconfigFields | undefined, key: string): Buffer => {
+    const value = from?.[key];
+    if (typeof value !== 'string') throw refuse(`it has no ${key}`);
+    return Buffer.from(value, 'base64');
+  };
+  const [leaf] = parseCertificates(data(user, 'client-certificate-data'), `${what} client-certificate-data`);
+  const key = data(user, 'client-key-data');
+  if (leaf === undefined || !pairMatches(leaf, key, `${what} client-key-data`))
+    throw refuse('its key does not belong to its certificate');
+  const server = cluster?.['server'];
+  if (typeof server !== 'string') throw refuse('it names no server');
+  const authorities = wholeCertificates(data(cluster, 'certificate-authority-data'));
+  if (authorities.length === 0) throw refuse('it knows its server by no certificate');
+  return { leaf, authorities, server };
 }

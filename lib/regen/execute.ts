@@ -3,15 +3,16 @@
 // others go on, independent ones side by side. What happened is returned as values: nothing is thrown, nothing logged.
 import { RecoveryError, errorText } from '../errors.ts';
 import type { ResolvedArtefact, Resolved } from '../inventory/model.ts';
-import type { Issued } from '../issue/issue.ts';
-import type { Pair } from '../issue/ingredients.ts';
-import { make } from '../issue/make.ts';
-import type { KeyAlgorithm } from '../pki/facts.ts';
-import { algorithmText, type PrivateKey } from '../pki/key.ts';
+import type { Issued, IssuedPair } from '../issue/ingredients.ts';
+import { make } from '../issue/issue.ts';
+import { algorithmText, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
 import { prepareSigning } from '../pki/sign.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
+import type { ArtefactFacts, Facts } from '../plan/facts.ts';
 import type { Gathered } from '../plan/gather.ts';
-import type { Decision, Plan } from '../plan/plan-types.ts';
+import type { Decision } from '../plan/decision.ts';
+import type { Plan } from '../plan/plan.ts';
 import type { Material, Store } from '../store/store.ts';
 import { isFile } from '../inventory/places.ts';
 
@@ -96,7 +97,7 @@ async function step({ artefact, decision, results, material, execution }: Step):
   if (diskRefused !== undefined && isFile(artefact.location)) return { ...result, outcome: 'failed', err: diskRefused };
   let certificates: Issued['certificates'] = [];
   try {
-    const takeKey = (pair: Pair, like?: KeyAlgorithm): Promise<PrivateKey> =>
+    const takeKey = (pair: IssuedPair, like?: KeyAlgorithm): Promise<PrivateKey> =>
       keyFor(pair, algorithmOf(pair, execution, like), execution);
     const lost = (name: string): boolean => gathered.facts.get(name)?.state !== 'present';
     const signerCopies = decision.putsBack === true ? gathered.signerCopies : undefined;
@@ -116,7 +117,11 @@ async function step({ artefact, decision, results, material, execution }: Step):
   }
 }
 
-async function keyFor({ name }: Pair, algorithm: KeyAlgorithm, { keys, keptKeys }: Execution): Promise<PrivateKey> {
+async function keyFor(
+  { name }: IssuedPair,
+  algorithm: KeyAlgorithm,
+  { keys, keptKeys }: Execution,
+): Promise<PrivateKey> {
   const kept = keptKeys?.get(name);
   const fits = kept !== undefined && algorithmText(kept.algorithm) === algorithmText(algorithm);
   const key = fits ? kept : await keys.take(algorithm);
@@ -127,8 +132,62 @@ async function keyFor({ name }: Pair, algorithm: KeyAlgorithm, { keys, keptKeys 
 const defaultAlgorithm: KeyAlgorithm = { name: 'RSA', bits: 2048 };
 
 /** Of the new key: the configured one, else that of what is replaced, else that of what it is made like. */
-function algorithmOf({ name }: Pair, { gathered, keyAlgorithm }: Execution, like?: KeyAlgorithm): KeyAlgorithm {
+function algorithmOf({ name }: IssuedPair, { gathered, keyAlgorithm }: Execution, like?: KeyAlgorithm): KeyAlgorithm {
   const fact = gathered.facts.get(name);
   const replaced = fact !== undefined && 'certificates' in fact ? fact.certificates?.[0]?.key : undefined;
   return keyAlgorithm ?? replaced ?? like ?? defaultAlgorithm;
+}
+
+// What this process itself has left half done: a step was written, one that depends on it was not. The contradiction that
+// stands then between the two is our own work and need not settle before it is repaired. It is known by what the artefacts
+// hold: each either what we found there and judged, or what we made of it. What holds anything else is another writer's,
+// perhaps between two of its writes and read by us half old and half new, and gets its time.
+
+/**
+ * By artefact: the certificates that are known there, as one text for each state. Two at most, however long a write
+ * fails: what was found at the last look, and what was made last.
+ */
+export type OwnWork = ReadonlyMap<string, { readonly found: string; readonly made: string }>;
+
+export const noOwnWork: OwnWork = new Map();
+
+const textOf = (certificates: readonly Pick<CertificateFacts, 'fingerprint'>[]): string =>
+  certificates.map(({ fingerprint }) => fingerprint).join(' ');
+
+/** What is known of what holds nothing we could know again, such as a copy without certificates: nothing. */
+function stateOf(fact: ArtefactFacts | undefined): string {
+  return fact?.state === 'present' ? textOf(fact.certificates) : '';
+}
+
+/** After a look that planned with `facts` and carried these steps out. */
+export function ownWork(before: OwnWork, steps: readonly StepResult[], facts: Facts): OwnWork {
+  if (steps.every(({ outcome }) => outcome === 'written')) return onlyUnread(before, facts);
+  const work = new Map(before);
+  for (const { artefact, certificates = [] } of steps) {
+    const made = textOf(certificates.map(({ facts: each }) => each));
+    const found = stateOf(facts.get(artefact.name));
+    // A step that was not tried made nothing: a write before it may have been carried out all the same.
+    work.set(artefact.name, { found, made: made === '' ? (before.get(artefact.name)?.made ?? '') : made });
+  }
+  return work;
+}
+
+/** Nothing is half done in what could be read; the rest is remembered until it can be read again. */
+function onlyUnread(before: OwnWork, facts: Facts): OwnWork {
+  return new Map([...before].filter(([name]) => (facts.get(name)?.state ?? 'unavailable') === 'unavailable'));
+}
+
+/** The facts without the age of what is as we left it: what has no age settles nothing. */
+export function withoutWaiting(facts: Facts, work: OwnWork): Facts {
+  if (work.size === 0) return facts;
+  return new Map(
+    [...facts].map(([name, fact]): [string, ArtefactFacts] => {
+      const known = work.get(name);
+      const state = stateOf(fact);
+      if (fact.state !== 'present' || state === '') return [name, fact];
+      if (state !== known?.found && state !== known?.made) return [name, fact];
+      const { since: _, ...ageless } = fact;
+      return [name, ageless];
+    }),
+  );
 }

@@ -4,15 +4,15 @@ import type { Clock } from '../clock.ts';
 import { faultText } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { EventReason, EventRecorder } from '../kube/events.ts';
-import type { Log, LogFields } from '../log.ts';
+import type { Log, LogEvent, LogFields } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Facts } from '../plan/facts.ts';
-import type { Decision, Plan } from '../plan/plan-types.ts';
+import type { Decision } from '../plan/decision.ts';
+import type { Plan } from '../plan/plan.ts';
 import { locationText } from '../store/store.ts';
 import type { StepOutcome, StepResult } from './execute.ts';
 import { isFile } from '../inventory/places.ts';
 import { DailySummary, type Summary, summaryOf } from '../summary.ts';
-import { eventReason, fieldsOf, writtenEvents } from './log-fields.ts';
 import { backoff } from './waits.ts';
 
 export interface ArtefactReport {
@@ -31,7 +31,7 @@ export interface ArtefactReport {
 }
 
 export interface RegenReport {
-  /** Every row is healthy, or blocked for a reason that is given; nothing is left to try. */
+  /** Every artefact is healthy, or blocked for a reason that is given; nothing is left to try. */
   readonly converged: boolean;
   /** Why a single run gave up; undefined when it converged or was asked to stop. */
   readonly gaveUp?: string;
@@ -77,7 +77,7 @@ const longestQuietMs = 3_600_000;
 
 interface Note {
   readonly type: 'Normal' | 'Warning';
-  readonly reason?: EventReason;
+  readonly reason: EventReason | undefined;
   readonly note: string;
 }
 
@@ -87,7 +87,7 @@ export class Journal {
   lastWriteAt: Date | undefined;
   readonly #options: JournalOptions;
   readonly #entries: ReadonlyMap<string, Entry>;
-  readonly #rows: ReadonlyMap<string, ResolvedArtefact>;
+  readonly #artefacts: ReadonlyMap<string, ResolvedArtefact>;
   readonly #summary: DailySummary;
   #recovery: { readonly since: Date; readonly writes: number } | undefined;
   /** Whether a plan was seen since the API's first answer. */
@@ -97,7 +97,7 @@ export class Journal {
     this.#options = options;
     this.startedAt = options.clock.now();
     this.#entries = new Map(options.resolved.artefacts.map(({ name }) => [name, { writes: 0 }]));
-    this.#rows = new Map(options.resolved.artefacts.map((row) => [row.name, row]));
+    this.#artefacts = new Map(options.resolved.artefacts.map((artefact) => [artefact.name, artefact]));
     const { clock, log, summaryToldAt: toldAt } = options;
     this.#summary = new DailySummary({ clock, log, event: 'regen.summary', toldAt });
   }
@@ -106,12 +106,12 @@ export class Journal {
     return [...this.#entries.values()].reduce((sum, { writes }) => sum + writes, 0);
   }
 
-  /** Decisions about the rows that were looked at. */
-  decided({ decisions }: Plan, lookedAt: (row: ResolvedArtefact) => boolean): void {
+  /** Decisions about what was looked at. */
+  decided({ decisions }: Plan, lookedAt: (artefact: ResolvedArtefact) => boolean): void {
     const { log, dryRun, clock } = this.#options;
     for (const decision of decisions) {
-      const [row, entry] = [this.#rows.get(decision.artefact), this.#entries.get(decision.artefact)];
-      if (row === undefined || entry === undefined || !lookedAt(row)) continue;
+      const [artefact, entry] = [this.#artefacts.get(decision.artefact), this.#entries.get(decision.artefact)];
+      if (artefact === undefined || entry === undefined || !lookedAt(artefact)) continue;
       const news = entry.told?.action !== decision.action || entry.told.reason !== decision.reason;
       entry.decision = decision;
       if (!news) continue;
@@ -119,10 +119,10 @@ export class Journal {
         decision.action === 'keep' && (entry.told?.action === 'blocked' || entry.failing !== undefined);
       entry.told = decision;
       const { reason, message } = decision;
-      const fields = { ...fieldsOf(row), reason, message, recheckAt: decision.recheckAt.toISOString() };
+      const fields = { ...fieldsOf(artefact), reason, message, recheckAt: decision.recheckAt.toISOString() };
       if (decision.action === 'renew') {
         log.info('rotation.decided', fields);
-        this.#record(row, { type: 'Normal', note: message, ...eventReason(row) });
+        this.#record(artefact, { type: 'Normal', note: message, reason: renewals[artefact.kind][1] });
       } else if (isResolved) {
         delete entry.failing;
         log.info('rotation.resolved', fields);
@@ -144,17 +144,16 @@ export class Journal {
 
   #record({ location }: ResolvedArtefact, { type, reason, note }: Note): void {
     const { events, dryRun } = this.#options;
-    if (events === undefined || dryRun || reason === undefined) return;
-    if (isFile(location)) return;
+    if (events === undefined || dryRun || reason === undefined || isFile(location)) return;
     const kind = location.kind === 'secret' ? 'Secret' : 'ConfigMap';
     const regarding = { kind, namespace: location.namespace, name: location.name } as const;
     events.record({ type, reason, regarding, note: `${locationText(location)}: ${note}` });
   }
 
   /** One step has ended. */
-  stepped({ artefact: row, decision, outcome, err, certificates, because }: StepResult): void {
+  stepped({ artefact, decision, outcome, err, certificates, because }: StepResult): void {
     const { log, metrics, clock } = this.#options;
-    const entry = this.#entries.get(row.name);
+    const entry = this.#entries.get(artefact.name);
     if (entry !== undefined) {
       entry.outcome = outcome;
       delete entry.err;
@@ -165,13 +164,13 @@ export class Journal {
         delete entry.failing;
       }
     }
-    const fields: LogFields = { ...fieldsOf(row), reason: decision.reason };
+    const fields: LogFields = { ...fieldsOf(artefact), reason: decision.reason };
     if (outcome !== 'skipped') metrics.wrote(mode, outcome);
     switch (outcome) {
       case 'written': {
         this.lastWriteAt = clock.now();
         const [first] = certificates ?? [];
-        log.info(decision.putsBack === true ? 'signer.restored' : writtenEvents[row.kind], {
+        log.info(decision.putsBack === true ? 'signer.restored' : renewals[artefact.kind][0], {
           ...fields,
           ...(first !== undefined && {
             notBefore: first.facts.notBefore.toISOString(),
@@ -186,25 +185,25 @@ export class Journal {
         break;
       case 'failed':
         metrics.failed(mode, err?.code ?? 'unknown');
-        this.#failed(row, { ...fields, code: err?.code ?? 'unknown', err: err?.message ?? 'unknown' });
+        this.#failed(artefact, { ...fields, code: err?.code ?? 'unknown', err: err?.message ?? 'unknown' });
         break;
       case 'skipped':
         log.debug('rotation.blocked', { ...fields, message: because ?? '' });
     }
   }
 
-  /** Reading or judging a row met a fault of this program: told with its place in the code. */
+  /** Reading or judging it met a fault of this program: told with its place in the code. */
   faulted(name: string, err: unknown): void {
-    const row = this.#rows.get(name);
-    if (row === undefined) return; // not of this run
+    const artefact = this.#artefacts.get(name);
+    if (artefact === undefined) return; // not of this run
     this.#options.metrics.failed(mode, 'unexpected');
-    this.#failed(row, { ...fieldsOf(row), code: 'unexpected', err: faultText(err) });
+    this.#failed(artefact, { ...fieldsOf(artefact), code: 'unexpected', err: faultText(err) });
   }
 
   /** The same failure again and again is told now and then, with how often it was met. */
-  #failed(row: ResolvedArtefact, fields: LogFields & { readonly err: string }): void {
+  #failed(artefact: ResolvedArtefact, fields: LogFields & { readonly err: string }): void {
     const { log, clock } = this.#options;
-    const entry = this.#entries.get(row.name);
+    const entry = this.#entries.get(artefact.name);
     const now = clock.now();
     const last = entry?.failing?.text === fields.err ? entry.failing : { attempt: 0, told: 0, toldAt: now };
     const attempt = last.attempt + 1;
@@ -213,7 +212,7 @@ export class Journal {
     const isTold = last.told === 0 || quietMs < 0 || quietMs >= backoff(tellAgainMs, last.told, longestQuietMs);
     if (isTold) {
       log.error('rotation.failed', { ...fields, ...(attempt > 1 && { attempt }) });
-      this.#record(row, { type: 'Warning', reason: 'CertificateUpdateFailed', note: fields.err });
+      this.#record(artefact, { type: 'Warning', reason: 'CertificateUpdateFailed', note: fields.err });
     }
     if (entry === undefined) return;
     const told = last.told + (isTold ? 1 : 0);
@@ -240,15 +239,16 @@ export class Journal {
   }
 
   measured(facts: Facts): void {
-    for (const row of this.#rows.values()) {
-      const fact = facts.get(row.name);
+    for (const artefact of this.#artefacts.values()) {
+      const { name, location } = artefact;
+      const fact = facts.get(name);
       if (fact === undefined || fact.state === 'unavailable') continue;
       const certificates = fact.state === 'present' ? fact.certificates : [];
-      const [first, ...rest] = isPair(row) ? certificates.slice(0, 1) : certificates;
+      const [first, ...rest] = isPair(artefact) ? certificates.slice(0, 1) : certificates;
       const dates = first && rest.reduce((soonest, each) => (each.notAfter < soonest.notAfter ? each : soonest), first);
-      const entry = this.#entries.get(row.name);
-      if (entry !== undefined && dates !== undefined && isPair(row)) entry.notAfter = dates.notAfter;
-      this.#options.metrics.certificate({ artefact: row.name, location: locationText(row.location) }, dates);
+      const entry = this.#entries.get(name);
+      if (entry !== undefined && dates !== undefined && isPair(artefact)) entry.notAfter = dates.notAfter;
+      this.#options.metrics.certificate({ artefact: name, location: locationText(location) }, dates);
     }
   }
 
@@ -272,4 +272,23 @@ export class Journal {
 
 function isPair({ kind }: ResolvedArtefact): boolean {
   return kind === 'signer' || kind === 'target';
+}
+
+/** How a renewal is told: the log event, and the reason of its Event as library-go names it, which has none for a copy. */
+const renewals: Readonly<Record<ResolvedArtefact['kind'], readonly [LogEvent, EventReason?]>> = {
+  signer: ['signer.regenerated', 'SignerUpdateRequired'],
+  caBundle: ['caBundle.updated', 'CABundleUpdateRequired'],
+  composedBundle: ['caBundle.updated', 'CABundleUpdateRequired'],
+  copy: ['copy.updated'],
+  target: ['target.regenerated', 'TargetUpdateRequired'],
+  kubeconfigs: ['copy.updated'],
+  keyPair: ['target.regenerated'],
+  external: ['target.regenerated'],
+  opaque: ['target.regenerated'],
+};
+
+function fieldsOf({ name, location }: ResolvedArtefact): LogFields {
+  if (location.kind === 'secret') return { artefact: name, namespace: location.namespace, secret: location.name };
+  if (location.kind === 'configMap') return { artefact: name, namespace: location.namespace, configMap: location.name };
+  return { artefact: name, path: location.kind === 'pemPair' ? location.certFile : location.file };
 }

@@ -1,11 +1,10 @@
 // What this process knows of its machine's clock, from look to look: what the machine says of it, whether it was set
 // while we ran, which certificates we have dated by it while nothing confirmed it, and, when something is to be signed and nothing says
 // that the clock is right, what the clocks of other machines show.
-import { isConfirmed } from '../plan/clock-rules.ts';
-import type { ClockFacts } from '../plan/plan-types.ts';
-import { observeClock, type ClockWatch } from './clock-watch.ts';
+import type { Clock } from '../clock.ts';
+import type { Log } from '../log.ts';
+import { type ClockFacts, isConfirmed, type OtherClock } from '../plan/clock-rules.ts';
 import type { StepResult } from './execute.ts';
-import type { RegenOptions } from './options.ts';
 
 export interface KnownClock {
   /** At the begin of each look. Costs no process and no request. */
@@ -16,9 +15,23 @@ export interface KnownClock {
   dated(steps: readonly StepResult[]): void;
 }
 
-type Asked = Pick<RegenOptions, 'clock' | 'clockFacts' | 'otherClocks' | 'log' | 'signal'>;
+/** What can be asked about the time. */
+export interface ClockSources {
+  /**
+   * What is known about the machine's clock; jumps are noticed here. `thorough`: somebody must be signed for and may not,
+   * because nothing says that the clock is synchronised, so asking is worth its time.
+   */
+  readonly clockFacts: (
+    thorough: boolean,
+  ) => Omit<ClockFacts, 'settlesAt' | 'made' | 'others'> | Promise<Omit<ClockFacts, 'settlesAt' | 'made' | 'others'>>;
+  /** The clocks of other machines, asked when something is to be signed and nothing says that ours is right. Never rejects. */
+  readonly otherClocks?: (signal: AbortSignal) => Promise<readonly OtherClock[]>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
 
-export function knownClock({ clock, clockFacts, otherClocks, log, signal }: Asked): KnownClock {
+export function knownClock({ clock, clockFacts, otherClocks, log, signal }: ClockSources): KnownClock {
   let watch: ClockWatch | undefined;
   const made = new Set<string>();
   let latest: ClockFacts | undefined;
@@ -55,5 +68,56 @@ export function knownClock({ clock, clockFacts, otherClocks, log, signal }: Aske
         }
       }
     },
+  };
+}
+
+// The wall clock was set while this process ran: it moved by another amount than the time since the machine was switched on,
+// which counts suspend (/proc/uptime). Months off or asleep are no jump. A jump delays signing until the clock has kept still
+// for ten seconds, and for a minute at most, however often it is set.
+
+export interface ClockWatch {
+  readonly wallMs: number;
+  readonly uptimeMs: number;
+  /** The jumps that are not yet lived down, by uptime. */
+  readonly jumps?: { readonly firstMs: number; readonly lastMs: number };
+}
+
+export interface ClockObservation {
+  /** For the next call; undefined where uptime is unknown: then nothing can be told. */
+  readonly watch: ClockWatch | undefined;
+  /** How far the clock has just been set forward, or back when negative. */
+  readonly jumpedMs?: number;
+  /** Until then nothing is signed. */
+  readonly settlesAt?: Date;
+}
+
+/** Smaller steps are what time synchronisation does after some months off, and harm no certificate. */
+const smallestJumpMs = 60_000;
+const stillMs = 10_000;
+const longestMs = 60_000;
+
+export function observeClock(
+  previous: ClockWatch | undefined,
+  now: Date,
+  uptimeSeconds: number | undefined,
+): ClockObservation {
+  if (uptimeSeconds === undefined) return { watch: undefined };
+  const wallMs = now.getTime();
+  const uptimeMs = uptimeSeconds * 1000;
+  if (previous === undefined) return { watch: { wallMs, uptimeMs } };
+
+  const differenceMs = wallMs - previous.wallMs - (uptimeMs - previous.uptimeMs);
+  const jumped = Math.abs(differenceMs) >= smallestJumpMs ? { jumpedMs: Math.round(differenceMs) } : {};
+  const firstMs = previous.jumps?.firstMs ?? ('jumpedMs' in jumped ? uptimeMs : undefined);
+  const lastMs = 'jumpedMs' in jumped ? uptimeMs : previous.jumps?.lastMs;
+  if (firstMs === undefined || lastMs === undefined) return { watch: { wallMs, uptimeMs } };
+
+  const settlesMs = Math.min(lastMs + stillMs, firstMs + longestMs);
+  // At the end of the minute signing goes on even if the clock has just been set again: that jump opens no new minute.
+  if (uptimeMs >= settlesMs) return { watch: { wallMs, uptimeMs }, ...jumped };
+  return {
+    watch: { wallMs, uptimeMs, jumps: { firstMs, lastMs } },
+    ...jumped,
+    settlesAt: new Date(wallMs + settlesMs - uptimeMs),
   };
 }

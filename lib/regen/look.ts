@@ -1,35 +1,56 @@
 // One look: read, plan, carry out. Remembers between looks what only time can tell: since when a version has been
 // there, what of our own work is unfinished, and whether the clock was set.
+import type { Lock } from '../host/lock.ts';
 import { notLater } from '../clock.ts';
 import { isCode, type RecoveryError } from '../errors.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
-import { withNames } from '../inventory/names-in-api.ts';
-import type { PrivateKey } from '../pki/key.ts';
-import { gather } from '../plan/gather.ts';
-import type { Gathered } from '../plan/gather.ts';
+import { type NamesInApi, withNames } from '../inventory/names-in-api.ts';
+import type { KeyAlgorithm, PrivateKey } from '../pki/key.ts';
+import type { KeyPool } from '../pki/key-pool.ts';
+import { gather, type Gathered } from '../plan/gather.ts';
 import type { Facts } from '../plan/facts.ts';
-import { plan as makePlan } from '../plan/plan.ts';
-import type { ClockFacts, Decision, Plan } from '../plan/plan-types.ts';
-import type { Lock } from '../host/lock.ts';
-import { execute, type StepResult } from './execute.ts';
+import { type Plan, plan as makePlan } from '../plan/plan.ts';
+import type { ClockFacts } from '../plan/clock-rules.ts';
+import type { Decision, RenewalPolicy } from '../plan/decision.ts';
+import type { Store } from '../store/store.ts';
+import { execute, noOwnWork, ownWork, type StepResult, withoutWaiting } from './execute.ts';
 import type { Journal } from './journal.ts';
-import type { RegenOptions } from './options.ts';
 import { type ExternalVersions, externalVersions } from './poll.ts';
-import { knownClock } from './known-clock.ts';
-import { noOwnWork, ownWork, withoutWaiting } from './own-work.ts';
+import { type ClockSources, knownClock } from './known-clock.ts';
 import type { PassOutcome } from './waits.ts';
 import { isFile } from '../inventory/places.ts';
 
+/** What a look needs. */
+export interface LookOptions extends ClockSources {
+  readonly resolved: Resolved;
+  readonly store: Store;
+  /** Names that only the API tells, read at each look; needed where the inventory asks for them. */
+  readonly namesInApi?: (signal: AbortSignal) => Promise<NamesInApi>;
+  readonly policy: RenewalPolicy;
+  readonly keyPool: KeyPool;
+  readonly keyAlgorithm?: KeyAlgorithm;
+  readonly once: boolean;
+  /** Says what would be done: makes no key and no write. */
+  readonly dryRun: boolean;
+  /**
+   * The right to write files of this host: of a single run for as long as it lasts, otherwise for each look that writes,
+   * so that a process that lasts shuts nobody out.
+   */
+  readonly lockDisk?: () => Promise<Lock>;
+  /** Asked before each look that writes files. Throws AlreadyRunning beside a writer that takes no lock. */
+  readonly refuseBesideOthers?: () => void;
+}
+
 export interface Looked {
   readonly outcome: PassOutcome;
-  /** Names of the rows that could not be read. */
+  /** By name what could not be read. */
   readonly unavailable: Gathered['failures'];
   readonly external: ExternalVersions;
 }
 
 type Only = (location: Location) => boolean;
 
-/** Looks at the rows whose location `only` accepts. */
+/** Looks at the artefacts whose location `only` accepts. */
 export type Look = (only: Only) => Promise<Looked>;
 
 /** What is there, and what is to be done about it. */
@@ -42,19 +63,19 @@ interface Seen {
   readonly now: Date;
 }
 
-export function createLook(options: RegenOptions & { readonly journal: Journal }): Look {
+export function createLook(options: LookOptions & { readonly journal: Journal }): Look {
   const { store, policy, clock, signal, journal, dryRun, keyPool, keyAlgorithm } = options;
   // Empty and not undefined: what contradicts itself at the first look may be another writer's work, too.
   let previous: Facts = new Map();
   let unfinished = noOwnWork;
-  let foundEndedAt: Date | undefined;
+  let foundExpiredAt: Date | undefined;
   const keptKeys = new Map<string, PrivateKey>();
   const known = knownClock(options);
 
   const see = async (only: Only, asked?: ClockFacts): Promise<Seen> => {
     const trust = asked ?? (await known.observe());
     const asks = options.resolved.artefacts.some(
-      (row) => row.kind === 'target' && row.asks !== undefined && only(row.location),
+      (one) => one.kind === 'target' && one.asks !== undefined && only(one.location),
     );
     const [names, gathered] = await Promise.all([
       asks ? options.namesInApi?.(signal) : undefined,
@@ -74,8 +95,8 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
     previous = gathered.facts;
     const now = gathered.readAt;
     const facts = withoutWaiting(gathered.facts, unfinished);
-    foundEndedAt = foundEndedAt && notLater(foundEndedAt, now);
-    const unattended = isUnattended(foundEndedAt, now);
+    foundExpiredAt = foundExpiredAt && notLater(foundExpiredAt, now);
+    const unattended = isUnattended(foundExpiredAt, now);
     const planBy = (by: ClockFacts): Plan => makePlan({ resolved, facts, policy, clock: by, now, unattended });
     const planned = planBy(trust);
     const apiAnswers = hasAnswered({ resolved, gathered }, only);
@@ -97,7 +118,7 @@ export function createLook(options: RegenOptions & { readonly journal: Journal }
       const { resolved, gathered, unread, plan, now } = seen;
       const external = externalVersions(resolved, gathered.found, only);
       if (signal.aborted) return { unavailable: gathered.failures, external, outcome: nothingDone(clock.now()) };
-      if (hasFoundEnded(seen)) foundEndedAt = now;
+      if (hasFoundExpired(seen)) foundExpiredAt = now;
       for (const [name, err] of [...(gathered.faults ?? []), ...(plan.faults ?? [])]) journal.faulted(name, err);
       journal.measured(gathered.facts);
       journal.decided(plan, ({ location }) => only(location));
@@ -140,14 +161,14 @@ function hasAnswered({ resolved, gathered }: Pick<Seen, 'resolved' | 'gathered'>
   );
 }
 
-/** So long after something was found ended nobody else counts as being at work. */
+/** So long after something was found expired nobody else counts as being at work. */
 const unattendedMs = 60_000;
 
-const isUnattended = (foundEndedAt: Date | undefined, now: Date): boolean =>
-  foundEndedAt !== undefined && now.getTime() - foundEndedAt.getTime() < unattendedMs;
+const isUnattended = (foundExpiredAt: Date | undefined, now: Date): boolean =>
+  foundExpiredAt !== undefined && now.getTime() - foundExpiredAt.getTime() < unattendedMs;
 
 /** In the API, where somebody else would have renewed it before: after its end he has had his grace, too. */
-function hasFoundEnded({ resolved, plan }: Seen): boolean {
+function hasFoundExpired({ resolved, plan }: Seen): boolean {
   const ended = new Set(
     plan.decisions.flatMap(({ action, reason, artefact }) =>
       action === 'renew' && reason === 'Expired' ? [artefact] : [],
@@ -191,7 +212,7 @@ interface Guard {
 }
 
 /** Before files are written: the lock, where it is not held for the whole run, and a look for those who take none. */
-async function guardDisk({ decisions }: Plan, options: RegenOptions): Promise<Guard> {
+async function guardDisk({ decisions }: Plan, options: LookOptions): Promise<Guard> {
   const { resolved, once, dryRun, lockDisk, refuseBesideOthers } = options;
   const renewed = new Set(decisions.flatMap(({ action, artefact }) => (action === 'renew' ? [artefact] : [])));
   if (dryRun || !resolved.artefacts.some(({ name, location }) => renewed.has(name) && isFile(location))) return {};

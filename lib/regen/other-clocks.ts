@@ -5,10 +5,10 @@
 //
 // The Date of the API server's answers is no such witness: it is our own machine's, or, behind a balancer, nobody knows
 // whose.
+import type { OtherClock } from '../plan/clock-rules.ts';
 import type { Clock } from '../clock.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { holderHost, type LeaseName, readLease } from '../kube/leases.ts';
-import type { OtherClock } from '../plan/plan-types.ts';
 
 export interface OtherClocksOptions {
   readonly connection: Pick<KubeConnection, 'request'>;

@@ -1,10 +1,78 @@
-// Between two looks, while others are expected to write: whether what they give is still what the last look has seen. A
-// poll reads few objects, or one, so it can come often, which a look at everything could not.
+// Polls: reads of one object or few, which can come often, where a look at everything could not. At the API server, until
+// it answers; between two looks, while others are expected to write, at external inputs.
 import type { Clock } from '../clock.ts';
-import type { Location, Resolved } from '../inventory/model.ts';
-import type { Found, Store } from '../store/store.ts';
-import { failureOf } from './api-wait.ts';
-import { type PollPace, unreadDelay } from './waits.ts';
+import { errorText, isCode, RecoveryError } from '../errors.ts';
+import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { Log } from '../log.ts';
+import { type Found, locationText, type Store } from '../store/store.ts';
+import type { Journal } from './journal.ts';
+import { apiPollDelay, type PollPace, unreadDelay } from './waits.ts';
+
+export interface ApiPoll {
+  readonly artefacts: readonly ResolvedArtefact[];
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly journal: Journal;
+  readonly signal: AbortSignal;
+  /** Called once, at the first answer there ever is. Must not throw. */
+  readonly onFirstAnswer?: (seen: { readonly wasAway: boolean }) => void;
+  /** Called with what each failed try met. Must not throw. */
+  readonly onFailure?: (failure: RecoveryError) => void;
+  /** When it was first found away. */
+  readonly since: Date;
+  /** Gives up for now after this time: files need a look, too. */
+  readonly forMs: number;
+}
+
+const sayAgainMs = 10_000;
+
+/**
+ * Polls the API server until it answers a read of an inventory object, and says whether it has. At a start it refuses
+ * connections, then answers 401, 403 or 503 while its caches fill: all of that is normal and said once, then every ten
+ * seconds. One object at a time, the next one at the next try: one that is forbidden does not hide the rest.
+ */
+export async function untilAnswered(options: ApiPoll): Promise<boolean> {
+  const { artefacts, store, clock, log, journal, signal, forMs } = options;
+  const since = options.since.getTime();
+  const began = clock.now().getTime();
+  let saidAt: number | undefined;
+  for (let attempt = 1; !signal.aborted; attempt += 1) {
+    const artefact = artefacts[(attempt - 1) % artefacts.length];
+    if (artefact === undefined) return false;
+    const failure = await failureOf(() => store.read(artefact.location, signal));
+    const now = clock.now();
+    if (failure === undefined) {
+      const wasAway = attempt > 1 || began - since > forMs / 2;
+      if (journal.firstAnswerAt === undefined) options.onFirstAnswer?.({ wasAway });
+      journal.firstAnswerAt ??= now;
+      log.info('api.answered', { attempt, duration: now.getTime() - since });
+      return true;
+    }
+    options.onFailure?.(failure);
+    const waitedMs = now.getTime() - since;
+    if (saidAt === undefined || waitedMs - saidAt >= sayAgainMs) {
+      saidAt = waitedMs;
+      const { code } = failure;
+      log.info('api.waiting', { attempt, path: locationText(artefact.location), code, err: failure.message });
+    }
+    const polledMs = now.getTime() - began;
+    if (polledMs >= forMs || polledMs < 0) return false; // negative: the clock was set back
+    await clock.sleep(apiPollDelay(waitedMs, failure.details['away'] === true), signal);
+  }
+  return false;
+}
+
+/** Why nothing was answered. Material that cannot be read is an answer: there is an API server. */
+async function failureOf(read: () => Promise<unknown>): Promise<RecoveryError | undefined> {
+  try {
+    await read();
+    return undefined;
+  } catch (err) {
+    if (isCode(err, 'MaterialInvalid', 'ReadFailed')) return undefined;
+    return err instanceof RecoveryError ? err : new RecoveryError('KubeUnavailable', errorText(err), { cause: err });
+  }
+}
 
 /** Of each object that others maintain and was looked at; undefined where it was absent or could not be read. */
 export type ExternalVersions = ReadonlyMap<Location, string | undefined>;
@@ -18,7 +86,8 @@ export function externalVersions(
   return new Map(external.map(({ name, location }) => [location, found.get(name)?.version]));
 }
 
-export interface Rest {
+/** Between two looks. */
+export interface Pause {
   readonly external: ExternalVersions;
   /** What the last look could not read: while there is any, it alone is asked for. Default: nothing. */
   readonly unread?: readonly Location[];
@@ -37,15 +106,15 @@ export interface Rest {
  * Resolves when it is time for the next look, something that is external is not as it was, or something that could not be
  * read now can. Never rejects.
  */
-export async function rest(options: Rest): Promise<void> {
+export async function pause(options: Pause): Promise<void> {
   const { store, clock, signal, delayMs } = options;
   const end = clock.now().getTime() + delayMs;
   let left = delayMs;
   for (let count = 0; left > 0 && !signal.aborted; count += 1) {
     const { pauseMs, objects } = pollOf(options, count);
-    const pause = Math.min(left, pauseMs);
-    await clock.sleep(pause, signal);
-    left -= pause;
+    const sleepMs = Math.min(left, pauseMs);
+    await clock.sleep(sleepMs, signal);
+    left -= sleepMs;
     if (left <= 0 || signal.aborted) return;
     if (objects === 'unread') {
       const [location] = oneOf(options.unread ?? [], count);
@@ -58,7 +127,7 @@ export async function rest(options: Rest): Promise<void> {
 const nothing: ExternalVersions = new Map();
 
 function pollOf(
-  { external, unread = [], unreadSince, clock, pace, delayMs }: Rest,
+  { external, unread = [], unreadSince, clock, pace, delayMs }: Pause,
   count: number,
 ): { readonly pauseMs: number; readonly objects: ExternalVersions | 'unread' } {
   const now = clock.now();
@@ -77,7 +146,7 @@ const oneOf = <T>(list: readonly T[], count: number): readonly T[] => {
 };
 
 /** What cannot be read has changed, too: the look that follows tells why. */
-async function hasChanged({ external, store, signal }: Pick<Rest, 'external' | 'store' | 'signal'>): Promise<boolean> {
+async function hasChanged({ external, store, signal }: Pick<Pause, 'external' | 'store' | 'signal'>): Promise<boolean> {
   const polls = [...external].map(
     async ([location, version]) => (await store.read(location, signal))?.version !== version,
   );

@@ -1,38 +1,47 @@
 // The loop of regen: look at every artefact, plan, carry the plan out, look again until nothing is left to do, then
 // wait for the next date, half a minute at most. Changes are noticed by that tick alone: regen has the right to get its
-// objects, not to watch them. During a recovery it polls what others give in between (poll.ts). Files of this
+// objects, not to watch them. During a recovery it polls external inputs in between (poll.ts). Files of this
 // host come first and wait for nobody: etcd and with it the API server do not start with expired certificates. Objects
 // follow when the API answers; until then keys are made ahead. There is no lease: the stores' compare-and-swap makes one
 // winner.
 import { notLater } from '../clock.ts';
-import { isCode } from '../errors.ts';
-import type { RecoveryError } from '../errors.ts';
+import type { Health } from '../health.ts';
+import type { EventRecorder } from '../kube/events.ts';
+import { isCode, type RecoveryError } from '../errors.ts';
 import type { Location, ResolvedArtefact } from '../inventory/model.ts';
-import { noMetrics } from '../metrics.ts';
-import type { Metrics } from '../metrics.ts';
+import { type Metrics, noMetrics } from '../metrics.ts';
 import { prepareSigning } from '../pki/sign.ts';
-import { knock } from './api-wait.ts';
-import { rest } from './poll.ts';
-import { Journal } from './journal.ts';
-import type { RegenReport } from './journal.ts';
-import { createLook } from './look.ts';
-import type { Look } from './look.ts';
+import { pause, untilAnswered } from './poll.ts';
+import { Journal, type RegenReport } from './journal.ts';
+import { createLook, type Look, type LookOptions } from './look.ts';
 import {
   counted,
   filesPatienceMs,
   pollPace,
   isOver,
   isSettled,
-  knockDelay,
+  apiPollDelay,
   next,
   noStreaks,
   patienceMs,
 } from './waits.ts';
 import type { PollPace, PassOutcome } from './waits.ts';
-import type { RegenOptions } from './options.ts';
 import { isFile } from '../inventory/places.ts';
 
-export type { RegenOptions };
+export interface RegenOptions extends LookOptions {
+  /** Which artefacts are ours to look at. `disk`: before there is an API server, on the host. Default: all. */
+  readonly locations?: 'all' | 'disk' | 'api';
+  readonly health?: Health;
+  readonly metrics?: Metrics;
+  readonly events?: Pick<EventRecorder, 'record'>;
+  /** When an earlier run has last told how all of it stands: a timer that runs each minute tells it once a day. */
+  readonly summaryToldAt?: Date;
+  /**
+   * Called once when the API answers for the first time: what else waits for that begins then. `wasAway`: it did not answer
+   * before, since this process began. Must not throw.
+   */
+  readonly onFirstAnswer?: (seen: { readonly wasAway: boolean }) => void;
+}
 
 const tickMs = 30_000;
 /** Looks at the files alone, before anybody waits for the API. */
@@ -54,14 +63,14 @@ export async function runRegen(options: RegenOptions): Promise<RegenReport> {
   }
 }
 
-interface Rows {
+interface Parts {
   readonly disk: readonly ResolvedArtefact[];
   readonly api: readonly ResolvedArtefact[];
 }
 
 type LoopOptions = RegenOptions & { readonly metrics: Metrics };
 
-async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenReport> {
+async function loop(options: LoopOptions, { disk, api }: Parts): Promise<RegenReport> {
   const { signal, clock, once, keyPool, log } = options;
   const journal = new Journal(options);
   const look = createLook({ ...options, journal });
@@ -81,7 +90,14 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
     if (awaySince !== undefined) {
       awaySince = notLater(awaySince, clock.now());
       const onFailure = (failure: RecoveryError): void => pulse.away(failure);
-      const answered = await knock({ ...options, rows: api, journal, since: awaySince, forMs: tickMs, onFailure });
+      const answered = await untilAnswered({
+        ...options,
+        artefacts: api,
+        journal,
+        since: awaySince,
+        forMs: tickMs,
+        onFailure,
+      });
       if (!answered) {
         if (disk.length > 0) await look(filesOnly);
         if (once && !signal.aborted && isOver(awaySince, clock.now())) return journal.report(false, noAnswer);
@@ -91,12 +107,12 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
     const { outcome, unavailable, external } = await look(all);
     if (signal.aborted) break;
     if (api.length > 0 && api.every(({ name }) => unavailable.has(name))) {
-      // An answer to one knock and to no look is not the end of its absence.
+      // An answer to one poll and to no look is not the end of its absence.
       awaySince ??= clock.now();
       const failure = unavailable.get(api[0]?.name ?? '');
       if (failure !== undefined) pulse.away(failure);
       if (once && isOver(awaySince, clock.now())) return journal.report(false, noAnswer);
-      await clock.sleep(knockDelay(0), signal);
+      await clock.sleep(apiPollDelay(0), signal);
       continue;
     }
     awaySince = undefined;
@@ -108,7 +124,7 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
     }
     pulse.looked(outcome);
     const patience = api.length > 0 ? {} : { patienceMs: filesPatienceMs };
-    // Rows alone: names that only the API tells are no locations, and are asked for by looks.
+    // Artefacts alone: names that only the API tells are no locations, and are asked for by looks.
     const unread = api.flatMap(({ name, location }) => (unavailable.has(name) ? [location] : []));
     const polled = unread.length > 0 && unread.length === outcome.unavailable;
     const step = next({ outcome, streaks, now, once, polled, ...patience });
@@ -116,13 +132,13 @@ async function loop(options: LoopOptions, { disk, api }: Rows): Promise<RegenRep
     // A write that fails keeps nobody from reading.
     const pace = (at: Date): PollPace | undefined => (outcome.unavailable === 0 ? pollPace(streaks, at) : undefined);
     const asked = polled ? { unread, unreadSince: streaks.unavailableSince } : {};
-    await rest({ ...options, external, ...asked, delayMs: step.delayMs, pace });
+    await pause({ ...options, external, ...asked, delayMs: step.delayMs, pace });
   }
   log.debug('process.stopped');
   return journal.report(false);
 }
 
-/** Until nothing more can be done for the files now: a failure is tried again later, beside the API's rows. */
+/** Until nothing more can be done for the files now: a failure is tried again later, beside the API's objects. */
 async function healFiles(look: Look, filesOnly: (location: Location) => boolean, signal: AbortSignal): Promise<void> {
   for (let count = 0; count < mostDiskLooks && !signal.aborted; count += 1) {
     const { outcome } = await look(filesOnly);
@@ -130,7 +146,7 @@ async function healFiles(look: Look, filesOnly: (location: Location) => boolean,
   }
 }
 
-/** As many as could be needed, if everything had to be made anew. Dropped when the first look has left nothing to do. */
+/** As many as could be needed, if everything had to be reissued. Dropped when the first look has left nothing to do. */
 function makeKeysAhead({ keyPool, log }: LoopOptions, api: readonly ResolvedArtefact[]): void {
   const count = api.filter(({ kind }) => kind === 'signer' || kind === 'target').length;
   const failed = (err: unknown): void =>

@@ -4,7 +4,7 @@ import { notLater } from '../clock.ts';
 
 /** What one look has shown and done. */
 export interface PassOutcome {
-  /** Rows that could not be read. */
+  /** Artefacts that could not be read. */
   readonly unavailable: number;
   readonly written: number;
   readonly conflicts: number;
@@ -22,7 +22,7 @@ export interface PassOutcome {
 
 /**
  * For each kind of trouble the looks in a row that met it. They are counted apart, because they have nothing to do with
- * each other: a row that is forbidden for good must not make the first failed write of another row wait for long.
+ * each other: what is forbidden for good must not make the first failed write of another artefact wait for long.
  */
 export interface Streaks {
   readonly unavailable: number;
@@ -33,13 +33,13 @@ export interface Streaks {
   readonly busySince?: Date;
   readonly unavailableSince?: Date;
   /** The last look that wrote something or lost a race: others may answer it. */
-  readonly stirredAt?: Date;
+  readonly lastChangeAt?: Date;
   readonly awaitingSince?: Date;
 }
 
 export const noStreaks: Streaks = { unavailable: 0, failed: 0, written: 0 };
 
-export interface Situation {
+export interface AfterLook {
   readonly outcome: PassOutcome;
   /** This look included. */
   readonly streaks: Streaks;
@@ -73,19 +73,19 @@ const count = (streak: number, isMet: boolean): number => (isMet ? streak + 1 : 
 
 export function counted(before: Streaks, outcome: PassOutcome, now: Date): Streaks {
   const { unavailable, written, conflicts, failed, awaiting } = outcome;
-  const stirredAt = written + conflicts > 0 ? now : before.stirredAt && notLater(before.stirredAt, now);
+  const lastChangeAt = written + conflicts > 0 ? now : before.lastChangeAt && notLater(before.lastChangeAt, now);
   return {
     unavailable: count(before.unavailable, unavailable > 0),
     failed: count(before.failed, failed > 0),
     written: count(before.written, written + conflicts > 0),
     ...(isBusy(outcome) && { busySince: notLater(before.busySince, now) }),
     ...(unavailable > 0 && { unavailableSince: notLater(before.unavailableSince, now) }),
-    ...(stirredAt !== undefined && { stirredAt }),
+    ...(lastChangeAt !== undefined && { lastChangeAt }),
     ...(awaiting > 0 && { awaitingSince: notLater(before.awaitingSince, now) }),
   };
 }
 
-export function next(situation: Situation): Next {
+export function next(situation: AfterLook): Next {
   const { outcome, streaks, now, once, patienceMs: patience = patienceMs } = situation;
   const { busySince } = streaks;
   if (busySince !== undefined) {
@@ -103,7 +103,7 @@ export function next(situation: Situation): Next {
  * Each trouble has a pace of its own; one look serves all, so the quickest counts. What an admission webhook refuses it
  * most often refuses for long: after one quick try it costs four requests a second at most.
  */
-function retryDelay({ streaks, outcome, polled = false }: Situation): number {
+function retryDelay({ streaks, outcome, polled = false }: AfterLook): number {
   const { unavailable, failed, written } = streaks;
   const refusedMs = failed > 1 ? (outcome.refusedCost ?? 0) * 250 : 0;
   const delays = [
@@ -120,11 +120,11 @@ export function isBusy({ unavailable, written, conflicts, failed }: PassOutcome)
 }
 
 /**
- * Whether a recovery is over: nothing was written, nothing failed, and nothing is left to write. A row that cannot be
+ * Whether a recovery is over: nothing was written, nothing failed, and nothing is left to write. What cannot be
  * read holds that up only while an API server may still be starting: its caches of rights fill one after the other, and
- * the keys that were made ahead are for the rows that come last.
+ * the keys that were made ahead are for what comes last.
  */
-export function isSettled({ outcome, streaks, now }: Omit<Situation, 'once' | 'patienceMs'>): boolean {
+export function isSettled({ outcome, streaks, now }: Omit<AfterLook, 'once' | 'patienceMs'>): boolean {
   const { written, conflicts, failed, settling } = outcome;
   const { unavailableSince } = streaks;
   return (
@@ -145,12 +145,12 @@ export function backoff(firstMs: number, attempt: number, longestMs: number): nu
  * Between two requests to an API server that does not answer. One that is away is asked five times a second, for as long
  * as it takes; one that refuses is most often about to start, and then that costs it work.
  */
-export function knockDelay(waitedMs: number, isAway = false): number {
+export function apiPollDelay(waitedMs: number, isAway = false): number {
   if (isAway || waitedMs < 30_000) return 200;
   return waitedMs < 120_000 ? 500 : 1000;
 }
 
-/** Between two reads of rows that could not be read, one row each. */
+/** Between two reads of what could not be read, one object each. */
 export function unreadDelay(waitedMs: number): number {
   if (waitedMs >= 0 && waitedMs < 500) return 100; // negative: the clock was set back
   if (waitedMs >= 0 && waitedMs < 30_000) return 250;
@@ -159,17 +159,17 @@ export function unreadDelay(waitedMs: number): number {
 
 export interface PollPace {
   readonly delayMs: number;
-  /** All that is given, or one object after the other. */
+  /** All external inputs, or one after the other. */
   readonly of: 'all' | 'one';
 }
 
 /**
- * Polls what others give. A recovery goes back and forth between several of us, each step within milliseconds:
+ * Polls external inputs. A recovery goes back and forth between several of us, each step within milliseconds:
  * after one of them that is worth ten looks a second at all of it, for a moment, and three objects a second for a while.
  * Undefined: the next look is soon enough.
  */
-export function pollPace({ stirredAt, awaitingSince }: Streaks, now: Date): PollPace | undefined {
-  const moments = [stirredAt, awaitingSince].flatMap((date) => (date === undefined ? [] : [date.getTime()]));
+export function pollPace({ lastChangeAt, awaitingSince }: Streaks, now: Date): PollPace | undefined {
+  const moments = [lastChangeAt, awaitingSince].flatMap((date) => (date === undefined ? [] : [date.getTime()]));
   const stillMs = now.getTime() - Math.max(...moments);
   if (stillMs >= 0 && stillMs < 600) return { delayMs: 100, of: 'all' }; // negative: the clock was set back since the last look
   if (stillMs >= 0 && stillMs < 15_000) return { delayMs: 300, of: 'one' };

@@ -1,9 +1,10 @@
 // What `status` says of one kubeadm machine: its certificates as `kubeadm certs check-expiration` lists them, the ones
 // that kubeadm leaves out, and what the running servers show. Pure: the general report, read with a machine's eyes (a CA
 // without its key is as it should be, a kubeconfig has a CA of its own, a NotBefore says nothing about an age).
+import type { CertificateFacts } from '../pki/certificate.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { type ArtefactFacts, type CertificateFacts, type Facts, isClosed } from '../plan/facts.ts';
-import { certificatesOf } from '../plan/judgement.ts';
+import { type ArtefactFacts, type Facts, isClosed } from '../plan/facts.ts';
+import { certificatesOf } from '../plan/facts.ts';
 import {
   datesOf,
   report,

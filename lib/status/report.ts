@@ -3,8 +3,11 @@
 import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
-import type { ArtefactFacts, CertificateFacts, Facts } from '../plan/facts.ts';
-import type { Decision, Plan, Reason } from '../plan/plan-types.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
+import type { ArtefactFacts, Facts } from '../plan/facts.ts';
+import type { Decision } from '../plan/decision.ts';
+import type { Plan } from '../plan/plan.ts';
+import type { Reason } from '../plan/reasons.ts';
 import { locationText } from '../store/store.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 

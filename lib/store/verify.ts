@@ -3,7 +3,7 @@
 import { RecoveryError } from '../errors.ts';
 import type { Location } from '../inventory/model.ts';
 import { parseCertificates, wholeCertificates } from '../pki/certificate.ts';
-import { pairMatches } from '../pki/pair.ts';
+import { pairMatches } from '../pki/key.ts';
 import { authorityKey, caBundleKey, certificateKey, locationText, privateKeyKey } from './store.ts';
 import type { Material } from './store.ts';
 

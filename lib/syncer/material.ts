@@ -4,9 +4,9 @@ import type { Kubeconfigs } from '../inventory/model.ts';
 import type { ConfigMap, Secret } from '../kube/kube.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
-import { pairMatches } from '../pki/pair.ts';
+import { pairMatches } from '../pki/key.ts';
 import { caBundleKey, certificateKey, privateKeyKey, type Entries } from '../store/store.ts';
-import { understandKubeconfigs } from '../plan/understand-kubeconfigs.ts';
+import { understandKubeconfigs } from '../plan/understand.ts';
 import type { MaterialFacts, Validity } from './project.ts';
 import type { Expectation, SyncedObject } from './synced-objects.ts';
 

@@ -3,7 +3,7 @@
 import { isCode } from '../errors.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { ApiLocation, Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { registryMetadata } from '../issue/registry.ts';
+import { registryMetadata } from '../issue/metadata.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { objectPath } from '../kube/object-path.ts';
 import {

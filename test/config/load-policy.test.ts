@@ -3,7 +3,7 @@
 import { expect, it } from 'vitest';
 import { parseConfig } from '../../lib/config/load.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
-import type { RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 
 const own = (...lines: readonly string[]): string =>
   ['inventory:', ...lines, '  artefacts: [{ kind: opaque, name: o, location: { secret: s, namespace: n } }]'].join(

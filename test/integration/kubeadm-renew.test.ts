@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Location, Resolved, ResolvedTarget } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
-import { make } from '../../lib/issue/make.ts';
+import { make } from '../../lib/issue/issue.ts';
 import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import type { Material } from '../../lib/store/store.ts';

@@ -4,17 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { CaBundle, ComposedBundle, Copy, ResolvedTarget, Signer } from '../../lib/inventory/model.ts';
-import {
-  type Authority,
-  issueBundle,
-  issueComposedBundle,
-  issueCopy,
-  type Issued,
-  issueSigner,
-  issueTarget,
-  readAuthority,
-  readBundle,
-} from '../../lib/issue/issue.ts';
+import { type Authority, type Issued, readAuthority, readBundle } from '../../lib/issue/ingredients.ts';
+import { issueBundle, issueComposedBundle, issueCopy, issueSigner } from '../../lib/issue/issue.ts';
+import { issueTarget } from '../../lib/issue/leaf.ts';
 import { generateKey, type PrivateKey } from '../../lib/pki/key.ts';
 
 const now = new Date('2026-06-01T12:00:00.700Z');

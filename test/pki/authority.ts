@@ -1,6 +1,6 @@
 // CAs and leaves for tests, made by the code under test at a fixed time.
 import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
-import type { KeyAlgorithm } from '../../lib/pki/facts.ts';
+import type { KeyAlgorithm } from '../../lib/pki/key.ts';
 import { generateKey, type PrivateKey } from '../../lib/pki/key.ts';
 import { type LeafRequest, signLeaf, signSigner } from '../../lib/pki/sign.ts';
 
@@ -37,8 +37,8 @@ export async function authority(options: AuthorityOptions = {}): Promise<Authori
   const { commonName = 'test-ca', algorithm = p256, notBefore = day(-1), notAfter = day(365), at = now } = options;
   const { key } = await generateKey(algorithm);
   const issuer = options.issuer && { issuer: options.issuer };
-  const pem = await signSigner({ commonName, key, notBefore, notAfter, now: at, ...issuer });
-  return { certificate: one(pem), key };
+  const certificate = await signSigner({ commonName, key, notBefore, notAfter, now: at, ...issuer });
+  return { certificate, key };
 }
 
 /** A serving certificate for `localhost` and 127.0.0.1 for 30 days, unless asked otherwise. */
@@ -55,5 +55,5 @@ export async function leaf(issuer: Authority, changes: Partial<LeafRequest> = {}
     now,
     ...changes,
   };
-  return one(await signLeaf(request));
+  return signLeaf(request);
 }

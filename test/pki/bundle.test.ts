@@ -1,7 +1,9 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { encodeBundle, mergeBundle } from '../../lib/pki/bundle.ts';
+import { type BundleParts, encodeBundle, mergeBundle } from '../../lib/pki/bundle.ts';
 import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
 import { authority, day, now } from './authority.ts';
+
+const merged = (parts: BundleParts): string => encodeBundle(mergeBundle(parts));
 
 let certificates: Certificate[];
 let expired: Certificate;
@@ -22,14 +24,14 @@ function namesOf(pem: string): string[] {
 describe('mergeBundle()', () => {
   test('gives the same text for every order of the same certificates', () => {
     const [a, b, c, d] = certificates as [Certificate, Certificate, Certificate, Certificate];
-    const text = mergeBundle({ rest: [a, b, c, d], now });
+    const text = merged({ rest: [a, b, c, d], now });
     for (const rest of [
       [d, c, b, a],
       [b, d, a, c],
       [a, a, b, b, c, d, d],
     ]) {
-      expect(mergeBundle({ rest, now })).toBe(text);
-      expect(mergeBundle({ first: [c], rest, now })).toBe(text);
+      expect(merged({ rest, now })).toBe(text);
+      expect(merged({ first: [c], rest, now })).toBe(text);
     }
     expect(namesOf(text).toSorted()).toEqual(['a', 'b', 'c', 'd']);
     const ders = parseCertificates(Buffer.from(text), 'bundle').map(({ x509 }) => x509.raw);
@@ -40,18 +42,18 @@ describe('mergeBundle()', () => {
     const [a, b] = certificates as [Certificate, Certificate];
     const [again] = parseCertificates(Buffer.from(`# the same\n${a.pem.replaceAll('\n', '\r\n')}`), 'again');
     const rest = [expired, a, ending, b, ...(again === undefined ? [] : [again])];
-    expect(namesOf(mergeBundle({ rest, now })).toSorted()).toEqual(['a', 'b']);
-    expect(namesOf(mergeBundle({ rest, now: day(-0.5) })).toSorted()).toEqual(['a', 'b', 'ending']);
+    expect(namesOf(merged({ rest, now })).toSorted()).toEqual(['a', 'b']);
+    expect(namesOf(merged({ rest, now: day(-0.5) })).toSorted()).toEqual(['a', 'b', 'ending']);
   });
 
   test('refuses to merge for a live signer that has expired', () => {
-    expect(() => mergeBundle({ first: [expired], rest: certificates, now })).toThrow(
+    expect(() => merged({ first: [expired], rest: certificates, now })).toThrow(
       'Cannot merge bundle with signer "CN=expired": expired at 2026-05-31T12:00:00.000Z, wanted a valid one',
     );
   });
 
   test('is empty when nothing is left', () => {
-    expect(mergeBundle({ rest: [expired], now })).toBe('');
+    expect(merged({ rest: [expired], now })).toBe('');
   });
 });
 

@@ -2,7 +2,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isCode } from '../../lib/errors.ts';
-import type { KeyAlgorithm } from '../../lib/pki/facts.ts';
+import type { KeyAlgorithm } from '../../lib/pki/key.ts';
 import {
   algorithmText,
   generateKey,

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isCode } from '../../lib/errors.ts';
 import type { Certificate } from '../../lib/pki/certificate.ts';
-import type { KeyAlgorithm } from '../../lib/pki/facts.ts';
+import type { KeyAlgorithm } from '../../lib/pki/key.ts';
 import { generateKey, keyMatches } from '../../lib/pki/key.ts';
 import { signLeaf, signSigner } from '../../lib/pki/sign.ts';
 import { signatureMatches } from '../../lib/pki/verify.ts';
@@ -251,7 +251,7 @@ describe('signLeaf() refuses', () => {
   test('what it returns is one PEM block with a newline at the end', async () => {
     const { key } = await generateKey(p256);
     const names = { commonName: 'x', organizations: [], hostnames: [], usage: 'client' as const };
-    const pem = await signLeaf({ issuer: ca, key, ...names, notBefore: day(-1), notAfter: day(1), now });
+    const { pem } = await signLeaf({ issuer: ca, key, ...names, notBefore: day(-1), notAfter: day(1), now });
     expect(pem).toMatch(/^-----BEGIN CERTIFICATE-----\n([A-Za-z0-9+/=]{1,64}\n)+-----END CERTIFICATE-----\n$/);
   });
 });

@@ -85,7 +85,7 @@ beforeAll(async () => {
     root,
     middle,
     twin: await authority({ commonName: 'root' }),
-    renewed: one(await signSigner(again)),
+    renewed: await signSigner(again),
     expiredRoot: old.certificate,
     belowExpired: await leaf(old, { now: day(-50), notBefore: day(-51) }),
     serving: await leaf(root, { hostnames: ['*.example.com', 'localhost', '10.0.0.1', 'fd00::1'] }),
@@ -199,12 +199,12 @@ describe('verifyChain()', () => {
   test('many intermediates of one name and key that lead nowhere are given up', async () => {
     const { root, serving } = world;
     const again = { commonName: 'root', key: root.key, notBefore: day(-1), now };
-    const pems = await Promise.all(
+    const intermediates = await Promise.all(
       Array.from({ length: 12 }, (_, n) => signSigner({ ...again, notAfter: day(40 + n) })),
     );
     const answer = verifyChain({
       leaf: serving,
-      intermediates: pems.map(one),
+      intermediates,
       roots: [world.twin.certificate],
       at: now,
     });

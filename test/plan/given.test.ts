@@ -2,9 +2,10 @@
 // tells.
 import { describe, expect, it } from 'vitest';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
-import type { ArtefactFacts, CertificateFacts, Facts } from '../../lib/plan/facts.ts';
+import type { CertificateFacts } from '../../lib/pki/certificate.ts';
+import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
 import { gather } from '../../lib/plan/gather.ts';
-import type { Decision } from '../../lib/plan/plan-types.ts';
+import type { Decision } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import {
   at,

@@ -4,7 +4,7 @@ import { topologicalOrder } from '../../lib/inventory/order.ts';
 import type { CaBundle, ResolvedArtefact, Signer } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { plan } from '../../lib/plan/plan.ts';
-import type { Plan } from '../../lib/plan/plan-types.ts';
+import type { Plan } from '../../lib/plan/plan.ts';
 import { at, bundle, ca, certificate, present, signer, start } from '../support/facts.ts';
 
 const middle: Signer = {

@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import type { Resolved } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
-import type { ClockFacts, Plan, RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
+import type { Plan } from '../../lib/plan/plan.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import {
   at,

@@ -2,8 +2,10 @@
 // place only, names of two nodes, a signer of another machine's future.
 import { expect, test } from 'vitest';
 import type { Resolved } from '../../lib/inventory/model.ts';
-import type { ArtefactFacts, CertificateFacts } from '../../lib/plan/facts.ts';
-import type { ClockFacts, RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import type { CertificateFacts } from '../../lib/pki/certificate.ts';
+import type { ArtefactFacts } from '../../lib/plan/facts.ts';
+import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import {
   at,

@@ -5,7 +5,8 @@ import { loadInventory } from '../../lib/inventory/load.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { isFile } from '../../lib/inventory/places.ts';
-import type { ClockFacts, RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { at, start } from '../support/facts.ts';
 import { SimulatedCluster } from '../support/simulated-cluster.ts';
 

@@ -1,6 +1,7 @@
 // Months in milliseconds: nobody is fought, nothing flaps, and a wrong clock does no harm.
 import { describe, expect, test } from 'vitest';
-import type { ClockFacts, RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { isFile } from '../../lib/inventory/places.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';

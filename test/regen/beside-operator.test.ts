@@ -2,7 +2,7 @@
 // work of the other it meets: nothing is written twice for one generation (a certificate, a set of certificates, a
 // content), no pair is renewed before its time, and at every rest all of it can be verified.
 import { describe, expect, it } from 'vitest';
-import type { RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { leafs, secret } from '../support/operator-actor.ts';
 import { SimulatedYear, type YearOptions } from '../support/simulated-year.ts';
 

@@ -2,8 +2,9 @@
 // keys and certificates; the store is in memory and keeps one backup of each location.
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { Location, Resolved, ResolvedTarget, Signer } from '../../lib/inventory/model.ts';
-import { make } from '../../lib/issue/make.ts';
-import type { CertificateFacts, KeyAlgorithm } from '../../lib/pki/facts.ts';
+import { make } from '../../lib/issue/issue.ts';
+import type { CertificateFacts } from '../../lib/pki/certificate.ts';
+import type { KeyAlgorithm } from '../../lib/pki/key.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import { gather } from '../../lib/plan/gather.ts';

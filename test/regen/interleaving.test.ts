@@ -4,7 +4,7 @@
 // another's and read names from the API. INTERLEAVING_SEEDS changes how many stories begin in each way.
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
-import type { RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { pick, type Random, type Role, seeded, Story, type Write } from '../support/interleaving.ts';
 import { MemoryStore } from '../support/memory-store.ts';
 import { asksForNames, externalBundle, openshiftNames, presetWorld } from '../support/preset-worlds.ts';

@@ -1,12 +1,12 @@
-// Polls between two looks: a change of what is external ends the rest, and nothing else does.
+// Polls between two looks: a change of what is external ends the pause, and nothing else does.
 import { describe, expect, it } from 'vitest';
 import type { Location, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import { signSigner } from '../../lib/pki/sign.ts';
-import { type Rest, rest } from '../../lib/regen/poll.ts';
-import type { RegenOptions } from '../../lib/regen/options.ts';
+import { type Pause, pause } from '../../lib/regen/poll.ts';
+import type { RegenOptions } from '../../lib/regen/run.ts';
 import { runRegen } from '../../lib/regen/run.ts';
 import type { Store } from '../../lib/store/store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -16,7 +16,7 @@ import { MemoryStore } from '../support/memory-store.ts';
 const place: Location = { kind: 'configMap', namespace: 'theirs', name: 'ca' };
 const other: Location = { kind: 'configMap', namespace: 'theirs', name: 'absent' };
 
-/** A rest of 30 s, as its clock stands when it ends. */
+/** A pause of 30 s, as its clock stands when it ends. */
 class Resting {
   readonly store = new MemoryStore();
   readonly clock = new FakeClock();
@@ -29,9 +29,9 @@ class Resting {
     this.store.put(place, { entries: {}, annotations: {} });
   }
 
-  begin(more: Partial<Rest> = {}): Promise<void> {
+  begin(more: Partial<Pause> = {}): Promise<void> {
     const version = this.store.peek(place)?.version;
-    const reading: Rest['store'] = {
+    const reading: Pause['store'] = {
       read: (location) => ((this.reads += 1), this.store.read(location)),
       write: () => Promise.resolve('conflict'),
     };
@@ -49,7 +49,7 @@ class Resting {
       pace: () => ({ delayMs: 100, of: 'all' }) as const,
       ...more,
     };
-    return rest(options).then(() => void (this.ended = true));
+    return pause(options).then(() => void (this.ended = true));
   }
 
   /** Time passes in steps, so that every poll comes to its end. */
@@ -65,7 +65,7 @@ class Resting {
   }
 }
 
-describe('rest()', () => {
+describe('pause()', () => {
   it('polls all the time, and ends when it is time for a look', async () => {
     const one = new Resting();
     const ended = one.begin();
@@ -94,7 +94,7 @@ describe('rest()', () => {
 
   it('ends when a poll fails: the look tells why', async () => {
     const one = new Resting();
-    const store: Rest['store'] = {
+    const store: Pause['store'] = {
       read: () => Promise.reject(new Error('no answer')),
       write: () => Promise.resolve('conflict'),
     };
@@ -104,7 +104,7 @@ describe('rest()', () => {
     expect(one.tookMs).toBe(100);
   });
 
-  it.each<Partial<Rest>>([{ pace: () => undefined }, { external: new Map() }])(
+  it.each<Partial<Pause>>([{ pace: () => undefined }, { external: new Map() }])(
     'reads nothing with %o',
     async (more) => {
       const one = new Resting();
@@ -117,7 +117,7 @@ describe('rest()', () => {
 
   it('is no longer because the API server takes its time', async () => {
     const one = new Resting();
-    const store: Rest['store'] = {
+    const store: Pause['store'] = {
       read: async (location) => (await one.clock.sleep(2000), one.store.read(location)),
       write: () => Promise.resolve('conflict'),
     };
@@ -168,7 +168,7 @@ function startRegen(options: Pick<RegenOptions, 'resolved' | 'store'> & Partial<
 async function bring(store: MemoryStore, now: Date): Promise<void> {
   const { key } = await generateKey(algorithm);
   const notAfter = new Date(now.getTime() + 86_400_000);
-  const pem = await signSigner({ commonName: 'theirs', key, notBefore: now, notAfter, now });
+  const { pem } = await signSigner({ commonName: 'theirs', key, notBefore: now, notAfter, now });
   store.put(place, { entries: { 'ca-bundle.crt': Buffer.from(pem) }, annotations: {} });
 }
 

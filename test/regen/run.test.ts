@@ -280,7 +280,7 @@ describe('runRegen() for one pass while the API server is away', () => {
     expect(clock.slept).toBeLessThan(35_000);
   });
 
-  it('gives up also when it answers each knock and no look', async () => {
+  it('gives up also when it answers each poll and no look', async () => {
     let reads = 0;
     const { name, artefacts } = withObjects(world.resolved);
     const resolved = { name, artefacts: artefacts.filter((row) => row.name !== 'others') };

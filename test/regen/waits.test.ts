@@ -4,7 +4,7 @@ import {
   pollPace,
   isBusy,
   isSettled,
-  knockDelay,
+  apiPollDelay,
   next,
   noStreaks,
   unreadDelay,
@@ -201,7 +201,7 @@ describe('counted()', () => {
       written: 1,
       busySince: one,
       unavailableSince: one,
-      stirredAt: one,
+      lastChangeAt: one,
     });
     const second = counted(first, { ...quiet, failed: 1, unavailable: 1 }, two);
     expect(second).toEqual({
@@ -210,11 +210,11 @@ describe('counted()', () => {
       written: 0,
       busySince: one,
       unavailableSince: one,
-      stirredAt: one,
+      lastChangeAt: one,
     });
     const third = counted(second, { ...quiet, conflicts: 1 }, three);
-    expect(third).toEqual({ unavailable: 0, failed: 0, written: 1, busySince: one, stirredAt: three });
-    expect(counted(third, { ...quiet, blocked: 1, settling: 1 }, three)).toEqual({ ...noStreaks, stirredAt: three });
+    expect(third).toEqual({ unavailable: 0, failed: 0, written: 1, busySince: one, lastChangeAt: three });
+    expect(counted(third, { ...quiet, blocked: 1, settling: 1 }, three)).toEqual({ ...noStreaks, lastChangeAt: three });
   });
 
   it('remembers since when others are awaited', () => {
@@ -234,7 +234,7 @@ describe('pollPace()', () => {
 
   it('is nothing while all is well', () => expect(after(0, {})).toBeUndefined());
   it('is short for a moment after a write of ours, then one object at a time, and nothing a minute later', () => {
-    expect(at.map((ms) => after(ms, { stirredAt: now }))).toEqual([
+    expect(at.map((ms) => after(ms, { lastChangeAt: now }))).toEqual([
       'all 100',
       'all 100',
       'one 300',
@@ -250,16 +250,16 @@ describe('pollPace()', () => {
     expect(after(0, { awaitingSince: now })).toBe('all 100');
   });
   it('counts from the later of the two', () => {
-    expect(after(60_500, { awaitingSince: now, stirredAt: later(60_000) })).toBe('all 100');
+    expect(after(60_500, { awaitingSince: now, lastChangeAt: later(60_000) })).toBe('all 100');
   });
   it('is as before the recovery when the clock was set back', () => {
-    expect(after(-1, { stirredAt: now })).toBeUndefined();
+    expect(after(-1, { lastChangeAt: now })).toBeUndefined();
     expect(after(-1, { awaitingSince: now })).toBe('all 5000');
   });
   it('reads three objects at most five times a second over any ten seconds', () => {
     const reads: number[] = [];
     for (let ms = 0; ms < 70_000;) {
-      const pace = pollPace({ ...noStreaks, stirredAt: now }, later(ms));
+      const pace = pollPace({ ...noStreaks, lastChangeAt: now }, later(ms));
       ms += pace?.delayMs ?? 70_000;
       if (pace !== undefined) reads.push(...(pace.of === 'all' ? [ms, ms, ms] : [ms]));
     }
@@ -301,12 +301,12 @@ describe('isBusy()', () => {
   });
 });
 
-describe('knockDelay()', () => {
+describe('apiPollDelay()', () => {
   const at = [0, 29_999, 30_000, 120_000, 86_400_000];
   it('is a fifth of a second while a server starts, and a second at most where one refuses', () => {
-    expect(at.map((ms) => knockDelay(ms))).toEqual([200, 200, 500, 1000, 1000]);
+    expect(at.map((ms) => apiPollDelay(ms))).toEqual([200, 200, 500, 1000, 1000]);
   });
   it('is a fifth of a second for as long as it is away', () => {
-    expect(at.map((ms) => knockDelay(ms, true))).toEqual([200, 200, 200, 200, 200]);
+    expect(at.map((ms) => apiPollDelay(ms, true))).toEqual([200, 200, 200, 200, 200]);
   });
 });

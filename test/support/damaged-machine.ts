@@ -12,7 +12,8 @@ import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import { signSigner } from '../../lib/pki/sign.ts';
 import { type Gathered, gather } from '../../lib/plan/gather.ts';
 import { plan } from '../../lib/plan/plan.ts';
-import type { Decision, Plan } from '../../lib/plan/plan-types.ts';
+import type { Decision } from '../../lib/plan/decision.ts';
+import type { Plan } from '../../lib/plan/plan.ts';
 import { execute, type StepResult } from '../../lib/regen/execute.ts';
 import { createDiskStore } from '../../lib/store/disk.ts';
 import type { Store } from '../../lib/store/store.ts';
@@ -90,7 +91,8 @@ export class DamagedMachine implements AsyncDisposable {
       const key = await generateKey(p256);
       const dates = { notBefore: new Date(made.getTime() - day), notAfter: new Date(made.getTime() + 3650 * day) };
       await writeFile(pki(`${name}.key`), key.pem, { mode: 0o600 });
-      await writeFile(pki(`${name}.crt`), await signSigner({ commonName, key: key.key, now: made, ...dates }));
+      const ca = await signSigner({ commonName, key: key.key, now: made, ...dates });
+      await writeFile(pki(`${name}.crt`), ca.pem);
     }
     // Twice, so that there are backups of the first.
     await machine.repair(await machine.look(made), made);

@@ -1,6 +1,7 @@
 // Builds the plain data that plan() takes, for tables: a small inventory and certificates given by their dates.
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
-import type { ArtefactFacts, CertificateFacts } from '../../lib/plan/facts.ts';
+import type { CertificateFacts } from '../../lib/pki/certificate.ts';
+import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 
 export const day = 24 * 3_600_000;
 export const start = new Date('2026-06-01T00:00:00Z');

@@ -2,9 +2,9 @@
 // nobody has said that it is to be so.
 import { readKubeconfigView } from '../../lib/store/kubeconfig-view.ts';
 import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
-import type { KeyAlgorithm } from '../../lib/pki/facts.ts';
+import type { KeyAlgorithm } from '../../lib/pki/key.ts';
 import { generateKey } from '../../lib/pki/key.ts';
-import { pairMatches } from '../../lib/pki/pair.ts';
+import { pairMatches } from '../../lib/pki/key.ts';
 import { encodePem } from '../../lib/pki/pem.ts';
 import { signLeaf, signSigner } from '../../lib/pki/sign.ts';
 import { errorText, isCode, RecoveryError } from '../../lib/errors.ts';
@@ -121,9 +121,7 @@ async function makeMaterial(): Promise<readonly Material[]> {
   const dates = { notBefore: now, notAfter: new Date('2036-06-01T00:00:00Z'), now };
   const pairs = kinds.map(async (algorithm): Promise<Material[]> => {
     const [ca, own] = await Promise.all([generateKey(algorithm), generateKey(algorithm)]);
-    const authority = await signSigner({ commonName: 'a CA', key: ca.key, ...dates });
-    const [certificate] = parseCertificates(Buffer.from(authority), 'CA');
-    if (certificate === undefined) throw new Error('no CA');
+    const certificate = await signSigner({ commonName: 'a CA', key: ca.key, ...dates });
     const leaf = await signLeaf({
       issuer: { certificate, key: ca.key },
       key: own.key,
@@ -135,8 +133,8 @@ async function makeMaterial(): Promise<readonly Material[]> {
     });
     const texts = ({ key, pem }: typeof own): string[] => [pem, String(key.export({ type: 'pkcs8', format: 'pem' }))];
     return [
-      { certificate: authority, keys: texts(ca) },
-      { certificate: leaf, keys: texts(own) },
+      { certificate: certificate.pem, keys: texts(ca) },
+      { certificate: leaf.pem, keys: texts(own) },
     ];
   });
   return (await Promise.all(pairs)).flat();

@@ -4,9 +4,9 @@
 // shares no decision with lib/plan: it goes by annotations and never by a certificate's own dates, compares bundles as
 // text, and gives a sync up at the first conflict. Only parsing and signing are those of lib/pki.
 import type { Location } from '../../lib/inventory/model.ts';
-import { type Authority, readAuthority } from '../../lib/issue/issue.ts';
+import { type Authority, readAuthority } from '../../lib/issue/ingredients.ts';
 import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
-import { canonicalHostnames } from '../../lib/pki/hostname.ts';
+import { canonicalHostnames } from '../../lib/pki/names.ts';
 import type { KeyPool } from '../../lib/pki/key-pool.ts';
 import { signLeaf, signSigner } from '../../lib/pki/sign.ts';
 import { type Entries, type Found, locationText, type Material, type Seen, type Store } from '../../lib/store/store.ts';
@@ -162,7 +162,7 @@ export class OperatorActor {
       const [namespace = '', name = ''] = object.split('/');
       const commonName = `${namespace}_${name}@${Math.floor(made.getTime() / 1000)}`;
       const dates = { notBefore: earlier(made), notAfter: new Date(made.getTime() + days * day), now: made };
-      const pem = await signSigner({ commonName, key: key.key, ...dates });
+      const { pem } = await signSigner({ commonName, key: key.key, ...dates });
       const entries = { 'tls.crt': Buffer.from(pem), 'tls.key': Buffer.from(key.pem) };
       found = yield* this.#write(place, entries, { type: 'signer', refreshDays }, found);
     }
@@ -203,7 +203,7 @@ export class OperatorActor {
       leaf.subject
         .split('\n')
         .flatMap((rdn) => (rdn.startsWith(`${attribute}=`) ? [rdn.slice(attribute.length + 1)] : []));
-    const pem = await signLeaf({
+    const { pem } = await signLeaf({
       issuer: authority,
       key: key.key,
       commonName: of('CN')[0] ?? '',
@@ -228,7 +228,7 @@ export class OperatorActor {
     const { now, keys } = this.#options;
     const key = await keys.take(algorithm);
     const made = now();
-    const pem = await signSigner({
+    const { pem } = await signSigner({
       commonName: `kube-csr-signer_@${Math.floor(made.getTime() / 1000)}`,
       key: key.key,
       issuer: ca.authority,

@@ -54,7 +54,8 @@ export async function externalBundle({ name }: ApiLocation, now: Date): Promise<
 /** PEM of a CA. */
 export async function externalAuthority(commonName: string, now: Date): Promise<string> {
   const { key } = await generateKey({ name: 'ECDSA', curve: 'P-256' });
-  return signSigner({ commonName, key, notBefore: now, notAfter: new Date(now.getTime() + tenYears), now });
+  const notAfter = new Date(now.getTime() + tenYears);
+  return (await signSigner({ commonName, key, notBefore: now, notAfter, now })).pem;
 }
 
 /** Whether it has names that only the API tells. */

@@ -1,10 +1,13 @@
 // A control plane as plain data: carries plans out on facts, so that months pass in milliseconds. It makes no
 // certificate; what real ones do is shown by the integration tests.
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
-import type { ArtefactFacts, CertificateFacts } from '../../lib/plan/facts.ts';
-import type { ClockFacts, Plan, RenewalPolicy } from '../../lib/plan/plan-types.ts';
-import { backDatedMs } from '../../lib/pki/facts.ts';
-import { pairOf } from '../../lib/plan/judgement.ts';
+import type { CertificateFacts } from '../../lib/pki/certificate.ts';
+import type { ArtefactFacts } from '../../lib/plan/facts.ts';
+import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
+import type { Plan } from '../../lib/plan/plan.ts';
+import { backDatedMs } from '../../lib/pki/certificate.ts';
+import { pairOf } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { certificate } from './facts.ts';
 

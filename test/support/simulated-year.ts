@@ -13,7 +13,7 @@ import { generateKey } from '../../lib/pki/key.ts';
 import { signSigner } from '../../lib/pki/sign.ts';
 import { signatureMatches } from '../../lib/pki/verify.ts';
 import type { Certificate } from '../../lib/pki/certificate.ts';
-import type { RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { Journal } from '../../lib/regen/journal.ts';
 import { createLook, type Look } from '../../lib/regen/look.ts';
 import { type Found, locationText, type Material, type Seen, type Store } from '../../lib/store/store.ts';
@@ -120,7 +120,7 @@ export class SimulatedYear {
       const { key } = await generateKey(algorithm);
       const now = this.clock.now();
       const dates = { notBefore: now, notAfter: new Date(now.getTime() + 3650 * day), now };
-      const pem = await signSigner({ commonName: object, key, ...dates });
+      const { pem } = await signSigner({ commonName: object, key, ...dates });
       this.store.put(configMap(object), { entries: { 'ca-bundle.crt': Buffer.from(pem) }, annotations: {} });
     }
     this.isOperatorOn = by === 'operator';

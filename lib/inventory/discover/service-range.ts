@@ -1,6 +1,6 @@
 // The first address of a network, which Kubernetes gives to the API server's own service. Pure.
 import { isIP } from 'node:net';
-import { ipText } from '../../pki/hostname.ts';
+import { ipText } from '../../pki/names.ts';
 
 /**
  * Of `--service-cluster-ip-range`, which may name two networks: the API server's service has its address in the first

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { hostnameDer, orderedNames } from '../../lib/pki/alternative-names.ts';
+import { hostnameDer, orderedNames } from '../../lib/pki/names.ts';
 import { readDer, writeDer } from '../../lib/pki/der.ts';
 
 describe('hostnameDer()', () => {

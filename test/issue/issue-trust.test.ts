@@ -1,7 +1,7 @@
 // Where the parts of a new certificate come from.
 import { expect, test } from 'vitest';
 import type { Resolved, ResolvedTarget } from '../../lib/inventory/model.ts';
-import { make } from '../../lib/issue/make.ts';
+import { make } from '../../lib/issue/issue.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import type { Material } from '../../lib/store/store.ts';
 import { bundle, chain, signer, target } from '../support/facts.ts';

@@ -1,10 +1,42 @@
-// The vocabulary shared by the rules: the case before them, the verdict they give, and small sentences. Pure.
-import type { Location, Resolved, ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
+// What is decided about one artefact, and how the rules of each kind come to it: a chain of named checks, of which the first
+// that finds something decides. Pure.
+import type { Location, PolicyKind, Resolved, ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
-import { clockSkewMs } from './clock-rules.ts';
-import type { ArtefactFacts, CertificateFacts, Facts } from './facts.ts';
-import type { ClockFacts, Decision, Reason, RenewalPolicy } from './plan-types.ts';
 import { isFile } from '../inventory/places.ts';
+import { type ClockFacts, clockSkewMs } from './clock-rules.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
+import { type ArtefactFacts, certificatesOf, type Facts } from './facts.ts';
+import type { Action, Reason } from './reasons.ts';
+
+export interface Decision {
+  readonly artefact: string;
+  readonly action: Action;
+  readonly reason: Reason;
+  /** One sentence for people: the state, the wanted state, and what to do where a person must act. */
+  readonly message: string;
+  /** When this decision can change by the passing of time alone. */
+  readonly recheckAt: Date;
+  /** Artefacts whose renewal must have succeeded before this one is carried out. */
+  readonly after: readonly string[];
+  /** Somebody must bring it, or the CA that would sign it: waiting and trying again do not help. */
+  readonly byHand?: true;
+  /** A signer of which only the certificate is written, as its copies have it: nothing is signed. */
+  readonly putsBack?: true;
+  /** An external input has nothing valid for it: others may bring that at any moment. */
+  readonly awaits?: true;
+}
+
+export interface RenewalPolicy {
+  /** `OnlyWhenExpired`: only what is expired or broken is touched. `BeforeExpiry`: we own it and renew ahead of time. */
+  readonly kind: PolicyKind;
+  /** How long after notAfter an object in the API is left to the cluster's own rotator. Files have no other rotator. */
+  readonly graceMs: number;
+  /**
+   * How long two objects in the API must stand in contradiction (a bundle without its signer, a copy unlike its
+   * original) before it is taken for a fault and not for another writer's work between two writes.
+   */
+  readonly settleMs: number;
+}
 
 /** What an artefact will hold once the plan is carried out, as far as others depend on it. */
 export interface Expected {
@@ -19,7 +51,7 @@ export interface Expected {
   readonly certificate?: CertificateFacts;
   /** Of a pair that is renewed: when the new certificate will end. */
   readonly newNotAfter?: Date;
-  /** It may be written anew then, so what is made of it now would soon be made again. */
+  /** It may be rewritten then, so what is made of it now would soon be made again. */
   readonly settlesAt?: Date;
   /** It needs renewal, and that is not possible now. */
   readonly blocked?: true;
@@ -29,7 +61,7 @@ export interface Expected {
   readonly isPutBack?: true;
 }
 
-export interface Case<A extends ResolvedArtefact> {
+export interface Case<A extends ResolvedArtefact = ResolvedArtefact> {
   readonly artefact: A;
   readonly fact: ArtefactFacts;
   readonly facts: Facts;
@@ -43,36 +75,43 @@ export interface Case<A extends ResolvedArtefact> {
 }
 
 /** What has a certificate and a key of its own. */
-export type Pair = Signer | ResolvedTarget;
-export type PairCase = Case<Pair>;
+export type PlannedPair = Signer | ResolvedTarget;
+export type PairCase = Case<PlannedPair>;
 
 /** A copy of a pair as a pair of its own: what its original is, in the copy's place and by its name. */
-export function pairOf(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): Pair | undefined {
+export function pairOf(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): PlannedPair | undefined {
   const original = originalOf(artefacts, copy);
   if (original?.kind !== 'signer' && original?.kind !== 'target') return undefined;
   return { ...original, name: copy.name, location: copy.location };
 }
 
-/** Whether a copy holds what its original holds; of a signer only the first certificate is copied. */
-export function isSameAs(copy: ArtefactFacts, original: ArtefactFacts, kind: ResolvedArtefact['kind']): boolean {
-  if (copy.state !== 'present' || original.state !== 'present') return false;
-  if (kind !== 'signer') return copy.digest === original.digest;
-  const [first, ...others] = copy.certificates;
-  return others.length === 0 && first !== undefined && first.fingerprint === original.certificates[0]?.fingerprint;
-}
-
-/** A check's finding: renew for this reason, or leave it alone until then. */
-export interface Finding {
+/** Something is wrong with it: a renewal puts that right. */
+export interface Fault {
   readonly reason: Reason;
   readonly message: string;
-  readonly keepUntil?: Date;
-  /** Left alone, and not because it is well. */
-  readonly isBlocked?: true;
 }
-export type Check = (at: PairCase, certificate: CertificateFacts) => Finding | undefined;
 
 /** A decision without its name, with what a renewal leaves behind for the artefacts that are judged later. */
 export type Verdict = Omit<Decision, 'artefact'> & { readonly leaves: Expected };
+
+/** A fault, or why it is left alone all the same. */
+export type Finding = Fault | Verdict;
+export type Check<C> = (at: C) => Finding | undefined;
+
+export const isVerdict = (finding: Finding): finding is Verdict => 'action' in finding;
+
+/** What the first of these checks that finds something has found. */
+export function firstOf<C, F extends Finding>(at: C, checks: readonly ((at: C) => F | undefined)[]): F | undefined {
+  for (const check of checks) {
+    const finding = check(at);
+    if (finding !== undefined) return finding;
+  }
+  return undefined;
+}
+
+/** The verdict of a finding: a fault is renewed away. */
+export const concluded = (finding: Finding, renewal: (fault: Fault) => Verdict): Verdict =>
+  isVerdict(finding) ? finding : renewal(finding);
 
 const nothing: Expected = { renewed: false, hasKey: false, trusted: new Set(), newFrom: new Set() };
 
@@ -89,14 +128,7 @@ export function bring(reason: Reason, message: string, recheckAt: Date): Verdict
   return { ...blocked(reason, message, recheckAt), byHand: true };
 }
 
-/** Looked for sooner than usual: what others give has nothing valid for it. */
-export function awaiting(verdict: Verdict): Verdict {
-  return { ...verdict, awaits: true };
-}
-
-export interface Renewal {
-  readonly reason: Reason;
-  readonly message: string;
+export interface Renewal extends Fault {
   readonly now: Date;
   readonly after: readonly string[];
   readonly leaves: Omit<Expected, 'renewed' | 'hasKey'>;
@@ -122,6 +154,12 @@ export function earliest(...dates: readonly (Date | undefined)[]): Date {
   return known.reduce((first, date) => (date < first ? date : first));
 }
 
+/** When what needs no attention, or waits for something that nobody announces, is looked at again. */
+export const idleMs = 3_600_000;
+export const lookAgainMs = 30_000;
+/** What a cluster that is being put together lacks comes soon. */
+export const soonMs = 5000;
+
 /** Files are also copied one after the other by people: they have more time, never so much that a kubelet waits. */
 const settleMsOf = (location: Location, { settleMs }: RenewalPolicy): number =>
   isFile(location) ? Math.min(settleMs * 3, 3000) : settleMs;
@@ -130,7 +168,7 @@ const settleMsOf = (location: Location, { settleMs }: RenewalPolicy): number =>
  * Two objects contradict each other, or two files. Another writer may stand between its two writes, so the contradiction
  * is believed only when none of them has changed for a while; returns until when to wait, or undefined.
  */
-export function settlesAt(at: Case<ResolvedArtefact>, names: readonly string[]): Date | undefined {
+export function settlesAt(at: Case, names: readonly string[]): Date | undefined {
   const { artefact, facts, policy, now } = at;
   let latest: Date | undefined;
   for (const name of names) {
@@ -143,54 +181,41 @@ export function settlesAt(at: Case<ResolvedArtefact>, names: readonly string[]):
   return now < until ? until : undefined;
 }
 
+/** The fault once it has stood long enough; a fresh one may be another writer between two writes. */
+export function settled(at: Case, names: readonly string[], fault: Fault): Finding {
+  const until = settlesAt(at, names);
+  if (until === undefined) return fault;
+  return keep('Settling', `${fault.message}; looked at again before it is believed`, until);
+}
+
+/** It is absent, or broken. */
+export function unusable({ fact }: Case): Fault | undefined {
+  if (fact.state === 'absent') return { reason: 'Absent', message: 'it is absent' };
+  if (fact.state !== 'broken') return undefined;
+  const { problem } = fact;
+  const known = { damaged: 'Damaged', mismatchedPair: 'MismatchedPair' } as const;
+  const reason = problem === 'damaged' || problem === 'mismatchedPair' ? known[problem] : 'Unreadable';
+  return { reason, message: `it is broken: ${fact.message}` };
+}
+
+/** The same, once what is broken has stood so for a while. */
+export function stillUnusable(at: Case): Finding | undefined {
+  const fault = unusable(at);
+  return fault && settled(at, [at.artefact.name], fault);
+}
+
 /** Fingerprints of the certificates that are valid now, give or take the difference of two machines' clocks. */
 export function validNow(fact: ArtefactFacts, now: Date): ReadonlySet<string> {
-  const certificates = certificatesOf(fact);
   const begun = laterMs(now, clockSkewMs);
   return new Set(
-    certificates
+    certificatesOf(fact)
       .filter(({ notBefore, notAfter, isDamaged }) => notBefore <= begun && now < notAfter && isDamaged !== true)
       .map((c) => c.fingerprint),
   );
-}
-
-/** What can be read, also of something broken: a certificate without its key, the whole blocks of a torn bundle. */
-export function certificatesOf(fact: ArtefactFacts): readonly CertificateFacts[] {
-  if (fact.state === 'present') return fact.certificates;
-  return fact.state === 'broken' ? (fact.certificates ?? []) : [];
 }
 
 /** What is to be told of something healthy, behind a message: which of its certificates newer Go refuses. */
 export function refusedByNewer(certificates: readonly CertificateFacts[]): string {
   const refused = certificates.filter(({ newerGo }) => newerGo !== undefined);
   return refused.map(({ subject, newerGo }) => `; ${subject}: ${newerGo}`).join('');
-}
-
-/** Why something is to be written anew. */
-export interface Difference {
-  readonly reason: Reason;
-  readonly message: string;
-}
-
-export function damaged({ fact }: Case<ResolvedArtefact>): Difference | undefined {
-  if (fact.state === 'absent') return { reason: 'Absent', message: 'it is absent' };
-  if (fact.state !== 'broken') return undefined;
-  return { reason: reasonOf(fact), message: `it is broken: ${fact.message}` };
-}
-
-export function reasonOf({ problem }: ArtefactFacts & { state: 'broken' }): Reason {
-  if (problem === 'damaged') return 'Damaged';
-  return problem === 'mismatchedPair' ? 'MismatchedPair' : 'Unreadable';
-}
-
-/** A contradiction that has stood long enough is repaired; a fresh one may be another writer between two writes. */
-export function settled(
-  at: Case<ResolvedArtefact>,
-  names: readonly string[],
-  difference: Difference,
-  renewal: (difference: Difference) => Verdict,
-): Verdict {
-  const until = settlesAt(at, names);
-  if (until === undefined) return renewal(difference);
-  return keep('Settling', `${difference.message}; looked at again before it is believed`, until);
 }

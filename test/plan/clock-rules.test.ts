@@ -1,8 +1,10 @@
 // What counts as a sign that this machine's clock is behind, and who may say that it is right.
 import { describe, expect, test } from 'vitest';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
-import type { ArtefactFacts, CertificateFacts } from '../../lib/plan/facts.ts';
-import type { ClockFacts, OtherClock, RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import type { CertificateFacts } from '../../lib/pki/certificate.ts';
+import type { ArtefactFacts } from '../../lib/plan/facts.ts';
+import type { ClockFacts, OtherClock } from '../../lib/plan/clock-rules.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import {
   at,

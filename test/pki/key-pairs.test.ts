@@ -1,7 +1,7 @@
 import { beforeAll, expect, test } from 'vitest';
 import type { Certificate } from '../../lib/pki/certificate.ts';
 import { generateKey, type PrivateKey } from '../../lib/pki/key.ts';
-import { pairMatches } from '../../lib/pki/pair.ts';
+import { pairMatches } from '../../lib/pki/key.ts';
 import { type Authority, authority, leaf, p256 } from './authority.ts';
 
 let issuer: Authority;

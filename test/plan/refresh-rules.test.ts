@@ -2,9 +2,10 @@
 // was adopted when a renewal gains something.
 import { expect, test } from 'vitest';
 import type { Resolved } from '../../lib/inventory/model.ts';
-import { backDatedMs } from '../../lib/pki/facts.ts';
+import { backDatedMs } from '../../lib/pki/certificate.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
-import type { ClockFacts, RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { at, ca, chain, day, healthy, leaf, present, start, target } from '../support/facts.ts';
 

@@ -1,11 +1,11 @@
 // Kubeconfigs that are composed of a target and a bundle: when they are written anew, and what is in them.
 import { describe, expect, it } from 'vitest';
 import type { Kubeconfigs, Resolved } from '../../lib/inventory/model.ts';
-import { make } from '../../lib/issue/make.ts';
+import { make } from '../../lib/issue/issue.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
 import { gather } from '../../lib/plan/gather.ts';
-import type { Decision } from '../../lib/plan/plan-types.ts';
+import type { Decision } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import type { Material } from '../../lib/store/store.ts';
 import { at, bundle, ca, healthy, leaf, present, signer, start, target } from '../support/facts.ts';

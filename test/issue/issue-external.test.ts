@@ -1,7 +1,7 @@
 // What is made of what others maintain, what OpenShift calls its signers, and what is said about objects in its registry.
 import { expect, test } from 'vitest';
 import type { Resolved, ResolvedArtefact, Signer } from '../../lib/inventory/model.ts';
-import { make } from '../../lib/issue/make.ts';
+import { make } from '../../lib/issue/issue.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import type { Material } from '../../lib/store/store.ts';
 import { both, bundle, signer, target, theirs } from '../support/facts.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { observeClock } from '../../lib/regen/clock-watch.ts';
-import type { ClockWatch } from '../../lib/regen/clock-watch.ts';
+import { observeClock } from '../../lib/regen/known-clock.ts';
+import type { ClockWatch } from '../../lib/regen/known-clock.ts';
 
 const start = new Date('2026-06-01T00:00:00Z').getTime();
 const minute = 60_000;

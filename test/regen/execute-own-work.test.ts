@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { Certificate } from '../../lib/pki/certificate.ts';
-import type { ArtefactFacts, CertificateFacts, Facts } from '../../lib/plan/facts.ts';
+import type { CertificateFacts } from '../../lib/pki/certificate.ts';
+import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
 import type { StepOutcome, StepResult } from '../../lib/regen/execute.ts';
-import { noOwnWork, type OwnWork, ownWork, withoutWaiting } from '../../lib/regen/own-work.ts';
+import { noOwnWork, type OwnWork, ownWork, withoutWaiting } from '../../lib/regen/execute.ts';
 import { bundle, signer, target } from '../support/facts.ts';
 
 const since = new Date('2026-06-01T00:00:00Z');

@@ -4,9 +4,12 @@ import type { Copy, ResolvedArtefact, Signer } from '../../lib/inventory/model.t
 import { topologicalOrder } from '../../lib/inventory/order.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
-import type { ArtefactFacts, CertificateFacts } from '../../lib/plan/facts.ts';
+import type { CertificateFacts } from '../../lib/pki/certificate.ts';
+import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { plan } from '../../lib/plan/plan.ts';
-import type { ClockFacts, Plan, RenewalPolicy } from '../../lib/plan/plan-types.ts';
+import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
+import type { Plan } from '../../lib/plan/plan.ts';
 import { at, bundle, ca, certificate, composed, day, leaf, present, signer, start, target } from '../support/facts.ts';
 import { SimulatedCluster } from '../support/simulated-cluster.ts';
 

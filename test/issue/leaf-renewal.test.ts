@@ -1,10 +1,10 @@
 // Renewals after the certificate that is there: where its parts come from, what is kept, what is refused.
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { CaBundle, Resolved, ResolvedTarget, Signer } from '../../lib/inventory/model.ts';
-import type { Issued } from '../../lib/issue/issue.ts';
-import { make } from '../../lib/issue/make.ts';
+import type { Issued } from '../../lib/issue/ingredients.ts';
+import { make } from '../../lib/issue/issue.ts';
 import { parseCertificates } from '../../lib/pki/certificate.ts';
-import type { KeyAlgorithm } from '../../lib/pki/facts.ts';
+import type { KeyAlgorithm } from '../../lib/pki/key.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import type { Material } from '../../lib/store/store.ts';
 

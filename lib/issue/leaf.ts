@@ -1,0 +1,247 @@
+// The certificate of a target, with its key: as it is declared, or after the one that is there, as `kubeadm certs renew`
+// does it (kubernetes/kubernetes cmd/kubeadm/app/phases/certs/renewal): who it is for, its names and its usages are those of
+// the former certificate, also of an expired one or one whose key is lost; else of the newest backup; else what is declared.
+// Three things of a renewal are ours: it begins with its CA and ends with it at the latest, and what stood behind the old
+// leaf in its file stays there.
+import { isCode, RecoveryError } from '../errors.ts';
+import { unfitness, usagesOf } from '../inventory/fitness.ts';
+import type { Location, ResolvedTarget, Signer } from '../inventory/model.ts';
+import { bundlesAbove } from '../inventory/order.ts';
+import { encodeBundle } from '../pki/bundle.ts';
+import { backDatedMs, type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { canonicalHostnames } from '../pki/names.ts';
+import type { PrivateKey } from '../pki/key.ts';
+import { declaredTemplate, type LeafTemplate, signLeaf, signTemplate, templateOf } from '../pki/sign.ts';
+import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
+import { signatureMatches } from '../pki/verify.ts';
+import { certificateKey, locationText, type Material, privateKeyKey } from '../store/store.ts';
+import { type Authority, formerOf, type Ingredients, type Issued, type IssuedPair } from './ingredients.ts';
+import { annotationsOf } from './metadata.ts';
+
+/** Throws SignFailed. */
+export async function issueDeclared(artefact: ResolvedTarget, issuer: Authority, from: Ingredients): Promise<Issued> {
+  const named = { ...artefact, ...subjectOf(artefact, from), hostnames: hostnamesOf(artefact, from) };
+  const key = await from.takeKey(artefact);
+  return issueTarget({ artefact: named, issuer: withChain(artefact, issuer, from), key, now: from.now });
+}
+
+export interface TargetIssue {
+  readonly artefact: ResolvedTarget;
+  readonly issuer: Authority;
+  readonly key: PrivateKey;
+  readonly now: Date;
+}
+
+/**
+ * A leaf. A server sends its signer along. A client sends the leaf, and its signer only where that is an intermediate
+ * CA: servers may trust no more than the root above it. Throws SignFailed.
+ */
+export async function issueTarget({ artefact, issuer, key, now }: TargetIssue): Promise<Issued> {
+  const leaf = await signLeaf({
+    issuer,
+    key: key.key,
+    ...(artefact.commonName !== undefined && { commonName: artefact.commonName }),
+    // shortest first, as library-go sorts groups
+    organizations: artefact.organizations.toSorted((a, b) => a.length - b.length || (a < b ? -1 : 1)),
+    hostnames: artefact.hostnames,
+    usage: artefact.usage,
+    ...validityFrom(artefact.validity, now),
+  });
+  const above = [issuer.certificate, ...issuer.chain];
+  const sent = artefact.usage === 'client' ? above.filter((certificate) => !isSelfSigned(certificate)) : above;
+  return pairOfEntries(artefact.location, [leaf, ...sent], key);
+}
+
+function isSelfSigned({ fields }: Certificate): boolean {
+  return fields.issuer.der.equals(fields.subject.der);
+}
+
+/** From five minutes before now on. */
+export function validityFrom(validity: number, now: Date): { notBefore: Date; notAfter: Date; now: Date } {
+  const at = now.getTime();
+  return { notBefore: new Date(at - backDatedMs), notAfter: new Date(at + validity), now };
+}
+
+export function pairOfEntries(location: Location, certificates: readonly Certificate[], key: PrivateKey): Issued {
+  return {
+    entries: { [certificateKey]: Buffer.from(encodeBundle(certificates)), [privateKeyKey]: Buffer.from(key.pem) },
+    annotations: annotationsOf(location, certificates[0]),
+    certificates,
+  };
+}
+
+/** Whom a certificate is for that keeps its subject; of one that cannot be read what is declared. */
+function subjectOf(
+  target: ResolvedTarget,
+  { material }: Ingredients,
+): Pick<ResolvedTarget, 'commonName' | 'organizations'> | undefined {
+  const { name, keepsSubject } = target;
+  const pem = keepsSubject === true ? material.get(name)?.entries[certificateKey] : undefined;
+  const [present] = pem === undefined ? [] : wholeCertificates(pem);
+  if (present === undefined || present.facts.isCa || present.facts.commonName === '') return undefined;
+  const { commonName, organizations } = present.fields.subject;
+  if (unfitness(target, { commonName, organizations }) !== undefined) return undefined;
+  return { commonName, organizations };
+}
+
+/**
+ * The declared names, and those of the certificate that is there: a name that was added by hand is not lost, and two
+ * machines whose declarations differ come to one certificate instead of taking each other's names away for ever.
+ */
+function hostnamesOf(target: ResolvedTarget, { material }: Ingredients): readonly string[] {
+  const { name, hostnames, usage, location, asks, namesUnknown } = target;
+  // Where the API tells the names, whoever else writes this goes by the same, and by no other.
+  if (asks !== undefined && namesUnknown === undefined) return hostnames;
+  const pem = usage === 'client' ? undefined : material.get(name)?.entries[certificateKey];
+  if (pem === undefined) return hostnames;
+  try {
+    const [present] = parseCertificates(pem, locationText(location));
+    return canonicalHostnames([...hostnames, ...(present?.facts.hostnames ?? [])]);
+  } catch (err) {
+    if (isCode(err, 'MaterialInvalid')) return hostnames;
+    throw err;
+  }
+}
+
+/**
+ * The signer of a target with the CAs above it, for those who trust no more than the root: its own file holds it
+ * alone. They are found by their signatures in the bundles, because the signer above may have been renewed since it
+ * signed, and because its key is no business of a target below. One that is nowhere makes the chain shorter.
+ */
+function withChain(target: ResolvedTarget, signer: Authority, from: Ingredients): Authority {
+  if (signer.chain.length > 0) return signer;
+  const known = [...linesAbove(target, from)]
+    .filter(({ facts }) => from.now < facts.notAfter)
+    .toSorted((a, b) => b.facts.notAfter.getTime() - a.facts.notAfter.getTime());
+  const chain: Certificate[] = [];
+  for (let last = signer.certificate; !isSelfSigned(last);) {
+    const below = [signer.certificate, ...chain].map(({ facts }) => facts.fingerprint);
+    const child = last;
+    const parent = known.find((ca) => !below.includes(ca.facts.fingerprint) && signatureMatches(child, ca));
+    if (parent === undefined) break;
+    chain.push(parent);
+    last = parent;
+  }
+  return { ...signer, chain };
+}
+
+/** The certificates of the bundles above an artefact, above its issuer, and so on up to a self-signed signer. */
+function* linesAbove(artefact: Pick<IssuedPair, 'name' | 'issuer'>, from: Ingredients): Generator<Certificate> {
+  const { artefacts } = from.resolved;
+  for (let at: Pick<IssuedPair, 'name' | 'issuer'> | undefined = artefact; at?.issuer !== undefined;) {
+    for (const bundle of bundlesAbove(artefacts, at)) yield* formerOf(bundle, from);
+    const { issuer }: Pick<IssuedPair, 'issuer'> = at;
+    at = artefacts.find((one): one is Signer => one.kind === 'signer' && one.name === issuer);
+  }
+}
+
+/** After the certificate that is there. Throws SignFailed. */
+export async function issueRenewal(
+  artefact: ResolvedTarget,
+  issuer: Authority | undefined,
+  from: Ingredients,
+): Promise<Issued> {
+  const { material, backups, now } = from;
+  const places = [material.get(artefact.name), backups?.get(artefact.name)];
+  const former = artefact.template === 'present' ? formerLeafOf(artefact, places) : undefined;
+  const key = await from.takeKey(artefact, (former?.leaf ?? issuer?.certificate)?.facts.key);
+  const template = former?.isFit === true ? templateOf(former.leaf) : declared(artefact, former?.leaf);
+  const leaf = await signTemplate({
+    template,
+    key: key.key,
+    ...(issuer !== undefined && { issuer }),
+    notBefore: beginningOf(issuer, former, now),
+    notAfter: new Date(now.getTime() + artefact.validity),
+    now,
+  });
+  // what followed a self-signed certificate were the CAs of another one
+  const { others, chain } = issuer === undefined || former?.isFit !== true ? { others: [], chain: [] } : former;
+  const issued = pairOfEntries(artefact.location, [leaf, ...chain], key);
+  const text = [leaf.pem, ...others.map(encodePem)].join('');
+  return { ...issued, entries: { ...issued.entries, [certificateKey]: Buffer.from(text) } };
+}
+
+/** The certificate that a renewal follows, and the blocks that stood behind it in its file. */
+interface Former {
+  readonly leaf: Certificate;
+  readonly others: readonly Pick<PemBlock, 'label' | 'der'>[];
+  /** Those of them that are certificates. */
+  readonly chain: readonly Certificate[];
+  /** It can do the work of the target. Of one that cannot, the names count all the same: people have chosen them. */
+  readonly isFit: boolean;
+}
+
+/**
+ * When a renewal begins: with its CA, as `kubeadm init` lets kubeconfigs begin. A clock may be wrong while this is made;
+ * what began at a time that has not come yet would be of no use once the clock is put right, and would look like a clock
+ * that is behind. Who dates a leaf back as far as its CA vouches for nothing more than the CA does: a CA of this minute is
+ * trusted from then on only. A self-signed one begins with the one that it follows, and five minutes early at the least.
+ */
+function beginningOf(issuer: Authority | undefined, former: Former | undefined, now: Date): Date {
+  const early = new Date(now.getTime() - backDatedMs);
+  if (issuer === undefined) return earlier(early, former?.leaf.facts.notBefore ?? early);
+  const { notBefore } = issuer.certificate.facts;
+  return notBefore <= now ? notBefore : early;
+}
+
+const earlier = (a: Date, b: Date): Date => (a < b ? a : b);
+
+/** The first of these that holds a certificate which can do the work of the target; else the first with names. */
+function formerLeafOf(target: ResolvedTarget, places: readonly (Material | undefined)[]): Former | undefined {
+  const formers = places.flatMap((material) => {
+    const pem = material?.entries[certificateKey];
+    const former = pem && readFormer(pem);
+    return former === undefined ? [] : [{ ...former, isFit: canServe(target, former.leaf) }];
+  });
+  return (
+    formers.find(({ isFit }) => isFit) ??
+    formers.find(({ leaf: { facts, fields } }) => !facts.isCa && fields.alternativeNames.length > 0)
+  );
+}
+
+/** What lies in the place of the target may be another certificate altogether: a copy of a CA, another one's client pair. */
+function canServe(target: ResolvedTarget, { facts }: Certificate): boolean {
+  return unfitness(target, facts) === undefined && !facts.isCa && facts.commonName !== '';
+}
+
+/** Of a torn file whatever is whole. A private key is never carried on: the new leaf has its own. */
+function readFormer(pem: Uint8Array): Omit<Former, 'isFit'> | undefined {
+  let blocks: readonly Pick<PemBlock, 'label' | 'der'>[];
+  let all: readonly Certificate[];
+  try {
+    all = parseCertificates(pem, 'the former certificate', 'skipped');
+    blocks = readPem(pem, 'the former certificate').filter(({ label }) => !label.endsWith('PRIVATE KEY'));
+  } catch (err) {
+    if (!isCode(err, 'MaterialInvalid')) throw err;
+    all = wholeCertificates(pem);
+    blocks = all.map(({ x509 }) => ({ label: 'CERTIFICATE', der: x509.raw }));
+  }
+  const [leaf] = all;
+  if (leaf === undefined) return undefined;
+  const own = leaf.x509.raw;
+  const chain = all.filter(({ x509 }) => !own.equals(x509.raw));
+  return { leaf, others: blocks.filter(({ der }) => !own.equals(der)), chain };
+}
+
+function declared(
+  { name, location, usage, commonName, organizations, hostnames: own }: ResolvedTarget,
+  former: Certificate | undefined,
+): LeafTemplate {
+  const hostnames = own.length === 0 ? (former?.facts.hostnames ?? []) : own;
+  const known = commonName ?? (usage === 'client' ? undefined : hostnames[0]);
+  const missing = [
+    ...(known === undefined ? ['common name'] : []),
+    ...(usage !== 'client' && hostnames.length === 0 ? ['host name'] : []),
+  ];
+  if (known !== undefined && missing.length === 0) {
+    const template = declaredTemplate({ commonName: known, organizations, hostnames, usages: usagesOf[usage] });
+    const alternativeNames = [...template.alternativeNames, ...(former?.fields.alternativeNames ?? [])];
+    return { ...template, alternativeNames };
+  }
+  throw new RecoveryError(
+    'SignFailed',
+    `Cannot make ${locationText(location)}: it holds no certificate to take the names from, no backup does, and no ` +
+      `${missing.join(' and no ')} is known for "${name}"; put a backup in its place, or give the parameters that ` +
+      'its entry in the inventory names',
+  );
+}

@@ -1,0 +1,261 @@
+// When a copy follows its original: at once, or where what it holds must be trusted before it is used (`promoteAfter`), at
+// its promotion time while what the copy holds still works. Pure.
+// The rule of promotion is that of cluster-kube-controller-manager-operator (targetconfigcontroller.go, ManageCSRSigner);
+// what is added to it is that nothing is promoted which cannot be used, or which readers do not know yet.
+import { durationText } from '../duration.ts';
+import type { Copy, DurationMs, ResolvedArtefact } from '../inventory/model.ts';
+import { bundlesFor, madeOf, originalOf } from '../inventory/order.ts';
+import { isFile } from '../inventory/places.ts';
+import { type CertificateFacts, madeAt } from '../pki/certificate.ts';
+import { awaitingExternal, followsAtOnce, healthy, isExternal } from './bundle-rules.ts';
+import { expired, notYetValid, undated } from './certificate-rules.ts';
+import { blocked, bring, type Case, concluded, earliest, type Expected, type Fault, type Finding } from './decision.ts';
+import { firstOf, isVerdict, keep, laterMs, lookAgainMs, type PlannedPair, renew, settled } from './decision.ts';
+import { settlesAt, stillUnusable, validNow, type Verdict } from './decision.ts';
+import { type ArtefactFacts, certificateOf, isValid } from './facts.ts';
+import { expiryWithGrace, isOwner } from './refresh-rules.ts';
+import { holds, notTrusted } from './trust-rules.ts';
+
+/** Holds the same bytes as its original. */
+export function judgeCopy(at: Case<Copy>): Verdict {
+  const { artefact, expected, now } = at;
+  if (artefact.promoteAfter !== undefined) return judgePromotion(at, artefact.promoteAfter);
+  const { renewed = false, trusted = new Set<string>(), newFrom = new Set<string>() } = expected.get(artefact.of) ?? {};
+  const after = renewed ? [artefact.of] : [];
+  const checks = [originalRewritten, originalUnusable, stillUnusable, sameAsOriginal, originalExpired];
+  const finding = firstOf<Case<Copy>, Finding>(at, checks) ?? differs(at);
+  return concluded(finding, (fault) => renew({ ...fault, now, after, leaves: { trusted, newFrom } }));
+}
+
+function originalRewritten({ artefact, expected }: Case<Copy>): Fault | undefined {
+  if (expected.get(artefact.of)?.renewed !== true) return undefined;
+  return { reason: 'OriginalDiffers', message: `${artefact.of} is rewritten` };
+}
+
+/** Where others maintain the original, what is here stays until they bring it. */
+function originalUnusable({ artefact, fact, facts, resolved, now }: Case<Copy>): Verdict | undefined {
+  if (facts.get(artefact.of)?.state === 'present') return undefined;
+  const message = `its original ${artefact.of} is not there or not usable`;
+  const later = laterMs(now, lookAgainMs);
+  if (!isExternal(resolved, artefact.of)) return blocked('Unavailable', message, later);
+  if (validNow(fact, now).size > 0) return keep('Healthy', `${message}; what is here stays`, later);
+  const wanted = 'it is made by others and copied as soon as it is there';
+  return { ...blocked('Unavailable', `${message}; ${wanted}`, later), awaits: true };
+}
+
+const original = ({ artefact, facts }: Case<Copy>): ArtefactFacts => facts.get(artefact.of) ?? { state: 'absent' };
+
+function sameAsOriginal(at: Case<Copy>): Verdict | undefined {
+  const { artefact, fact, resolved } = at;
+  const { kind = artefact.kind } = originalOf(resolved.artefacts, artefact) ?? {};
+  return isSameAs(fact, original(at), kind) ? healthy(at, [artefact.of]) : undefined;
+}
+
+function originalExpired(at: Case<Copy>): Verdict | undefined {
+  const { artefact, fact, now } = at;
+  if (validNow(original(at), now).size > 0 || validNow(fact, now).size === 0) return undefined;
+  const message = `it differs from ${artefact.of}, which has no valid certificate; this copy still has one and stays`;
+  return awaitingExternal(at, [artefact.of], keep('OriginalDiffers', message, laterMs(now, lookAgainMs)));
+}
+
+function differs(at: Case<Copy>): Finding {
+  const { artefact, now } = at;
+  const fault = { reason: 'OriginalDiffers', message: `it differs from ${artefact.of}` } as const;
+  const brought = validNow(original(at), now);
+  if (brought.size > 0 && followsAtOnce(at, [artefact.of], brought)) return fault;
+  return settled(at, [artefact.name, artefact.of], fault);
+}
+
+/** Whether a copy holds what its original holds; of a signer only the first certificate is copied. */
+function isSameAs(copy: ArtefactFacts, from: ArtefactFacts, kind: ResolvedArtefact['kind']): boolean {
+  if (copy.state !== 'present' || from.state !== 'present') return false;
+  if (kind !== 'signer') return copy.digest === from.digest;
+  const [first, ...others] = copy.certificates;
+  return others.length === 0 && first !== undefined && first.fingerprint === from.certificates[0]?.fingerprint;
+}
+
+/** A copy, what is to be promoted to it, and who must know that first. */
+interface Promotion extends Case<Copy> {
+  readonly promoteAfter: DurationMs;
+  /** What the copy is in the end a copy of, in the copy's place. */
+  readonly pair: PlannedPair;
+  readonly source: Source;
+  readonly trust: Trust;
+  /** Why what the copy holds cannot be used, or not for long; undefined: it can. */
+  readonly held: Finding | undefined;
+}
+
+interface Source {
+  readonly name: string;
+  readonly fact: ArtefactFacts;
+  readonly expected: Expected | undefined;
+}
+
+interface Trust {
+  /** The bundles that hold the original, or its signer. */
+  readonly bundles: readonly ResolvedArtefact[];
+  /** With what is composed of them, or copied. */
+  readonly all: readonly ResolvedArtefact[];
+}
+
+/** Holds the same bytes as its original, once that may be used. */
+function judgePromotion(given: Case<Copy>, promoteAfter: DurationMs): Verdict {
+  const { artefacts } = given.resolved;
+  const { artefact, now } = given;
+  const pair = originalOf(artefacts, artefact);
+  if (pair?.kind !== 'signer' && pair?.kind !== 'target') {
+    return blocked('Unavailable', `its original ${artefact.of} is no signer and no target`, laterMs(now, lookAgainMs));
+  }
+  const bundles = bundlesFor(artefacts, pair);
+  const trust = { bundles, all: [...bundles, ...madeOf(artefacts, bundles)] };
+  const placed = { ...pair, location: artefact.location };
+  const without = { ...given, promoteAfter, pair: placed, source: sourceOf(given), trust };
+  const at: Promotion = { ...without, held: findingOf(without) };
+  const finding = firstOf(at, [heldUnusable, sameAsSource, notDueYet, unknownToReaders]) ?? promotionDue(at);
+  return concluded(finding, (fault) => promoted(at, fault));
+}
+
+/** It cannot be used any more: its original comes in its place as soon as that can be. */
+function heldUnusable(at: Promotion): Finding | undefined {
+  const { held, trust } = at;
+  if (held === undefined || isVerdict(held)) return undefined;
+  const unfit = unfitness(at, trust.bundles);
+  if (unfit === undefined) return held;
+  const { reason, message, until, byHand } = unfit;
+  return (byHand === true ? bring : blocked)(reason, `${held.message}; ${message}`, until);
+}
+
+function sameAsSource(at: Promotion): Finding | undefined {
+  if (!isSame(at)) return undefined;
+  const certificate = certificateOf(at.fact);
+  const message = certificate === undefined ? '' : `valid until ${certificate.notAfter.toISOString()}`;
+  return at.held ?? keep('Healthy', message, endOf(at) ?? laterMs(at.now, lookAgainMs));
+}
+
+function notDueYet(at: Promotion): Verdict | undefined {
+  const { now, source } = at;
+  const due = dueAt(at);
+  if (due === undefined || now >= due) return undefined;
+  const wait = `${source.name} is used from ${due.toISOString()}, when all trust it; until then what is here stays`;
+  const { reason, message } = at.held ?? { reason: 'NotPromotedYet', message: wait };
+  return keep(reason, message, whileHeld(at, due));
+}
+
+function unknownToReaders(at: Promotion): Verdict | undefined {
+  const unfit = unfitness(at, at.trust.all);
+  if (unfit === undefined) return undefined;
+  return keep('NotPromotedYet', `${unfit.message}; until then what is here stays`, whileHeld(at, unfit.until));
+}
+
+function promotionDue(at: Promotion): Finding {
+  const { artefact, source, promoteAfter } = at;
+  const told = `it differs from ${source.name}`;
+  const finding = settled(at, [artefact.name, source.name], { reason: 'OriginalDiffers', message: told });
+  return isVerdict(finding) ? finding : { ...finding, message: `${told}, which is ${durationText(promoteAfter)} old` };
+}
+
+/** Looked at again then, or when the judgement of what the copy holds changes. */
+const whileHeld = (at: Promotion, until: Date): Date =>
+  earliest(until, at.held !== undefined && isVerdict(at.held) ? at.held.recheckAt : endOf(at));
+
+/** What the copy would hold: its original, or where that is a copy which is rewritten, what that will hold. */
+function sourceOf({ artefact, facts, expected, resolved }: Case<Copy>): Source {
+  for (let name = artefact.of; ;) {
+    const from = resolved.artefacts.find((one) => one.name === name);
+    const state = expected.get(name);
+    if (from?.kind !== 'copy' || state?.renewed !== true) {
+      return { name, fact: facts.get(name) ?? { state: 'absent' }, expected: state };
+    }
+    name = from.of;
+  }
+}
+
+function findingOf(at: Omit<Promotion, 'held'>): Finding | undefined {
+  const certificate = certificateOf(at.fact);
+  if (certificate === undefined) return stillUnusable(at);
+  const trustGone = (one: typeof inPlace, leaf: CertificateFacts): Finding | undefined => {
+    const finding = notTrusted(one, leaf);
+    return finding === undefined || isVerdict(finding) ? finding : settled(at, [at.artefact.name], finding);
+  };
+  const inPlace = { ...at, artefact: at.pair };
+  return firstOf(
+    inPlace,
+    [notYetValid, expired, trustGone, undated].map((check) => (one: typeof inPlace) => check(one, certificate)),
+  );
+}
+
+const isSame = ({ fact, source, pair }: Promotion): boolean =>
+  source.expected?.renewed !== true && isSameAs(fact, source.fact, pair.kind);
+
+/**
+ * When the promotion is due; undefined when nothing there tells its age. Who only recovers leaves it to the owner first,
+ * as it does at the end of a certificate.
+ */
+function dueAt(at: Promotion): Date | undefined {
+  const { source, promoteAfter, pair, policy, now } = at;
+  const isOurs = isOwner({ ...at, artefact: pair }) || isFile(pair.location);
+  const wait = promoteAfter + (isOurs ? 0 : policy.graceMs + policy.settleMs);
+  if (source.expected?.renewed === true) return laterMs(now, wait);
+  const certificate = certificateOf(source.fact);
+  return certificate === undefined ? undefined : laterMs(madeAt(certificate), wait);
+}
+
+interface Unfitness {
+  readonly reason: 'Unavailable' | 'SignerMissingFromBundle';
+  readonly message: string;
+  readonly until: Date;
+  readonly byHand?: true;
+}
+
+/** Why the original cannot be promoted now: it cannot be used itself, or one of these does not know it. */
+function unfitness(at: Promotion, readers: readonly ResolvedArtefact[]): Unfitness | undefined {
+  const { source, expected, now } = at;
+  const { name, fact } = source;
+  const later = laterMs(now, lookAgainMs);
+  const unusable = { reason: 'Unavailable', message: `its original ${name} cannot be used now`, until: later } as const;
+  if (source.expected === undefined || fact.state === 'unavailable') {
+    return { ...unusable, message: `its original ${name} could not be read`, until: laterMs(now, 1000) };
+  }
+  if (!source.expected.renewed) {
+    const { settlesAt: until = later, byHand } = source.expected;
+    if (!isValid(certificateOf(fact), now) || source.expected.blocked === true || until !== later || isSame(at)) {
+      return { ...unusable, until, ...(byHand === true && { byHand }) };
+    }
+  }
+  const without = readers.find((reader) => !knows(at, expected.get(reader.name)));
+  if (without === undefined) return undefined;
+  const until = settlesAt(at, [name, without.name]) ?? later;
+  return { reason: 'SignerMissingFromBundle', message: `${without.name} does not hold ${name} yet`, until };
+}
+
+/** Whether a bundle holds the signer that is promoted, or the one that has signed the leaf. */
+function knows({ pair, source, expected }: Promotion, bundle: Expected | undefined): boolean {
+  if (bundle === undefined || source.expected === undefined) return false;
+  if (pair.kind === 'signer') return holds(bundle, source.name, source.expected);
+  const { certificate, renewed } = source.expected;
+  if (!renewed) return certificate?.signedBy.some((print) => bundle.trusted.has(print)) === true;
+  const signer = expected.get(pair.issuer ?? '');
+  return signer !== undefined && holds(bundle, pair.issuer ?? '', signer);
+}
+
+function promoted({ artefact, source, trust, expected, now }: Promotion, fault: Fault): Verdict {
+  const { trusted = new Set<string>(), newFrom = new Set<string>(), certificate, newNotAfter } = source.expected ?? {};
+  const before = [artefact.of, ...trust.all.map(({ name }) => name)];
+  return renew({
+    ...fault,
+    now,
+    after: before.filter((name) => expected.get(name)?.renewed === true),
+    leaves: {
+      trusted,
+      newFrom,
+      ...(certificate !== undefined && { certificate }),
+      ...(newNotAfter !== undefined && { newNotAfter }),
+    },
+  });
+}
+
+/** When what the copy holds can no longer be used. */
+function endOf(at: Promotion): Date | undefined {
+  const certificate = certificateOf(at.fact);
+  return certificate === undefined ? undefined : expiryWithGrace({ ...at, artefact: at.pair }, certificate);
+}
