@@ -6,9 +6,11 @@ import { kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import type { Approval } from './judge.ts';
-import { askedNode } from './outline.ts';
+import { askedNode } from './batch.ts';
 import { approvedAt, isAskedBy, isBefore, requestedAt, type SigningRequest } from './request.ts';
 import { nodeOf } from './shape.ts';
+import { canBeHeard, type NodeFacts } from './judge.ts';
+import { type Signs, watch, type Watched } from './silence.ts';
 
 export interface NodeRecord {
   readonly issuedUntil?: Date;
@@ -81,5 +83,35 @@ function issuedCertificate(request: SigningRequest): { readonly node: string; re
     return leaf === undefined || node === undefined ? undefined : { node, notAfter: leaf.facts.notAfter };
   } catch {
     return undefined; // whatever a foreign signer has put there: no kubelet can use it either
+  }
+}
+
+/**
+ * The nodes of other machines whose signs of life are remembered from look to look: only such as the API has, because
+ * a requester can name any number of others.
+ */
+export class WatchedNodes {
+  readonly #clock: Clock;
+  readonly #nodes = new Map<string, Watched>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** What is known of this node, with what this look has seen of its signs of life. */
+  see(name: string, facts: NodeFacts): NodeFacts {
+    const { renewedAt, heartbeatAt, renewalMs } = facts;
+    if (!canBeHeard(facts)) {
+      this.#nodes.delete(name);
+      return facts;
+    }
+    const signs: Signs = {
+      ...(renewedAt && { renewedAt }),
+      ...(heartbeatAt && { heartbeatAt }),
+      ...(renewalMs !== undefined && { renewalMs }),
+    };
+    const watched = watch(this.#nodes.get(name), signs, steadyMs(this.#clock));
+    this.#nodes.set(name, watched);
+    return { ...facts, watched };
   }
 }

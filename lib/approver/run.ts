@@ -4,9 +4,10 @@
 import type { CheckState } from '../health.ts';
 import { list, type Pages } from '../kube/list.ts';
 import { listWatch, type WatchStatus } from '../kube/list-watch.ts';
-import { Desk, type PassReport } from './desk.ts';
+import { Wake } from '../retry.ts';
+import { RequestQueue, type PassReport } from './queue.ts';
 import type { ApproverOptions } from './options.ts';
-import type { Outline } from './outline.ts';
+import type { RequestSummary } from './batch.ts';
 import { requestsPath, type SigningRequest } from './request.ts';
 
 export type { ApproverOptions };
@@ -18,57 +19,54 @@ const longestSilenceMs = 120_000;
 /** Runs until `signal` aborts; with `once` it throws what a list of the requests meets. */
 export async function runApprover(options: ApproverOptions): Promise<PassReport> {
   const { connection, signal } = options;
-  const desk = new Desk(options);
-  if (!options.once) return follow(desk, options);
-  const { objects } = await list({ connection, path: requestsPath(), pages: pagesOf(desk), signal });
-  desk.replace(objects);
-  return passAll(desk, options);
+  const queue = new RequestQueue(options);
+  if (!options.once) return follow(queue, options);
+  const { objects } = await list({ connection, path: requestsPath(), pages: pagesOf(queue), signal });
+  queue.replace(objects);
+  return passAll(queue, options);
 }
 
-/** Every request once, in as many turns as they take, and those whose nodes are being watched until they are decided. */
-async function passAll(desk: Desk, { clock, signal }: ApproverOptions): Promise<PassReport> {
-  let report = await desk.pass();
+/** Every request once, in as many batches as they take, and those whose nodes are being watched until they are decided. */
+async function passAll(queue: RequestQueue, { clock, signal }: ApproverOptions): Promise<PassReport> {
+  let report = await queue.pass();
   while (report.delayed + report.watched > 0 && !signal.aborted) {
-    await clock.sleep(desk.dueInMs() ?? 0, signal);
-    const next = await desk.pass();
+    await clock.sleep(queue.dueInMs() ?? 0, signal);
+    const next = await queue.pass();
     report = { ...next, approved: report.approved + next.approved };
   }
   return report;
 }
 
-const pagesOf = (desk: Desk): Pages<SigningRequest, Outline> => ({
+const pagesOf = (queue: RequestQueue): Pages<SigningRequest, RequestSummary> => ({
   size: pageSize,
-  keep: (request) => desk.outline(request),
+  keep: (request) => queue.summary(request),
 });
 
-async function follow(desk: Desk, options: ApproverOptions): Promise<PassReport> {
+async function follow(queue: RequestQueue, options: ApproverOptions): Promise<PassReport> {
   const { clock, signal, health, recheckMs } = options;
-  const bell = new Bell();
+  const wake = new Wake();
   const began = clock.now();
   let status: WatchStatus | undefined;
   let report: PassReport = { approved: 0, left: 0, delayed: 0, watched: 0, failed: [] };
   health?.set('approver', () => check({ status, report, silentMs: silence(status?.lastProgress ?? began, options) }));
-  const watch = listWatch<SigningRequest, Outline>({
+  const watch = listWatch<SigningRequest, RequestSummary>({
     ...options,
     path: requestsPath(),
-    pages: pagesOf(desk),
-    onList(outlines) {
-      desk.replace(outlines);
-      bell.ring();
+    pages: pagesOf(queue),
+    onList(summaries) {
+      queue.replace(summaries);
+      wake.call();
     },
     onEvent(type, request) {
-      if (type === 'DELETED') desk.remove(request);
-      else desk.put(request);
-      bell.ring();
+      if (type === 'DELETED') queue.remove(request);
+      else queue.put(request);
+      wake.call();
     },
     onStatus: (next) => void (status = next),
   });
   while (!signal.aborted) {
-    const waiting = new AbortController();
-    const delay = Math.min(desk.dueInMs() ?? recheckMs, recheckMs);
-    await bell.rung(clock.sleep(delay, AbortSignal.any([signal, waiting.signal])));
-    waiting.abort();
-    if (!signal.aborted) report = await desk.pass();
+    await wake.wait({ clock, signal }, Math.min(queue.dueInMs() ?? recheckMs, recheckMs));
+    if (!signal.aborted) report = await queue.pass();
   }
   await watch;
   return report;
@@ -90,22 +88,6 @@ function check({ status, report, silentMs }: Checked): CheckState {
     return { ok: false, message: `the requests have not been listed, or nothing was heard for two minutes${why}` };
   }
   if (failed.length > 0) return { ok: false, message: failed.slice(0, 3).join(', ') };
-  const queue = delayed > 0 ? `, ${delayed} of them wait for their turn` : '';
-  return { ok: true, message: `${left} requests are left as they are${queue}` };
-}
-
-/** Wakes its one listener; rung while nobody listens, it wakes the next one at once. */
-class Bell {
-  #isRung = false;
-  #wake: () => void = () => undefined;
-
-  ring(): void {
-    this.#isRung = true;
-    this.#wake();
-  }
-
-  async rung(elapsed: Promise<void>): Promise<void> {
-    if (!this.#isRung) await Promise.race([new Promise<void>((resolve) => (this.#wake = resolve)), elapsed]);
-    this.#isRung = false;
-  }
+  const rest = delayed > 0 ? `, ${delayed} of them wait for their turn` : '';
+  return { ok: true, message: `${left} requests are left as they are${rest}` };
 }

@@ -1,6 +1,6 @@
 // What comes as a request and is none must not end the list or the watch that brings the others.
 import { expect, it } from 'vitest';
-import { Desk } from '../../lib/approver/desk.ts';
+import { RequestQueue } from '../../lib/approver/queue.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
 import { bootstrapRequester, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { systemClock } from '../../lib/clock.ts';
@@ -25,7 +25,7 @@ const odd: readonly unknown[] = [
 
 it.each(odd)('%j is left out, told, and no other is lost', (request) => {
   const lines: string[] = [];
-  const desk = new Desk({
+  const queue = new RequestQueue({
     requester,
     connection: undefined as unknown as KubeConnection, // nothing is asked here
     clock: systemClock,
@@ -42,10 +42,10 @@ it.each(odd)('%j is left out, told, and no other is lost', (request) => {
     recheckMs: 1000,
     clockFacts: () => Promise.resolve({ builtAt: new Date(0), synchronised: true }),
   });
-  desk.put(whole);
-  desk.put(request as SigningRequest);
-  desk.remove(request as SigningRequest);
-  expect(desk.dueInMs()).toBe(0);
+  queue.put(whole);
+  queue.put(request as SigningRequest);
+  queue.remove(request as SigningRequest);
+  expect(queue.dueInMs()).toBe(0);
   const isRequest = typeof request === 'object' && request !== null && 'spec' in request && request.spec !== null;
   if (!isRequest) expect(lines.join('')).toContain('csr.failed');
 });

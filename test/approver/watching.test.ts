@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Desk } from '../../lib/approver/desk.ts';
+import { RequestQueue } from '../../lib/approver/queue.ts';
 import { type ApproverOptions, runApprover } from '../../lib/approver/run.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
 import { bootstrapRequester, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
@@ -45,7 +45,7 @@ class World {
   readonly said: { readonly event: string; readonly reason?: string; readonly code?: string }[] = [];
   readonly failures: string[] = [];
   readonly options: ApproverOptions;
-  readonly desk: Desk;
+  readonly queue: RequestQueue;
   reads = 0;
   asked = 0;
   isAway = false;
@@ -82,7 +82,7 @@ class World {
       },
       ...wish.options,
     };
-    this.desk = new Desk(this.options);
+    this.queue = new RequestQueue(this.options);
   }
 
   get passedMs(): number {
@@ -110,11 +110,11 @@ class World {
 
   /** Looks whenever it is time, for so long. */
   async looks(forMs: number): Promise<void> {
-    this.desk.put(request());
+    this.queue.put(request());
     for (const end = this.passedMs + forMs; this.passedMs <= end;) {
-      await this.desk.pass();
+      await this.queue.pass();
       if (this.approved.length > 0) return;
-      this.clock.advance(Math.max(this.desk.dueInMs() ?? minute, 1));
+      this.clock.advance(Math.max(this.queue.dueInMs() ?? minute, 1));
     }
   }
 
@@ -185,8 +185,8 @@ describe("another machine's node, while the clock is right", () => {
     ['a process says so, which is asked once a pass', [false, true], 1],
   ])('is approved at the first look: %s', async (_what, synchronised = [true, true], asked) => {
     const world = new World({ synchronised });
-    world.desk.put(request());
-    await world.desk.pass();
+    world.queue.put(request());
+    await world.queue.pass();
     expect(world).toMatchObject({ approved: ['csr-1'], reads: 1, asked });
   });
 
@@ -204,16 +204,16 @@ describe("another machine's node, while the clock is right", () => {
 
 it("this machine's node waits for nothing, whatever the clock", async () => {
   const world = new World({ options: { nodeName: 'worker' } });
-  world.desk.put(request());
-  await world.desk.pass();
+  world.queue.put(request());
+  await world.queue.pass();
   expect(world.approved).toEqual(['csr-1']);
 });
 
 it('a look that fails counts once, with the code that the log names', async () => {
   const world = new World({});
   world.isAway = true;
-  world.desk.put(request());
-  await world.desk.pass();
+  world.queue.put(request());
+  await world.queue.pass();
   expect(world.failures).toEqual(['KubeUnavailable']);
   expect(world.said).toMatchObject([{ event: 'csr.failed', code: 'KubeUnavailable' }]);
 });

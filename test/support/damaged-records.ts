@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseRecord, recordText } from '../../lib/adopt/record.ts';
 import { contentOf } from '../../lib/approver/gather.ts';
-import { outlineOf } from '../../lib/approver/outline.ts';
+import { requestSummary } from '../../lib/approver/batch.ts';
 import { Records } from '../../lib/approver/records.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
 import { judgeShape } from '../../lib/approver/shape.ts';
@@ -143,7 +143,7 @@ export class RecordCases implements AsyncDisposable {
     const request: SigningRequest = { ...this.#csr, spec: { ...this.#csr.spec, request: next } };
     const certificate = dice.roll(2) === 0 ? { status: { certificate: next } } : {};
     new Records(requester, systemClock).see({ ...request, ...certificate });
-    outlineOf(request);
+    requestSummary(request);
     const content = contentOf(request);
     const verdict = judgeShape(request, content, requester);
     const isChanged = next !== this.#csr.spec.request;

@@ -7,20 +7,20 @@ import type { EventReason, EventRecorder } from '../kube/events.ts';
 import type { Log, LogFields } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { PendingReason, Verdict } from './judge.ts';
-import type { Outline } from './outline.ts';
-import { mostAtOnce, turnMs } from './turn.ts';
+import type { RequestSummary } from './batch.ts';
+import { mostAtOnce, batchEveryMs } from './batch.ts';
 
 const longestMessage = 600;
 /** How often a flood that goes on is told. */
 const floodMs = 10 * 60_000;
 
-export interface Told {
-  readonly outline: Outline;
+export interface Reported {
+  readonly summary: RequestSummary;
   /** What has been told of it. */
   readonly told: Set<string>;
 }
 
-export interface TellerOptions {
+export interface ReporterOptions {
   readonly log: Log;
   readonly clock: Clock;
   readonly events?: Pick<EventRecorder, 'record'>;
@@ -31,17 +31,17 @@ export interface TellerOptions {
 
 type Leave = Extract<Verdict, { action: 'leave' }>;
 
-export class Teller {
-  readonly #options: TellerOptions;
+export class Reporter {
+  readonly #options: ReporterOptions;
   /** Undefined: there is none. */
   #flood: { toldAt: number; readonly left: Map<PendingReason, number> } | undefined;
 
-  constructor(options: TellerOptions) {
+  constructor(options: ReporterOptions) {
     this.#options = options;
   }
 
   /** `count` requests are due, of which not all have their turn, and `one` is one of them; undefined: all have. */
-  flooded(count: number | undefined, one: Outline | undefined): void {
+  flooded(count: number | undefined, one: RequestSummary | undefined): void {
     const { log, clock } = this.#options;
     const now = clock.now().getTime();
     if (count === undefined) {
@@ -55,41 +55,41 @@ export class Teller {
     this.#flood ??= { toldAt: now, left: new Map() };
     if (!isNew && Math.abs(now - this.#flood.toldAt) < floodMs) return;
     this.#flood.toldAt = now;
-    const pace = `${mostAtOnce} are looked at every ${turnMs / 1000} s, this machine's node first, one of each node`;
+    const pace = `${mostAtOnce} are looked at every ${batchEveryMs / 1000} s, this machine's node first, one of each node`;
     const left = isNew ? '' : `; left so far: ${this.#counted()}`;
     const message = `${pace}${left}; deny or delete what nobody needs`;
     log.warn('csr.flooded', { count, message });
     if (one !== undefined) this.#event('CertificateRequestPending', one, `${count} requests wait: ${message}`);
   }
 
-  approved({ outline }: Told, node: string, message: string): void {
-    this.#options.log.info('csr.approved', { csr: outline.name, node, message });
-    this.#event('CertificateRequestApproved', outline, message);
+  approved({ summary }: Reported, node: string, message: string): void {
+    this.#options.log.info('csr.approved', { csr: summary.name, node, message });
+    this.#event('CertificateRequestApproved', summary, message);
   }
 
-  wouldApprove(told: Told, node: string, message: string): void {
-    const fields = { csr: told.outline.name, node, message: `would be approved: ${message}` };
+  wouldApprove(told: Reported, node: string, message: string): void {
+    const fields = { csr: told.summary.name, node, message: `would be approved: ${message}` };
     if (isNews(told, 'dryRun')) this.#options.log.info('csr.pending', { ...fields, reason: 'DryRun' });
   }
 
-  left(told: Told, { node, reason, message }: Leave): void {
+  left(told: Reported, { node, reason, message }: Leave): void {
     if (!isNews(told, reason)) return;
     const { log } = this.#options;
     const text = message.length > longestMessage ? `${message.slice(0, longestMessage)}...` : message;
-    const fields: LogFields = { csr: told.outline.name, ...(node !== undefined && { node }), reason, message: text };
+    const fields: LogFields = { csr: told.summary.name, ...(node !== undefined && { node }), reason, message: text };
     if (this.#flood !== undefined) {
       this.#flood.left.set(reason, (this.#flood.left.get(reason) ?? 0) + 1);
       log.debug('csr.pending', fields);
       return;
     }
     log.warn('csr.pending', fields);
-    this.#event('CertificateRequestPending', told.outline, `${reason}: ${text}`);
+    this.#event('CertificateRequestPending', told.summary, `${reason}: ${text}`);
   }
 
-  failed(told: Told, err: unknown, attempt: number): void {
+  failed(told: Reported, err: unknown, attempt: number): void {
     const code = err instanceof RecoveryError ? err.code : 'unknown';
     this.#options.metrics?.failed('approver', code);
-    const fields = { csr: told.outline.name, err: errorText(err), code, attempt };
+    const fields = { csr: told.summary.name, err: errorText(err), code, attempt };
     if (isNews(told, `failed ${code}`)) this.#options.log.warn('csr.failed', fields);
     else this.#options.log.debug('csr.failed', fields);
   }
@@ -98,7 +98,7 @@ export class Teller {
     return [...(this.#flood?.left ?? [])].map(([reason, count]) => `${reason} ${count}`).join(', ') || 'none';
   }
 
-  #event(reason: EventReason, { name, uid }: Outline, note: string): void {
+  #event(reason: EventReason, { name, uid }: RequestSummary, note: string): void {
     if (this.#options.dryRun) return;
     const regarding = { kind: 'CertificateSigningRequest', name, ...(uid !== undefined && { uid }) } as const;
     const type = reason === 'CertificateRequestApproved' ? 'Normal' : 'Warning';
@@ -106,7 +106,7 @@ export class Teller {
   }
 }
 
-function isNews({ told }: Told, what: string): boolean {
+function isNews({ told }: Reported, what: string): boolean {
   if (told.has(what)) return false;
   told.add(what);
   return true;

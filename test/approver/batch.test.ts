@@ -1,21 +1,21 @@
 import { expect, test } from 'vitest';
-import { type Due, nextTurn } from '../../lib/approver/turn.ts';
+import { type Due, nextBatch } from '../../lib/approver/batch.ts';
 
 const second = (count: number): Date => new Date(count * 1000);
 const own = 'panda';
 const asked = (count: number, lookAt?: number, node?: string): Due => ({
-  outline: { requestedAt: second(count), ...(node !== undefined && { node }) },
+  summary: { requestedAt: second(count), ...(node !== undefined && { node }) },
   ...(lookAt !== undefined && { lookAt }),
 });
 
 test('what was never looked at goes first, and of that the newest', () => {
   const due = [asked(1), asked(9, 5), asked(3), asked(2)];
-  expect(nextTurn(due, own).map(({ outline }) => outline.requestedAt)).toEqual([3, 2, 1, 9].map(second));
+  expect(nextBatch(due, own).map(({ summary }) => summary.requestedAt)).toEqual([3, 2, 1, 9].map(second));
 });
 
 test('what has been due for longest goes before what came due later', () => {
   const due = [asked(1, 30), asked(2, 10), asked(3, 20)];
-  expect(nextTurn(due, own).map(({ lookAt }) => lookAt)).toEqual([10, 20, 30]);
+  expect(nextBatch(due, own).map(({ lookAt }) => lookAt)).toEqual([10, 20, 30]);
 });
 
 test('a turn takes so many, and turn by turn each of a thousand gets its look', () => {
@@ -23,9 +23,9 @@ test('a turn takes so many, and turn by turn each of a thousand gets its look', 
   let waiting = Array.from({ length: 1000 }, (_, count) => asked(count));
   const looked = new Set<number>();
   for (let turn = 0; turn < 16; turn += 1) {
-    const mine = new Set(nextTurn(waiting, own));
+    const mine = new Set(nextBatch(waiting, own));
     expect(mine.size).toBe(100);
-    for (const { outline } of mine) looked.add(outline.requestedAt.getTime());
+    for (const { summary } of mine) looked.add(summary.requestedAt.getTime());
     now += 5000;
     waiting = waiting.map((each) => (mine.has(each) ? { ...each, lookAt: now } : each));
   }
@@ -36,16 +36,16 @@ const flood = (node?: string) => Array.from({ length: 5000 }, (_, count) => aske
 
 test('its own node goes first, however many others ask and whatever came later', () => {
   const mine = asked(1, undefined, own);
-  expect(nextTurn([...flood('tiger'), mine], own)[0]).toBe(mine);
-  expect(nextTurn([...flood(), mine], own)[0]).toBe(mine);
-  expect(nextTurn([asked(9), mine], own)[0]).toBe(mine);
+  expect(nextBatch([...flood('tiger'), mine], own)[0]).toBe(mine);
+  expect(nextBatch([...flood(), mine], own)[0]).toBe(mine);
+  expect(nextBatch([asked(9), mine], own)[0]).toBe(mine);
   const again = asked(2, 1, own);
-  expect(nextTurn([...flood(), again], own)[0]).toBe(again);
+  expect(nextBatch([...flood(), again], own)[0]).toBe(again);
 });
 
 test('under a flood each node has one request in a turn, its newest, before any has a second', () => {
   const due = [...flood('tiger'), ...flood('lion'), asked(1, undefined, 'wolf')];
-  const turn = nextTurn(due, own).map(({ outline }) => outline);
+  const turn = nextBatch(due, own).map(({ summary }) => summary);
   expect(turn.slice(0, 3)).toEqual([
     { requestedAt: second(5999), node: 'tiger' },
     { requestedAt: second(5999), node: 'lion' },
@@ -65,7 +65,7 @@ test('a request is looked at although newer ones come faster than turns, in the 
       const at = turns * 500 + count;
       waiting.push(asked(at + 1, undefined, `flood-${at}`));
     }
-    const looked = new Set(nextTurn(waiting, own));
+    const looked = new Set(nextBatch(waiting, own));
     waiting = waiting.filter((each) => !looked.has(each));
   }
   expect(turns).toBeGreaterThan(1);
@@ -73,5 +73,5 @@ test('a request is looked at although newer ones come faster than turns, in the 
 
 test('what is due again has its turns beside what is new', () => {
   const again = asked(1, 5, 'worker');
-  expect(nextTurn([...flood(), again], own)).toContain(again);
+  expect(nextBatch([...flood(), again], own)).toContain(again);
 });

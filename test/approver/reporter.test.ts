@@ -1,12 +1,12 @@
 // What is told of requests that are left, alone and in a flood.
 import { beforeEach, describe, expect, it } from 'vitest';
-import { Teller, type Told } from '../../lib/approver/teller.ts';
+import { Reporter, type Reported } from '../../lib/approver/reporter.ts';
 import type { RecordedEvent } from '../../lib/kube/events.ts';
 import { createLog } from '../../lib/log.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
-const told = (name: string): Told => ({
-  outline: { name, uid: `uid-${name}`, requestedAt: new Date(0), size: 1 },
+const told = (name: string): Reported => ({
+  summary: { name, uid: `uid-${name}`, requestedAt: new Date(0), size: 1 },
   told: new Set(),
 });
 const left = { action: 'leave', node: 'tiger', reason: 'NodeUnknown', message: 'there is no Node' } as const;
@@ -21,12 +21,12 @@ interface Line {
 let lines: Line[];
 let events: RecordedEvent[];
 let clock: FakeClock;
-let teller: Teller;
+let reporter: Reporter;
 beforeEach(() => {
   lines = [];
   events = [];
   clock = new FakeClock();
-  teller = new Teller({
+  reporter = new Reporter({
     log: createLog({ level: 'debug', write: (line) => lines.push(JSON.parse(line) as Line) }),
     clock,
     events: { record: (event) => events.push(event) },
@@ -34,38 +34,38 @@ beforeEach(() => {
   });
 });
 
-describe('Teller', () => {
+describe('Reporter', () => {
   it('tells why a request is left once, in the log and as an Event', () => {
     const one = told('a');
-    teller.left(one, left);
-    teller.left(one, left);
+    reporter.left(one, left);
+    reporter.left(one, left);
     expect(lines).toMatchObject([{ level: 'warn', event: 'csr.pending', csr: 'a' }]);
     expect(events).toMatchObject([{ type: 'Warning', note: 'NodeUnknown: there is no Node' }]);
-    teller.left(one, { ...left, reason: 'NodeAlive' });
+    reporter.left(one, { ...left, reason: 'NodeAlive' });
     expect(events).toHaveLength(2);
   });
 
   it('makes one line and one Event of a flood, with what was left counted, and one line of its end', () => {
     for (let turn = 0; turn < 10; turn += 1) {
-      teller.flooded(1000, told('newest').outline);
-      for (let count = 0; count < 100; count += 1) teller.left(told(`${turn}-${count}`), left);
+      reporter.flooded(1000, told('newest').summary);
+      for (let count = 0; count < 100; count += 1) reporter.left(told(`${turn}-${count}`), left);
       clock.advance(5000);
     }
     expect(lines.filter(({ level }) => level !== 'debug')).toMatchObject([{ level: 'warn', event: 'csr.flooded' }]);
     expect(events).toMatchObject([{ regarding: { name: 'newest' } }]);
     expect(events[0]?.note).toContain('1000 requests wait');
     // Who gets one is told all the same.
-    teller.approved(told('mine'), 'panda', 'ended');
+    reporter.approved(told('mine'), 'panda', 'ended');
     expect(events).toHaveLength(2);
     clock.advance(10 * 60_000);
-    teller.flooded(1000, told('later').outline);
+    reporter.flooded(1000, told('later').summary);
     expect(events[2]?.note).toContain('left so far: NodeUnknown 1000');
     lines.length = 0;
-    teller.flooded(undefined, undefined);
+    reporter.flooded(undefined, undefined);
     expect(lines).toMatchObject([{ level: 'info', event: 'csr.flooded' }]);
     expect(lines[0]?.message).toContain('left meanwhile: NodeUnknown 1000');
-    teller.flooded(undefined, undefined);
-    teller.left(told('after'), left);
+    reporter.flooded(undefined, undefined);
+    reporter.left(told('after'), left);
     expect(lines).toMatchObject([{}, { level: 'warn', event: 'csr.pending', csr: 'after' }]);
     expect(events).toHaveLength(4);
   });

@@ -1,5 +1,5 @@
-// The requests that wait for a decision, and what is done about each: gather, judge, approve or say why not (teller.ts).
-// Between two looks only outlines are in memory: 100 requests may be 150 MB, and nobody knows how many there are.
+// The requests that wait for a decision, and what is done about each: gather, judge, approve or say why not (reporter.ts).
+// Between two looks only summaries are in memory: 100 requests may be 150 MB, and nobody knows how many there are.
 import { backoffMs } from '../retry.ts';
 import { errorText, faultText } from '../errors.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
@@ -8,19 +8,19 @@ import { type FirstApproval, FirstApprovals } from './first-approvals.ts';
 import { contentOf, gatherNode, readRequest } from './gather.ts';
 import { judge, type Judgement, type NodeFacts, type Verdict } from './judge.ts';
 import type { ApproverOptions } from './options.ts';
-import { type Outline, outlineOf } from './outline.ts';
+import { type RequestSummary, requestSummary } from './batch.ts';
 import { Records } from './records.ts';
 import { isAskedBy, isDecided, type SigningRequest } from './request.ts';
 import { judgeShape, judgeSize } from './shape.ts';
-import { Teller, type Told } from './teller.ts';
-import { mostAtOnce, nextTurn, turnMs } from './turn.ts';
-import { WatchedNodes } from './watched-nodes.ts';
+import { Reporter, type Reported } from './reporter.ts';
+import { mostAtOnce, nextBatch, batchEveryMs } from './batch.ts';
+import { WatchedNodes } from './records.ts';
 
 const firstRetryMs = 100;
 const longestRetryMs = 10_000;
 
-interface Waiting extends Told {
-  outline: Outline;
+interface Waiting extends Reported {
+  summary: RequestSummary;
   /** Milliseconds since the epoch; undefined: it was never looked at. */
   lookAt?: number;
   failures: number;
@@ -39,7 +39,7 @@ export interface PassReport {
   readonly approved: number;
   /** Left as they are. */
   readonly left: number;
-  /** Of these: never looked at, and not in this turn either. */
+  /** Of these: never looked at, and not in this batch either. */
   readonly delayed: number;
   /** And of these: their nodes are being watched, before they are decided. */
   readonly watched: number;
@@ -47,32 +47,32 @@ export interface PassReport {
   readonly failed: readonly string[];
 }
 
-export class Desk {
+export class RequestQueue {
   readonly #options: ApproverOptions;
   readonly #records: Records;
-  readonly #teller: Teller;
+  readonly #reporter: Reporter;
   readonly #firstApprovals: FirstApprovals;
   /** By name. */
   #waiting = new Map<string, Waiting>();
   readonly #watched: WatchedNodes;
   /** What the machine says of its clock when it is asked thoroughly, once a pass. */
   #thorough: Promise<ClockFacts> | undefined;
-  /** More are due than one turn takes: when the next begins, in milliseconds since the epoch. */
-  #nextTurnAt = 0;
+  /** More are due than one batch takes: when the next is due, in milliseconds since the epoch. */
+  #nextBatchAt = 0;
 
   constructor(options: ApproverOptions) {
     this.#options = options;
     this.#records = new Records(options.requester, options.clock);
-    this.#teller = new Teller(options);
+    this.#reporter = new Reporter(options);
     this.#firstApprovals = new FirstApprovals(options);
     this.#watched = new WatchedNodes(options.clock);
   }
 
   /** Takes note of any request, and says what to keep of it; undefined: it does not wait for a decision here. */
-  outline(request: SigningRequest): Outline | undefined {
+  summary(request: SigningRequest): RequestSummary | undefined {
     try {
       this.#records.see(request);
-      return isDecided(request) || !isAskedBy(request, this.#options.requester) ? undefined : outlineOf(request);
+      return isDecided(request) || !isAskedBy(request, this.#options.requester) ? undefined : requestSummary(request);
     } catch (err) {
       // One that is no request must not end the list or the watch that brings the others.
       const csr = nameOf(request) ?? '';
@@ -82,16 +82,16 @@ export class Desk {
   }
 
   /** All that wait. */
-  replace(outlines: readonly Outline[]): void {
+  replace(summaries: readonly RequestSummary[]): void {
     const before = this.#waiting;
-    this.#waiting = new Map(outlines.map((outline) => [outline.name, waitingOf(outline, before.get(outline.name))]));
+    this.#waiting = new Map(summaries.map((summary) => [summary.name, waitingOf(summary, before.get(summary.name))]));
   }
 
   put(request: SigningRequest): void {
     const name = nameOf(request) ?? '';
-    const outline = this.outline(request);
-    if (outline === undefined) this.#waiting.delete(name);
-    else this.#waiting.set(name, waitingOf(outline, this.#waiting.get(name)));
+    const summary = this.summary(request);
+    if (summary === undefined) this.#waiting.delete(name);
+    else this.#waiting.set(name, waitingOf(summary, this.#waiting.get(name)));
   }
 
   remove(request: SigningRequest): void {
@@ -103,22 +103,22 @@ export class Desk {
     const now = this.#options.clock.now().getTime();
     let soonest = Infinity;
     for (const waiting of this.#waiting.values()) soonest = Math.min(soonest, this.#untilDue(waiting, now));
-    return soonest === Infinity ? undefined : Math.max(soonest, this.#untilNextTurn(now));
+    return soonest === Infinity ? undefined : Math.max(soonest, this.#untilNextBatch(now));
   }
 
-  /** Looks at the requests that are due, at so many in one turn. Never rejects. */
+  /** Looks at the requests that are due, one batch at most. Never rejects. */
   async pass(): Promise<PassReport> {
     const { clock, signal } = this.#options;
     const now = clock.now().getTime();
     const due = [...this.#waiting.values()].filter((waiting) => this.#untilDue(waiting, now) === 0);
-    const isTurn = this.#untilNextTurn(now) === 0;
-    const turn = isTurn ? nextTurn(due, this.#options.nodeName) : [];
-    if (isTurn) this.#pace(due, now);
+    const isBatchDue = this.#untilNextBatch(now) === 0;
+    const batch = isBatchDue ? nextBatch(due, this.#options.nodeName) : [];
+    if (isBatchDue) this.#pace(due, now);
     const isNew = ({ lookAt }: Waiting): boolean => lookAt === undefined;
-    const delayed = due.filter(isNew).length - turn.filter(isNew).length;
+    const delayed = due.filter(isNew).length - batch.filter(isNew).length;
     let approved = 0;
     this.#thorough = undefined;
-    for (const waiting of turn) {
+    for (const waiting of batch) {
       if (signal.aborted) break;
       try {
         if (await this.#decide(waiting)) approved += 1;
@@ -135,13 +135,13 @@ export class Desk {
 
   #pace(due: readonly Waiting[], now: number): void {
     const isFlood = due.length > mostAtOnce;
-    const isRest = this.#nextTurnAt > 0; // the last hundred of a flood are still of it
-    this.#nextTurnAt = isFlood ? now + turnMs : 0;
-    this.#teller.flooded(isFlood || isRest ? due.length : undefined, due.at(-1)?.outline);
+    const isRest = this.#nextBatchAt > 0; // the last hundred of a flood are still of it
+    this.#nextBatchAt = isFlood ? now + batchEveryMs : 0;
+    this.#reporter.flooded(isFlood || isRest ? due.length : undefined, due.at(-1)?.summary);
   }
 
-  #untilNextTurn(now: number): number {
-    return untilMs(this.#nextTurnAt, now, turnMs);
+  #untilNextBatch(now: number): number {
+    return untilMs(this.#nextBatchAt, now, batchEveryMs);
   }
 
   #untilDue({ lookAt = 0, isSettled = false }: Waiting, now: number): number {
@@ -151,7 +151,7 @@ export class Desk {
   /** Whether it has been approved. */
   async #decide(waiting: Waiting): Promise<boolean> {
     const { clock, recheckMs } = this.#options;
-    const { name, uid, size } = waiting.outline;
+    const { name, uid, size } = waiting.summary;
     const tooLarge = judgeSize(size);
     if (tooLarge !== undefined) {
       this.#left(waiting, { action: 'leave', ...tooLarge });
@@ -207,7 +207,7 @@ export class Desk {
     const now = clock.now();
     const { uid = '' } = request.metadata;
     if (dryRun) {
-      this.#teller.wouldApprove(waiting, node, message);
+      this.#reporter.wouldApprove(waiting, node, message);
     } else if (isFirst && (await this.#firstApprovals.note(node, { uid, at: now, seen: first })) === 'conflict') {
       waiting.lookAt = now.getTime() + firstRetryMs;
       return false;
@@ -218,14 +218,14 @@ export class Desk {
     } else {
       this.#waiting.delete(request.metadata.name);
       this.#options.metrics?.wrote('approver', 'written');
-      this.#teller.approved(waiting, node, message);
+      this.#reporter.approved(waiting, node, message);
     }
     // Before the watch tells of it: the next request of the same node may be the next to be judged.
     this.#records.approved(node, request, now);
     return !dryRun;
   }
 
-  /** What somebody else has made of it counts before the next request of the same node is judged in this turn. */
+  /** What somebody else has made of it counts before the next request of the same node is judged in this batch. */
   async #lost(waiting: Waiting, { metadata: { name } }: SigningRequest): Promise<void> {
     waiting.lookAt = this.#options.clock.now().getTime() + longestRetryMs;
     const request = await readRequest(name, this.#options);
@@ -237,17 +237,17 @@ export class Desk {
   #left(waiting: Waiting, verdict: Extract<Verdict, { action: 'leave' }>): void {
     // Without a node it is the spec that is unsuitable, which never changes.
     waiting.isSettled = verdict.node === undefined;
-    this.#teller.left(waiting, verdict);
+    this.#reporter.left(waiting, verdict);
   }
 
   #failed(waiting: Waiting, err: unknown): void {
     const { clock, random = Math.random } = this.#options;
-    const { name } = waiting.outline;
+    const { name } = waiting.summary;
     waiting.failures += 1;
     waiting.isWatched = false;
     const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random };
     waiting.lookAt = clock.now().getTime() + backoffMs(waiting.failures, delay);
-    this.#teller.failed(waiting, err, waiting.failures);
+    this.#reporter.failed(waiting, err, waiting.failures);
     waiting.failure = `CertificateSigningRequest "${name}": ${errorText(err)}`;
   }
 }
@@ -259,9 +259,9 @@ const isDoubted = (verdict: Verdict): boolean =>
 const nameOf = (request: Partial<SigningRequest> | null): string | undefined => request?.metadata?.name;
 
 /** What is known of the same request stays known: its spec never changes, and a watch that fails lists anew. */
-function waitingOf(outline: Outline, before: Waiting | undefined): Waiting {
-  if (before !== undefined && before.outline.uid === outline.uid) return Object.assign(before, { outline });
-  return { outline, failures: 0, told: new Set() };
+function waitingOf(summary: RequestSummary, before: Waiting | undefined): Waiting {
+  if (before !== undefined && before.summary.uid === summary.uid) return Object.assign(before, { summary });
+  return { summary, failures: 0, told: new Set() };
 }
 
 /** More than `longestMs` was never asked for: then the clock has been set back. */

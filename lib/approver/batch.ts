@@ -1,0 +1,96 @@
+// Requests that wait for a decision: what stays in memory of each, and which of them are looked at now. Pure. A request
+// is read again when it is looked at, because the requester decides how large it is, up to 1.5 MiB, and how many there
+// are. A kubelet that could not start for a day has left hundreds: they are looked at in batches, and none is left out
+// for good.
+import { readRequestSubject } from '../pki/csr.ts';
+import { requestedAt, type SigningRequest } from './request.ts';
+import { judgeSize, nodeOf } from './shape.ts';
+
+export interface RequestSummary {
+  readonly name: string;
+  readonly uid: string | undefined;
+  readonly requestedAt: Date;
+  /** Characters of the whole object as JSON. */
+  readonly size: number;
+  /** The node that it asks for, read once; undefined: it names none, is too large or cannot be read. */
+  readonly node?: string;
+}
+
+export function requestSummary(request: SigningRequest): RequestSummary {
+  const { name, uid } = request.metadata;
+  const size = JSON.stringify(request).length;
+  const node = judgeSize(size) === undefined ? askedNode(request) : undefined;
+  return { name, uid, requestedAt: requestedAt(request), size, ...(node !== undefined && { node }) };
+}
+
+/** Its subject only: the signature is checked when it is judged. */
+export function askedNode({ spec }: SigningRequest): string | undefined {
+  try {
+    return nodeOf(readRequestSubject(Buffer.from(spec.request, 'base64')).commonName);
+  } catch {
+    return undefined; // its look will say what it is
+  }
+}
+
+/** A look at one are up to three reads. */
+export const mostAtOnce = 100;
+/** Until the next hundred. */
+export const batchEveryMs = 5000;
+
+/** What the order depends on. */
+export interface Due {
+  readonly summary: Pick<RequestSummary, 'requestedAt' | 'node'>;
+  /** Milliseconds since the epoch; undefined: it was never looked at. */
+  readonly lookAt?: number;
+}
+
+/**
+ * Of those that are due, at most so many, first one of this machine's own node, whoever else asks. Where not all have
+ * their turn, each node has one request in it, the newest, for which its kubelet waits, before any has a second.
+ */
+export function nextBatch<T extends Due>(due: readonly T[], ownNode: string): readonly T[] {
+  const ordered = due.toSorted(byOrder).toSorted(ownFirst(ownNode));
+  if (due.length <= mostAtOnce) return ordered;
+  const [first, ...others] = onePerNode(ordered);
+  const batch = [...(first === undefined ? [] : [first]), ...interleaved(others)].slice(0, mostAtOnce);
+  if (batch.length === mostAtOnce) return batch;
+  const taken = new Set(batch);
+  return [...batch, ...interleaved(ordered.filter((each) => !taken.has(each)))].slice(0, mostAtOnce);
+}
+
+/**
+ * The newest that was never looked at, the oldest of these, and what has been due again for longest, one after the
+ * other: the newest alone would leave the others behind as long as they come faster than turns.
+ */
+function interleaved<T extends Due>(ordered: readonly T[]): T[] {
+  const fresh = ordered.filter(({ lookAt }) => lookAt === undefined);
+  const again = ordered.filter(({ lookAt }) => lookAt !== undefined);
+  const taken: T[] = [];
+  while (taken.length < mostAtOnce && fresh.length + again.length > 0) {
+    taken.push(...[fresh.shift(), fresh.pop(), again.shift()].filter((each) => each !== undefined));
+  }
+  return taken;
+}
+
+function byOrder(a: Due, b: Due): number {
+  if (a.lookAt === undefined && b.lookAt === undefined) {
+    return b.summary.requestedAt.getTime() - a.summary.requestedAt.getTime();
+  }
+  return (a.lookAt ?? -Infinity) - (b.lookAt ?? -Infinity);
+}
+
+const ownFirst =
+  (ownNode: string) =>
+  (a: Due, b: Due): number =>
+    Number(b.summary.node === ownNode) - Number(a.summary.node === ownNode);
+
+/** What names no node says nothing of whose it is: it stays. */
+function* onePerNode<T extends Due>(ordered: readonly T[]): Generator<T> {
+  const seen = new Set<string>();
+  for (const each of ordered) {
+    const { node } = each.summary;
+    if (node !== undefined && seen.has(node)) continue;
+    if (node !== undefined) seen.add(node);
+    yield each;
+  }
+}
