@@ -1,11 +1,11 @@
 // What is written into kubeconfigs: those of one user for several ways to the API server, kept in one Secret, and in a
 // single one the CA by which it knows its server. Pure.
+import { onlyEntries } from '../kubeconfig/document.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Endpoints, Kubeconfigs } from '../inventory/model.ts';
 import { encodeBundle } from '../pki/bundle.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
-import { onlyEntries } from '../store/kubeconfig-entries.ts';
 import {
   authorityKey,
   caBundleKey,

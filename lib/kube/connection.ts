@@ -2,6 +2,7 @@
 // files change or the server refuses them. Nothing that the server may have carried out is sent again by itself: only
 // what it answered by 401, and streams that it refused unprocessed (GOAWAY, REFUSED_STREAM; undici does that, once).
 import type { Client } from 'undici';
+import { type Credentials, readKubeconfig, sameCredentials } from '../kubeconfig/credentials.ts';
 import type { Clock } from '../clock.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { Log } from '../log.ts';
@@ -10,8 +11,7 @@ import type { Attempt } from './api-error.ts';
 import { parseAnswer } from './answer.ts';
 import { Gates, type IdentityGate } from './gates.ts';
 import type { KubeConnection, KubeRequest, WatchEvent } from './kube.ts';
-import { readKubeconfig, sameCredentials } from './kubeconfig.ts';
-import type { Credentials, KubeconfigOptions } from './kubeconfig.ts';
+import type { KubeconfigOptions } from '../kubeconfig/credentials.ts';
 import { Lines } from './lines.ts';
 import type { LineOptions } from './lines.ts';
 import { TimeLimit } from './time-limit.ts';

@@ -3,11 +3,11 @@
 // kube-apiserver's priority and fairness gives each user a queue of his own, and a mode that asks for much must not shut
 // out the one that renews.
 import { createHash } from 'node:crypto';
+import type { Credentials } from '../kubeconfig/credentials.ts';
 import type { Clock } from '../clock.ts';
 import type { RecoveryError } from '../errors.ts';
 import type { Attempt } from './api-error.ts';
 import { type Entry, Gate } from './gate.ts';
-import type { Credentials } from './kubeconfig.ts';
 
 /** The way of one identity to one API server: by the gate of all, and by its own. */
 export class IdentityGate {

@@ -6,9 +6,9 @@ import { subscribe } from 'node:diagnostics_channel';
 import type { EventEmitter } from 'node:events';
 import type { TLSSocket } from 'node:tls';
 import { buildConnector, Client } from 'undici';
+import type { Credentials } from '../kubeconfig/credentials.ts';
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
-import type { Credentials } from './kubeconfig.ts';
 
 export interface LineOptions {
   readonly credentials: Credentials;

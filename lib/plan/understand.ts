@@ -1,12 +1,12 @@
 // What the bytes of an artefact are: certificates and key, whole or broken, and why. Pure.
 import { createHash } from 'node:crypto';
+import { type KubeconfigFields, onlyEntries } from '../kubeconfig/document.ts';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { External, KeyPair, Kubeconfigs, ResolvedArtefact } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import { type Certificate, type CertificateFacts, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
 import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
-import { type KubeconfigFields, onlyEntries } from '../store/kubeconfig-entries.ts';
 import {
   authorityKey,
   caBundleKey,

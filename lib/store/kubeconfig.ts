@@ -1,20 +1,20 @@
 // A kubeconfig as the home of a client certificate: read from the document or from the files that it names, and written
 // where it was read. One that has to be made from nothing is like kubeadm's (kubernetes/kubernetes
 // cmd/kubeadm/app/util/kubeconfig): cluster `kubernetes`, its user named like the common name of the certificate.
-import { RecoveryError } from '../errors.ts';
-import type { Endpoints, KubeconfigLocation } from '../inventory/model.ts';
-import { parseCertificates } from '../pki/certificate.ts';
-import { editYaml, toYaml, yamlText } from '../yaml.ts';
-import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './combined-pem.ts';
-import { evidentContextName } from './own-context.ts';
-import { bytesOf, type Change, type Layout, type Part, type ReadFile, type Understood } from './disk-layout.ts';
 import {
+  evidentContextName,
   type KubeconfigReading,
   type KubeconfigView,
   readKubeconfigView,
   type Source,
   textDamage,
-} from './kubeconfig-view.ts';
+} from '../kubeconfig/document.ts';
+import { RecoveryError } from '../errors.ts';
+import type { Endpoints, KubeconfigLocation } from '../inventory/model.ts';
+import { parseCertificates } from '../pki/certificate.ts';
+import { editYaml, toYaml, yamlText } from '../yaml.ts';
+import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './combined-pem.ts';
+import { bytesOf, type Change, type Layout, type Part, type ReadFile, type Understood } from './disk-layout.ts';
 import { authorityKey, certificateKey, type Entries, locationText, privateKeyKey } from './store.ts';
 
 const documentRole = 'kubeconfig';

@@ -1,8 +1,8 @@
 // Whom a failure concerns: all who ask a server, or one identity.
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { Credentials } from '../../lib/kubeconfig/credentials.ts';
 import { RecoveryError } from '../../lib/errors.ts';
 import { Gates, type IdentityGate } from '../../lib/kube/gates.ts';
-import type { Credentials } from '../../lib/kube/kubeconfig.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 const signal = new AbortController().signal;

@@ -14,8 +14,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { readKubeconfig } from '../../lib/kubeconfig/credentials.ts';
 import type { KubeconfigLocation } from '../../lib/inventory/model.ts';
-import { readKubeconfig } from '../../lib/kube/kubeconfig.ts';
 import { createDiskStore, type DiskStoreOptions } from '../../lib/store/disk.ts';
 import { authorityKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
 import type { Found, Material } from '../../lib/store/store.ts';

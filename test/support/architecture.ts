@@ -15,7 +15,7 @@ interface Import {
 /** Lowest first. A file imports its own folder and layers below its own; a layer named here is a folder or files. */
 const layers: readonly (readonly RegExp[])[] = [
   [/^lib\/[^/]+\.ts$/],
-  [/^lib\/kube\//, /^lib\/pki\//, /^lib\/disk\//, /^lib\/host\//],
+  [/^lib\/kube\//, /^lib\/kubeconfig\//, /^lib\/pki\//, /^lib\/disk\//, /^lib\/host\//],
   [/^lib\/inventory\//, /^lib\/store\//, /^lib\/publish\//],
   [/^lib\/plan\//, /^lib\/proof\//, /^lib\/issue\//, /^lib\/webhooks\//, /^lib\/restart\//],
   // What a user may configure is said in terms of the inventory and the plan.

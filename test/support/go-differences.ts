@@ -1,6 +1,6 @@
 // Damaged certificates, pairs, bundles and kubeconfigs, read here and by Go: where one accepts what the other refuses, and
 // nobody has said that it is to be so.
-import { readKubeconfigView } from '../../lib/store/kubeconfig-view.ts';
+import { readKubeconfigView } from '../../lib/kubeconfig/document.ts';
 import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
 import type { KeyAlgorithm } from '../../lib/pki/key.ts';
 import { generateKey } from '../../lib/pki/key.ts';

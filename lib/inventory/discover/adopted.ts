@@ -6,9 +6,9 @@
 // The kubelet stays kubeadm's: its certificate is signed with the CA key on this machine. That serves only while the API
 // server still trusts that CA, and while the kubelet trusts what the API server serves; else a certificate that looks
 // valid would keep the kubelet from asking for a good one with its bootstrap kubeconfig.
+import { readKubeconfigView } from '../../kubeconfig/document.ts';
 import { type Certificate, wholeCertificates } from '../../pki/certificate.ts';
 import { signatureMatches } from '../../pki/verify.ts';
-import { readKubeconfigView } from '../../store/kubeconfig-view.ts';
 import type { Endpoints } from '../model.ts';
 import { document, flagsOf } from './documents.ts';
 

@@ -1,8 +1,8 @@
 // What the files of a kubeadm machine say, as far as discovery asks: flags of a static pod, servers and users of a
 // kubeconfig, one field of the kubelet's configuration. Pure. A text that is not what it should be gives undefined.
+import { type KnownServers, ownContext } from '../../kubeconfig/document.ts';
 import { flagsIn } from '../../command-flags.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
-import { type KnownServers, ownContext } from '../../store/own-context.ts';
 import { parseYaml } from '../../yaml.ts';
 
 type Mapping = Readonly<Record<string, unknown>>;

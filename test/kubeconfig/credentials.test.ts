@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readKubeconfig, sameCredentials } from '../../lib/kubeconfig/credentials.ts';
 import { RecoveryError } from '../../lib/errors.ts';
-import { readKubeconfig, sameCredentials } from '../../lib/kube/kubeconfig.ts';
 import { createAuthority, createLeaf } from '../support/certificates.ts';
 import type { Pair } from '../support/certificates.ts';
 

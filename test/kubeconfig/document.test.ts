@@ -1,5 +1,5 @@
+import { type KnownServers, ownContext } from '../../lib/kubeconfig/document.ts';
 import { describe, expect, it } from 'vitest';
-import { type KnownServers, ownContext } from '../../lib/store/own-context.ts';
 
 const here = 'https://10.0.0.1:6443';
 const balancer = 'https://lb.example:6443';

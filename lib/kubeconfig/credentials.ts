@@ -10,6 +10,8 @@ import { errorText, RecoveryError, systemCode } from '../errors.ts';
 import { problemsError, valueText } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import { parseYaml, yamlText } from '../yaml.ts';
+import { isFields, type KubeconfigFields } from './document.ts';
+import { isBase64 } from './schema.ts';
 
 export interface Credentials {
   /** Address without a slash at its end, with the path that some proxies put before the API: `https://host:6443`. */
@@ -30,9 +32,7 @@ export interface KubeconfigOptions {
   readonly tlsServerNameOverride?: string | undefined;
 }
 
-type Fields = Readonly<Record<string, unknown>>;
-
-/** Fields that would change who we are or whom we trust, if they were honoured: refused, never passed over. */
+/** KubeconfigFields that would change who we are or whom we trust, if they were honoured: refused, never passed over. */
 const refused: Readonly<Record<'cluster' | 'user', Readonly<Record<string, string>>>> = {
   cluster: {
     'insecure-skip-tls-verify': 'the server is always verified; give certificate-authority',
@@ -49,9 +49,6 @@ const refused: Readonly<Record<'cluster' | 'user', Readonly<Record<string, strin
     'as-user-extra': 'impersonation is not supported',
   },
 };
-
-const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** What is read and what is wrong with it, for one file. */
 class Reading {
@@ -70,7 +67,7 @@ class Reading {
   }
 
   /** The text of an optional field. An empty one counts as left out, as client-go has it. */
-  text(fields: Fields, path: string, name: string): string | undefined {
+  text(fields: KubeconfigFields, path: string, name: string): string | undefined {
     const value = fields[name];
     if (value === undefined || value === null || value === '') return undefined;
     if (typeof value === 'string') return value;
@@ -78,11 +75,10 @@ class Reading {
   }
 
   /** Bytes given inline (`<name>-data`, which wins, as in client-go) or as a path relative to the kubeconfig. */
-  async bytes(fields: Fields, path: string, name: string): Promise<Buffer | undefined> {
+  async bytes(fields: KubeconfigFields, path: string, name: string): Promise<Buffer | undefined> {
     const data = this.text(fields, path, `${name}-data`);
     if (data !== undefined) {
-      const text = data.replaceAll(/\s/g, '');
-      if (/^[A-Za-z0-9+/]+={0,2}$/.test(text)) return Buffer.from(text, 'base64');
+      if (isBase64(data)) return Buffer.from(data, 'base64');
       return this.problem(`${path}.${name}-data`, 'must be base64');
     }
     const file = this.text(fields, path, name);
@@ -100,7 +96,7 @@ class Reading {
   }
 
   /** The entry called `name` of one of the three lists. */
-  entry(config: Fields, kind: 'cluster' | 'user' | 'context', name: string): Fields | undefined {
+  entry(config: KubeconfigFields, kind: 'cluster' | 'user' | 'context', name: string): KubeconfigFields | undefined {
     const list = config[`${kind}s`];
     const found = Array.isArray(list) ? list.find((item) => isFields(item) && item['name'] === name) : undefined;
     const fields: unknown = isFields(found) ? found[kind] : undefined;
@@ -108,7 +104,7 @@ class Reading {
     return this.problem(`${kind}s`, `has no entry named ${valueText(name)}`, 'notFound');
   }
 
-  refuse(kind: 'cluster' | 'user', path: string, fields: Fields): void {
+  refuse(kind: 'cluster' | 'user', path: string, fields: KubeconfigFields): void {
     for (const [name, why] of Object.entries(refused[kind])) {
       const value = fields[name];
       const unset = value === undefined || value === null || value === false || value === '';
@@ -122,7 +118,7 @@ function certificates(pem: Buffer): X509Certificate[] {
   return blocks.map((block) => new X509Certificate(block));
 }
 
-function serverAddress(reading: Reading, cluster: Fields): string | undefined {
+function serverAddress(reading: Reading, cluster: KubeconfigFields): string | undefined {
   const text = reading.text(cluster, 'cluster', 'server');
   if (text === undefined) return reading.problem('cluster.server', 'is missing', 'required');
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -132,7 +128,7 @@ function serverAddress(reading: Reading, cluster: Fields): string | undefined {
   return `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
 }
 
-async function authority(reading: Reading, cluster: Fields): Promise<Buffer | undefined> {
+async function authority(reading: Reading, cluster: KubeconfigFields): Promise<Buffer | undefined> {
   const before = reading.problems.length;
   const ca = await reading.bytes(cluster, 'cluster', 'certificate-authority');
   if (ca === undefined) {
@@ -147,7 +143,7 @@ async function authority(reading: Reading, cluster: Fields): Promise<Buffer | un
   return reading.problem('cluster.certificate-authority', 'must hold PEM certificates, and only whole ones');
 }
 
-async function clientCertificate(reading: Reading, user: Fields): Promise<Credentials['clientCertificate']> {
+async function clientCertificate(reading: Reading, user: KubeconfigFields): Promise<Credentials['clientCertificate']> {
   const before = reading.problems.length;
   const cert = await reading.bytes(user, 'user', 'client-certificate');
   const key = await reading.bytes(user, 'user', 'client-key');
@@ -164,7 +160,7 @@ async function clientCertificate(reading: Reading, user: Fields): Promise<Creden
 }
 
 /** tokenFile wins over token, as in client-go: it is the one that is renewed. */
-async function bearerToken(reading: Reading, user: Fields): Promise<string | undefined> {
+async function bearerToken(reading: Reading, user: KubeconfigFields): Promise<string | undefined> {
   const file = reading.text(user, 'user', 'tokenFile');
   const path = file === undefined ? 'user.token' : 'user.tokenFile';
   const text =
@@ -176,7 +172,7 @@ async function bearerToken(reading: Reading, user: Fields): Promise<string | und
   return reading.problem(path, token === '' ? 'is empty' : 'must be one line of printable characters without spaces');
 }
 
-async function readFields(reading: Reading): Promise<Fields> {
+async function readFields(reading: Reading): Promise<KubeconfigFields> {
   let text: string;
   try {
     text = yamlText(await readRegularFile(realDisk, reading.file));
@@ -202,7 +198,7 @@ async function readFields(reading: Reading): Promise<Fields> {
   ]);
 }
 
-function serverName(reading: Reading, cluster: Fields, override: string | undefined): string | undefined {
+function serverName(reading: Reading, cluster: KubeconfigFields, override: string | undefined): string | undefined {
   const name = override ?? reading.text(cluster, 'cluster', 'tls-server-name');
   // RFC 6066 section 3: an address is no server name; sent as one, Node and Go servers differ in what they do.
   if (name !== undefined && (isIP(name) !== 0 || !/^[A-Za-z0-9._-]+$/.test(name))) {

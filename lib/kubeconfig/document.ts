@@ -1,0 +1,233 @@
+// What a kubeconfig says: where in it the credentials of this machine's own context are, and the CA by which it knows
+// its server. Pure.
+//
+// Which context is this machine's own: `kind create cluster`, `kubectl config use-context` and merged files leave the
+// current context with another cluster, whose user and CA must never be replaced by ours.
+//   1. the server is one that is known for this machine
+//   2. else kubeadm's name for its cluster, else its names of users and contexts, or the kubelet's
+//      (kubernetes/kubernetes cmd/kubeadm/app/util/kubeconfig, pkg/kubelet/certificate/bootstrap)
+//   3. else the current context where no server is known, and none where one is
+// Where several answer alike, the current context counts.
+import { dirname, resolve } from 'node:path';
+import { errorText } from '../errors.ts';
+import { isYamlText, parseYaml, yamlText } from '../yaml.ts';
+import { isBase64, kubeconfigProblem } from './schema.ts';
+
+export type KubeconfigFields = Readonly<Record<string, unknown>>;
+
+/** Embedded bytes, or a file. Where both are given the data counts, as in client-go. */
+export type Source =
+  | { readonly kind: 'data'; readonly bytes: Buffer | undefined }
+  | { readonly kind: 'file'; readonly file: string }
+  | { readonly kind: 'none' };
+
+export interface KubeconfigView {
+  /** Where the mappings of its user and its cluster are. */
+  readonly user: readonly (string | number)[];
+  readonly cluster: readonly (string | number)[];
+  readonly certificate: Source;
+  readonly key: Source;
+  readonly authority: Source;
+  readonly server?: string;
+  /** It trusts any server, and must not name a CA then. */
+  readonly insecure: boolean;
+}
+
+/** `foreign`: it is sound, and its credentials are others'. */
+export type KubeconfigReading = KubeconfigView | { readonly problem: string } | { readonly foreign: string };
+
+/** Ways to authenticate that leave a client certificate no part. */
+const others = ['exec', 'auth-provider', 'username', 'token', 'tokenFile'] as const;
+
+/** Paths in it are relative to the directory of `file`. Never throws. */
+export function readKubeconfigView(file: string, bytes: Uint8Array, known: KnownServers): KubeconfigReading {
+  const damage = textDamage(bytes);
+  if (damage !== undefined) return { problem: damage };
+  let config: unknown;
+  try {
+    config = parseYaml(yamlText(bytes));
+  } catch (err) {
+    return { problem: errorText(err) };
+  }
+  const context = ownContext(config, known);
+  if ('problem' in context) return context;
+  // Before whose it is: what no component can load is nobody's working file.
+  const own =
+    'user' in context ? [context.user, context.cluster].map(({ path: [list, at, of] }) => `${list}[${at}].${of}`) : [];
+  const problem = kubeconfigProblem(config, own);
+  if (problem !== undefined) return { problem };
+  if (!('user' in context)) return context;
+  const { user, cluster } = context;
+  const source = (fields: KubeconfigFields, name: string): Source => sourceOf(dirname(file), fields, name);
+  const certificate = source(user.fields, 'client-certificate');
+  const other = others.find((name) => isSet(user.fields[name]));
+  const certified = certificate.kind !== 'none' && (other === 'token' || other === 'tokenFile');
+  if (other !== undefined && !certified) return { foreign: `its user authenticates by "${other}"` };
+  const server = cluster.fields['server'];
+  return {
+    ...(typeof server === 'string' && { server }),
+    user: user.path,
+    cluster: cluster.path,
+    certificate,
+    key: source(user.fields, 'client-key'),
+    authority: source(cluster.fields, 'certificate-authority'),
+    insecure: cluster.fields['insecure-skip-tls-verify'] === true,
+  };
+}
+
+/** Why Go's YAML reader refuses the bytes as text. Decoded all the same, damage would look like part of a value. */
+export function textDamage(bytes: Uint8Array): string | undefined {
+  if (!isYamlText(bytes)) return 'it is not UTF-8';
+  // oxlint-disable-next-line no-control-regex -- these are what is looked for
+  const isControl = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/;
+  return isControl.test(yamlText(bytes)) ? 'it holds control characters' : undefined;
+}
+
+const isSet = (value: unknown): boolean => value !== undefined && value !== null && value !== '';
+
+function sourceOf(directory: string, fields: KubeconfigFields, name: string): Source {
+  const data = fields[`${name}-data`];
+  if (isSet(data)) return { kind: 'data', bytes: typeof data === 'string' ? decoded(data) : undefined };
+  const file = fields[name];
+  return typeof file === 'string' && file !== '' ? { kind: 'file', file: resolve(directory, file) } : { kind: 'none' };
+}
+
+const decoded = (data: string): Buffer | undefined => (isBase64(data) ? Buffer.from(data, 'base64') : undefined);
+
+/** The mapping of a named item: `users[2].user`. */
+export interface NamedFields {
+  readonly path: readonly (string | number)[];
+  readonly fields: KubeconfigFields;
+}
+
+export interface OwnContext {
+  readonly name: string;
+  readonly user: NamedFields;
+  readonly cluster: NamedFields;
+}
+
+/** `foreign`: it is sound, and all of it another cluster's. */
+export type ContextChoice = OwnContext | { readonly problem: string } | { readonly foreign: string };
+
+/** URLs of this machine's API server, as far as they are known. */
+export interface KnownServers {
+  readonly controlPlane?: string;
+  readonly local?: string;
+}
+
+interface Context extends OwnContext {
+  readonly clusterName: string;
+  readonly userName: string;
+}
+
+export const isFields = (value: unknown): value is KubeconfigFields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** `config`: the value of a kubeconfig. Never throws. */
+export function ownContext(config: unknown, known: KnownServers): ContextChoice {
+  if (!isFields(config)) return { problem: 'it is not a mapping with clusters, users, contexts and current-context' };
+  const present = config['current-context'];
+  if (typeof present !== 'string' || present === '') return { problem: 'it has no current-context' };
+  const current = contextOf(config, present);
+  if (typeof current === 'string') return { problem: current };
+  const own = evidentContext(config, known, present);
+  // Without a server it is damaged, and not another cluster's.
+  const { cluster, clusterName } = own ?? current;
+  const { server } = cluster.fields;
+  if (typeof server !== 'string' || server === '') return { problem: `its cluster "${clusterName}" has no server` };
+  if (own !== undefined) return own;
+  if (known.controlPlane === undefined && known.local === undefined) return current;
+  return { foreign: `its current context "${present}" is that of another cluster` };
+}
+
+/** The name of the context that rules 1 and 2 give, whatever the current one is. */
+export function evidentContextName(config: unknown, known: KnownServers): string | undefined {
+  return isFields(config) ? evidentContext(config, known)?.name : undefined;
+}
+
+function evidentContext(config: KubeconfigFields, known: KnownServers, present?: string): Context | undefined {
+  const contexts = listOf(config, 'context').flatMap(({ name }): Context[] => {
+    const context = typeof name === 'string' ? contextOf(config, name) : '';
+    return typeof context === 'string' ? [] : [context];
+  });
+  for (const isOurs of [(one: Context) => pointsHere(one, known), hasKubeadmsCluster, hasKubeadmsName]) {
+    const ours = contexts.filter(isOurs);
+    // by its names alone another kubeadm's is like ours
+    if (isOurs === hasKubeadmsName && new Set(ours.map((one) => one.clusterName)).size > 1) break;
+    const own = ours.find(({ name }) => name === present) ?? ours.find(hasKubeadmsName) ?? ours[0];
+    if (own !== undefined) return own;
+  }
+  return undefined;
+}
+
+/** Or what is wrong with it. */
+function contextOf(config: KubeconfigFields, name: string): Context | string {
+  const context = entryOf(config, 'context', name);
+  if (context === undefined) return `it has no context named "${name}"`;
+  const { user: userName, cluster: clusterName } = context.fields;
+  const user = entryOf(config, 'user', userName);
+  if (user === undefined) return 'it has no user with the name that its current context gives';
+  const cluster = entryOf(config, 'cluster', clusterName);
+  if (cluster === undefined) return 'it has no cluster with the name that its current context gives';
+  return { name, user, cluster, userName: String(userName), clusterName: String(clusterName) };
+}
+
+type Kind = 'cluster' | 'user' | 'context';
+
+const listOf = (config: KubeconfigFields, kind: Kind): readonly KubeconfigFields[] => {
+  const list = config[`${kind}s`];
+  return Array.isArray(list) ? list.map((item: unknown) => (isFields(item) ? item : {})) : [];
+};
+
+function entryOf(config: KubeconfigFields, kind: Kind, name: unknown): NamedFields | undefined {
+  if (typeof name !== 'string') return undefined;
+  const list = listOf(config, kind);
+  const index = list.findIndex((item) => item['name'] === name);
+  const item = list[index];
+  if (item === undefined) return undefined;
+  const fields = item[kind];
+  return { path: [`${kind}s`, index, kind], fields: isFields(fields) ? fields : {} };
+}
+
+function pointsHere({ cluster }: Context, { controlPlane, local }: KnownServers): boolean {
+  const server = urlOf(cluster.fields['server']);
+  if (server === undefined) return false;
+  const isLoopback = /^(127\.|localhost$|\[::1\]$)/.test(server.hostname);
+  const own = urlOf(local);
+  return (
+    own?.host === server.host || urlOf(controlPlane)?.host === server.host || (isLoopback && own?.port === server.port)
+  );
+}
+
+const urlOf = (text: unknown): URL | undefined =>
+  typeof text === 'string' ? (URL.parse(text) ?? undefined) : undefined;
+
+const hasKubeadmsCluster = ({ clusterName }: Context): boolean => clusterName === 'kubernetes';
+
+const kubeadmsUser = /^(kubernetes(-super)?-admin|system:(kube-controller-manager|kube-scheduler|node:.+))$/;
+
+const hasKubeadmsName = ({ name, userName, clusterName }: Context): boolean =>
+  (name === `${userName}@${clusterName}` && kubeadmsUser.test(userName)) ||
+  (name === 'default-context' && userName === 'default-auth');
+
+export interface OnlyEntries {
+  readonly cluster: KubeconfigFields | undefined;
+  readonly user: KubeconfigFields | undefined;
+}
+
+/** The only cluster and the only user; undefined where there is none, or what is there is no kubeconfig. */
+export function onlyEntries(bytes: Uint8Array): OnlyEntries {
+  let config: KubeconfigFields | null;
+  try {
+    config = parseYaml(yamlText(bytes)) as KubeconfigFields | null;
+  } catch {
+    return { cluster: undefined, user: undefined };
+  }
+  return { cluster: first(config?.['clusters'], 'cluster'), user: first(config?.['users'], 'user') };
+}
+
+function first(list: unknown, of: keyof OnlyEntries): KubeconfigFields | undefined {
+  const [entry] = Array.isArray(list) ? (list as readonly (KubeconfigFields | null)[]) : [];
+  const value = entry?.[of];
+  return typeof value === 'object' && value !== null ? (value as KubeconfigFields) : undefined;
+}
