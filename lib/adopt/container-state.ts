@@ -2,17 +2,17 @@
 // known by its tokens. A pod may be Running and all certificates valid for weeks while nothing would renew them.
 import { get } from 'node:http';
 import { join } from 'node:path';
+import { getIfPresent, objectPath } from '../kube/objects.ts';
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
 import { componentsOfPod, type StaticPod } from '../install/accounts.ts';
-import { type Api, readIfThere } from '../install/apply.ts';
+import { type Api } from '../install/apply.ts';
 import { namesIn } from '../install/existing-files.ts';
 import { digestAnnotation } from '../install/installed.ts';
 import { readBy } from '../inventory/resolve.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { objectPath } from '../kube/object-path.ts';
 import type { AdoptionRecord } from './record.ts';
 import { containerName, digestOf, healthPorts, type PodAddition, type PodManifest } from './static-pods.ts';
 
@@ -73,7 +73,7 @@ export interface MirrorPod {
 }
 
 export function readMirrorPod(api: Api, pod: StaticPod, nodeName: string): Promise<MirrorPod | undefined> {
-  return readIfThere<MirrorPod>(api, `/api/v1/namespaces/kube-system/pods/${pod}-${nodeName}`);
+  return getIfPresent<MirrorPod>(api, `/api/v1/namespaces/kube-system/pods/${pod}-${nodeName}`);
 }
 
 async function seenInApi(
@@ -126,7 +126,7 @@ async function refusedIdentities(addition: PodAddition, look: AdoptedLook): Prom
     try {
       connection = await look.connect(kubeconfig);
       const path = firstRead(identity, addition, look.resolved);
-      await readIfThere({ connection, signal: AbortSignal.any([look.signal, AbortSignal.timeout(askMs)]) }, path);
+      await getIfPresent({ connection, signal: AbortSignal.any([look.signal, AbortSignal.timeout(askMs)]) }, path);
       return [];
     } catch (err) {
       const isUntrusted = isCode(err, 'KubeUnavailable') && err.details['untrusted'] === true;

@@ -2,10 +2,10 @@
 // approver, after a restart, and after the API has forgotten the request, an hour later. Neither a node nor the bootstrap
 // identity can write it; approvers may get and update this one object. It is written before the approval, so that a
 // process that dies in between approves too little and not too much; the request itself can then still be approved.
+import { objectPath } from '../kube/objects.ts';
 import { firstApprovalsName } from '../bootstrap-identity.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { objectPath } from '../kube/object-path.ts';
 
 export interface FirstApproval {
   /** The entry as it stands there. */

@@ -8,6 +8,7 @@ import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
+import { getIfPresent } from '../kube/objects.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/key.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
@@ -56,8 +57,8 @@ export async function gatherNode(node: string, options: GatherOptions): Promise<
   const own = node === nodeName ? await readOwnCertificate(nodeCertificate) : undefined;
   const name = encodeURIComponent(node);
   const [object, lease] = await Promise.all([
-    readIfThere<NodeObject>(`/api/v1/nodes/${name}`, options),
-    readIfThere<Lease>(leasePath({ namespace: 'kube-node-lease', name }), options),
+    getIfPresent<NodeObject>(options, `/api/v1/nodes/${name}`),
+    getIfPresent<Lease>(options, leasePath({ namespace: 'kube-node-lease', name })),
   ]);
   if (object !== undefined && dateOf(object.metadata?.creationTimestamp) === undefined) {
     throw new RecoveryError('MaterialInvalid', `Cannot judge Node "${node}": it does not say since when it is there`);
@@ -107,15 +108,6 @@ interface NodeObject {
 }
 interface Lease {
   readonly spec?: { readonly renewTime?: string | null; readonly leaseDurationSeconds?: number | null };
-}
-
-async function readIfThere<T>(path: string, { connection, signal }: GatherOptions): Promise<T | undefined> {
-  try {
-    return await connection.request<T>({ method: 'GET', path, signal });
-  } catch (err) {
-    if (isCode(err, 'KubeNotFound')) return undefined;
-    throw err;
-  }
 }
 
 /** What the system says of a file that no kubelet could use either. */

@@ -2,6 +2,7 @@
 // controller adds to the object (a token, a uid annotation) stays, and applying the same manifest again changes nothing.
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { getIfPresent } from '../kube/objects.ts';
 
 export const fieldManager = 'kube-cert-recovery-init';
 
@@ -19,18 +20,9 @@ export interface Api {
   readonly signal: AbortSignal;
 }
 
-export async function readIfThere<T>({ connection, signal }: Api, path: string): Promise<T | undefined> {
-  try {
-    return await connection.request<T>({ method: 'GET', path, signal });
-  } catch (err) {
-    if (isCode(err, 'KubeNotFound')) return undefined;
-    throw err;
-  }
-}
-
 export async function applyManifest(api: Api, manifest: Manifest): Promise<'created' | 'updated' | 'unchanged'> {
   const path = pathInApi(manifest);
-  const before = await readIfThere<LiveObject>(api, path);
+  const before = await getIfPresent<LiveObject>(api, path);
   if (manifest.kind === 'Namespace') {
     // somebody else's, as soon as it is there
     if (before !== undefined) return 'unchanged';
@@ -74,7 +66,7 @@ export async function ownObjects(api: Api, kind: keyof typeof resources): Promis
   const type =
     kind === 'Secret' ? `&fieldSelector=${encodeURIComponent('type=kubernetes.io/service-account-token')}` : '';
   const path = `${collection}?labelSelector=${encodeURIComponent(label ?? '')}${type}`;
-  const list = await readIfThere<{ readonly items?: readonly LiveObject[] }>(api, path);
+  const list = await getIfPresent<{ readonly items?: readonly LiveObject[] }>(api, path);
   return (list?.items ?? []).map(({ metadata }) => ({
     apiVersion: '',
     kind,

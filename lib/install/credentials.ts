@@ -2,16 +2,16 @@
 // that verifies the API server by the name that outlives all others. Each identity has a directory of its own, so that a
 // pod can mount one and not the other.
 import { join } from 'node:path';
+import { getIfPresent, objectPath } from '../kube/objects.ts';
 import type { Clock } from '../clock.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { objectPath } from '../kube/object-path.ts';
 import { serverAddress } from '../kube/server-address.ts';
 import { proveServed } from '../proof/served.ts';
 import { caBundleKey, locationText, type Store } from '../store/store.ts';
 import { type Account, accountName, type ModeIdentity, tokenSecretName } from './accounts.ts';
-import { type Api, readIfThere } from './apply.ts';
+import { type Api } from './apply.ts';
 import { kubeconfigYaml } from './component-flags.ts';
 import { fileOf, type HostLayout } from './layout.ts';
 
@@ -103,7 +103,7 @@ async function readTokenSecret(
   const path = objectPath({ kind: 'secret', namespace, name });
   const deadline = clock.now().getTime() + tokenTimeoutMs;
   for (;;) {
-    const secret = await readIfThere<{ readonly data?: Readonly<Record<string, string>> }>(api, path);
+    const secret = await getIfPresent<{ readonly data?: Readonly<Record<string, string>> }>(api, path);
     const { token = '', 'ca.crt': rootCa = '' } = secret?.data ?? {};
     if (token !== '') {
       const ca = rootCa === '' ? undefined : Buffer.from(rootCa, 'base64');

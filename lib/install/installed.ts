@@ -1,10 +1,11 @@
 // The record of an installation: a ConfigMap beside the accounts that names the inventory and the objects that `init` has
 // created in the API. So `uninstall` need not be told what was installed, and `--purge` finds the objects when no
 // configuration is left, and none that was there before. It stays as long as they do. Names only, no secrets.
+import { getIfPresent } from '../kube/objects.ts';
 import { RecoveryError } from '../errors.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, Artefact, Resolved } from '../inventory/model.ts';
-import { type Api, type Manifest, manifestText, ownLabel, ownObjects, pathInApi, readIfThere } from './apply.ts';
+import { type Api, type Manifest, manifestText, ownLabel, ownObjects, pathInApi } from './apply.ts';
 
 export interface Installed {
   readonly inventory: string;
@@ -63,7 +64,7 @@ export async function recordToCome(
   { resolved, namespace, absent }: { resolved: Resolved; namespace: string; absent: readonly ApiLocation[] },
 ): Promise<Manifest> {
   const empty = installedRecord(resolved.name, namespace, []);
-  const found = await readIfThere<RecordObject>(api, pathInApi(empty));
+  const found = await getIfPresent<RecordObject>(api, pathInApi(empty));
   const former = found === undefined ? undefined : parseInstalled(found.data ?? {}, empty);
   const known = former === undefined ? [] : oursOf(former, isShared(resolved));
   return installedRecord(resolved.name, namespace, [...known, ...absent]);
@@ -81,7 +82,7 @@ export async function readInstalled(api: Api): Promise<readonly Installed[]> {
   const records: Installed[] = [];
   for (const manifest of await ownObjects(api, 'ConfigMap')) {
     if (!isInstalledRecord(manifest)) continue;
-    const found = await readIfThere<RecordObject>(api, pathInApi(manifest));
+    const found = await getIfPresent<RecordObject>(api, pathInApi(manifest));
     if (found !== undefined) records.push(parseInstalled(found.data ?? {}, manifest));
   }
   return records.toSorted((a, b) => (a.inventory < b.inventory ? -1 : 1));
@@ -122,7 +123,7 @@ interface PodList {
  * machines that are off. Throws what the API refuses.
  */
 export async function adoptedNodes(api: Api): Promise<readonly string[]> {
-  const pods = await readIfThere<PodList>(api, '/api/v1/namespaces/kube-system/pods');
+  const pods = await getIfPresent<PodList>(api, '/api/v1/namespaces/kube-system/pods');
   const adopted = (pods?.items ?? []).filter(({ metadata }) => digestAnnotation in (metadata?.annotations ?? {}));
   return [...new Set(adopted.map(({ metadata, spec }) => spec?.nodeName ?? metadata?.name ?? ''))].toSorted();
 }

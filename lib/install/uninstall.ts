@@ -4,17 +4,17 @@
 // inventory made goes as well; which objects `init` has created besides says the record of the installation. Running it
 // again finds nothing to do.
 import { join } from 'node:path';
+import { getIfPresent, objectPath } from '../kube/objects.ts';
 import { RecoveryError } from '../errors.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import { loadPreset, presetNames } from '../inventory/preset.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/leases.ts';
-import { objectPath } from '../kube/object-path.ts';
 import { restartTurn } from '../restart/turn.ts';
 import { dataLink } from '../publish/scan.ts';
 import { giveBack } from '../publish/take-away.ts';
 import { locationText } from '../store/store.ts';
-import { type Api, deleteObject, manifestText, ownObjects, pathInApi, readIfThere } from './apply.ts';
+import { type Api, deleteObject, manifestText, ownObjects, pathInApi } from './apply.ts';
 import { isThere, namesIn, removeDirectory } from './existing-files.ts';
 import {
   adoptedNodes,
@@ -72,7 +72,7 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
   const removed: string[] = [];
   const kept: string[] = [];
   const remove = async (path: string, what: string): Promise<void> => {
-    if (dryRun ? (await readIfThere(api, path)) !== undefined : (await deleteObject(api, path)) === 'deleted')
+    if (dryRun ? (await getIfPresent(api, path)) !== undefined : (await deleteObject(api, path)) === 'deleted')
       removed.push(what);
   };
   for (const kind of kinds) {

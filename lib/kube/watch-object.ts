@@ -1,11 +1,11 @@
 // The newest state of one named Secret or ConfigMap: a list and a watch (list-watch.ts) narrowed to its name, which RBAC
 // by resourceNames authorises. "Absent" is said only after a successful list without the object or a DELETED event,
 // never because of an error.
+import { namedListPath } from './objects.ts';
 import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
 import type { ConfigMap, KubeConnection, ObjectState, Secret } from './kube.ts';
 import { listWatch, type WatchStatus } from './list-watch.ts';
-import { namedListPath } from './object-path.ts';
 
 export type { WatchStatus };
 

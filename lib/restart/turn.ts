@@ -7,7 +7,8 @@ import { readRegularFile } from '../disk/read.ts';
 import { type ErrorCode, isCode, RecoveryError } from '../errors.ts';
 import { bootId } from '../host/proc.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { createLease, type Lease, type LeaseName, type LeaseRequest, readLease, replaceLease } from '../kube/leases.ts';
+import { createLease, type Lease, type LeaseName, leasePath, type LeaseRequest, replaceLease } from '../kube/leases.ts';
+import { getIfPresent } from '../kube/objects.ts';
 import { judgeTurn, turnSeconds } from './decide.ts';
 
 /** kube-apiserver is restarted on one machine at a time; `init` grants it by this name. */
@@ -83,13 +84,8 @@ export class LeaseTurn {
     return { connection, lease, signal, ...(timeoutMs !== undefined && { timeoutMs }) };
   }
 
-  async #read(asking?: Asking): Promise<Lease | undefined> {
-    try {
-      return await readLease(this.#request(asking));
-    } catch (err) {
-      if (isCode(err, 'KubeNotFound')) return undefined;
-      throw err;
-    }
+  #read(asking?: Asking): Promise<Lease | undefined> {
+    return getIfPresent<Lease>(this.#request(asking), leasePath(this.#options.lease));
   }
 
   /** Throws KubeConflict for these codes. */

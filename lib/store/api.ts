@@ -2,10 +2,10 @@
 // by the resourceVersion that was read, an absent one by an apply that only succeeds while nothing is there. The live
 // object is put back whole, so entries, labels and annotations that the inventory does not know stay as they are.
 import { isUtf8 } from 'node:buffer';
+import { getIfPresent, objectPath } from '../kube/objects.ts';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { ApiLocation, Location } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { objectPath } from '../kube/object-path.ts';
 import { objectEntries } from './object-entries.ts';
 import { locationText, privateKeyKey } from './store.ts';
 import type { Entries, Found, Material, Seen, Store } from './store.ts';
@@ -46,15 +46,10 @@ export function createApiStore({ connection, fieldManager, readTimeoutMs = 3000 
 
   async function get(location: ApiLocation, signal: AbortSignal): Promise<ApiObject | undefined> {
     const path = objectPath(location);
-    try {
-      const object = await connection.request<ApiObject>({ method: 'GET', path, timeoutMs: readTimeoutMs, signal });
-      lastRead.set(path, object);
-      return object;
-    } catch (err) {
-      lastRead.delete(path);
-      if (isCode(err, 'KubeNotFound')) return undefined;
-      throw err;
-    }
+    lastRead.delete(path);
+    const object = await getIfPresent<ApiObject>({ connection, timeoutMs: readTimeoutMs, signal }, path);
+    if (object !== undefined) lastRead.set(path, object);
+    return object;
   }
 
   async function replace(location: ApiLocation, next: Material, version: string, signal: AbortSignal): Promise<void> {

@@ -1,10 +1,9 @@
 // One pass over one object: take what the watch said and what lies on disk, decide (project.ts), read the object live
 // before anything is written or removed, decide again, act. Files of an object in step that somebody removed come back
 // from memory without a read: a kube-apiserver that has lost its own certificate never answers one.
+import { getIfPresent, namedListPath, objectPath } from '../kube/objects.ts';
 import type { Clock } from '../clock.ts';
-import { isCode } from '../errors.ts';
 import type { KubeConnection, ObjectState } from '../kube/kube.ts';
-import { namedListPath, objectPath } from '../kube/object-path.ts';
 import { namesProblem } from '../publish/names.ts';
 import { holdsOnlyPartsOf, readPublished, type Scan } from '../publish/scan.ts';
 import { unpublish } from '../publish/take-away.ts';
@@ -98,12 +97,8 @@ const isChange = ({ action }: SyncDecision): boolean => action === 'write' || ac
 /** What the API has of the object now. Throws what a request throws. */
 export async function readLive({ object, connection, signal }: PassContext): Promise<ObjectState<ApiObject>> {
   const { location } = object;
-  try {
-    const found = await connection.request<ApiObject>({ method: 'GET', path: objectPath(location), signal });
-    return { present: true, object: found };
-  } catch (err) {
-    if (!isCode(err, 'KubeNotFound')) throw err;
-  }
+  const found = await getIfPresent<ApiObject>({ connection, signal }, objectPath(location));
+  if (found !== undefined) return { present: true, object: found };
   // A 404 may also come from something that is no API server (a load balancer without backend). An empty list cannot.
   const path = namedListPath(location);
   const { items } = await connection.request<{ readonly items?: readonly ApiObject[] }>({

@@ -1,11 +1,10 @@
 // Asks the API server for its admission webhooks and policies and says which of them could stand between recovery and its
 // objects: `init` and `status` name them beforehand, while there is time to exempt the objects.
-import { isCode } from '../errors.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { ApiLocation, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { registryMetadata } from '../issue/metadata.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { objectPath } from '../kube/object-path.ts';
+import { getIfPresent, objectPath } from '../kube/objects.ts';
 import {
   type AdmissionPolicy,
   type AdmissionPolicyBinding,
@@ -39,14 +38,7 @@ const registration = '/apis/admissionregistration.k8s.io/v1';
 export async function findWebhooks({ connection, resolved, signal }: FindWebhooks): Promise<WebhookFinding[]> {
   const written = writtenArtefacts(resolved);
   if (written.length === 0) return [];
-  const read = async <T>(path: string): Promise<T | undefined> => {
-    try {
-      return await connection.request<T>({ method: 'GET', path, signal });
-    } catch (err) {
-      if (isCode(err, 'KubeNotFound')) return undefined;
-      throw err;
-    }
-  };
+  const read = <T>(path: string): Promise<T | undefined> => getIfPresent<T>({ connection, signal }, path);
   const listed = async <T>(resource: string): Promise<readonly T[]> =>
     (await read<{ items?: readonly T[] }>(`${registration}/${resource}`))?.items ?? [];
   const labelsOf = async (path: string): Promise<Labels> =>

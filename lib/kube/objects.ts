@@ -1,4 +1,6 @@
-// Where the API has a Secret or a ConfigMap: for those who read, write, watch and delete one.
+// Where the API has a Secret or a ConfigMap, and the one rule for what is not there.
+import { isCode } from '../errors.ts';
+import type { KubeConnection, KubeRequest } from './kube.ts';
 
 interface ObjectName {
   readonly kind: 'secret' | 'configMap';
@@ -20,4 +22,21 @@ export function objectPath(object: ObjectName): string {
 /** A list of this object alone, which RBAC by resourceNames authorises; with `&watch=true` a watch of it. */
 export function namedListPath(object: ObjectName): string {
   return `${collectionPath(object)}?fieldSelector=${encodeURIComponent(`metadata.name=${object.name}`)}`;
+}
+
+export interface GetRequest extends Pick<KubeRequest, 'signal' | 'timeoutMs'> {
+  readonly connection: Pick<KubeConnection, 'request'>;
+}
+
+/** Undefined where the API server says 404. Throws whatever else the connection throws. */
+export async function getIfPresent<T>(
+  { connection, signal, timeoutMs }: GetRequest,
+  path: string,
+): Promise<T | undefined> {
+  try {
+    return await connection.request<T>({ method: 'GET', path, signal, ...(timeoutMs !== undefined && { timeoutMs }) });
+  } catch (err) {
+    if (isCode(err, 'KubeNotFound')) return undefined;
+    throw err;
+  }
 }

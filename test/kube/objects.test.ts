@@ -1,5 +1,5 @@
+import { namedListPath, objectPath } from '../../lib/kube/objects.ts';
 import { expect, it } from 'vitest';
-import { namedListPath, objectPath } from '../../lib/kube/object-path.ts';
 
 it.each([
   ['secret', 'secrets'],
