@@ -16,7 +16,7 @@ import type { AdoptLine } from './init-adopt.ts';
 import type { Io } from './io.ts';
 import { configInput, installFlags, orKubeadm } from './read-config.ts';
 
-/** An API server that has just been started anew gets this long; one that is away waits for the next minute. */
+/** An API server that has just been started again gets this long; one that is away waits for the next minute. */
 const usualPatienceMs = 15_000;
 const askAgainMs = 1000;
 const answerMs = 5000;

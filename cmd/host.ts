@@ -125,7 +125,7 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
     ...outcome.written.map((path) => `Wrote ${path}`),
     ...outcome.unchanged.map((path) => `Unchanged: ${path}`),
     ...(outcome.hasKubelet ? [] : ['There is no kubelet.service here: until there is, only the timer repairs.']),
-    'Expired certificates are made anew before each start of the kubelet, and looked for once a minute.',
+    'Expired certificates are reissued before each start of the kubelet, and looked for once a minute.',
   ];
   io.stdout.write(`${lines.join('\n')}\n`);
   return exitCodes.done;

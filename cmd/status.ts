@@ -102,7 +102,7 @@ function unitNotes(missing: readonly string[], isAdopted: boolean): readonly str
   return missing.map(
     (state) =>
       `${state}: nothing repairs ${what} by itself until "kube-cert-recovery init host" has been run, unless another ` +
-      'init system runs "kube-cert-recovery --mode=regen --once" before each start of the kubelet',
+      'init system runs "kube-cert-recovery --mode=regen --once --preset=kubeadm" before each start of the kubelet',
   );
 }
 

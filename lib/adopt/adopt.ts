@@ -2,7 +2,7 @@
 // objects in the API. Run on one machine after the other, the API stays up where there are several:
 //
 //  1. RBAC, identities, tokens          4. the kubelet's way back: a bootstrap kubeconfig
-//  2. the objects (see below)           5. patches for kubeadm, which writes manifests anew
+//  2. the objects (see below)           5. patches for kubeadm, which rewrites manifests
 //  3. the files of the three pods       6. the manifests: kube-apiserver, then its clients
 //
 // Objects are made where they are absent, and a serving certificate that is there gets the names of this machine, too.

@@ -90,7 +90,7 @@ function noteOf({ addition, before }: Repair): string {
 }
 
 // kube-apiserver is restarted on one machine of a cluster at a time, by whoever changes its manifest here: an adoption, its
-// end, a repair. The turn is the one that the containers take, too (lib/leases/turn.ts).
+// end, a repair. The turn is the one that the containers take, too (lib/restart/turn.ts).
 
 export interface TakingTurn {
   readonly api: Api;

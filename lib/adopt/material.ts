@@ -1,5 +1,5 @@
 // The first generation of a cluster that kubeadm has made: what the API has already, else what kubeadm's files hold, else
-// made anew with the cluster's CAs. Written create-only, each artefact before those that need it, so a killed run is
+// issued with the cluster's CAs. Written create-only, each artefact before those that need it, so a killed run is
 // completed by the next and two machines that adopt at once come to one generation.
 import { dnsNameCovers } from '../pki/names.ts';
 import { make } from '../issue/issue.ts';
@@ -48,7 +48,7 @@ function materialOf({ there, taken }: Stock): Map<string, Material> {
   return new Map<string, Material>([...there, ...[...taken].map(([name, one]) => [name, one.material] as const)]);
 }
 
-/** Writes nothing. Throws MaterialInvalid when something is missing that cannot be made anew, and ReadFailed. */
+/** Writes nothing. Throws MaterialInvalid when something is missing that cannot be reissued, and ReadFailed. */
 export async function takeStock(options: AdoptMaterial): Promise<Stock> {
   const there = new Map<string, Found>();
   const taken = new Map<string, TakenOver>();
@@ -141,7 +141,7 @@ async function takeOver(artefact: ResolvedArtefact, options: AdoptMaterial): Pro
   const found = await createDiskStore().read(source, signal);
   const { [certificateKey]: certificate, [privateKeyKey]: key } = found?.entries ?? {};
   if (certificate === undefined || key === undefined) {
-    if (artefact.kind === 'target') return undefined; // made anew
+    if (artefact.kind === 'target') return undefined; // reissued
     const missing = certificate === undefined ? 'is not there' : 'has no key on this machine';
     const message = `Cannot adopt ${from}: it ${missing}; what the cluster trusts cannot be kept without it; bring it here, it becomes a Secret, or leave this cluster to kubeadm`;
     throw new RecoveryError('MaterialInvalid', message);

@@ -1,5 +1,5 @@
 // `init adopt --repair`: puts the manifests of an adopted machine right after `kubeadm upgrade` (or whoever else) has
-// written them anew. Only the machine itself can notice, because our containers are gone then; so a timer runs it.
+// rewritten them. Only the machine itself can notice, because our containers are gone then; so a timer runs it.
 //
 //  1. no record, or nothing has drifted: done; this is all that it costs every minute
 //  2. the lock; the record and the manifests once more: the machine may just have been given back to kubeadm
@@ -195,7 +195,7 @@ export function driftOf({ metadata, spec }: PodManifest, addition: PodAddition):
   const { pod, layout } = addition;
   const digest = metadata.annotations?.[digestAnnotation];
   const hasOwn = spec.containers.some(({ name }) => name === containerName);
-  if (digest === undefined && !hasOwn) return 'has nothing of this program: it has been written anew';
+  if (digest === undefined && !hasOwn) return 'has nothing of this program: it has been rewritten';
   if (digest !== digestOf(addition)) return 'has not what the last adoption added';
   if (!hasOwn) return `lacks the container "${containerName}"`;
   const component = spec.containers.find(({ name }) => name === pod);

@@ -3,7 +3,7 @@
 //
 // Flags are appended to the component's own. The last one counts (pflag), so what was there stays as it was written and
 // comes into force again when ours are taken away. What was added stands in an annotation: a manifest that kubeadm has
-// written anew has none, and whatever a person has changed in it meanwhile stays.
+// rewritten has none, and whatever a person has changed in it meanwhile stays.
 import { createHash } from 'node:crypto';
 import { timesyncdDirectory } from '../host/clock-synchronised.ts';
 import type { StaticPod } from '../install/accounts.ts';
@@ -189,7 +189,7 @@ export function digestOf(addition: PodAddition): string {
 
 /**
  * The same as files for `kubeadm ... --patches DIRECTORY`, by name: kubeadm applies them whenever it writes a manifest
- * anew (cmd/kubeadm/app/util/patches). A JSON patch appends flags, which a strategic merge would replace as a whole.
+ * again (cmd/kubeadm/app/util/patches). A JSON patch appends flags, which a strategic merge would replace as a whole.
  */
 export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, unknown>> {
   const { pod, flags } = addition;

@@ -4,7 +4,7 @@
 // certificate which the node has now can no longer be used; then nobody is impersonated who could still speak.
 //
 // - This machine's own node: its certificate on disk has ended, is gone or cannot be used. Each start of a kubelet asks
-//   anew, so a further request is approved as long as that is so; but no request that is older than an approved one,
+//   again, so a further request is approved as long as that is so; but no request that is older than an approved one,
 //   because a kubelet waits for its newest only.
 // - Another node: the newest certificate that was seen to be issued to it has ended and it has not renewed its Lease
 //   since; or all certificates have that it can have had at its last sign of life.

@@ -258,7 +258,7 @@ const isDoubted = (verdict: Verdict): boolean =>
 /** Of what the API server calls a request, and may be anything. */
 const nameOf = (request: Partial<SigningRequest> | null): string | undefined => request?.metadata?.name;
 
-/** What is known of the same request stays known: its spec never changes, and a watch that fails lists anew. */
+/** What is known of the same request stays known: its spec never changes, and a watch that fails lists again. */
 function waitingOf(summary: RequestSummary, before: Waiting | undefined): Waiting {
   if (before !== undefined && before.summary.uid === summary.uid) return Object.assign(before, { summary });
   return { summary, failures: 0, told: new Set() };

@@ -140,13 +140,15 @@ const flagTable = {
     ...out,
     '--server <url>': {
       units: 'idle',
-      help: 'address of the API server for kubeconfigs (default: https://localhost:6443)',
+      help: 'address of the API server for kubeconfigs (default: of the kubeconfig in use; init render: https://localhost:6443)',
     },
     '-o, --output <format>': { units: 'idle', help: 'text or json (default: text)' },
   },
   'init adopt': {
     '--image <reference>': { help: 'image of this program, as the container runtime of this machine knows it' },
-    '--repair': { help: 'add again to manifests what somebody has written anew without it, as the last adoption did' },
+    '--repair': {
+      help: 'add our containers again to manifests that were rewritten without them, as after kubeadm upgrade',
+    },
   },
   'init host': { '--executable <file>': { help: 'program that the units start (default: this one)' } },
   uninstall: {

@@ -5,7 +5,7 @@
 // Two watchers, because one cannot follow links and watch the links themselves:
 //   files: the paths, links followed. Sees writes, renames, deletions.
 //   links: every symlink on the way to the files, not followed. Sees flips whose old target stays.
-// When directories come or go, both are opened anew: a watcher that waits for several files below a directory that is
+// When directories come or go, both are opened again: a watcher that waits for several files below a directory that is
 // not there yet loses some of them when it comes (chokidar 6.0.0).
 import { watch, type FSWatcher } from 'chokidar';
 import { lstat, readlink } from 'node:fs/promises';

@@ -5,15 +5,15 @@ import { existsSync } from 'node:fs';
 /** systemd is PID 1 exactly where this directory exists (sd_booted(3)). */
 export const systemdRuns = (): boolean => existsSync('/run/systemd/system');
 
-/** What it has printed. Rejects with the error of execFile. */
+/** What it has printed. Rejects with the error of execFile, which has its `stderr`. */
 export function runSystemctl(
   args: readonly string[],
   { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal: AbortSignal },
 ): Promise<string> {
   return new Promise((resolve, reject) => {
-    execFile('systemctl', args, { timeout: timeoutMs, signal }, (err, stdout) => {
+    execFile('systemctl', args, { timeout: timeoutMs, signal }, (err, stdout, stderr) => {
       if (err === null) resolve(stdout);
-      else reject(err);
+      else reject(Object.assign(err, { stderr }));
     });
   });
 }

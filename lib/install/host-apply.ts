@@ -1,13 +1,14 @@
 // Puts the units of lib/install/host.ts on a machine where systemd runs, and takes them away again. Running it again
 // repairs what has drifted. Without systemd nothing is written: another init system has to be told the plain command.
 // Before that it looks at the program that the units start.
-import { execFile } from 'node:child_process';
+import { execFile, type ExecFileException } from 'node:child_process';
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { readdir, realpath, stat, statfs } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { type Disk, realDisk } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
+import { runSystemctl, systemdRuns } from '../host/systemd.ts';
 import { isThere, removeFile } from './existing-files.ts';
 import { defaultUnitDirectory, timerName, type UnitFile, unitPaths } from './host.ts';
 
@@ -20,20 +21,20 @@ export interface HostMachine {
   readonly disk?: Disk;
 }
 
-/** This machine. systemd is PID 1 exactly where this directory exists (sd_booted(3)). */
+const systemctlMs = 90_000;
+
 export function thisMachine(signal: AbortSignal): HostMachine {
-  if (!existsSync('/run/systemd/system')) return { systemctl: undefined };
-  const systemctl: Systemctl = (...args) =>
-    new Promise((resolve, reject) => {
-      execFile('systemctl', args, { timeout: 90_000, signal }, (err, _out, told) => {
-        if (err === null) resolve();
-        else reject(failed(args, told.trim() || (systemCode(err) ?? `exit ${String(err.code)}`), err));
-      });
+  if (!systemdRuns()) return { systemctl: undefined };
+  const systemctl: Systemctl = async (...args) => {
+    await runSystemctl(args, { timeoutMs: systemctlMs, signal }).catch((err: unknown) => {
+      throw failed(args, err as ExecFileException & { readonly stderr: string });
     });
+  };
   return { systemctl };
 }
 
-function failed(args: readonly string[], state: string, cause: unknown): RecoveryError {
+function failed(args: readonly string[], cause: ExecFileException & { readonly stderr: string }): RecoveryError {
+  const state = cause.stderr.trim() || (systemCode(cause) ?? `exit ${String(cause.code)}`);
   const message = `Cannot run command "systemctl ${args.join(' ')}": ${state}; run it as root, then the same command again`;
   return new RecoveryError('WriteFailed', message, { cause });
 }

@@ -62,7 +62,7 @@ export function repairCommand({ executable, flags, adoptionDirectory }: HostUnit
 
 function dropIn(units: HostUnits): string {
   return `${written}
-# Before each start of the kubelet: whatever has expired is made anew, so that the kubelet finds valid credentials and
+# Before each start of the kubelet: whatever has expired is reissued, so that the kubelet finds valid credentials and
 # starts etcd and the API server with valid certificates.
 [Service]
 # Whether this fails ("-") or hangs (timeout), the kubelet starts: its TimeoutStartSec never runs out here.

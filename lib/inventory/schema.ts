@@ -120,7 +120,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         })
         .exactOptional()
         .describe(
-          'Whether it may be made anew here; only while that parameter is empty. Default: true in the API, false on disk',
+          'Whether it may be regenerated here; only while that parameter is empty. Default: true in the API, false on disk',
         ),
       ...life,
     })

@@ -8,7 +8,7 @@ import type { KubeConnection } from './kube.ts';
 export interface Pages<T, K> {
   /** Objects in one answer, at most. */
   readonly size: number;
-  /** What stays of an object; undefined: nothing. Called again for the same object when a list begins anew. */
+  /** What stays of an object; undefined: nothing. Called again for the same object when a list begins again. */
   readonly keep: (object: T) => K | undefined;
   /** Enough has been seen after so many objects read, or with one that was kept. Default: all are wanted. */
   readonly enough?: { readonly read: number };

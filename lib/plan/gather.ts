@@ -1,4 +1,4 @@
-// Reads every artefact and says what is there: the impure step before plan(). Location is the bytes of certificate and
+// Reads every artefact and says what is there: the impure step before plan(). The truth is the bytes of certificate and
 // key, not an annotation. A read that fails is a fact too ("unavailable"): from it nothing is concluded.
 import { notLater } from '../clock.ts';
 import { RecoveryError, errorText } from '../errors.ts';

@@ -109,8 +109,6 @@ export interface SignedRequest {
 }
 
 /**
- * A CSR signer is in use when a certificate that kube-controller-manager issued carries its signature. Passive: it looks
- * at what has been signed and never asks for anything, because a CSR of ours could be approved by somebody.
  * Whether a request was answered with a certificate that the present signer's key has signed. `signer`: PEM of its
  * certificate that lies on disk now.
  */
@@ -142,7 +140,11 @@ const pageSize = 200;
 /** kube-controller-manager removes issued requests after an hour; more than this many say that something floods. */
 const enough = { read: 2000 };
 
-/** `signer`: PEM of its certificate that lies on disk now. Throws what the connection throws. */
+/**
+ * A CSR signer is in use when a certificate that kube-controller-manager issued carries its signature. Passive: it looks
+ * at what has been signed and never asks for anything, because a CSR of ours could be approved by somebody. `signer`: PEM
+ * of its certificate that lies on disk now. Throws what the connection throws.
+ */
 export async function proveSignsCsr(signer: string, { connection, now, signal }: ApiProof): Promise<ProofResult> {
   const path = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
   const isSigned = isSignedBy(signer);

@@ -13,7 +13,7 @@ import { locationText } from '../store/store.ts';
 import type { StepOutcome, StepResult } from './execute.ts';
 import { isFile } from '../inventory/places.ts';
 import { DailySummary, type Summary, summaryOf } from '../summary.ts';
-import { backoff } from './waits.ts';
+import { backoffMs } from '../retry.ts';
 
 export interface ArtefactReport {
   readonly artefact: string;
@@ -209,7 +209,10 @@ export class Journal {
     const attempt = last.attempt + 1;
     const quietMs = now.getTime() - last.toldAt.getTime();
     // negative: the clock was set back
-    const isTold = last.told === 0 || quietMs < 0 || quietMs >= backoff(tellAgainMs, last.told, longestQuietMs);
+    const isTold =
+      last.told === 0 ||
+      quietMs < 0 ||
+      quietMs >= backoffMs(last.told, { firstMs: tellAgainMs, longestMs: longestQuietMs });
     if (isTold) {
       log.error('rotation.failed', { ...fields, ...(attempt > 1 && { attempt }) });
       this.#record(artefact, { type: 'Warning', reason: 'CertificateUpdateFailed', note: fields.err });

@@ -1,6 +1,7 @@
 // What the loop does after one look: look again soon, wait, or be done. Pure.
 
 import { notLater } from '../clock.ts';
+import { backoffMs } from '../retry.ts';
 
 /** What one look has shown and done. */
 export interface PassOutcome {
@@ -107,9 +108,13 @@ function retryDelay({ streaks, outcome, polled = false }: AfterLook): number {
   const { unavailable, failed, written } = streaks;
   const refusedMs = failed > 1 ? (outcome.refusedCost ?? 0) * 250 : 0;
   const delays = [
-    ...(failed > 0 ? [Math.max(backoff(200, failed, longestWaitMs), refusedMs)] : []),
-    ...(unavailable > 0 && !polled ? [unavailable < 100 ? backoff(100, unavailable, 1000) : 10_000] : []),
-    ...(written > 0 ? [written <= quickLooks ? 0 : backoff(100, written - quickLooks, longestWaitMs)] : []),
+    ...(failed > 0 ? [Math.max(backoffMs(failed, { firstMs: 200, longestMs: longestWaitMs }), refusedMs)] : []),
+    ...(unavailable > 0 && !polled
+      ? [unavailable < 100 ? backoffMs(unavailable, { firstMs: 100, longestMs: 1000 }) : 10_000]
+      : []),
+    ...(written > 0
+      ? [written <= quickLooks ? 0 : backoffMs(written - quickLooks, { firstMs: 100, longestMs: longestWaitMs })]
+      : []),
   ];
   return Math.min(...delays, longestWaitMs);
 }
@@ -135,10 +140,6 @@ export function isSettled({ outcome, streaks, now }: Omit<AfterLook, 'once' | 'p
 /** Whether this has lasted for longer than a start takes. */
 export function isOver(since: Date, now: Date, forMs: number = patienceMs): boolean {
   return now.getTime() - since.getTime() >= forMs;
-}
-
-export function backoff(firstMs: number, attempt: number, longestMs: number): number {
-  return Math.min(firstMs * 2 ** Math.min(attempt - 1, 30), longestMs);
 }
 
 /**

@@ -4,7 +4,7 @@
 //
 // Whose use has not been shown is kept in the lock directory until it is: a pass that finds nothing to renew must not
 // report a success that nobody has seen. Asked for again after a minute, then ever rarer, until an hour lies between. It
-// does not outlive a boot (/run), and a note of another boot counts for nothing: everything has been started anew since.
+// does not outlive a boot (/run), and a note of another boot counts for nothing: everything has been started again since.
 import { X509Certificate } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -34,7 +34,7 @@ export interface ProvingOptions {
   readonly signal: AbortSignal;
 }
 
-/** Whose use is to be shown: the API server, or a component that has read its files anew since then. */
+/** Whose use is to be shown: the API server, or a component that has read its files again since then. */
 export interface WantedProof {
   readonly name: string;
   readonly since: Date;

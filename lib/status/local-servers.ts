@@ -23,7 +23,7 @@ export interface LocalServer {
 }
 
 const loopback = '127.0.0.1';
-const staticPod = 'stop its container, the kubelet starts it anew';
+const staticPod = 'stop its container, the kubelet starts it again';
 
 /** Ports of cmd/kubeadm/app/constants; the API server is where its manifest says. */
 export function localServers({ endpoints, artefacts }: Resolved): readonly LocalServer[] {

@@ -97,7 +97,7 @@ function notes(status: StatusReport): string {
   return [
     isUnread ? 'What is in the API is not known:' : classTexts[status.class],
     ...problems.map((problem) => `  ${problem}`),
-    ...(changes.length === 0 ? [] : ['To be made anew:', ...changes]),
+    ...(changes.length === 0 ? [] : ['To be reissued:', ...changes]),
     ...webhookNotes(status),
     '',
   ].join('\n');
@@ -170,17 +170,17 @@ function findings(status: NodeStatus): readonly Finding[] {
 
 /** Of an object in the API; what only a person puts right is among the problems. */
 function objectFinding({ artefact, state, action, onDisk, message }: StatusRow): Finding[] {
-  if (action === 'renew') return [[artefact, state, 'made anew', message]];
+  if (action === 'renew') return [[artefact, state, 'reissued', message]];
   if (onDisk === undefined || onDisk === 'same') return [];
   const files = onDisk === 'missing' ? 'its files are not on this machine' : 'its files are not what is in the API';
   return [[artefact, state, 'published', files]];
 }
 
 function whatWillBeDone({ action, byHand, isForeign, state, kind }: StatusRow): string {
-  if (action === 'renew') return 'made anew';
+  if (action === 'renew') return 'reissued';
   if (byHand === true) return 'nothing: bring a new one by hand';
   if (state !== 'EXPIRING') return 'nothing now';
-  return isForeign || kind === 'signer' ? 'nothing: bring a new one by hand before' : 'made anew when it has ended';
+  return isForeign || kind === 'signer' ? 'nothing: bring a new one by hand before' : 'reissued when it expires';
 }
 
 const authorityText = ({ location, issuer }: StatusRow): string =>
@@ -196,9 +196,9 @@ const verdicts = {
   },
   forecast: {
     healthy: 'this node would find every certificate valid.',
-    recovering: 'this node would come back by itself: mode regen makes them anew before the kubelet starts.',
+    recovering: 'this node would come back by itself: mode regen reissues them before the kubelet starts.',
     unarmed:
-      'this node would not come back by itself: nothing on it is known to make them anew before the kubelet starts (see the notes).',
+      'this node would not come back by itself: nothing on it is known to reissue them before the kubelet starts (see the notes).',
     stuck: 'this node would not come back by itself:',
   },
 } as const;

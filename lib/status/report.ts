@@ -13,7 +13,7 @@ import type { WebhookFinding } from '../webhooks/intercepting.ts';
 
 export type RowState = 'OK' | 'EXPIRING' | 'EXPIRED' | 'NOT YET VALID' | 'MISSING' | 'BROKEN' | 'UNKNOWN';
 
-/** The files that readers use: as the location is, other content, or not there. */
+/** The files that readers use: as the object is, other content, or not there. */
 export type OnDisk = 'same' | 'different' | 'missing';
 
 /** As lib/proof gives it. */

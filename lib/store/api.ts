@@ -118,7 +118,7 @@ function changed(location: ApiLocation): RecoveryError {
 function immutable(location: ApiLocation): RecoveryError {
   return new RecoveryError(
     'KubeRejected',
-    `Cannot write ${locationText(location)}: it is immutable; delete it, then it is made anew`,
+    `Cannot write ${locationText(location)}: it is immutable; delete it, then it is created again`,
   );
 }
 

@@ -163,7 +163,7 @@ async function commit(disk: Disk, { file, temporary, link }: Placement, named: (
 
 async function takeBack(disk: Disk, { change, file, before, link }: Placement): Promise<void> {
   if (link === undefined) {
-    if (before === undefined) return; // there was none: half a pair is seen as broken, made anew
+    if (before === undefined) return; // there was none: half a pair is seen as broken, reissued
     const temporary = temporaryName(file);
     try {
       await writeNewFile(disk, temporary, before, (await ownerOf(disk, change, before)) ?? { mode: change.mode });

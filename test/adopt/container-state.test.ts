@@ -41,7 +41,7 @@ describe('judgePod()', () => {
     ],
     ['that is gone', undefined, 'wrong', 'Pod "kube-system/kube-scheduler-node1" is not in the API'],
     [
-      'written anew by kubeadm',
+      'rewritten by kubeadm',
       { status: { containerStatuses: [{ name: 'kube-scheduler', ready: true }] } },
       'wrong',
       'has no container "kube-cert-recovery"',

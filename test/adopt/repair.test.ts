@@ -42,7 +42,7 @@ describe('runRepair()', () => {
       ...more,
     });
   const path = (pod: string): string => join(root, 'kubernetes/manifests', `${pod}.yaml`);
-  const anew = async (pod: string): Promise<void> => writeFile(path(pod), manifestOf(pod));
+  const rewrite = async (pod: string): Promise<void> => writeFile(path(pod), manifestOf(pod));
   const events = () => told.map(({ event, component }) => `${event} ${component ?? ''}`);
 
   beforeEach(async () => {
@@ -54,7 +54,7 @@ describe('runRepair()', () => {
     const bytes = await readFile(path('kube-apiserver'));
     expect(await repair({ reach: () => expect.unreachable() })).toEqual(nothing);
     await removeRecord(directory);
-    await anew('kube-scheduler');
+    await rewrite('kube-scheduler');
     expect(await repair()).toEqual(nothing);
     expect(await readFile(path('kube-scheduler'), 'utf8')).toBe(manifestOf('kube-scheduler'));
     expect(await readFile(path('kube-apiserver'))).toEqual(bytes);
@@ -63,8 +63,8 @@ describe('runRepair()', () => {
 
   it('writes nothing before an API server answers, and says so once', async () => {
     const present = await readFile(path('kube-apiserver'), 'utf8');
-    await anew('kube-controller-manager');
-    await anew('kube-scheduler');
+    await rewrite('kube-controller-manager');
+    await rewrite('kube-scheduler');
     expect(await repair()).toEqual(nothing);
     expect(await readFile(path('kube-scheduler'), 'utf8')).toBe(manifestOf('kube-scheduler'));
     expect(await readFile(path('kube-apiserver'), 'utf8')).toBe(present);
@@ -79,14 +79,14 @@ describe('runRepair()', () => {
   });
 
   it('throws what keeps it from the API, and writes nothing', async () => {
-    await anew('kube-scheduler');
+    await rewrite('kube-scheduler');
     const refused = new RecoveryError('KubeForbidden', 'no');
     await expect(repair({ reach: () => Promise.reject(refused) })).rejects.toBe(refused);
     expect(await readFile(path('kube-scheduler'), 'utf8')).toBe(manifestOf('kube-scheduler'));
   });
 
   it('says what it would do', async () => {
-    await anew('kube-scheduler');
+    await rewrite('kube-scheduler');
     expect(await repair({ dryRun: true })).toEqual({ repaired: 1, failures: [] });
     expect(await readFile(path('kube-scheduler'), 'utf8')).toBe(manifestOf('kube-scheduler'));
     expect(events()).toEqual(['manifest.drifted kube-scheduler']);
@@ -98,7 +98,7 @@ describe('runRepair()', () => {
   });
 
   it('writes nothing beside kubeadm, nor beside an adoption or its end', async () => {
-    await anew('kube-scheduler');
+    await rewrite('kube-scheduler');
     const busy = new RecoveryError('AlreadyRunning', 'kubeadm runs');
     const refuseBesideOthers = (): void => {
       throw busy;
@@ -112,7 +112,7 @@ describe('runRepair()', () => {
   });
 
   it('is too late when the machine has been given back meanwhile', async () => {
-    for (const pod of staticPods) await anew(pod);
+    for (const pod of staticPods) await rewrite(pod);
     // What happens between the first look and the lock.
     const refuseBesideOthers = (): void => rmSync(adoptionFile(directory));
     expect(await repair({ refuseBesideOthers, reach: () => expect.unreachable() })).toEqual(nothing);
@@ -123,9 +123,9 @@ describe('runRepair()', () => {
     expect(await adoptionNotes(directory)).toEqual([
       expect.stringMatching(/^this machine is adopted: its static pods/),
     ]);
-    await anew('kube-scheduler');
+    await rewrite('kube-scheduler');
     expect(await adoptionNotes(directory)).toEqual([
-      expect.stringContaining('kube-scheduler.yaml has nothing of this program: it has been written anew'),
+      expect.stringContaining('kube-scheduler.yaml has nothing of this program: it has been rewritten'),
     ]);
     await writeFile(adoptionFile(directory), '{}');
     expect(await adoptionNotes(directory)).toEqual([expect.stringContaining('Cannot use record')]);

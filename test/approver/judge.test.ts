@@ -218,7 +218,7 @@ describe("judge(): this machine's node", () => {
   });
 
   const earlier = { uid: 'u0', at: ago(minute), requestedAt: ago(2 * minute), isIssued: true, knownMs: 0 };
-  it('is approved again when a kubelet was started anew before it got its certificate', () => {
+  it('is approved again when a kubelet was started again before it got its certificate', () => {
     expect(judged({ facts: { own: ended, approval: earlier, issuedUntil: ago(-day) } })).toMatchObject(approved);
   });
   it('is left when a later request was approved, because nobody waits for this one', () => {

@@ -45,7 +45,7 @@ it('a Lease that somebody deletes is no word of the node', () => {
   expect(looks([5, lease], [15, {}])?.spokeAfterMs).toBeUndefined();
 });
 
-it('begins anew when the time that it is told by has gone back', () => {
+it('begins again when the time that it is told by has gone back', () => {
   expect(looks([5, lease], [15, { renewedAt: at(9) }], [1, { renewedAt: at(19) }])).toEqual({
     signs: { renewedAt: at(19) },
     lookedMs: seconds(1),

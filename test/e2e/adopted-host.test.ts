@@ -68,13 +68,13 @@ describe('an adopted machine with the units of init host', () => {
     );
   });
 
-  it('is put right by the timer after kubeadm has written its manifests anew', async () => {
+  it('is put right by the timer after kubeadm has rewritten its manifests', async () => {
     const { node } = cluster;
     await node.sh('kubeadm init phase control-plane all --config /var/lib/machine/kubeadm.yaml 2>&1');
     expect(await node.sh(`grep -l kube-cert-recovery ${manifests}/* || true`)).toBe('');
     for (const pod of staticPods) await runsWith(pod, (digest) => digest === undefined);
     expect((await node.run(`${programPath} status --preset=kubeadm`)).output).toContain(
-      'kube-scheduler.yaml has nothing of this program: it has been written anew',
+      'kube-scheduler.yaml has nothing of this program: it has been rewritten',
     );
     const [certificates, repair] = await timer();
     expect(certificates?.code, certificates?.output).toBe(0);

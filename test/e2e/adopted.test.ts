@@ -283,7 +283,7 @@ describe('one adopted control-plane machine', () => {
     await node.sh('rm /tmp/secrets /var/log/planted.log');
   });
 
-  it('is put right by the same command after kubeadm has written a manifest anew', async () => {
+  it('is put right by the same command after kubeadm has rewritten a manifest', async () => {
     const { node } = cluster;
     const manifest = '/etc/kubernetes/manifests/kube-scheduler.yaml';
     await node.sh('kubeadm init phase control-plane scheduler --config /var/lib/machine/kubeadm.yaml 2>&1');

@@ -24,7 +24,7 @@ async function comesBack(whileOff: (node: Node) => Promise<void>): Promise<void>
   await proveHealthy(cluster, cluster.node, all);
 }
 
-/** Serial numbers by leaf: which ones have been made anew. */
+/** Serial numbers by leaf: which ones have been reissued. */
 async function fingerprints(): Promise<Map<string, string>> {
   const script = all.map(({ name, file }) =>
     file.endsWith('.conf')

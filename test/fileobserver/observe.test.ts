@@ -248,7 +248,7 @@ test('observeFiles() finds by rescan what no hint told', async () => {
   expect(await observation.until(file, 'second')).toMatchObject([{ change: 'changed' }]);
 });
 
-test('observeFiles() opens its watches anew after one has failed, and reports that once', async () => {
+test('observeFiles() opens its watches again after one has failed, and reports that once', async () => {
   await using root = new TemporaryDirectory();
   const file = plain(root.path);
   let opened = 0;

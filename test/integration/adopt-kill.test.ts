@@ -105,7 +105,7 @@ test(
   'an adoption that is killed before any of its grants is completed by the next',
   () =>
     onMachine(async (machine, before) => {
-      // They are applied anew each time, so each death comes one further.
+      // They are applied again each time, so each death comes one further.
       await everyKill('rights', async (nth) => (await adoptUntil(machine, 'rights', nth)).killed);
       expect(await look(machine, before, 'completed')).toBe(0);
     }),

@@ -53,7 +53,7 @@ const reach = (): Promise<KubeConnection> =>
 const manifestsDir = () => join(root, 'kubernetes/manifests');
 const path = (pod: string): string => join(manifestsDir(), `${pod}.yaml`);
 const text = (pod: string): Promise<string> => readFile(path(pod), 'utf8');
-const anew = (pod: string): Promise<void> => writeFile(path(pod), kubeadmManifest(pod, root));
+const rewrite = (pod: string): Promise<void> => writeFile(path(pod), kubeadmManifest(pod, root));
 const notes = async (): Promise<string[]> =>
   (await readdir(join(root, 'lock/manifests'))).filter((name) => name.endsWith('.failed'));
 
@@ -81,7 +81,7 @@ async function repair(more: Partial<RepairOptions> = {}): Promise<readonly strin
 describe('where no kubelet runs the pods', () => {
   test('a pod that does not come to run has its former manifest back, and is not tried again until that is another', async () => {
     const manifest = kubeadmManifest('kube-scheduler', root);
-    await anew('kube-scheduler');
+    await rewrite('kube-scheduler');
     expect(await repair()).toEqual([
       expect.stringMatching(/has not come to run as its new manifest says: .*; the former one is back in its place/),
     ]);
@@ -101,7 +101,7 @@ describe('where no kubelet runs the pods', () => {
   });
 
   test('the pods after one that did not come to run are left as they are', async () => {
-    for (const pod of staticPods) await anew(pod);
+    for (const pod of staticPods) await rewrite(pod);
     for (const timeoutMs of [1500, 600_000]) {
       told = [];
       expect(await repair({ timeoutMs })).toHaveLength(1);
@@ -119,10 +119,10 @@ describe('where a kubelet runs the pods', () => {
   });
   afterEach(() => kubelet[Symbol.asyncDispose]());
 
-  test('what has been written anew is put right, and nothing else; it can be taken out again', async () => {
+  test('what has been rewritten is put right, and nothing else; it can be taken out again', async () => {
     const before = await Promise.all(staticPods.map(text));
-    await anew('kube-apiserver');
-    await anew('kube-scheduler');
+    await rewrite('kube-apiserver');
+    await rewrite('kube-scheduler');
     expect(await repair({ timeoutMs: 20_000 })).toEqual([]);
     expect(events()).toEqual(['manifest.repaired kube-apiserver', 'manifest.repaired kube-scheduler']);
     expect(await Promise.all(staticPods.map(text))).toEqual(before);
@@ -134,7 +134,7 @@ describe('where a kubelet runs the pods', () => {
   });
 
   test('a pod to which somebody has given other files is refused, or whose files of ours are gone; others are repaired', async () => {
-    for (const pod of staticPods) await anew(pod);
+    for (const pod of staticPods) await rewrite(pod);
     const other = kubeadmManifest('kube-scheduler', root).replace('/scheduler.conf', '/other.conf');
     await writeFile(path('kube-scheduler'), other);
     const lost = recordIn(root).additions[0]?.layout.configFile ?? '';
@@ -153,8 +153,8 @@ describe('where a kubelet runs the pods', () => {
   });
 
   test('kubeadm is looked for before each pod, and what was written meanwhile is what is judged', async () => {
-    await anew('kube-controller-manager');
-    await anew('kube-scheduler');
+    await rewrite('kube-controller-manager');
+    await rewrite('kube-scheduler');
     let asked = 0;
     // Once for the whole run, then for each of the three pods: it has begun when the last one's turn comes.
     const refuseBesideOthers = (): void => {
@@ -174,7 +174,7 @@ describe('where a kubelet runs the pods', () => {
   });
 
   test('a note of a failed try goes when the pod runs', async () => {
-    await anew('kube-scheduler');
+    await rewrite('kube-scheduler');
     kubelet.unready.add('kube-cert-recovery');
     expect(await repair()).toHaveLength(1);
     expect(await notes()).toEqual(['kube-scheduler.failed']);
@@ -213,12 +213,12 @@ describe('where a kubelet runs the pods', () => {
     beforeEach(async () => {
       other = turnOf('node2');
       await other.take();
-      await anew('kube-apiserver');
+      await rewrite('kube-apiserver');
     });
     afterEach(() => other.giveBack());
 
     test('it waits for its turn, and the other pods do not', async () => {
-      await anew('kube-scheduler');
+      await rewrite('kube-scheduler');
       expect(await repair({ timeoutMs: 20_000 })).toEqual([]);
       expect(events()).toEqual(['manifest.waiting kube-apiserver', 'manifest.repaired kube-scheduler']);
       expect(told.find(({ event }) => event === 'manifest.waiting')?.['message']).toContain('is held by "node2"');

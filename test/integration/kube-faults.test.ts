@@ -287,7 +287,7 @@ describe('an API server that', () => {
     await proxy.clear();
     for (const watcher of watchers) await watcher.set('new');
     await Promise.all(watchers.map((watcher) => watcher.seen('new')));
-    // All watches begin anew when they are ended; after that one asks each two seconds.
+    // All watches begin again when they are ended; after that one asks each two seconds.
     expect(asked).toBeLessThanOrEqual(28 + seconds);
     await end(watchers);
   });

@@ -131,7 +131,7 @@ describe('connections', () => {
     await eventually(() => expect(proxy.connections.open).toBe(0));
   });
 
-  it('are opened anew after GOAWAY, without a lost or repeated write', async () => {
+  it('are opened again after GOAWAY, without a lost or repeated write', async () => {
     const connection = await throughProxy();
     await create(connection, 'goaway');
     for (const code of [0, 2]) {
@@ -365,7 +365,7 @@ describe('answers', () => {
   });
 
   it('to a watch from a version that the server has forgotten are WatchExpired or an ERROR event of 410', async () => {
-    await cp.restartComponent('kube-apiserver'); // its memory of versions begins anew
+    await cp.restartComponent('kube-apiserver'); // its memory of versions begins again
     const watching = watch(await direct(cp.recoveryCa, serverName), 'resourceVersion=1');
     await started(watching).catch(() => undefined);
     const [first] = watching.events;

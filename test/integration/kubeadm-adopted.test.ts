@@ -164,7 +164,7 @@ it('status says whose files are read, and what has drifted', async () => {
   const [addition = expect.unreachable()] = additions;
   const path = machine.path('manifests/kube-apiserver.yaml');
   const written = podManifest(parseYaml(await readFile(path, 'utf8')), addition.pod, path);
-  expect(driftOf(written, addition)).toBe('has nothing of this program: it has been written anew');
+  expect(driftOf(written, addition)).toBe('has nothing of this program: it has been rewritten');
   const drifted = (await machine.status()).stdout.replaceAll(/\s+/g, ' ');
   for (const pod of staticPods) {
     expect(drifted).toContain(`this machine is adopted, but ${pod}.yaml has nothing of this program`);

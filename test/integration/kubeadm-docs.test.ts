@@ -148,7 +148,7 @@ describe('docs/kubeadm.md', () => {
     expect(code, stderr).toBe(0);
     expect(stdout).toContain('Restored apiserver of ');
     expect(await certificate()).not.toBe(made);
-    expect((await run(status)).stdout).toMatch(/^apiserver +EXPIRED +made anew/m);
+    expect((await run(status)).stdout).toMatch(/^apiserver +EXPIRED +reissued/m);
     const again = await run(`${restore} --generation 2`);
     expect(again.code, again.stderr).toBe(0);
     expect(await certificate()).toBe(made);

@@ -198,7 +198,7 @@ async function leavesOf(machine: KubeadmMachine): Promise<readonly ResolvedArtef
   return rows;
 }
 
-it('makes everything anew that has expired, in one run; the next one writes nothing', async () => {
+it('reissues everything that has expired, in one run; the next one writes nothing', async () => {
   await using machine = await another();
   const rows = await leavesOf(machine);
   for (const row of rows) await expect(verify(machine, row), row.name).rejects.toThrow('certificate has expired');

@@ -135,7 +135,7 @@ describe('status where kubeadm gives up', () => {
     const { stdout, code } = await machine.status();
     expect(stdout).toMatch(/^apiserver +<unreadable> +ca +no +$/m);
     expect(stdout).toMatch(/^scheduler\.conf +\w{3} \d\d, /m);
-    expect(stdout).toMatch(/^apiserver +BROKEN +made anew/m);
+    expect(stdout).toMatch(/^apiserver +BROKEN +reissued/m);
     expect(code).toBe(3);
   });
 });
@@ -145,7 +145,7 @@ describe('status --at', () => {
     const inTwoYears = new Date(systemClock.now().getTime() + 2 * 365 * 86_400_000).toISOString().slice(0, 10);
     const { stdout, code } = await pristine.status('--at', inTwoYears);
     // No units are installed here.
-    expect(stdout).toContain(', this node would not come back by itself: nothing on it is known to make them anew');
+    expect(stdout).toContain(', this node would not come back by itself: nothing on it is known to reissue them');
     expect(code).toBe(3);
     await using machine = await pristine.copy();
     await remove(machine, 'pki/ca.key');

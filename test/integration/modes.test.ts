@@ -67,7 +67,7 @@ it('runModes() with --once has on disk what it has just made in the API', async 
   expect(await controlPlane.admin('/api/v1/namespaces', { method: 'POST', body })).toMatchObject({ status: 201 });
   const destinationDir = join(directory, 'certs');
   const { unmet, lines } = await runOnce({ mode: 'syncer,regen', namespace: 'once', destinationDir });
-  // The one Secret that nobody ever makes anew.
+  // The one Secret that is never regenerated.
   const refused = lines.filter(({ event }) => event === 'sync.refused' || event === 'sync.failed');
   expect(refused.map(({ secret }) => secret)).toEqual(['once/service-account-key']);
   expect(unmet).toHaveLength(2);

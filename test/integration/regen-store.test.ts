@@ -199,11 +199,11 @@ describe('createApiStore() with a ConfigMap made by somebody else', () => {
     expect(Buffer.from((await store.read(configMap, signal))?.entries[caBundleKey] ?? []).equals(foreign)).toBe(true);
   });
 
-  it('says of an immutable one that it must be deleted, and makes it anew then', async () => {
+  it('says of an immutable one that it must be deleted, and creates it again then', async () => {
     await create({ data: { [caBundleKey]: 'expired' }, immutable: true });
     await expect(store.write(configMap, trust, await version(configMap), signal)).rejects.toMatchObject({
       code: 'KubeRejected',
-      message: `Cannot write ConfigMap "${namespace}/${configMap.name}": it is immutable; delete it, then it is made anew`,
+      message: `Cannot write ConfigMap "${namespace}/${configMap.name}": it is immutable; delete it, then it is created again`,
     });
     await controlPlane.admin(path(configMap), { method: 'DELETE' });
     expect(await store.write(configMap, trust, 'absent', signal)).toBe('written');

@@ -95,7 +95,7 @@ test('LeaseTurn is taken from a dead holder after its time, and not before, what
   expect(after.spec.renewTime).toMatch(/^\d{4}-\d\d-\d\dT[\d:]+\.\d{6}Z$/);
 });
 
-test('LeaseTurn waits anew when its holder has renewed it', async () => {
+test('LeaseTurn waits again when its holder has renewed it', async () => {
   let uptime = 1000;
   const node1 = turn('node1');
   const node2 = turn('node2', () => uptime);

@@ -156,7 +156,7 @@ describe('what itself begins in the future, while all else is well', () => {
     expect(decide({ target: present(early('leaf')), ...change }, { ...unknown, ...clock })).toBe(want);
   });
 
-  test('a signer is not made anew either, and what it has signed is left alone', () => {
+  test('a signer is not reissued either, and what it has signed is left alone', () => {
     const change = { signer: present(ca('ca', [20, 80])), bundle: present(ca('ca', [20, 80])) };
     expect(decide({ ...change, target: present(leaf('leaf', [-1, 29], 'ca')) }, unknown, 'signer')).toBe(
       'blocked ClockImplausible',

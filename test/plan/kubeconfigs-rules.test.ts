@@ -1,4 +1,4 @@
-// Kubeconfigs that are composed of a target and a bundle: when they are written anew, and what is in them.
+// Kubeconfigs that are composed of a target and a bundle: when they are rewritten, and what is in them.
 import { describe, expect, it } from 'vitest';
 import type { Kubeconfigs, Resolved } from '../../lib/inventory/model.ts';
 import { make } from '../../lib/issue/issue.ts';
@@ -74,7 +74,7 @@ describe('kubeconfigs', () => {
       { ...good, servers: { ...good.servers, there: 'https://old' } },
       'HostnameMissing',
     ],
-  ])('are written anew when they are %s', (_title, fact, reason) => {
+  ])('are rewritten when they are %s', (_title, fact, reason) => {
     expect(decide(fact)).toMatchObject({ action: 'renew', reason });
   });
 
@@ -85,7 +85,7 @@ describe('kubeconfigs', () => {
     expect(all).toMatchObject({ action: 'renew', after: ['target', 'bundle'] });
   });
 
-  it('wait for a bundle that may be written anew at once', () => {
+  it('wait for a bundle that may be rewritten at once', () => {
     const other = { ...present(ca('new', [-1, 59])), since: start };
     const decision = decide(absent, { signer: other });
     expect(decision).toMatchObject({ action: 'keep', reason: 'Settling', recheckAt: new Date(start.getTime() + 1000) });

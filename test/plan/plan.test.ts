@@ -259,7 +259,7 @@ const settlingRows: Row[] = [
     },
   },
   {
-    name: 'composed bundle waits for an input that is not believed yet, although another is written anew',
+    name: 'composed bundle waits for an input that is not believed yet, although another is rewritten',
     resolved: twoInputs,
     change: {
       signer: { ...present(ca('new', [0, 60])), since: start },

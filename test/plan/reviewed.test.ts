@@ -65,7 +65,7 @@ const rows: Row[] = [
     want: { signer: 'keep NotOurs', bundle: 'keep Healthy', target: 'blocked SignerExternal' },
   },
   {
-    name: 'a CA that several machines share is not made anew by one of them',
+    name: 'a CA that several machines share is not reissued by one of them',
     resolved: onDisk(false),
     now: at(100),
     change: {},

@@ -47,7 +47,7 @@ describe.each(policies)('etcd of the preset kubernetes, $kind', (policy) => {
     expect(cluster.unusable(start)).toEqual([]);
   });
 
-  it.each([9 * 365, 3651])('with other members it is reported and not made anew, after %i days', (days) => {
+  it.each([9 * 365, 3651])('with other members it is reported and not reissued, after %i days', (days) => {
     const cluster = machine(['192.0.2.1']);
     cluster.make('etcd-signer', start);
     cluster.act('us', policy, clock, start);

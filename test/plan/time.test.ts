@@ -121,7 +121,7 @@ test.each(lives)(
       ),
     );
     for (let [now, wasOff] = [start, false]; now < at(70);) {
-      // What has expired while it was off is made anew at once, as ever.
+      // What has expired while it was off is reissued at once, as ever.
       if (!wasOff) expect(cluster.unusable(now)).toEqual([]);
       const looks = life.skews.map((skew, number) => {
         const seen = later(now, skew * minute + number * 100);

@@ -111,7 +111,7 @@ describe('a pair that does not match', () => {
     expect(waited).toBe(1);
   });
 
-  it('is made anew when it stays so for three seconds', async () => {
+  it('is reissued when it stays so for three seconds', async () => {
     await mismatch();
     const clock = movedClock(0);
     expect(await runRegen(world.options({ policy, clock }))).toMatchObject({ converged: true, writes: 1 });
@@ -122,7 +122,7 @@ describe('a pair that does not match', () => {
   it.each([
     ['was left long ago, as by a power loss', -10_000],
     ['dates from the future', 3_600_000],
-  ])('is made anew at once when it %s', async (_, ms) => {
+  ])('is reissued at once when it %s', async (_, ms) => {
     await mismatch();
     const clock = movedClock(0);
     const changedAt = new Date(clock.now().getTime() + ms);

@@ -1,4 +1,4 @@
-// A signer in the API whose certificate was damaged: put back from the bundle that holds it, made anew only where nothing
+// A signer in the API whose certificate was damaged: put back from the bundle that holds it, reissued only where nothing
 // does, and copied nowhere meanwhile.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { parseCertificates } from '../../lib/pki/certificate.ts';
@@ -51,7 +51,7 @@ describe('a damaged signer in the API', () => {
     expect(decided?.['message']).toContain('put back as bundle, composed, copy, target have it');
   });
 
-  it('is made anew where no copy of it is left, and the damaged one comes into no bundle', async () => {
+  it('is reissued where no copy of it is left, and the damaged one comes into no bundle', async () => {
     damageSigner();
     const wrong = entry(signer, 'tls.crt');
     for (const { location } of [bundle, composed, copy]) {

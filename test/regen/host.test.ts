@@ -1,4 +1,4 @@
-// A single run over the files of a kubeadm machine, without any API: what is lost or ended is made anew, a healthy node
+// A single run over the files of a kubeadm machine, without any API: what is lost or ended is reissued, a healthy node
 // costs no key, and an external CA is left alone. The CAs are openssl's.
 import { execFile } from 'node:child_process';
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';

@@ -42,7 +42,7 @@ async function clientProblem(at: Date): Promise<string | undefined> {
 
 const file = (name: string): string => join(world.directory, 'pki', name);
 
-/** A client whose leaf is to be made anew, and nothing else of its line. */
+/** A client whose leaf is to be reissued, and nothing else of its line. */
 const loseClient = (): Promise<void> => rm(file('client.crt'));
 
 const server = (): Resolved => ({

@@ -283,7 +283,7 @@ describe('what stands behind the first certificate of a signer', () => {
 });
 
 describe('a CA that newer Go refuses', () => {
-  it('stays in a bundle that is written anew, and is told', async () => {
+  it('stays in a bundle that is rewritten, and is told', async () => {
     const ca = await createAuthority(made('ca'), { commonName: 'kubernetes' });
     const legacy = await createAuthority(made('legacy'), { commonName: 'legacy' });
     const negative = await renewed(legacy, '-set_serial', '-5');

@@ -192,7 +192,7 @@ describe('next()', () => {
 });
 
 describe('counted()', () => {
-  it('counts each trouble apart, and begins anew when it is over', () => {
+  it('counts each trouble apart, and begins again when it is over', () => {
     const [one, two, three] = [now, later(1000), later(2000)];
     const first = counted(noStreaks, { ...quiet, unavailable: 2, written: 1 }, one);
     expect(first).toEqual({

@@ -100,7 +100,7 @@ describe('the rows of a kubeadm machine', () => {
 describe('an expired leaf', () => {
   const gone = { apiserver: present(leaf('apiserver', 'ca', -1)) };
 
-  it('is made anew where its CA has its key: exit 3', () => {
+  it('is reissued where its CA has its key: exit 3', () => {
     const status = tell(gone);
     expect(rowOf(status, 'apiserver')).toMatchObject({ state: 'EXPIRED', action: 'renew', byHand: false });
     expect([status.class, exitOfNode(status)]).toEqual(['recovering', 3]);
@@ -146,7 +146,7 @@ describe('a CA that has ended', () => {
 });
 
 describe('a CA that is ours', () => {
-  it('is made anew when it has ended', () => {
+  it('is reissued when it has ended', () => {
     const { artefacts, ...rest } = machine();
     const owned = artefacts.map((row) => (row.kind === 'signer' ? { ...row, owned: true } : row));
     const status = tell({ ca: present(authority('ca', -1)) }, { resolved: { ...rest, artefacts: owned } });

@@ -70,7 +70,7 @@ describe('the table', () => {
   it('says what is wrong, what will be done, and why', () => {
     const text = renderNode(tell(expired), 'table');
     expect(text).toContain('CERTIFICATE   STATE     WHAT WILL BE DONE   WHY\n');
-    expect(text).toContain('apiserver     EXPIRED   made anew           it expired at 2026-05-31T00:00:00.000Z\n');
+    expect(text).toContain('apiserver     EXPIRED   reissued            it expired at 2026-05-31T00:00:00.000Z\n');
     expect(text).toContain('\n\nSomething is wrong; mode regen puts it right by itself');
   });
 
@@ -83,7 +83,7 @@ describe('the table', () => {
   it('says where a kubeconfig knows another CA, also where that is left alone', () => {
     const other = { ...present(leaf('scheduler.conf', 'ca')), authorities: ['another'] };
     expect(renderNode(tell({ 'scheduler.conf': other }), 'table')).toMatch(
-      /^scheduler\.conf +BROKEN +made anew +it does not know its server by the certificate of ca$/m,
+      /^scheduler\.conf +BROKEN +reissued +it does not know its server by the certificate of ca$/m,
     );
     const foreign = tell({ 'scheduler.conf': { ...other, authorityIsForeign: true } });
     expect(renderNode(foreign, 'table')).toMatch(

@@ -151,7 +151,7 @@ describe('a combined PEM', () => {
   });
 
   it.each(['', 'garbage', '-----BEGIN CERTIFICATE-----\nAAAA\n'])(
-    'that is garbage (%j) is told and made anew',
+    'that is garbage (%j) is told and reissued',
     async (text) => {
       await writeFile(files.server.file, text);
       const found = await createDiskStore().read(files.server, signal);

@@ -1,4 +1,4 @@
-// Kubeconfigs that client-go cannot load: each is told, and written anew from what is known.
+// Kubeconfigs that client-go cannot load: each is told, and rewritten from what is known.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -92,7 +92,7 @@ describe('a kubeconfig that no component can load', () => {
   const whole = (): string => kubeconfigText(oldCa.toString('base64'), embedded(first));
   const endpoints = { controlPlane: server, local: server };
 
-  it.each(unloadable)('%s: is told, and made anew from what is known', async (_, from, to, problem) => {
+  it.each(unloadable)('%s: is told, and reissued from what is known', async (_, from, to, problem) => {
     await writeFile(files.admin.file, whole().replace(from, to));
     expect(await read(files.admin)).toMatchObject({ problem: expect.stringContaining(problem) as string });
     expect(await renew(files.admin, { endpoints })).toBe('written');

@@ -246,7 +246,7 @@ describe('a kubeconfig that cannot be understood', () => {
     { name: 'without current context', text: 'kind: Config\n', problem: 'no current-context' },
     { name: 'empty', text: '', problem: 'not a mapping' },
     { name: 'with a dangling context', text: 'current-context: a\n', problem: 'no context named "a"' },
-  ])('$name: is told as a problem, and made anew', async ({ text, problem }) => {
+  ])('$name: is told as a problem, and reissued', async ({ text, problem }) => {
     await writeFile(files.admin.file, text);
     const found = await read(files.admin);
     expect(found).toMatchObject({ entries: {}, problem: expect.stringContaining(problem) as string });

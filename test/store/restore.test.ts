@@ -149,7 +149,7 @@ describe('restoreGeneration()', () => {
     expect(await readFile(files.server.file, 'utf8')).toBe(combined(second));
   });
 
-  it('makes absent files anew', async () => {
+  it('creates absent files again', async () => {
     const before = await snapshot();
     await write(files.admin, second);
     await rm(files.admin.file);
