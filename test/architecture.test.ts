@@ -8,6 +8,7 @@ import {
   importsOf,
   impureFiles,
   longFiles,
+  namesExportedTwice,
   strayGlobals,
   withoutComments,
   wrongArrows,
@@ -167,6 +168,19 @@ describe('longFiles()', () => {
   });
 
   it('holds here', () => expect(longFiles(project)).toEqual([]));
+});
+
+describe('namesExportedTwice()', () => {
+  it('names what two files export, declared or passed on', () => {
+    const files = {
+      'lib/a.ts': 'export interface One {}\nexport const two = 1;\nconst three = 1;',
+      'lib/b.ts': `export type { One } from './a.ts';\nexport async function two() {}`,
+      'test/c.ts': 'export const two = 2;\nexport const three = 3;',
+    };
+    expect(namesExportedTwice(tree(files))).toEqual(['One: lib/a.ts, lib/b.ts', 'two: lib/a.ts, lib/b.ts']);
+  });
+
+  it('holds here', () => expect(namesExportedTwice(project)).toEqual([]));
 });
 
 describe('importCycles()', () => {

@@ -72,7 +72,7 @@ export interface NodeFacts extends Signs {
   readonly first?: FirstApproval;
 }
 
-export type Verdict =
+export type ApprovalVerdict =
   | { readonly action: 'ignore' }
   /** `isFirst`: on the expectation alone, so that it must be noted that it was used. */
   | { readonly action: 'approve'; readonly node: string; readonly message: string; readonly isFirst: boolean }
@@ -117,7 +117,7 @@ interface Refusal {
 }
 type Evidence = { readonly proves: string; readonly isFirst?: true } | Refusal;
 
-export function judge(judgement: Judgement): Verdict {
+export function judge(judgement: Judgement): ApprovalVerdict {
   const { request, content, requester, facts, clock, now } = judgement;
   const shape = judgeShape(request, content, requester);
   if (shape.kind === 'ignored') return { action: 'ignore' };

@@ -6,7 +6,7 @@ import type { ClockFacts } from '../plan/clock-rules.ts';
 import { approve } from './approve.ts';
 import { type FirstApproval, FirstApprovals } from './first-approvals.ts';
 import { contentOf, gatherNode, readRequest } from './gather.ts';
-import { judge, type Judgement, type NodeFacts, type Verdict } from './judge.ts';
+import { judge, type Judgement, type NodeFacts, type ApprovalVerdict } from './judge.ts';
 import type { ApproverOptions } from './options.ts';
 import { type RequestSummary, requestSummary } from './batch.ts';
 import { Records } from './records.ts';
@@ -33,7 +33,7 @@ interface Waiting extends Reported {
 }
 
 /** With what was known of the node's first certificate when it was judged. */
-type Approving = Extract<Verdict, { action: 'approve' }> & { readonly first: FirstApproval | undefined };
+type Approving = Extract<ApprovalVerdict, { action: 'approve' }> & { readonly first: FirstApproval | undefined };
 
 export interface PassReport {
   readonly approved: number;
@@ -178,7 +178,7 @@ export class RequestQueue {
     return false;
   }
 
-  async #judge(request: SigningRequest): Promise<{ verdict: Verdict; first: FirstApproval | undefined }> {
+  async #judge(request: SigningRequest): Promise<{ verdict: ApprovalVerdict; first: FirstApproval | undefined }> {
     const { requester, connection, longestLifeMs, clock, signal } = this.#options;
     const content = contentOf(request);
     const shape = judgeShape(request, content, requester);
@@ -234,7 +234,7 @@ export class RequestQueue {
     else this.put(request);
   }
 
-  #left(waiting: Waiting, verdict: Extract<Verdict, { action: 'leave' }>): void {
+  #left(waiting: Waiting, verdict: Extract<ApprovalVerdict, { action: 'leave' }>): void {
     // Without a node it is the spec that is unsuitable, which never changes.
     waiting.isSettled = verdict.node === undefined;
     this.#reporter.left(waiting, verdict);
@@ -252,7 +252,7 @@ export class RequestQueue {
   }
 }
 
-const isDoubted = (verdict: Verdict): boolean =>
+const isDoubted = (verdict: ApprovalVerdict): boolean =>
   verdict.action === 'leave' && (verdict.reason === 'ClockImplausible' || verdict.reason === 'ClockUnconfirmed');
 
 /** Of what the API server calls a request, and may be anything. */

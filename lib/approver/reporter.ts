@@ -6,7 +6,7 @@ import { errorText, RecoveryError } from '../errors.ts';
 import type { EventReason, EventRecorder } from '../kube/events.ts';
 import type { Log, LogFields } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
-import type { PendingReason, Verdict } from './judge.ts';
+import type { PendingReason, ApprovalVerdict } from './judge.ts';
 import type { RequestSummary } from './batch.ts';
 import { mostAtOnce, batchEveryMs } from './batch.ts';
 
@@ -29,7 +29,7 @@ export interface ReporterOptions {
   readonly dryRun: boolean;
 }
 
-type Leave = Extract<Verdict, { action: 'leave' }>;
+type Leave = Extract<ApprovalVerdict, { action: 'leave' }>;
 
 export class Reporter {
   readonly #options: ReporterOptions;

@@ -10,8 +10,6 @@ import type { ApproverOptions } from './options.ts';
 import type { RequestSummary } from './batch.ts';
 import { requestsPath, type SigningRequest } from './request.ts';
 
-export type { ApproverOptions };
-
 /** Ten of a kubelet's are 30 kB, a thousand nodes a hundred answers; of the largest that there can be, a page has one. */
 const pageSize = 10;
 const longestSilenceMs = 120_000;

@@ -6,7 +6,7 @@ import type { Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
-import { type ArtefactFiles, filesOf, pathsOf } from '../proof/published.ts';
+import { type ArtefactFiles, filesOfReaders, pathsOf } from '../proof/published.ts';
 import { observeFiles, reportChanges } from './observe.ts';
 import { type Pace, Reactor, type RestartRequest } from './react.ts';
 
@@ -34,7 +34,7 @@ export async function runFileObserver(options: FileObserverOptions): Promise<voi
   const artefacts: ArtefactFiles[] = [];
   const byPath = new Map<string, Reactor[]>();
   for (const artefact of resolved.artefacts) {
-    const files = filesOf({ artefact, artefacts: resolved.artefacts, destinationDir });
+    const files = filesOfReaders({ artefact, artefacts: resolved.artefacts, destinationDir });
     if (files === undefined) continue;
     const onState = (state: 'pending' | 'settled'): void => {
       if (state === 'pending') pending.add(artefact.name);

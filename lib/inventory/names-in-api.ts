@@ -10,10 +10,10 @@ export const openshiftParameters = [
 export type OpenshiftParameter = (typeof openshiftParameters)[number];
 
 /** What is known of a parameter: its values, or why there are none, as the end of a sentence. */
-export type Told = { readonly values: readonly string[] } | { readonly problem: string };
+export type ParameterValue = { readonly values: readonly string[] } | { readonly problem: string };
 
 export interface NamesInApi {
-  readonly parameters: Readonly<Record<OpenshiftParameter, Told>>;
+  readonly parameters: Readonly<Record<OpenshiftParameter, ParameterValue>>;
   /** URLs of the API server. */
   readonly endpoints: Endpoints;
   /** How many objects could not be read, for a reason that may pass by itself. */

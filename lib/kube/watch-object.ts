@@ -7,8 +7,6 @@ import type { Log } from '../log.ts';
 import type { ConfigMap, KubeConnection, ObjectState, Secret } from './kube.ts';
 import { listWatch, type WatchStatus } from './list-watch.ts';
 
-export type { WatchStatus };
-
 export interface WatchObjectOptions<T extends Secret | ConfigMap> {
   readonly connection: KubeConnection;
   readonly kind: 'secret' | 'configMap';

@@ -5,12 +5,10 @@ import type { KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { type Certificate, parseCertificates } from './certificate.ts';
-import { encode, type Issuer, prepareSigning, usageOids, type WantedCertificate } from './encode.ts';
+import { encode, type Issuer, usageOids, type WantedCertificate } from './encode.ts';
 import { keyMatches } from './key.ts';
 import { canonicalHostnames, goDistinguishedName, hostnameDer, orderedNames } from './names.ts';
 import { verifyChain } from './verify.ts';
-
-export { type Issuer, prepareSigning };
 
 interface Request {
   /** Of the certificate that is made. The public half goes into it; a self-signed CA is signed with the private one. */

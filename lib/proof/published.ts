@@ -24,7 +24,7 @@ export function publishedDirectory(location: Location, destinationDir: string): 
 }
 
 /** Undefined where there are none: an object that is not published, or one whose content is not understood here. */
-export function filesOf({ artefact, artefacts, destinationDir }: FilesOf): ArtefactFiles | undefined {
+export function filesOfReaders({ artefact, artefacts, destinationDir }: FilesOf): ArtefactFiles | undefined {
   const { location } = artefact;
   if (location.kind === 'pemPair') return { kind: 'pair', certFile: location.certFile, keyFile: location.keyFile };
   if (location.kind === 'pemFile') return { kind: 'single', files: [location.file] };

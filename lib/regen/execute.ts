@@ -1,13 +1,13 @@
 // Carries out a plan: one write for each decision to renew, in the order signer, bundle, target. A step that fails or
 // meets a conflict stops those that depend on it, so no target is ever signed by a signer that no bundle holds; all
 // others go on, independent ones side by side. What happened is returned as values: nothing is thrown, nothing logged.
+import { prepareSigning } from '../pki/encode.ts';
 import { RecoveryError, errorText } from '../errors.ts';
 import type { ResolvedArtefact, Resolved } from '../inventory/model.ts';
 import type { Issued, IssuedPair } from '../issue/ingredients.ts';
 import { make } from '../issue/issue.ts';
 import { algorithmText, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
-import { prepareSigning } from '../pki/sign.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import type { ArtefactFacts, Facts } from '../plan/facts.ts';
 import type { Gathered } from '../plan/gather.ts';

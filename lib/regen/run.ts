@@ -4,13 +4,13 @@
 // host come first and wait for nobody: etcd and with it the API server do not start with expired certificates. Objects
 // follow when the API answers; until then keys are made ahead. There is no lease: the stores' compare-and-swap makes one
 // winner.
+import { prepareSigning } from '../pki/encode.ts';
 import { notLater } from '../clock.ts';
 import type { Health } from '../health.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import { isCode, type RecoveryError } from '../errors.ts';
 import type { Location, ResolvedArtefact } from '../inventory/model.ts';
 import { type Metrics, noMetrics } from '../metrics.ts';
-import { prepareSigning } from '../pki/sign.ts';
 import { pause, untilAnswered } from './poll.ts';
 import { Journal, type RegenReport } from './journal.ts';
 import { createLook, type Look, type LookOptions } from './look.ts';

@@ -11,7 +11,7 @@ import { plan } from '../plan/plan.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 import type { RenewalPolicy } from '../plan/decision.ts';
 import type { Prove } from '../proof/prove.ts';
-import { filesOf, pathsOf } from '../proof/published.ts';
+import { filesOfReaders, pathsOf } from '../proof/published.ts';
 import { certificateKey, type Entries, type Found, type Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import { askServers, localServers } from './local-servers.ts';
@@ -138,7 +138,7 @@ function publishedPaths(
   destinationDir: string,
 ): readonly string[] {
   if (isFile(artefact.location)) return [];
-  const files = filesOf({ artefact, artefacts, destinationDir });
+  const files = filesOfReaders({ artefact, artefacts, destinationDir });
   return files === undefined ? [] : pathsOf(files);
 }
 
@@ -177,7 +177,7 @@ async function writtenAt(
   { artefacts }: Resolved,
   destinationDir = '/nonexistent',
 ): Promise<Date | undefined> {
-  const files = filesOf({ artefact, artefacts, destinationDir });
+  const files = filesOfReaders({ artefact, artefacts, destinationDir });
   const [path] = files === undefined ? [] : pathsOf(files);
   try {
     return path === undefined ? undefined : (await stat(path)).mtime;

@@ -1,13 +1,14 @@
 // The syncer: the published objects of an inventory become files below a directory, and stay so. Changes drive it; a
 // recheck of everything each minute finds what changed on disk. It ends when the signal aborts, or after one pass.
 import { writeFile } from 'node:fs/promises';
+import type { WatchStatus } from '../kube/list-watch.ts';
 import type { Clock } from '../clock.ts';
 import { errorText } from '../errors.ts';
 import type { CheckState, Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { watchObject, type WatchStatus } from '../kube/watch-object.ts';
+import { watchObject } from '../kube/watch-object.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import { DailySummary, type Summary, summaryOf } from '../summary.ts';

@@ -2,7 +2,7 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseFirstApproval } from '../../lib/approver/first-approvals.ts';
 import { contentOf } from '../../lib/approver/gather.ts';
-import { judge, type NodeFacts, type PendingReason, type Verdict } from '../../lib/approver/judge.ts';
+import { judge, type NodeFacts, type PendingReason, type ApprovalVerdict } from '../../lib/approver/judge.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
 import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
@@ -34,7 +34,15 @@ interface Given {
 }
 
 /** What this machine's kubelet sends; without facts its certificate has ended. */
-function judged({ pem = panda, spec = {}, status, requestedAt = now, facts, bootedAt, ...time }: Given = {}): Verdict {
+function judged({
+  pem = panda,
+  spec = {},
+  status,
+  requestedAt = now,
+  facts,
+  bootedAt,
+  ...time
+}: Given = {}): ApprovalVerdict {
   const request: SigningRequest = {
     metadata: { name: 'csr-1', uid: 'u1', resourceVersion: '7', creationTimestamp: requestedAt.toISOString() },
     spec: {

@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
-import { filesOf } from '../../lib/proof/published.ts';
+import { filesOfReaders } from '../../lib/proof/published.ts';
 
 it('has the files of a copy of what others give', () => {
   const { artefacts } = resolve(loadPreset('openshift-kube-scheduler'), {});
   const artefact = artefacts.find(({ kind }) => kind === 'copy');
   if (artefact === undefined) throw new Error('no copy');
-  expect(filesOf({ artefact, artefacts, destinationDir: '/d' })).toMatchObject({ kind: 'pair' });
+  expect(filesOfReaders({ artefact, artefacts, destinationDir: '/d' })).toMatchObject({ kind: 'pair' });
 });

@@ -189,3 +189,27 @@ function cycles(arrows: readonly { readonly from: string; readonly to: string }[
   for (const node of next.keys()) visit(node, []);
   return found;
 }
+
+/** Names that two files of the product export: a reader has to look at the import to know which one is meant. */
+export function namesExportedTwice(tree: Tree): string[] {
+  const exporters = new Map<string, string[]>();
+  for (const [path, text] of tree) {
+    if (!/^(lib|cmd)\//.test(path)) continue;
+    const code = withoutComments(text);
+    const declared = [...code.matchAll(exportedName)].map(([, name = '']) => name);
+    const listed = [...code.matchAll(/^export (?:type )?\{([^}]*)\}/gm)].flatMap(([, names = '']) =>
+      names.split(',').map((one) =>
+        one
+          .trim()
+          .replace(/^type /, '')
+          .replace(/^.* as /, ''),
+      ),
+    );
+    for (const name of new Set([...declared, ...listed].filter((one) => one !== ''))) {
+      exporters.set(name, [...(exporters.get(name) ?? []), path]);
+    }
+  }
+  return [...exporters].flatMap(([name, paths]) => (paths.length > 1 ? [`${name}: ${paths.join(', ')}`] : []));
+}
+
+const exportedName = /^export (?:async )?(?:abstract )?(?:const|let|function\*?|class|interface|type|enum) (\w+)/gm;

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { WatchStatus } from '../../lib/kube/watch-object.ts';
+import type { WatchStatus } from '../../lib/kube/list-watch.ts';
 import { createLog } from '../../lib/log.ts';
 import { CachesSynced, syncSummary, WatchHealth } from '../../lib/syncer/run.ts';
 

@@ -6,7 +6,7 @@ import { errorText, isCode } from '../../errors.ts';
 import type { KubeConnection } from '../../kube/kube.ts';
 import { bareHost } from '../../kube/server-address.ts';
 import { checkedHostname } from '../values.ts';
-import type { NamesInApi, Told } from '../names-in-api.ts';
+import type { NamesInApi, ParameterValue } from '../names-in-api.ts';
 import { firstServiceIp } from './service-range.ts';
 
 /** An object as the API has it, or why it could not be read. */
@@ -45,7 +45,7 @@ export function namesOf(infrastructure: Sight, network: Sight): NamesInApi {
   const internal = serverOf(infrastructure, 'apiServerInternalURI');
   const [externalLoadBalancerHostnames, internalLoadBalancerHostnames] = [external, internal].map((server) =>
     'host' in server ? { values: [server.host] } : server,
-  ) as [Told, Told];
+  ) as [ParameterValue, ParameterValue];
   return {
     parameters: {
       externalLoadBalancerHostnames,
@@ -91,7 +91,7 @@ function isPlain(url: string): boolean {
 }
 
 /** Every network must be understood: half of the addresses would take names away from what is there. */
-function serviceIps(sight: Sight): Told {
+function serviceIps(sight: Sight): ParameterValue {
   const read = statusOf(sight);
   if ('problem' in read) return read;
   const { serviceNetwork } = read.status;
