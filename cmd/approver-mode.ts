@@ -1,4 +1,4 @@
-// Mode approver as this program runs it: approves the requests of kubelets whose client certificate has ended, with a
+// Mode approver as this program runs it: approves the requests of kubelets whose client certificate has expired, with a
 // connection of its own.
 import { runApprover } from '../lib/approver/run.ts';
 import { bootstrapRequester } from '../lib/bootstrap-identity.ts';

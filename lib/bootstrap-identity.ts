@@ -1,4 +1,4 @@
-// Who asks for a kubelet's first certificate, and for its next one after the present one has ended: a ServiceAccount
+// Who asks for a kubelet's first certificate, and for its next one after the present one has expired: a ServiceAccount
 // whose token may create CertificateSigningRequests and nothing else. It is not bound to `...:nodeclient`, or
 // kube-controller-manager's own approver would approve whatever it asks for (sarapprove.go).
 

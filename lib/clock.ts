@@ -28,6 +28,19 @@ export function notLater(remembered: Date | undefined, present: Date): Date {
 export const steadyMs = (clock: Pick<Clock, 'now' | 'uptimeSeconds'>): number =>
   (clock.uptimeSeconds() ?? clock.now().getTime() / 1000) * 1000;
 
+/**
+ * Milliseconds since this call: by the uptime, which no clock that is set moves, where it is known both times, else by the
+ * clock. The two have no common zero, so they are never subtracted from each other.
+ */
+export function stopwatch(clock: Pick<Clock, 'now' | 'uptimeSeconds'>): () => number {
+  const [began, uptime] = [clock.now().getTime(), clock.uptimeSeconds()];
+  return () => {
+    const later = clock.uptimeSeconds();
+    if (uptime !== undefined && later !== undefined) return (later - uptime) * 1000;
+    return clock.now().getTime() - began;
+  };
+}
+
 const now = (): Date => new Date();
 
 const longestPieceMs = 30_000;
@@ -58,7 +71,7 @@ function sleepPiece(ms: number, signal?: AbortSignal): Promise<'over' | 'aborted
   });
 }
 
-function uptimeSeconds(): number | undefined {
+function readUptime(): number | undefined {
   try {
     const seconds = Number.parseFloat(readFileSync('/proc/uptime', 'utf8'));
     return Number.isFinite(seconds) ? seconds : undefined;
@@ -67,4 +80,23 @@ function uptimeSeconds(): number | undefined {
   }
 }
 
-export const systemClock: Clock = { now, uptimeSeconds, sleep };
+/**
+ * Known or unknown for as long as the process lives, so that no time by uptime is ever held against one by the clock: a
+ * read that fails once (no file could be opened) is made up from the last one. `read` and `monotonicMs` as the machine has
+ * them.
+ */
+export function createUptime(
+  read: () => number | undefined = readUptime,
+  monotonicMs: () => number = () => performance.now(),
+): () => number | undefined {
+  let last: { readonly seconds: number | undefined; readonly atMs: number } | undefined;
+  return () => {
+    if (last !== undefined && last.seconds === undefined) return undefined;
+    const [seconds, atMs] = [read(), monotonicMs()];
+    if (seconds === undefined && last?.seconds !== undefined) return last.seconds + (atMs - last.atMs) / 1000;
+    last = { seconds, atMs };
+    return seconds;
+  };
+}
+
+export const systemClock: Clock = { now, uptimeSeconds: createUptime(), sleep };

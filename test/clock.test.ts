@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { systemClock } from '../lib/clock.ts';
+import { createUptime, stopwatch, systemClock } from '../lib/clock.ts';
 import { FakeClock } from './support/fake-clock.ts';
 
 const start = new Date('2026-01-01T00:00:00Z');
@@ -158,4 +158,33 @@ describe('FakeClock', () => {
     await clock.sleep(hour, AbortSignal.abort());
     expect(clock.sleeping).toBe(0);
   });
+});
+
+describe('createUptime()', () => {
+  it('goes on from the last reading when one fails, so that no two times are of different clocks', () => {
+    const readings = [100, undefined, 107];
+    let ms = 5000;
+    const uptime = createUptime(
+      () => readings.shift(),
+      () => ms,
+    );
+    expect(uptime()).toBe(100);
+    ms += 2500;
+    expect(uptime()).toBe(102.5);
+    expect(uptime()).toBe(107);
+  });
+
+  it('is unknown for good where it was unknown at first', () => {
+    const readings = [undefined, 100];
+    const uptime = createUptime(() => readings.shift());
+    expect([uptime(), uptime()]).toEqual([undefined, undefined]);
+  });
+});
+
+it('stopwatch() never holds the uptime against the clock', () => {
+  const uptimes = [undefined, 5000, undefined, 5010];
+  let wall = 1_700_000_000_000;
+  const clock = { now: () => new Date((wall += 1000)), uptimeSeconds: () => uptimes.shift() };
+  expect(stopwatch(clock)()).toBe(1000);
+  expect(stopwatch(clock)()).toBe(1000);
 });

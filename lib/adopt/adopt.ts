@@ -140,7 +140,7 @@ async function requireAdoptable(adoption: Adoption): Promise<Adoptable> {
     await requireNoPodLinks(pod, adoption);
   }
   if ((await readIfPresent(nodeCertificate, 'certificate')) === undefined) {
-    const message = `Cannot adopt this machine: "${nodeCertificate}" is not there, and the approver would take that for a certificate that has ended; have kubelet.conf name it (kubeadm init phase kubelet-finalize)`;
+    const message = `Cannot adopt this machine: "${nodeCertificate}" is not there, and the approver would take that for a certificate that has expired; have kubelet.conf name it (kubeadm init phase kubelet-finalize)`;
     throw new RecoveryError('MaterialInvalid', message);
   }
   const material = { resolved, directories: adoption, store, clock, signal };

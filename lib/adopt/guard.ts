@@ -6,15 +6,8 @@ import { RecoveryError } from '../errors.ts';
 import type { StaticPod } from '../install/accounts.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { caBundleKey, type Material } from '../store/store.ts';
-import type { KubeadmDirectories } from './kubeadm-files.ts';
+import { type KubeadmDirectories, trustedFiles } from './kubeadm-files.ts';
 import type { PodManifest } from './static-pods.ts';
-
-/** Bundles of the API, and the file of kubeadm whose every valid certificate they must hold. */
-const trusted: readonly (readonly [artefact: string, file: string])[] = [
-  ['client-ca', 'ca.crt'],
-  ['kube-apiserver-server-ca', 'ca.crt'],
-  ['aggregator-client-ca', 'front-proxy-ca.crt'],
-];
 
 /** Throws MaterialInvalid when a CA that is trusted on this machine would not be any more. */
 export function requireSameTrust(
@@ -22,7 +15,7 @@ export function requireSameTrust(
   authorities: ReadonlyMap<string, Uint8Array>,
   now: Date,
 ): void {
-  for (const [artefact, file] of trusted) {
+  for (const [artefact, file] of trustedFiles) {
     const lost = validAndNotIn(authorities.get(file), material.get(artefact)?.entries[caBundleKey], now);
     if (lost.length === 0) continue;
     const names = lost.map(({ facts }) => `"${facts.subject}"`).join(', ');

@@ -118,9 +118,16 @@ function declaredLike(artefact: ResolvedArtefact, { facts, fields }: Certificate
   return { ...artefact, commonName, organizations };
 }
 
+/** Bundles of the API, and the file of kubeadm whose every valid certificate they must hold. */
+export const trustedFiles: readonly (readonly [artefact: string, file: string])[] = [
+  ['client-ca', 'ca.crt'],
+  ['kube-apiserver-server-ca', 'ca.crt'],
+  ['aggregator-client-ca', 'front-proxy-ca.crt'],
+];
+
 /** The CAs that readers on the machine trust, in PEM by name below pkiDir; empty where there is none. Throws ReadFailed. */
 export async function readAuthorities(pkiDir: string): Promise<ReadonlyMap<string, Uint8Array>> {
-  const read = ['ca.crt', 'front-proxy-ca.crt'].map(async (file) => {
+  const read = [...new Set(trustedFiles.map(([, file]) => file))].map(async (file) => {
     const bytes = await readIfPresent(join(pkiDir, file), 'CA');
     return [file, bytes ?? new Uint8Array()] as const;
   });

@@ -1,5 +1,5 @@
 // `uninstall adopt`: the static pods of this machine read kubeadm's files again. The objects in the API stay, for the
-// other machines; `uninstall` takes them. Refused while kubeadm's own files have ended or their CA is not the cluster's any
+// other machines; `uninstall` takes them. Refused while kubeadm's own files have expired or their CA is not the cluster's any
 // more: they lay idle since the machine was adopted, and an API server that reads them would serve nobody.
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';

@@ -3,10 +3,10 @@
 // Whoever has the bootstrap token can ask in the name of any node. So a request is approved only with evidence that the
 // certificate which the node has now can no longer be used; then nobody is impersonated who could still speak.
 //
-// - This machine's own node: its certificate on disk has ended, is gone or cannot be used. Each start of a kubelet asks
+// - This machine's own node: its certificate on disk has expired, is gone or cannot be used. Each start of a kubelet asks
 //   again, so a further request is approved as long as that is so; but no request that is older than an approved one,
 //   because a kubelet waits for its newest only.
-// - Another node: the newest certificate that was seen to be issued to it has ended and it has not renewed its Lease
+// - Another node: the newest certificate that was seen to be issued to it has expired and it has not renewed its Lease
 //   since; or all certificates have that it can have had at its last sign of life.
 // - A node without a Node object: only where it is expected, and once.
 // - A node that has renewed its Lease or reported its status within the last minutes: never, whatever else is known.
@@ -199,7 +199,7 @@ function evidenceOfOwn(node: string, own: OwnCertificate, { facts, request, now 
     };
   }
   if (own.state !== 'present') return { proves: own.problem };
-  return { proves: `the node's certificate "${own.path}" ended at ${own.notAfter.toISOString()}` };
+  return { proves: `the node's certificate "${own.path}" expired at ${own.notAfter.toISOString()}` };
 }
 
 function evidenceOfOther(facts: NodeFacts, judgement: Judgement): Evidence {
@@ -226,7 +226,7 @@ function evidenceOfOther(facts: NodeFacts, judgement: Judgement): Evidence {
 /** One that is dated by a clock which has been set back since was made when this process learnt of it, at the latest. */
 const ageOf = ({ at, knownMs }: Approval, now: Date): number => Math.max(now.getTime() - at.getTime(), knownMs);
 
-/** Once: until whatever it got then has ended, whatever has become of it. */
+/** Once: until whatever it got then has expired, whatever has become of it. */
 function evidenceOfExpected({ first }: NodeFacts, { request, longestLifeMs, now }: Judgement): Evidence {
   const isUsed =
     first !== undefined &&
@@ -249,7 +249,7 @@ function evidenceOfKnown(facts: KnownNode, { longestLifeMs, now }: Judgement): E
     issuedUntil !== undefined && (sign === registered || alive.getTime() <= issuedUntil.getTime() + skewMs);
   if (isNewest) {
     const until = issuedUntil.toISOString();
-    if (issuedUntil <= now) return { proves: `the last certificate issued to the node ended at ${until}` };
+    if (issuedUntil <= now) return { proves: `the last certificate issued to the node expired at ${until}` };
     return {
       reason: 'CertificateMayBeValid',
       message: `the last certificate issued to the node is valid until ${until}`,

@@ -77,9 +77,9 @@ export function isPrivileged(pid: number, procDir = '/proc'): boolean {
  * namespace or below it, so one that is as deep as we are shares ours. Links below /proc/<pid>/ns would say the same,
  * and are closed to a process whose capabilities are dropped (ptrace(2)).
  */
-function namespaceDepth(pid: number | 'self'): number {
-  const [, numbers = ''] = /^NSpid:\s*(.+)$/m.exec(procText(`/proc/${pid}/status`) ?? '') ?? [];
-  return numbers.split(/\s+/).length;
+function namespaceDepth(pid: number | 'self'): number | undefined {
+  const [, numbers] = /^NSpid:\s*(.+)$/m.exec(procText(`/proc/${pid}/status`) ?? '') ?? [];
+  return numbers?.split(/\s+/).length;
 }
 
 /** Those that were started as one of these programs, whoever's they are. Throws ReadFailed. */
@@ -89,7 +89,10 @@ export function readProcesses(programs: readonly string[]): readonly ProcessFact
     const argv = argvOf(pid);
     if (!programs.includes(programOf(argv))) return [];
     const [mountinfo = '', cgroup = ''] = ['mountinfo', 'cgroup'].map((name) => procText(`/proc/${pid}/${name}`));
-    const owned = { isInOurPidNamespace: namespaceDepth(pid) === depth, isPrivileged: isPrivileged(pid) };
+    const owned = {
+      isInOurPidNamespace: depth !== undefined && namespaceDepth(pid) === depth,
+      isPrivileged: isPrivileged(pid),
+    };
     const started = startOf(pid);
     return started === undefined ? [] : [{ pid, started, argv, mountinfo, cgroup, ...owned }];
   });

@@ -58,6 +58,7 @@ async function makeOne(
     keyFor?.(name) ?? generateKey(keyAlgorithm);
   if (artefact.kind === 'keyPair') return keyPair(artefact, await takeKey(artefact));
   const { entries, annotations } = await make(artefact, { resolved, material, takeKey, now });
+  verifyMaterial(artefact.location, { entries, annotations });
   return { entries, annotations };
 }
 

@@ -174,7 +174,8 @@ export async function giveBackFiles({ resolved, destinationDir, dryRun = false }
     const place = publishedPlace(artefact, { certs: destinationDir });
     if (place === undefined) continue;
     const { directory } = place;
-    if (!(await isThere(join(directory, dataLink), `link in "${directory}"`))) continue;
+    // What cannot be looked at does not keep the others.
+    if (!(await isThere(join(directory, dataLink), `link in "${directory}"`).catch(() => false))) continue;
     if (!dryRun) await giveBack({ ...place, what: locationText(artefact.location) });
     given.push(directory);
   }

@@ -169,7 +169,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
       rotatedBy: z
         .enum(['kubelet'])
         .exactOptional()
-        .describe('Who else renews it ahead of time: then it is renewed here only when it has ended or cannot be used'),
+        .describe('Who else renews it ahead of time: here it is renewed only once it has expired or cannot be used'),
       supersededBy: objectName
         .exactOptional()
         .describe('A target in whose presence nobody reads this one any more: then nothing is made here'),

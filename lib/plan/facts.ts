@@ -57,7 +57,7 @@ export type ArtefactFacts =
       readonly since?: Date;
     };
 
-/** Why no copy is put back: they are not the same, or have ended and what is here has not, or no leaf knows their name. */
+/** Why no copy is put back: they are not the same, or have expired and what is here has not, or no leaf knows their name. */
 export type Doubt = 'different' | 'ended' | 'unnamed';
 
 /** Copies of a signer's certificate that are whole and fit its key, or without its key what it has signed. */

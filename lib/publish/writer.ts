@@ -44,7 +44,9 @@ export async function publish(publication: Publication, scanned?: Scan): Promise
   checkNames(writing); // 1
   return attempt({ code: 'WriteFailed', action: 'publish', what, directory }, async () => {
     await ensureDirectory(disk, directory);
-    const isStale = scanned === undefined || !(await isCurrent(disk, directory, scanned));
+    // Bytes that were changed in place do not show in the directory: a repair is decided on what is there now.
+    const isStale =
+      scanned === undefined || hasContent(scanned, entries) || !(await isCurrent(disk, directory, scanned));
     let seen = isStale ? await scan(disk, directory) : scanned; // 2
     checkDirectories(writing, seen);
     const foreign = seen.foreign.filter((name) => Object.hasOwn(entries, name));

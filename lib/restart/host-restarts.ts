@@ -7,7 +7,7 @@ import { together } from '../disk/disk.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { ProcessFacts } from '../host/proc.ts';
 import type { Log } from '../log.ts';
-import { type Component, due } from './decide.ts';
+import { type Component, due, type Marker } from './decide.ts';
 import type { Markers } from './markers.ts';
 import { readersOnHost, restartProcess, waitFor } from './processes.ts';
 
@@ -39,13 +39,16 @@ const kubeletMs = 10_000;
 export async function restartMarked(options: HostRestartOptions): Promise<readonly RestartOutcome[]> {
   const { components, signal } = options;
   const outcomes: RestartOutcome[] = [];
+  // A marker of a write that begins meanwhile is not one of a run that died.
+  const before = new Map<string, Marker | undefined>();
+  for (const { name } of components) before.set(name, await options.markers.look(name, options.boot));
   let answers: Promise<unknown> | undefined;
   // Waited for once: a machine whose API server stays away is to be told of in time.
   const apiAnswers = (): Promise<unknown> => (answers ??= options.apiAnswers());
   for (const component of components.toSorted((one, other) => rank(one) - rank(other))) {
     if (signal.aborted) break;
     const hasRestarted = outcomes.some((one) => one.component.name === 'kubelet');
-    const outcome = await restart(component, { ...options, apiAnswers, hasRestarted });
+    const outcome = await restart(component, { ...options, apiAnswers, hasRestarted, before });
     if (outcome !== undefined) outcomes.push(outcome);
   }
   return outcomes;
@@ -56,13 +59,16 @@ const rank = ({ name }: Component): number => (name === 'kubelet' ? 0 : 1);
 interface Restarting extends HostRestartOptions {
   /** The kubelet, in this run: it may be about to come back. */
   readonly hasRestarted: boolean;
+  /** The markers that were there when this run began to restart. */
+  readonly before: ReadonlyMap<string, Marker | undefined>;
 }
 
 /** Undefined where nothing is marked. */
 async function restart(component: Component, options: Restarting): Promise<RestartOutcome | undefined> {
-  const { markers, clock, log, signal, isReady, boot } = options;
+  const { markers, clock, log, signal, isReady, boot, before } = options;
   const { name } = component;
-  const marker = await markers.look(name, boot);
+  const now = await markers.look(name, boot);
+  const marker = now?.state === 'writing' ? before.get(name) : now;
   if (marker === undefined) return undefined;
   const broken = component.artefacts.filter((artefact) => !isReady(artefact));
   const not = (why: string): RestartOutcome => ({

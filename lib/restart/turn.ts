@@ -34,6 +34,8 @@ const lastWord: Asking = { signal: new AbortController().signal, timeoutMs: 5000
 export class LeaseTurn {
   readonly #options: TurnOptions;
   #observed: ObservedVersion | undefined;
+  /** Whether that is by uptime. */
+  #isUptime: boolean | undefined;
 
   constructor(options: TurnOptions) {
     this.#options = options;
@@ -104,10 +106,13 @@ export class LeaseTurn {
   async #unchangedMs({ metadata }: Lease): Promise<number> {
     const { clock, seenFile } = this.#options;
     const uptime = clock.uptimeSeconds();
+    const isUptime = uptime !== undefined;
     const nowMs = (uptime ?? clock.now().getTime() / 1000) * 1000;
     const version = metadata?.resourceVersion ?? '';
-    // Where the uptime is unknown, what another process has seen means nothing.
-    const file = uptime === undefined ? undefined : seenFile;
+    // Where the uptime is unknown, what another process has seen means nothing; and times of two clocks have no distance.
+    const file = isUptime ? seenFile : undefined;
+    if (this.#isUptime !== isUptime) this.#observed = undefined;
+    this.#isUptime = isUptime;
     if (file !== undefined) this.#observed ??= await readObserved(file);
     if (this.#observed?.version !== version || this.#observed.sinceMs > nowMs) {
       this.#observed = { version, sinceMs: nowMs };

@@ -220,13 +220,13 @@ interface Reach {
   readonly recoveryServerName: string;
 }
 
-/** What recovery itself stands on: if that has ended, nobody can verify the API server and nothing in it can be healed. */
+/** What recovery itself stands on: if that has expired, nobody can verify the API server and nothing in it can be healed. */
 function recoveryProblems({ rows, artefacts, recoveryServerName }: Reach): string[] {
   return rows.flatMap((row) => {
     const artefact = artefacts.get(row.artefact);
     if (artefact?.kind !== 'target' || !artefact.hostnames.includes(recoveryServerName)) return [];
     if (isFile(artefact.location) || (row.state !== 'EXPIRED' && row.state !== 'NOT YET VALID')) return [];
-    const state = row.state === 'EXPIRED' ? 'it has ended' : 'it has not begun';
+    const state = row.state === 'EXPIRED' ? 'it has expired' : 'it has not begun';
     return [
       `${row.artefact}: ${state}, so regen cannot verify the API server as "${recoveryServerName}"; ` +
         'renew it by hand on this host, or look at the clock',

@@ -202,14 +202,14 @@ describe('judge(): what a request must be', () => {
 
 describe("judge(): this machine's node", () => {
   it.each<[string, Partial<NodeFacts>, string]>([
-    ['has ended', { own: ended }, 'ended at 2026-05-31T12:00:00.000Z'],
-    ['ends at this moment', { own: own(now) }, 'ended at 2026-06-01T12:00:00.000Z'],
+    ['has expired', { own: ended }, 'expired at 2026-05-31T12:00:00.000Z'],
+    ['ends at this moment', { own: own(now) }, 'expired at 2026-06-01T12:00:00.000Z'],
     ['is not there', { own: { state: 'absent', problem: 'there is none' } }, 'there is none'],
     ['cannot be used', { own: { state: 'broken', problem: 'it is torn' } }, 'it is torn'],
     [
       'has ended, whatever its Lease and record say',
       { own: ended, renewedAt: ago(2 * minute), heartbeatAt: ago(2 * minute), issuedUntil: ago(-day) },
-      'ended at',
+      'expired at',
     ],
   ])('is approved when its certificate %s', (_what, facts, message) => {
     expect(judged({ facts })).toMatchObject({ ...approved, message: expect.stringContaining(message) as unknown });
@@ -243,13 +243,13 @@ describe("judge(): this machine's node", () => {
 describe('judge(): another node', () => {
   const node = { createdAt: ago(1000 * day) };
   it.each<[string, Partial<NodeFacts>]>([
-    ['the last certificate that was seen has ended', { node, issuedUntil: ago(1), renewedAt: ago(day) }],
-    ['it has ended, and there is no Lease', { node: { createdAt: ago(day) }, issuedUntil: ago(1) }],
+    ['the last certificate that was seen has expired', { node, issuedUntil: ago(1), renewedAt: ago(day) }],
+    ['it has expired, and there is no Lease', { node: { createdAt: ago(day) }, issuedUntil: ago(1) }],
     ['it has not renewed its Lease for a year', { node, renewedAt: ago(365 * day) }],
     ['it has no Lease and is older than a year', { node: { createdAt: ago(365 * day) } }],
     ['it has no Lease and reported its status a year ago', { node, heartbeatAt: ago(365 * day) }],
     [
-      'the last approval has led to a certificate that has ended',
+      'the last approval has led to a certificate that has expired',
       {
         node,
         issuedUntil: ago(minute),

@@ -28,7 +28,7 @@ const failed = row({ action: 'renew', reason: 'Expired', outcome: 'failed', err:
 it.each<[string, readonly ArtefactReport[], number]>([
   ['nothing is short', [row({}), row({ reason: 'SignerExternal' })], exitCodes.done],
   ['only what others must bring is', [row({}), external, external], exitCodes.byHand],
-  ['a CA has ended that is not made here', [authority, leafOfIt], exitCodes.byHand],
+  ['a CA has expired that is not made here', [authority, leafOfIt], exitCodes.byHand],
   ['a CA cannot be read', [unread, leafOfUnread], exitCodes.failed],
   ['a CA has not begun', [notBegun, leafOfUnread], exitCodes.failed],
   ['something else is, too', [external, failed], exitCodes.failed],

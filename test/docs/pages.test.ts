@@ -214,7 +214,7 @@ async function publishMessage(code: string): Promise<string> {
   ).then(() => '', errorText);
 }
 
-/** A leaf of a kubeadm machine that has ended, and whose CA is external. */
+/** A leaf of a kubeadm machine that has expired, and whose CA is external. */
 function externalMessage(): string {
   const pair = (name: string) =>
     ({ kind: 'pemPair', certFile: `${pkiDir}/${name}.crt`, keyFile: `${pkiDir}/${name}.key` }) as const;
@@ -358,7 +358,7 @@ describe('docs/troubleshooting.md', () => {
     );
     const others = documented.filter((message) => !printed.includes(message));
     // What stands between names: each part must be in the source as it is.
-    const name = /"[^"]*"|\b(?:localhost-recovery-serving: it has ended|kube-controller-manager|ConfigMap|Secret)\b/;
+    const name = /"[^"]*"|\b(?:localhost-recovery-serving: it has expired|kube-controller-manager|ConfigMap|Secret)\b/;
     const parts = others.flatMap((message) => message.split(name)).map((part) => part.trim());
     expect(parts.filter((part) => part.length > 10 && !code.includes(part))).toEqual([]);
     expect(others).toHaveLength(4);

@@ -1,4 +1,4 @@
-import { lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -43,4 +43,11 @@ it('giveBackFiles() leaves plain files of the same bytes and modes, and finds no
   expect(lstatSync(join(directories.secret, 'token')).mode & 0o777).toBe(0o600);
   expect(lstatSync(join(directories.configMap, 'token')).mode & 0o777).toBe(0o644);
   expect(await giveBackFiles({ resolved, destinationDir })).toEqual([]);
+});
+
+it('giveBackFiles() goes on where it cannot look at one', async () => {
+  const directory = join(destinationDir, 'configmaps/b');
+  await publish({ directory, what: 'ConfigMap "n/b"', mode: 0o644, entries: { token: Buffer.from('one') } });
+  writeFileSync(join(destinationDir, 'secrets'), 'a file where a directory belongs');
+  expect(await giveBackFiles({ resolved, destinationDir })).toEqual([directory]);
 });

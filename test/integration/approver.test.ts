@@ -168,7 +168,7 @@ describe('--mode=approver', () => {
     expect(await eventsOf('first')).toEqual([]);
   });
 
-  it('approves what waits and what comes while the certificate on disk has ended; kcm signs it', async () => {
+  it('approves what waits and what comes while the certificate on disk has expired; kcm signs it', async () => {
     running = start();
     expect((await issued('first')).subject).toBe('O=system:nodes\nCN=system:node:panda');
     const [condition] = (await csr('first')).status.conditions ?? [];
@@ -277,7 +277,7 @@ const inProcess = (connection: KubeConnection): ApproverOptions => ({
 });
 
 describe('runApprover()', () => {
-  it('approves another node when its certificate must have ended, without a change of the request', async () => {
+  it('approves another node when its certificate must have expired, without a change of the request', async () => {
     const stop = new AbortController();
     const connection = await openConnection({ kubeconfigFile: kubeconfig, clock: systemClock, userAgent: 'test' });
     const reasons: unknown[] = [];

@@ -268,7 +268,7 @@ describe('a renewal', () => {
       expect(await authorityAfter(bundle)).toBe(bundle);
     });
 
-    it('puts the live CA before others that are valid, and leaves out what has ended', async () => {
+    it('puts the live CA before others that are valid, and leaves out what has expired', async () => {
       const { live, others } = cas();
       expect(await authorityAfter(others)).toBe(`${live}${others}`);
       const short = await make(

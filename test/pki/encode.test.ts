@@ -2,10 +2,10 @@ import { spawnSync } from 'node:child_process';
 import { expect, it } from 'vitest';
 
 it('loads what signs again when that failed once', () => {
-  const sign = new URL('../../lib/pki/sign.ts', import.meta.url).href;
+  const encode = new URL('../../lib/pki/encode.ts', import.meta.url).href;
   const script = `
     import { closeSync, openSync } from 'node:fs';
-    const { prepareSigning } = await import(${JSON.stringify(sign)});
+    const { prepareSigning } = await import(${JSON.stringify(encode)});
     const open = [];
     try { for (;;) open.push(openSync('/dev/null')); } catch {}
     const told = [await prepareSigning().then(() => 'loaded', ({ code }) => code)];

@@ -188,7 +188,7 @@ const rows: Row[] = [
     want: { conf: ['keep Healthy', at(265)] },
   },
   {
-    name: 'a kubeconfig whose load balancer has a CA that has ended is remade',
+    name: 'a kubeconfig whose load balancer has a CA that has expired is remade',
     now: at(100),
     change: { conf: behindBalancer },
     want: { conf: ['renew AuthorityDiffers', at(100)] },
@@ -245,14 +245,14 @@ const rows: Row[] = [
     want: { conf: ['renew Absent', start] },
   },
   {
-    name: 'what the kubelet rotates: the owner leaves it alone until it has ended',
+    name: 'what the kubelet rotates: the owner leaves it alone until it has expired',
     policy: owner,
     now: at(264),
     resolved: rotated,
     want: { conf: ['keep Healthy', at(265)], apiserver: ['renew RefreshDue'] },
   },
   {
-    name: 'what the kubelet rotates is renewed when it has ended',
+    name: 'what the kubelet rotates is renewed when it has expired',
     policy: owner,
     now: at(265),
     resolved: rotated,
@@ -299,7 +299,7 @@ const rows: Row[] = [
     want: { conf: ['keep Healthy', at(265)] },
   },
   {
-    name: 'a CA that has ended takes its leaves with it',
+    name: 'a CA that has expired takes its leaves with it',
     now: at(3551),
     change: { apiserver: present(leaf('api', [3500, 3600], 'ca')), conf: authorities(user([3500, 3600]), 'ca') },
     want: {
@@ -430,9 +430,9 @@ describe('what must be brought by hand', () => {
   it.each<[string, Record<string, ArtefactFacts>, number, readonly string[]]>([
     ['nothing on a healthy node', {}, 0, []],
     ['nothing that can be made here', {}, 266, []],
-    ['what an external CA has signed and has ended', { ca: keyAbsent(root) }, 266, ['apiserver', 'conf']],
+    ['what an external CA has signed and has expired', { ca: keyAbsent(root) }, 266, ['apiserver', 'conf']],
     ['nothing of an external CA while it is valid', { ca: keyAbsent(root) }, 264, []],
-    ['a CA that has ended, and its leaves', {}, 3551, ['ca', 'apiserver', 'conf']],
+    ['a CA that has expired, and its leaves', {}, 3551, ['ca', 'apiserver', 'conf']],
     ['a CA that is absent, and what it would sign', { ca: { state: 'absent' } }, 266, ['ca', 'apiserver', 'conf']],
     ['nothing of a CA that could not be read', { ca: { state: 'unavailable', message: 'EIO' } }, 266, []],
     ['nothing of a CA that has not begun', { ca: present(ca('ca', [300, 3550])) }, 266, []],

@@ -181,6 +181,16 @@ describe('publish()', () => {
 });
 
 describe('publish() of a directory that was scanned before', () => {
+  test('does not believe the scan where only modes would be repaired: bytes may have been changed in place', async () => {
+    const publication = await published();
+    const key = join(publication.directory, 'tls.key');
+    chmodSync(key, 0o644);
+    const scanned = await scan(realDisk, publication.directory);
+    writeFileSync(key, 'changed in place');
+    expect(await publish(publication, scanned)).toBe('written');
+    expect(pairGeneration(publication.directory)).toBe('1');
+  });
+
   test('does not read it again', async () => {
     const publication = await published();
     const scanned = await scan(realDisk, publication.directory);

@@ -1,5 +1,6 @@
 // Real processes with the names and flags of components, real markers, real signals.
 import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -284,6 +285,24 @@ describe('nobody is restarted', () => {
     expect(await isGone(reader.pid ?? 0)).toBe(false);
     expect(await markerNames()).toEqual(['restart-kubelet']);
   });
+});
+
+it('a marker of a write that begins while this run restarts is not one of a run that died', async () => {
+  const [kubelet, scheduler] = [await component('kubelet'), await component('kube-scheduler')];
+  await processes.start(kubelet);
+  const reader = await processes.start(scheduler);
+  await renew(kubelet);
+  const writing = { boot, state: 'writing', running: [] } as const;
+  const isReady = (): boolean => {
+    writeFileSync(join(lockDir(), 'restart-kube-scheduler'), JSON.stringify(writing)); // another run, at this moment
+    return true;
+  };
+  const log = createLog({ write: (line) => lines.push(line) });
+  const restarting = { components: [kubelet, scheduler], markers: markers(), boot, isReady, log, signal };
+  const outcomes = await restartMarked({ ...restarting, apiAnswers: async () => {}, clock: systemClock });
+  expect(outcomes.map((outcome) => outcome.component.name)).toEqual(['kubelet']);
+  expect(await isGone(reader.pid ?? 0)).toBe(false);
+  expect(await markers().look('kube-scheduler', boot)).toEqual(writing);
 });
 
 it('a write that fails when the new file is in place counts as one', async () => {

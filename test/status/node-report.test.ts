@@ -137,7 +137,7 @@ describe('an external CA', () => {
   });
 });
 
-describe('a CA that has ended', () => {
+describe('a CA that has expired', () => {
   it('must be brought by hand: exit 5', () => {
     const status = tell({ ca: present(authority('ca', -1)) });
     expect(rowOf(status, 'ca')).toMatchObject({ state: 'EXPIRED', byHand: true });
@@ -146,7 +146,7 @@ describe('a CA that has ended', () => {
 });
 
 describe('a CA that is ours', () => {
-  it('is reissued when it has ended', () => {
+  it('is reissued when it has expired', () => {
     const { artefacts, ...rest } = machine();
     const owned = artefacts.map((row) => (row.kind === 'signer' ? { ...row, owned: true } : row));
     const status = tell({ ca: present(authority('ca', -1)) }, { resolved: { ...rest, artefacts: owned } });

@@ -104,7 +104,7 @@ describe('report()', () => {
     expect(status.rows.every(({ state }) => state === 'EXPIRED')).toBe(true);
   });
 
-  it('is stuck when the certificate that recovery stands on has ended', () => {
+  it('is stuck when the certificate that recovery stands on has expired', () => {
     const artefacts = chain.artefacts.map((one): ResolvedArtefact =>
       one.kind === 'target' ? { ...one, hostnames: ['localhost-recovery'] } : one,
     );

@@ -69,7 +69,7 @@ async function expired(
   };
   const authority = (name: string): Authority => readAuthority(of(name).row.location, of(name).entries);
   const bundle = (name: string) => readBundle(of(name).row.location, of(name).entries);
-  /** All have ended at the same moment, and all were valid just before it. */
+  /** All have expired at the same moment, and all were valid just before it. */
   const ended = now.getTime() - agoMs;
   const valid = new Date(ended - 60_000);
   switch (artefact.kind) {

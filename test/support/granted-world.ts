@@ -1,6 +1,6 @@
 // A control plane in whose API are the identities of both layouts: of one process for all components (`init`), and of a
 // container in each static pod (`init adopt`), with their credentials and configurations as these commands write them.
-// The API server's own certificates are the library's: those of the inventory may be absent and may have ended.
+// The API server's own certificates are the library's: those of the inventory may be absent and may have expired.
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';

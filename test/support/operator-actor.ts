@@ -169,7 +169,7 @@ export class OperatorActor {
     return found === undefined ? undefined : readAuthority(place, found.entries);
   }
 
-  /** The signer and what was there, without what has ended, each once, in the order of their bytes. */
+  /** The signer and what was there, without what has expired, each once, in the order of their bytes. */
   async *#bundle(object: string, signer: Certificate): Steps<readonly Certificate[] | undefined> {
     const place = configMap(object);
     let found = yield* this.#described(place, { type: 'ca-bundle' });
@@ -237,7 +237,7 @@ export class OperatorActor {
     yield* this.#write(place, { 'tls.crt': Buffer.from(pem), 'tls.key': Buffer.from(key.pem) }, kind, found);
   }
 
-  /** Every csr-signer that was ever seen and has not ended, in the order of their coming. */
+  /** Every csr-signer that was ever seen and has not expired, in the order of their coming. */
   async *#history(signer: string, object: string): Steps {
     const { store } = this.#options;
     const current = await store.read(secret(signer), never);

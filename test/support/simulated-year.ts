@@ -301,7 +301,7 @@ export class SimulatedYear {
     if (this.faults.length < 200) this.faults.push(`${this.clock.now().toISOString()} ${text}`);
   }
 
-  /** Leaves that have ended, or that no living CA of their bundle has signed. */
+  /** Leaves that have expired, or that no living CA of their bundle has signed. */
   unverifiable(): string[] {
     const now = this.clock.now();
     const bundles = new Map(cluster.bundles.map(([bundle, signer]) => [signer, bundle]));

@@ -96,7 +96,7 @@ export class Cluster implements AsyncDisposable {
     return node;
   }
 
-  /** Has kubeadm renew every leaf of a node but the kubelet's for so short a time; the answer is when they have ended. */
+  /** Has kubeadm renew every leaf of a node but the kubelet's for so short a time; the answer is when they have expired. */
   async renewForSeconds(seconds: number, node = this.node): Promise<Date> {
     const { body } = await this.api('/api/v1/namespaces/kube-system/configmaps/kubeadm-config');
     const { ClusterConfiguration: configuration = '' } = (body as { data: Record<string, string> }).data;
