@@ -84,7 +84,7 @@ export async function clusterReport(config: ToolConfig, looking: Looking): Promi
     }),
     ...namesInApi(resolved, connection),
     policy,
-    rows: locations,
+    locations,
     clockFacts: await clockFactsOf(config, at),
     clock: systemClock,
     at,

@@ -22,7 +22,7 @@ const certificates = 'certificates.k8s.io';
 
 /**
  * What regen never writes it still reads: key pairs are checked, and of opaque objects it says which are gone. Without
- * the right to read one, that row would count as out of reach, and regen would never be ready. Leader leases it releases
+ * the right to read one, that artefact would count as out of reach, and regen would never be ready. Leader leases it releases
  * when their holder was switched off.
  */
 export function regenRules(artefacts: Artefacts): RulesByNamespace {

@@ -36,8 +36,10 @@ export function bundlesAbove<T extends Node>(
 ): readonly (T & { readonly kind: 'caBundle' })[] {
   if (issuer === undefined) return [];
   return artefacts.filter(
-    (row): row is T & { readonly kind: 'caBundle' } =>
-      row.kind === 'caBundle' && (row.signers ?? []).includes(issuer) && !(row.signers ?? []).includes(name),
+    (artefact): artefact is T & { readonly kind: 'caBundle' } =>
+      artefact.kind === 'caBundle' &&
+      (artefact.signers ?? []).includes(issuer) &&
+      !(artefact.signers ?? []).includes(name),
   );
 }
 
@@ -53,15 +55,15 @@ export function madeOf<T extends Node>(artefacts: readonly T[], bundles: readonl
   const found = new Set<T>();
   for (let before = -1; before < found.size;) {
     before = found.size;
-    for (const row of artefacts) {
-      if (found.has(row)) continue;
-      const { of = '', inputs = [] } = row;
+    for (const artefact of artefacts) {
+      if (found.has(artefact)) continue;
+      const { of = '', inputs = [] } = artefact;
       if (!names.has(of) && !inputs.some((input) => names.has(input))) continue;
-      found.add(row);
-      names.add(row.name);
+      found.add(artefact);
+      names.add(artefact.name);
     }
   }
-  return artefacts.filter((row) => found.has(row));
+  return artefacts.filter((artefact) => found.has(artefact));
 }
 
 /** What a copy is in the end a copy of, and what is no copy itself; undefined where that leads nowhere. */

@@ -29,7 +29,7 @@ export interface Environment {
   readonly directories?: Readonly<Record<string, string>>;
   /** As discovered on this machine. */
   readonly endpoints?: Endpoints;
-  /** Features that this machine lacks; rows that need one of them do not exist here. */
+  /** Features that this machine lacks; artefacts that need one of them do not exist here. */
   readonly lacks?: readonly Feature[];
   /** By component, the files that it reads, where its manifest names others than kubeadm's: then it reads no others. */
   readonly reads?: Readonly<Record<string, readonly string[]>>;

@@ -33,7 +33,7 @@ export interface StatusOptions {
   /** Where the syncers of this machine write an artefact; without it files are not looked at. */
   readonly directoriesOf?: (artefact: ResolvedArtefact) => readonly string[];
   /** What the modes look at; the other entries are left out of the report. Default: all. */
-  readonly rows?: 'all' | 'disk' | 'api';
+  readonly locations?: 'all' | 'disk' | 'api';
   /** Without it use is not asked for. */
   readonly prove?: Prove | undefined;
   readonly recoveryServerName?: string | undefined;
@@ -43,10 +43,10 @@ export interface StatusOptions {
 }
 
 export async function runStatus(options: StatusOptions): Promise<StatusReport> {
-  const { store, policy, clockFacts, clock, at, signal, recoveryServerName, rows = 'all' } = options;
+  const { store, policy, clockFacts, clock, at, signal, recoveryServerName, locations = 'all' } = options;
   const present = clock.now();
   const now = at ?? present;
-  const only = (location: Location): boolean => rows === 'all' || isFile(location) === (rows === 'disk');
+  const only = (location: Location): boolean => locations === 'all' || isFile(location) === (locations === 'disk');
   const [{ facts, found }, webhooks, names] = await Promise.all([
     gather({ resolved: options.resolved, store, now: present, signal, only }),
     lookForWebhooks(options),

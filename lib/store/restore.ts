@@ -13,7 +13,7 @@ import { caBundleKey, certificateKey, type Entries, locationText, type Material 
 import { verifyMaterial } from './verify.ts';
 import { isFile } from '../inventory/places.ts';
 
-/** What is restored: a row of a resolved inventory. */
+/** What is restored: an artefact of a resolved inventory. */
 export interface Restorable {
   readonly name: string;
   readonly location: Location;
