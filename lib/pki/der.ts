@@ -53,12 +53,17 @@ export class DerReader {
 
   /** Goes on inside the next value, if it has this tag: encoding/asn1 does not ask where an explicit tag ends. */
   enter(tag: number): boolean {
-    if (this.isEmpty || ((this.next ?? 0) & longTag) === longTag) return false; // a tag of more bytes is another one
+    if (this.isEmpty) return false;
+    if (isLongTag(this.next)) {
+      requireLongTag(this.#rest); // another one, and has to be DER all the same
+      return false;
+    }
     const { start, length, tag: found } = header(this.#rest);
     if (found !== tag) return false;
     if (length === 0) throw new RangeError('explicit tag without a value');
     this.#rest = this.#rest.subarray(start);
-    if (((this.next ?? 0) & longTag) !== longTag) header(this.#rest);
+    if (isLongTag(this.next)) requireLongTag(this.#rest);
+    else header(this.#rest);
     return true;
   }
 
@@ -141,10 +146,22 @@ export class DerReader {
   }
 }
 
+const isLongTag = (tag = 0): boolean => (tag & longTag) === longTag;
+
+/** A tag of several bytes and its length, as encoding/asn1 takes them: a number from 31 to 2^31 - 1 in as few bytes as it takes. */
+function requireLongTag(bytes: Buffer): void {
+  const size = bytes.subarray(1, 6).findIndex((byte) => byte < 0x80) + 1;
+  const number = bytes.subarray(1, 1 + size).reduce((value, byte) => value * 0x80 + (byte & 0x7f), 0);
+  if (size < 1 || bytes[1] === 0x80 || number < longTag || number >= 2 ** 31) {
+    throw new RangeError('tag is not DER');
+  }
+  header(Buffer.concat([Buffer.of(0), bytes.subarray(1 + size, 8 + size)]));
+}
+
 function header(bytes: Buffer): { readonly tag: number; readonly start: number; readonly length: number } {
   const [tag, first] = bytes;
   if (tag === undefined || first === undefined) throw new RangeError('cut off');
-  if ((tag & longTag) === longTag) throw new RangeError('tag of more than one byte');
+  if (isLongTag(tag)) throw new RangeError('tag of more than one byte');
   if (first < 0x80) return { tag, start: 2, length: first };
   const count = first & 0x7f;
   if (count === 0 || count > 4 || bytes.length < 2 + count) throw new RangeError('length is not DER');
