@@ -35,6 +35,10 @@ const stricter: readonly { readonly why: string; readonly when: (question: GoQue
       /-data:(\n +-| \[)/.test(Buffer.from(content).toString()),
   },
   {
+    why: 'no current-context, and a context that has lost its name, which client-go then takes',
+    when: ({ kind }, error) => kind === 'kubeconfig' && /it has no current-context/.test(error),
+  },
+  {
     why: 'YAML that is ambiguous: a key that is there twice, an odd indentation',
     when: ({ kind }, error) => kind === 'kubeconfig' && error.startsWith('Cannot parse YAML'),
   },
