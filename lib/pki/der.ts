@@ -166,7 +166,8 @@ function header(bytes: Buffer): { readonly tag: number; readonly start: number; 
   const count = first & 0x7f;
   if (count === 0 || count > 4 || bytes.length < 2 + count) throw new RangeError('length is not DER');
   const length = bytes.readUIntBE(2, count);
-  if (length < 0x80 || length < 2 ** (8 * (count - 1))) throw new RangeError('length is not DER');
+  // encoding/asn1 takes none from 2^31 on, also of a value that it passes over
+  if (length < 0x80 || length < 2 ** (8 * (count - 1)) || length >= 2 ** 31) throw new RangeError('length is not DER');
   return { tag, start: 2 + count, length };
 }
 

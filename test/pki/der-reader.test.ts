@@ -18,4 +18,10 @@ it.each([
   ['a number that does not end', '9fffffffffffff'],
   ['no length', '9f1f'],
   ['a length that is not minimal', '9f1f810100'],
+  ['a length from 2^31 on', '9f1f8480000000'],
 ])('a tag of several bytes with %s is no DER', (_what, hex) => expect(() => enter(hex)).toThrow(RangeError));
+
+it('another tag may have any length below 2^31', () => {
+  expect(enter('f3847fffffff')).toBe(false);
+  expect(() => enter('f38480000000')).toThrow(RangeError);
+});
