@@ -74,11 +74,13 @@ function readPkcs8(der: Buffer): JsonWebKey | undefined {
   parts.integer('version');
   const algorithm = parts.inside(tags.sequence, 'algorithm');
   const oid = algorithm.oid('algorithm');
+  // Whole, although those of RSA say nothing.
+  const parameters = algorithm.isEmpty ? undefined : new DerReader(algorithm.any().raw);
   const key = parts.content(tags.octetString, 'key');
   if (oid === kinds.rsa) return readPkcs1(key);
-  if (oid === kinds.ec) return readSec1(key, algorithm.next === tags.oid ? algorithm.oid('curve') : undefined);
+  if (oid === kinds.ec) return readSec1(key, parameters?.next === tags.oid ? parameters.oid('curve') : undefined);
   if (oid !== kinds.ed25519) return undefined;
-  if (!algorithm.isEmpty) throw new RangeError('Ed25519 key with parameters');
+  if (parameters !== undefined) throw new RangeError('Ed25519 key with parameters');
   const seed = new DerReader(key).content(tags.octetString, 'Ed25519 key');
   if (seed.length !== 32) throw new RangeError('Ed25519 key of another length');
   return { kty: 'OKP', crv: 'Ed25519', d: seed.toString('base64url'), x: '' }; // OpenSSL computes x

@@ -13,6 +13,7 @@ import {
   publicKeyMatches,
 } from '../../lib/pki/key.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
+import { encodePem } from '../../lib/pki/pem.ts';
 import { createLog } from '../../lib/log.ts';
 import { authority, leaf, p256 } from './authority.ts';
 import { opensslDir, type OpensslDir } from './openssl.ts';
@@ -168,6 +169,16 @@ function damaged(pem: string, offset: number): string {
     return der;
   });
 }
+
+test('parsePrivateKey() refuses a PKCS#8 key whose parameters are cut off, as encoding/asn1 does', async () => {
+  const { key } = await generateKey(rsa);
+  const der = key.export({ type: 'pkcs8', format: 'der' });
+  const at = der.indexOf(Buffer.from('2a864886f70d0101010500', 'hex')) + 10; // the length of NULL
+  const pem = (bytes: Buffer): Buffer => Buffer.from(encodePem({ label: 'PRIVATE KEY', der: bytes }));
+  expect(parsePrivateKey(pem(der), 'key').asymmetricKeyType).toBe('rsa');
+  der[at] = 0x20;
+  expect(() => parsePrivateKey(pem(der), 'key')).toThrow('cut off');
+});
 
 describe('keyMatches(), publicKeyMatches()', () => {
   test.each(algorithms)('%s: only the own key', async (_text, algorithm) => {
