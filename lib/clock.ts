@@ -6,7 +6,10 @@ import { readFileSync } from 'node:fs';
 export interface Clock {
   /** Wall-clock time. */
   now(): Date;
-  /** Seconds since the machine was switched on, suspended time included (/proc/uptime); undefined where unknown. */
+  /**
+   * Seconds since the machine was switched on, suspended time included (/proc/uptime); undefined where unknown. A clock
+   * knows it always or never, so that a time by uptime is never held against one by the wall clock.
+   */
   uptimeSeconds(): number | undefined;
   /**
    * Resolves after `ms` (milliseconds), or at once when `signal` aborts. Never rejects. When the machine was suspended,
@@ -24,22 +27,9 @@ export function notLater(remembered: Date | undefined, present: Date): Date {
   return remembered === undefined || remembered > present ? present : remembered;
 }
 
-/** Milliseconds that go on whoever sets the clock; where the uptime is unknown, by the wall clock. */
+/** Milliseconds that no setting of the clock moves; where the uptime is unknown, by the wall clock. */
 export const steadyMs = (clock: Pick<Clock, 'now' | 'uptimeSeconds'>): number =>
   (clock.uptimeSeconds() ?? clock.now().getTime() / 1000) * 1000;
-
-/**
- * Milliseconds since this call: by the uptime, which no clock that is set moves, where it is known both times, else by the
- * clock. The two have no common zero, so they are never subtracted from each other.
- */
-export function stopwatch(clock: Pick<Clock, 'now' | 'uptimeSeconds'>): () => number {
-  const [began, uptime] = [clock.now().getTime(), clock.uptimeSeconds()];
-  return () => {
-    const later = clock.uptimeSeconds();
-    if (uptime !== undefined && later !== undefined) return (later - uptime) * 1000;
-    return clock.now().getTime() - began;
-  };
-}
 
 const now = (): Date => new Date();
 
@@ -80,11 +70,7 @@ function readUptime(): number | undefined {
   }
 }
 
-/**
- * Known or unknown for as long as the process lives, so that no time by uptime is ever held against one by the clock: a
- * read that fails once (no file could be opened) is made up from the last one. `read` and `monotonicMs` as the machine has
- * them.
- */
+/** As Clock wants it: a read that fails once (no file could be opened) is made up from the last one. */
 export function createUptime(
   read: () => number | undefined = readUptime,
   monotonicMs: () => number = () => performance.now(),

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { createUptime, stopwatch, systemClock } from '../lib/clock.ts';
+import { createUptime, systemClock } from '../lib/clock.ts';
 import { FakeClock } from './support/fake-clock.ts';
 
 const start = new Date('2026-01-01T00:00:00Z');
@@ -179,12 +179,4 @@ describe('createUptime()', () => {
     const uptime = createUptime(() => readings.shift());
     expect([uptime(), uptime()]).toEqual([undefined, undefined]);
   });
-});
-
-it('stopwatch() never holds the uptime against the clock', () => {
-  const uptimes = [undefined, 5000, undefined, 5010];
-  let wall = 1_700_000_000_000;
-  const clock = { now: () => new Date((wall += 1000)), uptimeSeconds: () => uptimes.shift() };
-  expect(stopwatch(clock)()).toBe(1000);
-  expect(stopwatch(clock)()).toBe(1000);
 });

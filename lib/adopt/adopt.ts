@@ -247,7 +247,7 @@ async function recordedAdditions(directory: string): Promise<readonly PodAdditio
   }
 }
 
-/** By which the kubelet asks for a certificate when its own has ended. */
+/** By which the kubelet asks for a certificate when its own has expired. */
 async function bootstrapKubeconfig(adoption: Adoption): Promise<string> {
   const { api, clock, namespace, directory, kubeletServer: server, recoveryServerName, resolved } = adoption;
   // The kubelet.conf that the kubelet writes afterwards has this file as its CA, but not the name to ask for: so it must

@@ -22,7 +22,7 @@ export interface GenerationOptions {
   readonly keyAlgorithm: KeyAlgorithm;
   /** What is there already, by artefact. */
   readonly existing?: ReadonlyMap<string, Material>;
-  /** What is in use and taken as it is, also when it has ended. */
+  /** What is in use and taken as it is, also when it has expired. */
   readonly inUse?: (artefact: string) => boolean;
   /** A key that lies ready for an artefact; by default one is made. */
   readonly keyFor?: (artefact: string) => PrivateKey | undefined;

@@ -1,7 +1,7 @@
 // The processes of a component here: found, ended so that systemd or the kubelet starts them again, and waited for. A
 // number that another process has got meanwhile is never signalled. The same user is enough for a signal, no capability is
 // needed (kill(2)).
-import { type Clock, stopwatch } from '../clock.ts';
+import { type Clock, steadyMs } from '../clock.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { isRunning, ourPlaces, type ProcessFacts, type ProcessId, readProcesses } from '../host/proc.ts';
 import { isOfSession, mainPidOf, runSystemctl, systemdRuns, unitOf } from '../host/systemd.ts';
@@ -29,10 +29,10 @@ export async function waitFor<T>(
   look: () => T | undefined | Promise<T | undefined>,
   { atMostMs, everyMs, clock, signal }: WaitFor,
 ): Promise<T | undefined> {
-  const passedMs = stopwatch(clock);
+  const until = steadyMs(clock) + atMostMs;
   for (;;) {
     const found = await look();
-    if (found !== undefined || signal.aborted || passedMs() >= atMostMs) return found;
+    if (found !== undefined || signal.aborted || steadyMs(clock) >= until) return found;
     await clock.sleep(everyMs, signal);
   }
 }

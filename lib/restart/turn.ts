@@ -1,6 +1,6 @@
 // A turn that one machine of a cluster has at a time: a Lease, taken by compare-and-swap. Only `uninstall` deletes it.
 import { dirname } from 'node:path';
-import type { Clock } from '../clock.ts';
+import { type Clock, steadyMs } from '../clock.ts';
 import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
 import { readRegularFile } from '../disk/read.ts';
@@ -34,8 +34,6 @@ const lastWord: Asking = { signal: new AbortController().signal, timeoutMs: 5000
 export class LeaseTurn {
   readonly #options: TurnOptions;
   #observed: ObservedVersion | undefined;
-  /** Whether that is by uptime. */
-  #isUptime: boolean | undefined;
 
   constructor(options: TurnOptions) {
     this.#options = options;
@@ -105,14 +103,10 @@ export class LeaseTurn {
 
   async #unchangedMs({ metadata }: Lease): Promise<number> {
     const { clock, seenFile } = this.#options;
-    const uptime = clock.uptimeSeconds();
-    const isUptime = uptime !== undefined;
-    const nowMs = (uptime ?? clock.now().getTime() / 1000) * 1000;
+    const nowMs = steadyMs(clock);
     const version = metadata?.resourceVersion ?? '';
-    // Where the uptime is unknown, what another process has seen means nothing; and times of two clocks have no distance.
-    const file = isUptime ? seenFile : undefined;
-    if (this.#isUptime !== isUptime) this.#observed = undefined;
-    this.#isUptime = isUptime;
+    // Where the uptime is unknown, what another process has seen means nothing.
+    const file = clock.uptimeSeconds() === undefined ? undefined : seenFile;
     if (file !== undefined) this.#observed ??= await readObserved(file);
     if (this.#observed?.version !== version || this.#observed.sinceMs > nowMs) {
       this.#observed = { version, sinceMs: nowMs };

@@ -30,7 +30,7 @@ export interface StatusRow {
   /** Of a pair its own certificate's; of a bundle those of the certificate that ends last. */
   readonly notBefore?: Date;
   readonly notAfter?: Date;
-  /** Milliseconds; negative when it has ended. */
+  /** Milliseconds; negative when it has expired. */
   readonly residualMs?: number;
   /** The signer in the inventory, for what has one. */
   readonly issuer?: string;

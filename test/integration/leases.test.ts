@@ -1,4 +1,4 @@
-// Leases of the dead on a real control plane that loses its power. Each test leaves the components running or not as the
+// Stale leader-election Leases on a real control plane that loses its power. Each test leaves the components running or not as the
 // next one expects: the order is the story.
 import { hostname } from 'node:os';
 import { afterAll, beforeAll, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-// One pass of regen as the program runs it: it does not end before the leases of the dead are decided.
+// One pass of regen as the program runs it: it does not end before the stale leader-election Leases are decided.
 import { readdirSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
@@ -74,7 +74,7 @@ it('runModes() with --once has on disk what it has just made in the API', async 
   expect(readdirSync(join(destinationDir, 'secrets')).length).toBeGreaterThan(3);
 });
 
-it('runModes() with --once stays until the leases of the dead are decided, however slow that is', async () => {
+it('runModes() with --once stays until the stale leader-election Leases are decided, however slow that is', async () => {
   for (const name of names) {
     const spec = { holderIdentity: `${hostname()}_dead`, renewTime: '2020-01-01T00:00:00.000000Z' };
     const body = { metadata: { name }, spec: { ...spec, leaseDurationSeconds: 15 } };
