@@ -1,7 +1,7 @@
 // Four projects by cost. `npm run unit -- test/plan` answers in about a second; `npm test` runs them all.
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
-import { testFiles } from './test/support/projects.ts';
+import { testFiles } from './test/support/project/projects.ts';
 
 const { unit, stories } = testFiles(fileURLToPath(new URL('.', import.meta.url)));
 const env = { TESTCONTAINERS_RYUK_DISABLED: 'true' };
@@ -38,7 +38,7 @@ export default defineConfig({
           hookTimeout: 900_000,
           // One machine: real control planes share two cores, so files run one after the other.
           fileParallelism: false,
-          globalSetup: ['test/support/global-setup.ts'],
+          globalSetup: ['test/support/cluster/global-setup.ts'],
           env,
         },
       },

@@ -13,7 +13,7 @@ export const exitCodes = {
   byHand: 5,
 } as const;
 
-export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
+type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
 
 /** Of what ends with an error. */
 export function exitOfError(err: unknown): ExitCode {

@@ -59,7 +59,7 @@ function ownLauncher(): string {
 }
 
 /** The same inventory for the units as for this command, whatever directory they start in. */
-export function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
+function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
   const absolute = ({ as }: FlagRow, text: string): string => {
     if (as === 'path') return resolve(cwd, text);
     if (as !== 'pathsByName') return text;

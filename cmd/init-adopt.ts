@@ -7,9 +7,9 @@ import { machineLockDir, requireManifestsFree } from '../lib/adopt/manifests-loc
 import { runUnadopt } from '../lib/adopt/unadopt.ts';
 import { systemClock } from '../lib/clock.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
-import { installedSettings } from '../lib/config/installed.ts';
+import { installedSettings } from '../lib/config/installed-settings.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
-import { adoptedNodes } from '../lib/install/installed.ts';
+import { adoptedNodes } from '../lib/install/install-record.ts';
 import { discoverKubeadm, type Discovery } from '../lib/inventory/discover/discover.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
@@ -54,7 +54,7 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
   });
 }
 
-export function uninstallAdoptCommand(line: AdoptLine, io: Io): Promise<number> {
+function uninstallAdoptCommand(line: AdoptLine, io: Io): Promise<number> {
   return onMachine({ line, io }, async ({ config, options, directories, connecting }) => {
     const resolved = resolve(config.inventory, config.environment);
     const { directory } = options;

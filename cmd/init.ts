@@ -1,7 +1,7 @@
 // `init render`: the whole first generation as files, before there is an API, and the flags of the components that read
 // them. `init`: uploads it to the running API and makes the identities of the modes.
 import { systemClock } from '../lib/clock.ts';
-import { installedSettings } from '../lib/config/installed.ts';
+import { installedSettings } from '../lib/config/installed-settings.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { type InitOutcome, renderInitManifests, runInit } from '../lib/install/init.ts';
 import { type RenderOutcome, runRender } from '../lib/install/render.ts';

@@ -1,6 +1,6 @@
 // What a command gets from its process. Tests give their own.
 
-export interface Output {
+interface Output {
   write(text: string): unknown;
 }
 

@@ -2,7 +2,7 @@
 // commands, which no file says, are judged here.
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { ConfigInput } from '../lib/config/read.ts';
+import type { ConfigInput } from '../lib/config/sources.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';

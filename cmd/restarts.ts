@@ -30,7 +30,7 @@ import type { Shared } from './shared.ts';
 import { isUnmet, type UnmetCondition } from './unmet.ts';
 import { version } from './version.ts';
 
-export interface HostRestarts {
+interface HostRestarts {
   /** Of the files of this host. */
   readonly store: Store;
   finish(report: RegenReport): Promise<readonly UnmetCondition[]>;
@@ -104,14 +104,14 @@ function apiServerOf(
   return host === undefined ? undefined : { host, port: configured?.port ?? found?.port ?? 443 };
 }
 
-export interface PodRestarts {
+interface PodRestarts {
   /** Undefined: what needs a restart is only reported. */
   readonly restart?: (request: RestartRequest) => void;
   /** Until the signal aborts. */
   run(): Promise<void>;
 }
 
-export interface PodRestarting extends Pick<Shared, 'clock' | 'signal' | 'hostName'> {
+interface PodRestarting extends Pick<Shared, 'clock' | 'signal' | 'hostName'> {
   readonly connection: KubeConnection;
   /** What this mode publishes and observes. */
   readonly resolved: Resolved;

@@ -10,7 +10,7 @@ import type { Problem } from '../lib/problems.ts';
 import { componentsOf } from '../lib/restart/decide.ts';
 import { createMarkingStore, Markers } from '../lib/restart/markers.ts';
 import { bootId } from '../lib/host/proc.ts';
-import { createDiskStore } from '../lib/store/disk.ts';
+import { createDiskStore } from '../lib/store/disk-store.ts';
 import {
   type Generation,
   listGenerations,

@@ -21,8 +21,8 @@ import type { AdoptedSight } from '../lib/status/node-report.ts';
 import { renderStatus, type StatusFormat } from '../lib/status/print.ts';
 import type { StatusReport } from '../lib/status/report.ts';
 import { runStatus } from '../lib/status/status.ts';
-import { createApiStore } from '../lib/store/api.ts';
-import { createDiskStore } from '../lib/store/disk.ts';
+import { createApiStore } from '../lib/store/api-store.ts';
+import { createDiskStore } from '../lib/store/disk-store.ts';
 import { createStore } from '../lib/store/stores.ts';
 import { connectFirst, repairCredentials } from './adopt-repair.ts';
 import { clockFactsOf } from './clock-facts.ts';
@@ -63,7 +63,7 @@ async function recordBeside(destinationDir: string | undefined): Promise<Adoptio
   return directory !== undefined && existsSync(adoptionFile(directory)) ? readRecord(directory) : undefined;
 }
 
-export interface Looking {
+interface Looking {
   readonly resolved: Resolved;
   readonly connection: KubeConnection | undefined;
   /** Where this machine is adopted: the pods of all components have directories of their own. */
@@ -72,7 +72,7 @@ export interface Looking {
   readonly signal: AbortSignal;
 }
 
-export async function clusterReport(config: ToolConfig, looking: Looking): Promise<StatusReport> {
+async function clusterReport(config: ToolConfig, looking: Looking): Promise<StatusReport> {
   const { resolved, connection, at, signal } = looking;
   const { destinationDir, locations, policy, recoveryServerName } = config;
   const directoriesOf = publishersOf(config, looking);

@@ -13,7 +13,7 @@ import { allDirectories, resolve } from '../lib/inventory/resolve.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
 import { renderNode, type StatusFormat } from '../lib/status/print.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
-import { createDiskStore } from '../lib/store/disk.ts';
+import { createDiskStore } from '../lib/store/disk-store.ts';
 import { createStore } from '../lib/store/stores.ts';
 import { clockFactsOf } from './clock-facts.ts';
 import { noApi } from './connections.ts';
@@ -36,7 +36,7 @@ function dateOf(text: string): Date | undefined {
   return midnight.toISOString().slice(0, 10) === day ? date : undefined;
 }
 
-export interface StatusFlags {
+interface StatusFlags {
   readonly options: StatusRequest;
   readonly problems: readonly Problem[];
 }

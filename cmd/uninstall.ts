@@ -12,7 +12,7 @@ import type { Io } from './io.ts';
 import { type CommandLine, configInput, installFlags, type InstallLine, orKubeadm } from './read-config.ts';
 
 /** Of a machine of kubeadm: whose credential is taken where none is given. */
-export const administrator = '/etc/kubernetes/admin.conf';
+const administrator = '/etc/kubernetes/admin.conf';
 
 export async function uninstallCommand(line: InstallLine, io: Io): Promise<number> {
   const { flags: typed, options, problems } = installFlags(line, io);
@@ -58,7 +58,7 @@ function asInstalled(flags: CommandLine, directory: string): CommandLine {
   return { ...flags, config: configFile };
 }
 
-export interface Uninstalled {
+interface Uninstalled {
   readonly purge: boolean;
   readonly directory: string;
   readonly kubeconfig: string;

@@ -1,7 +1,7 @@
 // The flags of a component's command line, in every spelling that Kubernetes' own programs take. Pure. One home: a
 // spelling that one reader knows and another does not would let what somebody has set pass unseen.
 
-export interface CommandFlag {
+interface CommandFlag {
   /** Without dashes before it, and with dashes in it: `client-ca-file`. */
   readonly name: string;
   /** Of `--flag=value` or `--flag value`; undefined where neither is given. */

@@ -16,13 +16,13 @@ export interface CheckState {
   readonly message?: string;
 }
 
-export interface CheckReport extends CheckState {
+interface CheckReport extends CheckState {
   readonly name: string;
   readonly kind: CheckKind;
 }
 
 /** A liveness check counts for readiness too. */
-export type CheckKind = 'liveness' | 'readiness';
+type CheckKind = 'liveness' | 'readiness';
 
 export interface Health {
   /** Sets a check's state, or how to learn it when somebody asks. A new check is one of readiness unless said. */
@@ -59,13 +59,13 @@ function stateOf(state: () => CheckState): CheckState {
   }
 }
 
-export interface BindAddress {
+interface BindAddress {
   /** Undefined: all addresses. */
   readonly host?: string;
   readonly port: number;
 }
 
-export interface HealthServerOptions {
+interface HealthServerOptions {
   readonly address: BindAddress;
   readonly health: Health;
   readonly metrics?: Metrics;
@@ -101,7 +101,7 @@ export async function serveHealth({ address, health, metrics, signal }: HealthSe
   return { port: (server.address() as AddressInfo | null)?.port ?? address.port, closed };
 }
 
-export interface KeepServingOptions extends HealthServerOptions {
+interface KeepServingOptions extends HealthServerOptions {
   readonly clock: Clock;
   readonly log: Log;
 }

@@ -108,7 +108,7 @@ export interface Log {
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
 export type LogFormat = 'json' | 'text';
 
-export interface LogOptions {
+interface LogOptions {
   readonly level?: LogLevel;
   readonly format?: LogFormat;
   /** Receives whole lines. Default: standard error, unbuffered. */

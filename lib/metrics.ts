@@ -2,13 +2,13 @@
 // metrics are created; a process without a metrics address uses `noMetrics` and does not pay for it.
 import type { Counter, Gauge } from 'prom-client';
 
-export interface CertificateLabels {
+interface CertificateLabels {
   /** The name in the inventory. */
   readonly artefact: string;
   readonly location: string;
 }
 
-export type WriteResult = 'written' | 'conflict' | 'failed';
+type WriteResult = 'written' | 'conflict' | 'failed';
 
 export interface Metrics {
   /** The dates of an artefact's certificate (of a bundle: the one that ends first); undefined: there is none now. */
@@ -32,7 +32,7 @@ export const noMetrics: Metrics = {
   render: () => Promise.resolve(''),
 };
 
-export interface MetricsOptions {
+interface MetricsOptions {
   readonly version: string;
   /** The modes that run here: their counters begin at 0, so that a first failure is an increase. */
   readonly modes: readonly string[];

@@ -1,7 +1,7 @@
 // Waiting for something to happen, and trying again what has failed.
 import type { Clock } from './clock.ts';
 
-export interface BackoffOptions {
+interface BackoffOptions {
   readonly firstMs: number;
   readonly longestMs: number;
   /** From 0 to 1: spreads many waiters. Default: no spread, always the full delay. */

@@ -3,7 +3,7 @@
 import type { Clock } from './clock.ts';
 import type { Log, LogEvent } from './log.ts';
 
-export interface Standing {
+interface Standing {
   readonly name: string;
   readonly isGood: boolean;
   /** Of its certificate, where it has one that can expire. */
@@ -40,7 +40,7 @@ export function summaryOf(standings: readonly Standing[], areGood: string): Summ
 
 const dayMs = 24 * 3_600_000;
 
-export interface DailySummaryOptions {
+interface DailySummaryOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly event: LogEvent;

@@ -6,12 +6,12 @@ import { Document, LineCounter, isMap, isScalar, isSeq, parseDocument, stringify
 import type { YAMLError } from 'yaml';
 import { RecoveryError } from './errors.ts';
 
-export interface YamlSyntaxProblem {
+interface YamlSyntaxProblem {
   readonly line: number;
   readonly message: string;
 }
 
-export interface YamlFile {
+interface YamlFile {
   readonly value: unknown;
   /** What is wrong with the text as YAML; `value` is of no use then. */
   readonly problems: readonly YamlSyntaxProblem[];
@@ -117,7 +117,7 @@ const escaped = (text: string): string =>
   text.replaceAll(/[\u007f-\u0084\u0086-\u009f]/g, (char) => `\\u00${char.charCodeAt(0).toString(16)}`);
 
 /** A YAML or JSON text that is changed in places and keeps the rest: comments, order, values that nobody here knows. */
-export interface YamlEdit {
+interface YamlEdit {
   readonly value: unknown;
   /** Sets the text at `path`; mappings that are missing on the way are made. */
   set(path: readonly (string | number)[], text: string): void;

@@ -5,7 +5,7 @@
 // Never a test: the figures depend on the machine and on what else runs there, which is why the load is printed.
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { RecoveryWorld } from '../test/support/recovery-world.ts';
+import { RecoveryWorld } from '../test/support/cluster/recovery-world.ts';
 import { adoptedRecoveries } from './bench/adopted.ts';
 import { boots } from './bench/boot.ts';
 import { inContainer } from './bench/container.ts';

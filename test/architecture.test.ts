@@ -3,6 +3,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import {
+  fileNamesUsedTwice,
   homelessPackages,
   importCycles,
   importsOf,
@@ -13,7 +14,7 @@ import {
   withoutComments,
   wrongArrows,
   type Tree,
-} from './support/architecture.ts';
+} from './support/project/architecture.ts';
 
 const tree = (files: Record<string, string>): Tree => new Map(Object.entries(files));
 
@@ -181,6 +182,15 @@ describe('namesExportedTwice()', () => {
   });
 
   it('holds here', () => expect(namesExportedTwice(project)).toEqual([]));
+});
+
+describe('fileNamesUsedTwice()', () => {
+  it('names a file name that stands in two folders, unless it means the same in each', () => {
+    const files = { 'lib/kube/api.ts': '', 'lib/store/api.ts': '', 'lib/regen/run.ts': '', 'lib/syncer/run.ts': '' };
+    expect(fileNamesUsedTwice(tree(files))).toEqual(['api.ts: lib/kube, lib/store']);
+  });
+
+  it('holds here', () => expect(fileNamesUsedTwice(project)).toEqual([]));
 });
 
 describe('importCycles()', () => {

@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { findBinaries } from './support/binaries.ts';
-import type { BinaryName } from './support/components.ts';
-import { createProgress } from './support/progress.ts';
+import { findBinaries } from './support/cluster/binaries.ts';
+import type { BinaryName } from './support/cluster/components.ts';
+import { createProgress } from './support/cluster/progress.ts';
 
 let home: string;
 let commands: string;

@@ -14,15 +14,15 @@ import { isCode, RecoveryError } from '../errors.ts';
 import { componentsOfPod, defaultNamespace, type StaticPod, staticPods, tokenSecretName } from '../install/accounts.ts';
 import { type Api, applyManifest, fieldManager, type Manifest, manifestText } from '../install/apply.ts';
 import { kubeconfigYaml, serverBundle } from '../install/component-flags.ts';
-import { readToken } from '../install/credentials.ts';
+import { readToken } from '../install/mode-credentials.ts';
 import { readIfPresent } from '../install/existing-files.ts';
-import { recordToCome } from '../install/installed.ts';
+import { recordToCome } from '../install/install-record.ts';
 import { fileOf, formerManifest } from '../install/layout.ts';
 import { installManifests, podSyncers } from '../install/rbac.ts';
 import { readBy } from '../inventory/resolve.ts';
 import type { ApiLocation } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
-import { createApiStore } from '../store/api.ts';
+import { createApiStore } from '../store/api-store.ts';
 import { caBundleKey, type Material, type Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
@@ -31,7 +31,7 @@ import { containerLabel, type Images, imagesOf, requireImage } from './container
 import { requireKubeadmFlags, requireSameTrust } from './guard.ts';
 import { asPresent, type MachineOptions, readAuthorities } from './kubeadm-files.ts';
 import { forgetFailures, withManifestsLock } from './manifests-lock.ts';
-import { absentIn, adoptMaterial, bundlesOf, completeNames, takeStock } from './material.ts';
+import { absentIn, adoptMaterial, bundlesOf, completeNames, takeStock } from './first-objects.ts';
 import { podAddition, podLayout, requireNoPodLinks, writePodFiles } from './pod-files.ts';
 import { readRecord, writeRecord } from './record.ts';
 import { changeStaticPod, manifestPath, readManifest, runsOurs } from './static-pods-apply.ts';
@@ -55,7 +55,7 @@ export interface AdoptOptions extends MachineOptions {
   readonly images?: Images;
 }
 
-export interface AdoptOutcome {
+interface AdoptOutcome {
   readonly webhooks: readonly WebhookFinding[];
 }
 

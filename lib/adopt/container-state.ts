@@ -8,7 +8,7 @@ import { errorText, isCode } from '../errors.ts';
 import { componentsOfPod, type StaticPod } from '../install/accounts.ts';
 import { type Api } from '../install/apply.ts';
 import { namesIn } from '../install/existing-files.ts';
-import { digestAnnotation } from '../install/installed.ts';
+import { digestAnnotation } from '../install/install-record.ts';
 import { readBy } from '../inventory/resolve.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
@@ -17,14 +17,14 @@ import type { AdoptionRecord } from './record.ts';
 import { containerName, digestOf, healthPorts, type PodAddition, type PodManifest } from './static-pods.ts';
 
 /** `wrong`: only a person puts it right. `waiting`: it runs and is not ready, which may pass. */
-export interface PodSight {
+interface PodSight {
   readonly pod: string;
   readonly state: 'ready' | 'waiting' | 'wrong' | 'unknown';
   /** One sentence; why it is not ready. */
   readonly message: string;
 }
 
-export interface AdoptedLook {
+interface AdoptedLook {
   readonly record: AdoptionRecord;
   readonly resolved: Resolved;
   /** Of somebody who may see pods; or why there is none. */

@@ -10,7 +10,7 @@ import type { DiskLocation, Endpoints, Resolved, ResolvedArtefact } from '../inv
 import type { KubeConnection } from '../kube/kube.ts';
 import { serverAddress } from '../kube/server-address.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
-import { createDiskStore } from '../store/disk.ts';
+import { createDiskStore } from '../store/disk-store.ts';
 import { certificateKey } from '../store/store.ts';
 import type { ManifestsLocking } from './manifests-lock.ts';
 

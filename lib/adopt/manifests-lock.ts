@@ -55,7 +55,7 @@ export function requireManifestsFree(locking: ManifestsLocking): Promise<void> {
 }
 
 /** What is tried: this addition to these bytes. */
-export interface Repair {
+interface Repair {
   readonly addition: PodAddition;
   readonly before: Buffer;
 }

@@ -1,7 +1,7 @@
 // Everything that a static pod of an adopted machine finds on disk when it starts: certificates in the syncer's layout,
 // kubeconfigs, credentials, configuration. Each pod has a directory of its own, so that it mounts nothing of another's.
 import { join, relative } from 'node:path';
-import { sectionOf } from '../config/installed.ts';
+import { sectionOf } from '../config/installed-settings.ts';
 import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
@@ -18,7 +18,7 @@ import {
   credentialKubeconfig,
   type CredentialOptions,
   writeCredential,
-} from '../install/credentials.ts';
+} from '../install/mode-credentials.ts';
 import { isThere, namesIn } from '../install/existing-files.ts';
 import { type HostLayout, hostLayout, publishedPlace } from '../install/layout.ts';
 import { readBy } from '../inventory/resolve.ts';
@@ -30,7 +30,7 @@ import { toYaml } from '../yaml.ts';
 import type { SecurityLabel } from './container.ts';
 import { healthPorts, type PodAddition } from './static-pods.ts';
 
-export interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
+interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
   /** Of all pods. Absolute path. */
   readonly directory: string;
   /** As the API has it, by artefact. */

@@ -14,7 +14,7 @@ import { basename, join } from 'node:path';
 import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import { flagArguments } from '../install/component-flags.ts';
 import { readIfPresent } from '../install/existing-files.ts';
-import { digestAnnotation } from '../install/installed.ts';
+import { digestAnnotation } from '../install/install-record.ts';
 import { adoptionFile } from '../install/layout.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { Log } from '../log.ts';

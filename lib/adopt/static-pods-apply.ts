@@ -6,14 +6,14 @@ import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { errorText, RecoveryError } from '../errors.ts';
 import type { StaticPod } from '../install/accounts.ts';
-import { digestAnnotation } from '../install/installed.ts';
+import { digestAnnotation } from '../install/install-record.ts';
 import { editManifest } from '../restart/manifest.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
 import { askReady, type HealthAddress, type MirrorPod, readMirrorPod } from './container-state.ts';
 import { type TakingTurn, withRestartTurn } from './manifests-lock.ts';
 import { type Container, containerName, type PodManifest } from './static-pods.ts';
 
-export interface StaticPodMachine extends TakingTurn {
+interface StaticPodMachine extends TakingTurn {
   readonly manifestsDir: string;
   /** How long a pod may take until it runs. Default: three minutes. */
   readonly timeoutMs?: number | undefined;

@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto';
 import { timesyncdDirectory } from '../host/clock-synchronised.ts';
 import type { StaticPod } from '../install/accounts.ts';
 import { flagArguments, type FlagValues } from '../install/component-flags.ts';
-import { digestAnnotation } from '../install/installed.ts';
+import { digestAnnotation } from '../install/install-record.ts';
 import type { HostLayout } from '../install/layout.ts';
 import type { SecurityLabel } from './container.ts';
 
@@ -213,7 +213,7 @@ export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, u
 /** Of the names of what we add; what has it is ours. */
 const volumePrefix = 'kube-cert-recovery';
 
-export interface Named {
+interface Named {
   readonly name: string;
   readonly [field: string]: unknown;
 }
@@ -244,7 +244,7 @@ interface MountingPod {
 }
 
 /** The parent of what is flipped is mounted, never what is flipped: a mount keeps the directory that it has found. */
-export function mountsOf({ pod, layout, kubeletPki }: MountingPod): {
+function mountsOf({ pod, layout, kubeletPki }: MountingPod): {
   readonly own: readonly Mounted[];
   readonly component: readonly Mounted[];
 } {

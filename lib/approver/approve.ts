@@ -4,7 +4,7 @@ import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { collection, type Condition, type SigningRequest } from './request.ts';
 
-export interface ApproveOptions {
+interface ApproveOptions {
   readonly connection: KubeConnection;
   readonly request: SigningRequest;
   /** The evidence, for people. */

@@ -4,7 +4,7 @@
 // for good.
 import { readRequestSubject } from '../pki/csr.ts';
 import { requestedAt, type SigningRequest } from './request.ts';
-import { judgeSize, nodeOf } from './shape.ts';
+import { judgeSize, nodeOf } from './request-shape.ts';
 
 export interface RequestSummary {
   readonly name: string;

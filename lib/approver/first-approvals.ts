@@ -20,7 +20,7 @@ interface ConfigMap {
   readonly data?: Readonly<Record<string, string>> | null;
 }
 
-export interface FirstApprovalsOptions {
+interface FirstApprovalsOptions {
   readonly connection: KubeConnection;
   /** Of the approver's ServiceAccount. */
   readonly namespace: string;

@@ -22,9 +22,9 @@ import { firstApprovalsName, type Requester } from '../bootstrap-identity.ts';
 import type { FirstApproval } from './first-approvals.ts';
 import { isBefore, requestedAt, type SigningRequest } from './request.ts';
 import { renewalMsOf, type Signs, type Watched, wantedSilenceMs } from './silence.ts';
-import { type Content, judgeShape, nodePrefix, type ShapeReason } from './shape.ts';
+import { type Content, judgeShape, nodePrefix, type ShapeReason } from './request-shape.ts';
 
-export type EvidenceReason =
+type EvidenceReason =
   | 'AlreadyApproved'
   | 'CertificateMayBeValid'
   | 'CertificateOfOtherNode'

@@ -8,11 +8,11 @@ import { parseCertificates } from '../pki/certificate.ts';
 import type { Approval } from './judge.ts';
 import { askedNode } from './batch.ts';
 import { approvedAt, isAskedBy, isBefore, requestedAt, type SigningRequest } from './request.ts';
-import { nodeOf } from './shape.ts';
+import { nodeOf } from './request-shape.ts';
 import { canBeHeard, type NodeFacts } from './judge.ts';
 import { type Signs, watch, type Watched } from './silence.ts';
 
-export interface NodeRecord {
+interface NodeRecord {
   readonly issuedUntil?: Date;
   readonly approval?: Approval;
 }

@@ -20,7 +20,7 @@ export interface Reported {
   readonly told: Set<string>;
 }
 
-export interface ReporterOptions {
+interface ReporterOptions {
   readonly log: Log;
   readonly clock: Clock;
   readonly events?: Pick<EventRecorder, 'record'>;

@@ -6,7 +6,7 @@ import { list, type Pages } from '../kube/list.ts';
 import { listWatch, type WatchStatus } from '../kube/list-watch.ts';
 import { Wake } from '../retry.ts';
 import { RequestQueue, type PassReport } from './queue.ts';
-import type { ApproverOptions } from './options.ts';
+import type { ApproverOptions } from './settings.ts';
 import type { RequestSummary } from './batch.ts';
 import { requestsPath, type SigningRequest } from './request.ts';
 

@@ -22,7 +22,7 @@ export interface Watched {
 }
 
 /** nodeLeaseDurationSeconds of a kubelet: 40 s. It renews four times in that time (cmd/kubelet, nodeLeaseRenewIntervalFraction). */
-export const defaultRenewalMs = 10_000;
+const defaultRenewalMs = 10_000;
 /** Whatever a Lease says of itself, nobody waits for longer than four times this. */
 const longestRenewalMs = 60_000;
 

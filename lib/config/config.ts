@@ -73,7 +73,7 @@ export interface SyncerConfig {
 }
 
 /** Of components in the same pod. */
-export interface RestartConfig {
+interface RestartConfig {
   /** Where the kubelet has its static-pod manifests; undefined: they are not rewritten. */
   readonly manifestsDir?: string;
   /** Whether the kubelet is known to start a container again within seconds, however short it ran. */
@@ -93,7 +93,6 @@ export interface ApproverConfig extends Pick<HostConfig, 'clockSynchronised'> {
 }
 
 export type ModeConfig = RegenConfig | SyncerConfig | ApproverConfig;
-export type Mode = ModeConfig['mode'];
 
 /** Of a process that runs modes. */
 export interface Config extends CommonConfig {

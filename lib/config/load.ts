@@ -11,8 +11,8 @@ import type { Problem } from '../problems.ts';
 import type { CommonConfig, Config, ProcessIdentity, ToolConfig } from './config.ts';
 import { flagRows } from './flags.ts';
 import { checkComponents, hostOf, modesOf, renewalOf, sharedKubeconfig } from './mode-settings.ts';
-import { missing, readSources } from './read.ts';
-import type { ConfigInput, ConfigReading } from './read.ts';
+import { missing, readSources } from './sources.ts';
+import type { ConfigInput, ConfigReading } from './sources.ts';
 import { parseAddress } from './schema.ts';
 import type { Settings } from './schema.ts';
 

@@ -6,8 +6,8 @@ import { isFile } from '../inventory/places.ts';
 import { componentsIn } from '../inventory/resolve.ts';
 import { suggestion } from '../problems.ts';
 import type { ApproverConfig, HostConfig, ModeConfig, RenewalConfig, SyncerConfig } from './config.ts';
-import { missing } from './read.ts';
-import type { ConfigReading } from './read.ts';
+import { missing } from './sources.ts';
+import type { ConfigReading } from './sources.ts';
 import type { Settings } from './schema.ts';
 
 const yearMs = 365 * 86_400_000;

@@ -35,8 +35,8 @@ const serverName = hostnameText.refine((text) => checkedHostname(text) !== undef
   error: 'a DNS name or an IP address',
 });
 
-export const modeNames = ['regen', 'syncer', 'approver'] as const;
-export const keyAlgorithmNames = ['rsa2048', 'rsa4096', 'ecdsaP256', 'ecdsaP384'] as const;
+const modeNames = ['regen', 'syncer', 'approver'] as const;
+const keyAlgorithmNames = ['rsa2048', 'rsa4096', 'ecdsaP256', 'ecdsaP384'] as const;
 
 const fields = {
   modes: z.array(z.enum(modeNames)).min(1).describe('What this process does'),

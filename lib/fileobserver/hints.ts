@@ -20,7 +20,7 @@ export interface Hints {
   close(): Promise<void>;
 }
 
-export interface HintOptions {
+interface HintOptions {
   readonly files: readonly string[];
   /** Called at each hint. */
   readonly onHint: () => void;

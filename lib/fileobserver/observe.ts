@@ -15,7 +15,7 @@ import {
   lookAtFiles,
   type LookDisk,
   type SeenFile,
-} from './look.ts';
+} from './inspect.ts';
 
 export interface ObserveOptions {
   /** With absolute paths, which need not exist, nor their directories. */

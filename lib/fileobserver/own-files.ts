@@ -7,7 +7,7 @@ import type { Log } from '../log.ts';
 import { backoffMs, Wake } from '../retry.ts';
 import { observeFiles, reportChanges } from './observe.ts';
 
-export interface OwnFilesOptions {
+interface OwnFilesOptions {
   /** Absolute paths of the kubeconfig and of every file that it names. */
   readonly files: () => readonly string[];
   /** KubeConnection.reload: reads everything again and says whether it differs. */

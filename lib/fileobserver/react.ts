@@ -9,7 +9,7 @@ import type { Prove } from '../proof/prove.ts';
 import type { ArtefactFiles } from '../proof/published.ts';
 import type { InputChange } from '../restart/pod-restarts.ts';
 import { backoffMs, Wake } from '../retry.ts';
-import { type FilesState, inspectFiles, type Inspection } from './look.ts';
+import { type FilesState, inspectFiles, type Inspection } from './inspect.ts';
 
 export interface ReactionFacts {
   readonly files: FilesState;

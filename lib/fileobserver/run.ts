@@ -10,7 +10,7 @@ import { type ArtefactFiles, filesOfReaders, pathsOf } from '../proof/published.
 import { observeFiles, reportChanges } from './observe.ts';
 import { type Pace, Reactor, type RestartRequest } from './react.ts';
 
-export interface FileObserverOptions {
+interface FileObserverOptions {
   readonly resolved: Resolved;
   /** Where the syncer publishes. */
   readonly destinationDir: string;

@@ -20,7 +20,7 @@ const askMs = 2000;
 
 export type ClockStatement = 'auto' | boolean;
 
-export interface ClockQuestion {
+interface ClockQuestion {
   /** Whether to ask timedatectl, too. Default: false. */
   readonly thorough?: boolean;
   readonly marker?: string;

@@ -21,7 +21,7 @@ export interface Lock {
   release(): Promise<void>;
 }
 
-export interface LockOptions {
+interface LockOptions {
   /** Made with mode 0700; in a container the host's directory is mounted. */
   readonly directory: string;
   readonly clock: Clock;

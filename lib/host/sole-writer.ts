@@ -12,7 +12,7 @@ import { argvOf, isPrivileged, processIds, procText, programOf, startOf, ticksPe
 const patienceMs = 20_000;
 const askAgainMs = 200;
 
-export interface HostLocking {
+interface HostLocking {
   readonly lockDir: string;
   /** Whether to wait for another process of ours. */
   readonly once: boolean;

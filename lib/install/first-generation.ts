@@ -12,11 +12,11 @@ import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact } from '../invent
 import { generateKey, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import { verifyChain } from '../pki/verify.ts';
 import { locationText, type Material, privateKeyKey } from '../store/store.ts';
-import { verifyMaterial } from '../store/verify.ts';
+import { verifyMaterial } from '../store/verify-material.ts';
 import { namesIn, readIfPresent, removeDirectory } from './existing-files.ts';
 import type { HostLayout } from './layout.ts';
 
-export interface GenerationOptions {
+interface GenerationOptions {
   readonly resolved: Resolved;
   readonly now: Date;
   readonly keyAlgorithm: KeyAlgorithm;
@@ -28,7 +28,7 @@ export interface GenerationOptions {
   readonly keyFor?: (artefact: string) => PrivateKey | undefined;
 }
 
-export interface Made {
+interface Made {
   readonly artefact: ResolvedArtefact;
   readonly material: Material;
   /** False: it was there already. */

@@ -13,7 +13,7 @@ import { isThere, removeFile } from './existing-files.ts';
 import { defaultUnitDirectory, timerName, type UnitFile, unitPaths } from './host.ts';
 
 /** Runs `systemctl` with these arguments. Throws WriteFailed when it fails. */
-export type Systemctl = (...args: readonly string[]) => Promise<void>;
+type Systemctl = (...args: readonly string[]) => Promise<void>;
 
 export interface HostMachine {
   /** Undefined where systemd does not run. */
@@ -39,7 +39,7 @@ function failed(args: readonly string[], cause: ExecFileException & { readonly s
   return new RecoveryError('WriteFailed', message, { cause });
 }
 
-export interface HostOutcome {
+interface HostOutcome {
   readonly written: readonly string[];
   readonly unchanged: readonly string[];
   /** Whether there is a unit of the kubelet for the drop-in to take part in. */

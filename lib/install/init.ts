@@ -3,26 +3,26 @@
 // again, it changes nothing that is as it should be, and completes what a killed run began. The staging directory, which
 // holds signers' keys, goes last and only when every object in the API is byte for byte the staged one.
 import type { Clock } from '../clock.ts';
-import { sectionOf } from '../config/installed.ts';
+import { sectionOf } from '../config/installed-settings.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { createApiStore } from '../store/api.ts';
+import { createApiStore } from '../store/api-store.ts';
 import { type Entries, locationText, type Material, type Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
 import { defaultNamespace, type SyncerAccount } from './accounts.ts';
 import { type Api, applyManifest, fieldManager, type Manifest, manifestText } from './apply.ts';
-import { credentialKubeconfig, writeCredential } from './credentials.ts';
+import { credentialKubeconfig, writeCredential } from './mode-credentials.ts';
 import { writeIfAbsent } from './existing-files.ts';
 import { isStaged, objectManifest, readStaged, removeStaging } from './first-generation.ts';
-import { installedRecord, recordToCome } from './installed.ts';
+import { installedRecord, recordToCome } from './install-record.ts';
 import { hostLayout, type HostLayout } from './layout.ts';
 import { installManifests, syncerOf } from './rbac.ts';
 import { defaultServer } from './render.ts';
 
-export interface InitOptions {
+interface InitOptions {
   /** As an administrator who may create RBAC. */
   readonly connection: KubeConnection;
   readonly resolved: Resolved;

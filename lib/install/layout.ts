@@ -44,7 +44,7 @@ export function formerManifest({ directory }: HostLayout): string {
   return join(directory, 'former-manifest.yaml');
 }
 
-export interface PublishedPlace {
+interface PublishedPlace {
   readonly directory: string;
   /** Of its files. */
   readonly mode: 0o600 | 0o644;

@@ -27,7 +27,7 @@ import {
 } from './rules.ts';
 
 /** One process of mode syncer. */
-export interface SyncerGrant {
+interface SyncerGrant {
   readonly account: SyncerAccount;
   /** As this process sees them: what it publishes, and readers that it looks after. */
   readonly artefacts: Artefacts;

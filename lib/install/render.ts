@@ -13,14 +13,14 @@ import { filesOf, isFile, isOfOthers } from '../inventory/places.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type KeyAlgorithm, parsePrivateKey, PrivateKey } from '../pki/key.ts';
 import { publish } from '../publish/writer.ts';
-import { createDiskStore } from '../store/disk.ts';
+import { createDiskStore } from '../store/disk-store.ts';
 import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Seen } from '../store/store.ts';
 import { componentFlags, type ComponentFlags, componentKubeconfigs, kubeconfigClients } from './component-flags.ts';
 import { isThere, namesIn, readIfPresent, writeIfAbsent } from './existing-files.ts';
 import { makeGeneration, readStaged, stage } from './first-generation.ts';
 import { type HostLayout, hostLayout, kubeconfigFile, publishedPlace } from './layout.ts';
 
-export interface RenderOptions {
+interface RenderOptions {
   readonly resolved: Resolved;
   /** Absolute path. */
   readonly directory: string;

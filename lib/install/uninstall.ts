@@ -24,11 +24,11 @@ import {
   oursOf,
   purgeable,
   readInstalled,
-} from './installed.ts';
+} from './install-record.ts';
 import { hostLayout, publishedPlace } from './layout.ts';
 import { kubeletClientBinding } from './rbac.ts';
 
-export interface UninstallOptions {
+interface UninstallOptions {
   /** As an administrator. */
   readonly connection: KubeConnection;
   /** The inventory that somebody has named; without it the recorded one. */
@@ -160,7 +160,7 @@ async function requireNoneAdopted(api: Api): Promise<void> {
 // the same bytes, for whatever writes them next. No path is ever absent, so components may run. It comes after the
 // syncer's rights are gone: a syncer that may still read the API would take the files over again.
 
-export interface GiveBackOptions {
+interface GiveBackOptions {
   readonly resolved: Resolved;
   /** Where the syncer wrote to. */
   readonly destinationDir: string;

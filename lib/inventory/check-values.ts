@@ -174,7 +174,7 @@ export function checkPlaces(entries: readonly ArtefactEntry[]): InventoryFinding
   });
 }
 
-export interface Declarations {
+interface Declarations {
   readonly parameters: ReadonlySet<string>;
   readonly directories: ReadonlySet<string>;
   /** Whether something finds out what the machine has. */

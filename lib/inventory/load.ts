@@ -30,7 +30,7 @@ export interface LoadOptions {
   readonly source?: string;
 }
 
-export interface Checked {
+interface Checked {
   /** Undefined when there are problems. */
   readonly inventory: Inventory | undefined;
   readonly problems: readonly Problem[];
@@ -135,7 +135,7 @@ function named(problem: Problem, entries: readonly ArtefactEntry[]): Problem {
   return { ...problem, path };
 }
 
-export interface CheckOptions {
+interface CheckOptions {
   readonly namespace?: string | undefined;
   readonly podNamespace?: string | undefined;
   /** A file of its own says apiVersion and kind; an inventory inside a configuration file does not. */

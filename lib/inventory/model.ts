@@ -93,7 +93,7 @@ export type Parameters = Readonly<Record<string, readonly string[]>>;
 type Read = DeepReadonly<RawInventory>;
 export type PolicyKind = Required<Read>['policy']['kind'];
 /** How objects are known in OpenShift's TLS registry: by labels and annotations that are written with their content. */
-export type TlsRegistry = Required<Read>['tlsRegistry'];
+type TlsRegistry = Required<Read>['tlsRegistry'];
 
 export interface Inventory extends Pick<Read, 'name' | 'discover' | 'policy' | 'tlsRegistry' | 'parameters'> {
   readonly directories?: Read['directories'];

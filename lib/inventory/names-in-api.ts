@@ -7,7 +7,7 @@ export const openshiftParameters = [
   'internalLoadBalancerHostnames',
   'serviceNetworkIPs',
 ] as const;
-export type OpenshiftParameter = (typeof openshiftParameters)[number];
+type OpenshiftParameter = (typeof openshiftParameters)[number];
 
 /** What is known of a parameter: its values, or why there are none, as the end of a sentence. */
 export type ParameterValue = { readonly values: readonly string[] } | { readonly problem: string };

@@ -20,7 +20,7 @@ const rank: Readonly<Record<Artefact['kind'], number>> = {
 };
 
 /** What each artefact names directly: issuer, signers, inputs, original, what kubeconfigs hold. */
-export function referencesOf({ issuer, of, client, authority, signers = [], inputs = [] }: Node): readonly string[] {
+function referencesOf({ issuer, of, client, authority, signers = [], inputs = [] }: Node): readonly string[] {
   return [issuer, of, client, authority].filter((name) => name !== undefined).concat(signers, inputs);
 }
 
@@ -96,7 +96,7 @@ function trustOfPromoted(artefacts: readonly Node[], artefact: Node): readonly N
   return [...bundles, ...madeOf(artefacts, bundles)];
 }
 
-export interface Order<T> {
+interface Order<T> {
   readonly ordered: readonly T[];
   /** Artefacts that lie on a cycle or behind one; empty in a sound inventory. */
   readonly unordered: readonly T[];

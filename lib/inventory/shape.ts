@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { nearest, pathText, suggestion, valueText } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 
-export type CheckedShape<T> = { readonly value: T } | { readonly problems: readonly Problem[] };
+type CheckedShape<T> = { readonly value: T } | { readonly problems: readonly Problem[] };
 
 export interface DocumentPlace {
   /** Where the checked value lies in its file. */

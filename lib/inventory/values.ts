@@ -5,7 +5,7 @@ import * as z from 'zod';
 import { canonicalHostname } from '../pki/names.ts';
 import { durationPattern, parseDuration } from '../duration.ts';
 
-export const dnsLabel = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/;
+const dnsLabel = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/;
 export const dnsSubdomain = /^(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/;
 
 function isDnsName(name: string): boolean {

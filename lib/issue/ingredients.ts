@@ -80,7 +80,7 @@ export function readAuthority(location: Location, entries: Entries): Authority {
 }
 
 /** The certificate of a signer, whose key may be elsewhere; one that is there must belong to it. Throws MaterialInvalid. */
-export function readSigner(location: Location, entries: Entries): Certificate | undefined {
+function readSigner(location: Location, entries: Entries): Certificate | undefined {
   const key = entries[privateKeyKey];
   return key === undefined || isEncryptedKey(key)
     ? readPairCertificates(location, entries)[0]

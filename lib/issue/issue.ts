@@ -98,7 +98,7 @@ function withAuthority(issued: Issued, { name, issuer }: ResolvedTarget, from: I
   return entry === undefined ? issued : { ...issued, entries: { ...issued.entries, [authorityKey]: entry } };
 }
 
-export interface SignerIssue {
+interface SignerIssue {
   readonly artefact: Signer;
   /** The signer above it; only where the inventory names one. */
   readonly issuer?: Authority;
@@ -159,7 +159,7 @@ function putBack({ location }: Signer, copy: Certificate, present: Material | un
   };
 }
 
-export interface BundleIssue {
+interface BundleIssue {
   readonly artefact: CaBundle;
   /** The live certificate of each signer. */
   readonly signers: readonly Certificate[];
@@ -173,7 +173,7 @@ export function issueBundle({ artefact, signers, former, now }: BundleIssue): Is
   return bundleOfEntries(artefact, mergeBundle({ first: signers, rest: former, now }));
 }
 
-export interface ComposedBundleIssue {
+interface ComposedBundleIssue {
   readonly artefact: ComposedBundle;
   /** The certificates of all inputs, in their order. */
   readonly inputs: readonly Certificate[];
@@ -193,7 +193,7 @@ function bundleOfEntries(artefact: CaBundle | ComposedBundle, certificates: read
   return { entries: { [caBundleKey]: Buffer.from(encodeBundle(certificates)) }, annotations: {}, certificates };
 }
 
-export interface CopyIssue {
+interface CopyIssue {
   readonly artefact: Copy;
   readonly original: Entries;
   /**

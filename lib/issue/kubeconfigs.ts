@@ -18,7 +18,7 @@ import { toYaml } from '../yaml.ts';
 import type { Held, Issued } from './ingredients.ts';
 import { annotationsOf, notAfterAnnotation, notBeforeAnnotation } from './metadata.ts';
 
-export interface KubeconfigsIssue {
+interface KubeconfigsIssue {
   readonly artefact: Kubeconfigs;
   /** Of the target and of the bundle. */
   readonly client: Entries;

@@ -25,7 +25,7 @@ export async function issueDeclared(artefact: ResolvedTarget, issuer: Authority,
   return issueTarget({ artefact: named, issuer: withChain(artefact, issuer, from), key, now: from.now });
 }
 
-export interface TargetIssue {
+interface TargetIssue {
   readonly artefact: ResolvedTarget;
   readonly issuer: Authority;
   readonly key: PrivateKey;

@@ -43,7 +43,7 @@ function readVerb(query: URLSearchParams, named: boolean): string {
 /** `Secret` for `secrets`; undefined for a resource that is not known here. */
 export const kindOf = (resource: string): string | undefined => kinds[resource];
 
-export interface RequestTarget {
+interface RequestTarget {
   readonly resource?: string;
   readonly namespace?: string;
   readonly name?: string;

@@ -26,7 +26,7 @@ interface Named {
   readonly uid?: string;
 }
 
-export type EventSubject =
+type EventSubject =
   | (Named & { readonly kind: 'Secret' | 'ConfigMap'; readonly namespace: string })
   | (Named & { readonly kind: 'CertificateSigningRequest' });
 
@@ -37,7 +37,7 @@ export interface RecordedEvent {
   readonly note: string;
 }
 
-export interface EventRecorderOptions {
+interface EventRecorderOptions {
   readonly connection: KubeConnection;
   readonly clock: Clock;
   readonly log: Log;

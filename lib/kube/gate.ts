@@ -9,7 +9,7 @@ import type { Attempt } from './api-error.ts';
 /** Between the beginnings of two attempts at a server that is away, and between two turns of those who try again. */
 export const attemptMs = 200;
 /** A server may ask for more patience than a recovery has. */
-export const longestRetryAfterMs = 10_000;
+const longestRetryAfterMs = 10_000;
 /** So long a request waits for its attempt; else it fails at once with what the last one met. */
 const longestWaitMs = 1000;
 

@@ -9,7 +9,7 @@ import { describeRequest, unavailable } from './api-error.ts';
 import { attemptMs } from './gate.ts';
 import type { KubeConnection, KubeRequest, WatchEvent } from './kube.ts';
 
-export interface LateConnectionOptions {
+interface LateConnectionOptions {
   readonly kubeconfigFile: string;
   /** Throws ConfigInvalid while the kubeconfig cannot be used. */
   readonly open: () => Promise<KubeConnection>;

@@ -7,7 +7,7 @@ export interface LeaseName {
   readonly name: string;
 }
 
-export interface LeaseSpec {
+interface LeaseSpec {
   readonly holderIdentity?: string | null;
   readonly leaseDurationSeconds?: number | null;
   readonly renewTime?: string | null;

@@ -42,7 +42,7 @@ const defaultConnectTimeoutMs = 5000;
  * Of a request's answer, in bytes. etcd takes no object above 1.5 MiB (etcd server/embed/config.go, DefaultMaxRequestBytes),
  * and JSON writes one byte as six at most (`\u003c`): any single object fits. More than one may not, see list.ts.
  */
-export const longestAnswer = 10 * 1024 * 1024;
+const longestAnswer = 10 * 1024 * 1024;
 /** No request is waited for longer, so that after this time nobody can want a retired line any more. */
 const longestRequestMs = 60_000;
 

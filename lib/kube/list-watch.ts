@@ -19,7 +19,7 @@ export type WatchStatus = { readonly lastProgress: Date | undefined } & (
   | { readonly phase: 'stopped' }
 );
 
-export interface ListWatchOptions<T, K = T> {
+interface ListWatchOptions<T, K = T> {
   readonly connection: KubeConnection;
   /** Of the collection, with the selectors that narrow it: `/api/v1/nodes?fieldSelector=...`. */
   readonly path: string;

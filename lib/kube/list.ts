@@ -14,7 +14,7 @@ export interface Pages<T, K> {
   readonly enough?: { readonly read: number };
 }
 
-export interface ListOptions<T, K> {
+interface ListOptions<T, K> {
   readonly connection: KubeConnection;
   /** With the selectors that narrow the collection. */
   readonly path: string;
@@ -23,7 +23,7 @@ export interface ListOptions<T, K> {
   readonly signal: AbortSignal;
 }
 
-export interface Listed<K> {
+interface Listed<K> {
   readonly objects: readonly K[];
   readonly resourceVersion: string;
 }

@@ -24,7 +24,7 @@ export function namedListPath(object: ObjectName): string {
   return `${collectionPath(object)}?fieldSelector=${encodeURIComponent(`metadata.name=${object.name}`)}`;
 }
 
-export interface GetRequest extends Pick<KubeRequest, 'signal' | 'timeoutMs'> {
+interface GetRequest extends Pick<KubeRequest, 'signal' | 'timeoutMs'> {
   readonly connection: Pick<KubeConnection, 'request'>;
 }
 

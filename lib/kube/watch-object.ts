@@ -7,7 +7,7 @@ import type { Log } from '../log.ts';
 import type { ConfigMap, KubeConnection, ObjectState, Secret } from './kube.ts';
 import { listWatch, type WatchStatus } from './list-watch.ts';
 
-export interface WatchObjectOptions<T extends Secret | ConfigMap> {
+interface WatchObjectOptions<T extends Secret | ConfigMap> {
   readonly connection: KubeConnection;
   readonly kind: 'secret' | 'configMap';
   readonly namespace: string;

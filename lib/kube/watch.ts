@@ -13,7 +13,7 @@ import { networkError, statusError, unavailable } from './api-error.ts';
 import type { Attempt } from './api-error.ts';
 import type { WatchEvent } from './kube.ts';
 
-export interface WatchOptions {
+interface WatchOptions {
   readonly server: string;
   /** Below `server`. */
   readonly path: string;

@@ -95,19 +95,19 @@ function sourceOf(directory: string, fields: KubeconfigFields, name: string): So
 const decoded = (data: string): Buffer | undefined => (isBase64(data) ? Buffer.from(data, 'base64') : undefined);
 
 /** The mapping of a named item: `users[2].user`. */
-export interface NamedFields {
+interface NamedFields {
   readonly path: readonly (string | number)[];
   readonly fields: KubeconfigFields;
 }
 
-export interface OwnContext {
+interface OwnContext {
   readonly name: string;
   readonly user: NamedFields;
   readonly cluster: NamedFields;
 }
 
 /** `foreign`: it is sound, and all of it another cluster's. */
-export type ContextChoice = OwnContext | { readonly problem: string } | { readonly foreign: string };
+type ContextChoice = OwnContext | { readonly problem: string } | { readonly foreign: string };
 
 /** URLs of this machine's API server, as far as they are known. */
 export interface KnownServers {
@@ -210,7 +210,7 @@ const hasKubeadmsName = ({ name, userName, clusterName }: Context): boolean =>
   (name === `${userName}@${clusterName}` && kubeadmsUser.test(userName)) ||
   (name === 'default-context' && userName === 'default-auth');
 
-export interface OnlyEntries {
+interface OnlyEntries {
   readonly cluster: KubeconfigFields | undefined;
   readonly user: KubeconfigFields | undefined;
 }

@@ -13,7 +13,7 @@ import { type DistinguishedName, ipText, nameTags, readDistinguishedName } from 
 import { type PemBlock, readPem } from './pem.ts';
 
 /** A name that a request asks for besides its subject. `kind` is `other` for what Kubernetes has no use for. */
-export interface AlternativeName {
+interface AlternativeName {
   readonly kind: 'DNS' | 'IP' | 'email' | 'URI' | 'other';
   readonly value: string;
 }

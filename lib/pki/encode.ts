@@ -49,7 +49,7 @@ function loadX509(): Promise<typeof X509> {
   return loading;
 }
 
-export interface Keys {
+interface Keys {
   /** Of the certificate that is made; it signs where there is no issuer. */
   readonly key: KeyObject;
   readonly issuer: Issuer | undefined;

@@ -21,7 +21,7 @@ interface Request {
   readonly now: Date;
 }
 
-export interface SignerRequest extends Request {
+interface SignerRequest extends Request {
   readonly commonName: string;
   /** Given for an intermediate CA; without it the certificate is self-signed. */
   readonly issuer?: Issuer;
@@ -77,7 +77,7 @@ export function declaredTemplate({ commonName, organizations, hostnames, usages 
 }
 
 /** A leaf as Go would make it from a template; self-signed without an issuer. */
-export interface TemplateRequest extends Request {
+interface TemplateRequest extends Request {
   readonly template: LeafTemplate;
   readonly issuer?: Issuer;
 }

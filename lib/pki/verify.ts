@@ -17,7 +17,7 @@ export interface ChainQuestion {
   readonly hostname?: string;
 }
 
-export type ChainAnswer = { readonly ok: true } | { readonly ok: false; readonly reason: string };
+type ChainAnswer = { readonly ok: true } | { readonly ok: false; readonly reason: string };
 
 type Chain = readonly [Certificate, ...Certificate[]];
 

@@ -36,7 +36,7 @@ export interface OtherClock {
 /** Certificates of other machines may begin this much later than our clock: machines differ by seconds, not by hours. */
 export const clockSkewMs = 5 * 60_000;
 
-export interface ClockVerdict {
+interface ClockVerdict {
   readonly reason: Extract<Reason, 'ClockImplausible' | 'ClockJumped'>;
   readonly message: string;
   readonly recheckAt: Date;

@@ -128,7 +128,7 @@ export function bring(reason: Reason, message: string, recheckAt: Date): Verdict
   return { ...blocked(reason, message, recheckAt), byHand: true };
 }
 
-export interface Renewal extends Fault {
+interface Renewal extends Fault {
   readonly now: Date;
   readonly after: readonly string[];
   readonly leaves: Omit<Expected, 'renewed' | 'hasKey'>;

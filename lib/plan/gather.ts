@@ -13,7 +13,7 @@ import { FaultKeeper, type Faults } from './faults.ts';
 import { readableBackup, withSignerCopies } from './signer-copies.ts';
 import { type KubeconfigAuthority, isExternalPair, memberFacts, othersIn, understand } from './understand.ts';
 
-export interface GatherInput {
+interface GatherInput {
   readonly resolved: Resolved;
   readonly store: Store;
   readonly now: Date;

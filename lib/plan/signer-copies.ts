@@ -26,14 +26,14 @@ export async function readableBackup(
   }
 }
 
-export interface CopySources {
+interface CopySources {
   readonly resolved: Resolved;
   readonly store: Store;
   readonly found: ReadonlyMap<string, Found>;
   readonly now: Date;
 }
 
-export interface Copies {
+interface Copies {
   /** The facts, with what the copies say about a signer. */
   readonly facts: Facts;
   /** By signer: the certificate that is to be put back. */

@@ -8,7 +8,7 @@ import { type ErrorDetails, errorText, RecoveryError, systemCode } from '../erro
 import type { Proof, Reader, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { certificateKey } from '../store/store.ts';
-import { type ApiProof, proveLease, proveProxied, proveSignsCsr } from './api.ts';
+import { type ApiProof, proveLease, proveProxied, proveSignsCsr } from './api-proofs.ts';
 import { publishedDirectory } from './published.ts';
 import { combineProofs, type ProofResult } from './result.ts';
 import { fingerprintOf, proveServed } from './served.ts';
@@ -26,7 +26,7 @@ export interface AskOptions {
   readonly hostName?: string | undefined;
 }
 
-export interface ProofQuestion {
+interface ProofQuestion {
   readonly artefact: ResolvedArtefact;
   readonly proof: Proof;
   /** When its files came into their place; what was before the boot of this machine proves nothing. */

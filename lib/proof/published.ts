@@ -10,7 +10,7 @@ export type ArtefactFiles =
   | { readonly kind: 'pair'; readonly certFile: string; readonly keyFile: string }
   | { readonly kind: 'single'; readonly files: readonly string[] };
 
-export interface FilesOf {
+interface FilesOf {
   readonly artefact: ResolvedArtefact;
   /** All artefacts of the inventory: a copy has the entries of its original. */
   readonly artefacts: readonly ResolvedArtefact[];

@@ -30,7 +30,7 @@ export interface ServedOptions {
   readonly signal: AbortSignal;
 }
 
-export interface ServedResult extends ProofResult {
+interface ServedResult extends ProofResult {
   /** SHA-256 of what was served; undefined when the handshake failed. */
   readonly servedFingerprint?: string;
   readonly servedNotAfter?: Date;

@@ -19,7 +19,7 @@ import { RecoveryError } from '../errors.ts';
 import type { Entries } from '../store/store.ts';
 import { attempt, realDisk, unlessAbsent, type Disk } from '../disk/disk.ts';
 import { directoryMode, ensureDirectory, syncDirectory, writeNewFile } from '../disk/files.ts';
-import { namesProblem, nameProblem } from './names.ts';
+import { namesProblem, nameProblem } from './file-names.ts';
 import { asEntries, dataLink, isCurrent, type ObjectDirectory, scan, type Scan, visibleContent } from './scan.ts';
 
 export type FileMode = 0o600 | 0o644;

@@ -30,7 +30,7 @@ export interface StepResult {
   readonly certificates?: Issued['certificates'];
 }
 
-export interface Execution {
+interface Execution {
   readonly resolved: Resolved;
   readonly plan: Plan;
   readonly gathered: Gathered;

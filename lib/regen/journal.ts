@@ -46,7 +46,7 @@ export interface RegenReport {
   readonly summaryToldAt?: Date;
 }
 
-export interface JournalOptions {
+interface JournalOptions {
   readonly resolved: Resolved;
   readonly clock: Clock;
   readonly log: Log;

@@ -6,7 +6,7 @@ import type { Log } from '../log.ts';
 import { type ClockFacts, isConfirmed, type OtherClock } from '../plan/clock-rules.ts';
 import type { StepResult } from './execute.ts';
 
-export interface KnownClock {
+interface KnownClock {
   /** At the begin of each look. Costs no process and no request. */
   observe(): Promise<ClockFacts>;
   /** Whoever can say more is asked, other machines only where the API answers. May take some seconds. */
@@ -82,7 +82,7 @@ export interface ClockWatch {
   readonly jumps?: { readonly firstMs: number; readonly lastMs: number };
 }
 
-export interface ClockObservation {
+interface ClockObservation {
   /** For the next call; undefined where uptime is unknown: then nothing can be told. */
   readonly watch: ClockWatch | undefined;
   /** How far the clock has just been set forward, or back when negative. */

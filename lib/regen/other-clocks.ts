@@ -10,7 +10,7 @@ import type { Clock } from '../clock.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { holderHost, type LeaseName, readLease } from '../kube/leases.ts';
 
-export interface OtherClocksOptions {
+interface OtherClocksOptions {
   readonly connection: Pick<KubeConnection, 'request'>;
   readonly leases: readonly LeaseName[];
   /** As the holders see it: Go's os.Hostname(). */

@@ -8,7 +8,7 @@ import { type Found, locationText, type Store } from '../store/store.ts';
 import type { Journal } from './journal.ts';
 import { apiPollDelay, type PollPace, unreadDelay } from './waits.ts';
 
-export interface ApiPoll {
+interface ApiPoll {
   readonly artefacts: readonly ResolvedArtefact[];
   readonly store: Store;
   readonly clock: Clock;

@@ -33,7 +33,7 @@ export interface ReleaseOptions {
 
 type KeptReason = LeaseReason | 'NotFound' | 'Conflict' | 'Failed';
 
-export type ReleaseOutcome = LeaseName &
+type ReleaseOutcome = LeaseName &
   (
     | { readonly outcome: 'released'; readonly holder: string }
     | { readonly outcome: 'kept'; readonly reason: KeptReason }

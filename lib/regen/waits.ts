@@ -40,7 +40,7 @@ export interface Streaks {
 
 export const noStreaks: Streaks = { unavailable: 0, failed: 0, written: 0 };
 
-export interface AfterLook {
+interface AfterLook {
   readonly outcome: PassOutcome;
   /** This look included. */
   readonly streaks: Streaks;

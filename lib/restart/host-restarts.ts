@@ -11,7 +11,7 @@ import { type Component, due, type Marker } from './decide.ts';
 import type { Markers } from './markers.ts';
 import { readersOnHost, restartProcess, waitFor } from './processes.ts';
 
-export interface HostRestartOptions {
+interface HostRestartOptions {
   readonly components: readonly Component[];
   readonly markers: Markers;
   readonly boot: string;

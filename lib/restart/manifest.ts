@@ -10,7 +10,7 @@ import { readRegularFile } from '../disk/read.ts';
 import { RecoveryError } from '../errors.ts';
 import { editYaml, parseYaml } from '../yaml.ts';
 
-export interface ManifestEdit {
+interface ManifestEdit {
   /** `conflict`: somebody else has written it between our look and our write, and it is theirs. */
   readonly outcome: 'written' | 'unchanged' | 'conflict';
   /** What was there, and what was to be there: the same bytes when nothing had to change. */
@@ -71,7 +71,7 @@ interface Pod {
   readonly spec?: { readonly containers?: readonly ({ readonly name?: unknown } | null)[] | null } | null;
 }
 
-export interface ManifestRewrite {
+interface ManifestRewrite {
   readonly path: string;
   readonly component: string;
   /** From inputsHash. */

@@ -14,7 +14,7 @@ import type { Store } from '../store/store.ts';
 import { type Component, type ComponentName, type Marker } from './decide.ts';
 import { readersOnHost } from './processes.ts';
 
-export interface MarkersOptions {
+interface MarkersOptions {
   readonly directory: string;
   /** Told of a marker that could not be written or removed. Must not throw. */
   readonly onFailed: (err: RecoveryError) => void;
@@ -92,7 +92,7 @@ const isProcess = (value: unknown): boolean => {
   return typeof pid === 'number' && typeof started === 'number';
 };
 
-export interface MarkingStoreOptions {
+interface MarkingStoreOptions {
   readonly store: Store;
   readonly components: readonly Component[];
   readonly markers: Markers;

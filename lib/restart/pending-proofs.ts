@@ -48,7 +48,7 @@ export const servingName = 'kube-apiserver';
 const patienceMs = 60_000;
 const askAgainMs = 500;
 
-export interface NotProven {
+interface NotProven {
   readonly wanted: WantedProof;
   readonly message: string;
 }
@@ -151,7 +151,7 @@ async function repeat(
   }
 }
 
-export interface PendingProof {
+interface PendingProof {
   /** kube-apiserver, or a component that was restarted. */
   readonly name: string;
   /** Its processes have read the present files since then. */
@@ -162,7 +162,7 @@ export interface PendingProof {
   readonly attempts: number;
 }
 
-export interface PendingNotes {
+interface PendingNotes {
   /** The lock directory. */
   readonly directory: string;
   readonly boot: string;

@@ -38,7 +38,7 @@ export interface Turn {
 }
 
 /** Milliseconds. */
-export interface PodRestartPace {
+interface PodRestartPace {
   /** Without a change for so long, a recovery is over. */
   readonly quietMs: number;
   /** The longest that changes one after the other are waited out. */
@@ -54,7 +54,7 @@ export interface PodRestartPace {
   readonly successorMs: number;
 }
 
-export const podRestartPace: PodRestartPace = {
+const podRestartPace: PodRestartPace = {
   quietMs: 3_000,
   gatherMs: 30_000,
   firstMs: 1_000,
@@ -79,7 +79,7 @@ export interface PodRestartOptions {
 }
 
 /** `TurnOfAnother`: of another machine of the cluster. */
-export type FailureReason = 'RestartFailed' | 'TurnOfAnother';
+type FailureReason = 'RestartFailed' | 'TurnOfAnother';
 
 type AttemptOutcome =
   | { readonly done: true }

@@ -17,7 +17,7 @@ export function processesInPod(component: string): readonly ProcessId[] {
   return readProcesses([component]).filter(({ isInOurPidNamespace }) => isInOurPidNamespace);
 }
 
-export interface WaitFor {
+interface WaitFor {
   readonly atMostMs: number;
   readonly everyMs: number;
   readonly clock: Clock;
@@ -53,7 +53,7 @@ function terminate({ pid, started }: ProcessId, cannot: Cannot): void {
 const systemctlMs = 60_000;
 const endMs = 30_000;
 
-export interface RestartingProcess {
+interface RestartingProcess {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   /** Whether systemd runs here. Default: as this machine says. */
@@ -106,7 +106,7 @@ export function terminateInPod(component: string, due: readonly ProcessId[]): vo
   }
 }
 
-export interface Awaiting {
+interface Awaiting {
   readonly component: string;
   /** They must have ended. */
   readonly due: readonly ProcessId[];

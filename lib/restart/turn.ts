@@ -14,7 +14,7 @@ import { judgeTurn, turnSeconds } from './decide.ts';
 /** kube-apiserver is restarted on one machine at a time; `init` grants it by this name. */
 export const restartTurn: LeaseName = { namespace: 'kube-cert-recovery', name: 'kube-apiserver-restart' };
 
-export interface TurnOptions {
+interface TurnOptions {
   readonly connection: Pick<KubeConnection, 'request'>;
   readonly lease: LeaseName;
   /** This machine; another one must not have the same name. */
@@ -127,7 +127,7 @@ export class LeaseTurn {
  * a turn that nobody gives back is over. Uptime counts, and the boot that it belongs to: a clock that is set changes
  * nothing.
  */
-export interface ObservedVersion {
+interface ObservedVersion {
   /** resourceVersion. */
   readonly version: string;
   /** Uptime, milliseconds. */

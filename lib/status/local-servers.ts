@@ -59,7 +59,7 @@ export function localServers({ endpoints, artefacts }: Resolved): readonly Local
   return servers.filter((server) => server.artefacts.some((name) => isRead(name, server.component)));
 }
 
-export interface Asking {
+interface Asking {
   readonly facts: Facts;
   /** Holds keys: never told. */
   readonly found: ReadonlyMap<string, Found>;

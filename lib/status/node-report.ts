@@ -51,7 +51,7 @@ export interface NodeStatus {
 }
 
 /** The container of this program in one static pod. `wrong`: only a person puts it right. */
-export interface ContainerSight {
+interface ContainerSight {
   readonly pod: string;
   readonly state: 'ready' | 'waiting' | 'wrong' | 'unknown';
   readonly message: string;
@@ -114,7 +114,7 @@ const ofKubeadm: ReadonlySet<string> = new Set([
 /** kubeadm puts it on every control-plane node, so who misses it is told; super-admin.conf is on the first one only. */
 const administrator = 'admin.conf';
 
-export interface NodeInput extends ReportInput {
+interface NodeInput extends ReportInput {
   readonly isForecast?: boolean;
   readonly served?: readonly ServedSight[];
   readonly notes?: readonly string[];

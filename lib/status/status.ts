@@ -67,7 +67,7 @@ export async function runStatus(options: StatusOptions): Promise<StatusReport> {
   return report({ ...input, onDisk, inUse });
 }
 
-export interface NodeOptions extends Pick<
+interface NodeOptions extends Pick<
   StatusOptions,
   'resolved' | 'store' | 'policy' | 'clockFacts' | 'clock' | 'at' | 'signal'
 > {

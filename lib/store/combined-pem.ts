@@ -7,7 +7,7 @@ import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
 import { bytesOf, type Layout } from './disk-layout.ts';
 import { certificateKey, type Entries, locationText, privateKeyKey } from './store.ts';
 
-export const combinedRole = 'combined.pem';
+const combinedRole = 'combined.pem';
 
 const isKey = ({ label }: PemBlock): boolean => label.endsWith('PRIVATE KEY');
 const isCertificate = ({ label }: PemBlock): boolean => label === 'CERTIFICATE';
@@ -42,7 +42,7 @@ export function combinedPemLayout(location: CombinedPemLocation): Layout {
 }
 
 /** The certificates as one entry, the keys as another; either is left out where there is none. Throws MaterialInvalid. */
-export function takeApart(bytes: Uint8Array, what: string): Entries {
+function takeApart(bytes: Uint8Array, what: string): Entries {
   const blocks = readPem(bytes, what);
   const certificates = blocks.filter(isCertificate);
   const keys = blocks.filter(isKey);

@@ -3,12 +3,12 @@
 import type { Entries } from './store.ts';
 
 /** What a Secret (base64) and a ConfigMap (text, `binaryData` in base64) have in common. */
-export interface ObjectData {
+interface ObjectData {
   readonly data?: unknown;
   readonly binaryData?: unknown;
 }
 
-export interface ObjectEntries {
+interface ObjectEntries {
   /** Of the values that can be read. */
   readonly entries: Entries;
   /** Of all values. */

@@ -6,11 +6,11 @@ import { attempt, realDisk } from '../disk/disk.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { DiskLocation, Location } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
-import { artefactPath, type DiskStoreOptions, keptParts, layoutOf, lookAt, replaceParts } from './disk.ts';
+import { artefactPath, type DiskStoreOptions, keptParts, layoutOf, lookAt, replaceParts } from './disk-store.ts';
 import type { Change, Layout } from './disk-layout.ts';
 import { type Files, generationPath, generationsOf, readGeneration, type Shelf } from './disk-backup.ts';
 import { caBundleKey, certificateKey, type Entries, locationText, type Material } from './store.ts';
-import { verifyMaterial } from './verify.ts';
+import { verifyMaterial } from './verify-material.ts';
 import { isFile } from '../inventory/places.ts';
 
 /** What is restored: an artefact of a resolved inventory. */

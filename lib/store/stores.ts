@@ -3,7 +3,7 @@ import type { Location } from '../inventory/model.ts';
 import type { Store } from './store.ts';
 import { isFile } from '../inventory/places.ts';
 
-export interface StoreChoice {
+interface StoreChoice {
   readonly api: Store;
   readonly disk: Store;
 }

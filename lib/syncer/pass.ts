@@ -4,7 +4,7 @@
 import { getIfPresent, namedListPath, objectPath } from '../kube/objects.ts';
 import type { Clock } from '../clock.ts';
 import type { KubeConnection, ObjectState } from '../kube/kube.ts';
-import { namesProblem } from '../publish/names.ts';
+import { namesProblem } from '../publish/file-names.ts';
 import { holdsOnlyPartsOf, readPublished, type Scan } from '../publish/scan.ts';
 import { unpublish } from '../publish/take-away.ts';
 import { compare, publish, type PublishOutcome } from '../publish/writer.ts';

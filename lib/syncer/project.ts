@@ -1,7 +1,7 @@
 // Decides what becomes of one object's files. Pure: what the API has, what lies on disk and the time are arguments.
 // Nothing that works is replaced by something that is worse: broken, mismatched, incomplete, expired or not yet valid
 // content from the API is never written over files that are valid; these stay.
-import { mostNames, namesProblem } from '../publish/names.ts';
+import { mostNames, namesProblem } from '../publish/file-names.ts';
 import type { PublishOutcome } from '../publish/writer.ts';
 import type { ApiLocation } from '../inventory/model.ts';
 import { certificateKey, privateKeyKey } from '../store/store.ts';
@@ -48,7 +48,7 @@ export interface Projection {
   readonly now: Date;
 }
 
-export type RefuseReason = 'badName' | 'tooManyNames' | 'empty' | 'missingKey' | 'unreadable' | 'mismatchedPair';
+type RefuseReason = 'badName' | 'tooManyNames' | 'empty' | 'missingKey' | 'unreadable' | 'mismatchedPair';
 
 export type SyncDecision =
   /** The files are what they must be. */

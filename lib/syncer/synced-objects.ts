@@ -5,7 +5,7 @@ import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { ApiLocation, Kubeconfigs, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import type { FileMode } from '../publish/writer.ts';
-import { nameProblem } from '../publish/names.ts';
+import { nameProblem } from '../publish/file-names.ts';
 import { caBundleKey, certificateKey, locationText, privateKeyKey } from '../store/store.ts';
 
 /** What the content must be, as far as it is understood. */

@@ -16,7 +16,7 @@ import {
   type WrittenObject,
 } from './intercepting.ts';
 
-export interface FindWebhooks {
+interface FindWebhooks {
   /** Of an administrator: the identities of the modes may not list webhooks. */
   readonly connection: KubeConnection;
   readonly resolved: Pick<Resolved, 'artefacts' | 'tlsRegistry'>;

@@ -112,13 +112,13 @@ type NamespaceLabels = ReadonlyMap<string, Labels>;
 
 const nameLabel = 'kubernetes.io/metadata.name';
 
-export interface Reach {
+interface Reach {
   readonly namespaceSelector?: Selector;
   readonly objectSelector?: Selector;
 }
 
 /** Whether both selectors take the object in. */
-export function reaches(
+function reaches(
   { namespaceSelector, objectSelector }: Reach,
   { location, labels }: WrittenObject,
   namespaces: NamespaceLabels,
@@ -136,7 +136,7 @@ export const isRestricting = ({ matchLabels = {}, matchExpressions = [] }: Selec
 const has = (list: readonly string[], ...wanted: readonly string[]): boolean =>
   wanted.some((one) => list.includes(one));
 
-export function covers(
+function covers(
   { apiGroups = [], apiVersions = [], operations = [], resources = [], scope, resourceNames }: AdmissionRule,
   object: ApiLocation,
 ): boolean {

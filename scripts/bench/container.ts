@@ -6,7 +6,7 @@ import { runProgram, startProgram } from '../../test/support/node/program-contai
 import { programReference } from '../../test/support/node/program-image.ts';
 import { openWorkshop } from '../../test/support/node/workshop.ts';
 import { eventually } from '../../test/support/eventually.ts';
-import type { RecoveryWorld } from '../../test/support/recovery-world.ts';
+import type { RecoveryWorld } from '../../test/support/cluster/recovery-world.ts';
 import { memoryRows, sampled } from './memory.ts';
 import { publishedRows, versionStart } from './recovery.ts';
 import type { Measured } from './table.ts';

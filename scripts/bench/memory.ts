@@ -3,7 +3,7 @@
 import { mkdtemp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { RecoveryWorld, Tool } from '../../test/support/recovery-world.ts';
+import type { RecoveryWorld, Tool } from '../../test/support/cluster/recovery-world.ts';
 import { Admin, memoryOf, type Memory } from './probes.ts';
 import type { Measured } from './table.ts';
 

@@ -12,9 +12,9 @@ import { withNames } from '../../lib/inventory/names-in-api.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
-import { createApiStore } from '../../lib/store/api.ts';
-import { type ControlPlane, startControlPlane } from '../../test/support/control-plane.ts';
-import { openshiftPresets } from '../../test/support/openshift-objects.ts';
+import { createApiStore } from '../../lib/store/api-store.ts';
+import { type ControlPlane, startControlPlane } from '../../test/support/cluster/control-plane.ts';
+import { openshiftPresets } from '../../test/support/cluster/openshift-objects.ts';
 import {
   expireOpenshift,
   giveBundles,
@@ -22,10 +22,10 @@ import {
   grantRegen,
   type Preset,
   prepareOpenshift,
-} from '../../test/support/openshift.ts';
-import { type Line, Tool } from '../../test/support/recovery-world.ts';
-import { contentsInApi, problems } from '../../test/support/soundness.ts';
-import { putObject } from '../../test/support/syncing.ts';
+} from '../../test/support/cluster/openshift.ts';
+import { type Line, Tool } from '../../test/support/cluster/recovery-world.ts';
+import { contentsInApi, problems } from '../../test/support/stories/soundness.ts';
+import { putObject } from '../../test/support/cluster/syncing.ts';
 import { Admin, timeOf, until, writes } from './probes.ts';
 import type { Measured } from './table.ts';
 import { acknowledgedToDisk } from './updates.ts';

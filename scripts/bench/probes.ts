@@ -5,8 +5,8 @@ import { Agent, request } from 'node:https';
 import { dirname } from 'node:path';
 import { connect } from 'node:tls';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { ControlPlane } from '../../test/support/control-plane.ts';
-import type { Line, Tool } from '../../test/support/recovery-world.ts';
+import type { ControlPlane } from '../../test/support/cluster/control-plane.ts';
+import type { Line, Tool } from '../../test/support/cluster/recovery-world.ts';
 
 /** Events that tell of a write of regen. */
 export const writes: ReadonlySet<string | undefined> = new Set([

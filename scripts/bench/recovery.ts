@@ -7,7 +7,13 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
-import { executable, isRecovery, type Line, type RecoveryWorld, type Tool } from '../../test/support/recovery-world.ts';
+import {
+  executable,
+  isRecovery,
+  type Line,
+  type RecoveryWorld,
+  type Tool,
+} from '../../test/support/cluster/recovery-world.ts';
 import { bothGoals, memoryRows, sampled } from './memory.ts';
 import { isServed, timeOf, until, writes } from './probes.ts';
 import type { Measured } from './table.ts';

@@ -2,9 +2,9 @@
 // the process to its end, as the kubelet waits for it.
 import { cp, mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { KubeadmMachine } from '../../test/support/kubeadm-machine.ts';
+import { KubeadmMachine } from '../../test/support/cluster/kubeadm-machine.ts';
 import { leaves, past, reissueFiles, superAdmin } from '../../test/support/node/leaves.ts';
-import { Tool } from '../../test/support/recovery-world.ts';
+import { Tool } from '../../test/support/cluster/recovery-world.ts';
 import { timeOf } from './probes.ts';
 import type { Measured } from './table.ts';
 

@@ -9,7 +9,7 @@ import { readAuthority } from '../../lib/issue/ingredients.ts';
 import { issueTarget } from '../../lib/issue/leaf.ts';
 import { parsePrivateKey, PrivateKey } from '../../lib/pki/key.ts';
 import type { Entries } from '../../lib/store/store.ts';
-import type { RecoveryWorld, Tool } from '../../test/support/recovery-world.ts';
+import type { RecoveryWorld, Tool } from '../../test/support/cluster/recovery-world.ts';
 import { Admin, fileHolds, isServed, until } from './probes.ts';
 import type { Measured } from './table.ts';
 

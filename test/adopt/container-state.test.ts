@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { judgePod } from '../../lib/adopt/container-state.ts';
 import { podLayout } from '../../lib/adopt/pod-files.ts';
 import { digestOf, type PodAddition } from '../../lib/adopt/static-pods.ts';
-import { digestAnnotation } from '../../lib/install/installed.ts';
+import { digestAnnotation } from '../../lib/install/install-record.ts';
 
 const addition: PodAddition = {
   pod: 'kube-scheduler',

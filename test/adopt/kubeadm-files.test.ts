@@ -11,7 +11,7 @@ import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { Material } from '../../lib/store/store.ts';
 import { toYaml } from '../../lib/yaml.ts';
-import { createAuthority, createLeaf, type LeafOptions, type Pair } from '../support/certificates.ts';
+import { createAuthority, createLeaf, type LeafOptions, type Pair } from '../support/certificates/certificates.ts';
 
 const resolved = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: ['api.example.com'] } });
 const { signal } = new AbortController();

@@ -11,7 +11,7 @@ import { removeDirectory } from '../../lib/install/existing-files.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import { MemoryStore } from '../support/memory-store.ts';
+import { MemoryStore } from '../support/stories/memory-store.ts';
 
 const resolved = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: ['api.example.com'] } });
 let root: string;

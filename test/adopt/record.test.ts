@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { parseRecord, readRecord, recordText, removeRecord, writeRecord } from '../../lib/adopt/record.ts';
 import { digestOf } from '../../lib/adopt/static-pods.ts';
 import { adoptionFile } from '../../lib/install/layout.ts';
-import { recordIn } from '../support/adopted-files.ts';
+import { recordIn } from '../support/cluster/adopted-files.ts';
 
 let root: string;
 let directory: string;

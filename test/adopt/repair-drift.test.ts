@@ -3,7 +3,7 @@ import { driftOf } from '../../lib/adopt/repair.ts';
 import { podManifest } from '../../lib/adopt/static-pods-apply.ts';
 import { addTo } from '../../lib/adopt/static-pods.ts';
 import { parseYaml } from '../../lib/yaml.ts';
-import { kubeadmManifest, recordIn } from '../support/adopted-files.ts';
+import { kubeadmManifest, recordIn } from '../support/cluster/adopted-files.ts';
 
 const root = '/srv';
 describe('driftOf()', () => {

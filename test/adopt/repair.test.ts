@@ -12,7 +12,7 @@ import { staticPods } from '../../lib/install/accounts.ts';
 import { adoptionFile } from '../../lib/install/layout.ts';
 import { createLog } from '../../lib/log.ts';
 import { acquireLock } from '../../lib/host/lock.ts';
-import { adoptedMachine, kubeadmManifest } from '../support/adopted-files.ts';
+import { adoptedMachine, kubeadmManifest } from '../support/cluster/adopted-files.ts';
 
 let root: string;
 let directory: string;

@@ -1,12 +1,17 @@
 // The rules by which a kubelet's request for a client certificate is approved, with requests that openssl has made.
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseFirstApproval } from '../../lib/approver/first-approvals.ts';
-import { contentOf } from '../../lib/approver/gather.ts';
+import { contentOf } from '../../lib/approver/node-facts.ts';
 import { judge, type NodeFacts, type PendingReason, type ApprovalVerdict } from '../../lib/approver/judge.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
 import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
-import { createRequest, kubeletRequest, type RequestOptions, withSignatureOf } from '../support/requests.ts';
+import {
+  createRequest,
+  kubeletRequest,
+  type RequestOptions,
+  withSignatureOf,
+} from '../support/certificates/requests.ts';
 
 const now = new Date('2026-06-01T12:00:00Z');
 const ago = (ms: number): Date => new Date(now.getTime() - ms);

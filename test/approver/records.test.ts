@@ -8,8 +8,8 @@ import type { SigningRequest } from '../../lib/approver/request.ts';
 import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { createAuthority, createLeaf } from '../support/certificates.ts';
-import { kubeletRequest } from '../support/requests.ts';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
+import { kubeletRequest } from '../support/certificates/requests.ts';
 
 const requester = bootstrapRequester('ns');
 const base64 = (text: string): string => Buffer.from(text).toString('base64');

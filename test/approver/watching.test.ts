@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { ApproverOptions } from '../../lib/approver/options.ts';
+import type { ApproverOptions } from '../../lib/approver/settings.ts';
 import { RequestQueue } from '../../lib/approver/queue.ts';
 import { runApprover } from '../../lib/approver/run.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
@@ -13,7 +13,7 @@ import { RecoveryError } from '../../lib/errors.ts';
 import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { kubeletRequest } from '../support/requests.ts';
+import { kubeletRequest } from '../support/certificates/requests.ts';
 
 const second = 1000;
 const minute = 60 * second;

@@ -9,8 +9,8 @@ import { systemClock } from '../../lib/clock.ts';
 import { parseConfig } from '../../lib/config/load.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { createLog } from '../../lib/log.ts';
-import { createAuthority, createEtcdAuthority } from '../support/certificates.ts';
-import { writeKubeconfig } from '../support/kubeconfig.ts';
+import { createAuthority, createEtcdAuthority } from '../support/certificates/certificates.ts';
+import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 
 let directory: string;
 beforeEach(async () => {

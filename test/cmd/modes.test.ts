@@ -13,9 +13,9 @@ import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { createLog } from '../../lib/log.ts';
 import { movedClock } from '../regen/disk-world.ts';
-import { createAuthority, createEtcdAuthority } from '../support/certificates.ts';
-import { writeKubeconfig } from '../support/kubeconfig.ts';
-import { freePorts } from '../support/ports.ts';
+import { createAuthority, createEtcdAuthority } from '../support/certificates/certificates.ts';
+import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
+import { freePorts } from '../support/cluster/ports.ts';
 
 let directory: string;
 let events: string[];

@@ -11,9 +11,9 @@ import { systemClock } from '../../lib/clock.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { createLog } from '../../lib/log.ts';
 import { runRegen } from '../../lib/regen/run.ts';
-import { createDiskStore } from '../../lib/store/disk.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { fastKeys, movedClock } from '../regen/disk-world.ts';
-import { createAuthority } from '../support/certificates.ts';
+import { createAuthority } from '../support/certificates/certificates.ts';
 
 let directory: string;
 let pki: string;

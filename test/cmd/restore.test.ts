@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
-import { createDiskStore } from '../../lib/store/disk.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
 import type { PemPairLocation } from '../../lib/inventory/model.ts';
-import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
 
 let directory: string;
 let location: PemPairLocation;

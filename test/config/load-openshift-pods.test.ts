@@ -1,7 +1,7 @@
 // What the static pods of OpenShift say to the containers whose places this program takes.
 import { describe, expect, it } from 'vitest';
 import { parseConfig } from '../../lib/config/load.ts';
-import type { ConfigInput } from '../../lib/config/read.ts';
+import type { ConfigInput } from '../../lib/config/sources.ts';
 import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 

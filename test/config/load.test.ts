@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
-import type { ConfigInput } from '../../lib/config/read.ts';
+import type { ConfigInput } from '../../lib/config/sources.ts';
 import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { RecoveryError } from '../../lib/errors.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';

@@ -1,9 +1,9 @@
 // Damage to all that is read, case by case from a seed: 2,000 here, 240,000 in test/long.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Dice } from '../support/damage.ts';
-import { ObjectCases } from '../support/damaged-objects.ts';
-import { damageOptions, MachineCases, violationsOf } from '../support/damaged-readers.ts';
-import { RecordCases } from '../support/damaged-records.ts';
+import { Dice } from '../support/faults/damage.ts';
+import { ObjectCases } from '../support/faults/damaged-objects.ts';
+import { damageOptions, MachineCases, violationsOf } from '../support/faults/damaged-readers.ts';
+import { RecordCases } from '../support/faults/damaged-records.ts';
 
 const missing = (): never => expect.fail('nothing was prepared');
 const timeout = 300_000; // seconds on a machine of its own; it may have to share two cores with everything else

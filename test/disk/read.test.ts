@@ -6,7 +6,7 @@ import { afterAll, expect, it } from 'vitest';
 import { realDisk } from '../../lib/disk/disk.ts';
 import { replaceFile } from '../../lib/disk/files.ts';
 import { readRegularFile } from '../../lib/disk/read.ts';
-import { createDiskStore } from '../../lib/store/disk.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'read-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

@@ -91,7 +91,7 @@ export const anchorOf = (heading: string): string =>
 
 /** The members of a union of string literals, as the source declares them. */
 export function unionMembers(source: string, name: string): string[] {
-  const declaration = new RegExp(`export type ${name} =([^;]*);`).exec(source)?.[1];
+  const declaration = new RegExp(`(?:export )?type ${name} =([^;]*);`).exec(source)?.[1];
   if (declaration === undefined) throw new Error(`No type ${name}`);
   return [...declaration.matchAll(/'([^']+)'/g)].map(([, member = '']) => member);
 }

@@ -5,7 +5,7 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { judgeRenewal, judgeSigned } from '../../lib/proof/api.ts';
+import { judgeRenewal, judgeSigned } from '../../lib/proof/api-proofs.ts';
 import { encodePem } from '../../lib/pki/pem.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { parseConfig } from '../../lib/config/load.ts';

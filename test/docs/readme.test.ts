@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { exitCodes } from '../../cmd/exit-codes.ts';
 import { flagRows } from '../../lib/config/flags.ts';
 import { jsonSchemas } from '../../lib/config/schema.ts';
-import type { ConfigInput } from '../../lib/config/read.ts';
+import type { ConfigInput } from '../../lib/config/sources.ts';
 import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
 import { errorCodes } from '../../lib/errors.ts';
 import { installManifests } from '../../lib/install/rbac.ts';

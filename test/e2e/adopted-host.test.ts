@@ -3,7 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { staticPods } from '../../lib/install/accounts.ts';
-import { digestAnnotation } from '../../lib/install/installed.ts';
+import { digestAnnotation } from '../../lib/install/install-record.ts';
 import { eventually } from '../support/eventually.ts';
 import { adopt, endLeaves, leavesValid, networkFromDaemonSet } from '../support/node/adopted.ts';
 import { powerCycle } from '../support/node/boot.ts';

@@ -9,8 +9,8 @@ import { blocks, page } from '../docs/markdown.ts';
 import { eventually } from '../support/eventually.ts';
 import { hardened, runProgram, startProgram, type ProgramRun } from '../support/node/program-container.ts';
 import { programReference } from '../support/node/program-image.ts';
-import { freePorts } from '../support/ports.ts';
-import { RecoveryWorld } from '../support/recovery-world.ts';
+import { freePorts } from '../support/cluster/ports.ts';
+import { RecoveryWorld } from '../support/cluster/recovery-world.ts';
 
 const { version, license } = JSON.parse(page('package.json')) as { version: string; license: string };
 

@@ -18,8 +18,8 @@ import {
   servedFromApi,
 } from '../support/node/openshift-life.ts';
 import { certsOf, components } from '../support/node/openshift-pods.ts';
-import { externalHost, internalHost } from '../support/openshift-objects.ts';
-import { sampleApiPath } from '../support/sample-api.ts';
+import { externalHost, internalHost } from '../support/cluster/openshift-objects.ts';
+import { sampleApiPath } from '../support/cluster/sample-api.ts';
 
 const servingNames: readonly (readonly [object: string, name: string])[] = [
   ['localhost-serving-cert-certkey', 'localhost'],

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
-import type { FileChange } from '../../lib/fileobserver/look.ts';
+import type { FileChange } from '../../lib/fileobserver/inspect.ts';
 import { type Batch, observeFiles, type ObserveOptions } from '../../lib/fileobserver/observe.ts';
 import { createLog } from '../../lib/log.ts';
 

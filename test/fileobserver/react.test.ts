@@ -7,7 +7,7 @@ import { Reactor, type ReactorOptions, type RestartRequest } from '../../lib/fil
 import type { Reader, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import type { ProofResult } from '../../lib/proof/result.ts';
-import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { TemporaryDirectory, soon } from './observation.ts';
 

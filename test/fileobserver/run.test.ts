@@ -10,7 +10,7 @@ import { createHealth } from '../../lib/health.ts';
 import type { Location, Reader, Resolved } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import { publish } from '../../lib/publish/writer.ts';
-import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
 import { TemporaryDirectory, soon } from './observation.ts';
 
 const made = new TemporaryDirectory();

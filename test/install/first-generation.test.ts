@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { makeGeneration } from '../../lib/install/first-generation.ts';
 import { parseCertificates } from '../../lib/pki/certificate.ts';
 import type { Material } from '../../lib/store/store.ts';
-import { shared } from '../support/shared-store.ts';
+import { shared } from '../support/cluster/shared-store.ts';
 
 const keyAlgorithm = { name: 'ECDSA', curve: 'P-256' } as const;
 const now = new Date('2026-01-01T00:00:00Z');

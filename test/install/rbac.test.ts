@@ -10,8 +10,8 @@ import { resolve } from '../../lib/inventory/resolve.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { manifestsYaml } from '../../scripts/published-manifests.ts';
 import { codes, firstCode, page, section, tables } from '../docs/markdown.ts';
-import { documentedRights } from '../support/documented-rights.ts';
-import { grantsOf, grantText } from '../support/grants.ts';
+import { documentedRights } from '../support/project/documented-rights.ts';
+import { grantsOf, grantText } from '../support/cluster/grants.ts';
 
 interface Rule {
   readonly apiGroups: string[];

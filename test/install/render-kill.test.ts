@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 
-const child = fileURLToPath(new URL('../support/render-child.ts', import.meta.url));
+const child = fileURLToPath(new URL('../support/faults/render-child.ts', import.meta.url));
 let directory: string;
 beforeEach(() => void (directory = mkdtempSync(join(tmpdir(), 'render-kill-'))));
 afterEach(() => rmSync(directory, { recursive: true }));

@@ -10,13 +10,13 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type PodManifest, removeFrom } from '../../lib/adopt/static-pods.ts';
 import { parseYaml } from '../../lib/yaml.ts';
-import type { Sort } from '../support/adopt-child.ts';
-import { asAdoptable } from '../support/adopt-world.ts';
-import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
-import { KubeadmMachine } from '../support/kubeadm-machine.ts';
-import { PlayedKubelet } from '../support/played-kubelet.ts';
+import type { Sort } from '../support/faults/adopt-child.ts';
+import { asAdoptable } from '../support/cluster/adopt-world.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
+import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
+import { FakeKubelet } from '../support/cluster/fake-kubelet.ts';
 
-const child = fileURLToPath(new URL('../support/adopt-child.ts', import.meta.url));
+const child = fileURLToPath(new URL('../support/faults/adopt-child.ts', import.meta.url));
 const objects = ['secrets', 'configmaps'].map((kind) => `/api/v1/namespaces/kube-cert-recovery/${kind}`);
 
 let compiled: string;
@@ -40,7 +40,7 @@ interface Run {
 
 /** With a kubelet that runs whatever the manifests say. */
 async function withKubelet<T>(machine: KubeadmMachine, run: () => Promise<T>): Promise<T> {
-  await using _ = new PlayedKubelet(plane, { manifestsDir: machine.path('manifests'), nodeName: 'node1' });
+  await using _ = new FakeKubelet(plane, { manifestsDir: machine.path('manifests'), nodeName: 'node1' });
   return await run();
 }
 

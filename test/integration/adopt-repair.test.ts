@@ -1,4 +1,4 @@
-// Repair of manifests where an API server answers; the kubelet is played, so that what does not come to run can be chosen.
+// Repair of manifests where an API server answers; the kubelet is a fake, so that what does not come to run can be chosen.
 // That real pods run when they were repaired is told by test/e2e/adopted-host.test.ts.
 import { writeFileSync } from 'node:fs';
 import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -18,12 +18,12 @@ import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { LeaseTurn, restartTurn } from '../../lib/restart/turn.ts';
 import { createLog } from '../../lib/log.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
-import { adoptedMachine, kubeadmManifest, recordIn } from '../support/adopted-files.ts';
-import { createAuthority } from '../support/certificates.ts';
-import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import { adoptedMachine, kubeadmManifest, recordIn } from '../support/cluster/adopted-files.ts';
+import { createAuthority } from '../support/certificates/certificates.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
-import { type KubeconfigOptions, writeKubeconfig } from '../support/kubeconfig.ts';
-import { PlayedKubelet } from '../support/played-kubelet.ts';
+import { type KubeconfigOptions, writeKubeconfig } from '../support/certificates/kubeconfig.ts';
+import { FakeKubelet } from '../support/cluster/fake-kubelet.ts';
 
 let plane: ControlPlane;
 let connection: KubeConnection;
@@ -113,9 +113,9 @@ describe('where no kubelet runs the pods', () => {
 });
 
 describe('where a kubelet runs the pods', () => {
-  let kubelet: PlayedKubelet;
+  let kubelet: FakeKubelet;
   beforeEach(() => {
-    kubelet = new PlayedKubelet(plane, { manifestsDir: manifestsDir(), nodeName: 'node1' });
+    kubelet = new FakeKubelet(plane, { manifestsDir: manifestsDir(), nodeName: 'node1' });
   });
   afterEach(() => kubelet[Symbol.asyncDispose]());
 

@@ -1,4 +1,4 @@
-// `init adopt` and `uninstall adopt` on files that the real kubeadm has made and a real API; the kubelet is played, so
+// `init adopt` and `uninstall adopt` on files that the real kubeadm has made and a real API; the kubelet is a fake, so
 // that what it shows can be chosen.
 import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
@@ -21,10 +21,10 @@ import { runUninstall } from '../../lib/install/uninstall.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
-import { adoptOptions, asAdoptable, joined } from '../support/adopt-world.ts';
-import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
-import { KubeadmMachine } from '../support/kubeadm-machine.ts';
-import { PlayedKubelet } from '../support/played-kubelet.ts';
+import { adoptOptions, asAdoptable, joined } from '../support/cluster/adopt-world.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
+import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
+import { FakeKubelet } from '../support/cluster/fake-kubelet.ts';
 
 const { signal } = new AbortController();
 const namespace = 'kube-cert-recovery';
@@ -47,10 +47,10 @@ afterAll(async () => {
 });
 
 let machine: KubeadmMachine;
-let kubelet: PlayedKubelet;
+let kubelet: FakeKubelet;
 beforeEach(async () => {
   machine = await asAdoptable(await pristine.copy());
-  kubelet = played(machine, 'node1');
+  kubelet = fakeKubelet(machine, 'node1');
 });
 afterEach(async () => {
   await kubelet[Symbol.asyncDispose]();
@@ -60,8 +60,8 @@ afterEach(async () => {
   }
 });
 
-function played(of: KubeadmMachine, nodeName: string, answers = true): PlayedKubelet {
-  return new PlayedKubelet(plane, { manifestsDir: of.path('manifests'), nodeName, answers });
+function fakeKubelet(of: KubeadmMachine, nodeName: string, answers = true): FakeKubelet {
+  return new FakeKubelet(plane, { manifestsDir: of.path('manifests'), nodeName, answers });
 }
 
 async function adopt(of = machine, nodeName = 'node1', by = connection): Promise<string> {
@@ -151,7 +151,7 @@ describe('runAdopt()', () => {
     await kubelet[Symbol.asyncDispose]();
     const first = await inApi('kube-apiserver-serving');
     const second = await asAdoptable(await joined(pristine, 'node2', '2001:db8::11'));
-    kubelet = played(second, 'node2');
+    kubelet = fakeKubelet(second, 'node2');
     try {
       const told = await adopt(second, 'node2');
       expect(told).toMatch(/^Renewed Secret ".*kube-apiserver-serving", which did not hold .*node2/m);
@@ -173,8 +173,8 @@ describe('runAdopt()', () => {
     const second = await asAdoptable(await joined(pristine, 'node2', '192.0.2.11'));
     // Two machines here would answer for their health on the same ports, and each may come first: both are answered for.
     await kubelet[Symbol.asyncDispose]();
-    kubelet = played(machine, 'node1', false);
-    const other = played(second, 'node2', false);
+    kubelet = fakeKubelet(machine, 'node1', false);
+    const other = fakeKubelet(second, 'node2', false);
     const end = new AbortController();
     const served = Object.values(healthPorts).map((port) =>
       serveHealth({ address: { host: '127.0.0.1', port }, health: createHealth(), signal: end.signal }),
@@ -314,7 +314,7 @@ describe('a machine', () => {
     const containers = manifest.spec.containers.filter(({ name }) => name === 'kube-scheduler');
     await kubelet[Symbol.asyncDispose]();
     await writeFile(path, toYaml({ ...manifest, spec: { ...manifest.spec, containers } }));
-    kubelet = played(machine, 'node1');
+    kubelet = fakeKubelet(machine, 'node1');
     await adopt();
     expect(await readFile(own, 'utf8')).toContain('BEGIN CERTIFICATE');
   });

@@ -1,4 +1,4 @@
-// `status` of an adopted machine: files that the real kubeadm has made, a real API, and a played kubelet, so that what it
+// `status` of an adopted machine: files that the real kubeadm has made, a real API, and a fake kubelet, so that what it
 // shows of the containers can be chosen.
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -15,24 +15,24 @@ import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import type { AdoptedSight } from '../../lib/status/node-report.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
-import { adoptOptions, asAdoptable } from '../support/adopt-world.ts';
-import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import { adoptOptions, asAdoptable } from '../support/cluster/adopt-world.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
-import { KubeadmMachine } from '../support/kubeadm-machine.ts';
-import { PlayedKubelet } from '../support/played-kubelet.ts';
+import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
+import { FakeKubelet } from '../support/cluster/fake-kubelet.ts';
 
 const { signal } = new AbortController();
 const namespace = 'kube-cert-recovery';
 let plane: ControlPlane;
 let connection: KubeConnection;
 let machine: KubeadmMachine;
-let kubelet: PlayedKubelet;
+let kubelet: FakeKubelet;
 beforeAll(async () => {
   plane = await startControlPlane({ components: ['etcd', 'kube-apiserver', 'kube-controller-manager'] });
   const kubeconfigFile = plane.recoveryKubeconfig;
   connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
   machine = await asAdoptable(await KubeadmMachine.create());
-  kubelet = new PlayedKubelet(plane, { manifestsDir: machine.path('manifests'), nodeName: 'node1' });
+  kubelet = new FakeKubelet(plane, { manifestsDir: machine.path('manifests'), nodeName: 'node1' });
   await runAdopt({ ...(await adoptOptions(machine, { connection, signal })), server: connection.server });
   await knowThisApi();
 });

@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { connect } from 'node:tls';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { apiRequest } from '../support/api-client.ts';
-import { createLeaf } from '../support/certificates.ts';
-import { startControlPlane, type ControlPlane } from '../support/control-plane.ts';
-import { choosePorts } from '../support/preparation.ts';
-import { registerSampleApi, sampleApiPath } from '../support/sample-api.ts';
+import { apiRequest } from '../support/cluster/api-client.ts';
+import { createLeaf } from '../support/certificates/certificates.ts';
+import { startControlPlane, type ControlPlane } from '../support/cluster/control-plane.ts';
+import { choosePorts } from '../support/cluster/preparation.ts';
+import { registerSampleApi, sampleApiPath } from '../support/cluster/sample-api.ts';
 import { eventually } from '../support/eventually.ts';
 
 const isAlive = (pid: number): boolean => {
@@ -148,7 +148,7 @@ describe('startControlPlane()', () => {
   });
 
   it('ends its processes also when the process that started them is killed', async () => {
-    const library = new URL('../support/control-plane.ts', import.meta.url).href;
+    const library = new URL('../support/cluster/control-plane.ts', import.meta.url).href;
     const script = `
       const { startControlPlane } = await import(${JSON.stringify(library)});
       const { directory, pids } = await startControlPlane().then((it) => ({ directory: it.directory, pids: it.pids() }));

@@ -1,9 +1,9 @@
 // Accepted is what Go accepts, because Go is what reads it: 600 damaged certificates, pairs, bundles and kubeconfigs.
 import { expect, it } from 'vitest';
-import { laterRefused, makeLaterRefused } from '../support/later-refused.ts';
-import { damageOptions } from '../support/damaged-readers.ts';
-import { askGo, findGoReaders } from '../support/go-readers.ts';
-import { differencesFromGo } from '../support/go-differences.ts';
+import { laterRefused, makeLaterRefused } from '../support/certificates/later-refused.ts';
+import { damageOptions } from '../support/faults/damaged-readers.ts';
+import { askGo, findGoReaders } from '../support/faults/go-readers.ts';
+import { differencesFromGo } from '../support/faults/go-differences.ts';
 
 it('reads what Go reads, and refuses what Go refuses', async () => {
   expect(await differencesFromGo(damageOptions(1, 600))).toEqual([]);

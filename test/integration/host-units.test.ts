@@ -5,7 +5,7 @@ import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
-import { KubeadmMachine } from '../support/kubeadm-machine.ts';
+import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
 
 let machine: KubeadmMachine;
 let units: string;

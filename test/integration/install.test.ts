@@ -11,8 +11,8 @@ import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { restartTurn } from '../../lib/restart/turn.ts';
-import { createApiStore } from '../../lib/store/api.ts';
-import { type RenderedControlPlane, startRenderedControlPlane } from '../support/rendered-control-plane.ts';
+import { createApiStore } from '../../lib/store/api-store.ts';
+import { type RenderedControlPlane, startRenderedControlPlane } from '../support/cluster/rendered-control-plane.ts';
 
 const signal = new AbortController().signal;
 const userAgent = 'install-test';

@@ -10,14 +10,20 @@ import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import { toYaml } from '../../lib/yaml.ts';
-import { startControlPlane } from '../support/control-plane.ts';
-import { expireAll } from '../support/expire.ts';
-import { watchGenerations } from '../support/generations.ts';
-import { ObjectHistory } from '../support/object-history.ts';
-import { giveNames, grant, prepareOpenshift } from '../support/openshift.ts';
-import { externalBundle, namespacesOf, openshiftNames, presetWorld, unlikeOnce } from '../support/preset-worlds.ts';
-import { isRecovery, type Line, publishMaterial, RecoveryWorld, Tool } from '../support/recovery-world.ts';
-import { type Contents, contentsInApi } from '../support/soundness.ts';
+import { startControlPlane } from '../support/cluster/control-plane.ts';
+import { expireAll } from '../support/cluster/expire.ts';
+import { watchGenerations } from '../support/stories/generations.ts';
+import { ObjectHistory } from '../support/stories/object-history.ts';
+import { giveNames, grant, prepareOpenshift } from '../support/cluster/openshift.ts';
+import {
+  externalBundle,
+  namespacesOf,
+  openshiftNames,
+  presetWorld,
+  unlikeOnce,
+} from '../support/stories/preset-worlds.ts';
+import { isRecovery, type Line, publishMaterial, RecoveryWorld, Tool } from '../support/cluster/recovery-world.ts';
+import { type Contents, contentsInApi } from '../support/stories/soundness.ts';
 import { Actor } from './regen-world.ts';
 
 /** One process of the program, and what it publishes. */

@@ -13,12 +13,12 @@ import { Gates } from '../../lib/kube/gates.ts';
 import type { ConfigMap, KubeConnection } from '../../lib/kube/kube.ts';
 import { watchObject } from '../../lib/kube/watch-object.ts';
 import { createLog } from '../../lib/log.ts';
-import { startControlPlane } from '../support/control-plane.ts';
-import type { ControlPlane } from '../support/control-plane.ts';
+import { startControlPlane } from '../support/cluster/control-plane.ts';
+import type { ControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
-import { startFaultProxy } from '../support/fault-proxy.ts';
-import type { Fault, FaultProxy } from '../support/fault-proxy.ts';
-import { writeKubeconfig } from '../support/kubeconfig.ts';
+import { startFaultProxy } from '../support/faults/fault-proxy.ts';
+import type { Fault, FaultProxy } from '../support/faults/fault-proxy.ts';
+import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 
 const configMaps = '/api/v1/namespaces/default/configmaps';
 const serverName = 'localhost-recovery';

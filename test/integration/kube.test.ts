@@ -12,12 +12,12 @@ import type { ConnectionOptions } from '../../lib/kube/connection.ts';
 import { createEventRecorder } from '../../lib/kube/events.ts';
 import type { KubeConnection, WatchEvent } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
-import { startControlPlane } from '../support/control-plane.ts';
-import type { ControlPlane } from '../support/control-plane.ts';
+import { startControlPlane } from '../support/cluster/control-plane.ts';
+import type { ControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
-import { startFaultProxy } from '../support/fault-proxy.ts';
-import type { FaultProxy } from '../support/fault-proxy.ts';
-import { writeKubeconfig } from '../support/kubeconfig.ts';
+import { startFaultProxy } from '../support/faults/fault-proxy.ts';
+import type { FaultProxy } from '../support/faults/fault-proxy.ts';
+import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 
 const { signal } = new AbortController();
 const configMaps = '/api/v1/namespaces/default/configmaps';

@@ -16,8 +16,8 @@ import { flagArguments } from '../../lib/install/component-flags.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
-import { createAuthority } from '../support/certificates.ts';
-import { KubeadmMachine, type Outcome } from '../support/kubeadm-machine.ts';
+import { createAuthority } from '../support/certificates/certificates.ts';
+import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { kubeletClient, type Leaf, leaves, past, reissueFiles } from '../support/node/leaves.ts';
 
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));

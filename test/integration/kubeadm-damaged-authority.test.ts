@@ -12,8 +12,8 @@ import { resolve } from '../../lib/inventory/resolve.ts';
 import { createLog } from '../../lib/log.ts';
 import { runRegen } from '../../lib/regen/run.ts';
 import type { RegenReport } from '../../lib/regen/journal.ts';
-import { createDiskStore } from '../../lib/store/disk.ts';
-import { advertiseAddress, KubeadmMachine } from '../support/kubeadm-machine.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
+import { advertiseAddress, KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
 import { fastKeys } from '../regen/disk-world.ts';
 
 const run = promisify(execFile);

@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { blocks, firstCodes, page, root as project, section } from '../docs/markdown.ts';
-import { createLeaf } from '../support/certificates.ts';
-import { KubeadmMachine, type Outcome } from '../support/kubeadm-machine.ts';
+import { createLeaf } from '../support/certificates/certificates.ts';
+import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
 
 const text = page('docs/kubeadm.md');
 const commands = blocks(text).flatMap(({ language, text: command }) => (language === 'sh' ? [command.trim()] : []));

@@ -14,10 +14,10 @@ import { loadPreset } from '../../lib/inventory/preset.ts';
 import { issueSigner } from '../../lib/issue/issue.ts';
 import { parsePrivateKey, PrivateKey } from '../../lib/pki/key.ts';
 import { privateKeyKey, type Store } from '../../lib/store/store.ts';
-import { createDiskStore } from '../../lib/store/disk.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { parseYaml } from '../../lib/yaml.ts';
-import { expire } from '../support/expire.ts';
-import { KubeadmMachine, type Outcome } from '../support/kubeadm-machine.ts';
+import { expire } from '../support/cluster/expire.ts';
+import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
 
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
 const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];

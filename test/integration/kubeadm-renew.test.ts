@@ -15,7 +15,7 @@ import { type Certificate, parseCertificates } from '../../lib/pki/certificate.t
 import { generateKey } from '../../lib/pki/key.ts';
 import type { Material } from '../../lib/store/store.ts';
 import { parseYaml } from '../../lib/yaml.ts';
-import { findBinaries } from '../support/binaries.ts';
+import { findBinaries } from '../support/cluster/binaries.ts';
 
 const run = promisify(execFile);
 const now = new Date(Math.floor(Date.now() / 1000) * 1000);

@@ -5,11 +5,11 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { findBinaries } from '../support/binaries.ts';
-import type { ComponentName } from '../support/components.ts';
+import { findBinaries } from '../support/cluster/binaries.ts';
+import type { ComponentName } from '../support/cluster/components.ts';
 import { eventually } from '../support/eventually.ts';
-import { KubeadmMachine, type Outcome } from '../support/kubeadm-machine.ts';
-import { SupervisedProcess } from '../support/process.ts';
+import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
+import { SupervisedProcess } from '../support/cluster/process.ts';
 
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
 const names: readonly ComponentName[] = ['etcd', 'kube-apiserver', 'kube-scheduler'];

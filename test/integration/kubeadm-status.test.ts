@@ -4,10 +4,10 @@ import { copyFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
-import { findBinaries } from '../support/binaries.ts';
-import { createLeaf } from '../support/certificates.ts';
-import { KubeadmMachine, type Outcome } from '../support/kubeadm-machine.ts';
-import { SupervisedProcess } from '../support/process.ts';
+import { findBinaries } from '../support/cluster/binaries.ts';
+import { createLeaf } from '../support/certificates/certificates.ts';
+import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
+import { SupervisedProcess } from '../support/cluster/process.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 
 let pristine: KubeadmMachine;

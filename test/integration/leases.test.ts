@@ -9,7 +9,7 @@ import type { Boot } from '../../lib/regen/judge-lease.ts';
 import { createOtherClocks } from '../../lib/regen/other-clocks.ts';
 import { releaseStaleLeases, type ReleaseOptions } from '../../lib/regen/stale-leases.ts';
 import { createLog } from '../../lib/log.ts';
-import { startControlPlane, type ControlPlane } from '../support/control-plane.ts';
+import { startControlPlane, type ControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
 
 interface Lease {

@@ -6,7 +6,7 @@ import { isCode } from '../../lib/errors.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
 import { list } from '../../lib/kube/list.ts';
-import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
 
 const collection = '/api/v1/namespaces/default/configmaps';

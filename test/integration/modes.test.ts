@@ -11,9 +11,9 @@ import { parseConfig } from '../../lib/config/load.ts';
 import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { createLog } from '../../lib/log.ts';
-import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
-import { type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
-import { writeKubeconfig } from '../support/kubeconfig.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
+import { type FaultProxy, startFaultProxy } from '../support/faults/fault-proxy.ts';
+import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 
 const namespace = 'kube-system';
 const names = ['kube-controller-manager', 'kube-scheduler'];

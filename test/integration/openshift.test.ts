@@ -18,9 +18,9 @@ import type { RegenReport } from '../../lib/regen/journal.ts';
 import type { RegenOptions } from '../../lib/regen/run.ts';
 import { runStatus } from '../../lib/status/status.ts';
 import { parseYaml } from '../../lib/yaml.ts';
-import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
-import { expire } from '../support/expire.ts';
+import { expire } from '../support/cluster/expire.ts';
 import {
   expireOpenshift,
   grantRegen,
@@ -29,7 +29,7 @@ import {
   giveNames,
   prepareOpenshift,
   setStatus,
-} from '../support/openshift.ts';
+} from '../support/cluster/openshift.ts';
 import {
   bundles,
   composed,
@@ -42,9 +42,9 @@ import {
   serviceNetwork,
   signers,
   openshiftPresets,
-} from '../support/openshift-objects.ts';
-import { executable, Tool } from '../support/recovery-world.ts';
-import { certificatesIn } from '../support/soundness.ts';
+} from '../support/cluster/openshift-objects.ts';
+import { executable, Tool } from '../support/cluster/recovery-world.ts';
+import { certificatesIn } from '../support/stories/soundness.ts';
 import { Actor } from './regen-world.ts';
 
 const day = 24 * 3_600_000;

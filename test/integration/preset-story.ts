@@ -11,15 +11,15 @@ import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import type { RegenReport } from '../../lib/regen/journal.ts';
 import { runRegen } from '../../lib/regen/run.ts';
 import type { Found, Material } from '../../lib/store/store.ts';
-import type { ControlPlane } from '../support/control-plane.ts';
+import type { ControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
-import { expireAll } from '../support/expire.ts';
-import type { Asked } from '../support/fault-forwarder.ts';
-import { type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
-import { writeKubeconfig } from '../support/kubeconfig.ts';
-import { MemoryStore } from '../support/memory-store.ts';
-import { ObjectHistory } from '../support/object-history.ts';
-import { giveNames, prepareOpenshift } from '../support/openshift.ts';
+import { expireAll } from '../support/cluster/expire.ts';
+import type { Asked } from '../support/faults/fault-forwarder.ts';
+import { type FaultProxy, startFaultProxy } from '../support/faults/fault-proxy.ts';
+import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
+import { MemoryStore } from '../support/stories/memory-store.ts';
+import { ObjectHistory } from '../support/stories/object-history.ts';
+import { giveNames, prepareOpenshift } from '../support/cluster/openshift.ts';
 import {
   asksForNames,
   externalBundle,
@@ -30,8 +30,8 @@ import {
   presetWorld,
   unlikeOnce,
   type WorldName,
-} from '../support/preset-worlds.ts';
-import { certificatesIn, problems } from '../support/soundness.ts';
+} from '../support/stories/preset-worlds.ts';
+import { certificatesIn, problems } from '../support/stories/soundness.ts';
 import { Actor, regenOptions, type LogLine } from './regen-world.ts';
 
 export const serverName = 'localhost-recovery';

@@ -13,10 +13,10 @@ import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
 import { createProver, type Prove, type ProverOptions } from '../../lib/proof/prove.ts';
-import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
-import { startControlPlane, type ControlPlane } from '../support/control-plane.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
+import { startControlPlane, type ControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
-import { registerSampleApi } from '../support/sample-api.ts';
+import { registerSampleApi } from '../support/cluster/sample-api.ts';
 
 const run = promisify(execFile);
 

@@ -21,7 +21,7 @@ import {
 
 const kills = Number(process.env['PUBLISH_KILLS'] ?? 2000);
 const lanes = 3; // a child waits for the disk half of its time
-const child = fileURLToPath(new URL('../support/publish-child.ts', import.meta.url));
+const child = fileURLToPath(new URL('../support/faults/publish-child.ts', import.meta.url));
 // Two thousand starts: what Node has compiled is kept. It writes that when it ends, so the first child may end by itself.
 const compiled = mkdtempSync(join(tmpdir(), 'publish-compiled-'));
 const env = { ...process.env, NODE_COMPILE_CACHE: compiled };

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { newObjectPath } from '../publish/object-directory.ts';
 
-const child = fileURLToPath(new URL('../support/publish-child.ts', import.meta.url));
+const child = fileURLToPath(new URL('../support/faults/publish-child.ts', import.meta.url));
 const hasStrace = spawnSync('strace', ['-V']).status === 0;
 
 /** A finished call: its text, and when it began and ended (line numbers of the trace). */

@@ -3,11 +3,18 @@
 import { Agent } from 'node:https';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Account, accountName, defaultNamespace as own, staticPods } from '../../lib/install/accounts.ts';
-import { apiRequest, type ApiTarget } from '../support/api-client.ts';
-import { type ApiResource, apiResources, type Asked, forEach, isRefused, waysToAsk } from '../support/api-sweep.ts';
-import { documentedRights } from '../support/documented-rights.ts';
-import { createGrantedWorld, type GrantedWorld } from '../support/granted-world.ts';
-import { type Grant, grantsOf, grantText } from '../support/grants.ts';
+import { apiRequest, type ApiTarget } from '../support/cluster/api-client.ts';
+import {
+  type ApiResource,
+  apiResources,
+  type Asked,
+  forEach,
+  isRefused,
+  waysToAsk,
+} from '../support/cluster/api-sweep.ts';
+import { documentedRights } from '../support/project/documented-rights.ts';
+import { createGrantedWorld, type GrantedWorld } from '../support/cluster/granted-world.ts';
+import { type Grant, grantsOf, grantText } from '../support/cluster/grants.ts';
 
 const accounts: readonly Account[] = [
   'regen',

@@ -7,11 +7,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { blocks, page, root as project, section } from '../docs/markdown.ts';
-import type { ComponentName } from '../support/components.ts';
-import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import type { ComponentName } from '../support/cluster/components.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
-import { choosePorts } from '../support/preparation.ts';
-import { guard } from '../support/process.ts';
+import { choosePorts } from '../support/cluster/preparation.ts';
+import { guard } from '../support/cluster/process.ts';
 
 const quickStart = blocks(section(page('docs/api.md'), 'Quick start'));
 const [render = '', init = '', run = '', heal = '', status = '', uninstall = ''] = quickStart

@@ -10,8 +10,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { eventually } from '../support/eventually.ts';
-import type { Line, Tool } from '../support/recovery-world.ts';
-import { damage, problems } from '../support/soundness.ts';
+import type { Line, Tool } from '../support/cluster/recovery-world.ts';
+import { damage, problems } from '../support/stories/soundness.ts';
 import { type KillSubject, kubernetesSubject, openshiftSubject, type Process } from './kill-subjects.ts';
 
 const mostKills = 3;

@@ -11,11 +11,11 @@ import {
   leavesVerify,
   podIsScheduled,
   requestIsSigned,
-} from '../support/checks.ts';
+} from '../support/cluster/checks.ts';
 import { eventually } from '../support/eventually.ts';
-import { watchGenerations, type Generations } from '../support/generations.ts';
-import { freePorts } from '../support/ports.ts';
-import { isRecovery, type Line, RecoveryWorld, type Tool } from '../support/recovery-world.ts';
+import { watchGenerations, type Generations } from '../support/stories/generations.ts';
+import { freePorts } from '../support/cluster/ports.ts';
+import { isRecovery, type Line, RecoveryWorld, type Tool } from '../support/cluster/recovery-world.ts';
 
 let world: RecoveryWorld;
 let generations: Generations;

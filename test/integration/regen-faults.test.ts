@@ -12,10 +12,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
-import type { Fault } from '../support/fault-proxy.ts';
-import { worldNames } from '../support/preset-worlds.ts';
+import type { Fault } from '../support/faults/fault-proxy.ts';
+import { worldNames } from '../support/stories/preset-worlds.ts';
 import { isAboutNames, isWrite, PresetStory, Stage, type StoryOptions } from './preset-story.ts';
 
 let controlPlane: ControlPlane;

@@ -9,9 +9,9 @@ import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import { runRegen } from '../../lib/regen/run.ts';
 import type { RegenOptions } from '../../lib/regen/run.ts';
 import type { RegenReport } from '../../lib/regen/journal.ts';
-import { createApiStore } from '../../lib/store/api.ts';
+import { createApiStore } from '../../lib/store/api-store.ts';
 import type { Store } from '../../lib/store/store.ts';
-import type { ControlPlane } from '../support/control-plane.ts';
+import type { ControlPlane } from '../support/cluster/control-plane.ts';
 
 const day = 24 * 3_600_000;
 

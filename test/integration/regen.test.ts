@@ -12,11 +12,11 @@ import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
 import type { Found, Store } from '../../lib/store/store.ts';
-import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
-import { expire } from '../support/expire.ts';
-import { startFaultProxy } from '../support/fault-proxy.ts';
-import { writeKubeconfig } from '../support/kubeconfig.ts';
+import { expire } from '../support/cluster/expire.ts';
+import { startFaultProxy } from '../support/faults/fault-proxy.ts';
+import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 import { Actor, Generations, apiRows, artefact, namespace, slice } from './regen-world.ts';
 
 const run = promisify(execFile);

@@ -11,11 +11,11 @@ import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
-import { createApiStore } from '../../lib/store/api.ts';
+import { createApiStore } from '../../lib/store/api-store.ts';
 import type { Store } from '../../lib/store/store.ts';
 import { eventually } from '../support/eventually.ts';
-import { RecoveryWorld } from '../support/recovery-world.ts';
-import { contentsInApi, problems } from '../support/soundness.ts';
+import { RecoveryWorld } from '../support/cluster/recovery-world.ts';
+import { contentsInApi, problems } from '../support/stories/soundness.ts';
 import { Actor, Generations } from './regen-world.ts';
 
 const besideMs = 75_000;

@@ -13,7 +13,7 @@ import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { Material } from '../../lib/store/store.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
-import { KubeadmMachine } from '../support/kubeadm-machine.ts';
+import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
 
 const directory = '/etc/kubernetes/kube-cert-recovery';
 const resolved = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: ['api.example.com'] } });

@@ -9,10 +9,10 @@ import { createProver } from '../../lib/proof/prove.ts';
 import { renderStatus } from '../../lib/status/print.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import { runStatus, type StatusOptions } from '../../lib/status/status.ts';
-import { createApiStore } from '../../lib/store/api.ts';
-import { createDiskStore } from '../../lib/store/disk.ts';
+import { createApiStore } from '../../lib/store/api-store.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { createStore } from '../../lib/store/stores.ts';
-import { type RenderedControlPlane, startRenderedControlPlane } from '../support/rendered-control-plane.ts';
+import { type RenderedControlPlane, startRenderedControlPlane } from '../support/cluster/rendered-control-plane.ts';
 
 const signal = new AbortController().signal;
 const clock = systemClock;

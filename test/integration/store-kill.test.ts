@@ -8,13 +8,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createDiskStore } from '../../lib/store/disk.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { authorityKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
 import type { Entries, Material } from '../../lib/store/store.ts';
 import { hostFiles, layOut, materialIn, withAuthority } from '../store/host-files.ts';
-import { createAuthority, createLeaf } from '../support/certificates.ts';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 
-const child = fileURLToPath(new URL('../support/store-child.ts', import.meta.url));
+const child = fileURLToPath(new URL('../support/faults/store-child.ts', import.meta.url));
 const lanes = 2;
 const { signal } = new AbortController();
 

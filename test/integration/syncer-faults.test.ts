@@ -13,12 +13,12 @@ import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { issueKubeconfigs } from '../../lib/issue/kubeconfigs.ts';
-import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
-import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
-import { type Fault, type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
-import { writeKubeconfig } from '../support/kubeconfig.ts';
-import { damage } from '../support/soundness.ts';
+import { type Fault, type FaultProxy, startFaultProxy } from '../support/faults/fault-proxy.ts';
+import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
+import { damage } from '../support/stories/soundness.ts';
 import {
   type Content,
   createNamespace,
@@ -29,7 +29,7 @@ import {
   putObject,
   startSyncing,
   type Syncing,
-} from '../support/syncing.ts';
+} from '../support/cluster/syncing.ts';
 import { layoutProblems, wideFiles } from '../publish/object-directory.ts';
 
 let controlPlane: ControlPlane;

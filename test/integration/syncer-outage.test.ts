@@ -4,9 +4,9 @@ import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { startControlPlane, type ControlPlane } from '../support/control-plane.ts';
+import { startControlPlane, type ControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
-import { deleteObject, opaque, putObject, startSyncing } from '../support/syncing.ts';
+import { deleteObject, opaque, putObject, startSyncing } from '../support/cluster/syncing.ts';
 
 let controlPlane: ControlPlane;
 beforeAll(async () => {

@@ -11,11 +11,11 @@ import { connect } from 'node:tls';
 import { Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { publish } from '../../lib/publish/writer.ts';
-import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
-import { startControlPlane, type ControlPlane } from '../support/control-plane.ts';
-import type { HandshakeReport, HandshakeTask } from '../support/handshake-worker.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
+import { startControlPlane, type ControlPlane } from '../support/cluster/control-plane.ts';
+import type { HandshakeReport, HandshakeTask } from '../support/certificates/handshake-worker.ts';
 import { eventually } from '../support/eventually.ts';
-import { opaque, pairContent, putObject, startSyncing, type Syncing } from '../support/syncing.ts';
+import { opaque, pairContent, putObject, startSyncing, type Syncing } from '../support/cluster/syncing.ts';
 
 const updates = Number(process.env['SERVING_UPDATES'] ?? 3000);
 const directory = mkdtempSync(join(tmpdir(), 'syncer-serving-'));
@@ -162,7 +162,9 @@ test('three successive generations of the client CA are each believed at once af
 async function whileProbing(action: () => Promise<void>): Promise<HandshakeReport> {
   const stop = new SharedArrayBuffer(4);
   const task: HandshakeTask = { port: controlPlane.port, ca: readFileSync(authority.cert, 'utf8'), stop };
-  const worker = new Worker(new URL('../support/handshake-worker.ts', import.meta.url), { workerData: task });
+  const worker = new Worker(new URL('../support/certificates/handshake-worker.ts', import.meta.url), {
+    workerData: task,
+  });
   const report = once(worker, 'message') as Promise<[HandshakeReport]>;
   await action().finally(() => Atomics.store(new Int32Array(stop), 0, 1));
   return (await report)[0];

@@ -20,8 +20,8 @@ import { openConnection } from '../../lib/kube/connection.ts';
 import { createLog } from '../../lib/log.ts';
 import { ObjectSync } from '../../lib/syncer/object-sync.ts';
 import { type SyncedObject, syncedObjects } from '../../lib/syncer/synced-objects.ts';
-import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
-import { startControlPlane, type ControlPlane } from '../support/control-plane.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
+import { startControlPlane, type ControlPlane } from '../support/cluster/control-plane.ts';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { eventually } from '../support/eventually.ts';
 import {
@@ -33,7 +33,7 @@ import {
   startSyncing,
   type Content,
   type ObjectName,
-} from '../support/syncing.ts';
+} from '../support/cluster/syncing.ts';
 
 let controlPlane: ControlPlane;
 let authority: Pair;

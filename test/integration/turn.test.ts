@@ -5,7 +5,7 @@ import { isCode } from '../../lib/errors.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { LeaseTurn, restartTurn } from '../../lib/restart/turn.ts';
-import { type ControlPlane, startControlPlane } from '../support/control-plane.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 
 const leases = `/apis/coordination.k8s.io/v1/namespaces/${restartTurn.namespace}/leases`;
 const path = `${leases}/${restartTurn.name}`;

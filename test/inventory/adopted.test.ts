@@ -8,7 +8,7 @@ import { type KubeletTrust, readByAdopted, signingProblem } from '../../lib/inve
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { toYaml } from '../../lib/yaml.ts';
-import { createAuthority, createLeaf } from '../support/certificates.ts';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 
 const pki = '/etc/kubernetes/pki';
 const own = '/etc/kubernetes/kube-cert-recovery/kube-apiserver/certs';

@@ -9,7 +9,7 @@ import type { KubeadmFiles, KubeadmSight } from '../../lib/inventory/discover/ku
 import { firstServiceIp } from '../../lib/inventory/discover/service-range.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
-import { createAuthority, createLeaf } from '../support/certificates.ts';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 
 const manifest = (name: string, ...flags: readonly string[]): string => `apiVersion: v1
 kind: Pod

@@ -7,7 +7,7 @@ import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { openWhenUsable } from '../../lib/kube/late-connection.ts';
 import { createLog } from '../../lib/log.ts';
-import { createAuthority } from '../support/certificates.ts';
+import { createAuthority } from '../support/certificates/certificates.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 const signal = new AbortController().signal;

@@ -7,7 +7,7 @@ import { createServer, type TLSSocket } from 'node:tls';
 import { expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
-import { createAuthority, createLeaf } from '../support/certificates.ts';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 
 it('a connection on which no SETTINGS come fails after the time for connecting, for a watch too', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'silent-'));

@@ -9,7 +9,7 @@ import { afterEach, beforeAll, afterAll, describe, expect, it, vi } from 'vitest
 import { systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
 
 const signal = new AbortController().signal;
 const path = '/api/v1/namespaces/n/secrets/a';

@@ -10,7 +10,7 @@ import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { Trust } from '../../lib/kube/trust.ts';
 import { createLog } from '../../lib/log.ts';
-import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
 
 const signal = new AbortController().signal;
 let directory: string;

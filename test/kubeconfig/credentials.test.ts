@@ -7,8 +7,8 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readKubeconfig, sameCredentials } from '../../lib/kubeconfig/credentials.ts';
 import { RecoveryError } from '../../lib/errors.ts';
-import { createAuthority, createLeaf } from '../support/certificates.ts';
-import type { Pair } from '../support/certificates.ts';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
+import type { Pair } from '../support/certificates/certificates.ts';
 
 let directory: string;
 let authority: Pair;

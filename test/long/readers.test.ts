@@ -1,9 +1,9 @@
 // As test/damage, and test/integration/go-readers, many times as often. DAMAGE_SEED begins elsewhere.
 import { expect, it } from 'vitest';
-import { ObjectCases } from '../support/damaged-objects.ts';
-import { damageOptions, MachineCases, violationsOf } from '../support/damaged-readers.ts';
-import { RecordCases } from '../support/damaged-records.ts';
-import { differencesFromGo } from '../support/go-differences.ts';
+import { ObjectCases } from '../support/faults/damaged-objects.ts';
+import { damageOptions, MachineCases, violationsOf } from '../support/faults/damaged-readers.ts';
+import { RecordCases } from '../support/faults/damaged-records.ts';
+import { differencesFromGo } from '../support/faults/go-differences.ts';
 
 const hour = 3_600_000;
 

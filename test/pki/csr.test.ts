@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { isCode } from '../../lib/errors.ts';
 import { type CertificateRequest, parseCertificateRequest } from '../../lib/pki/csr.ts';
 import { encodePem, readPem } from '../../lib/pki/pem.ts';
-import { createRequest, kubeletRequest, type RequestKey, withSignatureOf } from '../support/requests.ts';
+import { createRequest, kubeletRequest, type RequestKey, withSignatureOf } from '../support/certificates/requests.ts';
 
 const parse = (pem: string): CertificateRequest =>
   parseCertificateRequest(Buffer.from(pem), 'CertificateSigningRequest "a"');

@@ -4,7 +4,7 @@ import { mergeBundle } from '../../lib/pki/bundle.ts';
 import { parseCertificates } from '../../lib/pki/certificate.ts';
 import { isDamaged } from '../../lib/pki/damage.ts';
 import { laterRefusals } from '../../lib/pki/extensions.ts';
-import { laterRefused, makeLaterRefused, pemOf } from '../support/later-refused.ts';
+import { laterRefused, makeLaterRefused, pemOf } from '../support/certificates/later-refused.ts';
 
 describe('parseCertificates()', () => {
   it.each(laterRefused)('reads a CA with $name, which Go refuses since $since', async (one) => {

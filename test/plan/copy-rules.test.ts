@@ -11,7 +11,7 @@ import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
 import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import type { Plan } from '../../lib/plan/plan.ts';
 import { at, bundle, ca, certificate, composed, day, leaf, present, signer, start, target } from '../support/facts.ts';
-import { SimulatedCluster } from '../support/simulated-cluster.ts';
+import { SimulatedCluster } from '../support/stories/simulated-cluster.ts';
 
 const minute = 60_000;
 const owner: RenewalPolicy = { kind: 'BeforeExpiry', graceMs: minute, settleMs: 1000 };

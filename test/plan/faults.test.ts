@@ -6,7 +6,7 @@ import { gather } from '../../lib/plan/gather.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { type Found, locationText, type Store } from '../../lib/store/store.ts';
 import { chain, healthy, leaf, present, signer, start, target } from '../support/facts.ts';
-import { MemoryStore } from '../support/memory-store.ts';
+import { MemoryStore } from '../support/stories/memory-store.ts';
 
 const planOf = (facts: ReadonlyMap<string, ArtefactFacts>) =>
   plan({

@@ -11,8 +11,8 @@ import type { CertificateFacts } from '../../lib/pki/certificate.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { gather } from '../../lib/plan/gather.ts';
 import { type Found, locationText, type Store } from '../../lib/store/store.ts';
-import { createAuthority, createLeaf } from '../support/certificates.ts';
-import { MemoryStore } from '../support/memory-store.ts';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
+import { MemoryStore } from '../support/stories/memory-store.ts';
 
 const lives = { readers: [], validity: 2, refresh: 1 } as const;
 const ca: ResolvedArtefact = {

@@ -21,7 +21,7 @@ import {
   target,
   theirs,
 } from '../support/facts.ts';
-import { MemoryStore } from '../support/memory-store.ts';
+import { MemoryStore } from '../support/stories/memory-store.ts';
 
 const theirPair = {
   kind: 'external',

@@ -9,7 +9,7 @@ import type { Decision } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import type { Material } from '../../lib/store/store.ts';
 import { at, bundle, ca, healthy, leaf, present, signer, start, target } from '../support/facts.ts';
-import { MemoryStore } from '../support/memory-store.ts';
+import { MemoryStore } from '../support/stories/memory-store.ts';
 
 const row = {
   kind: 'kubeconfigs',

@@ -8,7 +8,7 @@ import { isFile } from '../../lib/inventory/places.ts';
 import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
 import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { at, start } from '../support/facts.ts';
-import { SimulatedCluster } from '../support/simulated-cluster.ts';
+import { SimulatedCluster } from '../support/stories/simulated-cluster.ts';
 
 const clock: ClockFacts = { builtAt: at(-400), synchronised: true };
 const policies: readonly RenewalPolicy[] = [

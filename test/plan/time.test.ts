@@ -6,7 +6,7 @@ import { loadPreset } from '../../lib/inventory/preset.ts';
 import { isFile } from '../../lib/inventory/places.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { at, chain, day, start } from '../support/facts.ts';
-import { SimulatedCluster } from '../support/simulated-cluster.ts';
+import { SimulatedCluster } from '../support/stories/simulated-cluster.ts';
 
 const minute = 60_000;
 const hour = 60 * minute;

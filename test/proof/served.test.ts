@@ -7,7 +7,7 @@ import { createSecureContext, createServer } from 'node:tls';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { proveServed, type ServedOptions } from '../../lib/proof/served.ts';
-import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
 import { TemporaryDirectory } from '../fileobserver/observation.ts';
 
 const made = new TemporaryDirectory();

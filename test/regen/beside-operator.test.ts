@@ -3,8 +3,8 @@
 // content), no pair is renewed before its time, and at every rest all of it can be verified.
 import { describe, expect, it } from 'vitest';
 import type { RenewalPolicy } from '../../lib/plan/decision.ts';
-import { leafs, secret } from '../support/operator-actor.ts';
-import { SimulatedYear, type YearOptions } from '../support/simulated-year.ts';
+import { leafs, secret } from '../support/stories/operator-actor.ts';
+import { SimulatedYear, type YearOptions } from '../support/stories/simulated-year.ts';
 
 /** Of real time; a busy machine needs some. */
 const mostMs = 300_000;

@@ -6,7 +6,7 @@ import { encodePem } from '../../lib/pki/pem.ts';
 import type { RegenReport } from '../../lib/regen/journal.ts';
 import { runRegen } from '../../lib/regen/run.ts';
 import { bundle, chain, composed, copy, signer, target } from '../support/facts.ts';
-import { MemoryStore } from '../support/memory-store.ts';
+import { MemoryStore } from '../support/stories/memory-store.ts';
 import { DiskWorld } from './disk-world.ts';
 
 let world: DiskWorld;

@@ -10,7 +10,7 @@ import { createLog } from '../../lib/log.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import type { KeyPool } from '../../lib/pki/key-pool.ts';
 import type { RegenOptions } from '../../lib/regen/run.ts';
-import { createDiskStore } from '../../lib/store/disk.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
 import type { Material, Store } from '../../lib/store/store.ts';
 
 const day = 24 * 3_600_000;

@@ -11,7 +11,7 @@ import { gather } from '../../lib/plan/gather.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { execute } from '../../lib/regen/execute.ts';
 import type { Found, Material } from '../../lib/store/store.ts';
-import { MemoryStore } from '../support/memory-store.ts';
+import { MemoryStore } from '../support/stories/memory-store.ts';
 
 const now = new Date('2026-06-01T12:00:00Z');
 const day = 86_400_000;

@@ -11,9 +11,9 @@ import { resolve } from '../../lib/inventory/resolve.ts';
 import type { KeyPool } from '../../lib/pki/key-pool.ts';
 import { runRegen } from '../../lib/regen/run.ts';
 import type { RegenReport } from '../../lib/regen/journal.ts';
-import { createDiskStore } from '../../lib/store/disk.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { locationText, type Store } from '../../lib/store/store.ts';
-import { createAuthority, createLeaf, type LeafOptions, type Pair } from '../support/certificates.ts';
+import { createAuthority, createLeaf, type LeafOptions, type Pair } from '../support/certificates/certificates.ts';
 import { DiskWorld, fastKeys, movedClock } from './disk-world.ts';
 
 const run = promisify(execFile);

@@ -5,11 +5,11 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { RenewalPolicy } from '../../lib/plan/decision.ts';
-import { pick, type Random, type Role, seeded, Story, type Write } from '../support/interleaving.ts';
-import { MemoryStore } from '../support/memory-store.ts';
-import { asksForNames, externalBundle, openshiftNames, presetWorld } from '../support/preset-worlds.ts';
-import { shared, sharedGeneration } from '../support/shared-store.ts';
-import { StoreReaders } from '../support/store-readers.ts';
+import { pick, type Random, type Role, seeded, Story, type Write } from '../support/faults/interleaving.ts';
+import { MemoryStore } from '../support/stories/memory-store.ts';
+import { asksForNames, externalBundle, openshiftNames, presetWorld } from '../support/stories/preset-worlds.ts';
+import { shared, sharedGeneration } from '../support/cluster/shared-store.ts';
+import { StoreReaders } from '../support/stories/store-readers.ts';
 
 const asked = process.env['INTERLEAVING_SEEDS'];
 const hour = 3_600_000;

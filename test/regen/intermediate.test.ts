@@ -9,7 +9,7 @@ import type { CaBundle, Resolved, ResolvedArtefact } from '../../lib/inventory/m
 import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
 import { verifyChain } from '../../lib/pki/verify.ts';
 import { runRegen } from '../../lib/regen/run.ts';
-import { expire } from '../support/expire.ts';
+import { expire } from '../support/cluster/expire.ts';
 import { DiskWorld, movedClock } from './disk-world.ts';
 
 const day = 24 * 3_600_000;

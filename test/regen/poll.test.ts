@@ -10,8 +10,8 @@ import type { RegenOptions } from '../../lib/regen/run.ts';
 import { runRegen } from '../../lib/regen/run.ts';
 import type { Store } from '../../lib/store/store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { algorithm } from '../support/interleaving.ts';
-import { MemoryStore } from '../support/memory-store.ts';
+import { algorithm } from '../support/faults/interleaving.ts';
+import { MemoryStore } from '../support/stories/memory-store.ts';
 
 const place: Location = { kind: 'configMap', namespace: 'theirs', name: 'ca' };
 const other: Location = { kind: 'configMap', namespace: 'theirs', name: 'absent' };

@@ -9,7 +9,7 @@ import { type Gathered, gather } from '../../lib/plan/gather.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { execute } from '../../lib/regen/execute.ts';
 import type { Entries, Material } from '../../lib/store/store.ts';
-import { MemoryStore } from '../support/memory-store.ts';
+import { MemoryStore } from '../support/stories/memory-store.ts';
 
 const minute = 60_000;
 const p256 = { name: 'ECDSA', curve: 'P-256' } as const;

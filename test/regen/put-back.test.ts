@@ -9,8 +9,8 @@ import type { CaBundle, ResolvedArtefact, ResolvedTarget, Signer } from '../../l
 import { parseCertificates } from '../../lib/pki/certificate.ts';
 import type { RegenReport } from '../../lib/regen/journal.ts';
 import { runRegen } from '../../lib/regen/run.ts';
-import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
-import { pemOf } from '../support/later-refused.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
+import { pemOf } from '../support/certificates/later-refused.ts';
 import { DiskWorld } from './disk-world.ts';
 
 const run = promisify(execFile);

@@ -11,7 +11,7 @@ import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import { runRegen } from '../../lib/regen/run.ts';
 import type { Store } from '../../lib/store/store.ts';
 import { acquireLock } from '../../lib/host/lock.ts';
-import { expire } from '../support/expire.ts';
+import { expire } from '../support/cluster/expire.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { DiskWorld, movedClock } from './disk-world.ts';
 

@@ -10,9 +10,9 @@ import { Journal } from '../../lib/regen/journal.ts';
 import { createLook, type Look } from '../../lib/regen/look.ts';
 import type { RegenOptions } from '../../lib/regen/run.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { MemoryStore } from '../support/memory-store.ts';
-import { shared, sharedGeneration } from '../support/shared-store.ts';
-import { StoreReaders } from '../support/store-readers.ts';
+import { MemoryStore } from '../support/stories/memory-store.ts';
+import { shared, sharedGeneration } from '../support/cluster/shared-store.ts';
+import { StoreReaders } from '../support/stories/store-readers.ts';
 
 const second = 1000;
 const hour = 3_600_000;

@@ -4,9 +4,9 @@ import type { Location, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { gather } from '../../lib/plan/gather.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import type { Found } from '../../lib/store/store.ts';
-import { StoryClock } from '../support/interleaving.ts';
-import type { MemoryStore } from '../support/memory-store.ts';
-import { shared, sharedGeneration } from '../support/shared-store.ts';
+import { StoryClock } from '../support/faults/interleaving.ts';
+import type { MemoryStore } from '../support/stories/memory-store.ts';
+import { shared, sharedGeneration } from '../support/cluster/shared-store.ts';
 
 const start = new Date('2026-06-01T12:00:00Z');
 const signal = new AbortController().signal;

@@ -19,8 +19,8 @@ import {
   type ProvingOptions,
   waitForApi,
 } from '../../lib/restart/pending-proofs.ts';
-import { createLeaf, createAuthority, type Pair } from '../support/certificates.ts';
-import { freePorts } from '../support/ports.ts';
+import { createLeaf, createAuthority, type Pair } from '../support/certificates/certificates.ts';
+import { freePorts } from '../support/cluster/ports.ts';
 
 let directory: string;
 let serving: Pair;

@@ -2,7 +2,7 @@
 // wait for an input that never comes, and end on SIGTERM or when the test ends.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
-import { guard } from '../support/process.ts';
+import { guard } from '../support/cluster/process.ts';
 
 const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
 

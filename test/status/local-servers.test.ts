@@ -11,7 +11,7 @@ import { systemClock } from '../../lib/clock.ts';
 import type { Facts } from '../../lib/plan/facts.ts';
 import { askServers, type LocalServer, localServers } from '../../lib/status/local-servers.ts';
 import type { Found } from '../../lib/store/store.ts';
-import { createAuthority, createLeaf, type Pair } from '../support/certificates.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
 import { certificate, present } from '../support/facts.ts';
 import { machine } from './node.ts';
 

@@ -7,11 +7,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
-import { createAuthority, createLeaf } from '../support/certificates.ts';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { layOut, materialIn } from './host-files.ts';
 
 const run = promisify(execFile);
-const child = fileURLToPath(new URL('../support/store-child.ts', import.meta.url));
+const child = fileURLToPath(new URL('../support/faults/store-child.ts', import.meta.url));
 const script = 'mount --bind "$1" "$1" && exec "$2" "$3" "$4" "$5" -1';
 
 // Mounting takes root; where that cannot be had it is skipped, except where CI=true.

@@ -16,10 +16,10 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Disk, realDisk } from '../../lib/disk/disk.ts';
-import { createDiskStore, type DiskStoreOptions } from '../../lib/store/disk.ts';
+import { createDiskStore, type DiskStoreOptions } from '../../lib/store/disk-store.ts';
 import { certificateKey, privateKeyKey } from '../../lib/store/store.ts';
 import type { Material } from '../../lib/store/store.ts';
-import { createAuthority, createLeaf } from '../support/certificates.ts';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { combined, type HostFiles, layOut, materialIn } from './host-files.ts';
 
 const { signal } = new AbortController();

@@ -16,10 +16,10 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readKubeconfig } from '../../lib/kubeconfig/credentials.ts';
 import type { KubeconfigLocation } from '../../lib/inventory/model.ts';
-import { createDiskStore, type DiskStoreOptions } from '../../lib/store/disk.ts';
+import { createDiskStore, type DiskStoreOptions } from '../../lib/store/disk-store.ts';
 import { authorityKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
 import type { Found, Material } from '../../lib/store/store.ts';
-import { createAuthority, createLeaf } from '../support/certificates.ts';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import {
   base64,
   combined,

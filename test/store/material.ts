@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Material } from '../../lib/store/store.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
-import type { Pair } from '../support/certificates.ts';
+import type { Pair } from '../support/certificates/certificates.ts';
 
 export async function pairMaterial(pair: Pair, annotations: Record<string, string> = {}): Promise<Material> {
   const entries = { [certificateKey]: await readFile(pair.cert), [privateKeyKey]: await readFile(pair.key) };

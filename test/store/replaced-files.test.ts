@@ -9,10 +9,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 import { RecoveryError } from '../../lib/errors.ts';
 import type { PemPairLocation } from '../../lib/inventory/model.ts';
-import { createDiskStore } from '../../lib/store/disk.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { restoreGeneration } from '../../lib/store/restore.ts';
 import { certificateKey, type Material, privateKeyKey, type Seen } from '../../lib/store/store.ts';
-import { createAuthority, createLeaf } from '../support/certificates.ts';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { failingDisk } from './failing-disk.ts';
 import { pairMaterial } from './material.ts';
 

@@ -5,10 +5,10 @@ import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 import type { DiskLocation } from '../../lib/inventory/model.ts';
-import { createDiskStore } from '../../lib/store/disk.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { listGenerations, restoreGeneration, type RestoreOptions } from '../../lib/store/restore.ts';
 import { certificateKey, type Material, privateKeyKey } from '../../lib/store/store.ts';
-import { createAuthority, createLeaf } from '../support/certificates.ts';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { combined, embedded, type HostFiles, kubeconfigText, layOut, materialIn, referenced } from './host-files.ts';
 
 const { signal } = new AbortController();

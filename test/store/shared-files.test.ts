@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import type { PemPairLocation } from '../../lib/inventory/model.ts';
-import { createDiskStore } from '../../lib/store/disk.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
 import type { Owner } from '../../lib/store/shared-files.ts';
 import { certificateKey, type Material, privateKeyKey } from '../../lib/store/store.ts';
-import { createAuthority, createLeaf } from '../support/certificates.ts';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { pairMaterial } from './material.ts';
 
 const { signal } = new AbortController();

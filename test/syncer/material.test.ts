@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { Kubeconfigs } from '../../lib/inventory/model.ts';
 import { factsOf } from '../../lib/syncer/material.ts';
-import { createAuthority, createKeyPair, createLeaf } from '../support/certificates.ts';
+import { createAuthority, createKeyPair, createLeaf } from '../support/certificates/certificates.ts';
 
 const notAfter = new Date('2030-01-01T00:00:00Z');
 const what = 'Secret "a/x"';

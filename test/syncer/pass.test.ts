@@ -13,7 +13,7 @@ import { publish } from '../../lib/publish/writer.ts';
 import type { ApiObject } from '../../lib/syncer/material.ts';
 import { type SyncedObject, syncedObjects } from '../../lib/syncer/synced-objects.ts';
 import { syncObject } from '../../lib/syncer/pass.ts';
-import { createAuthority, type Pair } from '../support/certificates.ts';
+import { createAuthority, type Pair } from '../support/certificates/certificates.ts';
 
 const signal = new AbortController().signal;
 let directory: string;

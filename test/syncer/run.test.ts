@@ -7,7 +7,7 @@ import { createHealth } from '../../lib/health.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { createLog } from '../../lib/log.ts';
 import { runSyncer } from '../../lib/syncer/run.ts';
-import { createAuthority } from '../support/certificates.ts';
+import { createAuthority } from '../support/certificates/certificates.ts';
 import { eventually } from '../support/eventually.ts';
 
 let directory: string;

@@ -20,14 +20,14 @@ export interface Discovery extends KubeadmFindings {
 }
 
 /** Whose files are read: this machine's, or those below another root. */
-export interface Machine {
+interface Machine {
   /** Default: `/`. */
   readonly root?: string;
   /** Addresses by the name of the interface. */
   readonly addresses?: () => Readonly<Record<string, readonly string[]>>;
 }
 
-export interface KubeadmQuestion extends Machine {
+interface KubeadmQuestion extends Machine {
   readonly directories: Readonly<Record<'kubernetesDir' | 'pkiDir' | 'kubeletDir', string>>;
   /** What the administrator says. */
   readonly given: Environment;

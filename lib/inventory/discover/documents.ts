@@ -43,7 +43,7 @@ export function flagInEnv(env: string, flag: string): string | undefined {
   return new RegExp(`(?:^|[\\s"'=])--${flag}[=\\s]([^\\s"']+)`).exec(env)?.[1];
 }
 
-export interface KubeconfigSight {
+interface KubeconfigSight {
   readonly server?: string;
   /** Common name of an embedded client certificate. */
   readonly commonName?: string;

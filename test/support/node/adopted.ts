@@ -10,7 +10,7 @@ import { resolve } from '../../../lib/inventory/resolve.ts';
 import { parseYaml } from '../../../lib/yaml.ts';
 import { blocks, page } from '../../docs/markdown.ts';
 import { eventually } from '../eventually.ts';
-import { expire } from '../expire.ts';
+import { expire } from '../cluster/expire.ts';
 import { withStore } from './cluster-store.ts';
 import type { Cluster } from './cluster.ts';
 import { programPath } from './container.ts';

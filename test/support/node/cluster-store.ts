@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { systemClock } from '../../../lib/clock.ts';
 import { openConnection } from '../../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../../lib/kube/kube.ts';
-import { createApiStore } from '../../../lib/store/api.ts';
+import { createApiStore } from '../../../lib/store/api-store.ts';
 import type { Store } from '../../../lib/store/store.ts';
 import type { Cluster } from './cluster.ts';
 import { withScratch } from './node.ts';

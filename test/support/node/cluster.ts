@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { request } from 'node:https';
 import { getContainerRuntimeClient } from 'testcontainers';
 import { eventually } from '../eventually.ts';
-import { kubeconfigOf } from '../kubeconfig.ts';
+import { kubeconfigOf } from '../certificates/kubeconfig.ts';
 import { runLabel } from './container.ts';
 import { firewallRules } from './firewall.ts';
 import { initConfiguration, joinConfiguration, type ClusterOptions } from './kubeadm-config.ts';

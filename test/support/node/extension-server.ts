@@ -1,7 +1,7 @@
 // An extension server on a node: the aggregated API wardle.example.com/v1alpha1, reached by kube-apiserver as a front
 // proxy, whose client certificate it demands. It learns what to trust from kube-system/extension-apiserver-authentication.
-import { type Admin, create } from '../openshift.ts';
-import { sampleApiObjects } from '../sample-api.ts';
+import { type Admin, create } from '../cluster/openshift.ts';
+import { sampleApiObjects } from '../cluster/sample-api.ts';
 import type { Cluster } from './cluster.ts';
 import { pauseImage } from './component-images.ts';
 

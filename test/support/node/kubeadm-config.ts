@@ -1,5 +1,5 @@
 // What kubeadm is told: certificates as the test wants them, and a kubelet that may live in a container.
-import { componentVersions } from '../binaries.ts';
+import { componentVersions } from '../cluster/binaries.ts';
 
 export interface ClusterOptions {
   /** Of certificates and of what the controller manager signs, as kubeadm writes durations: `3m`, `8760h`. */

@@ -4,7 +4,7 @@ import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { loadPreset } from '../../../lib/inventory/preset.ts';
 import { resolve } from '../../../lib/inventory/resolve.ts';
-import { kubeconfigOf } from '../kubeconfig.ts';
+import { kubeconfigOf } from '../certificates/kubeconfig.ts';
 import type { Cluster } from './cluster.ts';
 import { withScratch } from './node.ts';
 import { certsOf, type Component, components, resources, revisionOf } from './openshift-pods.ts';

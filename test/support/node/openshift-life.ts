@@ -11,7 +11,7 @@ import { withNames } from '../../../lib/inventory/names-in-api.ts';
 import { loadPreset } from '../../../lib/inventory/preset.ts';
 import { resolve } from '../../../lib/inventory/resolve.ts';
 import { eventually } from '../eventually.ts';
-import { expireAll } from '../expire.ts';
+import { expireAll } from '../cluster/expire.ts';
 import {
   bundles,
   composed,
@@ -21,8 +21,8 @@ import {
   openshiftPresets,
   pairCopies,
   signers,
-} from '../openshift-objects.ts';
-import { certificatesIn } from '../soundness.ts';
+} from '../cluster/openshift-objects.ts';
+import { certificatesIn } from '../stories/soundness.ts';
 import { withStore } from './cluster-store.ts';
 import type { Cluster } from './cluster.ts';
 import { containerLog } from './container-log.ts';

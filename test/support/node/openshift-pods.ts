@@ -5,8 +5,8 @@
 // arguments that docs/openshift.md tells to put in place of theirs, and nothing else changed.
 import { parseYaml } from '../../../lib/yaml.ts';
 import { blocks, page, section } from '../../docs/markdown.ts';
-import { componentVersions } from '../binaries.ts';
-import { flagArguments, type Flags } from '../components.ts';
+import { componentVersions } from '../cluster/binaries.ts';
+import { flagArguments, type Flags } from '../cluster/components.ts';
 import {
   certs,
   emptyDirectories,

@@ -2,8 +2,8 @@
 // and no operator. How its certificates come to an end, too.
 import { blocks, page, section } from '../../docs/markdown.ts';
 import { eventually } from '../eventually.ts';
-import { type Admin, create, giveBundles, giveNames, prepareOpenshift } from '../openshift.ts';
-import { externalHost, internalHost, openshiftPresets } from '../openshift-objects.ts';
+import { type Admin, create, giveBundles, giveNames, prepareOpenshift } from '../cluster/openshift.ts';
+import { externalHost, internalHost, openshiftPresets } from '../cluster/openshift-objects.ts';
 import type { Cluster } from './cluster.ts';
 import { programPath } from './container.ts';
 import { entriesOf, kubeletClientCa, openshiftFiles, putFiles } from './openshift-files.ts';

@@ -1,0 +1,234 @@
+// The first generation of a cluster that kubeadm has made: what the API has already, else what kubeadm's files hold, else
+// issued with the cluster's CAs. Written create-only, each artefact before those that need it, so a killed run is
+// completed by the next and two machines that adopt at once come to one generation.
+import { dnsNameCovers } from '../pki/names.ts';
+import { make } from '../issue/issue.ts';
+import { annotationsOf } from '../issue/metadata.ts';
+import type { Clock } from '../clock.ts';
+import { isCode, RecoveryError } from '../errors.ts';
+import { readIfPresent } from '../install/existing-files.ts';
+import { makeGeneration } from '../install/first-generation.ts';
+import { isFile, isOfOthers } from '../inventory/places.ts';
+import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact, ResolvedTarget } from '../inventory/model.ts';
+import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { generateKey } from '../pki/key.ts';
+import { createDiskStore } from '../store/disk-store.ts';
+import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Store } from '../store/store.ts';
+import { accountKeyFiles, type KubeadmDirectories, sourceOf } from './kubeadm-files.ts';
+
+interface AdoptMaterial {
+  /** Artefacts in the API alone. */
+  readonly resolved: Resolved;
+  readonly directories: KubeadmDirectories;
+  /** Of the API. */
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+interface AdoptedMaterial {
+  /** As the API has it now, by artefact. */
+  readonly material: ReadonlyMap<string, Material>;
+  /** Objects that were made, and where what they hold comes from: the path of kubeadm's file, or undefined. */
+  readonly created: readonly { readonly what: string; readonly from?: string }[];
+}
+
+const defaultKeyAlgorithm = { name: 'RSA', bits: 2048 } as const;
+
+/** What the first generation is made of. */
+interface Stock {
+  /** In the API. */
+  readonly there: ReadonlyMap<string, Found>;
+  /** From kubeadm's files. */
+  readonly taken: ReadonlyMap<string, TakenOver>;
+}
+
+/** By artefact. */
+function materialOf({ there, taken }: Stock): Map<string, Material> {
+  return new Map<string, Material>([...there, ...[...taken].map(([name, one]) => [name, one.material] as const)]);
+}
+
+/** Writes nothing. Throws MaterialInvalid when something is missing that cannot be reissued, and ReadFailed. */
+export async function takeStock(options: AdoptMaterial): Promise<Stock> {
+  const there = new Map<string, Found>();
+  const taken = new Map<string, TakenOver>();
+  for (const artefact of options.resolved.artefacts) {
+    const found = await options.store.read(artefact.location, options.signal);
+    const own = found === undefined ? await takeOver(artefact, options) : undefined;
+    if (found !== undefined) there.set(artefact.name, found);
+    if (own !== undefined) taken.set(artefact.name, own);
+  }
+  return { there, taken };
+}
+
+/** What is to be created. */
+export function absentIn({ there }: Stock, { artefacts }: Pick<Resolved, 'artefacts'>): readonly ApiLocation[] {
+  return artefacts.flatMap(({ name, location, kind }) =>
+    isFile(location) || isOfOthers({ kind }) || there.has(name) ? [] : [location satisfies ApiLocation],
+  );
+}
+
+/**
+ * The bundles as they will be, by artefact, without what is yet to be made: new CAs come in beside these. Throws
+ * MaterialInvalid.
+ */
+export async function bundlesOf(
+  stock: Stock,
+  { resolved, clock }: AdoptMaterial,
+): Promise<ReadonlyMap<string, Material>> {
+  const material = materialOf(stock);
+  const takeKey = (): Promise<never> => Promise.reject(new RecoveryError('SignFailed', 'A bundle needs no key'));
+  for (const artefact of resolved.artefacts) {
+    if (material.has(artefact.name) || !['caBundle', 'composedBundle'].includes(artefact.kind)) continue;
+    try {
+      material.set(artefact.name, await make(artefact, { resolved, material, takeKey, now: clock.now() }));
+    } catch (err) {
+      if (!isCode(err, 'SignFailed')) throw err; // all that it will hold is yet to be made
+    }
+  }
+  return material;
+}
+
+/** Throws MaterialInvalid, ReadFailed, SignFailed, KubeConflict, and what the API refuses. */
+export async function adoptMaterial(options: AdoptMaterial): Promise<AdoptedMaterial> {
+  const created: { what: string; from?: string }[] = [];
+  // Each time that another machine was quicker there is one object more, which is taken as it is.
+  for (const _ of options.resolved.artefacts) {
+    const material = await createMissing(await takeStock(options), options, (one) => created.push(one));
+    if (material !== undefined) return { material, created };
+  }
+  const message =
+    'Cannot create the objects of this cluster: somebody else makes them at the same time, perhaps another machine that is adopted; run this again';
+  throw new RecoveryError('KubeConflict', message);
+}
+
+/** Undefined when somebody else has made one of them meanwhile: what would follow belongs to ours, not to theirs. */
+async function createMissing(
+  stock: Stock,
+  { resolved, store, clock, signal }: AdoptMaterial,
+  told: (created: { what: string; from?: string }) => void,
+): Promise<Map<string, Material> | undefined> {
+  const { there, taken } = stock;
+  const made = new Map<string, Material>();
+  for await (const { artefact, material } of makeGeneration({
+    resolved,
+    now: clock.now(),
+    keyAlgorithm: defaultKeyAlgorithm,
+    existing: materialOf(stock),
+    inUse: (name) => there.has(name),
+  })) {
+    const { name, location } = artefact;
+    made.set(name, material);
+    if (there.has(name)) continue;
+    if ((await store.write(location, material, 'absent', signal)) === 'conflict') return undefined;
+    const from = taken.get(name)?.from;
+    told({ what: locationText(location), ...(from !== undefined && { from }) });
+  }
+  return made;
+}
+
+interface TakenOver {
+  readonly material: Material;
+  readonly from: string;
+}
+
+async function takeOver(artefact: ResolvedArtefact, options: AdoptMaterial): Promise<TakenOver | undefined> {
+  const { directories, clock, signal } = options;
+  if (artefact.kind === 'keyPair') return accountKeys(artefact, directories);
+  const source = sourceOf(artefact, directories);
+  if (source === undefined) return undefined;
+  const from = locationText(source);
+  const found = await createDiskStore().read(source, signal);
+  const { [certificateKey]: certificate, [privateKeyKey]: key } = found?.entries ?? {};
+  if (certificate === undefined || key === undefined) {
+    if (artefact.kind === 'target') return undefined; // reissued
+    const missing = certificate === undefined ? 'is not there' : 'has no key on this machine';
+    const message = `Cannot adopt ${from}: it ${missing}; what the cluster trusts cannot be kept without it; bring it here, it becomes a Secret, or leave this cluster to kubeadm`;
+    throw new RecoveryError('MaterialInvalid', message);
+  }
+  const [leaf] = parseCertificates(certificate, from, 'skipped');
+  if (leaf === undefined || leaf.facts.notAfter <= clock.now()) {
+    if (artefact.kind === 'target') return undefined;
+    throw new RecoveryError('MaterialInvalid', `Cannot adopt ${from}: it has expired; renew the CA first`);
+  }
+  if (artefact.kind === 'target' && !fits(artefact, leaf)) return undefined;
+  const entries = { [certificateKey]: certificate, [privateKeyKey]: key };
+  return { material: { entries, annotations: annotationsOf(artefact.location, leaf) }, from };
+}
+
+/** Whether it does the work of what takes its place: who a client is decides what it may. */
+function fits({ usage, commonName, hostnames }: ResolvedTarget, { facts, fields }: Certificate): boolean {
+  if (usage !== 'client') return missingNames(facts.hostnames, hostnames).length === 0;
+  return commonName === undefined || fields.subject.commonName === commonName;
+}
+
+async function accountKeys(
+  { location, privateKey, publicKey }: KeyPair,
+  directories: KubeadmDirectories,
+): Promise<TakenOver> {
+  const files = accountKeyFiles(directories);
+  const [own, open] = [await readIfPresent(files.private, 'key'), await readIfPresent(files.public, 'key')];
+  if (own === undefined || open === undefined) {
+    const message = `Cannot adopt ${locationText(location)}: "${files.private}" and "${files.public}" must both be there; without them every token would become invalid`;
+    throw new RecoveryError('MaterialInvalid', message);
+  }
+  return { material: { entries: { [privateKey]: own, [publicKey]: open }, annotations: {} }, from: files.private };
+}
+
+// One serving certificate is shared by all API servers. It holds the names of this machine before its API server reads
+// it: the containers add what their own configuration declares, but only once they run, and those of other machines
+// declare their own. Until then whoever reaches this API server by one of its names would be refused. What is there
+// stays in it, so machines with different names come to one certificate.
+
+interface CompleteNames extends Omit<AdoptMaterial, 'directories'> {
+  /** As the API has it, by artefact. */
+  readonly material: ReadonlyMap<string, Material>;
+  /** Told of each certificate that was renewed. */
+  readonly told: (line: string) => void;
+}
+
+const attempts = 20;
+const pauseMs = 250;
+
+/** Names that nothing in `held` covers. */
+function missingNames(held: readonly string[], wanted: readonly string[]): readonly string[] {
+  return wanted.filter((name) => !held.some((one) => one === name || dnsNameCovers(one, name)));
+}
+
+/** The material with serving certificates that hold all names. Throws SignFailed, MaterialInvalid, KubeConflict. */
+export async function completeNames(options: CompleteNames): Promise<ReadonlyMap<string, Material>> {
+  const completed = new Map(options.material);
+  for (const artefact of options.resolved.artefacts) {
+    if (artefact.kind !== 'target' || artefact.usage === 'client') continue;
+    completed.set(artefact.name, await withAllNames(artefact, options));
+  }
+  return completed;
+}
+
+async function withAllNames(artefact: ResolvedTarget, options: CompleteNames): Promise<Material> {
+  const { resolved, material, store, clock, signal, told } = options;
+  const { name, location } = artefact;
+  const what = locationText(location);
+  let missing: readonly string[] = [];
+  for (let attempt = 1; attempt <= attempts && !signal.aborted; attempt += 1) {
+    const found = await store.read(location, signal);
+    if (found === undefined) break;
+    const [leaf] = wholeCertificates(found.entries[certificateKey] ?? new Uint8Array());
+    missing = missingNames(leaf?.facts.hostnames ?? [], artefact.hostnames);
+    if (missing.length === 0) return found;
+    const next = await make(artefact, {
+      resolved,
+      material: new Map<string, Material>([...material, [name, found]]),
+      takeKey: () => generateKey(leaf?.facts.key ?? { name: 'RSA', bits: 2048 }),
+      now: clock.now(),
+    });
+    if ((await store.write(location, next, { version: found.version }, signal)) === 'written') {
+      told(`Renewed ${what}, which did not hold ${missing.join(', ')}`);
+      return next;
+    }
+    await clock.sleep(pauseMs, signal); // a machine that runs already, or another that is adopted, has just written it
+  }
+  const state =
+    missing.length === 0 ? 'it is gone' : `it does not hold ${missing.join(', ')}, and others keep writing it`;
+  throw new RecoveryError('KubeConflict', `Cannot give this machine's names to ${what}: ${state}; run this again`);
+}

@@ -1,0 +1,163 @@
+// The facts about one request: what it holds, and of the node that it names what lies on this machine (its own node) or
+// what the API has (any other). Nothing here decides.
+import { readlink, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { realDisk } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/read.ts';
+import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { leasePath } from '../kube/leases.ts';
+import { list } from '../kube/list.ts';
+import { getIfPresent } from '../kube/objects.ts';
+import { parseCertificates } from '../pki/certificate.ts';
+import { pairMatches } from '../pki/key.ts';
+import { parseCertificateRequest } from '../pki/csr.ts';
+import type { FirstApprovals } from './first-approvals.ts';
+import type { NodeFacts, OwnCertificate } from './judge.ts';
+import { type Records, requestText } from './records.ts';
+import { requestsPath, type SigningRequest } from './request.ts';
+import type { Content } from './request-shape.ts';
+import type { Signs } from './silence.ts';
+
+interface GatherOptions {
+  readonly connection: KubeConnection;
+  /** The node of this machine. */
+  readonly nodeName: string;
+  /** Its kubelet's client certificate. Absolute path. */
+  readonly nodeCertificate: string;
+  /** Names of Nodes that are to come. */
+  readonly expectedNodes: readonly string[];
+  readonly records: Records;
+  readonly firstApprovals: Pick<FirstApprovals, 'of'>;
+  readonly signal: AbortSignal;
+}
+
+/** As it is now; undefined: it is gone. By a list, because the approver may list and watch, not get. */
+export async function readRequest(
+  name: string,
+  { connection, signal }: Pick<GatherOptions, 'connection' | 'signal'>,
+): Promise<SigningRequest | undefined> {
+  const { objects } = await list<SigningRequest>({ connection, path: requestsPath(name), signal });
+  return objects[0];
+}
+
+export function contentOf(request: SigningRequest): Content {
+  try {
+    return parseCertificateRequest(Buffer.from(request.spec.request, 'base64'), requestText(request));
+  } catch (err) {
+    if (isCode(err, 'MaterialInvalid')) return { problem: err.message };
+    throw err;
+  }
+}
+
+/** Throws what the API refuses. */
+export async function gatherNode(node: string, options: GatherOptions): Promise<NodeFacts> {
+  const { nodeName, nodeCertificate, expectedNodes, records } = options;
+  const known = { ...records.of(node), isExpected: expectedNodes.includes(node) };
+  const own = node === nodeName ? await readOwnCertificate(nodeCertificate) : undefined;
+  const name = encodeURIComponent(node);
+  const [object, lease] = await Promise.all([
+    getIfPresent<NodeObject>(options, `/api/v1/nodes/${name}`),
+    getIfPresent<Lease>(options, leasePath({ namespace: 'kube-node-lease', name })),
+  ]);
+  if (object !== undefined && dateOf(object.metadata?.creationTimestamp) === undefined) {
+    throw new RecoveryError('MaterialInvalid', `Cannot judge Node "${node}": it does not say since when it is there`);
+  }
+  const isFirst = known.isExpected && object === undefined && own === undefined;
+  const first = isFirst ? await options.firstApprovals.of(node) : undefined;
+  return { ...known, ...(own && { own }), ...(first && { first }), ...signsOfLife(object, lease) };
+}
+
+/** What the API knows of a node. Pure. */
+export function signsOfLife(
+  object: NodeObject | undefined,
+  lease: Lease | undefined,
+): Pick<NodeFacts, 'node' | keyof Signs> {
+  const createdAt = dateOf(object?.metadata?.creationTimestamp);
+  const renewedAt = dateOf(lease?.spec?.renewTime);
+  const heartbeatAt = heartbeatOf(object);
+  const lastsSeconds = lease?.spec?.leaseDurationSeconds ?? undefined;
+  return {
+    ...(createdAt && { node: { createdAt } }),
+    ...(renewedAt && { renewedAt }),
+    ...(heartbeatAt && { heartbeatAt }),
+    ...(lastsSeconds !== undefined && { renewalMs: (lastsSeconds * 1000) / 4 }),
+  };
+}
+
+/** kube-controller-manager dates the condition of a Node that never reported by its creation (pkg/controller/nodelifecycle). */
+function heartbeatOf(object: NodeObject | undefined): Date | undefined {
+  const ready = object?.status?.conditions?.find(({ type }) => type === 'Ready');
+  return ready?.reason === 'NodeStatusNeverUpdated' ? undefined : dateOf(ready?.lastHeartbeatTime);
+}
+
+function dateOf(text: string | null | undefined): Date | undefined {
+  const ms = Date.parse(text ?? '');
+  return Number.isNaN(ms) ? undefined : new Date(ms);
+}
+
+interface NodeObject {
+  readonly metadata?: { readonly creationTimestamp?: string };
+  readonly status?: {
+    readonly conditions?: readonly {
+      readonly type: string;
+      readonly reason?: string;
+      readonly lastHeartbeatTime?: string | null;
+    }[];
+  };
+}
+interface Lease {
+  readonly spec?: { readonly renewTime?: string | null; readonly leaseDurationSeconds?: number | null };
+}
+
+/** What the system says of a file that no kubelet could use either. */
+const useless: ReadonlySet<string> = new Set(['EISDIR', 'ELOOP', 'EFBIG', 'ENOTREG']);
+
+export async function readOwnCertificate(path: string): Promise<OwnCertificate> {
+  const looked = await lookAt(path);
+  if ('state' in looked) return looked;
+  try {
+    // The key lies in the same file. Without it the kubelet cannot use the certificate, however long that is valid.
+    const [leaf] = parseCertificates(looked.bytes, `"${path}"`, 'skipped');
+    if (leaf === undefined) throw new RangeError('it holds no certificate');
+    if (!pairMatches(leaf, looked.bytes, `"${path}"`)) throw new RangeError('its key is not that of its certificate');
+    return { state: 'present', path, commonName: leaf.facts.commonName, notAfter: leaf.facts.notAfter };
+  } catch (err) {
+    return { state: 'broken', problem: `the kubelet cannot use "${path}": ${errorText(err)}` };
+  }
+}
+
+async function lookAt(path: string): Promise<OwnCertificate | { readonly bytes: Buffer }> {
+  try {
+    return { bytes: await readFollowing(path) };
+  } catch (err) {
+    const code = systemCode(err) ?? errorText(err);
+    if (code === 'ENOENT' && (await isDirectory(dirname(path)))) {
+      return { state: 'absent', problem: `there is no certificate "${path}" on this machine` };
+    }
+    if (useless.has(code)) return { state: 'broken', problem: `the kubelet cannot use "${path}" (${code})` };
+    // Not the kubelet's trouble, perhaps, but a mount that is missing: it is no evidence.
+    return { state: 'unknown', problem: `"${path}" cannot be looked at (${code}); mount its directory from the host` };
+  }
+}
+
+/**
+ * `kubelet-client-current.pem` is a link with the full path of a file beside it, which leads nowhere where the directory
+ * is mounted at another place.
+ */
+async function readFollowing(path: string): Promise<Buffer> {
+  try {
+    return await readRegularFile(realDisk, path);
+  } catch (err) {
+    if (systemCode(err) !== 'ENOENT') throw err;
+    const target = await readlink(path); // throws as well where there is no link
+    return readRegularFile(realDisk, join(dirname(path), basename(target)));
+  }
+}
+
+async function isDirectory(path: string): Promise<boolean> {
+  return stat(path).then(
+    (stats) => stats.isDirectory(),
+    () => false,
+  );
+}

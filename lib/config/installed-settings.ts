@@ -1,0 +1,39 @@
+// What `init` writes into the configuration file of the modes: what the file and the flags of this invocation say of
+// the cluster. What they say of this one run, and of modes and credentials, which `init` sets itself, stays out.
+import type { Environment } from '../inventory/resolve.ts';
+import { parseYaml } from '../yaml.ts';
+import { flagRows, typedValue } from './flags.ts';
+import type { ConfigFlags } from './flags.ts';
+
+interface InstalledInput {
+  readonly flags: ConfigFlags;
+  /** The file of --config, found sound before. */
+  readonly file?: { readonly text: string };
+  readonly environment: Environment;
+}
+
+/** What settings say of one mode; nothing where they do not. */
+export function sectionOf(settings: Readonly<Record<string, unknown>>, mode: string): object {
+  const section = settings[mode];
+  return typeof section === 'object' && section !== null ? section : {};
+}
+
+const notOfTheCluster = new Set(['apiVersion', 'kind', 'modes', 'kubeconfig', 'syncer', 'once', 'dryRun']);
+
+/**
+ * The flag --tls-server-name-override is how `init` itself connects: kept, it would take the place of the recovery name
+ * in the kubeconfigs of the modes. In the file it is meant for the modes.
+ */
+export function installedSettings({ flags, file, environment }: InstalledInput): Readonly<Record<string, unknown>> {
+  const settings = file === undefined ? {} : (parseYaml(file.text) as Readonly<Record<string, unknown>>);
+  const kept = Object.entries(settings).filter(([key]) => !notOfTheCluster.has(key));
+  const typed = flagRows
+    .filter(({ isOfCluster = false }) => isOfCluster)
+    .map((row) => [row.field ?? '', typedValue(flags, row)] as const);
+  return {
+    ...Object.fromEntries(kept),
+    ...Object.fromEntries(typed.filter(([, value]) => value !== undefined)),
+    parameters: environment.parameters,
+    directories: environment.directories,
+  };
+}

@@ -1,0 +1,155 @@
+// Proofs that the API server shows: what each kind asks for, and what the answer says (pure).
+import { X509Certificate } from 'node:crypto';
+import type { KubeConnection } from '../kube/kube.ts';
+import { holderHost, type Lease, type LeaseName, readLease } from '../kube/leases.ts';
+import { list } from '../kube/list.ts';
+import type { ProofResult } from './result.ts';
+
+/** Whom to ask. */
+export interface ApiProof {
+  readonly connection: KubeConnection;
+  readonly now: () => Date;
+  readonly signal: AbortSignal;
+}
+
+export interface JudgeRenewal {
+  readonly lease: Lease;
+  /** When the files of the identity came into their place. */
+  readonly publishedAt: Date;
+  readonly now: Date;
+  /**
+   * This node's host name. With several control-plane nodes the leader may be elsewhere; its renewals say nothing about
+   * the files here.
+   */
+  readonly hostName?: string | undefined;
+}
+
+/** Clocks of two nodes of one cluster are rarely closer. */
+const skewMs = 5_000;
+
+/**
+ * A client's identity is in use when its holder has renewed its Lease since the files of the identity were published:
+ * only a client that the API server has authenticated can renew. A renewal in the future is no proof: the clocks of this
+ * node and of the holder differ.
+ */
+export function judgeRenewal({ lease, publishedAt, now, hostName }: JudgeRenewal): ProofResult {
+  const say = (state: ProofResult['state'], message: string): ProofResult => ({ state, message, at: now });
+  const holder = lease.spec?.holderIdentity ?? '';
+  const renewed = Date.parse(lease.spec?.renewTime ?? '');
+  if (holder === '') return say('unproven', 'The Lease has no holder');
+  if (Number.isNaN(renewed)) return say('unproven', `${holder} has never renewed the Lease`);
+  const when = new Date(renewed).toISOString();
+  if (hostName !== undefined && holderHost(holder) !== hostName) {
+    const state = "this node's component stands by, which leaves no trace of its identity";
+    return say('notApplicable', `The Lease is held by ${holder}: ${state}`);
+  }
+  if (renewed > now.getTime() + skewMs) {
+    return say('unproven', `${holder} renewed the Lease in the future (${when}): a clock is wrong`);
+  }
+  if (renewed > publishedAt.getTime()) {
+    return say('proven', `${holder} renewed the Lease at ${when}, after the files were published`);
+  }
+  const since = `renewed at ${when}, wanted after ${publishedAt.toISOString()}`;
+  return say('unproven', `${holder} has not renewed the Lease since the files were published: ${since}`);
+}
+
+interface ProveLease extends ApiProof, Pick<JudgeRenewal, 'publishedAt' | 'hostName'> {
+  readonly lease: LeaseName;
+}
+
+/** Throws what the connection throws. */
+export async function proveLease({ connection, lease, signal, now, ...judged }: ProveLease): Promise<ProofResult> {
+  const found = await readLease({ connection, lease, signal });
+  return judgeRenewal({ lease: found, now: now(), ...judged });
+}
+
+export interface ApiService {
+  readonly metadata?: { readonly name?: string };
+  readonly spec?: { readonly service?: unknown };
+  readonly status?: {
+    readonly conditions?: readonly { readonly type: string; readonly status: string; readonly reason?: string }[];
+  };
+}
+
+/**
+ * The proxy client of kube-apiserver's aggregator is in use when an aggregated API is available: the aggregator's own
+ * check calls its backend with that certificate. Whether a backend answers is not ours to decide, so this is reported
+ * and never holds up recovery. Only those with a Service go through the proxy; the others are kube-apiserver's own.
+ */
+export function judgeProxied(services: readonly ApiService[], now: Date): ProofResult {
+  const remote = services.filter(({ spec }) => spec?.service !== undefined && spec.service !== null);
+  if (remote.length === 0) return { state: 'notApplicable', message: 'No aggregated API is registered', at: now };
+  const conditionOf = (service: ApiService) => service.status?.conditions?.find(({ type }) => type === 'Available');
+  const available = remote.find((service) => conditionOf(service)?.status === 'True');
+  if (available !== undefined) {
+    const name = available.metadata?.name ?? '';
+    return { state: 'proven', message: `APIService "${name}" is available through the aggregator`, at: now };
+  }
+  const states = remote.map(
+    (service) => `"${service.metadata?.name ?? ''}" (${conditionOf(service)?.reason ?? 'not checked yet'})`,
+  );
+  return { state: 'unproven', message: `No aggregated API is available: APIService ${states.join(', ')}`, at: now };
+}
+
+/** Throws what the connection throws. */
+export async function proveProxied({ connection, now, signal }: ApiProof): Promise<ProofResult> {
+  const path = '/apis/apiregistration.k8s.io/v1/apiservices';
+  const { items } = await connection.request<{ readonly items?: readonly ApiService[] }>({
+    method: 'GET',
+    path,
+    signal,
+  });
+  return judgeProxied(items ?? [], now());
+}
+
+interface SignedRequest {
+  readonly metadata?: { readonly name?: string };
+  /** Base64 of PEM. */
+  readonly status?: { readonly certificate?: string };
+}
+
+/**
+ * Whether a request was answered with a certificate that the present signer's key has signed. `signer`: PEM of its
+ * certificate that lies on disk now.
+ */
+export function isSignedBy(signer: string): (request: SignedRequest) => boolean {
+  const authority = parse(signer);
+  return ({ status }) => {
+    const leaf = parse(Buffer.from(status?.certificate ?? '', 'base64').toString());
+    return authority !== undefined && leaf?.verify(authority.publicKey) === true;
+  };
+}
+
+/** What the name of a request that is signed so says; undefined: none is. */
+export function judgeSigned(name: string | undefined, now: Date): ProofResult {
+  return name === undefined
+    ? { state: 'unproven', message: 'No CertificateSigningRequest has been signed by the present signer yet', at: now }
+    : { state: 'proven', message: `CertificateSigningRequest "${name}" was signed by the present signer`, at: now };
+}
+
+function parse(pem: string): X509Certificate | undefined {
+  try {
+    return new X509Certificate(pem);
+  } catch {
+    return undefined; // empty, or whatever a foreign signer wrote: it is not our signature
+  }
+}
+
+/** Requests are small, unless somebody wants them large: then list() asks for fewer. */
+const pageSize = 200;
+/** kube-controller-manager removes issued requests after an hour; more than this many say that something floods. */
+const enough = { read: 2000 };
+
+/**
+ * A CSR signer is in use when a certificate that kube-controller-manager issued carries its signature. Passive: it looks
+ * at what has been signed and never asks for anything, because a CSR of ours could be approved by somebody. `signer`: PEM
+ * of its certificate that lies on disk now. Throws what the connection throws.
+ */
+export async function proveSignsCsr(signer: string, { connection, now, signal }: ApiProof): Promise<ProofResult> {
+  const path = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
+  const isSigned = isSignedBy(signer);
+  const keep = (request: SignedRequest): string | undefined =>
+    isSigned(request) ? (request.metadata?.name ?? '') : undefined;
+  const { objects } = await list({ connection, path, pages: { size: pageSize, keep, enough }, signal });
+  return judgeSigned(objects[0], now());
+}

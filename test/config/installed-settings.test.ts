@@ -1,0 +1,57 @@
+import { describe, expect, it } from 'vitest';
+import { parseConfig } from '../../lib/config/load.ts';
+import { installedSettings } from '../../lib/config/installed-settings.ts';
+import { installedPresets } from '../../lib/inventory/preset.ts';
+import { toYaml } from '../../lib/yaml.ts';
+
+const environment = { parameters: { apiServerHostnames: ['api'] }, directories: {} };
+const text = `apiVersion: kube-cert-recovery/v1alpha1
+kind: Configuration
+modes: [regen]
+preset: kubernetes
+kubeconfig: /admin
+once: true
+dryRun: true
+tlsServerNameOverride: proxy
+recoveryServerName: of-the-file
+regen: { lockDir: /run/lock }
+syncer: { destinationDir: /elsewhere }
+log: { level: debug }
+`;
+
+describe('installedSettings()', () => {
+  it('keeps what the file says of the cluster, not of this run', () => {
+    expect(installedSettings({ flags: {}, file: { text }, environment })).toEqual({
+      preset: 'kubernetes',
+      tlsServerNameOverride: 'proxy',
+      recoveryServerName: 'of-the-file',
+      regen: { lockDir: '/run/lock' },
+      log: { level: 'debug' },
+      ...environment,
+    });
+  });
+
+  it('takes what the flags say of the cluster, before the file', () => {
+    const flags = {
+      preset: 'kubernetes',
+      namespace: 'ns',
+      recoveryServerName: 'typed',
+      apiServerAddress: '10.0.0.1:6443',
+      tlsServerNameOverride: 'of this connection',
+      dryRun: true,
+      kubeconfig: '/admin',
+    };
+    const cluster = { namespace: 'ns', recoveryServerName: 'typed', apiServerAddress: '10.0.0.1:6443' };
+    expect(installedSettings({ flags, environment })).toEqual({ preset: 'kubernetes', ...cluster, ...environment });
+    expect(installedSettings({ flags, file: { text }, environment })).toMatchObject(cluster);
+  });
+
+  it('is a configuration, with modes and credentials', () => {
+    const settings = installedSettings({ flags: {}, file: { text }, environment });
+    const head = { apiVersion: 'kube-cert-recovery/v1alpha1', kind: 'Configuration', modes: ['syncer'] };
+    const syncer = { kubeconfig: '/k', destinationDir: '/d' };
+    const file = { path: '/c.yaml', text: toYaml({ ...head, ...settings, syncer }) };
+    const config = parseConfig({ flags: {}, file, env: {}, cwd: '/', presets: installedPresets });
+    expect(config).toMatchObject({ once: false, dryRun: false, recoveryServerName: 'of-the-file' });
+  });
+});

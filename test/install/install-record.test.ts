@@ -1,0 +1,164 @@
+import { describe, expect, it } from 'vitest';
+import { keptLines } from '../../cmd/uninstall.ts';
+import { RecoveryError } from '../../lib/errors.ts';
+import type { Manifest } from '../../lib/install/apply.ts';
+import {
+  type Installed,
+  installedRecord,
+  oursOf,
+  parseInstalled,
+  purgeable,
+  recordToCome,
+} from '../../lib/install/install-record.ts';
+import { wanted } from '../../lib/install/uninstall.ts';
+import type { ApiLocation, Resolved } from '../../lib/inventory/model.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
+import type { KubeConnection } from '../../lib/kube/kube.ts';
+
+const resolved = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: ['127.0.0.1'] } });
+const operators = resolve(loadPreset('openshift-kube-apiserver'), {
+  parameters: {},
+});
+const created = purgeable(resolved).slice(0, 3);
+const record = installedRecord(resolved.name, 'own', created);
+const data = record['data'] as Record<string, string>;
+
+/** As the API has it; `isFormer`: of a version that recorded all that is declared. */
+function recorded(inventory: string, objects: Installed['objects'], isFormer = false): Installed {
+  const manifest = installedRecord(inventory, 'own', objects);
+  const { objects: which, ...names } = manifest['data'] as Record<string, string>;
+  return parseInstalled(isFormer ? names : { ...names, objects: which ?? '' }, manifest);
+}
+
+describe('installedRecord()', () => {
+  it('is read as what --purge deletes: what was created, once each, and nothing else', () => {
+    const { inventory, objects, areCreated } = parseInstalled(data, record);
+    expect(inventory).toBe('kubernetes');
+    expect(areCreated).toBe(true);
+    expect(objects.toSorted(byName)).toEqual(created.toSorted(byName));
+    expect(installedRecord(resolved.name, 'own', [...created, ...created])).toEqual(record);
+    expect(parseInstalled(installedRecord('kubernetes', 'own', [])['data'] as typeof data, record).objects).toEqual([]);
+  });
+});
+
+const byName = (a: { readonly name: string }, b: { readonly name: string }): number => (a.name < b.name ? -1 : 1);
+
+describe('oursOf()', () => {
+  const former = recorded('x', created, true);
+
+  it('takes what a former version has recorded for ours, but where others work on the same objects', () => {
+    expect(former.areCreated).toBe(false);
+    expect(oursOf(former, false)).toEqual(former.objects);
+    expect(oursOf(former, undefined)).toEqual(former.objects);
+    expect(oursOf(former, true)).toEqual([]);
+    expect(oursOf(recorded('x', created), true)).toHaveLength(created.length);
+  });
+});
+
+describe('recordToCome()', () => {
+  const [first, second, third] = created as [ApiLocation, ApiLocation, ApiLocation];
+  const signal = new AbortController().signal;
+  const inApi = (found: Readonly<Record<string, string>> | undefined) => {
+    const missing = new RecoveryError('KubeNotFound', 'Cannot get it');
+    const request = () => (found === undefined ? Promise.reject(missing) : Promise.resolve({ data: found }));
+    return { connection: { request } as unknown as KubeConnection, signal };
+  };
+  const come = (found: Parameters<typeof inApi>[0], absent: ApiLocation[], inventory = resolved): Promise<Manifest> =>
+    recordToCome(inApi(found), { resolved: inventory, namespace: 'own', absent });
+  const dataOf = (manifest: Manifest) => manifest['data'] as Record<string, string>;
+
+  it('holds what is to be created, and what was created before', async () => {
+    expect(await come(undefined, [first])).toEqual(installedRecord('kubernetes', 'own', [first]));
+    const before = dataOf(installedRecord('kubernetes', 'own', [first, second]));
+    const after = installedRecord('kubernetes', 'own', created);
+    expect(await come(before, [third])).toEqual(after);
+    expect(await come(dataOf(after), [])).toEqual(after);
+  });
+
+  it('keeps what a former version has recorded only where nobody else keeps objects', async () => {
+    const { objects: _, ...former } = dataOf(record);
+    expect(await come(former, [])).toEqual(record);
+    const { objects: _which, ...operated } = dataOf(installedRecord(operators.name, 'own', purgeable(operators)));
+    expect(await come(operated, [], operators)).toEqual(installedRecord(operators.name, 'own', []));
+  });
+
+  it('takes the place of no record that cannot be read', async () => {
+    await expect(come({ inventory: 'kubernetes', secrets: 'own/a/b' }, [first])).rejects.toThrow(
+      'it is not the record that init has written; delete it, and name the inventory to uninstall',
+    );
+  });
+});
+
+describe('wanted() by --purge', () => {
+  const purge = true;
+  const own = recorded('kubernetes', created);
+
+  it('is what is recorded as created, whatever the inventory declares', () => {
+    expect(wanted([own], { purge, resolved })).toEqual({ objects: own.objects, record: own });
+    expect(wanted([own], { purge })).toEqual({ objects: own.objects, record: own });
+    const none = recorded(operators.name, []);
+    expect(wanted([none], { purge, resolved: operators })).toEqual({ objects: [], record: none });
+    expect(wanted([none, own], { purge })).toEqual({ objects: own.objects, record: own });
+    expect(wanted([none], { purge })).toEqual({ objects: [] });
+  });
+
+  const former = recorded(operators.name, purgeable(operators), true);
+  it.each<[string, Installed[], { readonly resolved?: Resolved }]>([
+    ['a record of a former version', [former], { resolved: operators }],
+    ['such a record of a preset that nobody names', [former], {}],
+    ['such a record of an inventory that is not known', [recorded('mine', created, true)], {}],
+    ['no record', [], { resolved: operators }],
+  ])('is refused where others keep objects, too, and there is %s', (_, records, named) => {
+    const inventory = named.resolved?.name ?? records[0]?.inventory;
+    const all = named.resolved === undefined ? (records[0]?.objects ?? []) : purgeable(named.resolved);
+    expect(() => wanted(records, { purge, ...named })).toThrow(
+      `Cannot delete the objects of inventory "${inventory}": nothing tells which of its ${all.length} Secrets and ConfigMaps init has created. What an operator keeps is among them`,
+    );
+    expect(wanted(records, { purge, force: true, ...named }).objects).toHaveLength(all.length);
+    expect(wanted(records, named)).toEqual({ objects: [] });
+  });
+
+  it('is all that is declared where nobody else keeps objects and no record says more', () => {
+    const all = recorded('kubernetes', purgeable(resolved), true);
+    expect(wanted([], { purge, resolved }).objects).toEqual(purgeable(resolved));
+    expect(wanted([all], { purge, resolved }).objects).toEqual(purgeable(resolved));
+    expect(wanted([all], { purge }).objects).toEqual(all.objects);
+  });
+});
+
+describe('parseInstalled()', () => {
+  it.each<[string, Record<string, string>]>([
+    ['nothing', {}],
+    ['another inventory', { ...data, inventory: 'other' }],
+    ['a line that is no name', { ...data, secrets: 'own/a/b\n' }],
+    ['a path', { ...data, secrets: '../x\n' }],
+    ['an object of the whole cluster', { ...data, configMaps: 'name\n' }],
+  ])('refuses %s', (_, broken) => {
+    expect(() => parseInstalled(broken, record)).toThrow(
+      'Cannot use ConfigMap "own/kube-cert-recovery-installed-kubernetes": it is not the record that init has written',
+    );
+  });
+});
+
+describe('keptLines()', () => {
+  const where = { directory: '/etc/kubernetes/kube-cert-recovery', kubeconfig: '/etc/kubernetes/admin.conf' };
+
+  it('names what stays, and the command that removes it', () => {
+    expect(keptLines({ removed: [], kept: ['a thing'] }, { ...where, purge: false })).toEqual([
+      'What certificates in use need stays in the API:',
+      '  a thing',
+      'When no component reads them any more, remove them: kube-cert-recovery uninstall --purge --kubeconfig=/etc/kubernetes/admin.conf',
+    ]);
+    expect(keptLines({ removed: ['x'], kept: [] }, { ...where, purge: false })).toEqual([]);
+  });
+
+  it('names the namespace that is ours alone, and no other', () => {
+    const removed = ['Secret "kube-cert-recovery/x"'];
+    expect(keptLines({ removed, kept: [] }, { ...where, purge: true })).toEqual([
+      'Namespace "kube-cert-recovery" stays; where nothing else is in it: kubectl --kubeconfig=/etc/kubernetes/admin.conf delete namespace kube-cert-recovery',
+    ]);
+    const others = ['Secret "openshift-kube-scheduler/x"'];
+    expect(keptLines({ removed: others, kept: [] }, { ...where, purge: true })).toEqual([]);
+  });
+});

@@ -1,0 +1,146 @@
+// A control-plane node of kubeadm as files below a directory, made by the real kubeadm, which takes that directory for
+// its root. Programs that look at it run in a network of their own, where nobody answers unless a test starts it there.
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { findBinaries } from './binaries.ts';
+import { guard } from './process.ts';
+
+export const advertiseAddress = '192.0.2.10';
+
+const program = fileURLToPath(new URL('../../../cmd/main.ts', import.meta.url));
+/** Whoever is not root becomes it in a user namespace: chroot and networks need it. */
+const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
+
+/** In a PID namespace of its own: whatever else is tested on this machine refuses to write beside a running kubeadm. */
+const unseen = ['--pid', '--fork', '--mount-proc', '--kill-child'];
+
+const configuration = (version: string, more: string): string => `apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: { advertiseAddress: ${advertiseAddress}, bindPort: 6443 }
+nodeRegistration: { name: node1 }
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: ${version}
+${more.includes('encryptionAlgorithm') ? '' : 'encryptionAlgorithm: ECDSA-P256'}
+${more}
+`;
+
+export interface Outcome {
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly code: number;
+}
+
+function run(command: string, args: readonly string[]): Promise<Outcome> {
+  return new Promise((resolve) => {
+    execFile(command, args, { maxBuffer: 1 << 24 }, (err, stdout, stderr) => {
+      const code = err === null ? 0 : typeof err.code === 'number' ? err.code : -1;
+      resolve({ stdout, stderr: `${stderr}${code === -1 ? err?.message : ''}`, code });
+    });
+  });
+}
+
+export class KubeadmMachine implements AsyncDisposable {
+  readonly root: string;
+  readonly #kubeadm: string;
+  #network: ChildProcess | undefined;
+
+  private constructor(root: string, kubeadm: string) {
+    this.root = root;
+    this.#kubeadm = kubeadm;
+  }
+
+  static async create(more = ''): Promise<KubeadmMachine> {
+    const kubeadm = (await findBinaries(['kubeadm'])).get('kubeadm');
+    if (kubeadm === undefined) throw new Error('no kubeadm');
+    const machine = new KubeadmMachine(await mkdtemp(join(tmpdir(), 'kubeadm-machine-')), kubeadm);
+    const version = (await run('unshare', [...asRoot, ...unseen, kubeadm, 'version', '-o', 'short'])).stdout.trim();
+    await mkdir(join(machine.root, 'tmp'));
+    await writeFile(join(machine.root, 'config.yaml'), configuration(version, more));
+    const phases = [
+      'certs all',
+      'kubeconfig all',
+      'control-plane all',
+      ...(more.includes('external') ? [] : ['etcd local']),
+    ];
+    for (const phase of phases) await machine.kubeadmDone('init', 'phase', ...phase.split(' '));
+    return machine;
+  }
+
+  /** One whose files are there already. */
+  static async at(root: string): Promise<KubeadmMachine> {
+    return new KubeadmMachine(root, (await findBinaries(['kubeadm'])).get('kubeadm') ?? '');
+  }
+
+  /** Another one with the same files. */
+  async copy(): Promise<KubeadmMachine> {
+    const root = await mkdtemp(join(tmpdir(), 'kubeadm-machine-'));
+    await cp(this.root, root, { recursive: true, verbatimSymlinks: true });
+    return new KubeadmMachine(root, this.#kubeadm);
+  }
+
+  /** Below /etc/kubernetes. */
+  path(...names: readonly string[]): string {
+    return join(this.root, 'etc/kubernetes', ...names);
+  }
+
+  kubeadm(...args: readonly string[]): Promise<Outcome> {
+    const own = [this.#kubeadm, ...args, '--config', '/config.yaml', '--rootfs', this.root];
+    return run('unshare', [...asRoot, '--net', ...unseen, ...own]);
+  }
+
+  async kubeadmDone(...args: readonly string[]): Promise<string> {
+    const { stdout, stderr, code } = await this.kubeadm(...args);
+    if (code !== 0) throw new Error(`kubeadm ${args.join(' ')}: ${stderr}`);
+    return stdout;
+  }
+
+  /** `kube-cert-recovery status` for these files. */
+  status(...args: readonly string[]): Promise<Outcome> {
+    const directories = [
+      `kubernetesDir=${this.path()}`,
+      `pkiDir=${this.path('pki')}`,
+      `kubeletDir=${join(this.root, 'var/lib/kubelet')}`,
+    ].map((directory) => `--directory=${directory}`);
+    const own = [process.execPath, program, 'status', '--preset=kubeadm', ...directories, ...args];
+    return this.#network === undefined
+      ? run('unshare', [...asRoot, '--net', ...own])
+      : run('nsenter', [...this.inNetwork, ...own]);
+  }
+
+  /** A network of this machine's own, with its address. */
+  async startNetwork(): Promise<void> {
+    const ready = `ip link set lo up && ip address add ${advertiseAddress}/32 dev lo && echo ready && exec sleep 3600`;
+    const network = spawn('unshare', [...asRoot, '--net', 'sh', '-c', ready], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const watchdog = guard(network);
+    network.once('exit', () => watchdog?.kill('SIGKILL'));
+    await new Promise<void>((resolve, reject) => {
+      network.stdout.once('data', () => resolve());
+      network.once('exit', (code) => reject(new Error(`no network of its own: exit ${code}`)));
+    });
+    this.#network = network;
+  }
+
+  /** Arguments of nsenter; a command follows. */
+  get inNetwork(): readonly string[] {
+    const user = asRoot.length === 0 ? [] : ['--user', '--preserve-credentials'];
+    return [...user, '--net', '--target', String(this.#network?.pid)];
+  }
+
+  /** The flags of a static pod, its paths those below this root. */
+  async flagsOf(pod: string): Promise<readonly string[]> {
+    const manifest = await readFile(this.path('manifests', `${pod}.yaml`), 'utf8');
+    return [...manifest.matchAll(/^ {4}- (--\S+)$/gm)].map(([, flag = '']) =>
+      flag.replaceAll(/(?<==)\/(?=etc|var)/g, `${this.root}/`),
+    );
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#network?.kill('SIGKILL');
+    await rm(this.root, { recursive: true, force: true });
+  }
+}

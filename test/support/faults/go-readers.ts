@@ -1,0 +1,98 @@
+// What Go makes of certificates, pairs, bundles and kubeconfigs: the program in test/controlplane/readers, built from the
+// module that pins the control plane, so with the same client-go. It is asked many questions at once.
+import { createHash } from 'node:crypto';
+import { spawn } from 'node:child_process';
+import { constants } from 'node:fs';
+import { access, mkdir, mkdtemp, readFile, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { cacheRoot } from '../cluster/binaries.ts';
+import { withBuildLock } from '../cluster/build-lock.ts';
+import { compile, findGo } from '../cluster/go-build.ts';
+import { createProgress } from '../cluster/progress.ts';
+
+export interface GoQuestion {
+  readonly kind: 'certificate' | 'pair' | 'bundle' | 'pool' | 'etcdBundle' | 'kubeconfig';
+  readonly content: Uint8Array;
+  /** Of a pair. */
+  readonly key?: Uint8Array;
+}
+
+/** Bytes in base64. */
+export interface GoAnswer {
+  readonly accepted: boolean;
+  readonly reason?: string;
+  readonly certificates?: readonly string[];
+  /** Seconds since the epoch. */
+  readonly notBefore?: number;
+  readonly notAfter?: number;
+  readonly server?: string;
+  readonly leaf?: string;
+  readonly leafKey?: string;
+  readonly authority?: string;
+}
+
+const moduleDirectory = fileURLToPath(new URL('../../controlplane', import.meta.url));
+const flags = ['-trimpath', '-ldflags', '-s -w'] as const;
+
+/** Path of the program. Built once for each version of its sources. */
+export async function findGoReaders(env: NodeJS.ProcessEnv = process.env): Promise<string> {
+  const hash = createHash('sha256');
+  for (const name of ['go.mod', 'go.sum', 'readers/main.go']) hash.update(await readFile(join(moduleDirectory, name)));
+  const cache = join(cacheRoot(env), 'readers', hash.digest('hex').slice(0, 16));
+  const file = join(cache, 'readers');
+  if (await isExecutable(file)) return file;
+  await mkdir(cache, { recursive: true });
+  const progress = createProgress();
+  await withBuildLock(join(cache, 'lock'), progress, async () => {
+    if (await isExecutable(file)) return;
+    const go = await findGo(env);
+    if (go === undefined) throw new Error('Cannot build test/controlplane/readers: install Go 1.25 or newer');
+    const scratch = await mkdtemp(join(cache, '.partial-'));
+    try {
+      const made = join(scratch, 'readers');
+      const wanted = {
+        name: 'readers',
+        what: 'the readers of client-go',
+        duration: '20 seconds',
+        package: './readers',
+        flags,
+      };
+      await compile({ go, moduleDirectory, file: made, env, progress, ...wanted });
+      await rename(made, file);
+    } finally {
+      await rm(scratch, { recursive: true, force: true });
+    }
+  });
+  return file;
+}
+
+const isExecutable = (path: string): Promise<boolean> =>
+  access(path, constants.X_OK).then(
+    () => true,
+    () => false,
+  );
+
+/** The answers in the order of the questions. `env`: GODEBUG makes today's Go read as an older one. */
+export async function askGo(
+  program: string,
+  questions: readonly GoQuestion[],
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<readonly GoAnswer[]> {
+  const child = spawn(program, { stdio: ['pipe', 'pipe', 'inherit'], env });
+  const answers: Buffer[] = [];
+  child.stdout.on('data', (chunk: Buffer) => answers.push(chunk));
+  const ended = Promise.withResolvers<number | null>();
+  child.once('error', (err) => ended.reject(err)).once('close', (code) => ended.resolve(code));
+  const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64');
+  for (const { kind, content, key } of questions) {
+    child.stdin.write(`${JSON.stringify({ kind, content: base64(content), ...(key && { key: base64(key) }) })}\n`);
+  }
+  child.stdin.end();
+  const code = await ended.promise;
+  const lines = Buffer.concat(answers).toString('utf8').split('\n').slice(0, -1);
+  if (code !== 0 || lines.length !== questions.length) {
+    throw new Error(`The Go readers ended with ${code} after ${lines.length} of ${questions.length} answers`);
+  }
+  return lines.map((line) => JSON.parse(line) as GoAnswer);
+}
