@@ -12,7 +12,7 @@ import type { UnmetCondition } from './unmet.ts';
 
 const recheckMs = 30_000;
 
-async function approver(mode: ApproverConfig, shared: Shared): Promise<readonly UnmetCondition[]> {
+export async function approver(mode: ApproverConfig, shared: Shared): Promise<readonly UnmetCondition[]> {
   const { config, clock, signal, hostName, health, metrics, builtAt } = shared;
   const { once, dryRun, identity } = config;
   const log = shared.log.with({ mode: 'approver' });

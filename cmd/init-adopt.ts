@@ -54,7 +54,7 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
   });
 }
 
-function uninstallAdoptCommand(line: AdoptLine, io: Io): Promise<number> {
+export function uninstallAdoptCommand(line: AdoptLine, io: Io): Promise<number> {
   return onMachine({ line, io }, async ({ config, options, directories, connecting }) => {
     const resolved = resolve(config.inventory, config.environment);
     const { directory } = options;
