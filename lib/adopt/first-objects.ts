@@ -14,7 +14,7 @@ import { type Certificate, parseCertificates, wholeCertificates } from '../pki/c
 import { generateKey } from '../pki/key.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Store } from '../store/store.ts';
-import { accountKeyFiles, type KubeadmDirectories, sourceOf } from './kubeadm-files.ts';
+import { type KubeadmDirectories, keyFiles, sourceOf } from './kubeadm-files.ts';
 
 interface AdoptMaterial {
   /** Artefacts in the API alone. */
@@ -163,10 +163,11 @@ function fits({ usage, commonName, hostnames }: ResolvedTarget, { facts, fields 
 }
 
 async function accountKeys(
-  { location, privateKey, publicKey }: KeyPair,
-  directories: KubeadmDirectories,
-): Promise<TakenOver> {
-  const files = accountKeyFiles(directories);
+  { location, privateKey, publicKey, adoptedFrom }: KeyPair,
+  { pkiDir }: KubeadmDirectories,
+): Promise<TakenOver | undefined> {
+  if (adoptedFrom === undefined) return undefined;
+  const files = keyFiles(adoptedFrom, pkiDir);
   const [own, open] = [await readIfPresent(files.private, 'key'), await readIfPresent(files.public, 'key')];
   if (own === undefined || open === undefined) {
     const message = `Cannot adopt ${locationText(location)}: "${files.private}" and "${files.public}" must both be there; without them every token would become invalid`;

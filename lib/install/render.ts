@@ -15,10 +15,10 @@ import { type KeyAlgorithm, parsePrivateKey, PrivateKey } from '../pki/key.ts';
 import { publish } from '../publish/writer.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Seen } from '../store/store.ts';
-import { componentFlags, type ComponentFlags, componentKubeconfigs, kubeconfigClients } from './component-flags.ts';
+import { componentFlags, type ComponentFlags, componentKubeconfigs } from './component-flags.ts';
 import { isThere, namesIn, readIfPresent, writeIfAbsent } from './existing-files.ts';
 import { makeGeneration, readStaged, stage } from './first-generation.ts';
-import { type HostLayout, hostLayout, kubeconfigFile, publishedPlace } from './layout.ts';
+import { type HostLayout, hostLayout, publishedPlace } from './layout.ts';
 
 interface RenderOptions {
   readonly resolved: Resolved;
@@ -65,15 +65,14 @@ export async function runRender(options: RenderOptions): Promise<RenderOutcome> 
   await renderObjects(staged, rendering, ({ location }) => !complete || isFile(location)); // 2 to 4
   await renderKubeconfigs(rendering); // 5
   if (!complete) await finish(rendering); // 6
-  const names = new Set(resolved.artefacts.map(({ name }) => name));
-  const clients = kubeconfigClients.filter(([, name]) => names.has(name));
+  const kubeconfigs = componentKubeconfigs(resolved, layout, defaultServer);
   return {
     directory: layout.directory,
     written,
     kept,
     notMade: resolved.artefacts.filter(isOfOthers).map(({ name }) => name),
     flags: componentFlags(resolved, layout),
-    kubeconfigs: Object.fromEntries(clients.map(([component]) => [component, kubeconfigFile(layout, component)])),
+    kubeconfigs: Object.fromEntries(kubeconfigs.map(({ component, path }) => [component, path])),
   };
 }
 
