@@ -145,7 +145,12 @@ async function requireAdoptable(adoption: Adoption): Promise<Adoptable> {
   }
   const material = { resolved, directories: adoption, store, clock, signal };
   const stock = await takeStock(material);
-  requireSameTrust(resolved, await bundlesOf(stock, material), await readAuthorities(resolved, adoption.pkiDir), clock.now());
+  requireSameTrust(
+    resolved,
+    await bundlesOf(stock, material),
+    await readAuthorities(resolved, adoption.pkiDir),
+    clock.now(),
+  );
   return { running, absent: absentIn(stock, resolved) };
 }
 

@@ -1,12 +1,13 @@
 // The command-line flags and kubeconfigs with which the components of an upstream control plane read what the syncer
 // writes. Pure.
 // A flag whose artefact is not in the inventory is left out, so an inventory may cover a part of the control plane.
+import { fileOf } from '../inventory/content.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { parametersIn, withParameters } from '../inventory/places.ts';
 import { kubeconfigPlaceholder } from '../inventory/reader.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../store/store.ts';
 import { toYaml } from '../yaml.ts';
-import { fileOf, type HostLayout, kubeconfigFile } from './layout.ts';
+import { type HostLayout, kubeconfigFile } from './layout.ts';
 
 /** Flag without dashes -> value; a list repeats the flag. */
 export type FlagValues = Readonly<Record<string, string | readonly string[]>>;
@@ -21,7 +22,7 @@ export function componentFlags({ artefacts }: Resolved, layout: HostLayout): Com
   for (const artefact of artefacts) {
     for (const [component, declared] of Object.entries(artefact.flags ?? {})) {
       const file = (key: string): string | undefined =>
-        key === kubeconfigPlaceholder ? kubeconfigFile(layout, component) : fileOf(artefact, key, layout);
+        key === kubeconfigPlaceholder ? kubeconfigFile(layout, component) : fileOf(artefact, key, layout.certs);
       if (Object.values(declared).some((text) => parametersIn(text).some((key) => file(key) === undefined))) continue;
       const own = (flags[component] ??= {});
       for (const [flag, text] of Object.entries(declared)) {
@@ -53,10 +54,10 @@ export function componentKubeconfigs(
   clusterServer = server,
 ): readonly ComponentKubeconfig[] {
   return artefacts.flatMap((artefact) => {
-    const [certFile, keyFile] = [certificateKey, privateKeyKey].map((key) => fileOf(artefact, key, layout));
+    const [certFile, keyFile] = [certificateKey, privateKeyKey].map((key) => fileOf(artefact, key, layout.certs));
     return artefact.readers.flatMap(({ component, kubeconfig }) => {
       const bundle = artefacts.find(({ name }) => name === kubeconfig?.authority);
-      const certificateAuthority = bundle && fileOf(bundle, caBundleKey, layout);
+      const certificateAuthority = bundle && fileOf(bundle, caBundleKey, layout.certs);
       if (kubeconfig === undefined || !certFile || !keyFile || !certificateAuthority) return [];
       const { endpoint, tlsServerName } = kubeconfig;
       const user = { name: component, certFile, keyFile };
@@ -71,7 +72,7 @@ export function componentKubeconfigs(
 export function kubeconfigAuthority({ artefacts }: Resolved, layout: HostLayout): string | undefined {
   const named = new Set(artefacts.flatMap(({ readers }) => readers.map(({ kubeconfig }) => kubeconfig?.authority)));
   const bundle = artefacts.find(({ name }) => named.has(name));
-  return bundle && fileOf(bundle, caBundleKey, layout);
+  return bundle && fileOf(bundle, caBundleKey, layout.certs);
 }
 
 /**

@@ -9,6 +9,7 @@ import type { Clock } from '../clock.ts';
 import { realDisk } from '../disk/disk.ts';
 import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
+import { publishedPlace } from '../inventory/content.ts';
 import { filesOf, isFile, isOfOthers } from '../inventory/places.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type KeyAlgorithm, parsePrivateKey, PrivateKey } from '../pki/key.ts';
@@ -18,7 +19,7 @@ import { certificateKey, type Found, locationText, type Material, privateKeyKey,
 import { componentFlags, type ComponentFlags, componentKubeconfigs } from './component-flags.ts';
 import { isThere, namesIn, readIfPresent, writeIfAbsent } from './existing-files.ts';
 import { makeGeneration, readStaged, stage } from './first-generation.ts';
-import { type HostLayout, hostLayout, publishedPlace } from './layout.ts';
+import { type HostLayout, hostLayout } from './layout.ts';
 
 interface RenderOptions {
   readonly resolved: Resolved;
@@ -108,7 +109,7 @@ async function renderObjects(
   if (dryRun) {
     for (const artefact of resolved.artefacts.filter((one) => !isOfOthers(one))) {
       note(existing.has(artefact.name) ? 'unchanged' : 'written', locationText(artefact.location));
-      const place = publishedPlace(artefact, layout);
+      const place = publishedPlace(artefact, layout.certs);
       if (place !== undefined) note('written', place.directory);
     }
     return;
@@ -127,7 +128,7 @@ async function renderObjects(
       }
     }
     note(isNew ? 'written' : 'unchanged', locationText(location));
-    const place = publishedPlace(artefact, layout);
+    const place = publishedPlace(artefact, layout.certs);
     if (place === undefined) continue;
     const outcome = await publish({ ...place, what: locationText(location), entries: material.entries }); // 4
     note(outcome === 'unchanged' ? outcome : 'written', place.directory);

@@ -15,6 +15,30 @@ const proof = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('none') }).describe('No proof is possible'),
 ]);
 
+type ProofKind = z.output<typeof proof>['kind'];
+
+interface ProofFacts {
+  /** Without it nothing is wrong: it looks at what somebody else did. */
+  readonly waitsForOthers: boolean;
+  /** Of what it can be a proof, where that is not everything. */
+  readonly of?: 'signer' | 'server';
+  /** Objects of the whole cluster that it lists. */
+  readonly lists?: { readonly apiGroup: string; readonly resource: string };
+}
+
+/** All that is to be known of a kind of proof; lib/proof/prove.ts has how each is asked for. */
+export const proofKinds: Readonly<Record<ProofKind, ProofFacts>> = {
+  served: { waitsForOthers: false, of: 'server' },
+  lease: { waitsForOthers: false },
+  signsCsr: {
+    waitsForOthers: true,
+    of: 'signer',
+    lists: { apiGroup: 'certificates.k8s.io', resource: 'certificatesigningrequests' },
+  },
+  proxied: { waitsForOthers: true, lists: { apiGroup: 'apiregistration.k8s.io', resource: 'apiservices' } },
+  none: { waitsForOthers: true },
+};
+
 const kubeconfig = z.strictObject({
   authority: objectName.describe('The bundle by which it knows the API server'),
   endpoint: z.enum(['controlPlane', 'local']).describe('The API server of the cluster, or the one on its machine'),

@@ -147,10 +147,7 @@ export const nodeRows = ({ certificates, authorities, own }: NodeStatus): readon
 
 export const isDifferent = ({ state }: ServedSight): boolean => state === 'different';
 
-function targetOf(
-  name: string,
-  artefacts: ReadonlyMap<string, ResolvedArtefact>,
-): ResolvedTarget | undefined {
+function targetOf(name: string, artefacts: ReadonlyMap<string, ResolvedArtefact>): ResolvedTarget | undefined {
   const artefact = artefacts.get(name);
   return artefact?.kind === 'target' ? artefact : undefined;
 }

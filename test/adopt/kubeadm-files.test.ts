@@ -89,7 +89,9 @@ test('requireTrustInFiles() refuses a way back that a replaced CA would cut off,
   ]);
   requireTrustInFiles(resolved, material, files, now);
   for (const artefact of ['client-ca', 'kube-apiserver-serving-ca']) {
-    expect(() => requireTrustInFiles(resolved, new Map(material).set(artefact, bundleOf(own, new_)), files, now)).toThrow(
+    expect(() =>
+      requireTrustInFiles(resolved, new Map(material).set(artefact, bundleOf(own, new_)), files, now),
+    ).toThrow(
       /"ca\.crt" lacks "CN=kubernetes-2" \(until .*\), whom the cluster trusts now .*Leave this machine adopted, or/,
     );
   }

@@ -259,9 +259,9 @@ describe('trust', () => {
     const both = new Map(authorities).set('ca.crt', Buffer.concat([ca, proxy]));
     const refusal = 'ConfigMap "client-ca" in the API would not hold "CN=front-proxy-ca" of "ca.crt"';
     expect(() => requireSameTrust(resolved, material, both, now)).toThrow(refusal);
-    expect(() => requireSameTrust(resolved, new Map(material).set('client-ca', bundleOf(proxy)), authorities, now)).toThrow(
-      'ConfigMap "client-ca" in the API would not hold "CN=kubernetes" of "ca.crt"',
-    );
+    expect(() =>
+      requireSameTrust(resolved, new Map(material).set('client-ca', bundleOf(proxy)), authorities, now),
+    ).toThrow('ConfigMap "client-ca" in the API would not hold "CN=kubernetes" of "ca.crt"');
     // What has ended is trusted by nobody.
     requireSameTrust(resolved, new Map(), authorities, new Date('2200-01-01'));
   });
