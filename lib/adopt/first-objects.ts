@@ -15,6 +15,7 @@ import { generateKey } from '../pki/key.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Store } from '../store/store.ts';
 import { type KubeadmDirectories, keyFiles, sourceOf } from './kubeadm-files.ts';
+import { defaultKeyAlgorithm } from '../well-known.ts';
 
 interface AdoptMaterial {
   /** Artefacts in the API alone. */
@@ -32,8 +33,6 @@ interface AdoptedMaterial {
   /** Objects that were made, and where what they hold comes from: the path of kubeadm's file, or undefined. */
   readonly created: readonly { readonly what: string; readonly from?: string }[];
 }
-
-const defaultKeyAlgorithm = { name: 'RSA', bits: 2048 } as const;
 
 /** What the first generation is made of. */
 interface Stock {
@@ -220,7 +219,7 @@ async function withAllNames(artefact: ResolvedTarget, options: CompleteNames): P
     const next = await make(artefact, {
       resolved,
       material: new Map<string, Material>([...material, [name, found]]),
-      takeKey: () => generateKey(leaf?.facts.key ?? { name: 'RSA', bits: 2048 }),
+      takeKey: () => generateKey(leaf?.facts.key ?? defaultKeyAlgorithm),
       now: clock.now(),
     });
     if ((await store.write(location, next, { version: found.version }, signal)) === 'written') {

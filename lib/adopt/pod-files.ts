@@ -30,6 +30,7 @@ import { locationText, type Material } from '../store/store.ts';
 import { toYaml } from '../yaml.ts';
 import type { SecurityLabel } from './container.ts';
 import { healthPorts, type PodAddition } from './static-pods.ts';
+import { apiVersion } from '../well-known.ts';
 
 interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
   /** Of all pods. Absolute path. */
@@ -190,7 +191,7 @@ function podConfig(
   } satisfies Record<ModeIdentity, unknown>;
   const { regen: _regen, syncer: _syncer, approver: _approver, ...cluster } = settings;
   return toYaml({
-    apiVersion: 'kube-cert-recovery/v1alpha1',
+    apiVersion,
     kind: 'Configuration',
     modes,
     ...cluster,

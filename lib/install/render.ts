@@ -20,6 +20,7 @@ import { componentFlags, type ComponentFlags, componentKubeconfigs } from './com
 import { isThere, namesIn, readIfPresent, writeIfAbsent } from './existing-files.ts';
 import { makeGeneration, readStaged, stage } from './first-generation.ts';
 import { type HostLayout, hostLayout } from './layout.ts';
+import { defaultKeyAlgorithm } from '../well-known.ts';
 
 interface RenderOptions {
   readonly resolved: Resolved;
@@ -48,7 +49,6 @@ export interface RenderOutcome {
 }
 
 export const defaultServer = 'https://localhost:6443';
-const defaultKeyAlgorithm: KeyAlgorithm = { name: 'RSA', bits: 2048 };
 
 /** Throws WriteFailed, ReadFailed, MaterialInvalid, SignFailed; then running it again completes what it began. */
 export async function runRender(options: RenderOptions): Promise<RenderOutcome> {

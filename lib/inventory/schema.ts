@@ -14,8 +14,7 @@ import {
   someText,
 } from './values.ts';
 import { flags, reader } from './reader.ts';
-
-export const apiVersion = 'kube-cert-recovery/v1alpha1';
+import { apiVersion } from '../well-known.ts';
 
 export const locationKeys = ['secret', 'configMap', 'pemPair', 'pemFile', 'combinedPem', 'kubeconfig'] as const;
 export const locationKeysText = 'secret, configMap, pemPair, pemFile, combinedPem and kubeconfig';

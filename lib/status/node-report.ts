@@ -14,6 +14,7 @@ import {
   type StatusReport,
   type StatusRow,
 } from './report.ts';
+import { announcedPart } from '../well-known.ts';
 
 /** What a server of this machine shows, held against the file that it reads. */
 export interface ServedSight {
@@ -225,8 +226,6 @@ function stateOf(
   return left < warningMs(artefact, certificate, resolved) ? 'EXPIRING' : 'OK';
 }
 
-const lastPart = 0.2;
-
 /**
  * From how much remaining time on an end is announced. A kubeconfig's NotBefore may be its CA's, so the declared validity
  * bounds its life. A CA is announced when a leaf made now would outlive it.
@@ -237,9 +236,9 @@ function warningMs(
   { artefacts }: Resolved,
 ): number {
   const life = notAfter.getTime() - notBefore.getTime();
-  if (artefact.kind === 'target') return Math.min(life, artefact.validity) * lastPart;
+  if (artefact.kind === 'target') return Math.min(life, artefact.validity) * announcedPart;
   const leaves = artefacts.flatMap((row) =>
     row.kind === 'target' && row.issuer === artefact.name ? [row.validity] : [],
   );
-  return Math.min(life * lastPart, ...(leaves.length === 0 ? [] : [Math.max(...leaves)]));
+  return Math.min(life * announcedPart, ...(leaves.length === 0 ? [] : [Math.max(...leaves)]));
 }
