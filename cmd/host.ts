@@ -32,6 +32,7 @@ import { exitCodes } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { type CommandLine, configInput, type InstallLine, orKubeadm } from './read-config.ts';
 import { resolveHere } from './resolve-here.ts';
+import { defaultBackupDir, defaultLockDir } from '../lib/well-known.ts';
 
 export type HostLine = InstallLine & FlagsOf<'init host'>;
 
@@ -95,7 +96,7 @@ function realOf(path: string): string {
 }
 
 /** RuntimeDirectory and StateDirectory of the service. */
-const usual: readonly string[] = ['/var/lib/kube-cert-recovery/backups', '/run/kube-cert-recovery'];
+const usual: readonly string[] = [defaultBackupDir, defaultLockDir];
 
 export async function initHostCommand({ out, ...line }: HostLine, io: Io, machine?: HostMachine): Promise<number> {
   const { flags, executable, problems } = hostFlags(line, io.cwd);

@@ -20,6 +20,7 @@ import { noteSummary, readSummaryNote } from './summary-note.ts';
 import { instanceOf, type Shared } from './shared.ts';
 import { unmetConditions, type UnmetCondition } from './unmet.ts';
 import { isFile } from '../lib/inventory/places.ts';
+import { defaultKeyAlgorithm } from '../lib/well-known.ts';
 
 /** How long the process stays for the release of stale leases, when everything else is done. */
 const leasesMs = 15_000;
@@ -30,7 +31,7 @@ export async function regen(mode: RegenConfig, shared: Shared): Promise<readonly
   const connection = needsApi(mode, resolved) ? await healFilesUnless(mode, shared) : undefined;
   const events = connection && createEventRecorder({ connection, clock, log, instance: instanceOf(shared) });
   const size = resolved.artefacts.filter(({ kind }) => kind === 'signer' || kind === 'target').length;
-  const { keyAlgorithm = { name: 'RSA', bits: 2048 } } = mode;
+  const { keyAlgorithm = defaultKeyAlgorithm } = mode;
   const stopped = new AbortController();
   const background = AbortSignal.any([signal, stopped.signal]);
   const besides =

@@ -26,6 +26,7 @@ import { lockHost } from '../lib/host/sole-writer.ts';
 import { configInput, type CommandLine, orKubeadm } from './read-config.ts';
 import { resolveHere } from './resolve-here.ts';
 import { isFile } from '../lib/inventory/places.ts';
+import { table } from '../lib/table.ts';
 
 export type RestoreLine = CommandLine & FlagsOf<'restore'>;
 
@@ -213,21 +214,11 @@ function outcomeText(outcome: Outcome, wanted: Generation): string {
 }
 
 function listText(kept: readonly Generation[], now: Date): string {
-  const rows = kept.map((one) => [
-    one.artefact,
-    one.generation,
-    keptText(one),
-    one.problem === undefined ? endText(one.notAfter, now) : 'unusable',
+  const rows = table(kept, [
+    ['ARTEFACT', ({ artefact }) => artefact],
+    ['GENERATION', ({ generation }) => generation],
+    ['KEPT AT', keptText],
+    ['EXPIRES', ({ problem, notAfter }) => (problem === undefined ? endText(notAfter, now) : 'unusable')],
   ]);
-  const all = [['ARTEFACT', 'GENERATION', 'KEPT AT', 'EXPIRES'], ...rows];
-  const widths = [0, 1, 2].map((column) => Math.max(...all.map((row) => row[column]?.length ?? 0)) + 3);
-  return all
-    .map(
-      (row) =>
-        `${row
-          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-          .join('')
-          .trimEnd()}\n`,
-    )
-    .join('');
+  return rows.replaceAll(/ +$/gm, '');
 }

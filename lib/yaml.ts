@@ -88,6 +88,11 @@ export function readYaml(text: string): YamlFile {
   return { value, problems, lineOf: (path) => lineAt(parsed, path) };
 }
 
+type Mapping = Readonly<Record<string, unknown>>;
+
+export const isMapping = (value: unknown): value is Mapping =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
 /** The value of a YAML or JSON text. Throws MaterialInvalid, without a word of the text. */
 export function parseYaml(text: string): unknown {
   const { doc, lines } = parse(text);

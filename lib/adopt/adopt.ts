@@ -13,17 +13,17 @@ import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { componentsOfPod, defaultNamespace, type StaticPod, staticPods, tokenSecretName } from '../install/accounts.ts';
 import { type Api, applyManifest, fieldManager, type Manifest, manifestText } from '../install/apply.ts';
-import { kubeconfigYaml, serverBundle } from '../install/component-flags.ts';
+import { kubeconfigAuthority, kubeconfigYaml } from '../install/component-flags.ts';
 import { readToken } from '../install/mode-credentials.ts';
 import { readIfPresent } from '../install/existing-files.ts';
 import { recordToCome } from '../install/install-record.ts';
-import { fileOf, formerManifest } from '../install/layout.ts';
+import { formerManifest } from '../install/layout.ts';
 import { installManifests, podSyncers } from '../install/rbac.ts';
 import { readBy } from '../inventory/resolve.ts';
 import type { ApiLocation } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import { createApiStore } from '../store/api-store.ts';
-import { caBundleKey, type Material, type Store } from '../store/store.ts';
+import type { Material, Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
@@ -145,7 +145,12 @@ async function requireAdoptable(adoption: Adoption): Promise<Adoptable> {
   }
   const material = { resolved, directories: adoption, store, clock, signal };
   const stock = await takeStock(material);
-  requireSameTrust(await bundlesOf(stock, material), await readAuthorities(adoption.pkiDir), clock.now());
+  requireSameTrust(
+    resolved,
+    await bundlesOf(stock, material),
+    await readAuthorities(resolved, adoption.pkiDir),
+    clock.now(),
+  );
   return { running, absent: absentIn(stock, resolved) };
 }
 
@@ -177,7 +182,7 @@ async function adoptObjects(adoption: Adoption): Promise<ReadonlyMap<string, Mat
   for (const { what, from } of adopted.created) told(`Created ${what}${from === undefined ? '' : ` from ${from}`}`);
   const material = await completeNames({ resolved, material: adopted.material, store, clock, signal, told });
   // Once more: another machine may have been quicker with an object, and this one is about to believe it.
-  requireSameTrust(material, await readAuthorities(adoption.pkiDir), clock.now());
+  requireSameTrust(resolved, material, await readAuthorities(resolved, adoption.pkiDir), clock.now());
   return material;
 }
 
@@ -253,10 +258,9 @@ async function bootstrapKubeconfig(adoption: Adoption): Promise<string> {
   // The kubelet.conf that the kubelet writes afterwards has this file as its CA, but not the name to ask for: so it must
   // hold both, the CA of the recovery name and that of the API server's own.
   const seen = readBy(resolved, componentsOfPod['kube-apiserver']);
-  const bundle = seen.artefacts.find(({ name }) => name === serverBundle);
-  const certificateAuthority = bundle && fileOf(bundle, caBundleKey, podLayout(directory, 'kube-apiserver'));
+  const certificateAuthority = kubeconfigAuthority(seen, podLayout(directory, 'kube-apiserver'));
   if (certificateAuthority === undefined) {
-    const message = `Cannot write the bootstrap kubeconfig of the kubelet: the inventory publishes no "${serverBundle}" beside kube-apiserver; name "kubelet" among its readers`;
+    const message = `Cannot write the bootstrap kubeconfig of the kubelet: the inventory publishes no bundle that a kubeconfig beside kube-apiserver names; name "kubelet" among its readers`;
     throw new RecoveryError('InventoryInvalid', message);
   }
   const secret = tokenSecretName('node-bootstrapper');

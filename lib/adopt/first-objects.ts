@@ -14,7 +14,8 @@ import { type Certificate, parseCertificates, wholeCertificates } from '../pki/c
 import { generateKey } from '../pki/key.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Store } from '../store/store.ts';
-import { accountKeyFiles, type KubeadmDirectories, sourceOf } from './kubeadm-files.ts';
+import { type KubeadmDirectories, keyFiles, sourceOf } from './kubeadm-files.ts';
+import { defaultKeyAlgorithm } from '../well-known.ts';
 
 interface AdoptMaterial {
   /** Artefacts in the API alone. */
@@ -32,8 +33,6 @@ interface AdoptedMaterial {
   /** Objects that were made, and where what they hold comes from: the path of kubeadm's file, or undefined. */
   readonly created: readonly { readonly what: string; readonly from?: string }[];
 }
-
-const defaultKeyAlgorithm = { name: 'RSA', bits: 2048 } as const;
 
 /** What the first generation is made of. */
 interface Stock {
@@ -163,10 +162,11 @@ function fits({ usage, commonName, hostnames }: ResolvedTarget, { facts, fields 
 }
 
 async function accountKeys(
-  { location, privateKey, publicKey }: KeyPair,
-  directories: KubeadmDirectories,
-): Promise<TakenOver> {
-  const files = accountKeyFiles(directories);
+  { location, privateKey, publicKey, adoptedFrom }: KeyPair,
+  { pkiDir }: KubeadmDirectories,
+): Promise<TakenOver | undefined> {
+  if (adoptedFrom === undefined) return undefined;
+  const files = keyFiles(adoptedFrom, pkiDir);
   const [own, open] = [await readIfPresent(files.private, 'key'), await readIfPresent(files.public, 'key')];
   if (own === undefined || open === undefined) {
     const message = `Cannot adopt ${locationText(location)}: "${files.private}" and "${files.public}" must both be there; without them every token would become invalid`;
@@ -219,7 +219,7 @@ async function withAllNames(artefact: ResolvedTarget, options: CompleteNames): P
     const next = await make(artefact, {
       resolved,
       material: new Map<string, Material>([...material, [name, found]]),
-      takeKey: () => generateKey(leaf?.facts.key ?? { name: 'RSA', bits: 2048 }),
+      takeKey: () => generateKey(leaf?.facts.key ?? defaultKeyAlgorithm),
       now: clock.now(),
     });
     if ((await store.write(location, next, { version: found.version }, signal)) === 'written') {

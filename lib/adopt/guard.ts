@@ -4,18 +4,20 @@ import { basename, join } from 'node:path';
 import { flagsIn } from '../command-flags.ts';
 import { RecoveryError } from '../errors.ts';
 import type { StaticPod } from '../install/accounts.ts';
+import type { Resolved } from '../inventory/model.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { caBundleKey, type Material } from '../store/store.ts';
-import { type KubeadmDirectories, trustedFiles } from './kubeadm-files.ts';
+import { bundlesWith, type KubeadmDirectories } from './kubeadm-files.ts';
 import type { PodManifest } from './static-pods.ts';
 
 /** Throws MaterialInvalid when a CA that is trusted on this machine would not be any more. */
 export function requireSameTrust(
+  resolved: Pick<Resolved, 'artefacts'>,
   material: ReadonlyMap<string, Material>,
   authorities: ReadonlyMap<string, Uint8Array>,
   now: Date,
 ): void {
-  for (const [artefact, file] of trustedFiles) {
+  for (const { name: artefact, file } of bundlesWith(resolved, 'adoptedFrom')) {
     const lost = validAndNotIn(authorities.get(file), material.get(artefact)?.entries[caBundleKey], now);
     if (lost.length === 0) continue;
     const names = lost.map(({ facts }) => `"${facts.subject}"`).join(', ');
@@ -31,23 +33,17 @@ function validAndNotIn(bundle: Uint8Array | undefined, other: Uint8Array | undef
   return own?.filter(({ facts }) => facts.notAfter > now && !prints.has(facts.fingerprint)) ?? [];
 }
 
-/** On the way back: bundles of the API, and the file of kubeadm that readers trust instead of them. */
-export const trustInApi: readonly (readonly [artefact: string, file: string])[] = [
-  ['client-ca', 'ca.crt'],
-  ['kube-apiserver-serving-ca', 'ca.crt'], // not what clients on this machine know of it besides
-  ['aggregator-client-ca', 'front-proxy-ca.crt'],
-];
-
 /**
  * Throws MaterialInvalid when a CA that the cluster trusts now is not in kubeadm's files: it has been replaced since the
  * machine was adopted, and whoever has a certificate of the new one, or trusts it alone, would be cut off.
  */
 export function requireTrustInFiles(
+  resolved: Pick<Resolved, 'artefacts'>,
   material: ReadonlyMap<string, Material>,
   authorities: ReadonlyMap<string, Uint8Array>,
   now: Date,
 ): void {
-  for (const [artefact, file] of trustInApi) {
+  for (const { name: artefact, file } of bundlesWith(resolved, 'givenBackTo')) {
     const lost = validAndNotIn(material.get(artefact)?.entries[caBundleKey], authorities.get(file), now);
     if (lost.length === 0) continue;
     const names = lost.map(({ facts }) => `"${facts.subject}" (until ${facts.notAfter.toISOString()})`).join(', ');

@@ -34,44 +34,24 @@ export interface MachineOptions extends KubeadmDirectories, ManifestsLocking {
   readonly told: (line: string) => void;
 }
 
-/** By artefact of the inventory: the pair below pkiDir, without `.crt` and `.key`. */
-const pairs: Readonly<Record<string, string>> = {
-  'kube-apiserver-serving-signer': 'ca',
-  'kube-apiserver-to-kubelet-signer': 'ca',
-  'kube-control-plane-signer': 'ca',
-  'csr-signer-signer': 'ca',
-  'next-csr-signer': 'ca',
-  'aggregator-client-signer': 'front-proxy-ca',
-  'aggregator-client': 'front-proxy-client',
-  'kubelet-client': 'apiserver-kubelet-client',
-  'kube-apiserver-serving': 'apiserver',
-};
-
-/** By artefact: the kubeconfig that holds the client certificate. */
-const kubeconfigs: Readonly<Record<string, string>> = {
-  'kube-controller-manager-client': 'controller-manager.conf',
-  'kube-scheduler-client': 'scheduler.conf',
-  'admin-client': 'admin.conf',
-};
-
 /** A certificate and its key on disk that an artefact of the API begins with; undefined where kubeadm has none. */
-export function sourceOf({ name }: ResolvedArtefact, directories: KubeadmDirectories): DiskLocation | undefined {
-  const pair = pairs[name];
-  if (pair !== undefined) {
-    const file = join(directories.pkiDir, pair);
-    return { kind: 'pemPair', certFile: `${file}.crt`, keyFile: `${file}.key` };
-  }
-  const kubeconfig = kubeconfigs[name];
-  if (kubeconfig === undefined) return undefined;
-  return { kind: 'kubeconfig', file: join(directories.kubernetesDir, kubeconfig), endpoint: 'local' };
+export function sourceOf(
+  { kind, adoptedFrom }: ResolvedArtefact,
+  { kubernetesDir, pkiDir }: KubeadmDirectories,
+): DiskLocation | undefined {
+  if (adoptedFrom === undefined || (kind !== 'signer' && kind !== 'target')) return undefined;
+  if (adoptedFrom.endsWith('.conf'))
+    return { kind: 'kubeconfig', file: join(kubernetesDir, adoptedFrom), endpoint: 'local' };
+  return { kind: 'pemPair', certFile: join(pkiDir, `${adoptedFrom}.crt`), keyFile: join(pkiDir, `${adoptedFrom}.key`) };
 }
 
-/** Whether people alone use what the artefact begins with: kubeadm's own components run without it. */
-export const isForPeople = ({ name }: ResolvedArtefact): boolean => name === 'admin-client';
+/** Whether people use what the artefact begins with: kubeadm's own components run without it. */
+export const isForPeople = ({ readers }: ResolvedArtefact): boolean =>
+  readers.some(({ component }) => component === 'admin');
 
-/** The keys of service-account tokens: private, public. */
-export function accountKeyFiles({ pkiDir }: KubeadmDirectories): { readonly private: string; readonly public: string } {
-  return { private: join(pkiDir, 'sa.key'), public: join(pkiDir, 'sa.pub') };
+/** A key pair without certificate (service-account keys). */
+export function keyFiles(name: string, pkiDir: string): { readonly private: string; readonly public: string } {
+  return { private: join(pkiDir, `${name}.key`), public: join(pkiDir, `${name}.pub`) };
 }
 
 // What the certificates on a machine of kubeadm say beyond what the inventory declares. An adoption takes nothing away
@@ -119,15 +99,21 @@ function declaredLike(artefact: ResolvedArtefact, { facts, fields }: Certificate
 }
 
 /** Bundles of the API, and the file of kubeadm whose every valid certificate they must hold. */
-export const trustedFiles: readonly (readonly [artefact: string, file: string])[] = [
-  ['client-ca', 'ca.crt'],
-  ['kube-apiserver-server-ca', 'ca.crt'],
-  ['aggregator-client-ca', 'front-proxy-ca.crt'],
-];
+export function bundlesWith(
+  { artefacts }: Pick<Resolved, 'artefacts'>,
+  field: 'adoptedFrom' | 'givenBackTo',
+): readonly { readonly name: string; readonly file: string }[] {
+  return artefacts.flatMap((artefact) => {
+    const { name, kind, [field]: authority } = artefact;
+    const isBundle = kind === 'caBundle' || kind === 'composedBundle';
+    return isBundle && authority !== undefined ? [{ name, file: `${authority}.crt` }] : [];
+  });
+}
 
 /** The CAs that readers on the machine trust, in PEM by name below pkiDir; empty where there is none. Throws ReadFailed. */
-export async function readAuthorities(pkiDir: string): Promise<ReadonlyMap<string, Uint8Array>> {
-  const read = [...new Set(trustedFiles.map(([, file]) => file))].map(async (file) => {
+export async function readAuthorities(resolved: Resolved, pkiDir: string): Promise<ReadonlyMap<string, Uint8Array>> {
+  const named = [...bundlesWith(resolved, 'adoptedFrom'), ...bundlesWith(resolved, 'givenBackTo')];
+  const read = [...new Set(named.map(({ file }) => file))].map(async (file) => {
     const bytes = await readIfPresent(join(pkiDir, file), 'CA');
     return [file, bytes ?? new Uint8Array()] as const;
   });

@@ -15,9 +15,10 @@ import { LeaseTurn, restartTurn } from '../restart/turn.ts';
 import { acquireLock } from '../host/lock.ts';
 import { refuseBesideKubeadm } from '../host/sole-writer.ts';
 import { digestOf, type PodAddition } from './static-pods.ts';
+import { defaultLockDir } from '../well-known.ts';
 
 /** On every machine, whatever a configuration says of other locks: commands that were given different ones must meet. */
-export const machineLockDir = '/run/kube-cert-recovery';
+export const machineLockDir = defaultLockDir;
 
 export interface ManifestsLocking {
   /** `machineLockDir`, but for tests. */

@@ -20,7 +20,8 @@ import {
   writeCredential,
 } from '../install/mode-credentials.ts';
 import { isThere, namesIn } from '../install/existing-files.ts';
-import { type HostLayout, hostLayout, publishedPlace } from '../install/layout.ts';
+import { type HostLayout, hostLayout } from '../install/layout.ts';
+import { publishedPlace } from '../inventory/content.ts';
 import { readBy } from '../inventory/resolve.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { dataLink } from '../publish/scan.ts';
@@ -29,6 +30,7 @@ import { locationText, type Material } from '../store/store.ts';
 import { toYaml } from '../yaml.ts';
 import type { SecurityLabel } from './container.ts';
 import { healthPorts, type PodAddition } from './static-pods.ts';
+import { apiVersion } from '../well-known.ts';
 
 interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
   /** Of all pods. Absolute path. */
@@ -80,7 +82,7 @@ export async function requireNoPodLinks(
   const layout = podLayout(directory, pod);
   const resolved = readBy(all, componentsOfPod[pod]);
   for (const artefact of resolved.artefacts) {
-    const place = publishedPlace(artefact, layout);
+    const place = publishedPlace(artefact, layout.certs);
     if (place === undefined) continue;
     await requireNoLink(layout.directory, place.directory, 'directory');
     await requireNoForeignLink(place.directory);
@@ -143,7 +145,7 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
   const written: string[] = [];
   await requireNoPodLinks(pod, options);
   for (const artefact of resolved.artefacts) {
-    const place = publishedPlace(artefact, layout);
+    const place = publishedPlace(artefact, layout.certs);
     const own = material.get(artefact.name);
     if (place === undefined || own === undefined) continue;
     const what = locationText(artefact.location);
@@ -189,7 +191,7 @@ function podConfig(
   } satisfies Record<ModeIdentity, unknown>;
   const { regen: _regen, syncer: _syncer, approver: _approver, ...cluster } = settings;
   return toYaml({
-    apiVersion: 'kube-cert-recovery/v1alpha1',
+    apiVersion,
     kind: 'Configuration',
     modes,
     ...cluster,

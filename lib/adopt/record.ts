@@ -13,6 +13,8 @@ import { isThere, readIfPresent, removeFile } from '../install/existing-files.ts
 import { adoptionFile } from '../install/layout.ts';
 import { podLayout } from './pod-files.ts';
 import { digestOf, type PodAddition } from './static-pods.ts';
+import { apiVersion } from '../well-known.ts';
+import { isMapping } from '../yaml.ts';
 
 export interface AdoptionRecord {
   readonly kubernetesDir: string;
@@ -22,7 +24,7 @@ export interface AdoptionRecord {
   readonly additions: readonly PodAddition[];
 }
 
-const header = { apiVersion: 'kube-cert-recovery/v1alpha1', kind: 'Adoption' } as const;
+const header = { apiVersion, kind: 'Adoption' } as const;
 const fields = ['apiVersion', 'kind', 'kubernetesDir', 'pkiDir', 'nodeName', 'additions', 'digests', 'placeDigest'];
 const additionFields = ['pod', 'image', 'layout', 'flags', 'kubeletPki', 'sharesProcesses', 'seLinux'];
 
@@ -123,10 +125,8 @@ function jsonOf(text: string): unknown {
   }
 }
 
-function fieldsOf(value: unknown): Readonly<Record<string, unknown>> | undefined {
-  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
-  return isObject ? (value as Readonly<Record<string, unknown>>) : undefined;
-}
+const fieldsOf = (value: unknown): Readonly<Record<string, unknown>> | undefined =>
+  isMapping(value) ? value : undefined;
 
 const isName = (value: unknown): value is string => typeof value === 'string' && value !== '';
 const isPath = (value: unknown): value is string => isName(value) && isAbsolute(value);

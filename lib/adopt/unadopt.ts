@@ -15,7 +15,7 @@ import { createApiStore } from '../store/api-store.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { certificateKey, locationText, type Material } from '../store/store.ts';
 import { editYaml } from '../yaml.ts';
-import { requireTrustInFiles, trustInApi } from './guard.ts';
+import { requireTrustInFiles } from './guard.ts';
 import { isForPeople, type MachineOptions, readAuthorities, sourceOf } from './kubeadm-files.ts';
 import { withManifestsLock } from './manifests-lock.ts';
 import { podLayout } from './pod-files.ts';
@@ -92,12 +92,11 @@ async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: 
 async function requireSameAuthorities({ connection, resolved, pkiDir, clock, signal }: MachineOptions): Promise<void> {
   const store = createApiStore({ connection, fieldManager });
   const material = new Map<string, Material>();
-  for (const [name] of trustInApi) {
-    const bundle = resolved.artefacts.find((artefact) => artefact.name === name);
-    const found = bundle && (await store.read(bundle.location, signal));
+  for (const { name, location } of resolved.artefacts.filter(({ givenBackTo }) => givenBackTo !== undefined)) {
+    const found = await store.read(location, signal);
     if (found !== undefined) material.set(name, found);
   }
-  requireTrustInFiles(material, await readAuthorities(pkiDir), clock.now());
+  requireTrustInFiles(resolved, material, await readAuthorities(resolved, pkiDir), clock.now());
 }
 
 /** A bootstrap kubeconfig that names files of ours is ours. */

@@ -22,7 +22,8 @@ import { firstApprovalsName, type Requester } from '../bootstrap-identity.ts';
 import type { FirstApproval } from './first-approvals.ts';
 import { isBefore, requestedAt, type SigningRequest } from './request.ts';
 import { renewalMsOf, type Signs, type Watched, wantedSilenceMs } from './silence.ts';
-import { type Content, judgeShape, nodePrefix, type ShapeReason } from './request-shape.ts';
+import { type Content, judgeShape, type ShapeReason } from './request-shape.ts';
+import { nodePrefix } from '../well-known.ts';
 
 type EvidenceReason =
   | 'AlreadyApproved'

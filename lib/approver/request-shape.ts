@@ -8,6 +8,7 @@ import { dnsSubdomain } from '../inventory/values.ts';
 import type { CertificateRequest } from '../pki/csr.ts';
 import { algorithmText } from '../pki/key.ts';
 import { isAskedBy, isDecided, type SigningRequest } from './request.ts';
+import { nodePrefix, nodesGroup } from '../well-known.ts';
 
 export type ShapeReason =
   | 'RequestTooLarge'
@@ -31,8 +32,6 @@ type Shape =
   /** A kubelet's request for the certificate of `node`. */
   | { readonly kind: 'suitable'; readonly node: string };
 
-export const nodePrefix = 'system:node:';
-const nodesGroup = 'system:nodes';
 const wantedUsages = ['client auth', 'digital signature'];
 const allowedUsages = [...wantedUsages, 'key encipherment'];
 const leastRsaBits = 2048;

@@ -15,6 +15,7 @@ import { missing, readSources } from './sources.ts';
 import type { ConfigInput, ConfigReading } from './sources.ts';
 import { parseAddress } from './schema.ts';
 import type { Settings } from './schema.ts';
+import { defaultRecoveryServerName } from '../well-known.ts';
 
 /** What stands for an inventory where none is named and nothing but requests of kubelets is looked at. */
 function inventoryOfApprover({ settings, file }: ConfigReading): Inventory | undefined {
@@ -103,7 +104,7 @@ function commonOf({ input, settings }: ConfigReading, { inventory, environment }
     inventory: inventory as Inventory, // without an inventory there were problems
     environment,
     ...(tlsServerNameOverride === undefined ? {} : { tlsServerNameOverride }),
-    recoveryServerName: settings.recoveryServerName ?? 'localhost-recovery',
+    recoveryServerName: settings.recoveryServerName ?? defaultRecoveryServerName,
     ...(address === undefined ? {} : { apiServerAddress: address }),
     log: { level: log?.level ?? 'info', format: log?.format ?? 'json' },
     dryRun: settings.dryRun ?? false,

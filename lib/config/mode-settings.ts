@@ -9,6 +9,7 @@ import type { ApproverConfig, HostConfig, ModeConfig, RenewalConfig, SyncerConfi
 import { missing } from './sources.ts';
 import type { ConfigReading } from './sources.ts';
 import type { Settings } from './schema.ts';
+import { defaultBackupDir, defaultLockDir } from '../well-known.ts';
 
 const yearMs = 365 * 86_400_000;
 
@@ -34,8 +35,8 @@ export function renewalOf({ policy, keyAlgorithm }: Settings, inventory: Invento
 
 export function hostOf({ regen }: Settings): HostConfig {
   return {
-    backupDir: regen?.backupDir ?? '/var/lib/kube-cert-recovery/backups',
-    lockDir: regen?.lockDir ?? '/run/kube-cert-recovery',
+    backupDir: regen?.backupDir ?? defaultBackupDir,
+    lockDir: regen?.lockDir ?? defaultLockDir,
     clockSynchronised: regen?.clockSynchronised ?? 'auto',
   };
 }

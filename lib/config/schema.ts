@@ -1,7 +1,7 @@
 // The configuration file as it is written. Strict; an `error` text names the wanted state. No defaults here: a value
 // that is absent must stay absent until the command line has had its say.
 import * as z from 'zod';
-import { apiVersion, inventoryFileSchema, inventorySchema, policyKind } from '../inventory/schema.ts';
+import { inventoryFileSchema, inventorySchema, policyKind } from '../inventory/schema.ts';
 import {
   checkedHostname,
   directoryPath,
@@ -11,6 +11,7 @@ import {
   objectName,
 } from '../inventory/values.ts';
 import type { Address } from './config.ts';
+import { apiVersion } from '../well-known.ts';
 
 /** `host:port`, `[v6]:port`, `:port`. */
 export function parseAddress(text: string): Address | undefined {

@@ -4,7 +4,7 @@ import { X509Certificate, createHash, createPrivateKey } from 'node:crypto';
 import { type Disk, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { systemCode } from '../errors.ts';
-import { type ArtefactFiles, pathsOf } from '../proof/published.ts';
+import { type ArtefactFiles, pathsOf } from '../inventory/content.ts';
 
 export type SeenFile =
   | {

@@ -6,7 +6,8 @@ import { errorText, faultText } from '../errors.ts';
 import type { Reader, ResolvedArtefact } from '../inventory/model.ts';
 import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
-import type { ArtefactFiles } from '../proof/published.ts';
+import type { ArtefactFiles } from '../inventory/content.ts';
+import { proofKinds } from '../inventory/reader.ts';
 import type { InputChange } from '../restart/pod-restarts.ts';
 import { backoffMs, Wake } from '../retry.ts';
 import { type FilesState, inspectFiles, type Inspection } from './inspect.ts';
@@ -241,5 +242,4 @@ export class Reactor {
 }
 
 /** Proofs that look at what somebody else did: without them nothing is wrong. */
-const waitsForOthers = ({ proof }: Reader): boolean =>
-  proof.kind === 'signsCsr' || proof.kind === 'proxied' || proof.kind === 'none';
+const waitsForOthers = ({ proof }: Reader): boolean => proofKinds[proof.kind].waitsForOthers;

@@ -1,133 +1,37 @@
 // The command-line flags and kubeconfigs with which the components of an upstream control plane read what the syncer
 // writes. Pure.
 // A flag whose artefact is not in the inventory is left out, so an inventory may cover a part of the control plane.
-import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { fileOf } from '../inventory/content.ts';
+import type { Resolved } from '../inventory/model.ts';
+import { parametersIn, withParameters } from '../inventory/places.ts';
+import { kubeconfigPlaceholder } from '../inventory/reader.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../store/store.ts';
 import { toYaml } from '../yaml.ts';
-import { fileOf, type HostLayout, kubeconfigFile } from './layout.ts';
+import { type HostLayout, kubeconfigFile } from './layout.ts';
 
 /** Flag without dashes -> value; a list repeats the flag. */
 export type FlagValues = Readonly<Record<string, string | readonly string[]>>;
 export type ComponentFlags = Readonly<Record<string, FlagValues>>;
 
-type Entry = 'certificate' | 'key' | 'bundle' | 'privateKey' | 'publicKey';
-/** Component, flag, artefact, entry. */
-type Row = readonly [component: string, flag: string, artefact: string, entry: Entry];
-
-const rows: readonly Row[] = [
-  ['etcd', 'cert-file', 'etcd-server', 'certificate'],
-  ['etcd', 'key-file', 'etcd-server', 'key'],
-  ['etcd', 'trusted-ca-file', 'etcd-ca', 'bundle'],
-  ['etcd', 'peer-cert-file', 'etcd-peer', 'certificate'],
-  ['etcd', 'peer-key-file', 'etcd-peer', 'key'],
-  ['etcd', 'peer-trusted-ca-file', 'etcd-ca', 'bundle'],
-  ['kube-apiserver', 'etcd-cafile', 'etcd-ca', 'bundle'],
-  ['kube-apiserver', 'etcd-certfile', 'etcd-client', 'certificate'],
-  ['kube-apiserver', 'etcd-keyfile', 'etcd-client', 'key'],
-  ['kube-apiserver', 'client-ca-file', 'client-ca', 'bundle'],
-  ['kube-apiserver', 'tls-cert-file', 'kube-apiserver-serving', 'certificate'],
-  ['kube-apiserver', 'tls-private-key-file', 'kube-apiserver-serving', 'key'],
-  ['kube-apiserver', 'kubelet-client-certificate', 'kubelet-client', 'certificate'],
-  ['kube-apiserver', 'kubelet-client-key', 'kubelet-client', 'key'],
-  ['kube-apiserver', 'proxy-client-cert-file', 'aggregator-client', 'certificate'],
-  ['kube-apiserver', 'proxy-client-key-file', 'aggregator-client', 'key'],
-  ['kube-apiserver', 'requestheader-client-ca-file', 'aggregator-client-ca', 'bundle'],
-  ['kube-apiserver', 'service-account-key-file', 'service-account-key', 'publicKey'],
-  ['kube-apiserver', 'service-account-signing-key-file', 'service-account-key', 'privateKey'],
-  ['kube-controller-manager', 'client-ca-file', 'client-ca', 'bundle'],
-  ['kube-controller-manager', 'requestheader-client-ca-file', 'aggregator-client-ca', 'bundle'],
-  ['kube-controller-manager', 'cluster-signing-cert-file', 'csr-signer', 'certificate'],
-  ['kube-controller-manager', 'cluster-signing-key-file', 'csr-signer', 'key'],
-  ['kube-controller-manager', 'root-ca-file', 'kube-apiserver-server-ca', 'bundle'],
-  ['kube-controller-manager', 'service-account-private-key-file', 'service-account-key', 'privateKey'],
-];
-
-/** Certificates that kube-apiserver serves under a name of their own: artefact, name. */
-const namedServing: readonly (readonly [artefact: string, serverName: string])[] = [
-  ['localhost-serving', 'localhost'],
-  ['localhost-recovery-serving', 'localhost-recovery'],
-];
-
-/** Clients that get a kubeconfig: component, artefact of the client certificate. */
-export const kubeconfigClients: readonly (readonly [component: string, artefact: string])[] = [
-  ['kube-controller-manager', 'kube-controller-manager-client'],
-  ['kube-scheduler', 'kube-scheduler-client'],
-  ['admin', 'admin-client'],
-];
-
-export const serverBundle = 'kube-apiserver-server-ca';
-
 /**
- * What components on this machine verify the API server by. They read their CA file once, at their start (client-go
- * before 1.36), so it must name a CA that is still good when they start after months off: the ten-year one.
+ * As the inventory declares them. An artefact whose files are not in this layout gives none of its flags, also not those
+ * that only go with a file.
  */
-const localServing = { artefact: 'localhost-recovery-serving', serverName: 'localhost-recovery' } as const;
-
-/** What must be said beside a file for the component to use it. */
-function companions(
-  component: string,
-  flags: Readonly<Record<string, unknown>>,
-  allowedName: string | undefined,
-): FlagValues {
-  return {
-    ...('trusted-ca-file' in flags && { 'client-cert-auth': 'true' }),
-    ...('peer-trusted-ca-file' in flags && { 'peer-client-cert-auth': 'true' }),
-    ...('requestheader-client-ca-file' in flags && {
-      ...(allowedName !== undefined && { 'requestheader-allowed-names': allowedName }),
-      ...(component === 'kube-apiserver' && {
-        'requestheader-username-headers': 'X-Remote-User',
-        'requestheader-group-headers': 'X-Remote-Group',
-        'requestheader-extra-headers-prefix': 'X-Remote-Extra-',
-      }),
-    }),
-  };
-}
-
 export function componentFlags({ artefacts }: Resolved, layout: HostLayout): ComponentFlags {
-  const named = new Map(artefacts.map((artefact) => [artefact.name, artefact]));
   const flags: Record<string, Record<string, string | readonly string[]>> = {};
-  const set = (component: string, flag: string, value: string | readonly string[]): void => {
-    flags[component] = { ...flags[component], [flag]: value };
-  };
-  for (const [component, flag, name, entry] of rows) {
-    const file = entryFile(named.get(name), entry, layout);
-    if (file !== undefined) set(component, flag, file);
+  for (const artefact of artefacts) {
+    for (const [component, declared] of Object.entries(artefact.flags ?? {})) {
+      const file = (key: string): string | undefined =>
+        key === kubeconfigPlaceholder ? kubeconfigFile(layout, component) : fileOf(artefact, key, layout.certs);
+      if (Object.values(declared).some((text) => parametersIn(text).some((key) => file(key) === undefined))) continue;
+      const own = (flags[component] ??= {});
+      for (const [flag, text] of Object.entries(declared)) {
+        const value = withParameters(text, (key) => file(key) ?? '');
+        own[flag] = own[flag] === undefined ? value : [own[flag], value].flat();
+      }
+    }
   }
-  const sni = namedServing.flatMap(([name, serverName]) => {
-    const [cert, key] = (['certificate', 'key'] as const).map((entry) => entryFile(named.get(name), entry, layout));
-    return cert === undefined || key === undefined ? [] : [`${cert},${key}:${serverName}`];
-  });
-  if (sni.length > 0) set('kube-apiserver', 'tls-sni-cert-key', sni);
-  for (const [component, name] of kubeconfigClients) {
-    if (component === 'admin' || !named.has(name)) continue;
-    const file = kubeconfigFile(layout, component);
-    for (const flag of ['kubeconfig', 'authentication-kubeconfig', 'authorization-kubeconfig'])
-      set(component, flag, file);
-  }
-  const aggregator = named.get('aggregator-client');
-  const allowedName = aggregator?.kind === 'target' ? aggregator.commonName : undefined;
-  return Object.fromEntries(
-    Object.entries(flags).map(([component, own]) => [
-      component,
-      { ...own, ...companions(component, own, allowedName) },
-    ]),
-  );
-}
-
-function entryFile(artefact: ResolvedArtefact | undefined, entry: Entry, layout: HostLayout): string | undefined {
-  if (artefact === undefined) return undefined;
-  switch (entry) {
-    case 'certificate':
-      return fileOf(artefact, certificateKey, layout);
-    case 'key':
-      return fileOf(artefact, privateKeyKey, layout);
-    case 'bundle':
-      return fileOf(artefact, caBundleKey, layout);
-    case 'privateKey':
-    case 'publicKey':
-      break;
-  }
-  return artefact.kind === 'keyPair' ? fileOf(artefact, artefact[entry], layout) : undefined;
+  return flags;
 }
 
 /** `--flag=value` arguments of one component. */
@@ -146,28 +50,29 @@ export function componentKubeconfigs(
   { artefacts }: Resolved,
   layout: HostLayout,
   server: string,
-  /** For people. */
-  adminServer = server,
+  /** That of the cluster, for people. */
+  clusterServer = server,
 ): readonly ComponentKubeconfig[] {
-  const named = new Map<string, ResolvedArtefact>(artefacts.map((artefact) => [artefact.name, artefact]));
-  const file = (name: string, key: string): string | undefined => {
-    const artefact = named.get(name);
-    return artefact && fileOf(artefact, key, layout);
-  };
-  const certificateAuthority = file(serverBundle, caBundleKey);
-  if (certificateAuthority === undefined) return [];
-  return kubeconfigClients.flatMap(([component, name]) => {
-    const [certFile, keyFile] = [file(name, certificateKey), file(name, privateKeyKey)];
-    if (certFile === undefined || keyFile === undefined) return [];
-    const isLocal = component !== 'admin' && named.has(localServing.artefact);
-    const content = kubeconfigYaml({
-      server: component === 'admin' ? adminServer : server,
-      certificateAuthority,
-      ...(isLocal && { tlsServerName: localServing.serverName }),
-      user: { name: component, certFile, keyFile },
+  return artefacts.flatMap((artefact) => {
+    const [certFile, keyFile] = [certificateKey, privateKeyKey].map((key) => fileOf(artefact, key, layout.certs));
+    return artefact.readers.flatMap(({ component, kubeconfig }) => {
+      const bundle = artefacts.find(({ name }) => name === kubeconfig?.authority);
+      const certificateAuthority = bundle && fileOf(bundle, caBundleKey, layout.certs);
+      if (kubeconfig === undefined || !certFile || !keyFile || !certificateAuthority) return [];
+      const { endpoint, tlsServerName } = kubeconfig;
+      const user = { name: component, certFile, keyFile };
+      const address = endpoint === 'local' ? server : clusterServer;
+      const content = kubeconfigYaml({ server: address, certificateAuthority, tlsServerName, user });
+      return [{ component, path: kubeconfigFile(layout, component), content }];
     });
-    return [{ component, path: kubeconfigFile(layout, component), content }];
   });
+}
+
+/** The bundle by which kubeconfigs of this layout know the API server. */
+export function kubeconfigAuthority({ artefacts }: Resolved, layout: HostLayout): string | undefined {
+  const named = new Set(artefacts.flatMap(({ readers }) => readers.map(({ kubeconfig }) => kubeconfig?.authority)));
+  const bundle = artefacts.find(({ name }) => named.has(name));
+  return bundle && fileOf(bundle, caBundleKey, layout.certs);
 }
 
 /**
@@ -178,7 +83,7 @@ interface KubeconfigContent {
   readonly server: string;
   /** Absolute path. */
   readonly certificateAuthority: string;
-  readonly tlsServerName?: string;
+  readonly tlsServerName?: string | undefined;
   readonly user:
     | { readonly name: string; readonly certFile: string; readonly keyFile: string }
     | { readonly name: string; readonly tokenFile: string }
@@ -200,7 +105,7 @@ export function kubeconfigYaml({ server, certificateAuthority, tlsServerName, us
         cluster: {
           server,
           'certificate-authority': certificateAuthority,
-          ...(tlsServerName !== undefined && { 'tls-server-name': tlsServerName }),
+          'tls-server-name': tlsServerName,
         },
       },
     ],

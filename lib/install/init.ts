@@ -21,6 +21,7 @@ import { installedRecord, recordToCome } from './install-record.ts';
 import { hostLayout, type HostLayout } from './layout.ts';
 import { installManifests, syncerOf } from './rbac.ts';
 import { defaultServer } from './render.ts';
+import { apiVersion, defaultRecoveryServerName } from '../well-known.ts';
 
 interface InitOptions {
   /** As an administrator who may create RBAC. */
@@ -161,7 +162,7 @@ interface Places {
 
 async function writeFiles(places: Places, options: InitOptions): Promise<string[]> {
   const { layout } = places;
-  const { clock, resolved, server = defaultServer, recoveryServerName = 'localhost-recovery' } = options;
+  const { clock, resolved, server = defaultServer, recoveryServerName = defaultRecoveryServerName } = options;
   const { tokenTimeoutMs = 60_000, settings = { preset: resolved.name } } = options;
   const common = { ...places, clock, resolved, server, recoveryServerName, tokenTimeoutMs };
   const written = [
@@ -169,7 +170,7 @@ async function writeFiles(places: Places, options: InitOptions): Promise<string[
     ...(await writeCredential('syncer', common, places.account)),
   ];
   const content = toYaml({
-    apiVersion: 'kube-cert-recovery/v1alpha1',
+    apiVersion,
     kind: 'Configuration',
     modes: ['regen', 'syncer'],
     ...settings,

@@ -1,9 +1,6 @@
 // What `init` leaves on this host, and where. Pure. Everything lies below one directory; only files whose location is on
 // disk (etcd's) lie at the paths that the inventory names.
 import { join } from 'node:path';
-import type { ResolvedArtefact } from '../inventory/model.ts';
-import { isFile } from '../inventory/places.ts';
-import { caBundleKey, certificateKey, privateKeyKey } from '../store/store.ts';
 
 /** Of all that `init` writes on a machine. */
 export const defaultDirectory = '/etc/kubernetes/kube-cert-recovery';
@@ -42,34 +39,6 @@ export function adoptionFile(directory: string): string {
 /** A static pod's manifest as it was before ours was added. */
 export function formerManifest({ directory }: HostLayout): string {
   return join(directory, 'former-manifest.yaml');
-}
-
-interface PublishedPlace {
-  readonly directory: string;
-  /** Of its files. */
-  readonly mode: 0o600 | 0o644;
-}
-
-/** Where the syncer writes a published object; undefined for what it does not write. */
-export function publishedPlace(
-  { location, published }: Pick<ResolvedArtefact, 'location' | 'published'>,
-  { certs }: Pick<HostLayout, 'certs'>,
-): PublishedPlace | undefined {
-  if (published === undefined || isFile(location)) return undefined;
-  return location.kind === 'secret'
-    ? { directory: join(certs, 'secrets', location.name), mode: 0o600 }
-    : { directory: join(certs, 'configmaps', location.name), mode: 0o644 };
-}
-
-/** The file that a component reads for one entry of an artefact; undefined when it is on no disk. */
-export function fileOf(artefact: ResolvedArtefact, key: string, layout: HostLayout): string | undefined {
-  const { location } = artefact;
-  if (location.kind === 'pemPair') {
-    return { [certificateKey]: location.certFile, [privateKeyKey]: location.keyFile }[key];
-  }
-  if (location.kind === 'pemFile') return key === caBundleKey ? location.file : undefined;
-  const place = publishedPlace(artefact, layout);
-  return place && join(place.directory, key);
 }
 
 export function kubeconfigFile({ kubeconfigs }: HostLayout, component: string): string {

@@ -9,11 +9,12 @@ import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { serverAddress } from '../kube/server-address.ts';
 import { proveServed } from '../proof/served.ts';
+import { fileOf } from '../inventory/content.ts';
 import { caBundleKey, locationText, type Store } from '../store/store.ts';
 import { type Account, accountName, type ModeIdentity, tokenSecretName } from './accounts.ts';
 import { type Api } from './apply.ts';
 import { kubeconfigYaml } from './component-flags.ts';
-import { fileOf, type HostLayout } from './layout.ts';
+import type { HostLayout } from './layout.ts';
 
 export interface CredentialOptions {
   readonly api: Api;
@@ -131,7 +132,7 @@ async function recoveryAuthority(
 ): Promise<{ path: string; content?: Uint8Array }> {
   const bundles = recoveryBundles(resolved, recoveryServerName);
   for (const bundle of bundles) {
-    const path = fileOf(bundle, caBundleKey, layout);
+    const path = fileOf(bundle, caBundleKey, layout.certs);
     if (path !== undefined) return { path };
   }
   const [own] = bundles;

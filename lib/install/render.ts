@@ -9,16 +9,18 @@ import type { Clock } from '../clock.ts';
 import { realDisk } from '../disk/disk.ts';
 import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
+import { publishedPlace } from '../inventory/content.ts';
 import { filesOf, isFile, isOfOthers } from '../inventory/places.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type KeyAlgorithm, parsePrivateKey, PrivateKey } from '../pki/key.ts';
 import { publish } from '../publish/writer.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Seen } from '../store/store.ts';
-import { componentFlags, type ComponentFlags, componentKubeconfigs, kubeconfigClients } from './component-flags.ts';
+import { componentFlags, type ComponentFlags, componentKubeconfigs } from './component-flags.ts';
 import { isThere, namesIn, readIfPresent, writeIfAbsent } from './existing-files.ts';
 import { makeGeneration, readStaged, stage } from './first-generation.ts';
-import { type HostLayout, hostLayout, kubeconfigFile, publishedPlace } from './layout.ts';
+import { type HostLayout, hostLayout } from './layout.ts';
+import { defaultKeyAlgorithm } from '../well-known.ts';
 
 interface RenderOptions {
   readonly resolved: Resolved;
@@ -47,7 +49,6 @@ export interface RenderOutcome {
 }
 
 export const defaultServer = 'https://localhost:6443';
-const defaultKeyAlgorithm: KeyAlgorithm = { name: 'RSA', bits: 2048 };
 
 /** Throws WriteFailed, ReadFailed, MaterialInvalid, SignFailed; then running it again completes what it began. */
 export async function runRender(options: RenderOptions): Promise<RenderOutcome> {
@@ -65,15 +66,14 @@ export async function runRender(options: RenderOptions): Promise<RenderOutcome> 
   await renderObjects(staged, rendering, ({ location }) => !complete || isFile(location)); // 2 to 4
   await renderKubeconfigs(rendering); // 5
   if (!complete) await finish(rendering); // 6
-  const names = new Set(resolved.artefacts.map(({ name }) => name));
-  const clients = kubeconfigClients.filter(([, name]) => names.has(name));
+  const kubeconfigs = componentKubeconfigs(resolved, layout, defaultServer);
   return {
     directory: layout.directory,
     written,
     kept,
     notMade: resolved.artefacts.filter(isOfOthers).map(({ name }) => name),
     flags: componentFlags(resolved, layout),
-    kubeconfigs: Object.fromEntries(clients.map(([component]) => [component, kubeconfigFile(layout, component)])),
+    kubeconfigs: Object.fromEntries(kubeconfigs.map(({ component, path }) => [component, path])),
   };
 }
 
@@ -109,7 +109,7 @@ async function renderObjects(
   if (dryRun) {
     for (const artefact of resolved.artefacts.filter((one) => !isOfOthers(one))) {
       note(existing.has(artefact.name) ? 'unchanged' : 'written', locationText(artefact.location));
-      const place = publishedPlace(artefact, layout);
+      const place = publishedPlace(artefact, layout.certs);
       if (place !== undefined) note('written', place.directory);
     }
     return;
@@ -128,7 +128,7 @@ async function renderObjects(
       }
     }
     note(isNew ? 'written' : 'unchanged', locationText(location));
-    const place = publishedPlace(artefact, layout);
+    const place = publishedPlace(artefact, layout.certs);
     if (place === undefined) continue;
     const outcome = await publish({ ...place, what: locationText(location), entries: material.entries }); // 4
     note(outcome === 'unchanged' ? outcome : 'written', place.directory);

@@ -7,6 +7,7 @@
 // proofs read.
 import { firstApprovalsName, kubeletClientSigner } from '../bootstrap-identity.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
+import { proofKinds } from '../inventory/reader.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
 import { restartTurn } from '../restart/turn.ts';
@@ -47,18 +48,13 @@ export function syncerRules(artefacts: Artefacts, { reacts }: { readonly reacts:
   ]);
 }
 
-/** APIServices show whether the proxy client is in use, CertificateSigningRequests whether the CSR signer is. */
+/** What proofs list: APIServices show whether the proxy client is in use, CertificateSigningRequests the CSR signer. */
 export function proofRules(artefacts: Artefacts): readonly RbacRule[] {
-  const kinds = new Set(proofsOf(artefacts).map(({ kind }) => kind));
-  const list = (group: string, resource: string): RbacRule => ({
-    apiGroups: [group],
-    resources: [resource],
-    verbs: ['list'],
+  const declared = new Set<string>(proofsOf(artefacts).map(({ kind }) => kind));
+  return Object.entries(proofKinds).flatMap(([kind, { lists }]) => {
+    if (lists === undefined || !declared.has(kind)) return [];
+    return [{ apiGroups: [lists.apiGroup], resources: [lists.resource], verbs: ['list'] }];
   });
-  return [
-    ...(kinds.has('signsCsr') ? [list(certificates, 'certificatesigningrequests')] : []),
-    ...(kinds.has('proxied') ? [list('apiregistration.k8s.io', 'apiservices')] : []),
-  ];
 }
 
 /** Objects of the whole cluster that tell host names (lib/inventory/discover/openshift.ts). */

@@ -25,7 +25,8 @@ import {
   purgeable,
   readInstalled,
 } from './install-record.ts';
-import { hostLayout, publishedPlace } from './layout.ts';
+import { publishedPlace } from '../inventory/content.ts';
+import { hostLayout } from './layout.ts';
 import { kubeletClientBinding } from './rbac.ts';
 
 interface UninstallOptions {
@@ -171,7 +172,7 @@ interface GiveBackOptions {
 export async function giveBackFiles({ resolved, destinationDir, dryRun = false }: GiveBackOptions): Promise<string[]> {
   const given: string[] = [];
   for (const artefact of resolved.artefacts) {
-    const place = publishedPlace(artefact, { certs: destinationDir });
+    const place = publishedPlace(artefact, destinationDir);
     if (place === undefined) continue;
     const { directory } = place;
     // What cannot be looked at does not keep the others.

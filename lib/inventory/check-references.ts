@@ -53,14 +53,30 @@ interface Reference {
   readonly byCopy: boolean;
 }
 
+const target = { wanted: 'a target', kinds: ['target'], byCopy: false } as const;
+const bundle = {
+  wanted: 'a bundle or a copy of one',
+  // Never an opaque object: nobody would see that the certificates in it have changed.
+  kinds: ['caBundle', 'composedBundle', 'external'],
+  byCopy: true,
+} as const;
+
+/** What readers name beside the artefact itself. */
+function referencesOfReaders({ readers }: Artefact): readonly Reference[] {
+  return readers.flatMap(({ kubeconfig, serves }, at) => [
+    ...(kubeconfig === undefined
+      ? []
+      : [{ path: ['readers', at, 'kubeconfig', 'authority'], name: kubeconfig.authority, ...bundle }]),
+    ...(serves?.client === undefined
+      ? []
+      : [{ path: ['readers', at, 'serves', 'client'], name: serves.client, ...target }]),
+  ]);
+}
+
 function references(artefact: Artefact): readonly Reference[] {
   const signer = { wanted: 'a signer', kinds: ['signer'], byCopy: false } as const;
-  // Never an opaque object: nobody would see that the certificates in it have changed.
-  const kinds = ['caBundle', 'composedBundle', 'external'] as const;
-  const bundle = { wanted: 'a bundle or a copy of one', kinds, byCopy: true } as const;
   if (artefact.kind === 'signer' || artefact.kind === 'target') {
     const successor = artefact.kind === 'target' ? artefact.supersededBy : undefined;
-    const target = { wanted: 'a target', kinds: ['target'], byCopy: false } as const;
     return [
       ...(artefact.issuer === undefined ? [] : [{ path: ['issuer'], name: artefact.issuer, ...signer }]),
       ...(successor === undefined ? [] : [{ path: ['supersededBy'], name: successor, ...target }]),
@@ -97,7 +113,8 @@ function soundReferences(
   return entries.flatMap(({ index, artefact }): InventoryFinding[] => {
     if (artefact === undefined) return [];
     const seen = new Set<string>();
-    return references(artefact).flatMap(({ path, name, wanted, kinds, byCopy }): InventoryFinding[] => {
+    const named = [...references(artefact), ...referencesOfReaders(artefact)];
+    return named.flatMap(({ path, name, wanted, kinds, byCopy }): InventoryFinding[] => {
       const found = byName.get(name);
       if (found === undefined) {
         const near = suggestion(name, byName.keys());
@@ -106,7 +123,7 @@ function soundReferences(
           { index, path, kind: 'notFound', message: `must name ${wanted} of this inventory, got "${name}"${hint}` },
         ];
       }
-      if (seen.has(name))
+      if (path[0] !== 'readers' && seen.has(name))
         return [{ index, path, kind: 'duplicate', message: `must be named once, got "${name}" again` }];
       seen.add(name);
       if (found.artefact === undefined) return [];

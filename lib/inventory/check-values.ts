@@ -4,9 +4,11 @@ import { durationText } from '../duration.ts';
 import { suggestion, valueText } from '../problems.ts';
 import { understood } from './check-references.ts';
 import type { ArtefactEntry, InventoryFinding } from './check-references.ts';
+import { artefactContent, keysOf } from './content.ts';
 import { checkedHostname } from './values.ts';
 import type { Artefact, Location, Signer, Target } from './model.ts';
 import { originalOf } from './order.ts';
+import { kubeconfigPlaceholder, proofKinds } from './reader.ts';
 import { directoryOf, filesOf, isFile, parametersIn, placesOf } from './places.ts';
 
 type What = Omit<InventoryFinding, 'index'>;
@@ -136,12 +138,40 @@ function proofs(artefact: Artefact, all: readonly Artefact[]): What[] {
   if (original === undefined || original.kind === 'opaque') return [];
   return artefact.readers.flatMap(({ proof }, at): What[] => {
     const path = ['readers', at, 'proof'];
+    const { of } = proofKinds[proof.kind];
     const serves = original.kind === 'target' && original.usage !== 'client';
-    if (proof.kind === 'signsCsr' && original.kind !== 'signer')
-      return [invalid(path, 'must not be signsCsr: only a signer signs')];
-    if (proof.kind === 'served' && !serves)
-      return [invalid(path, 'must not be served: only a serving or peer target is')];
+    if (of === 'signer' && original.kind !== 'signer')
+      return [invalid(path, `must not be ${proof.kind}: only a signer signs`)];
+    if (of === 'server' && !serves)
+      return [invalid(path, `must not be ${proof.kind}: only a serving or peer target is`)];
     return [];
+  });
+}
+
+/** A flag with the name of an entry that is not there would never be given. */
+function flagValues(artefact: Artefact, all: readonly Artefact[]): What[] {
+  const keys = keysOf(artefactContent(artefact, all));
+  return Object.entries(artefact.flags ?? {}).flatMap(([component, flags]) => {
+    const hasKubeconfig = artefact.readers.some((one) => one.component === component && one.kubeconfig !== undefined);
+    const known = hasKubeconfig ? [...keys, kubeconfigPlaceholder] : keys;
+    return Object.entries(flags).flatMap(([flag, text]) =>
+      parametersIn(text)
+        .filter((key) => !known.includes(key))
+        .map((key) => ({
+          path: ['flags', component, flag],
+          kind: 'notFound' as const,
+          message: `must name entries of it, got "{${key}}"${suggestion(key, known)}`,
+        })),
+    );
+  });
+}
+
+/** Only a client has an identity that a kubeconfig could name. */
+function kubeconfigs(artefact: Artefact): What[] {
+  if (artefact.kind === 'target' && artefact.usage === 'client') return [];
+  return artefact.readers.flatMap(({ kubeconfig }, at) => {
+    const path = ['readers', at, 'kubeconfig'];
+    return kubeconfig === undefined ? [] : [invalid(path, 'must be left out: only a client target has one')];
   });
 }
 
@@ -202,6 +232,8 @@ export function checkValues(
       ...(artefact.kind === 'target' ? [...keptSubject(artefact), ...hostnames(artefact, parameters)] : []),
       ...(artefact.kind === 'signer' ? ownership(artefact, parameters) : []),
       ...proofs(artefact, all),
+      ...flagValues(artefact, all),
+      ...kubeconfigs(artefact),
       ...declaredDirectories(artefact, directories),
     ].map((what) => ({ index, ...what }));
   });

@@ -3,6 +3,7 @@
 // without extended key usage, or with anyExtendedKeyUsage, is good for every use (Go crypto/x509 Certificate.Verify).
 import type { CertificateFacts } from '../pki/certificate.ts';
 import type { ResolvedTarget } from './model.ts';
+import { nodePrefix, nodesGroup } from '../well-known.ts';
 
 /** In the order of Kubernetes' own templates. */
 export const usagesOf = {
@@ -21,8 +22,6 @@ export function unfitness(target: Wanted, certificate: Presented): string | unde
   return target.usage === 'client' ? identityProblem(target, certificate) : undefined;
 }
 
-const nodePrefix = 'system:node:';
-const nodeGroup = 'system:nodes';
 /** Users of Kubernetes itself: their names are not an administrator's, and rights belong to no other `system:` name. */
 const ownUsers: ReadonlySet<string> = new Set(['system:kube-controller-manager', 'system:kube-scheduler']);
 
@@ -39,10 +38,10 @@ function identityProblem(
   const isNode = wanted.startsWith(nodePrefix);
   if (!isNode && !ownUsers.has(wanted) && location.kind !== 'kubeconfig') return undefined;
   if (commonName === '') return 'its subject has no common name, so it names nobody';
-  if (!commonName.startsWith('system:') || organizations.some((group) => group !== nodeGroup)) return undefined;
+  if (!commonName.startsWith('system:') || organizations.some((group) => group !== nodesGroup)) return undefined;
   if (isNode) {
-    if (commonName.startsWith(nodePrefix) && organizations.includes(nodeGroup)) return undefined;
-    return `its subject is no node: "${nodePrefix}..." in the group "${nodeGroup}" is wanted`;
+    if (commonName.startsWith(nodePrefix) && organizations.includes(nodesGroup)) return undefined;
+    return `its subject is no node: "${nodePrefix}..." in the group "${nodesGroup}" is wanted`;
   }
   if (!ownUsers.has(wanted) || commonName === wanted) return undefined;
   return `its subject is not ${wanted}, and "${commonName}" has no rights for that`;

@@ -1,4 +1,5 @@
 // Where artefacts lie, whose they are by kind and place, and which parameters and directories a declaration names. Pure.
+import { publishedKinds } from './content.ts';
 import type { Artefact, DiskLocation, Location, Signer } from './model.ts';
 
 /** Whether an artefact is a file of this host: then it can be healed with no API server, and has one owner only. */
@@ -24,24 +25,22 @@ interface PlacedFile {
   readonly file: string;
 }
 
+/** By kind of location on disk: its fields that hold a path, of which the first names it. */
+const fileFields: Readonly<Record<DiskLocation['kind'], readonly string[]>> = {
+  pemPair: ['certFile', 'keyFile'],
+  pemFile: ['file'],
+  combinedPem: ['file'],
+  kubeconfig: ['file', 'credentials'],
+};
+
 /** Every file that a location takes for itself. */
 export function filesOf(place: DiskLocation): readonly PlacedFile[] {
-  switch (place.kind) {
-    case 'pemPair':
-      return [
-        { path: ['pemPair', 'certFile'], file: place.certFile },
-        { path: ['pemPair', 'keyFile'], file: place.keyFile },
-      ];
-    case 'kubeconfig':
-      return [
-        { path: ['kubeconfig', 'file'], file: place.file },
-        ...(place.credentials === undefined ? [] : [{ path: ['kubeconfig', 'credentials'], file: place.credentials }]),
-      ];
-    case 'pemFile':
-    case 'combinedPem':
-      break;
-  }
-  return [{ path: [place.kind], file: place.file }];
+  const { [place.kind]: fields } = fileFields;
+  const values: Readonly<Partial<Record<string, string>>> = { ...place };
+  return fields.flatMap((field) => {
+    const file = values[field];
+    return file === undefined ? [] : [{ path: fields.length === 1 ? [place.kind] : [place.kind, field], file }];
+  });
 }
 
 /** The directory parameter that a path begins with. */
@@ -51,21 +50,9 @@ export function directoryOf(file: string): string | undefined {
 
 /** The same place with every path changed. */
 export function withFiles(place: Location, change: (file: string) => string): Location {
-  switch (place.kind) {
-    case 'secret':
-    case 'configMap':
-      return place;
-    case 'pemPair':
-      return { ...place, certFile: change(place.certFile), keyFile: change(place.keyFile) };
-    case 'kubeconfig': {
-      const credentials = place.credentials === undefined ? {} : { credentials: change(place.credentials) };
-      return { ...place, file: change(place.file), ...credentials };
-    }
-    case 'pemFile':
-    case 'combinedPem':
-      break;
-  }
-  return { ...place, file: change(place.file) };
+  if (!isFile(place)) return place;
+  const files = filesOf(place).map(({ path, file }) => [path[1] ?? 'file', change(file)]);
+  return { ...place, ...Object.fromEntries(files) };
 }
 
 const placeholder = /\{([^{}]*)\}/g;
@@ -111,7 +98,7 @@ export function placesOf({ location, published }: Artefact): readonly Place[] {
     id: `${kind} ${namespace}/${name}`,
     text: `${word} "${namespace}/${name}"`,
   };
-  const directory = `${kind === 'secret' ? 'secrets' : 'configmaps'}/${name}`;
+  const directory = `${publishedKinds[kind].directory}/${name}`;
   if (published === undefined) return [object];
   return [
     object,

@@ -13,8 +13,8 @@ import {
   serverUrl,
   someText,
 } from './values.ts';
-
-export const apiVersion = 'kube-cert-recovery/v1alpha1';
+import { flags, reader } from './reader.ts';
+import { apiVersion } from '../well-known.ts';
 
 export const locationKeys = ['secret', 'configMap', 'pemPair', 'pemFile', 'combinedPem', 'kubeconfig'] as const;
 export const locationKeysText = 'secret, configMap, pemPair, pemFile, combinedPem and kubeconfig';
@@ -53,26 +53,8 @@ const location = z
   .meta({ oneOf: locationKeys.map((key) => ({ required: [key] })) })
   .describe(`Where the bytes live: exactly one of ${locationKeysText}`);
 
-const proof = z.discriminatedUnion('kind', [
-  z
-    .strictObject({ kind: z.literal('served'), serverName: hostnameText })
-    .describe('A TLS handshake with the local API server for this name is answered with this certificate'),
-  z
-    .strictObject({ kind: z.literal('lease'), namespace: namespaceName, name: objectName })
-    .describe('The client renews this Lease'),
-  z.strictObject({ kind: z.literal('signsCsr') }).describe('A certificate signing request is signed by it'),
-  z.strictObject({ kind: z.literal('proxied') }).describe('Used towards other servers: reported, never waited for'),
-  z.strictObject({ kind: z.literal('none') }).describe('No proof is possible'),
-]);
-
-const reader = z.strictObject({
-  component: objectName.describe('The component that reads the files'),
-  needs: z
-    .enum(['nothing', 'restart'])
-    .default('nothing')
-    .describe('What it needs to pick up a change: nothing, or a restart because it reads the file only at its start'),
-  proof: proof.default({ kind: 'none' }),
-});
+// A pair or a CA below pki/ without its ending, or a kubeconfig.
+const kubeadmFile = objectName.describe('Of kubeadm, without .crt, .key and .pub; with .conf a kubeconfig');
 
 const base = {
   name: objectName.describe('Unique in the inventory'),
@@ -89,6 +71,16 @@ const base = {
     .exactOptional()
     .describe('Written to disk by the syncer; an optional one vanishes from disk when the object is gone'),
   readers: z.array(reader).default([]),
+  flags: z
+    .record(objectName, flags)
+    .exactOptional()
+    .describe('By component: the flags by which it is told of the files, wherever `init` writes its command line'),
+  adoptedFrom: kubeadmFile
+    .exactOptional()
+    .describe('What an adoption begins it with, or of a bundle: whose every valid certificate it must hold'),
+  givenBackTo: kubeadmFile
+    .exactOptional()
+    .describe('Of a bundle: the CA of kubeadm that must hold all of it before a machine is given back'),
   description: someText.exactOptional().describe("One sentence of what it is for, in OpenShift's TLS registry"),
 };
 const life = {
@@ -170,6 +162,13 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         .enum(['kubelet'])
         .exactOptional()
         .describe('Who else renews it ahead of time: here it is renewed only once it has expired or cannot be used'),
+      listedBy: z
+        .enum(['kubeadm'])
+        .exactOptional()
+        .describe('Whose list of certificates it is in (`kubeadm certs check-expiration`)'),
+      regainedBy: someText
+        .exactOptional()
+        .describe('Of an optional one that every machine begins with: the command that makes a new one'),
       supersededBy: objectName
         .exactOptional()
         .describe('A target in whose presence nobody reads this one any more: then nothing is made here'),

@@ -9,8 +9,8 @@ import { readRegularFile } from '../disk/read.ts';
 import { errorText, RecoveryError, systemCode } from '../errors.ts';
 import { problemsError, valueText } from '../problems.ts';
 import type { Problem } from '../problems.ts';
-import { parseYaml, yamlText } from '../yaml.ts';
-import { isFields, type KubeconfigFields } from './document.ts';
+import { isMapping, parseYaml, yamlText } from '../yaml.ts';
+import type { KubeconfigFields } from './document.ts';
 import { isBase64 } from './schema.ts';
 
 export interface Credentials {
@@ -98,9 +98,9 @@ class Reading {
   /** The entry called `name` of one of the three lists. */
   entry(config: KubeconfigFields, kind: 'cluster' | 'user' | 'context', name: string): KubeconfigFields | undefined {
     const list = config[`${kind}s`];
-    const found = Array.isArray(list) ? list.find((item) => isFields(item) && item['name'] === name) : undefined;
-    const fields: unknown = isFields(found) ? found[kind] : undefined;
-    if (isFields(fields)) return fields;
+    const found = Array.isArray(list) ? list.find((item) => isMapping(item) && item['name'] === name) : undefined;
+    const fields: unknown = isMapping(found) ? found[kind] : undefined;
+    if (isMapping(fields)) return fields;
     return this.problem(`${kind}s`, `has no entry named ${valueText(name)}`, 'notFound');
   }
 
@@ -192,7 +192,7 @@ async function readFields(reading: Reading): Promise<KubeconfigFields> {
       { path: '', kind: 'syntax', message: errorText(err) },
     ]);
   }
-  if (isFields(value)) return value;
+  if (isMapping(value)) return value;
   throw problemsError('ConfigInvalid', `Cannot use kubeconfig "${reading.file}"`, [
     { path: '', kind: 'syntax', message: 'must be a mapping with clusters, users, contexts and current-context' },
   ]);

@@ -10,7 +10,7 @@
 // Where several answer alike, the current context counts.
 import { dirname, resolve } from 'node:path';
 import { errorText } from '../errors.ts';
-import { isYamlText, parseYaml, yamlText } from '../yaml.ts';
+import { isMapping, isYamlText, parseYaml, yamlText } from '../yaml.ts';
 import { isBase64, kubeconfigProblem } from './schema.ts';
 
 export type KubeconfigFields = Readonly<Record<string, unknown>>;
@@ -120,12 +120,9 @@ interface Context extends OwnContext {
   readonly userName: string;
 }
 
-export const isFields = (value: unknown): value is KubeconfigFields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
 /** `config`: the value of a kubeconfig. Never throws. */
 export function ownContext(config: unknown, known: KnownServers): ContextChoice {
-  if (!isFields(config)) return { problem: 'it is not a mapping with clusters, users, contexts and current-context' };
+  if (!isMapping(config)) return { problem: 'it is not a mapping with clusters, users, contexts and current-context' };
   const present = config['current-context'];
   if (typeof present !== 'string' || present === '') return { problem: 'it has no current-context' };
   const current = contextOf(config, present);
@@ -142,7 +139,7 @@ export function ownContext(config: unknown, known: KnownServers): ContextChoice 
 
 /** The name of the context that rules 1 and 2 give, whatever the current one is. */
 export function evidentContextName(config: unknown, known: KnownServers): string | undefined {
-  return isFields(config) ? evidentContext(config, known)?.name : undefined;
+  return isMapping(config) ? evidentContext(config, known)?.name : undefined;
 }
 
 function evidentContext(config: KubeconfigFields, known: KnownServers, present?: string): Context | undefined {
@@ -176,7 +173,7 @@ type Kind = 'cluster' | 'user' | 'context';
 
 const listOf = (config: KubeconfigFields, kind: Kind): readonly KubeconfigFields[] => {
   const list = config[`${kind}s`];
-  return Array.isArray(list) ? list.map((item: unknown) => (isFields(item) ? item : {})) : [];
+  return Array.isArray(list) ? list.map((item: unknown) => (isMapping(item) ? item : {})) : [];
 };
 
 function entryOf(config: KubeconfigFields, kind: Kind, name: unknown): NamedFields | undefined {
@@ -186,7 +183,7 @@ function entryOf(config: KubeconfigFields, kind: Kind, name: unknown): NamedFiel
   const item = list[index];
   if (item === undefined) return undefined;
   const fields = item[kind];
-  return { path: [`${kind}s`, index, kind], fields: isFields(fields) ? fields : {} };
+  return { path: [`${kind}s`, index, kind], fields: isMapping(fields) ? fields : {} };
 }
 
 function pointsHere({ cluster }: Context, { controlPlane, local }: KnownServers): boolean {

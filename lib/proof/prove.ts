@@ -2,14 +2,12 @@
 // the observer of files, status and a run on the host. A prover asks; it changes nothing.
 import { X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { type ErrorDetails, errorText, RecoveryError, systemCode } from '../errors.ts';
+import { entryKeys, fileOf } from '../inventory/content.ts';
 import type { Proof, Reader, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { certificateKey } from '../store/store.ts';
 import { type ApiProof, proveLease, proveProxied, proveSignsCsr } from './api-proofs.ts';
-import { publishedDirectory } from './published.ts';
 import { combineProofs, type ProofResult } from './result.ts';
 import { fingerprintOf, proveServed } from './served.ts';
 
@@ -68,9 +66,8 @@ async function ask({ artefact, proof, publishedAt }: ProofQuestion, options: Ask
     case 'proxied':
       return proveProxied(await api());
     case 'none':
-      break;
+      return { state: 'notApplicable', message: 'Use cannot be seen from outside', at: now() };
   }
-  return { state: 'notApplicable', message: 'Use cannot be seen from outside', at: now() };
 }
 
 const cannotProve = ({ name }: ResolvedArtefact, state: string, more: ErrorDetails = {}): RecoveryError =>
@@ -116,9 +113,7 @@ async function certificateOnDisk(
   artefact: ResolvedArtefact,
   destinationDir: string | undefined,
 ): Promise<X509Certificate> {
-  const { location } = artefact;
-  const directory = destinationDir && publishedDirectory(location, destinationDir);
-  const path = location.kind === 'pemPair' ? location.certFile : directory && join(directory, certificateKey);
+  const path = fileOf(artefact, entryKeys.certificate, destinationDir);
   if (!path) throw cannotProve(artefact, 'it has no certificate of its own');
   try {
     return new X509Certificate(await readFile(path));

@@ -23,7 +23,7 @@ export interface ServedOptions {
   /** CA certificates (PEM): the message then also says whether the chain verifies with them. */
   readonly trust?: string;
   /** PEM of who asks, for a server that talks to nobody else (etcd); without it such a server logs a refused client. */
-  readonly client?: { readonly cert: string; readonly key: string };
+  readonly client?: { readonly cert: string; readonly key: string } | undefined;
   /** Default 2 000. */
   readonly timeoutMs?: number;
   readonly clock: Clock;

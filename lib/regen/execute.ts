@@ -15,6 +15,7 @@ import type { Decision } from '../plan/decision.ts';
 import type { Plan } from '../plan/plan.ts';
 import type { Material, Store } from '../store/store.ts';
 import { isFile } from '../inventory/places.ts';
+import { defaultKeyAlgorithm } from '../well-known.ts';
 
 export type StepOutcome = 'written' | 'conflict' | 'failed' | 'skipped';
 
@@ -129,13 +130,11 @@ async function keyFor(
   return key;
 }
 
-const defaultAlgorithm: KeyAlgorithm = { name: 'RSA', bits: 2048 };
-
 /** Of the new key: the configured one, else that of what is replaced, else that of what it is made like. */
 function algorithmOf({ name }: IssuedPair, { gathered, keyAlgorithm }: Execution, like?: KeyAlgorithm): KeyAlgorithm {
   const fact = gathered.facts.get(name);
   const replaced = fact !== undefined && 'certificates' in fact ? fact.certificates?.[0]?.key : undefined;
-  return keyAlgorithm ?? replaced ?? like ?? defaultAlgorithm;
+  return keyAlgorithm ?? replaced ?? like ?? defaultKeyAlgorithm;
 }
 
 // What this process itself has left half done: a step was written, one that depends on it was not. The contradiction that

@@ -3,7 +3,7 @@
 import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { Clock } from '../clock.ts';
-import type { Resolved } from '../inventory/model.ts';
+import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { serverAddress } from '../kube/server-address.ts';
 import type { ArtefactFacts, Facts } from '../plan/facts.ts';
 import { proveServed } from '../proof/served.ts';
@@ -17,7 +17,7 @@ export interface LocalServer {
   /** The artefacts that it may serve with, the likeliest first: the first that is there counts. */
   readonly artefacts: readonly string[];
   /** The pair with which to ask, where strangers are refused. */
-  readonly client?: string;
+  readonly client?: string | undefined;
   /** How it comes to read its file again. */
   readonly remedy: string;
 }
@@ -25,39 +25,31 @@ export interface LocalServer {
 const loopback = '127.0.0.1';
 const staticPod = 'stop its container, the kubelet starts it again';
 
-/** Ports of cmd/kubeadm/app/constants; the API server is where its manifest says. */
+/** As the readers of the inventory say; the API server is where its manifest says, and comes first. */
 export function localServers({ endpoints, artefacts }: Resolved): readonly LocalServer[] {
   const local = endpoints?.local === undefined ? undefined : URL.parse(endpoints.local);
-  const { host, port } = local ? serverAddress(local) : { host: loopback, port: 6443 };
-  const isRead = (name: string, component: string): boolean =>
-    artefacts.some((one) => one.name === name && one.readers.some((reader) => reader.component === component));
-  const servers: readonly LocalServer[] = [
-    {
-      component: 'kube-apiserver',
-      host,
-      port,
-      artefacts: ['apiserver'],
-      remedy: staticPod,
-    },
-    {
-      component: 'etcd',
-      host: loopback,
-      port: 2379,
-      artefacts: ['etcd-server'],
-      client: 'etcd-healthcheck-client',
-      remedy: staticPod,
-    },
-    { component: 'etcd', host, port: 2380, artefacts: ['etcd-peer'], client: 'etcd-peer', remedy: staticPod },
-    {
-      component: 'kubelet',
-      host: loopback,
-      port: 10250,
-      artefacts: ['kubelet-server-current', 'kubelet-server'],
-      remedy: 'restart the kubelet',
-    },
-  ];
-  return servers.filter((server) => server.artefacts.some((name) => isRead(name, server.component)));
+  const apiServer = local ? serverAddress(local) : { host: loopback, port: 6443 };
+  const servers = new Map<string, LocalServer & { readonly isApiServer: boolean }>();
+  // What is superseded is served only where its successor is absent.
+  const byLikelihood = [...artefacts.filter((one) => !isSuperseded(one)), ...artefacts.filter(isSuperseded)];
+  for (const { name, readers } of byLikelihood) {
+    for (const { component, serves } of readers) {
+      if (serves === undefined) continue;
+      const { client, address } = serves;
+      const host = address === 'loopback' ? loopback : apiServer.host;
+      const { port = apiServer.port } = serves;
+      const remedy = component === 'kubelet' ? 'restart the kubelet' : staticPod;
+      const key = `${component} ${address} ${port}`;
+      const names = [...(servers.get(key)?.artefacts ?? []), name];
+      const isApiServer = serves.port === undefined;
+      servers.set(key, { component, host, port, artefacts: names, client, remedy, isApiServer });
+    }
+  }
+  return [...servers.values()].toSorted((one, other) => Number(other.isApiServer) - Number(one.isApiServer));
 }
+
+const isSuperseded = (artefact: ResolvedArtefact): boolean =>
+  artefact.kind === 'target' && artefact.supersededBy !== undefined;
 
 interface Asking {
   readonly facts: Facts;
@@ -94,7 +86,7 @@ async function askServer(server: LocalServer, asking: Asking): Promise<ServedSig
     port,
     serverName: host,
     expected: there.certificate.fingerprint,
-    ...(pair !== undefined && { client: pair }),
+    client: pair,
     timeoutMs,
     clock,
     signal,

@@ -2,7 +2,7 @@
 // that kubeadm leaves out, and what the running servers show. Pure: the general report, read with a machine's eyes (a CA
 // without its key is as it should be, a kubeconfig has a CA of its own, a NotBefore says nothing about an age).
 import type { CertificateFacts } from '../pki/certificate.ts';
-import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { Resolved, ResolvedArtefact, ResolvedTarget } from '../inventory/model.ts';
 import { type ArtefactFacts, type Facts, isClosed } from '../plan/facts.ts';
 import { certificatesOf } from '../plan/facts.ts';
 import {
@@ -14,6 +14,7 @@ import {
   type StatusReport,
   type StatusRow,
 } from './report.ts';
+import { announcedPart } from '../well-known.ts';
 
 /** What a server of this machine shows, held against the file that it reads. */
 export interface ServedSight {
@@ -96,24 +97,6 @@ function worse(one: StatusClass, other: StatusClass): StatusClass {
   return severity.indexOf(one) > severity.indexOf(other) ? one : other;
 }
 
-/** Names in cmd/kubeadm/app/phases/certs/certlist.go and phases/certs/renewal/manager.go of kubernetes/kubernetes. */
-const ofKubeadm: ReadonlySet<string> = new Set([
-  'admin.conf',
-  'apiserver',
-  'apiserver-etcd-client',
-  'apiserver-kubelet-client',
-  'controller-manager.conf',
-  'etcd-healthcheck-client',
-  'etcd-peer',
-  'etcd-server',
-  'front-proxy-client',
-  'scheduler.conf',
-  'super-admin.conf',
-]);
-
-/** kubeadm puts it on every control-plane node, so who misses it is told; super-admin.conf is on the first one only. */
-const administrator = 'admin.conf';
-
 interface NodeInput extends ReportInput {
   readonly isForecast?: boolean;
   readonly served?: readonly ServedSight[];
@@ -136,7 +119,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
     })
     .toSorted((a, b) => (a.artefact < b.artefact ? -1 : 1)); // by code unit, as Go sorts
   const authorities = rows.filter(({ kind }) => kind === 'signer');
-  const certificates = rows.filter(({ artefact }) => ofKubeadm.has(artefact));
+  const certificates = rows.filter(({ artefact }) => targetOf(artefact, artefacts)?.listedBy === 'kubeadm');
   const ofFiles = general.class === 'healthy' && served.some(isDifferent) ? 'recovering' : general.class;
   return {
     inventory: general.inventory,
@@ -165,18 +148,23 @@ export const nodeRows = ({ certificates, authorities, own }: NodeStatus): readon
 
 export const isDifferent = ({ state }: ServedSight): boolean => state === 'different';
 
+function targetOf(name: string, artefacts: ReadonlyMap<string, ResolvedArtefact>): ResolvedTarget | undefined {
+  const artefact = artefacts.get(name);
+  return artefact?.kind === 'target' ? artefact : undefined;
+}
+
 function absenceNotes(
   certificates: readonly StatusRow[],
   artefacts: ReadonlyMap<string, ResolvedArtefact>,
 ): readonly string[] {
-  const row = certificates.find(({ artefact }) => artefact === administrator);
-  const declared = artefacts.get(administrator);
-  if (row?.state !== 'MISSING' || declared?.kind !== 'target' || declared.presence !== 'optional') return [];
-  return [
-    `${administrator} is absent, and stays so: nothing of the control plane reads it. For a new one run ` +
-      `"kubeadm init phase kubeconfig admin"; the last copy of a replaced one comes back by ` +
-      `"kube-cert-recovery restore ${administrator}"`,
-  ];
+  return certificates.flatMap(({ artefact: name, state }) => {
+    const { presence, regainedBy } = targetOf(name, artefacts) ?? {};
+    if (state !== 'MISSING' || presence !== 'optional' || regainedBy === undefined) return [];
+    return [
+      `${name} is absent, and stays so: nothing of the control plane reads it. For a new one run "${regainedBy}"; the ` +
+        `last copy of a replaced one comes back by "kube-cert-recovery restore ${name}"`,
+    ];
+  });
 }
 
 /** An option that is not there, or the end of what nobody reads because its successor is there. */
@@ -185,8 +173,8 @@ function isNoConcern(
   artefacts: ReadonlyMap<string, ResolvedArtefact>,
   facts: Facts,
 ): boolean {
-  const declared = artefacts.get(artefact);
-  if (declared?.kind !== 'target') return false;
+  const declared = targetOf(artefact, artefacts);
+  if (declared === undefined) return false;
   if (state === 'MISSING') return declared.presence === 'optional';
   if (state === 'OK') return false;
   const successor = declared.supersededBy === undefined ? undefined : facts.get(declared.supersededBy);
@@ -238,8 +226,6 @@ function stateOf(
   return left < warningMs(artefact, certificate, resolved) ? 'EXPIRING' : 'OK';
 }
 
-const lastPart = 0.2;
-
 /**
  * From how much remaining time on an end is announced. A kubeconfig's NotBefore may be its CA's, so the declared validity
  * bounds its life. A CA is announced when a leaf made now would outlive it.
@@ -250,9 +236,9 @@ function warningMs(
   { artefacts }: Resolved,
 ): number {
   const life = notAfter.getTime() - notBefore.getTime();
-  if (artefact.kind === 'target') return Math.min(life, artefact.validity) * lastPart;
+  if (artefact.kind === 'target') return Math.min(life, artefact.validity) * announcedPart;
   const leaves = artefacts.flatMap((row) =>
     row.kind === 'target' && row.issuer === artefact.name ? [row.validity] : [],
   );
-  return Math.min(life * lastPart, ...(leaves.length === 0 ? [] : [Math.max(...leaves)]));
+  return Math.min(life * announcedPart, ...(leaves.length === 0 ? [] : [Math.max(...leaves)]));
 }

@@ -1,6 +1,7 @@
 // The reports of `status` as text. Tables in the form of `kubeadm certs check-expiration`: of a kubeadm machine its two
 // byte for byte, then ours; of objects in the API with columns of ours after kubeadm's. Pure.
 import { webhookText } from '../webhooks/intercepting.ts';
+import { type Column, table } from '../table.ts';
 import { toYaml } from '../yaml.ts';
 import { isDifferent, nodeRows, type NodeStatus } from './node-report.ts';
 import { groupsOf, type StatusClass, type StatusReport, type StatusRow } from './report.ts';
@@ -23,20 +24,6 @@ export function renderNode(status: NodeStatus, format: StatusFormat): string {
 function structured(info: object, format: Exclude<StatusFormat, 'table'>, indent: number): string {
   const json = JSON.stringify(info, undefined, indent);
   return format === 'json' ? `${json}\n` : toYaml(JSON.parse(json));
-}
-
-type Column<T> = readonly [title: string, text: (row: T) => string];
-
-const padding = 3;
-
-/** As Go's text/tabwriter with kubeadm's padding: each cell but the last fills its column. */
-function table<T>(rows: readonly T[], columns: readonly Column<T>[]): string {
-  if (rows.length === 0) return '';
-  const lines = [columns.map(([title]) => title), ...rows.map((row) => columns.map(([, text]) => text(row)))];
-  const widths = columns.map((_, at) => Math.max(...lines.map((line) => (line[at] ?? '').length + padding)));
-  const isLast = (at: number): boolean => at === columns.length - 1;
-  const text = lines.map((line) => line.map((cell, at) => (isLast(at) ? cell : cell.padEnd(widths[at] ?? 0))).join(''));
-  return `${text.join('\n')}\n`;
 }
 
 const paragraphs = (parts: readonly string[]): string => parts.filter((part) => part !== '').join('\n');

@@ -10,6 +10,7 @@ import type { Plan } from '../plan/plan.ts';
 import type { Reason } from '../plan/reasons.ts';
 import { locationText } from '../store/store.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
+import { announcedPart, defaultRecoveryServerName } from '../well-known.ts';
 
 export type RowState = 'OK' | 'EXPIRING' | 'EXPIRED' | 'NOT YET VALID' | 'MISSING' | 'BROKEN' | 'UNKNOWN';
 
@@ -88,7 +89,7 @@ export interface ReportInput {
 }
 
 export function report(input: ReportInput): StatusReport {
-  const { resolved, plan, now, recoveryServerName = 'localhost-recovery' } = input;
+  const { resolved, plan, now, recoveryServerName = defaultRecoveryServerName } = input;
   const decisions = new Map(plan.decisions.map((decision) => [decision.artefact, decision]));
   const rows = resolved.artefacts.flatMap((artefact) => {
     const decision = decisions.get(artefact.name);
@@ -190,7 +191,6 @@ function leading(fact: ArtefactFacts, isPair: boolean): CertificateFacts | undef
 }
 
 const endingReasons: readonly Reason[] = ['RefreshDue', 'SignerTooYoung', 'SignerEnding'];
-const lastFifth = 0.2;
 
 /** `isPair`: a certificate with its key, or a copy of one. */
 function stateOf(fact: ArtefactFacts, isPair: boolean, { action, reason }: Decision, now: Date): RowState {
@@ -206,7 +206,7 @@ function stateOf(fact: ArtefactFacts, isPair: boolean, { action, reason }: Decis
   if (action !== 'keep') return 'BROKEN'; // valid by its dates, and still refused by whoever reads it
   if (certificate === undefined || !isPair) return 'OK';
   const life = certificate.notAfter.getTime() - certificate.notBefore.getTime();
-  return certificate.notAfter.getTime() - now.getTime() < life * lastFifth ? 'EXPIRING' : 'OK';
+  return certificate.notAfter.getTime() - now.getTime() < life * announcedPart ? 'EXPIRING' : 'OK';
 }
 
 /** An optional object of others that is not there: as it may be. */

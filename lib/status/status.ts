@@ -11,7 +11,7 @@ import { plan } from '../plan/plan.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 import type { RenewalPolicy } from '../plan/decision.ts';
 import type { Prove } from '../proof/prove.ts';
-import { filesOfReaders, pathsOf } from '../proof/published.ts';
+import { filesOfReaders, pathsOf } from '../inventory/content.ts';
 import { certificateKey, type Entries, type Found, type Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import { askServers, localServers } from './local-servers.ts';

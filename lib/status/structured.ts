@@ -4,11 +4,12 @@
 // is undefined is left out there. Pure.
 import type { NodeStatus, ServedSight } from './node-report.ts';
 import { groupsOf, type StatusReport, type StatusRow } from './report.ts';
+import { apiVersion } from '../well-known.ts';
 
 export function objectInfo(status: StatusReport): object {
   const { certificates, authorities, others } = groupsOf(status);
   return {
-    apiVersion: 'kube-cert-recovery/v1alpha1',
+    apiVersion,
     kind: 'CertificateExpirationInfo',
     inventory: status.inventory,
     at: status.at,

@@ -1,6 +1,7 @@
 // The interface to the location of an artefact, the same for objects in the API and for files on this host.
 // A write states what it saw; a store refuses it when that is no longer what is there ("conflict"), and the caller
 // looks again. There is no unconditional write.
+import { entryKeys } from '../inventory/content.ts';
 import type { Location } from '../inventory/model.ts';
 
 /** The entries of an artefact by key: `tls.crt`, `tls.key`, `ca-bundle.crt`, ... Values are the raw bytes. */
@@ -54,10 +55,10 @@ export interface Store {
   backup?(location: Location): Promise<Found | undefined>;
 }
 
-/** Keys of the entries, as kubernetes.io/tls Secrets and CA bundle ConfigMaps name them. */
-export const certificateKey = 'tls.crt';
-export const privateKeyKey = 'tls.key';
-export const caBundleKey = 'ca-bundle.crt';
+/** Keys of the entries. */
+export const certificateKey = entryKeys.certificate;
+export const privateKeyKey = entryKeys.privateKey;
+export const caBundleKey = entryKeys.caBundle;
 /** The CA by which a kubeconfig knows its server. */
 export const authorityKey = 'ca.crt';
 

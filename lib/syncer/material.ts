@@ -8,7 +8,8 @@ import { pairMatches } from '../pki/key.ts';
 import { caBundleKey, certificateKey, privateKeyKey, type Entries } from '../store/store.ts';
 import { understandKubeconfigs } from '../plan/understand.ts';
 import type { MaterialFacts, Validity } from './project.ts';
-import type { Expectation, SyncedObject } from './synced-objects.ts';
+import type { ArtefactContent } from '../inventory/content.ts';
+import type { SyncedObject } from './synced-objects.ts';
 
 export type ApiObject = Secret | ConfigMap;
 
@@ -28,7 +29,7 @@ export function factsOf({ expects, what }: Pick<SyncedObject, 'expects' | 'what'
   }
 }
 
-function checked(expects: Expectation, entries: Entries, what: string): MaterialFacts {
+function checked(expects: ArtefactContent, entries: Entries, what: string): MaterialFacts {
   switch (expects.kind) {
     case 'pair':
       return pairFacts(entries, what);

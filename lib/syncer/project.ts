@@ -5,7 +5,7 @@ import { mostNames, namesProblem } from '../publish/file-names.ts';
 import type { PublishOutcome } from '../publish/writer.ts';
 import type { ApiLocation } from '../inventory/model.ts';
 import { certificateKey, privateKeyKey } from '../store/store.ts';
-import { expectedKeys, type Expectation } from './synced-objects.ts';
+import { type ArtefactContent, keysOf } from '../inventory/content.ts';
 
 /** What is known of content, without its bytes. */
 export interface MaterialFacts {
@@ -31,7 +31,7 @@ export interface DiskFacts {
   readonly present: boolean;
   /** What publishing the API's content would do; undefined when that content cannot be published. */
   readonly difference?: PublishOutcome;
-  /** Content on disk; undefined where there is none or nothing would be replaced. */
+  /** ArtefactContent on disk; undefined where there is none or nothing would be replaced. */
   readonly material?: MaterialFacts;
 }
 
@@ -39,7 +39,7 @@ export interface Projection {
   readonly object: {
     readonly location: ApiLocation;
     readonly published: 'required' | 'optional';
-    readonly expects: Expectation;
+    readonly expects: ArtefactContent;
     readonly what: string;
     readonly isMade?: boolean;
   };
@@ -91,7 +91,7 @@ function refusal(
   const names = namesProblem(keys);
   if (names !== undefined) return refuse('badName', names);
   if (keys.length === 0) return refuse('empty', 'it holds no entries');
-  const missing = expectedKeys(expects).filter((key) => !keys.includes(key));
+  const missing = keysOf(expects).filter((key) => !keys.includes(key));
   if (missing.length > 0) {
     return refuse('missingKey', `it holds no ${quoted(missing)}, only ${quoted(keys.toSorted())}`);
   }

@@ -87,12 +87,14 @@ test('requireTrustInFiles() refuses a way back that a replaced CA would cut off,
     ['client-ca', bundleOf(old, own)],
     ['kube-apiserver-serving-ca', bundleOf(own)],
   ]);
-  requireTrustInFiles(material, files, now);
+  requireTrustInFiles(resolved, material, files, now);
   for (const artefact of ['client-ca', 'kube-apiserver-serving-ca']) {
-    expect(() => requireTrustInFiles(new Map(material).set(artefact, bundleOf(own, new_)), files, now)).toThrow(
+    expect(() =>
+      requireTrustInFiles(resolved, new Map(material).set(artefact, bundleOf(own, new_)), files, now),
+    ).toThrow(
       /"ca\.crt" lacks "CN=kubernetes-2" \(until .*\), whom the cluster trusts now .*Leave this machine adopted, or/,
     );
   }
   // Nothing is known of a cluster whose objects are gone.
-  requireTrustInFiles(new Map(), files, now);
+  requireTrustInFiles(resolved, new Map(), files, now);
 });

@@ -254,16 +254,16 @@ describe('trust', () => {
       ['ca.crt', ca],
       ['front-proxy-ca.crt', proxy],
     ]);
-    requireSameTrust(material, authorities, now);
+    requireSameTrust(resolved, material, authorities, now);
     // In the middle of a rotation a second CA stands in the file.
     const both = new Map(authorities).set('ca.crt', Buffer.concat([ca, proxy]));
     const refusal = 'ConfigMap "client-ca" in the API would not hold "CN=front-proxy-ca" of "ca.crt"';
-    expect(() => requireSameTrust(material, both, now)).toThrow(refusal);
-    expect(() => requireSameTrust(new Map(material).set('client-ca', bundleOf(proxy)), authorities, now)).toThrow(
-      'ConfigMap "client-ca" in the API would not hold "CN=kubernetes" of "ca.crt"',
-    );
+    expect(() => requireSameTrust(resolved, material, both, now)).toThrow(refusal);
+    expect(() =>
+      requireSameTrust(resolved, new Map(material).set('client-ca', bundleOf(proxy)), authorities, now),
+    ).toThrow('ConfigMap "client-ca" in the API would not hold "CN=kubernetes" of "ca.crt"');
     // What has ended is trusted by nobody.
-    requireSameTrust(new Map(), authorities, new Date('2200-01-01'));
+    requireSameTrust(resolved, new Map(), authorities, new Date('2200-01-01'));
   });
 });
 

@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { exitOfNode } from '../../cmd/exit-codes.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
+import { localServers } from '../../lib/status/local-servers.ts';
 import { nodeRows, type NodeStatus, type ServedSight } from '../../lib/status/node-report.ts';
 import type { StatusRow } from '../../lib/status/report.ts';
+import { otherName, renamedPreset } from '../support/renamed-preset.ts';
 import { at, present } from '../support/facts.ts';
 import { authority, leaf, machine, tell, withoutKey } from './node.ts';
 
@@ -17,6 +20,32 @@ const external = {
   'etcd-ca': withoutKey('etcd-ca'),
   'front-proxy-ca': withoutKey('front-proxy-ca'),
 };
+
+describe('an inventory with other names', () => {
+  const resolved = resolve(renamedPreset('kubeadm'), { parameters: { nodeName: ['node1'] } });
+
+  it('has the same tables', () => {
+    const [status, other] = [tell(), tell({}, { resolved })];
+    for (const group of ['certificates', 'authorities', 'own'] as const) {
+      expect(names(other[group])).toEqual(names(status[group]).map(otherName));
+      expect(other[group].map(({ state }) => state)).toEqual(status[group].map(({ state }) => state));
+    }
+  });
+
+  it('has the same note on a kubeconfig of people that is absent', () => {
+    const [note = ''] = tell({ [otherName('admin.conf')]: null }, { resolved }).notes;
+    expect(note.replaceAll(otherName('admin.conf'), 'admin.conf')).toBe(tell({ 'admin.conf': null }).notes[0]);
+  });
+
+  it('has the same servers', () => {
+    const withNames = localServers(machine()).map((server) => ({
+      ...server,
+      artefacts: server.artefacts.map(otherName),
+      client: server.client && otherName(server.client),
+    }));
+    expect(localServers(resolved)).toEqual(withNames);
+  });
+});
 
 describe('the self-signed certificate of a kubelet that has a signed one', () => {
   it('is not told, whatever its end: nobody reads it', () => {

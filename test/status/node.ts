@@ -43,7 +43,7 @@ export function factsOf(changes: Readonly<Record<string, ArtefactFacts | null>> 
   for (const { name, kind, location, ...row } of resolved.artefacts) {
     const issuer = 'issuer' in row ? row.issuer : undefined;
     const fact = present(kind === 'signer' ? authority(name) : leaf(name, issuer));
-    facts.set(name, location.kind === 'kubeconfig' ? { ...fact, authorities: ['ca'] } : fact);
+    facts.set(name, location.kind === 'kubeconfig' ? { ...fact, authorities: [issuer ?? 'ca'] } : fact);
   }
   for (const [name, fact] of Object.entries(changes)) facts.set(name, fact ?? away);
   return facts;

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
+import { keysOf } from '../../lib/inventory/content.ts';
 import type { Artefact, ResolvedArtefact } from '../../lib/inventory/model.ts';
-import { expectedKeys, syncedObjects } from '../../lib/syncer/synced-objects.ts';
+import { syncedObjects } from '../../lib/syncer/synced-objects.ts';
 
 const base = { readers: [], published: 'required' } as const;
 const secret = (name: string, namespace = 'a') => ({ kind: 'secret', namespace, name }) as const;
@@ -45,7 +46,7 @@ describe('syncedObjects()', () => {
     const kubeconfigs: Artefact = { ...base, kind: 'kubeconfigs', name: 'k', location: secret('k'), ...parts };
     const [object] = objectsFor(kubeconfigs);
     expect(object?.expects).toEqual({ kind: 'kubeconfigs', of: kubeconfigs });
-    expect(expectedKeys(object?.expects ?? { kind: 'opaque' })).toEqual(['lb']);
+    expect(keysOf(object?.expects ?? { kind: 'opaque' })).toEqual(['lb']);
   });
 
   test('expects of a copy of a copy what its original is', () => {

@@ -3,12 +3,11 @@
 import { type KnownServers, ownContext } from '../../kubeconfig/document.ts';
 import { flagsIn } from '../../command-flags.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
-import { parseYaml } from '../../yaml.ts';
+import { isMapping, parseYaml } from '../../yaml.ts';
 
 type Mapping = Readonly<Record<string, unknown>>;
 
-const mapping = (value: unknown): Mapping =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Mapping) : {};
+const mapping = (value: unknown): Mapping => (isMapping(value) ? value : {});
 const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 const text = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
 
@@ -16,7 +15,7 @@ const text = (value: unknown): string | undefined => (typeof value === 'string' 
 export function document(yaml: string): Mapping | undefined {
   try {
     const value = parseYaml(yaml);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Mapping) : undefined;
+    return isMapping(value) ? value : undefined;
   } catch {
     return undefined;
   }

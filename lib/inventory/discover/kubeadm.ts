@@ -15,6 +15,7 @@ import type { Endpoints, Feature, Parameters } from '../model.ts';
 import type { Environment } from '../resolve.ts';
 import { clusterDomainOf, commonNameOf, flagInEnv, flagsOf, kubeconfigOf } from './documents.ts';
 import { firstServiceIp } from './service-range.ts';
+import { nodePrefix } from '../../well-known.ts';
 
 /** The texts of files; undefined where there is none. */
 export interface KubeadmFiles {
@@ -110,7 +111,7 @@ function nodeNames(files: KubeadmFiles, etcd: Flags): readonly (string | undefin
     kubeconfigOf(kubeletKubeconfig ?? '')?.commonName,
   ];
   return [
-    ...identities.map((name) => /^system:node:(.+)$/.exec(name ?? '')?.[1]),
+    ...identities.map((name) => (name?.startsWith(nodePrefix) === true ? name.slice(nodePrefix.length) : undefined)),
     flagInEnv(kubeletFlags ?? '', 'hostname-override'),
     etcd.get('name'),
     hostname?.trim().toLowerCase(),

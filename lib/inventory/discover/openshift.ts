@@ -3,6 +3,7 @@
 // (openshift/cluster-kube-apiserver-operator pkg/operator/certrotationcontroller; types: openshift/api config/v1). They may
 // change while the process runs, so they are read at each look. Reading is impure; what was read is understood purely.
 import { errorText, isCode } from '../../errors.ts';
+import { isMapping } from '../../yaml.ts';
 import type { KubeConnection } from '../../kube/kube.ts';
 import { bareHost } from '../../kube/server-address.ts';
 import { checkedHostname } from '../values.ts';
@@ -63,7 +64,7 @@ export function namesOf(infrastructure: Sight, network: Sight): NamesInApi {
 function statusOf(sight: Sight): { readonly status: Readonly<Record<string, unknown>> } | { readonly problem: string } {
   if ('problem' in sight) return { problem: sight.problem };
   const { status } = (sight.object ?? {}) as { readonly status?: unknown };
-  return { status: (typeof status === 'object' && status !== null ? status : {}) as Readonly<Record<string, unknown>> };
+  return { status: isMapping(status) ? status : {} };
 }
 
 function serverOf(

@@ -1,0 +1,21 @@
+// Names and values on which several rooms must agree.
+
+/** Of files of ours. */
+export const apiVersion = 'kube-cert-recovery/v1alpha1';
+
+/** Under which the API server serves the certificate that outlives all others. */
+export const defaultRecoveryServerName = 'localhost-recovery';
+
+/** Keeps a second process of this machine from writing the same files. */
+export const defaultLockDir = '/run/kube-cert-recovery';
+export const defaultBackupDir = '/var/lib/kube-cert-recovery/backups';
+
+/** Of a new key that takes the place of none. */
+export const defaultKeyAlgorithm = { name: 'RSA', bits: 2048 } as const;
+
+/** The part of a certificate's life, at its end, in which `status` announces the end. */
+export const announcedPart = 0.2;
+
+/** User names and the group of kubelets (k8s.io/api and pkg/auth/nodeidentifier of kubernetes/kubernetes). */
+export const nodePrefix = 'system:node:';
+export const nodesGroup = 'system:nodes';
