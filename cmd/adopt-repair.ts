@@ -13,7 +13,7 @@ import type { Problem } from '../lib/problems.ts';
 import { connect, type Connecting, connectingOf } from './connections.ts';
 import { exitCodes, exitOfError } from './exit-codes.ts';
 import type { AdoptLine } from './init-adopt.ts';
-import type { Io } from './io.ts';
+import type { Io } from './runtime.ts';
 import { configInput, installFlags, orKubeadm } from './read-config.ts';
 
 /** An API server that has just been started again gets this long; one that is away waits for the next minute. */

@@ -29,9 +29,8 @@ import {
 import { allDirectories } from '../lib/inventory/resolve.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
-import type { Io } from './io.ts';
-import { type CommandLine, configInput, type InstallLine, orKubeadm } from './read-config.ts';
-import { resolveHere } from './resolve-here.ts';
+import type { Io } from './runtime.ts';
+import { type CommandLine, configInput, type InstallLine, orKubeadm, resolveHere } from './read-config.ts';
 
 export type HostLine = InstallLine & FlagsOf<'init host'>;
 

@@ -21,10 +21,9 @@ import {
 } from '../lib/store/restore.ts';
 import type { Store } from '../lib/store/store.ts';
 import { exitCodes } from './exit-codes.ts';
-import type { Io } from './io.ts';
+import type { Io } from './runtime.ts';
 import { lockHost } from '../lib/host/sole-writer.ts';
-import { configInput, type CommandLine, orKubeadm } from './read-config.ts';
-import { resolveHere } from './resolve-here.ts';
+import { configInput, type CommandLine, orKubeadm, resolveHere } from './read-config.ts';
 import { isFile } from '../lib/inventory/places.ts';
 
 export type RestoreLine = CommandLine & FlagsOf<'restore'>;

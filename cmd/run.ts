@@ -6,10 +6,9 @@ import { errorText, RecoveryError } from '../lib/errors.ts';
 import { createLog } from '../lib/log.ts';
 import type { Log } from '../lib/log.ts';
 import { exitCodes, exitOfError, exitOfUnmet } from './exit-codes.ts';
-import type { Io } from './io.ts';
 import { configInput } from './read-config.ts';
 import type { CommandLine } from './read-config.ts';
-import { builtAt, version } from './version.ts';
+import { builtAt, type Io, version } from './runtime.ts';
 
 /** What a reader of the log wants to know of the configuration; the inventory by its name. */
 function summary({ inventory, ...config }: Config): Record<string, unknown> {

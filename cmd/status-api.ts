@@ -21,16 +21,12 @@ import type { AdoptedSight } from '../lib/status/node-report.ts';
 import { renderStatus, type StatusFormat } from '../lib/status/print.ts';
 import type { StatusReport } from '../lib/status/report.ts';
 import { runStatus } from '../lib/status/status.ts';
-import { createApiStore } from '../lib/store/api-store.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
-import { createStore } from '../lib/store/stores.ts';
 import { connectFirst, repairCredentials } from './adopt-repair.ts';
-import { clockFactsOf } from './clock-facts.ts';
-import { addressOf, connect, type Connecting, connectingOf, namesInApi, noApi } from './connections.ts';
+import { addressOf, connect, type Connecting, connectingOf, namesInApi, storeOf } from './connections.ts';
 import { exitOfStatus } from './exit-codes.ts';
-import type { Io } from './io.ts';
-import { configInput } from './read-config.ts';
-import { resolveHere } from './resolve-here.ts';
+import type { Io } from './runtime.ts';
+import { clockFactsAt, configInput, resolveHere } from './read-config.ts';
 
 export interface StatusRequest {
   readonly output: StatusFormat;
@@ -78,14 +74,11 @@ async function clusterReport(config: ToolConfig, looking: Looking): Promise<Stat
   const directoriesOf = publishersOf(config, looking);
   return runStatus({
     resolved,
-    store: createStore({
-      api: connection === undefined ? noApi : createApiStore({ connection, fieldManager: 'kube-cert-recovery' }),
-      disk: createDiskStore(),
-    }),
-    ...namesInApi(resolved, connection),
+    store: storeOf(connection, createDiskStore()),
+    namesInApi: namesInApi(resolved, connection),
     policy,
     locations,
-    clockFacts: await clockFactsOf(config, at),
+    clockFacts: await clockFactsAt(at, config),
     clock: systemClock,
     at,
     directoriesOf,

@@ -52,9 +52,9 @@ interface JournalOptions {
   readonly log: Log;
   readonly dryRun: boolean;
   readonly metrics: Metrics;
-  readonly events?: Pick<EventRecorder, 'record'>;
+  readonly events?: Pick<EventRecorder, 'record'> | undefined;
   /** When an earlier run has last told how all of it stands. */
-  readonly summaryToldAt?: Date;
+  readonly summaryToldAt?: Date | undefined;
 }
 
 interface Entry {

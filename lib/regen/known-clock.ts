@@ -25,7 +25,7 @@ export interface ClockSources {
     thorough: boolean,
   ) => Omit<ClockFacts, 'settlesAt' | 'made' | 'others'> | Promise<Omit<ClockFacts, 'settlesAt' | 'made' | 'others'>>;
   /** The clocks of other machines, asked when something is to be signed and nothing says that ours is right. Never rejects. */
-  readonly otherClocks?: (signal: AbortSignal) => Promise<readonly OtherClock[]>;
+  readonly otherClocks?: ((signal: AbortSignal) => Promise<readonly OtherClock[]>) | undefined;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;

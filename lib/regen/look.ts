@@ -25,10 +25,10 @@ export interface LookOptions extends ClockSources {
   readonly resolved: Resolved;
   readonly store: Store;
   /** Names that only the API tells, read at each look; needed where the inventory asks for them. */
-  readonly namesInApi?: (signal: AbortSignal) => Promise<NamesInApi>;
+  readonly namesInApi?: ((signal: AbortSignal) => Promise<NamesInApi>) | undefined;
   readonly policy: RenewalPolicy;
   readonly keyPool: KeyPool;
-  readonly keyAlgorithm?: KeyAlgorithm;
+  readonly keyAlgorithm?: KeyAlgorithm | undefined;
   readonly once: boolean;
   /** Says what would be done: makes no key and no write. */
   readonly dryRun: boolean;

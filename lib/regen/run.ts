@@ -33,9 +33,9 @@ export interface RegenOptions extends LookOptions {
   readonly locations?: 'all' | 'disk' | 'api';
   readonly health?: Health;
   readonly metrics?: Metrics;
-  readonly events?: Pick<EventRecorder, 'record'>;
+  readonly events?: Pick<EventRecorder, 'record'> | undefined;
   /** When an earlier run has last told how all of it stands: a timer that runs each minute tells it once a day. */
-  readonly summaryToldAt?: Date;
+  readonly summaryToldAt?: Date | undefined;
   /**
    * Called once when the API answers for the first time: what else waits for that begins then. `wasAway`: it did not answer
    * before, since this process began. Must not throw.
