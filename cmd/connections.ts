@@ -37,7 +37,7 @@ export async function connect(
   const open = (): Promise<KubeConnection> =>
     openConnection({
       kubeconfigFile: kubeconfig,
-      ...(config.tlsServerNameOverride !== undefined && { tlsServerNameOverride: config.tlsServerNameOverride }),
+      tlsServerNameOverride: config.tlsServerNameOverride,
       userAgent: `kube-cert-recovery/${version}`,
       clock,
       log,

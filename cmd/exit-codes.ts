@@ -1,5 +1,6 @@
 // The one table of exit codes, and what leads to which.
-import { errorCodes, RecoveryError } from '../lib/errors.ts';
+import { errorCodes, errorText, RecoveryError } from '../lib/errors.ts';
+import type { Log } from '../lib/log.ts';
 import type { ArtefactReport, RegenReport } from '../lib/regen/journal.ts';
 import { isPartlyUnknown, nodeRows, type NodeStatus } from '../lib/status/node-report.ts';
 import type { StatusReport } from '../lib/status/report.ts';
@@ -18,6 +19,12 @@ type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
 /** Of what ends with an error. */
 export function exitOfError(err: unknown): ExitCode {
   return err instanceof RecoveryError ? errorCodes[err.code].exit : exitCodes.failed;
+}
+
+/** Of what ends with an error that goes to the log. */
+export function exitOfFailure(err: unknown, log: Pick<Log, 'error'>): ExitCode {
+  log.error('process.failed', { err: errorText(err), code: err instanceof RecoveryError ? err.code : undefined });
+  return exitOfError(err);
 }
 
 /** What is not as it should be at the end of `--once`, one sentence each; none when all is well. */

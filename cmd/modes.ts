@@ -125,7 +125,7 @@ async function renew(mode: RegenConfig, runtime: Runtime, api?: Api): Unmet {
   const disk = createDiskStore({
     backupDir,
     owners: resolved.artefacts,
-    ...(resolved.endpoints !== undefined && { endpoints: resolved.endpoints }),
+    endpoints: resolved.endpoints,
     onBackupFailed: ({ code, message }) => log.warn('backup.failed', { path: backupDir, code, err: message }),
     onAttributesLost: ({ code, message }) => log.warn('attributes.lost', { code, err: message }),
   });

@@ -137,7 +137,7 @@ export function createPodRestarts(mode: SyncerConfig, options: PodRestarting): P
           : undefined;
       const manifest = manifestsDir && join(manifestsDir, `${component}.yaml`);
       const own = { component, manifest, hasShortBackOff, isApiReady, clock, log, signal };
-      return [component, new PodRestarter({ ...own, ...(turn !== undefined && { turn }) })];
+      return [component, new PodRestarter({ ...own, turn })];
     }),
   );
   return {

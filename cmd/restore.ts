@@ -19,6 +19,7 @@ import {
   restoreGeneration,
   type RestoreOptions,
 } from '../lib/store/restore.ts';
+import { table } from '../lib/status/print.ts';
 import type { Store } from '../lib/store/store.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
@@ -36,14 +37,8 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   const resolved = await resolveHere(config);
   const artefacts = resolved.artefacts.filter(({ location }) => isFile(location));
   const tell = ({ message }: { readonly message: string }): void => void io.stderr.write(`${message}\n`);
-  const { endpoints } = resolved;
-  const options = {
-    backupDir,
-    owners: resolved.artefacts,
-    onBackupFailed: tell,
-    onAttributesLost: tell,
-    ...(endpoints !== undefined && { endpoints }),
-  };
+  const { artefacts: owners, endpoints } = resolved;
+  const options = { backupDir, owners, endpoints, onBackupFailed: tell, onAttributesLost: tell };
   if (name === undefined) return list(artefacts, options, { stdout: io.stdout, tell });
   const names = artefacts.map((artefact) => artefact.name);
   if (!names.includes(name)) {
@@ -69,7 +64,7 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   const lock = await lockHost({ lockDir, once: true, clock: systemClock, signal: io.signal });
   try {
     const markers = new Markers({ directory: lockDir, onFailed: tell });
-    const outcome = await restoreMarked(wanted, { resolved, markers, options, signal: io.signal });
+    const outcome = await restoreMarked(wanted, { resolved, markers }, options, io.signal);
     io.stdout.write(outcomeText(outcome, wanted) + (outcome === 'restored' ? restartText(wanted, resolved) : ''));
     return outcome === 'conflict' ? exitCodes.failed : exitCodes.done;
   } finally {
@@ -112,17 +107,12 @@ const keptText = ({ keptAt }: Pick<Generation, 'keptAt'>): string => keptAt?.toI
 
 type Outcome = Awaited<ReturnType<typeof restoreGeneration>>;
 
-interface MarkedRestore {
-  readonly resolved: Resolved;
-  readonly markers: Markers;
-  readonly options: RestoreOptions;
-  readonly signal: AbortSignal;
-}
-
-/** A write like any other for whoever notes what must be restarted: of what is not written nothing is noted. */
+/** A write like any other, so that what must be restarted is noted: of what is not written nothing is. */
 async function restoreMarked(
   wanted: Generation,
-  { resolved, markers, options, signal }: MarkedRestore,
+  marking: { readonly resolved: Resolved; readonly markers: Markers },
+  options: RestoreOptions,
+  signal: AbortSignal,
 ): Promise<Outcome> {
   const disk = createDiskStore(options);
   let outcome: Outcome = 'unchanged';
@@ -133,12 +123,12 @@ async function restoreMarked(
       return outcome === 'restored' ? 'written' : 'conflict';
     },
   };
-  const components = componentsOf(resolved);
-  const boot = bootId();
-  const marking = createMarkingStore({ store: restoring, components, markers, boot });
+  const { markers } = marking;
+  const components = componentsOf(marking.resolved);
+  const store = createMarkingStore({ store: restoring, components, markers, boot: bootId() });
   const present = await disk.read(wanted.location, signal);
   const seen = present === undefined ? ('absent' as const) : { version: present.version };
-  await marking.write(wanted.location, { entries: {}, annotations: {} }, seen, signal);
+  await store.write(wanted.location, { entries: {}, annotations: {} }, seen, signal);
   return outcome;
 }
 
@@ -212,21 +202,11 @@ function outcomeText(outcome: Outcome, wanted: Generation): string {
 }
 
 function listText(kept: readonly Generation[], now: Date): string {
-  const rows = kept.map((one) => [
-    one.artefact,
-    one.generation,
-    keptText(one),
-    one.problem === undefined ? endText(one.notAfter, now) : 'unusable',
+  const text = table(kept, [
+    ['ARTEFACT', ({ artefact }) => artefact],
+    ['GENERATION', ({ generation }) => generation],
+    ['KEPT AT', keptText],
+    ['EXPIRES', ({ problem, notAfter }) => (problem === undefined ? endText(notAfter, now) : 'unusable')],
   ]);
-  const all = [['ARTEFACT', 'GENERATION', 'KEPT AT', 'EXPIRES'], ...rows];
-  const widths = [0, 1, 2].map((column) => Math.max(...all.map((row) => row[column]?.length ?? 0)) + 3);
-  return all
-    .map(
-      (row) =>
-        `${row
-          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-          .join('')
-          .trimEnd()}\n`,
-    )
-    .join('');
+  return text.replaceAll(/ +$/gm, '');
 }

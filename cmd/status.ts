@@ -67,8 +67,6 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
   const { stdout, signal } = io;
   const { environment, notes } = await discoverEnvironment(config.inventory, config.environment);
   const resolved = resolve(config.inventory, environment);
-  const { backupDir } = config;
-  const endpoints = resolved.endpoints === undefined ? {} : { endpoints: resolved.endpoints };
   const directory = adoptionDirectory(config);
   const adoption = directory === undefined ? undefined : await adoptionOf(directory, { config, at, io });
   const missing = missingUnits();
@@ -77,7 +75,7 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
     notes: [...notes, ...unitNotes(missing, directory !== undefined), ...(adoption?.notes ?? [])],
     isArmed: missing.length === 0,
     isRoot: process.getuid?.() === 0,
-    store: storeOf(undefined, createDiskStore({ backupDir, ...endpoints })),
+    store: storeOf(undefined, createDiskStore({ backupDir: config.backupDir, endpoints: resolved.endpoints })),
     policy: config.policy,
     clockFacts: await clockFactsAt(at, config),
     clock: systemClock,

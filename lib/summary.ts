@@ -15,8 +15,8 @@ export interface Summary {
   readonly count: number;
   readonly message: string;
   /** Which certificate ends first, and when. */
-  readonly artefact?: string;
-  readonly notAfter?: string;
+  readonly artefact?: string | undefined;
+  readonly notAfter?: string | undefined;
 }
 
 const mostNames = 10;
@@ -34,7 +34,8 @@ export function summaryOf(standings: readonly Standing[], areGood: string): Summ
   return {
     count,
     message: `${count} of ${standings.length} ${areGood}${others}${more}${end}`,
-    ...(first !== undefined && { artefact: first.name, notAfter: first.notAfter.toISOString() }),
+    artefact: first?.name,
+    notAfter: first?.notAfter.toISOString(),
   };
 }
 

@@ -84,27 +84,25 @@ function checkParameters(reading: ConfigReading, inventory: Inventory, environme
 }
 
 function identityOf({ POD_NAME: podName = '', NODE_NAME: nodeName = '' }: ConfigInput['env']): ProcessIdentity {
-  return { ...(podName !== '' && { podName }), ...(nodeName !== '' && { nodeName }) };
+  return { podName: podName || undefined, nodeName: nodeName || undefined };
 }
 
 function environmentOf({ parameters = {}, directories = {} }: Settings, mayLack: boolean): Environment {
   return { parameters, directories, ...(mayLack ? { mayLack } : {}) };
 }
 
-interface Situation {
-  readonly inventory: Inventory | undefined;
-  readonly environment: Environment;
-}
-
-function commonOf({ input, settings }: ConfigReading, { inventory, environment }: Situation): CommonConfig {
+function commonOf(
+  { input, settings }: ConfigReading,
+  inventory: Inventory | undefined,
+  environment: Environment,
+): CommonConfig {
   const { tlsServerNameOverride, apiServerAddress, log } = settings;
-  const address = apiServerAddress === undefined ? undefined : parseAddress(apiServerAddress);
   return {
     inventory: inventory as Inventory, // without an inventory there were problems
     environment,
-    ...(tlsServerNameOverride === undefined ? {} : { tlsServerNameOverride }),
+    tlsServerNameOverride,
     recoveryServerName: settings.recoveryServerName ?? 'localhost-recovery',
-    ...(address === undefined ? {} : { apiServerAddress: address }),
+    apiServerAddress: apiServerAddress === undefined ? undefined : parseAddress(apiServerAddress),
     log: { level: log?.level ?? 'info', format: log?.format ?? 'json' },
     dryRun: settings.dryRun ?? false,
     identity: identityOf(input.env),
@@ -152,12 +150,11 @@ export function parseConfig(input: ConfigInput): Config {
   const modes = modesOf(reading, inventory);
   if (!reading.file.unread && wanted !== undefined) idleFlags(reading);
   refuse(problems);
-  const address = healthProbeBindAddress === undefined ? undefined : parseAddress(healthProbeBindAddress);
   return {
-    ...commonOf(reading, { inventory, environment }),
+    ...commonOf(reading, inventory, environment),
     modes,
     once: settings.once ?? false,
-    ...(address === undefined ? {} : { healthProbeBindAddress: address }),
+    healthProbeBindAddress: healthProbeBindAddress === undefined ? undefined : parseAddress(healthProbeBindAddress),
   };
 }
 
@@ -173,12 +170,12 @@ export function parseToolConfig(input: ConfigInput): ToolConfig {
   if (inventory !== undefined && components !== undefined) checkComponents(reading, inventory, components);
   refuse(problems);
   return {
-    ...commonOf(reading, { inventory, environment }),
+    ...commonOf(reading, inventory, environment),
     ...hostOf(settings),
     ...renewalOf(settings, inventory),
     locations: settings.regen?.locations ?? 'all',
-    ...(kubeconfig === undefined ? {} : { kubeconfig }),
-    ...(destinationDir === undefined ? {} : { destinationDir }),
-    ...(components === undefined ? {} : { components }),
+    kubeconfig,
+    destinationDir,
+    components,
   };
 }

@@ -30,7 +30,7 @@ type Column<T> = readonly [title: string, text: (row: T) => string];
 const padding = 3;
 
 /** As Go's text/tabwriter with kubeadm's padding: each cell but the last fills its column. */
-function table<T>(rows: readonly T[], columns: readonly Column<T>[]): string {
+export function table<T>(rows: readonly T[], columns: readonly Column<T>[]): string {
   if (rows.length === 0) return '';
   const lines = [columns.map(([title]) => title), ...rows.map((row) => columns.map(([, text]) => text(row)))];
   const widths = columns.map((_, at) => Math.max(...lines.map((line) => (line[at] ?? '').length + padding)));
