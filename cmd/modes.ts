@@ -146,7 +146,7 @@ async function renew(mode: RegenConfig, runtime: Runtime, api?: Api): Unmet {
       keyAlgorithm,
       locations: api === undefined ? 'disk' : mode.locations,
       events: api?.events,
-      summaryToldAt: noted,
+      summaryLoggedAt: noted,
       onFirstAnswer({ wasAway }) {
         if (api === undefined || dryRun) return;
         released = releaseStaleLeases({ ...api, leases, hostName, clock, log, boot, mayHaveRenewed: !wasAway });
@@ -162,8 +162,8 @@ async function renew(mode: RegenConfig, runtime: Runtime, api?: Api): Unmet {
       metrics,
     });
     if (api !== undefined) await sendEvents(api.events);
-    const { summaryToldAt: toldAt } = report;
-    if (once && !dryRun && toldAt !== undefined && toldAt !== noted) await noteSummary(lockDir, toldAt);
+    const { summaryLoggedAt: loggedAt } = report;
+    if (once && !dryRun && loggedAt !== undefined && loggedAt !== noted) await noteSummary(lockDir, loggedAt);
     const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
     return once ? [...unmetConditions(report), ...unfinished] : [];
   } finally {

@@ -34,12 +34,10 @@ function dateOf(text: string): Date | undefined {
   return midnight.toISOString().slice(0, 10) === day ? date : undefined;
 }
 
-interface StatusFlags {
+export function statusFlags({ output = 'table', at }: OwnFlags): {
   readonly options: StatusRequest;
   readonly problems: readonly Problem[];
-}
-
-export function statusFlags({ output = 'table', at }: OwnFlags): StatusFlags {
+} {
   const problems: Problem[] = [];
   const wanted = outputFormat(output, formats);
   if (wanted.format === undefined) problems.push(wanted.problem);

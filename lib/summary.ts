@@ -46,32 +46,32 @@ interface DailySummaryOptions {
   readonly log: Log;
   readonly event: LogEvent;
   /** By another process. */
-  readonly toldAt?: Date | undefined;
+  readonly loggedAt?: Date | undefined;
 }
 
 /** Tells once a day, from the first call on. A clock that is set back tells once more. */
 export class DailySummary {
   readonly #options: DailySummaryOptions;
-  #toldAt: Date | undefined;
+  #loggedAt: Date | undefined;
 
   constructor(options: DailySummaryOptions) {
     this.#options = options;
-    this.#toldAt = options.toldAt;
+    this.#loggedAt = options.loggedAt;
   }
 
-  get toldAt(): Date | undefined {
-    return this.#toldAt;
+  get loggedAt(): Date | undefined {
+    return this.#loggedAt;
   }
 
   /** Undefined: there is nothing to tell yet. */
   tell(summary: () => Summary | undefined): void {
     const { clock, log, event } = this.#options;
     const now = clock.now();
-    const sinceMs = this.#toldAt === undefined ? dayMs : now.getTime() - this.#toldAt.getTime();
+    const sinceMs = this.#loggedAt === undefined ? dayMs : now.getTime() - this.#loggedAt.getTime();
     if (sinceMs >= 0 && sinceMs < dayMs) return;
     const found = summary();
     if (found === undefined) return;
-    this.#toldAt = now;
+    this.#loggedAt = now;
     log.info(event, found);
   }
 }

@@ -38,7 +38,7 @@ export interface RegenReport {
   readonly artefacts: readonly ArtefactReport[];
   readonly writes: number;
   /** When the summary was last logged. */
-  readonly summaryToldAt?: Date | undefined;
+  readonly summaryLoggedAt?: Date | undefined;
 }
 
 export interface JournalOptions {
@@ -49,7 +49,7 @@ export interface JournalOptions {
   readonly metrics?: Metrics;
   readonly events?: Pick<EventRecorder, 'record'> | undefined;
   /** When an earlier run has last logged the summary: a timer that runs each minute logs it once a day. */
-  readonly summaryToldAt?: Date | undefined;
+  readonly summaryLoggedAt?: Date | undefined;
 }
 
 interface Entry {
@@ -85,12 +85,12 @@ export class Journal {
   #hasLooked = false;
 
   constructor(options: JournalOptions) {
-    const { resolved, clock, log, metrics = noMetrics, summaryToldAt: toldAt } = options;
+    const { resolved, clock, log, metrics = noMetrics, summaryLoggedAt: loggedAt } = options;
     this.#options = options;
     this.#metrics = metrics;
     this.#entries = new Map(resolved.artefacts.map((artefact) => [artefact.name, { artefact, writes: 0 }]));
     this.#failures = new Repeats(clock, minuteMs, 60 * minuteMs);
-    this.#summary = new DailySummary({ clock, log, event: 'regen.summary', toldAt });
+    this.#summary = new DailySummary({ clock, log, event: 'regen.summary', loggedAt });
   }
 
   get writes(): number {
@@ -225,7 +225,7 @@ export class Journal {
       const { action, reason, message, byHand } = decision;
       return [{ artefact, action, reason, message, byHand, outcome, err, writes }];
     });
-    return { converged, gaveUp, artefacts, writes: this.writes, summaryToldAt: this.#summary.toldAt };
+    return { converged, gaveUp, artefacts, writes: this.writes, summaryLoggedAt: this.#summary.loggedAt };
   }
 }
 
