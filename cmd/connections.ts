@@ -91,17 +91,18 @@ export function addressOf(
   { apiServerAddress }: Pick<CommonConfig, 'apiServerAddress'>,
   connection: Pick<KubeConnection, 'server'>,
 ): ServerAddress {
-  const url = (): URL => {
-    const found = URL.parse(connection.server);
-    if (found !== null) return found;
+  if (apiServerAddress !== undefined) return apiServerAddress;
+  const found = (): ServerAddress => {
+    const url = URL.parse(connection.server);
+    if (url !== null) return serverAddress(url);
     throw new RecoveryError('ProofFailed', `Cannot prove use: the address of the API server is ${connection.server}`);
   };
   return {
     get host() {
-      return apiServerAddress?.host ?? serverAddress(url()).host;
+      return found().host;
     },
     get port() {
-      return apiServerAddress?.port ?? serverAddress(url()).port;
+      return found().port;
     },
   };
 }

@@ -77,10 +77,11 @@ function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly Want
 }
 
 function provingOptions(store: Store, { config, resolved, hostName, clock, log, signal }: Runtime): ProvingOptions {
+  const local = URL.parse(resolved.endpoints?.local ?? '');
   return {
     resolved,
     store,
-    apiServer: apiServerOf(config.apiServerAddress, resolved.endpoints?.local),
+    apiServer: config.apiServerAddress ?? (local === null ? undefined : serverAddress(local)),
     connect: async (kubeconfigFile) => {
       const { openConnection } = await import('../lib/kube/connection.ts');
       return openConnection({ kubeconfigFile, userAgent: `kube-cert-recovery/${version}`, clock, log });
@@ -90,16 +91,6 @@ function provingOptions(store: Store, { config, resolved, hostName, clock, log, 
     log,
     signal,
   };
-}
-
-function apiServerOf(
-  configured: Runtime['config']['apiServerAddress'],
-  local: string | undefined,
-): ProvingOptions['apiServer'] {
-  const url = local === undefined ? null : URL.parse(local);
-  const found = url === null ? undefined : serverAddress(url);
-  const host = configured?.host ?? found?.host;
-  return host === undefined ? undefined : { host, port: configured?.port ?? found?.port ?? 443 };
 }
 
 interface PodRestarts {

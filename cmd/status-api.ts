@@ -70,7 +70,7 @@ interface Looking {
 
 async function clusterReport(config: ToolConfig, looking: Looking): Promise<StatusReport> {
   const { resolved, connection, at, signal } = looking;
-  const { destinationDir, locations, policy, recoveryServerName } = config;
+  const { locations, policy, recoveryServerName } = config;
   const directoriesOf = publishersOf(config, looking);
   return runStatus({
     resolved,
@@ -82,10 +82,7 @@ async function clusterReport(config: ToolConfig, looking: Looking): Promise<Stat
     clock: systemClock,
     at,
     directoriesOf,
-    prove:
-      connection === undefined || destinationDir === undefined
-        ? undefined
-        : proverIn(destinationDir, { config, connection, directoriesOf, signal }),
+    prove: proverOf(config, looking, directoriesOf),
     connection,
     recoveryServerName,
     signal,
@@ -106,15 +103,14 @@ function publishersOf({ destinationDir, components }: ToolConfig, { resolved, re
   return ({ name }) => places.flatMap(({ certs, names }) => (names.has(name) ? [certs] : []));
 }
 
-interface Proving {
-  readonly config: ToolConfig;
-  readonly connection: KubeConnection;
-  readonly directoriesOf: DirectoriesOf;
-  readonly signal: AbortSignal;
-}
-
 /** Each artefact is proven by the files that its readers have. */
-function proverIn(usual: string, { config, connection, directoriesOf, signal }: Proving): Prove {
+function proverOf(
+  config: ToolConfig,
+  { connection, signal }: Looking,
+  directoriesOf: DirectoriesOf,
+): Prove | undefined {
+  const { destinationDir: usual } = config;
+  if (connection === undefined || usual === undefined) return undefined;
   const apiServer = addressOf(config, connection);
   const common = { connection, apiServer, clock: systemClock, signal, hostName: hostname() };
   return (artefact, ...rest) => {

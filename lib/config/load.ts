@@ -96,13 +96,14 @@ function commonOf(
   inventory: Inventory | undefined,
   environment: Environment,
 ): CommonConfig {
-  const { tlsServerNameOverride, apiServerAddress, log } = settings;
+  const { tlsServerNameOverride, apiServerAddress = '', log } = settings;
+  const { host, port = 0 } = parseAddress(apiServerAddress) ?? {};
   return {
     inventory: inventory as Inventory, // without an inventory there were problems
     environment,
     tlsServerNameOverride,
     recoveryServerName: settings.recoveryServerName ?? 'localhost-recovery',
-    apiServerAddress: apiServerAddress === undefined ? undefined : parseAddress(apiServerAddress),
+    apiServerAddress: host === undefined ? undefined : { host, port },
     log: { level: log?.level ?? 'info', format: log?.format ?? 'json' },
     dryRun: settings.dryRun ?? false,
     identity: identityOf(input.env),
