@@ -10,10 +10,11 @@ import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
 import { kubeconfigFile } from '../lib/install/layout.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import type { Problem } from '../lib/problems.ts';
+import { poll } from '../lib/retry.ts';
 import { connect, type Connecting, connectingOf } from './connections.ts';
-import { exitCodes, exitOfError } from './exit-codes.ts';
+import { exitCodes, exitOfError, exitOfFailure } from './exit-codes.ts';
 import type { AdoptLine } from './init-adopt.ts';
-import type { Io } from './io.ts';
+import type { Io } from './runtime.ts';
 import { configInput, installFlags, orKubeadm } from './read-config.ts';
 
 /** An API server that has just been started again gets this long; one that is away waits for the next minute. */
@@ -43,9 +44,7 @@ export async function repairAdoptCommand({ image, ...line }: AdoptLine, io: Io):
     });
     return failures.length === 0 ? exitCodes.done : exitOfError(failures[0]);
   } catch (err) {
-    const code = err instanceof RecoveryError ? err.code : undefined;
-    connecting.log.error('process.failed', { err: errorText(err), ...(code !== undefined && { code }) });
-    return exitOfError(err);
+    return exitOfFailure(err, connecting.log);
   }
 }
 
@@ -90,24 +89,23 @@ export async function reach(
   patienceMs = usualPatienceMs,
 ): Promise<KubeConnection | undefined> {
   const { clock, signal } = connecting;
-  const until = clock.now().getTime() + patienceMs;
-  for (;;) {
+  let failures: readonly Failure[] = [];
+  // An API server that has just started may refuse whom it knows, so that is no last word before the time is over.
+  const look = async (): Promise<KubeConnection | undefined> => {
     const tried = await connectFirst(kubeconfigs, record, connecting);
     if ('connection' in tried) return tried.connection;
-    const { failures } = tried;
-    // An API server that has just started may refuse whom it knows, so that is no last word before the time is over.
-    if (!signal.aborted && clock.now().getTime() < until) {
-      await clock.sleep(askAgainMs, signal);
-      continue;
-    }
-    const answered = failures.find(({ err }) => !isAway(err) && !isCode(err, 'ConfigInvalid'));
-    const [unreadable] = failures.some(({ err }) => isAway(err)) ? [] : failures;
-    const refused = answered ?? unreadable;
-    if (refused === undefined) return undefined;
-    const { kubeconfig, err } = refused;
-    const message = `Cannot repair static pods by kubeconfig "${kubeconfig}": ${errorText(err)}; name one that the API server knows (--kubeconfig), or mend this one`;
-    throw new RecoveryError(err instanceof RecoveryError ? err.code : 'KubeUnavailable', message, { cause: err });
-  }
+    ({ failures } = tried);
+    return undefined;
+  };
+  const found = await poll(look, { forMs: patienceMs, everyMs: askAgainMs, clock, signal });
+  if (found !== undefined) return found;
+  const answered = failures.find(({ err }) => !isAway(err) && !isCode(err, 'ConfigInvalid'));
+  const [unreadable] = failures.some(({ err }) => isAway(err)) ? [] : failures;
+  const refused = answered ?? unreadable;
+  if (refused === undefined) return undefined;
+  const { kubeconfig, err } = refused;
+  const message = `Cannot repair static pods by kubeconfig "${kubeconfig}": ${errorText(err)}; name one that the API server knows (--kubeconfig), or mend this one`;
+  throw new RecoveryError(err instanceof RecoveryError ? err.code : 'KubeUnavailable', message, { cause: err });
 }
 
 /** Whoever is not trusted has answered. */

@@ -1,17 +1,10 @@
 // The command line: which commands and flags there are. Values are judged elsewhere, together with the configuration
-// file, so that all that is wrong is told at once. Commands are loaded when they run: --version and --help cost little.
-import { Command, CommanderError } from 'commander';
-import type { FlagsOf } from '../lib/config/flags.ts';
+// file, so that all that is wrong is reported at once. Commands are loaded when they run: --version and --help cost little.
+import { Command, CommanderError, Option } from 'commander';
+import { type FlagOwner, flagRows, type FlagsOf, isRepeatable } from '../lib/config/flags.ts';
 import { errorText } from '../lib/errors.ts';
 import { exitCodes, exitOfError } from './exit-codes.ts';
-import type { HostLine } from './host.ts';
-import type { AdoptLine } from './init-adopt.ts';
-import type { Io } from './io.ts';
-import { addFlags, plainArguments } from './options.ts';
-import type { CommandLine, InstallLine } from './read-config.ts';
-import type { RestoreLine } from './restore.ts';
-import type { StatusLine } from './status.ts';
-import { version } from './version.ts';
+import { type Io, version } from './runtime.ts';
 
 const name = 'kube-cert-recovery';
 const usage = `Usage: ${name} --mode=regen|syncer|approver[,...] [--config FILE | --preset NAME] [--once] [--dry-run] [options]
@@ -23,6 +16,23 @@ function refuseUnknownCommand(self: Command): void {
   if (self.args.length > 0) (self as unknown as { unknownCommand(): never }).unknownCommand();
 }
 
+/** Every value of a flag that may be given several times. */
+const each = (value: string, before: readonly string[] | undefined): readonly string[] => [...(before ?? []), value];
+
+/** The flags of the table that these have. */
+function addFlags(command: Command, ...owners: readonly string[]): Command {
+  for (const row of flagRows.filter(({ owner }) => owners.includes(owner))) {
+    const option = new Option(row.usage, row.help);
+    command.addOption(isRepeatable(row) ? option.argParser(each) : option);
+  }
+  return command;
+}
+
+/** Whatever was typed; each command has some of it. */
+type Line = FlagsOf<FlagOwner>;
+
+type Act = (line: Line, args: readonly string[]) => Promise<number>;
+
 interface Program {
   readonly command: Command;
   /** Set by the command that ran. */
@@ -31,7 +41,6 @@ interface Program {
 
 function program(io: Io): Program {
   const outcome: Program['outcome'] = { exit: exitCodes.done };
-  const done = (exit: number): void => void (outcome.exit = exit);
   const command = new Command(name)
     .description('Zero-touch certificate recovery for Kubernetes control planes')
     .version(version, '-V, --version', 'print the version')
@@ -42,103 +51,94 @@ function program(io: Io): Program {
     .showHelpAfterError(usage)
     .exitOverride() // before .command(): subcommands inherit it
     .helpCommand(true)
-    .allowExcessArguments()
-    .action(async (line: CommandLine, self: Command) => {
-      refuseUnknownCommand(self);
-      const { runCommand } = await import('./run.ts');
-      done(await runCommand(line, io));
+    .allowExcessArguments();
+  const does = (which: Command, act: Act): Command =>
+    which.action(async () => {
+      if (which.commands.length > 0) refuseUnknownCommand(which);
+      outcome.exit = await act(which.optsWithGlobals<Line>(), which.args);
     });
-  addFlags(command, 'all', 'modes');
+  const add = (parent: Command, usageOf: string, help: string, act: Act): Command => {
+    const added = parent.command(usageOf).description(help).allowExcessArguments(false);
+    return does(addFlags(added, parent === command ? added.name() : `${parent.name()} ${added.name()}`), act);
+  };
 
-  addFlags(command.command('status'), 'status')
-    .allowExcessArguments(false)
-    .description('show what is expired, what would break, what would be done')
-    .action(async (_own, self: Command) => {
-      const { statusCommand } = await import('./status.ts');
-      done(await statusCommand(self.optsWithGlobals<StatusLine>(), io));
-    });
+  does(addFlags(command, 'all', 'modes'), async (line) => (await import('./run.ts')).runCommand(line, io));
 
-  const init = addFlags(command.command('init'), 'init')
-    .description('make what must exist before the first disaster, in the running API')
-    .action(async (_own, self: Command) => {
-      refuseUnknownCommand(self);
-      const { initCommand } = await import('./init.ts');
-      done(await initCommand(self.optsWithGlobals<InstallLine>(), io));
-    });
-  init
-    .command('render')
-    .allowExcessArguments(false)
-    .description('write the whole first generation as files, before there is an API')
-    .action(async (_own, self: Command) => {
-      const { initRenderCommand } = await import('./init.ts');
-      done(await initRenderCommand(self.optsWithGlobals<InstallLine>(), io));
-    });
+  add(command, 'status', 'show what is expired, what would break, what would be done', async (line) =>
+    (await import('./status.ts')).statusCommand(line, io),
+  );
 
-  addFlags(init.command('adopt'), 'init adopt')
-    .allowExcessArguments(false)
-    .description('have the static pods of this kubeadm control-plane node follow objects in the API')
-    .action(async (_own, self: Command) => {
-      const { repair = false, ...line } = self.optsWithGlobals<AdoptLine & FlagsOf<'init adopt'>>();
-      if (repair) {
-        const { repairAdoptCommand } = await import('./adopt-repair.ts');
-        return done(await repairAdoptCommand(line, io));
-      }
-      const { initAdoptCommand } = await import('./init-adopt.ts');
-      done(await initAdoptCommand(line, io));
-    });
+  const init = add(
+    command,
+    'init',
+    'make what must exist before the first disaster, in the running API',
+    async (line) => (await import('./init.ts')).initCommand(line, io),
+  ).allowExcessArguments();
+  add(init, 'render', 'write the whole first generation as files, before there is an API', async (line) =>
+    (await import('./init.ts')).initRenderCommand(line, io),
+  );
+  add(
+    init,
+    'adopt',
+    'have the static pods of this kubeadm control-plane node follow objects in the API',
+    async ({ repair = false, ...line }) =>
+      repair
+        ? (await import('./adopt-repair.ts')).repairAdoptCommand(line, io)
+        : (await import('./init-adopt.ts')).initAdoptCommand(line, io),
+  );
+  add(
+    init,
+    'host',
+    'write systemd units that repair this control-plane node before each start of its kubelet',
+    async (line) => (await import('./host.ts')).initHostCommand(line, io),
+  );
 
-  addFlags(init.command('host'), 'init host')
-    .allowExcessArguments(false)
-    .description('write systemd units that repair this control-plane node before each start of its kubelet')
-    .action(async (_own, self: Command) => {
-      const { initHostCommand } = await import('./host.ts');
-      done(await initHostCommand(self.optsWithGlobals<HostLine>(), io));
-    });
+  const uninstall = add(command, 'uninstall', 'take away what init made', async (line) =>
+    (await import('./uninstall.ts')).uninstallCommand(line, io),
+  ).allowExcessArguments();
+  add(uninstall, 'host', 'take away the systemd units of this host', async (line) =>
+    (await import('./host.ts')).uninstallHostCommand(line, io),
+  );
+  add(uninstall, 'adopt', "have the static pods of this control-plane node read kubeadm's files again", async (line) =>
+    (await import('./init-adopt.ts')).uninstallAdoptCommand(line, io),
+  );
 
-  const uninstall = addFlags(command.command('uninstall'), 'uninstall')
-    .description('take away what init made')
-    .action(async (_own, self: Command) => {
-      refuseUnknownCommand(self);
-      const { uninstallCommand } = await import('./uninstall.ts');
-      done(await uninstallCommand(self.optsWithGlobals<InstallLine>(), io));
-    });
-  uninstall
-    .command('host')
-    .allowExcessArguments(false)
-    .description('take away the systemd units of this host')
-    .action(async (_own, self: Command) => {
-      const { uninstallHostCommand } = await import('./host.ts');
-      done(await uninstallHostCommand(self.optsWithGlobals<HostLine>(), io));
-    });
-  uninstall
-    .command('adopt')
-    .allowExcessArguments(false)
-    .description("have the static pods of this control-plane node read kubeadm's files again")
-    .action(async (_own, self: Command) => {
-      const { uninstallAdoptCommand } = await import('./init-adopt.ts');
-      done(await uninstallAdoptCommand(self.optsWithGlobals<AdoptLine>(), io));
-    });
-
-  addFlags(command.command('restore'), 'restore')
-    .argument('[artefact]', 'what is put back')
-    .allowExcessArguments(false)
-    .description('list the kept copies of replaced files, or put one back')
-    .action(async (artefact: string | undefined, _own, self: Command) => {
-      const { restoreCommand } = await import('./restore.ts');
-      done(await restoreCommand(artefact, self.optsWithGlobals<RestoreLine>(), io));
-    });
+  add(command, 'restore', 'list the kept copies of replaced files, or put one back', async (line, [artefact]) =>
+    (await import('./restore.ts')).restoreCommand(artefact, line, io),
+  ).argument('[artefact]', 'what is put back');
 
   const schema = command.command('schema').description('print the JSON Schema of a file');
   for (const which of ['config', 'inventory'] as const) {
-    schema
-      .command(which)
-      .description(which === 'config' ? 'of the configuration file' : 'of an inventory file')
-      .action(async () => {
-        const { jsonSchemas } = await import('../lib/config/schema.ts');
-        io.stdout.write(jsonSchemas()[which]);
-      });
+    const file = which === 'config' ? 'the configuration file' : 'an inventory file';
+    add(schema, which, `of ${file}`, async () => {
+      io.stdout.write((await import('../lib/config/schema.ts')).jsonSchemas()[which]);
+      return exitCodes.done;
+    });
   }
   return { command, outcome };
+}
+
+/**
+ * Go programs also take `-v=2` and `--v=2`, and static pods are full of them; commander would read the value "=2".
+ * An unknown flag loses its value, so that its name alone is compared with the known ones for a suggestion.
+ * Arguments behind `--` stay as they are.
+ */
+function plainArguments(argv: readonly string[], root: Command): string[] {
+  const known = new Set([...longFlags(root), '--help', '--version']);
+  const end = argv.indexOf('--');
+  return argv.map((argument, at) => {
+    if (end !== -1 && at > end) return argument;
+    const plain = argument
+      .replace(/^-([nvo])=/, '-$1')
+      .replace(/^--v(?==|$)/, '--log-level')
+      .replace(/^--logging-format(?==|$)/, '--log-format');
+    const flag = /^(--[^=]+)=/s.exec(plain)?.[1];
+    return flag === undefined || known.has(flag) ? plain : flag;
+  });
+}
+
+function longFlags(command: Command): string[] {
+  return [...command.options.flatMap(({ long }) => long ?? []), ...command.commands.flatMap(longFlags)];
 }
 
 /** Runs one command line and returns the exit code. Never throws, never ends the process. */
@@ -148,7 +148,7 @@ export async function run(io: Io): Promise<number> {
     await command.parseAsync(plainArguments(io.argv, command), { from: 'user' });
     return outcome.exit;
   } catch (err) {
-    if (err instanceof CommanderError) return err.exitCode === 0 ? exitCodes.done : exitCodes.usage; // told already
+    if (err instanceof CommanderError) return err.exitCode === 0 ? exitCodes.done : exitCodes.usage; // said already
     const exit = exitOfError(err);
     io.stderr.write(`${errorText(err)}\n${exit === exitCodes.usage ? `\n${usage}\n` : ''}`);
     return exit;

@@ -2,16 +2,17 @@
 // a connection needs is loaded for the first one: a repair of files alone has none, and a kubelet waits for it.
 import type { CommonConfig, ToolConfig } from '../lib/config/config.ts';
 import { RecoveryError } from '../lib/errors.ts';
-import type { Resolved } from '../lib/inventory/model.ts';
+import type { Location, Resolved } from '../lib/inventory/model.ts';
 import type { NamesInApi } from '../lib/inventory/names-in-api.ts';
 import { type ServerAddress, serverAddress } from '../lib/kube/server-address.ts';
 import type { Gates } from '../lib/kube/gates.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
+import { createApiStore } from '../lib/store/api-store.ts';
 import { locationText, type Store } from '../lib/store/store.ts';
+import { createStore } from '../lib/store/stores.ts';
 import { type Clock, systemClock } from '../lib/clock.ts';
 import { createLog, type Log } from '../lib/log.ts';
-import type { Io } from './io.ts';
-import { version } from './version.ts';
+import { type Io, version } from './runtime.ts';
 
 export interface Connecting {
   /** With `once: false` the process lasts, and waits for a kubeconfig that cannot be used yet. */
@@ -36,7 +37,7 @@ export async function connect(
   const open = (): Promise<KubeConnection> =>
     openConnection({
       kubeconfigFile: kubeconfig,
-      ...(config.tlsServerNameOverride !== undefined && { tlsServerNameOverride: config.tlsServerNameOverride }),
+      tlsServerNameOverride: config.tlsServerNameOverride,
       userAgent: `kube-cert-recovery/${version}`,
       clock,
       log,
@@ -73,17 +74,15 @@ export async function keepConnection(connection: KubeConnection, { clock, log, s
   await observeOwnFiles({ files: () => connection.files, reload: () => connection.reload(), clock, log, signal });
 }
 
-/** How to read the names that the inventory asks the API for; nothing where it asks for none. */
+/** How to read the names that the inventory asks the API for; undefined where it asks for none. */
 export function namesInApi(
   { asks }: Pick<Resolved, 'asks'>,
   connection: KubeConnection | undefined,
-): { readonly namesInApi?: (signal: AbortSignal) => Promise<NamesInApi> } {
-  if (asks === undefined || connection === undefined) return {};
-  return {
-    async namesInApi(signal) {
-      const { readNamesInApi } = await import('../lib/inventory/discover/openshift.ts');
-      return readNamesInApi(connection, signal);
-    },
+): ((signal: AbortSignal) => Promise<NamesInApi>) | undefined {
+  if (asks === undefined || connection === undefined) return undefined;
+  return async (signal) => {
+    const { readNamesInApi } = await import('../lib/inventory/discover/openshift.ts');
+    return readNamesInApi(connection, signal);
   };
 }
 
@@ -92,35 +91,34 @@ export function addressOf(
   { apiServerAddress }: Pick<CommonConfig, 'apiServerAddress'>,
   connection: Pick<KubeConnection, 'server'>,
 ): ServerAddress {
-  const url = (): URL => {
-    const found = URL.parse(connection.server);
-    if (found !== null) return found;
+  if (apiServerAddress !== undefined) return apiServerAddress;
+  const found = (): ServerAddress => {
+    const url = URL.parse(connection.server);
+    if (url !== null) return serverAddress(url);
     throw new RecoveryError('ProofFailed', `Cannot prove use: the address of the API server is ${connection.server}`);
   };
   return {
     get host() {
-      return apiServerAddress?.host ?? serverAddress(url()).host;
+      return found().host;
     },
     get port() {
-      return apiServerAddress?.port ?? serverAddress(url()).port;
+      return found().port;
     },
   };
 }
 
-/** Stands for the API where none is configured: every object is out of reach. */
-export const noApi: Store = {
-  read: (location) =>
-    Promise.reject(
-      new RecoveryError(
-        'KubeUnavailable',
-        `Cannot read ${locationText(location)}: no kubeconfig was given (--kubeconfig)`,
-      ),
-    ),
-  write: (location) =>
-    Promise.reject(
-      new RecoveryError(
-        'KubeUnavailable',
-        `Cannot write ${locationText(location)}: no kubeconfig was given (--kubeconfig)`,
-      ),
-    ),
+/** Without a connection every object is out of reach. */
+export function storeOf(connection: KubeConnection | undefined, disk: Store): Store {
+  const api = connection && createApiStore({ connection, fieldManager: 'kube-cert-recovery' });
+  return createStore({ api: api ?? noApi, disk });
+}
+
+const noApi: Store = {
+  read: (location) => outOfReach('read', location),
+  write: (location) => outOfReach('write', location),
 };
+
+function outOfReach(verb: string, location: Location): Promise<never> {
+  const message = `Cannot ${verb} ${locationText(location)}: no kubeconfig was given (--kubeconfig)`;
+  return Promise.reject(new RecoveryError('KubeUnavailable', message));
+}

@@ -1,8 +1,9 @@
 // The one table of exit codes, and what leads to which.
-import { errorCodes, RecoveryError } from '../lib/errors.ts';
+import { errorCodes, errorText, RecoveryError } from '../lib/errors.ts';
+import type { Log } from '../lib/log.ts';
+import type { ArtefactReport, RegenReport } from '../lib/regen/journal.ts';
 import { isPartlyUnknown, nodeRows, type NodeStatus } from '../lib/status/node-report.ts';
 import type { StatusReport } from '../lib/status/report.ts';
-import type { UnmetCondition } from './unmet.ts';
 
 export const exitCodes = {
   done: 0,
@@ -18,6 +19,32 @@ type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
 /** Of what ends with an error. */
 export function exitOfError(err: unknown): ExitCode {
   return err instanceof RecoveryError ? errorCodes[err.code].exit : exitCodes.failed;
+}
+
+/** Of what ends with an error that goes to the log. */
+export function exitOfFailure(err: unknown, log: Pick<Log, 'error'>): ExitCode {
+  log.error('process.failed', { err: errorText(err), code: err instanceof RecoveryError ? err.code : undefined });
+  return exitOfError(err);
+}
+
+/** What is not as it should be at the end of `--once`, one sentence each; none when all is well. */
+export interface UnmetCondition {
+  readonly message: string;
+  /** An administrator must bring it, or the CA that would sign it. */
+  readonly byHand?: boolean | undefined;
+}
+
+export function unmetConditions({ gaveUp, artefacts }: RegenReport): readonly UnmetCondition[] {
+  const unmet = artefacts.filter((one) => isUnmet(one));
+  return [
+    ...(gaveUp === undefined ? [] : [{ message: `regen gave up: ${gaveUp}` }]),
+    ...unmet.map(({ artefact, message, err, byHand }) => ({ message: `${artefact}: ${err ?? message}`, byHand })),
+  ];
+}
+
+/** An attempt that failed and left nothing to do, because its answer was lost or another writer was quicker, is none. */
+export function isUnmet({ action, outcome }: ArtefactReport): boolean {
+  return action === 'blocked' || (action === 'renew' && outcome === 'failed');
 }
 
 /**

@@ -4,8 +4,7 @@ import { realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { ToolConfig } from '../lib/config/config.ts';
-import { flagRows, isRepeatable, typedValue } from '../lib/config/flags.ts';
-import type { FlagRow, FlagsOf } from '../lib/config/flags.ts';
+import { flagRows, isRepeatable, typedValue, type FlagRow, type FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import {
   applyHost,
@@ -29,10 +28,9 @@ import {
 import { allDirectories } from '../lib/inventory/resolve.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
-import type { Io } from './io.ts';
-import { type CommandLine, configInput, type InstallLine, orKubeadm } from './read-config.ts';
-import { resolveHere } from './resolve-here.ts';
+import type { Io } from './runtime.ts';
 import { defaultBackupDir, defaultLockDir } from '../lib/well-known.ts';
+import { type CommandLine, configInput, type InstallLine, orKubeadm, resolveHere } from './read-config.ts';
 
 export type HostLine = InstallLine & FlagsOf<'init host'>;
 

@@ -12,12 +12,11 @@ import { parseToolConfig } from '../lib/config/load.ts';
 import { adoptedNodes } from '../lib/install/install-record.ts';
 import { discoverKubeadm, type Discovery } from '../lib/inventory/discover/discover.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
-import type { KubeConnection } from '../lib/kube/kube.ts';
 import type { Problem } from '../lib/problems.ts';
 import { webhookText } from '../lib/webhooks/intercepting.ts';
 import { connect, connectingOf } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
-import type { Io } from './io.ts';
+import type { Io } from './runtime.ts';
 import { type CommandLine, configInput, installFlags, type InstallLine } from './read-config.ts';
 import { purgeCommand } from './uninstall.ts';
 
@@ -29,7 +28,7 @@ const usual = { kubernetesDir: '/etc/kubernetes', kubeletDir: '/var/lib/kubelet'
 export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise<number> {
   const message = 'is required: the image of this program, as the container runtime of this machine knows it';
   const missing: readonly Problem[] = image === undefined ? [{ path: '--image', kind: 'required', message }] : [];
-  return onMachine({ line, io, problems: missing }, async (machine) => {
+  return onMachine(line, io, missing, async (machine) => {
     const { flags, options, directories, admin, discovery, connecting } = machine;
     const names = await hostnamesOf(discovery, { ...connecting, pkiDir: directories.pkiDir });
     const input = configInput(withNames(admin, names, discovery.parameters['serviceIP'] ?? []), io);
@@ -55,7 +54,7 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
 }
 
 export function uninstallAdoptCommand(line: AdoptLine, io: Io): Promise<number> {
-  return onMachine({ line, io }, async ({ config, options, directories, connecting }) => {
+  return onMachine(line, io, [], async ({ config, options, directories, connecting }) => {
     const resolved = resolve(config.inventory, config.environment);
     const { directory } = options;
     await runUnadopt({ ...connecting, ...directories, resolved, directory });
@@ -71,10 +70,7 @@ export async function leftInApi({
   nodeName,
   directory,
   kubeconfig,
-}: {
-  readonly connection: KubeConnection;
-  readonly signal: AbortSignal;
-  readonly nodeName: string;
+}: Pick<Machine['connecting'], 'connection' | 'signal' | 'nodeName'> & {
   readonly directory: string;
   readonly kubeconfig: string;
 }): Promise<readonly string[]> {
@@ -85,10 +81,15 @@ export async function leftInApi({
   return [`In the API stay ${what}. No machine lives on them any more; to remove them: ${command}`];
 }
 
-type OnMachine = Awaited<ReturnType<typeof machineOf>>;
+type Machine = Awaited<ReturnType<typeof machineOf>>;
 
-async function onMachine(typed: MachineLine, run: (machine: OnMachine) => Promise<void>): Promise<number> {
-  const machine = await machineOf(typed);
+async function onMachine(
+  line: AdoptLine,
+  io: Io,
+  found: readonly Problem[],
+  run: (machine: Machine) => Promise<void>,
+): Promise<number> {
+  const machine = await machineOf(line, io, found);
   try {
     await run(machine);
     return exitCodes.done;
@@ -97,15 +98,8 @@ async function onMachine(typed: MachineLine, run: (machine: OnMachine) => Promis
   }
 }
 
-interface MachineLine {
-  readonly line: AdoptLine;
-  readonly io: Io;
-  /** Found already. */
-  readonly problems?: readonly Problem[];
-}
-
-/** This machine, and a connection as its administrator. What is wrong on the command line is told before anything is asked. */
-async function machineOf({ line, io, problems: found = [] }: MachineLine) {
+/** This machine, and a connection as its administrator. A wrong command line is refused before anything is asked. */
+async function machineOf(line: AdoptLine, io: Io, found: readonly Problem[]) {
   const { flags, options, problems } = installFlags(line, io);
   const directories = directoriesOf(flags);
   const admin = { kubeconfig: join(directories.kubernetesDir, 'admin.conf'), ...given(flags) };
@@ -167,11 +161,7 @@ const declared = ['kubernetes', 'kubernetes.default', 'kubernetes.default.svc', 
 
 async function hostnamesOf(
   { parameters }: Discovery,
-  {
-    connection,
-    pkiDir,
-    signal,
-  }: { readonly connection: KubeConnection; readonly pkiDir: string; readonly signal: AbortSignal },
+  { connection, pkiDir, signal }: Pick<Machine['connecting'], 'connection' | 'signal'> & Pick<Directories, 'pkiDir'>,
 ): Promise<readonly string[]> {
   const own = ['nodeName', 'advertiseAddress', 'apiServerHostnames', 'clusterServiceNames'].flatMap(
     (name) => parameters[name] ?? [],

@@ -10,7 +10,7 @@ import { webhookText } from '../lib/webhooks/intercepting.ts';
 import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes, exitOfUnmet } from './exit-codes.ts';
 import { configInput, installFlags, type InstallLine, type InstallOptions } from './read-config.ts';
-import type { Io } from './io.ts';
+import type { Io } from './runtime.ts';
 
 export async function initCommand(line: InstallLine, io: Io): Promise<number> {
   const { flags, options, problems } = installFlags(line, io);

@@ -1,62 +1,256 @@
-// The composition root: makes what the modes of a configuration share, and runs them until the signal aborts. A mode
-// that fails ends the process.
+// The composition root: what the modes of a configuration share, and how each of them is put together. A mode that fails
+// ends the process. What only one mode needs is loaded for it: a repair of files alone has no connection and observes no
+// file, and a kubelet waits for it.
+import { stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
-import type { Config, ModeConfig } from '../lib/config/config.ts';
+import { join } from 'node:path';
+import { bootstrapRequester } from '../lib/bootstrap-identity.ts';
+import type { ApproverConfig, Config, ModeConfig, RegenConfig, SyncerConfig } from '../lib/config/config.ts';
+import { replaceFile } from '../lib/disk/files.ts';
 import { createHealth, keepServingHealth } from '../lib/health.ts';
+import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
+import type { Resolved } from '../lib/inventory/model.ts';
+import { isFile } from '../lib/inventory/places.ts';
+import { readBy } from '../lib/inventory/resolve.ts';
+import { createEventRecorder, type EventRecorder } from '../lib/kube/events.ts';
 import { Gates } from '../lib/kube/gates.ts';
+import type { KubeConnection } from '../lib/kube/kube.ts';
+import type { LeaseName } from '../lib/kube/leases.ts';
 import { createMetrics, noMetrics } from '../lib/metrics.ts';
-import { regen } from './regen-mode.ts';
-import { resolveHere } from './resolve-here.ts';
-import type { Runtime, Shared } from './shared.ts';
-import type { UnmetCondition } from './unmet.ts';
-import { version } from './version.ts';
+import { createKeyPool } from '../lib/pki/key-pool.ts';
+import { createProver } from '../lib/proof/prove.ts';
+import { createOtherClocks } from '../lib/regen/other-clocks.ts';
+import { runRegen } from '../lib/regen/run.ts';
+import { observeBoot, releaseStaleLeases } from '../lib/regen/stale-leases.ts';
+import { createDiskStore } from '../lib/store/disk-store.ts';
+import { addressOf, connect, keepConnection, namesInApi, storeOf } from './connections.ts';
+import { type UnmetCondition, unmetConditions } from './exit-codes.ts';
+import { clockFactsFor, resolveHere } from './read-config.ts';
+import { defaultKeyAlgorithm } from '../lib/well-known.ts';
+import { createHostRestarts, createPodRestarts } from './restarts.ts';
+import { type Runtime, version } from './runtime.ts';
+
+type Unmet = Promise<readonly UnmetCondition[]>;
 
 /** Resolves when all modes have stopped: after one pass with `once`, otherwise when the signal aborts. */
-export async function runModes(config: Config, runtime: Runtime): Promise<readonly UnmetCondition[]> {
+export async function runModes(config: Config, given: Pick<Runtime, 'clock' | 'log' | 'signal' | 'builtAt'>): Unmet {
   const failed = new AbortController();
-  const signal = AbortSignal.any([runtime.signal, failed.signal]);
-  const resolved = await resolveHere(config, runtime.log);
-  const health = createHealth();
-  const { healthProbeBindAddress: address } = config;
-  const modes = config.modes.map(({ mode }) => mode);
-  const metrics = address === undefined ? noMetrics : await createMetrics({ version, modes });
-  const gates = new Gates(runtime.clock);
-  const shared: Shared = { ...runtime, signal, config, resolved, health, metrics, gates, hostName: hostname() };
+  const { healthProbeBindAddress: address, modes, once } = config;
+  const runtime: Runtime = {
+    ...given,
+    config,
+    signal: AbortSignal.any([given.signal, failed.signal]),
+    resolved: await resolveHere(config, given.log),
+    health: createHealth(),
+    metrics: address === undefined ? noMetrics : await createMetrics({ version, modes: modes.map(({ mode }) => mode) }),
+    gates: new Gates(given.clock),
+    hostName: hostname(),
+  };
   const server =
-    address === undefined
-      ? undefined
-      : await keepServingHealth({
-          ...runtime,
-          address: { host: address.host ?? '::', port: address.port },
-          health,
-          metrics,
-          signal,
-        });
-  const run = async (mode: ModeConfig): Promise<readonly UnmetCondition[]> => {
+    address && (await keepServingHealth({ ...runtime, address: { host: address.host ?? '::', port: address.port } }));
+  const run = async (mode: ModeConfig): Unmet => {
+    const own = { ...runtime, log: runtime.log.with({ mode: mode.mode }) };
     try {
-      if (mode.mode === 'regen') return await regen(mode, shared);
-      if (mode.mode === 'approver') {
-        const { approver } = await import('./approver-mode.ts');
-        return await approver(mode, shared);
-      }
-      const { syncer } = await import('./syncer-mode.ts');
-      return await syncer(mode, shared);
+      if (mode.mode === 'regen') return await regen(mode, own);
+      return await (mode.mode === 'syncer' ? syncer(mode, own) : approver(mode, own));
     } catch (err) {
       failed.abort(); // the other mode stops in good order before the process ends
       throw err;
     }
   };
+  // The others' one pass begins with what regen leaves: it makes the objects that the syncer looks for.
+  const isFirst = ({ mode }: ModeConfig): boolean => once && mode === 'regen';
   try {
-    // The others' one pass begins with what regen leaves: it makes the objects that the syncer looks for.
-    const [first, others] = config.once ? partition(config.modes) : [[], config.modes];
-    const before = await Promise.all(first.map(run));
-    return [...before, ...(await Promise.all(others.map(run)))].flat();
+    const before = await Promise.all(modes.filter((mode) => isFirst(mode)).map(run));
+    return [...before, ...(await Promise.all(modes.filter((mode) => !isFirst(mode)).map(run)))].flat();
   } finally {
     failed.abort();
     await server?.closed;
   }
 }
 
-function partition(modes: readonly ModeConfig[]): readonly [readonly ModeConfig[], readonly ModeConfig[]] {
-  return [modes.filter(({ mode }) => mode === 'regen'), modes.filter(({ mode }) => mode !== 'regen')];
+interface Api {
+  readonly connection: KubeConnection;
+  readonly events: EventRecorder;
+  /** Aborts when the process is asked to stop, and when the mode has ended. */
+  readonly signal: AbortSignal;
+}
+
+/** The connection of one mode: kept up to date while the process lasts, as its Events are sent, and closed at the end. */
+async function withApi<T>(connection: KubeConnection, runtime: Runtime, run: (api: Api) => Promise<T>): Promise<T> {
+  const { config, clock, log, hostName } = runtime;
+  const ended = new AbortController();
+  const signal = AbortSignal.any([runtime.signal, ended.signal]);
+  const events = createEventRecorder({ connection, clock, log, instance: config.identity.podName ?? hostName });
+  const beside = config.once ? [] : [keepConnection(connection, { ...runtime, signal }), events.run(signal)];
+  try {
+    const [result] = await Promise.all([run({ connection, events, signal }).finally(() => ended.abort()), ...beside]);
+    return result;
+  } finally {
+    ended.abort();
+    await Promise.allSettled(beside);
+    await connection.close();
+  }
+}
+
+/** At the end of a single pass. */
+const sendEvents = (events: EventRecorder): Promise<number> => events.flush(AbortSignal.timeout(2000));
+
+async function regen(mode: RegenConfig, runtime: Runtime): Unmet {
+  const { locations, kubeconfig } = mode;
+  const { artefacts } = runtime.resolved;
+  const usesApi = kubeconfig !== undefined && artefacts.some(({ location }) => !isFile(location));
+  if (locations === 'disk' || !usesApi) return renew(mode, runtime);
+  const connection = await connect(kubeconfig, runtime).catch(async (err: unknown) => {
+    // Files are healed first: they need no API.
+    if (locations === 'all' && artefacts.some(({ location }) => isFile(location))) {
+      await renew(mode, { ...runtime, config: { ...runtime.config, once: true } });
+    }
+    throw err;
+  });
+  return withApi(connection, runtime, (api) => renew(mode, runtime, api));
+}
+
+/** How long the process stays for the release of stale leases, when everything else is done. */
+const leasesMs = 15_000;
+
+/** Without `api` the files of this host alone. */
+async function renew(mode: RegenConfig, runtime: Runtime, api?: Api): Unmet {
+  const { config, resolved, hostName, clock, log, signal, health, metrics } = runtime;
+  const { once, dryRun } = config;
+  const { backupDir, lockDir, policy, keyAlgorithm } = mode;
+  const leases = leasesOf(resolved);
+  // At once: a clock that is set later must not move the time of the boot.
+  const boot = observeBoot(clock);
+  let released: Promise<unknown> = Promise.resolve();
+  const disk = createDiskStore({
+    backupDir,
+    owners: resolved.artefacts,
+    endpoints: resolved.endpoints,
+    onBackupFailed: ({ code, message }) => log.warn('backup.failed', { path: backupDir, code, err: message }),
+    onAttributesLost: ({ code, message }) => log.warn('attributes.lost', { code, err: message }),
+  });
+  const restarts = createHostRestarts(mode, disk, runtime);
+  const noted = once && !dryRun ? await summaryNotedAt(lockDir) : undefined;
+  try {
+    const report = await runRegen({
+      resolved,
+      store: storeOf(api?.connection, restarts.store),
+      namesInApi: namesInApi(resolved, api?.connection),
+      policy,
+      clockFacts: clockFactsFor(mode, runtime.builtAt),
+      otherClocks: api && createOtherClocks({ connection: api.connection, leases, hostName, clock }),
+      keyPool: createKeyPool({
+        algorithm: keyAlgorithm ?? defaultKeyAlgorithm,
+        size: resolved.artefacts.filter(({ kind }) => kind === 'signer' || kind === 'target').length,
+      }),
+      keyAlgorithm,
+      locations: api === undefined ? 'disk' : mode.locations,
+      events: api?.events,
+      summaryLoggedAt: noted,
+      onFirstAnswer({ wasAway }) {
+        if (api === undefined || dryRun) return;
+        released = releaseStaleLeases({ ...api, leases, hostName, clock, log, boot, mayHaveRenewed: !wasAway });
+      },
+      lockDisk: () => lockHost({ lockDir, once, clock, signal }),
+      refuseBesideOthers: refuseBesideKubeadm,
+      once,
+      dryRun,
+      clock,
+      log,
+      signal,
+      health,
+      metrics,
+    });
+    if (api !== undefined) await sendEvents(api.events);
+    const { summaryLoggedAt: loggedAt } = report;
+    if (once && !dryRun && loggedAt !== undefined && loggedAt !== noted) await noteSummary(lockDir, loggedAt);
+    const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
+    return once ? [...unmetConditions(report), ...unfinished] : [];
+  } finally {
+    if (api !== undefined) await Promise.race([released, clock.sleep(leasesMs, api.signal)]);
+  }
+}
+
+/** The leases whose renewal proves something are the leader leases of this control plane. */
+function leasesOf({ artefacts }: Resolved): readonly LeaseName[] {
+  const named = artefacts.flatMap(({ readers }) =>
+    readers.flatMap(({ proof }) => (proof.kind === 'lease' ? [proof] : [])),
+  );
+  return [...new Map(named.map(({ namespace, name }) => [`${namespace}/${name}`, { namespace, name }])).values()];
+}
+
+// When a single run has last logged how everything stands. A timer makes one each minute; the note keeps that line to one
+// a day and boot (/run). Nothing depends on it: without it the line only comes more often.
+const noteIn = (lockDir: string): string => join(lockDir, 'summary');
+
+function summaryNotedAt(lockDir: string): Promise<Date | undefined> {
+  return stat(noteIn(lockDir)).then(
+    ({ mtime }) => mtime,
+    () => undefined,
+  );
+}
+
+async function noteSummary(lockDir: string, at: Date): Promise<void> {
+  const content = `${at.toISOString()}\n`;
+  await replaceFile({ path: noteIn(lockDir), content, mode: 0o600, what: 'note' }).catch(() => undefined);
+}
+
+/** Publishes objects as files, observes the files, proves that they are in use. */
+async function syncer(mode: SyncerConfig, runtime: Runtime): Unmet {
+  const { config, clock, log, hostName, health, metrics } = runtime;
+  const { once, dryRun } = config;
+  const { destinationDir, cachesSyncedFile, components } = mode;
+  const resolved = components === undefined ? runtime.resolved : readBy(runtime.resolved, components);
+  const { runSyncer } = await import('../lib/syncer/run.ts');
+  const { runFileObserver } = await import('../lib/fileobserver/run.ts');
+  return withApi(await connect(mode.kubeconfig, runtime), runtime, async ({ connection, events, signal }) => {
+    const common = { resolved, destinationDir, clock, log, signal, health };
+    const run = runSyncer({ ...common, connection, cachesSyncedFile, once, dryRun, metrics, events });
+    if (once || dryRun) {
+      const { ok } = await run;
+      await sendEvents(events);
+      return once && !ok ? [{ message: 'not every object is on disk' }] : [];
+    }
+    const apiServer = addressOf(config, connection);
+    const prove = createProver({ connection, apiServer, destinationDir, clock, signal, hostName });
+    const restarts = createPodRestarts(mode, { connection, resolved, hostName, clock, log, signal });
+    await Promise.all([run, runFileObserver({ ...common, prove, restart: restarts.restart }), restarts.run()]);
+    return [];
+  });
+}
+
+const approverRecheckMs = 30_000;
+
+/** Approves the requests of kubelets whose client certificate has expired. */
+async function approver(mode: ApproverConfig, runtime: Runtime): Unmet {
+  const { config, clock, log, hostName, health, metrics } = runtime;
+  const { once, dryRun, identity } = config;
+  const { nodeCertificate, longestLifeMs, expectedNodes, bootstrapNamespace: namespace } = mode;
+  const { runApprover } = await import('../lib/approver/run.ts');
+  const boot = observeBoot(clock);
+  return withApi(await connect(mode.kubeconfig, runtime), runtime, async (api) => {
+    const { failed } = await runApprover({
+      ...api,
+      // A kubelet registers its host name in lower case (pkg/util/node/node.go, GetHostname).
+      nodeName: identity.nodeName ?? hostName.toLowerCase(),
+      nodeCertificate,
+      longestLifeMs,
+      expectedNodes,
+      namespace,
+      requester: bootstrapRequester(namespace),
+      clockFacts: clockFactsFor(mode, runtime.builtAt),
+      bootedAt: () => (boot().clockStepped ? undefined : boot().bootedAt),
+      once,
+      dryRun,
+      recheckMs: approverRecheckMs,
+      clock,
+      log,
+      health,
+      metrics,
+    });
+    if (!once) return [];
+    await sendEvents(api.events);
+    return failed.map((message) => ({ message }));
+  });
 }

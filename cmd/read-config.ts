@@ -1,15 +1,22 @@
 // The configuration of this invocation: reads the file of --config and leaves its judgement to lib/config/load.ts. Flags of
-// commands, which no file says, are judged here.
+// commands, which no file says, are judged here. And what a configuration means on this machine: its names and its clock.
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
+import type { CommonConfig, HostConfig } from '../lib/config/config.ts';
 import type { ConfigInput } from '../lib/config/sources.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
+import { isClockSynchronised } from '../lib/host/clock-synchronised.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
+import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
+import type { Resolved } from '../lib/inventory/model.ts';
 import { installedPresets } from '../lib/inventory/preset.ts';
+import { resolve as resolveInventory } from '../lib/inventory/resolve.ts';
+import type { Log } from '../lib/log.ts';
+import type { ClockFacts } from '../lib/plan/clock-rules.ts';
 import { nearest, valueText } from '../lib/problems.ts';
 import type { Problem } from '../lib/problems.ts';
-import type { Io } from './io.ts';
+import { builtAt as thisBuild, type Io } from './runtime.ts';
 
 export type CommandLine = FlagsOf<'all' | 'modes'>;
 export type InstallLine = CommandLine & FlagsOf<'init' | 'uninstall'>;
@@ -32,6 +39,35 @@ export function configInput({ config, ...flags }: CommandLine, { env, cwd }: Pic
   }
 }
 
+/**
+ * An inventory made concrete on this machine: where it declares whose machine that is, names, addresses and features are
+ * found on it first. What is configured beats what is found. Throws ConfigInvalid, InventoryInvalid.
+ */
+export async function resolveHere(
+  { inventory, environment }: Pick<CommonConfig, 'inventory' | 'environment'>,
+  log?: Pick<Log, 'warn'>,
+): Promise<Resolved> {
+  const found = await discoverEnvironment(inventory, environment);
+  for (const message of found.notes) log?.warn('discovery.partial', { message });
+  return resolveInventory(inventory, found.environment);
+}
+
+/** For a mode, which asks again and again; `thorough` costs a process. */
+export const clockFactsFor =
+  ({ clockSynchronised }: Pick<HostConfig, 'clockSynchronised'>, builtAt: Date) =>
+  async (thorough: boolean): Promise<ClockFacts> => ({
+    builtAt,
+    synchronised: await isClockSynchronised(clockSynchronised, { thorough }),
+  });
+
+/** For `status`: now, or at another time, of which nothing is known that its clock will show. */
+export async function clockFactsAt(
+  at: Date | undefined,
+  config: Pick<HostConfig, 'clockSynchronised'>,
+): Promise<ClockFacts> {
+  return at === undefined ? clockFactsFor(config, thisBuild)(true) : { builtAt: thisBuild, synchronised: true };
+}
+
 /** The format that --output wants, or why there is none. */
 export function outputFormat<T extends string>(
   output: string,
@@ -50,7 +86,7 @@ const installFormats = ['text', 'json'] as const;
 export interface InstallOptions {
   /** Absolute. */
   readonly directory: string;
-  readonly server?: string;
+  readonly server: string | undefined;
   readonly output: (typeof installFormats)[number];
   readonly purge: boolean;
   readonly force: boolean;
@@ -76,14 +112,7 @@ export function installFlags(
     const message = `must be an address such as https://localhost:6443, got ${valueText(server)}`;
     problems.push({ path: '--server', kind: 'invalid', message });
   }
-  const options = {
-    directory: resolve(cwd, out),
-    ...(server !== undefined && { server }),
-    output: wanted.format ?? 'text',
-    purge,
-    force,
-    giveBack,
-  };
+  const options = { directory: resolve(cwd, out), server, output: wanted.format ?? 'text', purge, force, giveBack };
   return { flags, options, problems };
 }
 

@@ -26,9 +26,8 @@ import {
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
 import { LeaseTurn, restartTurn } from '../lib/restart/turn.ts';
 import type { Store } from '../lib/store/store.ts';
-import type { Shared } from './shared.ts';
-import { isUnmet, type UnmetCondition } from './unmet.ts';
-import { version } from './version.ts';
+import { isUnmet, type UnmetCondition } from './exit-codes.ts';
+import { type Runtime, version } from './runtime.ts';
 
 interface HostRestarts {
   /** Of the files of this host. */
@@ -36,9 +35,8 @@ interface HostRestarts {
   finish(report: RegenReport): Promise<readonly UnmetCondition[]>;
 }
 
-export function createHostRestarts(mode: RegenConfig, disk: Store, shared: Shared): HostRestarts {
-  const { resolved, clock, signal } = shared;
-  const log = shared.log.with({ mode: 'regen' });
+export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runtime): HostRestarts {
+  const { resolved, clock, log, signal } = runtime;
   const components = componentsOf(resolved);
   if (components.length === 0) return { store: disk, finish: () => Promise.resolve([]) };
   const boot = bootId();
@@ -48,7 +46,7 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, shared: Share
   return {
     store: createMarkingStore({ store: disk, components, markers, boot }),
     async finish(report) {
-      const proving = provingOptions(disk, shared);
+      const proving = provingOptions(disk, runtime);
       const unmet = new Set(report.artefacts.filter(isUnmet).map(({ artefact }) => artefact));
       const outcomes = await restartMarked({
         components,
@@ -78,30 +76,21 @@ function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly Want
   return [{ name: servingName, since: now }, ...restarted];
 }
 
-function provingOptions(store: Store, { config, resolved, hostName, clock, log, signal }: Shared): ProvingOptions {
+function provingOptions(store: Store, { config, resolved, hostName, clock, log, signal }: Runtime): ProvingOptions {
+  const local = URL.parse(resolved.endpoints?.local ?? '');
   return {
     resolved,
     store,
-    apiServer: apiServerOf(config.apiServerAddress, resolved.endpoints?.local),
+    apiServer: config.apiServerAddress ?? (local === null ? undefined : serverAddress(local)),
     connect: async (kubeconfigFile) => {
       const { openConnection } = await import('../lib/kube/connection.ts');
       return openConnection({ kubeconfigFile, userAgent: `kube-cert-recovery/${version}`, clock, log });
     },
     hostName,
     clock,
-    log: log.with({ mode: 'regen' }),
+    log,
     signal,
   };
-}
-
-function apiServerOf(
-  configured: Shared['config']['apiServerAddress'],
-  local: string | undefined,
-): ProvingOptions['apiServer'] {
-  const url = local === undefined ? null : URL.parse(local);
-  const found = url === null ? undefined : serverAddress(url);
-  const host = configured?.host ?? found?.host;
-  return host === undefined ? undefined : { host, port: configured?.port ?? found?.port ?? 443 };
 }
 
 interface PodRestarts {
@@ -111,7 +100,7 @@ interface PodRestarts {
   run(): Promise<void>;
 }
 
-interface PodRestarting extends Pick<Shared, 'clock' | 'signal' | 'hostName'> {
+interface PodRestarting extends Pick<Runtime, 'clock' | 'signal' | 'hostName'> {
   readonly connection: KubeConnection;
   /** What this mode publishes and observes. */
   readonly resolved: Resolved;
@@ -139,7 +128,7 @@ export function createPodRestarts(mode: SyncerConfig, options: PodRestarting): P
           : undefined;
       const manifest = manifestsDir && join(manifestsDir, `${component}.yaml`);
       const own = { component, manifest, hasShortBackOff, isApiReady, clock, log, signal };
-      return [component, new PodRestarter({ ...own, ...(turn !== undefined && { turn }) })];
+      return [component, new PodRestarter({ ...own, turn })];
     }),
   );
   return {

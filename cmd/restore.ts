@@ -5,8 +5,7 @@ import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { isCode, RecoveryError } from '../lib/errors.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
-import { suggestion } from '../lib/problems.ts';
-import type { Problem } from '../lib/problems.ts';
+import { suggestion, type Problem } from '../lib/problems.ts';
 import { componentsOf } from '../lib/restart/decide.ts';
 import { createMarkingStore, Markers } from '../lib/restart/markers.ts';
 import { bootId } from '../lib/host/proc.ts';
@@ -21,10 +20,9 @@ import {
 } from '../lib/store/restore.ts';
 import type { Store } from '../lib/store/store.ts';
 import { exitCodes } from './exit-codes.ts';
-import type { Io } from './io.ts';
+import type { Io } from './runtime.ts';
 import { lockHost } from '../lib/host/sole-writer.ts';
-import { configInput, type CommandLine, orKubeadm } from './read-config.ts';
-import { resolveHere } from './resolve-here.ts';
+import { configInput, type CommandLine, orKubeadm, resolveHere } from './read-config.ts';
 import { isFile } from '../lib/inventory/places.ts';
 import { table } from '../lib/table.ts';
 
@@ -38,14 +36,8 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   const resolved = await resolveHere(config);
   const artefacts = resolved.artefacts.filter(({ location }) => isFile(location));
   const tell = ({ message }: { readonly message: string }): void => void io.stderr.write(`${message}\n`);
-  const { endpoints } = resolved;
-  const options = {
-    backupDir,
-    owners: resolved.artefacts,
-    onBackupFailed: tell,
-    onAttributesLost: tell,
-    ...(endpoints !== undefined && { endpoints }),
-  };
+  const { artefacts: owners, endpoints } = resolved;
+  const options = { backupDir, owners, endpoints, onBackupFailed: tell, onAttributesLost: tell };
   if (name === undefined) return list(artefacts, options, { stdout: io.stdout, tell });
   const names = artefacts.map((artefact) => artefact.name);
   if (!names.includes(name)) {
@@ -71,7 +63,7 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   const lock = await lockHost({ lockDir, once: true, clock: systemClock, signal: io.signal });
   try {
     const markers = new Markers({ directory: lockDir, onFailed: tell });
-    const outcome = await restoreMarked(wanted, { resolved, markers, options, signal: io.signal });
+    const outcome = await restoreMarked(wanted, { resolved, markers }, options, io.signal);
     io.stdout.write(outcomeText(outcome, wanted) + (outcome === 'restored' ? restartText(wanted, resolved) : ''));
     return outcome === 'conflict' ? exitCodes.failed : exitCodes.done;
   } finally {
@@ -114,17 +106,12 @@ const keptText = ({ keptAt }: Pick<Generation, 'keptAt'>): string => keptAt?.toI
 
 type Outcome = Awaited<ReturnType<typeof restoreGeneration>>;
 
-interface MarkedRestore {
-  readonly resolved: Resolved;
-  readonly markers: Markers;
-  readonly options: RestoreOptions;
-  readonly signal: AbortSignal;
-}
-
-/** A write like any other for whoever notes what must be restarted: of what is not written nothing is noted. */
+/** A write like any other, so that what must be restarted is noted: of what is not written nothing is. */
 async function restoreMarked(
   wanted: Generation,
-  { resolved, markers, options, signal }: MarkedRestore,
+  marking: { readonly resolved: Resolved; readonly markers: Markers },
+  options: RestoreOptions,
+  signal: AbortSignal,
 ): Promise<Outcome> {
   const disk = createDiskStore(options);
   let outcome: Outcome = 'unchanged';
@@ -135,12 +122,12 @@ async function restoreMarked(
       return outcome === 'restored' ? 'written' : 'conflict';
     },
   };
-  const components = componentsOf(resolved);
-  const boot = bootId();
-  const marking = createMarkingStore({ store: restoring, components, markers, boot });
+  const { markers } = marking;
+  const components = componentsOf(marking.resolved);
+  const store = createMarkingStore({ store: restoring, components, markers, boot: bootId() });
   const present = await disk.read(wanted.location, signal);
   const seen = present === undefined ? ('absent' as const) : { version: present.version };
-  await marking.write(wanted.location, { entries: {}, annotations: {} }, seen, signal);
+  await store.write(wanted.location, { entries: {}, annotations: {} }, seen, signal);
   return outcome;
 }
 
@@ -214,11 +201,11 @@ function outcomeText(outcome: Outcome, wanted: Generation): string {
 }
 
 function listText(kept: readonly Generation[], now: Date): string {
-  const rows = table(kept, [
+  const text = table(kept, [
     ['ARTEFACT', ({ artefact }) => artefact],
     ['GENERATION', ({ generation }) => generation],
     ['KEPT AT', keptText],
     ['EXPIRES', ({ problem, notAfter }) => (problem === undefined ? endText(notAfter, now) : 'unusable')],
   ]);
-  return rows.replaceAll(/ +$/gm, '');
+  return text.replaceAll(/ +$/gm, '');
 }

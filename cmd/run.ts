@@ -2,14 +2,12 @@
 import { systemClock } from '../lib/clock.ts';
 import { parseConfig } from '../lib/config/load.ts';
 import type { Config } from '../lib/config/config.ts';
-import { errorText, RecoveryError } from '../lib/errors.ts';
 import { createLog } from '../lib/log.ts';
 import type { Log } from '../lib/log.ts';
-import { exitCodes, exitOfError, exitOfUnmet } from './exit-codes.ts';
-import type { Io } from './io.ts';
+import { exitCodes, exitOfFailure, exitOfUnmet } from './exit-codes.ts';
 import { configInput } from './read-config.ts';
 import type { CommandLine } from './read-config.ts';
-import { builtAt, version } from './version.ts';
+import { builtAt, type Io, version } from './runtime.ts';
 
 /** What a reader of the log wants to know of the configuration; the inventory by its name. */
 function summary({ inventory, ...config }: Config): Record<string, unknown> {
@@ -39,8 +37,6 @@ export async function runCommand(line: CommandLine, io: Io): Promise<number> {
     if (io.signal.aborted && (err === io.signal.reason || (err instanceof Error && err.name === 'AbortError'))) {
       return stopped(log, io);
     }
-    const code = err instanceof RecoveryError ? err.code : undefined;
-    log.error('process.failed', { err: errorText(err), ...(code === undefined ? {} : { code }) });
-    return exitOfError(err);
+    return exitOfFailure(err, log);
   }
 }

@@ -21,16 +21,12 @@ import type { AdoptedSight } from '../lib/status/node-report.ts';
 import { renderStatus, type StatusFormat } from '../lib/status/print.ts';
 import type { StatusReport } from '../lib/status/report.ts';
 import { runStatus } from '../lib/status/status.ts';
-import { createApiStore } from '../lib/store/api-store.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
-import { createStore } from '../lib/store/stores.ts';
 import { connectFirst, repairCredentials } from './adopt-repair.ts';
-import { clockFactsOf } from './clock-facts.ts';
-import { addressOf, connect, type Connecting, connectingOf, namesInApi, noApi } from './connections.ts';
+import { addressOf, connect, type Connecting, connectingOf, namesInApi, storeOf } from './connections.ts';
 import { exitOfStatus } from './exit-codes.ts';
-import type { Io } from './io.ts';
-import { configInput } from './read-config.ts';
-import { resolveHere } from './resolve-here.ts';
+import type { Io } from './runtime.ts';
+import { clockFactsAt, configInput, resolveHere } from './read-config.ts';
 
 export interface StatusRequest {
   readonly output: StatusFormat;
@@ -74,25 +70,19 @@ interface Looking {
 
 async function clusterReport(config: ToolConfig, looking: Looking): Promise<StatusReport> {
   const { resolved, connection, at, signal } = looking;
-  const { destinationDir, locations, policy, recoveryServerName } = config;
+  const { locations, policy, recoveryServerName } = config;
   const directoriesOf = publishersOf(config, looking);
   return runStatus({
     resolved,
-    store: createStore({
-      api: connection === undefined ? noApi : createApiStore({ connection, fieldManager: 'kube-cert-recovery' }),
-      disk: createDiskStore(),
-    }),
-    ...namesInApi(resolved, connection),
+    store: storeOf(connection, createDiskStore()),
+    namesInApi: namesInApi(resolved, connection),
     policy,
     locations,
-    clockFacts: await clockFactsOf(config, at),
+    clockFacts: await clockFactsAt(at, config),
     clock: systemClock,
     at,
     directoriesOf,
-    prove:
-      connection === undefined || destinationDir === undefined
-        ? undefined
-        : proverIn(destinationDir, { config, connection, directoriesOf, signal }),
+    prove: proverOf(config, looking, directoriesOf),
     connection,
     recoveryServerName,
     signal,
@@ -113,15 +103,14 @@ function publishersOf({ destinationDir, components }: ToolConfig, { resolved, re
   return ({ name }) => places.flatMap(({ certs, names }) => (names.has(name) ? [certs] : []));
 }
 
-interface Proving {
-  readonly config: ToolConfig;
-  readonly connection: KubeConnection;
-  readonly directoriesOf: DirectoriesOf;
-  readonly signal: AbortSignal;
-}
-
 /** Each artefact is proven by the files that its readers have. */
-function proverIn(usual: string, { config, connection, directoriesOf, signal }: Proving): Prove {
+function proverOf(
+  config: ToolConfig,
+  { connection, signal }: Looking,
+  directoriesOf: DirectoriesOf,
+): Prove | undefined {
+  const { destinationDir: usual } = config;
+  if (connection === undefined || usual === undefined) return undefined;
   const apiServer = addressOf(config, connection);
   const common = { connection, apiServer, clock: systemClock, signal, hostName: hostname() };
   return (artefact, ...rest) => {

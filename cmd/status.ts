@@ -14,12 +14,10 @@ import { type Problem, valueText } from '../lib/problems.ts';
 import { renderNode, type StatusFormat } from '../lib/status/print.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
-import { createStore } from '../lib/store/stores.ts';
-import { clockFactsOf } from './clock-facts.ts';
-import { noApi } from './connections.ts';
+import { storeOf } from './connections.ts';
 import { exitOfNode } from './exit-codes.ts';
-import type { Io } from './io.ts';
-import { type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
+import type { Io } from './runtime.ts';
+import { clockFactsAt, type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
 import type { AdoptedMachine, AdoptionStatus, StatusRequest } from './status-api.ts';
 
 const formats: readonly StatusFormat[] = ['table', 'json', 'yaml'];
@@ -36,12 +34,10 @@ function dateOf(text: string): Date | undefined {
   return midnight.toISOString().slice(0, 10) === day ? date : undefined;
 }
 
-interface StatusFlags {
+export function statusFlags({ output = 'table', at }: OwnFlags): {
   readonly options: StatusRequest;
   readonly problems: readonly Problem[];
-}
-
-export function statusFlags({ output = 'table', at }: OwnFlags): StatusFlags {
+} {
   const problems: Problem[] = [];
   const wanted = outputFormat(output, formats);
   if (wanted.format === undefined) problems.push(wanted.problem);
@@ -69,8 +65,6 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
   const { stdout, signal } = io;
   const { environment, notes } = await discoverEnvironment(config.inventory, config.environment);
   const resolved = resolve(config.inventory, environment);
-  const { backupDir } = config;
-  const endpoints = resolved.endpoints === undefined ? {} : { endpoints: resolved.endpoints };
   const directory = adoptionDirectory(config);
   const adoption = directory === undefined ? undefined : await adoptionOf(directory, { config, at, io });
   const missing = missingUnits();
@@ -79,9 +73,9 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
     notes: [...notes, ...unitNotes(missing, directory !== undefined), ...(adoption?.notes ?? [])],
     isArmed: missing.length === 0,
     isRoot: process.getuid?.() === 0,
-    store: createStore({ api: noApi, disk: createDiskStore({ backupDir, ...endpoints }) }),
+    store: storeOf(undefined, createDiskStore({ backupDir: config.backupDir, endpoints: resolved.endpoints })),
     policy: config.policy,
-    clockFacts: await clockFactsOf(config, at),
+    clockFacts: await clockFactsAt(at, config),
     clock: systemClock,
     at,
     adopted: adoption?.sight,

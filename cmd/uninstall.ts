@@ -8,7 +8,7 @@ import { resolve } from '../lib/inventory/resolve.ts';
 import type { Problem } from '../lib/problems.ts';
 import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
-import type { Io } from './io.ts';
+import type { Io } from './runtime.ts';
 import { type CommandLine, configInput, installFlags, type InstallLine, orKubeadm } from './read-config.ts';
 
 /** Of a machine of kubeadm: whose credential is taken where none is given. */

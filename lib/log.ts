@@ -1,6 +1,8 @@
 // One line an event, with a constant name from one union, so a typo does not compile. Key material never gets in:
 // fields are named in LogFields, none of them holds PEM, and whatever looks like PEM is cut out before it is written.
 import { pino, stdTimeFunctions } from 'pino';
+import type { Clock } from './clock.ts';
+import { backoffMs } from './retry.ts';
 
 export type LogEvent =
   | 'process.started'
@@ -63,38 +65,41 @@ export type LogEvent =
   | 'csr.flooded'
   | 'event.dropped';
 
-export interface LogFields {
-  readonly mode?: string;
-  readonly version?: string;
-  readonly artefact?: string;
-  readonly kind?: string;
-  readonly namespace?: string;
-  readonly secret?: string;
-  readonly configMap?: string;
-  readonly lease?: string;
-  readonly component?: string;
+interface Fields {
+  readonly mode: string;
+  readonly version: string;
+  readonly artefact: string;
+  readonly kind: string;
+  readonly namespace: string;
+  readonly secret: string;
+  readonly configMap: string;
+  readonly lease: string;
+  readonly component: string;
   /** Name of a CertificateSigningRequest. */
-  readonly csr?: string;
-  readonly node?: string;
-  readonly path?: string;
-  readonly reason?: string;
-  readonly message?: string;
-  readonly proof?: string;
-  readonly resourceVersion?: string;
-  readonly notBefore?: string;
-  readonly notAfter?: string;
-  readonly recheckAt?: string;
+  readonly csr: string;
+  readonly node: string;
+  readonly path: string;
+  readonly reason: string;
+  readonly message: string;
+  readonly proof: string;
+  readonly resourceVersion: string;
+  readonly notBefore: string;
+  readonly notAfter: string;
+  readonly recheckAt: string;
   /** Milliseconds. */
-  readonly duration?: number;
-  readonly attempt?: number;
-  readonly count?: number;
-  readonly server?: string;
-  readonly serverName?: string;
-  readonly code?: string;
-  readonly signal?: string;
-  readonly err?: string;
-  readonly config?: Readonly<Record<string, unknown>>;
+  readonly duration: number;
+  readonly attempt: number;
+  readonly count: number;
+  readonly server: string;
+  readonly serverName: string;
+  readonly code: string;
+  readonly signal: string;
+  readonly err: string;
+  readonly config: Readonly<Record<string, unknown>>;
 }
+
+/** What is undefined is left out of the line. */
+export type LogFields = { readonly [Name in keyof Fields]?: Fields[Name] | undefined };
 
 export interface Log {
   debug(event: LogEvent, fields?: LogFields): void;
@@ -151,4 +156,41 @@ export function createLog({ level = 'info', format = 'json', write }: LogOptions
     with: (fields) => wrap(at.child(fields)),
   });
   return wrap(root);
+}
+
+interface Lasting {
+  readonly text: string;
+  readonly count: number;
+  readonly logged: number;
+  readonly loggedAt: number;
+}
+
+/** Logs what lasts when it begins or changes, and then again: after `firstMs`, after twice as long, up to `longestMs`. */
+export class Repeats {
+  readonly #clock: Pick<Clock, 'now'>;
+  readonly #pace: { readonly firstMs: number; readonly longestMs: number };
+  readonly #lasting = new Map<string, Lasting>();
+
+  constructor(clock: Pick<Clock, 'now'>, firstMs: number, longestMs = firstMs) {
+    this.#clock = clock;
+    this.#pace = { firstMs, longestMs };
+  }
+
+  /** How often `text` has been met in a row, where that is to be logged now. */
+  met(key: string, text = ''): number | undefined {
+    const now = this.#clock.now().getTime();
+    const known = this.#lasting.get(key);
+    const last = known?.text === text ? known : { text, count: 0, logged: 0, loggedAt: now };
+    const quietMs = now - last.loggedAt;
+    // negative: the clock was set back
+    const isDue = last.logged === 0 || quietMs < 0 || quietMs >= backoffMs(last.logged, this.#pace);
+    const count = last.count + 1;
+    this.#lasting.set(key, isDue ? { text, count, logged: last.logged + 1, loggedAt: now } : { ...last, count });
+    return isDue ? count : undefined;
+  }
+
+  /** It is over. Returns whether there was something. */
+  ended(key: string): boolean {
+    return this.#lasting.delete(key);
+  }
 }

@@ -1,5 +1,5 @@
 // Waiting for something to happen, and trying again what has failed.
-import type { Clock } from './clock.ts';
+import { type Clock, steadyMs } from './clock.ts';
 
 interface BackoffOptions {
   readonly firstMs: number;
@@ -12,6 +12,43 @@ interface BackoffOptions {
 export function backoffMs(attempt: number, { firstMs, longestMs, random = () => 1 }: BackoffOptions): number {
   const full = Math.min(longestMs, firstMs * 2 ** Math.min(Math.max(attempt, 1) - 1, 30));
   return Math.round(full * (0.5 + random() / 2));
+}
+
+interface Patience {
+  readonly forMs: number;
+  readonly everyMs: number;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+/** What `look` finds; undefined when it has found nothing in time, or when the signal aborts. */
+export async function poll<T>(
+  look: () => T | undefined | Promise<T | undefined>,
+  { forMs, everyMs, clock, signal }: Patience,
+): Promise<T | undefined> {
+  const until = steadyMs(clock) + forMs;
+  for (;;) {
+    const found = await look();
+    if (found !== undefined || signal.aborted || steadyMs(clock) >= until) return found;
+    await clock.sleep(everyMs, signal);
+  }
+}
+
+/** Does again what fails, where `isPassing` says that this may come right. Throws the last failure. */
+export async function retry<T>(
+  work: () => Promise<T>,
+  isPassing: (err: unknown) => boolean,
+  { forMs, everyMs, clock, signal }: Patience,
+): Promise<T> {
+  const until = steadyMs(clock) + forMs;
+  for (;;) {
+    try {
+      return await work();
+    } catch (err) {
+      if (signal.aborted || steadyMs(clock) >= until || !isPassing(err)) throw err;
+    }
+    await clock.sleep(everyMs, signal);
+  }
 }
 
 /** Wakes the one loop that waits for it. Any number of calls before that loop waits again are one. */

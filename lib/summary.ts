@@ -15,8 +15,8 @@ export interface Summary {
   readonly count: number;
   readonly message: string;
   /** Which certificate ends first, and when. */
-  readonly artefact?: string;
-  readonly notAfter?: string;
+  readonly artefact?: string | undefined;
+  readonly notAfter?: string | undefined;
 }
 
 const mostNames = 10;
@@ -34,7 +34,8 @@ export function summaryOf(standings: readonly Standing[], areGood: string): Summ
   return {
     count,
     message: `${count} of ${standings.length} ${areGood}${others}${more}${end}`,
-    ...(first !== undefined && { artefact: first.name, notAfter: first.notAfter.toISOString() }),
+    artefact: first?.name,
+    notAfter: first?.notAfter.toISOString(),
   };
 }
 
@@ -45,32 +46,32 @@ interface DailySummaryOptions {
   readonly log: Log;
   readonly event: LogEvent;
   /** By another process. */
-  readonly toldAt?: Date | undefined;
+  readonly loggedAt?: Date | undefined;
 }
 
 /** Tells once a day, from the first call on. A clock that is set back tells once more. */
 export class DailySummary {
   readonly #options: DailySummaryOptions;
-  #toldAt: Date | undefined;
+  #loggedAt: Date | undefined;
 
   constructor(options: DailySummaryOptions) {
     this.#options = options;
-    this.#toldAt = options.toldAt;
+    this.#loggedAt = options.loggedAt;
   }
 
-  get toldAt(): Date | undefined {
-    return this.#toldAt;
+  get loggedAt(): Date | undefined {
+    return this.#loggedAt;
   }
 
   /** Undefined: there is nothing to tell yet. */
   tell(summary: () => Summary | undefined): void {
     const { clock, log, event } = this.#options;
     const now = clock.now();
-    const sinceMs = this.#toldAt === undefined ? dayMs : now.getTime() - this.#toldAt.getTime();
+    const sinceMs = this.#loggedAt === undefined ? dayMs : now.getTime() - this.#loggedAt.getTime();
     if (sinceMs >= 0 && sinceMs < dayMs) return;
     const found = summary();
     if (found === undefined) return;
-    this.#toldAt = now;
+    this.#loggedAt = now;
     log.info(event, found);
   }
 }

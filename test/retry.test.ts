@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { backoffMs, Wake } from '../lib/retry.ts';
+import { Repeats } from '../lib/log.ts';
+import { backoffMs, poll, retry, Wake } from '../lib/retry.ts';
 import { FakeClock } from './support/fake-clock.ts';
 
 const options = { firstMs: 100, longestMs: 1000 };
@@ -56,4 +57,62 @@ describe('Wake', () => {
     wake.clear();
     expect(await wake.wait({ clock: new FakeClock(), signal: AbortSignal.abort() })).toBe(false);
   });
+});
+
+/** Sleeps pass at once. */
+class QuickClock extends FakeClock {
+  override sleep(ms: number): Promise<void> {
+    this.advance(ms);
+    return Promise.resolve();
+  }
+}
+
+describe('with patience for a second', () => {
+  const patience = (signal = new AbortController().signal) => ({
+    forMs: 1000,
+    everyMs: 400,
+    clock: new QuickClock(),
+    signal,
+  });
+
+  it('poll() looks until something is found, or the time is over', async () => {
+    let looks = 0;
+    const third = (): number | undefined => ((looks += 1) === 3 ? looks : undefined);
+    expect(await poll(third, patience())).toBe(3);
+    expect(await poll(() => ((looks += 1), undefined), patience())).toBeUndefined();
+    expect(looks).toBe(3 + 4);
+  });
+
+  it('retry() throws the last failure, and at once what will not come right', async () => {
+    let tries = 0;
+    const fail = (): Promise<never> => Promise.reject(new Error(`failure ${(tries += 1)}`));
+    await expect(retry(fail, () => true, patience())).rejects.toThrow('failure 4');
+    await expect(retry(fail, () => false, patience())).rejects.toThrow('failure 5');
+    await expect(retry(fail, () => true, patience(AbortSignal.abort()))).rejects.toThrow('failure 6');
+    expect(
+      await retry(
+        () => Promise.resolve(tries),
+        () => true,
+        patience(),
+      ),
+    ).toBe(6);
+  });
+});
+
+it('Repeats are logged at the begin, when they change, and ever more rarely', () => {
+  const clock = new FakeClock();
+  const repeats = new Repeats(clock, 60_000, 120_000);
+  const met = (text: string, afterMs: number): number | undefined => {
+    clock.advance(afterMs);
+    return repeats.met('one', text);
+  };
+  expect([met('a', 0), met('a', 59_000), met('a', 1000), met('a', 119_000), met('a', 1000), met('b', 0)]).toEqual([
+    1,
+    undefined,
+    3,
+    undefined,
+    5,
+    1,
+  ]);
+  expect([repeats.ended('one'), repeats.ended('one'), met('b', 0)]).toEqual([true, false, 1]);
 });

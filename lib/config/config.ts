@@ -1,22 +1,23 @@
+// What the program is to do, checked and complete. A union by mode: a syncer never sees what only regen needs,
+// and each mode has the credential of its own.
 import type { RenewalPolicy } from '../plan/decision.ts';
 import type { KeyAlgorithm } from '../pki/key.ts';
 import type { LogFormat, LogLevel } from '../log.ts';
 import type { Environment } from '../inventory/resolve.ts';
 import type { Inventory } from '../inventory/model.ts';
+import type { ServerAddress } from '../kube/server-address.ts';
 import type { ClockStatement } from '../host/clock-synchronised.ts';
-// What the program was told to do, checked and complete. A union by mode: a syncer never sees what only regen needs,
-// and each mode has the credential of its own.
 
 export interface Address {
   /** Undefined: all addresses of the machine. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   readonly port: number;
 }
 
 /** Who this process is, from the downward API. */
 export interface ProcessIdentity {
-  readonly podName?: string;
-  readonly nodeName?: string;
+  readonly podName?: string | undefined;
+  readonly nodeName?: string | undefined;
 }
 
 export interface CommonConfig {
@@ -24,11 +25,11 @@ export interface CommonConfig {
   /** For resolve(). Where only the syncer runs names may lack: it makes no certificate. */
   readonly environment: Environment;
   /** Replaces the name by which kubeconfigs ask for the API server's certificate. */
-  readonly tlsServerNameOverride?: string;
+  readonly tlsServerNameOverride?: string | undefined;
   /** The name under which the API server serves the certificate that outlives all others. */
   readonly recoveryServerName: string;
   /** Where proofs meet the API server; undefined: at the server of the kubeconfig. */
-  readonly apiServerAddress?: Address;
+  readonly apiServerAddress?: ServerAddress | undefined;
   readonly log: { readonly level: LogLevel; readonly format: LogFormat };
   readonly dryRun: boolean;
   readonly identity: ProcessIdentity;
@@ -37,7 +38,7 @@ export interface CommonConfig {
 export interface RenewalConfig {
   readonly policy: RenewalPolicy;
   /** Undefined: keep the algorithm of what is replaced, RSA-2048 for what is new. */
-  readonly keyAlgorithm?: KeyAlgorithm;
+  readonly keyAlgorithm?: KeyAlgorithm | undefined;
 }
 
 /** Of the machine on which artefacts are made. */
@@ -57,7 +58,7 @@ export interface RegenConfig extends RenewalConfig, HostConfig {
   /** Whether components of this machine that read renewed files at their start only are restarted at the end. */
   readonly restart: boolean;
   /** Undefined only when no object of the API is looked at. */
-  readonly kubeconfig?: string;
+  readonly kubeconfig?: string | undefined;
 }
 
 export interface SyncerConfig {
@@ -65,17 +66,17 @@ export interface SyncerConfig {
   readonly kubeconfig: string;
   readonly destinationDir: string;
   /** Only what these components read becomes files; undefined: everything that is published. */
-  readonly components?: readonly string[];
+  readonly components?: readonly string[] | undefined;
   /** Made once every object has been looked at; undefined: none. */
-  readonly cachesSyncedFile?: string;
+  readonly cachesSyncedFile?: string | undefined;
   /** Undefined: readers that read files at their start only are reported. */
-  readonly restart?: RestartConfig;
+  readonly restart?: RestartConfig | undefined;
 }
 
 /** Of components in the same pod. */
 interface RestartConfig {
   /** Where the kubelet has its static-pod manifests; undefined: they are not rewritten. */
-  readonly manifestsDir?: string;
+  readonly manifestsDir?: string | undefined;
   /** Whether the kubelet is known to start a container again within seconds, however short it ran. */
   readonly hasShortBackOff: boolean;
 }
@@ -100,15 +101,15 @@ export interface Config extends CommonConfig {
   readonly modes: readonly ModeConfig[];
   readonly once: boolean;
   /** Undefined: no health endpoints. */
-  readonly healthProbeBindAddress?: Address;
+  readonly healthProbeBindAddress?: Address | undefined;
 }
 
 /** Of a command that looks at or prepares a cluster: status, init, uninstall. */
 export interface ToolConfig extends CommonConfig, RenewalConfig, HostConfig {
-  readonly kubeconfig?: string;
-  readonly destinationDir?: string;
+  readonly kubeconfig?: string | undefined;
+  readonly destinationDir?: string | undefined;
   /** What the modes of this configuration look at and write. */
   readonly locations: RegenConfig['locations'];
   /** Whose files the syncer writes; undefined: everybody's. */
-  readonly components?: readonly string[];
+  readonly components?: readonly string[] | undefined;
 }

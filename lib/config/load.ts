@@ -2,19 +2,15 @@
 // wrong in any of them, in the inventory and in its parameters is told at once.
 import { checkInventory, checkInventoryText } from '../inventory/load.ts';
 import type { Inventory } from '../inventory/model.ts';
-import { checkEnvironment } from '../inventory/resolve.ts';
-import type { Environment } from '../inventory/resolve.ts';
+import { checkEnvironment, type Environment } from '../inventory/resolve.ts';
 import { checkShape } from '../inventory/shape.ts';
 import { namespaceName } from '../inventory/values.ts';
-import { problemsError, suggestion } from '../problems.ts';
-import type { Problem } from '../problems.ts';
+import { problemsError, suggestion, type Problem } from '../problems.ts';
 import type { CommonConfig, Config, ProcessIdentity, ToolConfig } from './config.ts';
 import { flagRows } from './flags.ts';
 import { checkComponents, hostOf, modesOf, renewalOf, sharedKubeconfig } from './mode-settings.ts';
-import { missing, readSources } from './sources.ts';
-import type { ConfigInput, ConfigReading } from './sources.ts';
-import { parseAddress } from './schema.ts';
-import type { Settings } from './schema.ts';
+import { missing, readSources, type ConfigInput, type ConfigReading } from './sources.ts';
+import { parseAddress, type Settings } from './schema.ts';
 import { defaultRecoveryServerName } from '../well-known.ts';
 
 /** What stands for an inventory where none is named and nothing but requests of kubelets is looked at. */
@@ -85,27 +81,26 @@ function checkParameters(reading: ConfigReading, inventory: Inventory, environme
 }
 
 function identityOf({ POD_NAME: podName = '', NODE_NAME: nodeName = '' }: ConfigInput['env']): ProcessIdentity {
-  return { ...(podName !== '' && { podName }), ...(nodeName !== '' && { nodeName }) };
+  return { podName: podName || undefined, nodeName: nodeName || undefined };
 }
 
 function environmentOf({ parameters = {}, directories = {} }: Settings, mayLack: boolean): Environment {
   return { parameters, directories, ...(mayLack ? { mayLack } : {}) };
 }
 
-interface Situation {
-  readonly inventory: Inventory | undefined;
-  readonly environment: Environment;
-}
-
-function commonOf({ input, settings }: ConfigReading, { inventory, environment }: Situation): CommonConfig {
-  const { tlsServerNameOverride, apiServerAddress, log } = settings;
-  const address = apiServerAddress === undefined ? undefined : parseAddress(apiServerAddress);
+function commonOf(
+  { input, settings }: ConfigReading,
+  inventory: Inventory | undefined,
+  environment: Environment,
+): CommonConfig {
+  const { tlsServerNameOverride, apiServerAddress = '', log } = settings;
+  const { host, port = 0 } = parseAddress(apiServerAddress) ?? {};
   return {
     inventory: inventory as Inventory, // without an inventory there were problems
     environment,
-    ...(tlsServerNameOverride === undefined ? {} : { tlsServerNameOverride }),
+    tlsServerNameOverride,
     recoveryServerName: settings.recoveryServerName ?? defaultRecoveryServerName,
-    ...(address === undefined ? {} : { apiServerAddress: address }),
+    apiServerAddress: host === undefined ? undefined : { host, port },
     log: { level: log?.level ?? 'info', format: log?.format ?? 'json' },
     dryRun: settings.dryRun ?? false,
     identity: identityOf(input.env),
@@ -153,12 +148,11 @@ export function parseConfig(input: ConfigInput): Config {
   const modes = modesOf(reading, inventory);
   if (!reading.file.unread && wanted !== undefined) idleFlags(reading);
   refuse(problems);
-  const address = healthProbeBindAddress === undefined ? undefined : parseAddress(healthProbeBindAddress);
   return {
-    ...commonOf(reading, { inventory, environment }),
+    ...commonOf(reading, inventory, environment),
     modes,
     once: settings.once ?? false,
-    ...(address === undefined ? {} : { healthProbeBindAddress: address }),
+    healthProbeBindAddress: healthProbeBindAddress === undefined ? undefined : parseAddress(healthProbeBindAddress),
   };
 }
 
@@ -174,12 +168,12 @@ export function parseToolConfig(input: ConfigInput): ToolConfig {
   if (inventory !== undefined && components !== undefined) checkComponents(reading, inventory, components);
   refuse(problems);
   return {
-    ...commonOf(reading, { inventory, environment }),
+    ...commonOf(reading, inventory, environment),
     ...hostOf(settings),
     ...renewalOf(settings, inventory),
     locations: settings.regen?.locations ?? 'all',
-    ...(kubeconfig === undefined ? {} : { kubeconfig }),
-    ...(destinationDir === undefined ? {} : { destinationDir }),
-    ...(components === undefined ? {} : { components }),
+    kubeconfig,
+    destinationDir,
+    components,
   };
 }

@@ -29,7 +29,7 @@ export function renewalOf({ policy, keyAlgorithm }: Settings, inventory: Invento
       graceMs: policy?.grace ?? (kind === 'BeforeExpiry' ? 0 : 60_000),
       settleMs: policy?.settle ?? 1000,
     },
-    ...(keyAlgorithm === undefined ? {} : { keyAlgorithm: keyAlgorithms[keyAlgorithm] }),
+    keyAlgorithm: keyAlgorithm && keyAlgorithms[keyAlgorithm],
   };
 }
 
@@ -68,8 +68,7 @@ export function modesOf(reading: ConfigReading, inventory: Inventory | undefined
       missing(reading, ['--kubeconfig', ...given], message);
     }
     if (mode === 'regen') {
-      const credential = kubeconfig === undefined ? {} : { kubeconfig };
-      return [{ mode, locations, restart, ...credential, ...hostOf(settings), ...renewalOf(settings, inventory) }];
+      return [{ mode, locations, restart, kubeconfig, ...hostOf(settings), ...renewalOf(settings, inventory) }];
     }
     if (mode === 'approver') return kubeconfig === undefined ? [] : [approverOf(settings, kubeconfig)];
     return syncerOf(reading, inventory, kubeconfig);
@@ -88,24 +87,17 @@ function syncerOf(
   }
   if (kubeconfig === undefined || destinationDir === undefined) return [];
   if (inventory !== undefined && components !== undefined) checkComponents(reading, inventory, components);
-  const more = {
-    ...(components !== undefined && { components }),
-    ...(cachesSyncedFile !== undefined && { cachesSyncedFile }),
-    ...restartOf(reading),
-  };
-  return [{ mode: 'syncer', kubeconfig, destinationDir, ...more }];
+  return [{ mode: 'syncer', kubeconfig, destinationDir, components, cachesSyncedFile, restart: restartOf(reading) }];
 }
 
 /** How it restarts readers. Settings that would do nothing are told. */
-function restartOf({ settings, problems }: ConfigReading): Pick<SyncerConfig, 'restart'> {
+function restartOf({ settings, problems }: ConfigReading): SyncerConfig['restart'] {
   const { restart, manifestsDir, shortBackOff } = settings.syncer ?? {};
-  if (restart === 'react') {
-    return { restart: { hasShortBackOff: shortBackOff ?? false, ...(manifestsDir !== undefined && { manifestsDir }) } };
-  }
+  if (restart === 'react') return { hasShortBackOff: shortBackOff ?? false, manifestsDir };
   const message = 'must be left out without syncer.restart: react';
   for (const [name, value] of Object.entries({ manifestsDir, shortBackOff }))
     if (value !== undefined) problems.push({ path: `syncer.${name}`, kind: 'conflict', message });
-  return {};
+  return undefined;
 }
 
 export function checkComponents(reading: ConfigReading, inventory: Inventory, components: readonly string[]): void {

@@ -165,23 +165,21 @@ export type Settings = z.output<typeof settingsSchema>;
  * What is right in settings of which something is wrong: a second look at the rest then finds what else is wrong, and
  * does not take for missing what is there.
  */
-export function soundSettings(value: unknown): Settings {
-  return soundPart(settingsSchema, value) as Settings;
+export function soundSettings(value: object): Settings {
+  const sound = structuredClone(value);
+  for (const issue of settingsSchema.safeParse(value).error?.issues ?? []) {
+    const end = issue.path.findIndex((key) => typeof key === 'number'); // a list is right as a whole
+    const path = end === -1 ? issue.path : issue.path.slice(0, end);
+    if (issue.code === 'unrecognized_keys') for (const key of issue.keys) remove(sound, [...path, key]);
+    else remove(sound, path);
+  }
+  return settingsSchema.safeParse(sound).data ?? {};
 }
 
-function soundPart(schema: z.ZodType, value: unknown): unknown {
-  const result = schema.safeParse(value);
-  if (result.success) return result.data;
-  const inner = schema instanceof z.ZodOptional ? schema.unwrap() : schema;
-  if (typeof value !== 'object' || value === null) return undefined;
-  const fieldOf = (key: string): unknown =>
-    inner instanceof z.ZodObject ? inner.shape[key] : inner instanceof z.ZodRecord ? inner.valueType : undefined;
-  const sound = Object.entries(value).flatMap(([key, one]) => {
-    const field = fieldOf(key);
-    const part = field instanceof z.ZodType ? soundPart(field, one) : undefined;
-    return part === undefined ? [] : [[key, part] as const];
-  });
-  return inner instanceof z.ZodObject || inner instanceof z.ZodRecord ? Object.fromEntries(sound) : undefined;
+function remove(from: object, [key = '', ...rest]: readonly PropertyKey[]): void {
+  const inner: unknown = Reflect.get(from, key);
+  if (rest.length === 0) Reflect.deleteProperty(from, key);
+  else if (typeof inner === 'object' && inner !== null) remove(inner, rest);
 }
 
 /** `inventory` is checked by itself, with lines and names; here it may be anything. */

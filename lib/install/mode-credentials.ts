@@ -4,6 +4,7 @@
 import { join } from 'node:path';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
 import type { Clock } from '../clock.ts';
+import { poll } from '../retry.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
@@ -102,17 +103,15 @@ async function readTokenSecret(
   { namespace, secret: name, clock, tokenTimeoutMs }: ReadToken,
 ): Promise<TokenSecret> {
   const path = objectPath({ kind: 'secret', namespace, name });
-  const deadline = clock.now().getTime() + tokenTimeoutMs;
-  for (;;) {
+  const look = async (): Promise<TokenSecret | undefined> => {
     const secret = await getIfPresent<{ readonly data?: Readonly<Record<string, string>> }>(api, path);
     const { token = '', 'ca.crt': rootCa = '' } = secret?.data ?? {};
-    if (token !== '') {
-      const ca = rootCa === '' ? undefined : Buffer.from(rootCa, 'base64');
-      return { token: Buffer.from(token, 'base64').toString(), rootCa: ca };
-    }
-    if (api.signal.aborted || clock.now().getTime() >= deadline) break;
-    await clock.sleep(pollMs, api.signal);
-  }
+    if (token === '') return undefined;
+    const ca = rootCa === '' ? undefined : Buffer.from(rootCa, 'base64');
+    return { token: Buffer.from(token, 'base64').toString(), rootCa: ca };
+  };
+  const found = await poll(look, { forMs: tokenTimeoutMs, everyMs: pollMs, clock, signal: api.signal });
+  if (found !== undefined) return found;
   throw new RecoveryError(
     'KubeUnavailable',
     `Cannot read the token in Secret "${namespace}/${name}": kube-controller-manager has not filled it; ` +

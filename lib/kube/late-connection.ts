@@ -4,7 +4,7 @@
 // them. What is wrong is logged, at most every ten seconds.
 import type { Clock } from '../clock.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
-import type { Log } from '../log.ts';
+import { type Log, Repeats } from '../log.ts';
 import { describeRequest, unavailable } from './api-error.ts';
 import { attemptMs } from './gate.ts';
 import type { KubeConnection, KubeRequest, WatchEvent } from './kube.ts';
@@ -26,12 +26,13 @@ class LateConnection implements KubeConnection {
   #opened: KubeConnection | undefined;
   #opening: Promise<KubeConnection> | undefined;
   #failure: { readonly err: Error; readonly at: number };
-  #saidAt: number | undefined;
+  readonly #waiting: Repeats;
   #attempts = 1;
   #closed = false;
 
   constructor(options: LateConnectionOptions, failure: RecoveryError) {
     this.#options = options;
+    this.#waiting = new Repeats(options.clock, sayAgainMs);
     this.#failure = this.#failed(failure);
   }
 
@@ -120,10 +121,9 @@ class LateConnection implements KubeConnection {
     const { log, clock, kubeconfigFile } = this.#options;
     const at = clock.now().getTime();
     const failure = { err: err instanceof Error ? err : new Error(String(err)), at };
-    if (this.#saidAt !== undefined && Math.abs(at - this.#saidAt) < sayAgainMs) return failure;
-    this.#saidAt = at;
-    const code = err instanceof RecoveryError ? { code: err.code } : {};
-    log.warn('api.waiting', { path: kubeconfigFile, err: oneLine(err), attempt: this.#attempts, ...code });
+    if (this.#waiting.met('kubeconfig') === undefined) return failure;
+    const code = err instanceof RecoveryError ? err.code : undefined;
+    log.warn('api.waiting', { path: kubeconfigFile, err: oneLine(err), attempt: this.#attempts, code });
     return failure;
   }
 }

@@ -40,11 +40,11 @@ interface Execution {
   /** By artefact, keys of attempts that failed: the next attempt takes them, so what fails for weeks makes one key. */
   readonly keptKeys?: Map<string, PrivateKey>;
   /** Without it the algorithm of what is replaced is kept. */
-  readonly keyAlgorithm?: KeyAlgorithm;
+  readonly keyAlgorithm?: KeyAlgorithm | undefined;
   readonly now: Date;
   readonly signal: AbortSignal;
   /** Why files of this host may not be written now. */
-  readonly diskRefused?: RecoveryError;
+  readonly diskRefused?: RecoveryError | undefined;
   /** Told of each step as it ends. */
   readonly onStep?: (result: StepResult) => void;
 }

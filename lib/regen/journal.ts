@@ -1,11 +1,11 @@
-// Tells people what regen decides and does: log lines, metrics, Events, and the report at the end. A decision is told
-// when it changes, not at every look; nothing here decides anything, and no field ever holds material.
+// Reports what regen decides and does: log lines, metrics, Events, and the report at the end. A decision is logged when
+// it changes, not at every look; nothing here decides anything, and no field ever holds material.
 import type { Clock } from '../clock.ts';
 import { faultText } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { EventReason, EventRecorder } from '../kube/events.ts';
-import type { Log, LogEvent, LogFields } from '../log.ts';
-import type { Metrics } from '../metrics.ts';
+import { type Log, type LogEvent, type LogFields, Repeats } from '../log.ts';
+import { type Metrics, noMetrics } from '../metrics.ts';
 import type { Facts } from '../plan/facts.ts';
 import type { Decision } from '../plan/decision.ts';
 import type { Plan } from '../plan/plan.ts';
@@ -13,7 +13,6 @@ import { locationText } from '../store/store.ts';
 import type { StepOutcome, StepResult } from './execute.ts';
 import { isFile } from '../inventory/places.ts';
 import { DailySummary, type Summary, summaryOf } from '../summary.ts';
-import { backoffMs } from '../retry.ts';
 
 export interface ArtefactReport {
   readonly artefact: string;
@@ -21,11 +20,11 @@ export interface ArtefactReport {
   readonly action: Decision['action'];
   readonly reason: Decision['reason'];
   readonly message: string;
-  /** Somebody must bring it, or the CA that would sign it. */
-  readonly byHand?: true;
+  /** An administrator must bring it, or the CA that would sign it. */
+  readonly byHand?: true | undefined;
   /** Of the last attempt to renew it; undefined when there was none. */
-  readonly outcome?: StepOutcome;
-  readonly err?: string;
+  readonly outcome?: StepOutcome | undefined;
+  readonly err?: string | undefined;
   /** How often it was written. */
   readonly writes: number;
 }
@@ -34,46 +33,39 @@ export interface RegenReport {
   /** Every artefact is healthy, or blocked for a reason that is given; nothing is left to try. */
   readonly converged: boolean;
   /** Why a single run gave up; undefined when it converged or was asked to stop. */
-  readonly gaveUp?: string;
+  readonly gaveUp?: string | undefined;
   /** In the order of the inventory. */
   readonly artefacts: readonly ArtefactReport[];
   readonly writes: number;
-  readonly startedAt: Date;
-  /** The first answer of the API to a read of an inventory object. */
-  readonly firstAnswerAt?: Date;
-  readonly lastWriteAt?: Date;
-  /** When it was last told how all of it stands. */
-  readonly summaryToldAt?: Date;
+  /** When the summary was last logged. */
+  readonly summaryLoggedAt?: Date | undefined;
 }
 
-interface JournalOptions {
+export interface JournalOptions {
   readonly resolved: Resolved;
   readonly clock: Clock;
   readonly log: Log;
   readonly dryRun: boolean;
-  readonly metrics: Metrics;
-  readonly events?: Pick<EventRecorder, 'record'>;
-  /** When an earlier run has last told how all of it stands. */
-  readonly summaryToldAt?: Date;
+  readonly metrics?: Metrics;
+  readonly events?: Pick<EventRecorder, 'record'> | undefined;
+  /** When an earlier run has last logged the summary: a timer that runs each minute logs it once a day. */
+  readonly summaryLoggedAt?: Date | undefined;
 }
 
 interface Entry {
+  readonly artefact: ResolvedArtefact;
   decision?: Decision;
   /** Of its certificate, where it has one of its own. */
   notAfter?: Date;
-  /** The decision that people were told of; none after it was carried out: what is decided then is news. */
-  told?: Decision;
+  /** The decision that was logged last; none after it was carried out: what is decided then is news. */
+  logged?: Decision | undefined;
   outcome?: StepOutcome;
-  err?: string;
-  /** The failure that lasts: what it is, how often it was met and told, and when last. */
-  failing?: { readonly text: string; readonly attempt: number; readonly told: number; readonly toldAt: Date };
+  err?: string | undefined;
   writes: number;
 }
 
 const mode = 'regen';
-/** A failure that lasts is told again after this time, then after twice as long, and so on, up to an hour. */
-const tellAgainMs = 60_000;
-const longestQuietMs = 3_600_000;
+const minuteMs = 60_000;
 
 interface Note {
   readonly type: 'Normal' | 'Warning';
@@ -82,24 +74,23 @@ interface Note {
 }
 
 export class Journal {
-  readonly startedAt: Date;
   firstAnswerAt: Date | undefined;
-  lastWriteAt: Date | undefined;
   readonly #options: JournalOptions;
+  readonly #metrics: Metrics;
   readonly #entries: ReadonlyMap<string, Entry>;
-  readonly #artefacts: ReadonlyMap<string, ResolvedArtefact>;
+  readonly #failures: Repeats;
   readonly #summary: DailySummary;
   #recovery: { readonly since: Date; readonly writes: number } | undefined;
   /** Whether a plan was seen since the API's first answer. */
   #hasLooked = false;
 
   constructor(options: JournalOptions) {
+    const { resolved, clock, log, metrics = noMetrics, summaryLoggedAt: loggedAt } = options;
     this.#options = options;
-    this.startedAt = options.clock.now();
-    this.#entries = new Map(options.resolved.artefacts.map(({ name }) => [name, { writes: 0 }]));
-    this.#artefacts = new Map(options.resolved.artefacts.map((artefact) => [artefact.name, artefact]));
-    const { clock, log, summaryToldAt: toldAt } = options;
-    this.#summary = new DailySummary({ clock, log, event: 'regen.summary', toldAt });
+    this.#metrics = metrics;
+    this.#entries = new Map(resolved.artefacts.map((artefact) => [artefact.name, { artefact, writes: 0 }]));
+    this.#failures = new Repeats(clock, minuteMs, 60 * minuteMs);
+    this.#summary = new DailySummary({ clock, log, event: 'regen.summary', loggedAt });
   }
 
   get writes(): number {
@@ -110,24 +101,20 @@ export class Journal {
   decided({ decisions }: Plan, lookedAt: (artefact: ResolvedArtefact) => boolean): void {
     const { log, dryRun, clock } = this.#options;
     for (const decision of decisions) {
-      const [artefact, entry] = [this.#artefacts.get(decision.artefact), this.#entries.get(decision.artefact)];
-      if (artefact === undefined || entry === undefined || !lookedAt(artefact)) continue;
-      const news = entry.told?.action !== decision.action || entry.told.reason !== decision.reason;
+      const entry = this.#entries.get(decision.artefact);
+      if (entry === undefined || !lookedAt(entry.artefact)) continue;
+      const { artefact, logged } = entry;
       entry.decision = decision;
-      if (!news) continue;
-      const isResolved =
-        decision.action === 'keep' && (entry.told?.action === 'blocked' || entry.failing !== undefined);
-      entry.told = decision;
-      const { reason, message } = decision;
+      if (logged?.action === decision.action && logged.reason === decision.reason) continue;
+      entry.logged = decision;
+      const { action, reason, message } = decision;
       const fields = { ...fieldsOf(artefact), reason, message, recheckAt: decision.recheckAt.toISOString() };
-      if (decision.action === 'renew') {
+      if (action === 'renew') {
         log.info('rotation.decided', fields);
         this.#record(artefact, { type: 'Normal', note: message, reason: renewals[artefact.kind][1] });
-      } else if (isResolved) {
-        delete entry.failing;
-        log.info('rotation.resolved', fields);
-      } else if (decision.action === 'keep') {
-        log.debug('rotation.decided', fields);
+      } else if (action === 'keep') {
+        if (this.#failures.ended(artefact.name) || logged?.action === 'blocked') log.info('rotation.resolved', fields);
+        else log.debug('rotation.decided', fields);
       } else if (reason === 'ClockImplausible' || reason === 'ClockJumped') {
         log.warn('clock.implausible', fields);
       } else if (reason !== 'Unavailable' || this.firstAnswerAt !== undefined) {
@@ -152,31 +139,23 @@ export class Journal {
 
   /** One step has ended. */
   stepped({ artefact, decision, outcome, err, certificates, because }: StepResult): void {
-    const { log, metrics, clock } = this.#options;
-    const entry = this.#entries.get(artefact.name);
-    if (entry !== undefined) {
-      entry.outcome = outcome;
-      delete entry.err;
-      if (err !== undefined) entry.err = err.message;
-      if (outcome === 'written') {
-        entry.writes += 1;
-        delete entry.told;
-        delete entry.failing;
-      }
-    }
+    const { log } = this.#options;
+    const entry = this.#entries.get(artefact.name) ?? { artefact, writes: 0 };
+    entry.outcome = outcome;
+    entry.err = err?.message;
     const fields: LogFields = { ...fieldsOf(artefact), reason: decision.reason };
-    if (outcome !== 'skipped') metrics.wrote(mode, outcome);
+    if (outcome !== 'skipped') this.#metrics.wrote(mode, outcome);
     switch (outcome) {
       case 'written': {
-        this.lastWriteAt = clock.now();
-        const [first] = certificates ?? [];
+        entry.writes += 1;
+        entry.logged = undefined;
+        this.#failures.ended(artefact.name);
+        const facts = certificates?.[0]?.facts;
         log.info(decision.putsBack === true ? 'signer.restored' : renewals[artefact.kind][0], {
           ...fields,
-          ...(first !== undefined && {
-            notBefore: first.facts.notBefore.toISOString(),
-            notAfter: first.facts.notAfter.toISOString(),
-          }),
-          ...(certificates !== undefined && { count: certificates.length }),
+          notBefore: facts?.notBefore.toISOString(),
+          notAfter: facts?.notAfter.toISOString(),
+          count: certificates?.length,
         });
         break;
       }
@@ -184,7 +163,7 @@ export class Journal {
         log.warn('publish.conflicted', { ...fields, message: 'it has changed since it was read; looking again' });
         break;
       case 'failed':
-        metrics.failed(mode, err?.code ?? 'unknown');
+        this.#metrics.failed(mode, err?.code ?? 'unknown');
         this.#failed(artefact, { ...fields, code: err?.code ?? 'unknown', err: err?.message ?? 'unknown' });
         break;
       case 'skipped':
@@ -192,34 +171,19 @@ export class Journal {
     }
   }
 
-  /** Reading or judging it met a fault of this program: told with its place in the code. */
+  /** Reading or judging it met a fault of this program: logged with its place in the code. */
   faulted(name: string, err: unknown): void {
-    const artefact = this.#artefacts.get(name);
+    const artefact = this.#entries.get(name)?.artefact;
     if (artefact === undefined) return; // not of this run
-    this.#options.metrics.failed(mode, 'unexpected');
+    this.#metrics.failed(mode, 'unexpected');
     this.#failed(artefact, { ...fieldsOf(artefact), code: 'unexpected', err: faultText(err) });
   }
 
-  /** The same failure again and again is told now and then, with how often it was met. */
   #failed(artefact: ResolvedArtefact, fields: LogFields & { readonly err: string }): void {
-    const { log, clock } = this.#options;
-    const entry = this.#entries.get(artefact.name);
-    const now = clock.now();
-    const last = entry?.failing?.text === fields.err ? entry.failing : { attempt: 0, told: 0, toldAt: now };
-    const attempt = last.attempt + 1;
-    const quietMs = now.getTime() - last.toldAt.getTime();
-    // negative: the clock was set back
-    const isTold =
-      last.told === 0 ||
-      quietMs < 0 ||
-      quietMs >= backoffMs(last.told, { firstMs: tellAgainMs, longestMs: longestQuietMs });
-    if (isTold) {
-      log.error('rotation.failed', { ...fields, ...(attempt > 1 && { attempt }) });
-      this.#record(artefact, { type: 'Warning', reason: 'CertificateUpdateFailed', note: fields.err });
-    }
-    if (entry === undefined) return;
-    const told = last.told + (isTold ? 1 : 0);
-    entry.failing = { text: fields.err, attempt, told, toldAt: isTold ? now : last.toldAt };
+    const attempt = this.#failures.met(artefact.name, fields.err);
+    if (attempt === undefined) return;
+    this.#options.log.error('rotation.failed', { ...fields, attempt: attempt > 1 ? attempt : undefined });
+    this.#record(artefact, { type: 'Warning', reason: 'CertificateUpdateFailed', note: fields.err });
   }
 
   /** Nothing is left to do at present. */
@@ -242,16 +206,16 @@ export class Journal {
   }
 
   measured(facts: Facts): void {
-    for (const artefact of this.#artefacts.values()) {
+    for (const entry of this.#entries.values()) {
+      const { artefact } = entry;
       const { name, location } = artefact;
       const fact = facts.get(name);
       if (fact === undefined || fact.state === 'unavailable') continue;
       const certificates = fact.state === 'present' ? fact.certificates : [];
       const [first, ...rest] = isPair(artefact) ? certificates.slice(0, 1) : certificates;
       const dates = first && rest.reduce((soonest, each) => (each.notAfter < soonest.notAfter ? each : soonest), first);
-      const entry = this.#entries.get(name);
-      if (entry !== undefined && dates !== undefined && isPair(artefact)) entry.notAfter = dates.notAfter;
-      this.#options.metrics.certificate({ artefact: name, location: locationText(location) }, dates);
+      if (dates !== undefined && isPair(artefact)) entry.notAfter = dates.notAfter;
+      this.#metrics.certificate({ artefact: name, location: locationText(location) }, dates);
     }
   }
 
@@ -259,17 +223,9 @@ export class Journal {
     const artefacts = [...this.#entries].flatMap(([artefact, { decision, outcome, err, writes }]) => {
       if (decision === undefined) return [];
       const { action, reason, message, byHand } = decision;
-      const last = { ...(outcome !== undefined && { outcome }), ...(err !== undefined && { err }) };
-      return [{ artefact, action, reason, message, ...(byHand && { byHand }), ...last, writes }];
+      return [{ artefact, action, reason, message, byHand, outcome, err, writes }];
     });
-    const { startedAt, firstAnswerAt, lastWriteAt, writes } = this;
-    const told = this.#summary.toldAt;
-    const times = {
-      ...(firstAnswerAt !== undefined && { firstAnswerAt }),
-      ...(lastWriteAt !== undefined && { lastWriteAt }),
-      ...(told !== undefined && { summaryToldAt: told }),
-    };
-    return { converged, ...(gaveUp !== undefined && { gaveUp }), artefacts, writes, startedAt, ...times };
+    return { converged, gaveUp, artefacts, writes: this.writes, summaryLoggedAt: this.#summary.loggedAt };
   }
 }
 

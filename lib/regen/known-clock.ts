@@ -25,7 +25,7 @@ export interface ClockSources {
     thorough: boolean,
   ) => Omit<ClockFacts, 'settlesAt' | 'made' | 'others'> | Promise<Omit<ClockFacts, 'settlesAt' | 'made' | 'others'>>;
   /** The clocks of other machines, asked when something is to be signed and nothing says that ours is right. Never rejects. */
-  readonly otherClocks?: (signal: AbortSignal) => Promise<readonly OtherClock[]>;
+  readonly otherClocks?: ((signal: AbortSignal) => Promise<readonly OtherClock[]>) | undefined;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
@@ -41,10 +41,7 @@ export function knownClock({ clock, clockFacts, otherClocks, log, signal }: Cloc
     const observed = observeClock(watch, clock.now(), clock.uptimeSeconds());
     watch = observed.watch;
     const { jumpedMs, settlesAt } = observed;
-    if (jumpedMs !== undefined) {
-      const until = settlesAt === undefined ? {} : { recheckAt: settlesAt.toISOString() };
-      log.warn('clock.jumped', { duration: jumpedMs, ...until });
-    }
+    if (jumpedMs !== undefined) log.warn('clock.jumped', { duration: jumpedMs, recheckAt: settlesAt?.toISOString() });
     latest = { ...said, made, ...(settlesAt !== undefined && { settlesAt }) };
     return latest;
   };
@@ -86,7 +83,7 @@ interface ClockObservation {
   /** For the next call; undefined where uptime is unknown: then nothing can be told. */
   readonly watch: ClockWatch | undefined;
   /** How far the clock has just been set forward, or back when negative. */
-  readonly jumpedMs?: number;
+  readonly jumpedMs?: number | undefined;
   /** Until then nothing is signed. */
   readonly settlesAt?: Date;
 }
@@ -107,17 +104,17 @@ export function observeClock(
   if (previous === undefined) return { watch: { wallMs, uptimeMs } };
 
   const differenceMs = wallMs - previous.wallMs - (uptimeMs - previous.uptimeMs);
-  const jumped = Math.abs(differenceMs) >= smallestJumpMs ? { jumpedMs: Math.round(differenceMs) } : {};
-  const firstMs = previous.jumps?.firstMs ?? ('jumpedMs' in jumped ? uptimeMs : undefined);
-  const lastMs = 'jumpedMs' in jumped ? uptimeMs : previous.jumps?.lastMs;
+  const jumpedMs = Math.abs(differenceMs) >= smallestJumpMs ? Math.round(differenceMs) : undefined;
+  const lastMs = jumpedMs === undefined ? previous.jumps?.lastMs : uptimeMs;
+  const firstMs = previous.jumps?.firstMs ?? lastMs;
   if (firstMs === undefined || lastMs === undefined) return { watch: { wallMs, uptimeMs } };
 
   const settlesMs = Math.min(lastMs + stillMs, firstMs + longestMs);
   // At the end of the minute signing goes on even if the clock has just been set again: that jump opens no new minute.
-  if (uptimeMs >= settlesMs) return { watch: { wallMs, uptimeMs }, ...jumped };
+  if (uptimeMs >= settlesMs) return { watch: { wallMs, uptimeMs }, jumpedMs };
   return {
     watch: { wallMs, uptimeMs, jumps: { firstMs, lastMs } },
-    ...jumped,
+    jumpedMs,
     settlesAt: new Date(wallMs + settlesMs - uptimeMs),
   };
 }

@@ -25,10 +25,10 @@ export interface LookOptions extends ClockSources {
   readonly resolved: Resolved;
   readonly store: Store;
   /** Names that only the API tells, read at each look; needed where the inventory asks for them. */
-  readonly namesInApi?: (signal: AbortSignal) => Promise<NamesInApi>;
+  readonly namesInApi?: ((signal: AbortSignal) => Promise<NamesInApi>) | undefined;
   readonly policy: RenewalPolicy;
   readonly keyPool: KeyPool;
-  readonly keyAlgorithm?: KeyAlgorithm;
+  readonly keyAlgorithm?: KeyAlgorithm | undefined;
   readonly once: boolean;
   /** Says what would be done: makes no key and no write. */
   readonly dryRun: boolean;
@@ -79,15 +79,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
     );
     const [names, gathered] = await Promise.all([
       asks ? options.namesInApi?.(signal) : undefined,
-      gather({
-        resolved: options.resolved,
-        store,
-        signal,
-        now: clock.now(),
-        readAt: () => clock.now(),
-        only,
-        previous,
-      }),
+      gather({ ...options, now: clock.now(), readAt: () => clock.now(), only, previous }),
     ]);
     const resolved = names === undefined ? options.resolved : withNames(options.resolved, names);
     const sight = { resolved, gathered, unread: names?.unread ?? 0 };
@@ -111,7 +103,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
 
   return async (only) => {
     let seen = await see(only);
-    const guard = signal.aborted ? {} : await guardDisk(seen.plan, options);
+    const guard: Guard = signal.aborted ? {} : await guardDisk(seen.plan, options);
     try {
       // What the holder before us has written counts.
       if (guard.lock !== undefined) seen = await see(only);
@@ -123,25 +115,15 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
       journal.measured(gathered.facts);
       journal.decided(plan, ({ location }) => only(location));
       const onStep = journal.stepped.bind(journal);
-      const how = {
-        keys: keyPool,
-        keptKeys,
-        ...(keyAlgorithm !== undefined && { keyAlgorithm }),
-        ...(guard.refused !== undefined && { diskRefused: guard.refused }),
-      };
+      const how = { keys: keyPool, keptKeys, keyAlgorithm, diskRefused: guard.refused };
       const steps = dryRun ? [] : await execute({ resolved, plan, gathered, store, ...how, now, signal, onStep });
       known.dated(steps);
       unfinished = ownWork(unfinished, steps, gathered.facts);
       if (steps.every(({ outcome }) => outcome === 'written')) keptKeys.clear();
       const mine = new Set(resolved.artefacts.filter(({ location }) => only(location)).map(({ name }) => name));
       const decisions = plan.decisions.filter(({ artefact }) => mine.has(artefact));
-      const outcome = outcomeOf({
-        steps,
-        decisions: dryRun ? decisions.filter(isLeft) : decisions,
-        gathered,
-        unread,
-        now,
-      });
+      const left = dryRun ? decisions.filter(isLeft) : decisions;
+      const outcome = outcomeOf({ steps, decisions: left, gathered, unread, now });
       return { unavailable: gathered.failures, external, outcome };
     } finally {
       await guard.lock?.release();
@@ -206,9 +188,9 @@ function refusedCost(steps: readonly StepResult[], { facts }: Gathered): number 
 }
 
 interface Guard {
-  readonly lock?: Lock;
+  readonly lock?: Lock | undefined;
   /** Why no file may be written in this look. */
-  readonly refused?: RecoveryError;
+  readonly refused?: RecoveryError | undefined;
 }
 
 /** Before files are written: the lock, where it is not held for the whole run, and a look for those who take none. */
@@ -218,8 +200,7 @@ async function guardDisk({ decisions }: Plan, options: LookOptions): Promise<Gua
   if (dryRun || !resolved.artefacts.some(({ name, location }) => renewed.has(name) && isFile(location))) return {};
   try {
     refuseBesideOthers?.();
-    const lock = once ? undefined : await lockDisk?.();
-    return lock === undefined ? {} : { lock };
+    return { lock: once ? undefined : await lockDisk?.() };
   } catch (err) {
     if (isCode(err, 'AlreadyRunning', 'WriteFailed')) return { refused: err };
     throw err;

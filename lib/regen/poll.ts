@@ -3,7 +3,7 @@
 import type { Clock } from '../clock.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import type { Log } from '../log.ts';
+import { type Log, Repeats } from '../log.ts';
 import { type Found, locationText, type Store } from '../store/store.ts';
 import type { Journal } from './journal.ts';
 import { apiPollDelay, type PollPace, unreadDelay } from './waits.ts';
@@ -36,7 +36,7 @@ export async function untilAnswered(options: ApiPoll): Promise<boolean> {
   const { artefacts, store, clock, log, journal, signal, forMs } = options;
   const since = options.since.getTime();
   const began = clock.now().getTime();
-  let saidAt: number | undefined;
+  const waiting = new Repeats(clock, sayAgainMs);
   for (let attempt = 1; !signal.aborted; attempt += 1) {
     const artefact = artefacts[(attempt - 1) % artefacts.length];
     if (artefact === undefined) return false;
@@ -51,8 +51,7 @@ export async function untilAnswered(options: ApiPoll): Promise<boolean> {
     }
     options.onFailure?.(failure);
     const waitedMs = now.getTime() - since;
-    if (saidAt === undefined || waitedMs - saidAt >= sayAgainMs) {
-      saidAt = waitedMs;
+    if (waiting.met('api') !== undefined) {
       const { code } = failure;
       log.info('api.waiting', { attempt, path: locationText(artefact.location), code, err: failure.message });
     }
@@ -107,36 +106,46 @@ export interface Pause {
  * read now can. Never rejects.
  */
 export async function pause(options: Pause): Promise<void> {
-  const { store, clock, signal, delayMs } = options;
+  const { clock, signal, delayMs } = options;
   const end = clock.now().getTime() + delayMs;
   let left = delayMs;
   for (let count = 0; left > 0 && !signal.aborted; count += 1) {
-    const { pauseMs, objects } = pollOf(options, count);
-    const sleepMs = Math.min(left, pauseMs);
+    const { afterMs, hasNews } = pollOf(options, count);
+    const sleepMs = Math.min(left, afterMs);
     await clock.sleep(sleepMs, signal);
     left -= sleepMs;
-    if (left <= 0 || signal.aborted) return;
-    if (objects === 'unread') {
-      const [location] = oneOf(options.unread ?? [], count);
-      if (location !== undefined && (await failureOf(() => store.read(location, signal))) === undefined) return;
-    } else if (await hasChanged({ external: objects, store, signal })) return;
+    if (left <= 0 || signal.aborted || (await hasNews())) return;
     left = Math.min(left, end - clock.now().getTime()); // polls take time, too
   }
 }
 
-const nothing: ExternalVersions = new Map();
+interface Poll {
+  readonly afterMs: number;
+  readonly hasNews: () => Promise<boolean>;
+}
 
 function pollOf(
-  { external, unread = [], unreadSince, clock, pace, delayMs }: Pause,
+  { external, unread = [], unreadSince, store, signal, clock, pace, delayMs }: Pause,
   count: number,
-): { readonly pauseMs: number; readonly objects: ExternalVersions | 'unread' } {
+): Poll {
   const now = clock.now();
-  if (unread.length > 0) {
-    return { pauseMs: unreadDelay(now.getTime() - (unreadSince ?? now).getTime()), objects: 'unread' };
+  const [missing] = oneOf(unread, count);
+  if (missing !== undefined) {
+    const afterMs = unreadDelay(now.getTime() - (unreadSince ?? now).getTime());
+    return { afterMs, hasNews: async () => (await failureOf(() => store.read(missing, signal))) === undefined };
   }
   const poll = external.size === 0 ? undefined : pace(now);
-  if (poll === undefined) return { pauseMs: delayMs, objects: nothing };
-  return { pauseMs: poll.delayMs, objects: poll.of === 'all' ? external : new Map(oneOf([...external], count)) };
+  if (poll === undefined) return { afterMs: delayMs, hasNews: () => Promise.resolve(false) };
+  const objects = poll.of === 'all' ? [...external] : oneOf([...external], count);
+  const hasChanged = async ([location, version]: (typeof objects)[number]): Promise<boolean> =>
+    (await store.read(location, signal))?.version !== version;
+  // What cannot be read has changed, too: the look that follows tells why.
+  const hasNews = (): Promise<boolean> =>
+    Promise.all(objects.map(hasChanged)).then(
+      (changes) => changes.includes(true),
+      () => true,
+    );
+  return { afterMs: poll.delayMs, hasNews };
 }
 
 /** One of them, another at each count; none of none. */
@@ -144,14 +153,3 @@ const oneOf = <T>(list: readonly T[], count: number): readonly T[] => {
   const at = count % Math.max(list.length, 1);
   return list.slice(at, at + 1);
 };
-
-/** What cannot be read has changed, too: the look that follows tells why. */
-async function hasChanged({ external, store, signal }: Pick<Pause, 'external' | 'store' | 'signal'>): Promise<boolean> {
-  const polls = [...external].map(
-    async ([location, version]) => (await store.read(location, signal))?.version !== version,
-  );
-  return Promise.all(polls).then(
-    (changes) => changes.includes(true),
-    () => true,
-  );
-}

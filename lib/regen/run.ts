@@ -7,12 +7,10 @@
 import { prepareSigning } from '../pki/encode.ts';
 import { notLater } from '../clock.ts';
 import type { Health } from '../health.ts';
-import type { EventRecorder } from '../kube/events.ts';
 import { isCode, type RecoveryError } from '../errors.ts';
 import type { Location, ResolvedArtefact } from '../inventory/model.ts';
-import { type Metrics, noMetrics } from '../metrics.ts';
 import { pause, untilAnswered } from './poll.ts';
-import { Journal, type RegenReport } from './journal.ts';
+import { Journal, type JournalOptions, type RegenReport } from './journal.ts';
 import { createLook, type Look, type LookOptions } from './look.ts';
 import {
   counted,
@@ -28,14 +26,10 @@ import {
 import type { PollPace, PassOutcome } from './waits.ts';
 import { isFile } from '../inventory/places.ts';
 
-export interface RegenOptions extends LookOptions {
+export interface RegenOptions extends LookOptions, JournalOptions {
   /** Which artefacts are ours to look at. `disk`: before there is an API server, on the host. Default: all. */
   readonly locations?: 'all' | 'disk' | 'api';
   readonly health?: Health;
-  readonly metrics?: Metrics;
-  readonly events?: Pick<EventRecorder, 'record'>;
-  /** When an earlier run has last told how all of it stands: a timer that runs each minute tells it once a day. */
-  readonly summaryToldAt?: Date;
   /**
    * Called once when the API answers for the first time: what else waits for that begins then. `wasAway`: it did not answer
    * before, since this process began. Must not throw.
@@ -56,21 +50,18 @@ export async function runRegen(options: RegenOptions): Promise<RegenReport> {
   const api = locations === 'disk' ? [] : artefacts.filter(({ location }) => !isFile(location));
   const lock = disk.length > 0 && !dryRun && once ? await lockDisk?.() : undefined;
   try {
-    return await loop({ ...options, metrics: options.metrics ?? noMetrics }, { disk, api });
+    return await loop(options, disk, api);
   } finally {
     keyPool.drop();
     await lock?.release();
   }
 }
 
-interface Parts {
-  readonly disk: readonly ResolvedArtefact[];
-  readonly api: readonly ResolvedArtefact[];
-}
-
-type LoopOptions = RegenOptions & { readonly metrics: Metrics };
-
-async function loop(options: LoopOptions, { disk, api }: Parts): Promise<RegenReport> {
+async function loop(
+  options: RegenOptions,
+  disk: readonly ResolvedArtefact[],
+  api: readonly ResolvedArtefact[],
+): Promise<RegenReport> {
   const { signal, clock, once, keyPool, log } = options;
   const journal = new Journal(options);
   const look = createLook({ ...options, journal });
@@ -89,15 +80,8 @@ async function loop(options: LoopOptions, { disk, api }: Parts): Promise<RegenRe
     pulse.beat();
     if (awaySince !== undefined) {
       awaySince = notLater(awaySince, clock.now());
-      const onFailure = (failure: RecoveryError): void => pulse.away(failure);
-      const answered = await untilAnswered({
-        ...options,
-        artefacts: api,
-        journal,
-        since: awaySince,
-        forMs: tickMs,
-        onFailure,
-      });
+      const asked = { artefacts: api, since: awaySince, forMs: tickMs, onFailure: pulse.away };
+      const answered = await untilAnswered({ ...options, ...asked, journal });
       if (!answered) {
         if (disk.length > 0) await look(filesOnly);
         if (once && !signal.aborted && isOver(awaySince, clock.now())) return journal.report(false, noAnswer);
@@ -123,16 +107,22 @@ async function loop(options: LoopOptions, { disk, api }: Parts): Promise<RegenRe
       journal.settled();
     }
     pulse.looked(outcome);
-    const patience = api.length > 0 ? {} : { patienceMs: filesPatienceMs };
     // Artefacts alone: names that only the API tells are no locations, and are asked for by looks.
     const unread = api.flatMap(({ name, location }) => (unavailable.has(name) ? [location] : []));
     const polled = unread.length > 0 && unread.length === outcome.unavailable;
-    const step = next({ outcome, streaks, now, once, polled, ...patience });
+    const step = next({
+      outcome,
+      streaks,
+      now,
+      once,
+      polled,
+      patienceMs: api.length > 0 ? patienceMs : filesPatienceMs,
+    });
     if (step.kind === 'done') return journal.report(step.converged, step.converged ? undefined : remains(outcome));
     // A write that fails keeps nobody from reading.
     const pace = (at: Date): PollPace | undefined => (outcome.unavailable === 0 ? pollPace(streaks, at) : undefined);
-    const asked = polled ? { unread, unreadSince: streaks.unavailableSince } : {};
-    await pause({ ...options, external, ...asked, delayMs: step.delayMs, pace });
+    const { unavailableSince: unreadSince } = streaks;
+    await pause({ ...options, external, unread: polled ? unread : [], unreadSince, delayMs: step.delayMs, pace });
   }
   log.debug('process.stopped');
   return journal.report(false);
@@ -147,7 +137,7 @@ async function healFiles(look: Look, filesOnly: (location: Location) => boolean,
 }
 
 /** As many as could be needed, if everything had to be reissued. Dropped when the first look has left nothing to do. */
-function makeKeysAhead({ keyPool, log }: LoopOptions, api: readonly ResolvedArtefact[]): void {
+function makeKeysAhead({ keyPool, log }: RegenOptions, api: readonly ResolvedArtefact[]): void {
   const count = api.filter(({ kind }) => kind === 'signer' || kind === 'target').length;
   const failed = (err: unknown): void =>
     // Keys are then made when they are needed, and a failure of that one is reported with its artefact.
@@ -163,14 +153,14 @@ function remains({ unavailable, failed, conflicts, blocked }: PassOutcome): stri
 }
 
 interface Pulse {
-  beat(): void;
+  readonly beat: () => void;
   /** Away, or not for us: the failure says which. */
-  away(failure: RecoveryError): void;
-  looked(outcome: PassOutcome): void;
+  readonly away: (failure: RecoveryError) => void;
+  readonly looked: (outcome: PassOutcome) => void;
 }
 
 /** Liveness: the loop turns. Readiness: the last look has left nothing to do. */
-function watchPulse({ health, clock }: LoopOptions): Pulse {
+function watchPulse({ health, clock }: RegenOptions): Pulse {
   let lastBeat = clock.now().getTime();
   health?.set(
     'regen-loop',

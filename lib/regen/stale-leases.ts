@@ -10,6 +10,7 @@ import { unanswered } from '../kube/api-error.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { type Lease, type LeaseName, type LeaseRequest, readLease, replaceLease } from '../kube/leases.ts';
 import type { Log } from '../log.ts';
+import { retry } from '../retry.ts';
 import { type Boot, judgeLease, type LeaseReason, toleranceMs } from './judge-lease.ts';
 
 export interface ReleaseOptions {
@@ -45,12 +46,15 @@ const pauseMs = 250;
 
 /** Judges each lease and releases the stale ones. Resolves when all are decided; never rejects. */
 export async function releaseStaleLeases(options: ReleaseOptions): Promise<readonly ReleaseOutcome[]> {
-  const boot = options.boot ?? observeBoot(options.clock);
+  const { clock, signal, boot = observeBoot(clock), patienceMs: forMs = defaultPatienceMs } = options;
+  // What it throws while the server starts is no answer yet.
+  const isStarting = (err: unknown): boolean => isCode(err, ...unanswered);
   return Promise.all(
     options.leases.map(async ({ namespace, name }) => {
       const log = options.log.with({ namespace, lease: name });
       try {
-        const outcome = await answered(() => releaseOne({ namespace, name }, boot, options), options);
+        const release = (): Promise<ReleaseOutcome> => releaseOne({ namespace, name }, boot, options);
+        const outcome = await retry(release, isStarting, { forMs, everyMs: pauseMs, clock, signal });
         if (outcome.outcome === 'released') log.info('lease.released', { message: `holder was ${outcome.holder}` });
         else log.info('lease.kept', { reason: outcome.reason });
         return outcome;
@@ -60,22 +64,6 @@ export async function releaseStaleLeases(options: ReleaseOptions): Promise<reado
       }
     }),
   );
-}
-
-/** What `ask` throws while the server starts is no answer yet. */
-async function answered<T>(ask: () => Promise<T>, { clock, signal, patienceMs }: ReleaseOptions): Promise<T> {
-  const began = clock.now().getTime();
-  for (;;) {
-    try {
-      return await ask();
-    } catch (err) {
-      const waitedMs = clock.now().getTime() - began;
-      const isStarting = isCode(err, ...unanswered);
-      const isOver = waitedMs >= (patienceMs ?? defaultPatienceMs) || waitedMs < 0; // negative: the clock was set back
-      if (!isStarting || isOver || signal.aborted) throw err;
-      await clock.sleep(pauseMs, signal);
-    }
-  }
 }
 
 /**

@@ -31,11 +31,11 @@ export interface Streaks {
   /** Looks in a row that wrote something, or lost a race. */
   readonly written: number;
   /** Since when there has been something left to do; undefined when there is nothing. */
-  readonly busySince?: Date;
-  readonly unavailableSince?: Date;
+  readonly busySince?: Date | undefined;
+  readonly unavailableSince?: Date | undefined;
   /** The last look that wrote something or lost a race: others may answer it. */
-  readonly lastChangeAt?: Date;
-  readonly awaitingSince?: Date;
+  readonly lastChangeAt?: Date | undefined;
+  readonly awaitingSince?: Date | undefined;
 }
 
 export const noStreaks: Streaks = { unavailable: 0, failed: 0, written: 0 };
@@ -53,9 +53,7 @@ interface AfterLook {
 }
 
 export type Next =
-  | { readonly kind: 'again'; readonly delayMs: number }
-  | { readonly kind: 'wait'; readonly delayMs: number }
-  | { readonly kind: 'done'; readonly converged: boolean };
+  { readonly kind: 'again'; readonly delayMs: number } | { readonly kind: 'done'; readonly converged: boolean };
 
 /** The clock may be set and the machine may be suspended while we wait: look at the clock at least this often. */
 const longestWaitMs = 30_000;
@@ -74,15 +72,16 @@ const count = (streak: number, isMet: boolean): number => (isMet ? streak + 1 : 
 
 export function counted(before: Streaks, outcome: PassOutcome, now: Date): Streaks {
   const { unavailable, written, conflicts, failed, awaiting } = outcome;
-  const lastChangeAt = written + conflicts > 0 ? now : before.lastChangeAt && notLater(before.lastChangeAt, now);
+  const since = (isMet: boolean, began: Date | undefined): Date | undefined =>
+    isMet ? notLater(began, now) : undefined;
   return {
     unavailable: count(before.unavailable, unavailable > 0),
     failed: count(before.failed, failed > 0),
     written: count(before.written, written + conflicts > 0),
-    ...(isBusy(outcome) && { busySince: notLater(before.busySince, now) }),
-    ...(unavailable > 0 && { unavailableSince: notLater(before.unavailableSince, now) }),
-    ...(lastChangeAt !== undefined && { lastChangeAt }),
-    ...(awaiting > 0 && { awaitingSince: notLater(before.awaitingSince, now) }),
+    busySince: since(isBusy(outcome), before.busySince),
+    unavailableSince: since(unavailable > 0, before.unavailableSince),
+    lastChangeAt: written + conflicts > 0 ? now : before.lastChangeAt && notLater(before.lastChangeAt, now),
+    awaitingSince: since(awaiting > 0, before.awaitingSince),
   };
 }
 
@@ -97,7 +96,7 @@ export function next(situation: AfterLook): Next {
   }
   const untilMs = outcome.recheckAt.getTime() - now.getTime();
   if (once && outcome.settling === 0) return { kind: 'done', converged: true };
-  return { kind: 'wait', delayMs: Math.min(Math.max(untilMs, shortestWaitMs), longestWaitMs) };
+  return { kind: 'again', delayMs: Math.min(Math.max(untilMs, shortestWaitMs), longestWaitMs) };
 }
 
 /**

@@ -70,7 +70,7 @@ export interface PodRestartOptions {
   readonly hasShortBackOff: boolean;
   /** Whether the API server answers that it is ready: without it a component would end again at once. */
   readonly isApiReady: () => Promise<boolean>;
-  readonly turn?: Turn;
+  readonly turn?: Turn | undefined;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;

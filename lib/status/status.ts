@@ -24,7 +24,7 @@ export interface StatusOptions {
   readonly resolved: Resolved;
   readonly store: Store;
   /** Names that only the API tells; needed where the inventory asks for them. */
-  readonly namesInApi?: (signal: AbortSignal) => Promise<NamesInApi>;
+  readonly namesInApi?: ((signal: AbortSignal) => Promise<NamesInApi>) | undefined;
   readonly policy: RenewalPolicy;
   readonly clockFacts: ClockFacts;
   readonly clock: Clock;

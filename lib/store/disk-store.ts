@@ -35,7 +35,7 @@ export interface DiskStoreOptions {
   /** Told of a file that could not get all that the one before it had; the write goes on. Must not throw. */
   readonly onAttributesLost?: (err: RecoveryError) => void;
   /** The server that a kubeconfig names which has to be made from nothing. */
-  readonly endpoints?: Endpoints;
+  readonly endpoints?: Endpoints | undefined;
   /** All artefacts of the inventory: what belongs to another one is never written. Default: only this one is known. */
   readonly owners?: readonly Owner[];
   readonly disk?: Disk;

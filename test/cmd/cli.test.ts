@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
 import { exitCodes } from '../../cmd/exit-codes.ts';
-import { version } from '../../cmd/version.ts';
+import { version } from '../../cmd/runtime.ts';
 import { flagRows } from '../../lib/config/flags.ts';
 import { errorCodes } from '../../lib/errors.ts';
 

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { exitCodes, exitOfUnmet } from '../../cmd/exit-codes.ts';
-import { unmetConditions } from '../../cmd/unmet.ts';
+import { unmetConditions } from '../../cmd/exit-codes.ts';
 import type { ArtefactReport, RegenReport } from '../../lib/regen/journal.ts';
 
 const row = (more: Partial<ArtefactReport>): ArtefactReport => ({
@@ -12,7 +12,7 @@ const row = (more: Partial<ArtefactReport>): ArtefactReport => ({
   ...more,
 });
 const exitOf = (rows: readonly ArtefactReport[], more: Partial<RegenReport> = {}): number =>
-  exitOfUnmet(unmetConditions({ converged: true, artefacts: rows, writes: 0, startedAt: new Date(0), ...more }));
+  exitOfUnmet(unmetConditions({ converged: true, artefacts: rows, writes: 0, ...more }));
 
 const external = row({ action: 'blocked', reason: 'SignerExternal', byHand: true });
 const authority = row({ action: 'blocked', reason: 'NotOurs', byHand: true });
@@ -39,7 +39,8 @@ it.each<[string, readonly ArtefactReport[], number]>([
 
 it('--once that gave up has failed', () => {
   expect(exitOf([external], { gaveUp: 'no answer' })).toBe(exitCodes.failed);
-  expect(
-    unmetConditions({ converged: false, gaveUp: 'no answer', artefacts: [failed], writes: 0, startedAt: new Date(0) }),
-  ).toEqual([{ message: 'regen gave up: no answer' }, { message: 'a: disk full' }]);
+  expect(unmetConditions({ converged: false, gaveUp: 'no answer', artefacts: [failed], writes: 0 })).toEqual([
+    { message: 'regen gave up: no answer' },
+    { message: 'a: disk full' },
+  ]);
 });

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { resolveHere } from '../../cmd/resolve-here.ts';
+import { resolveHere } from '../../cmd/read-config.ts';
 import { systemClock } from '../../lib/clock.ts';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';

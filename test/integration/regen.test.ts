@@ -305,9 +305,10 @@ describe('runRegen() beside an API server that is switched on', () => {
     expect(expired.serialNumber).toBe(old);
     expect(expired.validToDate.getTime()).toBeLessThan(systemClock.now().getTime());
 
-    const { converged, writes, firstAnswerAt, lastWriteAt } = await recovery;
+    const { converged, writes } = await recovery;
     expect({ converged, writes }).toEqual({ converged: true, writes: 3 });
-    expect(lastWriteAt?.getTime()).toBeGreaterThanOrEqual(firstAnswerAt?.getTime() ?? Infinity);
+    const events = actor.lines.map(({ event }) => event);
+    expect(events.indexOf('api.answered')).toBeLessThan(events.indexOf('signer.regenerated'));
     await publish(actor);
     const fresh = await serial(actor);
     await eventually(async () => expect((await served()).serialNumber).toBe(fresh));
@@ -337,8 +338,8 @@ describe('runRegen() with the preset kubernetes', () => {
     const healed = report.artefacts.filter(({ writes }) => writes > 0).map(({ artefact: name }) => name);
     expect(healed.toSorted()).toEqual(expected.toSorted());
     expect(report.artefacts.every(({ writes }) => writes <= 1)).toBe(true);
-    const took = (report.lastWriteAt?.getTime() ?? Infinity) - (report.firstAnswerAt?.getTime() ?? 0);
-    console.log(`recovery of ${report.writes} objects: ${took} ms from the first answer to the last write`);
+    const took = Number(recoverer.lines.find(({ event }) => event === 'recovery.finished')?.['duration']);
+    console.log(`recovery of ${report.writes} objects: ${took} ms from the first answer`);
     expect(took).toBeGreaterThan(0); // the goal, 1 s, is the benchmark's
   });
 });

@@ -141,7 +141,7 @@ describe('how all of it stands', () => {
   });
 
   it('is not told by a single run within a day of another that has', async () => {
-    await runRegen(world.options({ summaryToldAt: new Date(systemClock.now().getTime() - 3_600_000) }));
+    await runRegen(world.options({ summaryLoggedAt: new Date(systemClock.now().getTime() - 3_600_000) }));
     expect(summaries()).toEqual([]);
   });
 

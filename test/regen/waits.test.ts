@@ -36,12 +36,12 @@ interface Row {
 
 describe('next()', () => {
   it.each<Row>([
-    { name: 'nothing to do: half a minute at most', expected: { kind: 'wait', delayMs: 30_000 } },
-    { name: 'a date that is near', outcome: { recheckAt: later(1234) }, expected: { kind: 'wait', delayMs: 1234 } },
+    { name: 'nothing to do: half a minute at most', expected: { kind: 'again', delayMs: 30_000 } },
+    { name: 'a date that is near', outcome: { recheckAt: later(1234) }, expected: { kind: 'again', delayMs: 1234 } },
     {
       name: 'a date that has passed: no hot loop',
       outcome: { recheckAt: later(-5) },
-      expected: { kind: 'wait', delayMs: 100 },
+      expected: { kind: 'again', delayMs: 100 },
     },
     { name: 'once, nothing to do', once: true, expected: { kind: 'done', converged: true } },
     {
@@ -54,7 +54,7 @@ describe('next()', () => {
       name: 'once, a contradiction to believe in',
       outcome: { settling: 1, recheckAt: later(500) },
       once: true,
-      expected: { kind: 'wait', delayMs: 500 },
+      expected: { kind: 'again', delayMs: 500 },
     },
     {
       name: 'all written: looks whether it is true',

@@ -1,0 +1,48 @@
+// What a command gets from its process, what the build says of itself, and what the modes of one process share.
+import type { Clock } from '../lib/clock.ts';
+import type { Config } from '../lib/config/config.ts';
+import type { Health } from '../lib/health.ts';
+import type { Resolved } from '../lib/inventory/model.ts';
+import type { Gates } from '../lib/kube/gates.ts';
+import type { Log } from '../lib/log.ts';
+import type { Metrics } from '../lib/metrics.ts';
+
+interface Output {
+  write(text: string): unknown;
+}
+
+/** Tests give their own. */
+export interface Io {
+  /** Without the executable and the script. */
+  readonly argv: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly cwd: string;
+  readonly stdout: Output;
+  readonly stderr: Output;
+  /** Aborts when the process is asked to stop. */
+  readonly signal: AbortSignal;
+}
+
+// Replaced by the build; the fallbacks are for a run from the sources.
+declare const VERSION: string;
+declare const BUILT_AT: string;
+
+export const version: string = typeof VERSION === 'undefined' ? 'development' : VERSION;
+
+/** No correct clock shows an earlier time. */
+export const builtAt: Date = new Date(typeof BUILT_AT === 'undefined' ? '2026-11-01T00:00:00Z' : BUILT_AT);
+
+export interface Runtime {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+  readonly builtAt: Date;
+  readonly resolved: Resolved;
+  readonly health: Health;
+  readonly metrics: Metrics;
+  /** Whether API servers are there is known once, for the connections of all modes. */
+  readonly gates: Gates;
+  /** Go's os.Hostname(), which is how kube-controller-manager and kube-scheduler begin their identities. */
+  readonly hostName: string;
+}
