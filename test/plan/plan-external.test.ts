@@ -13,8 +13,10 @@ import {
   bundle,
   certificate,
   day,
+  goodClock,
   healthy,
   leaf,
+  onlyWhenExpired,
   present,
   signer,
   start,
@@ -66,8 +68,8 @@ function decide(
   const { decisions } = plan({
     resolved: rows,
     facts,
-    policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
-    clock: { builtAt: at(-400), synchronised: true },
+    policy: onlyWhenExpired,
+    clock: goodClock,
     now: start,
     unattended,
   });
