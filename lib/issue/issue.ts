@@ -118,7 +118,7 @@ export async function issueSigner({ artefact, issuer, key, now }: SignerIssue): 
   const certificate = await signSigner({
     commonName: signerName(artefact, now),
     key: key.key,
-    ...(issuer !== undefined && { issuer }),
+    issuer,
     ...validityFrom(artefact.validity, now),
   });
   return pairOfEntries(artefact.location, [certificate], key);
@@ -249,14 +249,7 @@ function requireAccepted(artefact: IssuedPair, { certificates }: Issued, from: I
   const [hostname] = declared;
   for (const { name, roots } of trustOf(artefact, from)) {
     for (const usage of asked) {
-      const answer = verifyChain({
-        leaf,
-        intermediates,
-        roots,
-        at: from.now,
-        ...(usage !== undefined && { usage }),
-        ...(hostname !== undefined && { hostname }),
-      });
+      const answer = verifyChain({ leaf, intermediates, roots, at: from.now, usage, hostname });
       if (answer.ok) continue;
       const refusal = `${name} would not verify it, ${answer.reason}`;
       throw new RecoveryError('SignFailed', `Cannot make ${locationText(artefact.location)}: ${refusal}`);

@@ -40,7 +40,7 @@ export async function issueTarget({ artefact, issuer, key, now }: TargetIssue): 
   const leaf = await signLeaf({
     issuer,
     key: key.key,
-    ...(artefact.commonName !== undefined && { commonName: artefact.commonName }),
+    commonName: artefact.commonName,
     // shortest first, as library-go sorts groups
     organizations: artefact.organizations.toSorted((a, b) => a.length - b.length || (a < b ? -1 : 1)),
     hostnames: artefact.hostnames,
@@ -149,7 +149,7 @@ export async function issueRenewal(
   const leaf = await signTemplate({
     template,
     key: key.key,
-    ...(issuer !== undefined && { issuer }),
+    issuer,
     notBefore: beginningOf(issuer, former, now),
     notAfter: new Date(now.getTime() + artefact.validity),
     now,

@@ -12,9 +12,9 @@ export interface ChainQuestion {
   readonly intermediates: readonly Certificate[];
   readonly roots: readonly Certificate[];
   readonly at: Date;
-  readonly usage?: 'clientAuth' | 'serverAuth';
+  readonly usage?: 'clientAuth' | 'serverAuth' | undefined;
   /** DNS name or IP address. */
-  readonly hostname?: string;
+  readonly hostname?: string | undefined;
 }
 
 type ChainAnswer = { readonly ok: true } | { readonly ok: false; readonly reason: string };
