@@ -159,8 +159,7 @@ function fromTheFuture({ resolved, facts, clock, now }: ClockInput): readonly Ea
   const found = new Map<string, Early>();
   for (const artefact of resolved.artefacts) {
     if (!isMadeHere(artefact, facts)) continue;
-    const fact = facts.get(artefact.name);
-    const certificate = fact && certificateOf(fact);
+    const certificate = certificateOf(facts.get(artefact.name));
     if (certificate === undefined || clock.made?.has(certificate.fingerprint) === true) continue;
     const { fingerprint, notBefore } = certificate;
     if (notBefore.getTime() > now.getTime() + clockSkewMs)
@@ -173,6 +172,5 @@ function isMadeHere(artefact: ResolvedArtefact, facts: Facts): boolean {
   if (artefact.kind === 'signer') return isSignerMadeHere(artefact);
   // A self-signed one is verified by nobody, and must not keep the others from being healed.
   if (artefact.kind !== 'target' || artefact.issuer === undefined || artefact.rotatedBy !== undefined) return false;
-  const issuer = facts.get(artefact.issuer);
-  return issuer === undefined || !isClosed(issuer);
+  return !isClosed(facts.get(artefact.issuer));
 }

@@ -73,18 +73,20 @@ export interface SignerCopies {
 }
 
 /** Whole but for a key that is elsewhere, or that nobody here can open. */
-export const isClosed = (fact: ArtefactFacts): boolean =>
-  fact.state === 'broken' && (fact.problem === 'keyAbsent' || fact.problem === 'keyEncrypted');
+export const isClosed = (fact: ArtefactFacts | undefined): boolean =>
+  fact?.state === 'broken' && (fact.problem === 'keyAbsent' || fact.problem === 'keyEncrypted');
 
 /** What can be read, also of something broken: a certificate without its key, the whole blocks of a torn bundle. */
-export function certificatesOf(fact: ArtefactFacts): readonly CertificateFacts[] {
-  if (fact.state === 'present') return fact.certificates;
-  return fact.state === 'broken' ? (fact.certificates ?? []) : [];
-}
+export const certificatesOf = (fact: ArtefactFacts | undefined): readonly CertificateFacts[] =>
+  fact?.state === 'present' || fact?.state === 'broken' ? (fact.certificates ?? []) : [];
 
-/** Of what can be used as it is: its certificate, the first of several. */
-export const certificateOf = (fact: ArtefactFacts): CertificateFacts | undefined =>
-  fact.state === 'present' ? fact.certificates[0] : undefined;
+/** Of what can be used as it is. */
+export const usableCertificates = (fact: ArtefactFacts | undefined): readonly CertificateFacts[] =>
+  fact?.state === 'present' ? fact.certificates : [];
+
+/** The first of several. */
+export const certificateOf = (fact: ArtefactFacts | undefined): CertificateFacts | undefined =>
+  usableCertificates(fact)[0];
 
 /** Whether it is one that is valid now. */
 export const isValid = (
