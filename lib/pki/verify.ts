@@ -42,9 +42,13 @@ export function verifyChain(question: ChainQuestion): ChainAnswer {
 
 /** Whether `parent` has the name that `child` calls its issuer and its key made `child`'s signature. */
 export function signatureMatches(child: Certificate, parent: Certificate): boolean {
-  if (!child.fields.issuer.der.equals(parent.fields.subject.der)) return false;
+  return child.fields.issuer.der.equals(parent.fields.subject.der) && isSignedByKey(child, parent);
+}
+
+/** Whatever they call each other. */
+export function isSignedByKey({ x509 }: Certificate, parent: Certificate): boolean {
   try {
-    return child.x509.verify(parent.x509.publicKey);
+    return x509.verify(parent.x509.publicKey);
   } catch {
     return false; // a key of another kind than the signature
   }

@@ -106,13 +106,13 @@ interface Promotion extends Case<Copy> {
 /** Holds the same bytes as its original, once that may be used. */
 function judgePromotion(given: Case<Copy>, promoteAfter: DurationMs): Verdict {
   const { artefact, now, resolved } = given;
-  const original = originalOf(resolved.artefacts, artefact);
-  if (original?.kind !== 'signer' && original?.kind !== 'target') {
+  const from = originalOf(resolved.artefacts, artefact);
+  if (from?.kind !== 'signer' && from?.kind !== 'target') {
     return blocked('Unavailable', `its original ${artefact.of} is no signer and no target`, laterMs(now, lookAgainMs));
   }
-  const bundles = bundlesFor(resolved.artefacts, original);
+  const bundles = bundlesFor(resolved.artefacts, from);
   const readers = [...bundles, ...madeOf(resolved.artefacts, bundles)];
-  const pair = { ...original, location: artefact.location };
+  const pair = { ...from, location: artefact.location };
   const held = heldFinding(given, pair);
   const at: Promotion = { ...given, promoteAfter, pair, source: sourceOf(given), bundles, readers, held };
   const finding = firstOf(at, [heldUnusable, sameAsSource, notDueYet, unknownToReaders]) ?? promotionDue(at);

@@ -9,7 +9,7 @@ export type ArtefactFacts =
       readonly state: 'unavailable';
       readonly message: string;
       /** No look has been able to read it since then; undefined on a single look. */
-      readonly since?: Date;
+      readonly since?: Date | undefined;
     }
   /**
    * There, but not what it should be: broken PEM, an entry missing, a certificate and a key that do not belong
@@ -27,9 +27,9 @@ export type ArtefactFacts =
       /** Of a kubeconfig: neither it nor a backup can be gone by, so a new one must name its server. */
       readonly madeFromNothing?: true;
       /** Of files that have just changed: when they did. */
-      readonly since?: Date;
+      readonly since?: Date | undefined;
       /** Of a signer whose certificate cannot be used: what copies of it say. */
-      readonly copies?: SignerCopies;
+      readonly copies?: SignerCopies | undefined;
     }
   | {
       readonly state: 'present';
@@ -39,22 +39,22 @@ export type ArtefactFacts =
       /** SHA-256 over the entries: equal for a copy and its original. */
       readonly digest: string;
       /** Of a kubeconfig: fingerprints of the CA certificates by which it knows its server; undefined where it names none. */
-      readonly authorities?: readonly string[];
+      readonly authorities?: readonly string[] | undefined;
       /**
        * When the last of them ends, where none has the subject or the key of the kubeconfig's own signer: it knows its
        * server by a CA of others, say that of a load balancer.
        */
-      readonly othersAuthorityEnds?: Date;
+      readonly othersAuthorityEnds?: Date | undefined;
       /** Of a kubeconfig: the URL of its server. */
-      readonly server?: string;
+      readonly server?: string | undefined;
       /** Of kubeconfigs in one Secret: the server of each, by key of its entry. */
       readonly servers?: Readonly<Record<string, string>>;
       /** They lie in a file that the kubeconfig names: a renewal of the kubeconfig does not replace them. */
-      readonly authorityIsForeign?: boolean;
+      readonly authorityIsForeign?: boolean | undefined;
       /** Of a signer: what holds a copy that differs in a few bytes, where nothing shows which of the two is right. */
-      readonly differingCopies?: readonly string[];
+      readonly differingCopies?: readonly string[] | undefined;
       /** This version has been there at least since then; undefined on a single look, and of files that are older. */
-      readonly since?: Date;
+      readonly since?: Date | undefined;
     };
 
 /** Why no copy is put back: they are not the same, or have expired and what is here has not, or no leaf knows their name. */
@@ -63,11 +63,11 @@ export type Doubt = 'different' | 'ended' | 'unnamed';
 /** Copies of a signer's certificate that are whole and fit its key, or without its key what it has signed. */
 export interface SignerCopies {
   /** The one that was there. */
-  readonly certificate?: CertificateFacts;
+  readonly certificate?: CertificateFacts | undefined;
   /** Artefacts that hold one, and `its backup`. */
   readonly from: readonly string[];
   /** Why none of them is known to have been there. */
-  readonly doubt?: Doubt;
+  readonly doubt?: Doubt | undefined;
   /** Its key is there and can be used. */
   readonly hasKey: boolean;
 }

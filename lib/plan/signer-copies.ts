@@ -8,9 +8,9 @@ import type { Resolved, ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { type Certificate, leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged, resembles } from '../pki/damage.ts';
 import { keyMatches, usableKey } from '../pki/key.ts';
-import { signatureMatches } from '../pki/verify.ts';
+import { isSignedByKey, signatureMatches } from '../pki/verify.ts';
 import { authorityKey, caBundleKey, certificateKey, type Found, privateKeyKey, type Store } from '../store/store.ts';
-import { type ArtefactFacts, type Doubt, type Facts, isValid, type SignerCopies } from './facts.ts';
+import { type ArtefactFacts, type Doubt, type Facts, isValid } from './facts.ts';
 import type { FaultKeeper } from './faults.ts';
 
 /** The newest backup; undefined where there is none that can be read. */
@@ -80,7 +80,7 @@ interface Looked {
 
 interface Judged {
   readonly fact: ArtefactFacts;
-  readonly certificate?: Certificate;
+  readonly certificate?: Certificate | undefined;
 }
 
 /** The fact with what its copies say; undefined where they change nothing. */
@@ -88,27 +88,18 @@ function judge(fact: ArtefactFacts, { evidence, key, isOwnBad, isFirstWhole }: L
   const { own } = evidence;
   const withCopies = ({ certificate, from, doubt }: Proof): Judged | undefined => {
     if (fact.state !== 'broken' || from.length === 0) return undefined;
-    const copies: SignerCopies = {
-      ...(certificate !== undefined && { certificate: certificate.facts }),
-      from,
-      ...(doubt !== undefined && { doubt }),
-      hasKey: key !== undefined,
-    };
-    return { fact: { ...fact, copies }, ...(certificate !== undefined && { certificate }) };
+    const copies = { certificate: certificate?.facts, from, doubt, hasKey: key !== undefined };
+    return { fact: { ...fact, copies }, certificate };
   };
   if (own === undefined || isOwnBad) return withCopies(formerOf(evidence));
   if (fact.state === 'broken' && isFirstWhole) return withCopies({ certificate: own, from: [ownFile] });
-  const better = betterThanOwn(own, evidence);
-  const { certificate, from } = better;
-  if (fact.state !== 'present') return certificate === undefined ? undefined : withCopies(better);
+  const { certificate, from } = betterThanOwn(own, evidence);
+  if (fact.state !== 'present') return certificate && withCopies({ certificate, from });
   if (certificate === undefined) return from.length === 0 ? undefined : { fact: { ...fact, differingCopies: from } };
   const message = `the certificate "${own.facts.subject}" is damaged (its copies in ${from.join(', ')} differ from it in a few bytes)`;
-  const age = fact.since === undefined ? {} : { since: fact.since };
-  const copies: SignerCopies = { certificate: certificate.facts, from, hasKey: key !== undefined };
-  return {
-    fact: { state: 'broken', problem: 'damaged', version: fact.version, message, copies, ...age },
-    certificate,
-  };
+  const copies = { certificate: certificate.facts, from, hasKey: key !== undefined };
+  const { version, since } = fact;
+  return { fact: { state: 'broken', problem: 'damaged', version, message, copies, since }, certificate };
 }
 
 /** As a place that has the certificate. */
@@ -187,9 +178,9 @@ interface Evidence {
 
 interface Proof {
   /** The one to put back. */
-  readonly certificate?: Certificate;
+  readonly certificate?: Certificate | undefined;
   readonly from: readonly string[];
-  readonly doubt?: Doubt;
+  readonly doubt?: Doubt | undefined;
 }
 
 /** Without further proof: what a signer's file begins with cannot be what was there. `beside`: what follows it. */
@@ -254,14 +245,6 @@ function isNamedInsteadOf(own: Certificate, copy: Certificate | undefined, { lea
 function isContradicted(copy: Certificate, { leaves }: Evidence): boolean {
   const signed = leaves.filter((leaf) => isSignedByKey(leaf, copy));
   return signed.length > 0 && !signed.some((leaf) => signatureMatches(leaf, copy));
-}
-
-function isSignedByKey(leaf: Certificate, { x509 }: Certificate): boolean {
-  try {
-    return leaf.x509.verify(x509.publicKey);
-  } catch {
-    return false; // a key of another kind than the signature
-  }
 }
 
 function names({ fields: { issuer, authorityKeyId } }: Certificate, { fields }: Certificate): boolean {
