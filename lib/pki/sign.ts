@@ -49,23 +49,6 @@ export function templateOf({ fields }: Certificate): LeafTemplate {
   return { commonName, organizations, extendedKeyUsage, alternativeNames };
 }
 
-interface Declared {
-  readonly commonName: string;
-  readonly organizations: readonly string[];
-  /** DNS names and IP addresses. */
-  readonly hostnames: readonly string[];
-  readonly usages: readonly (keyof typeof usageOids)[];
-}
-
-export function declaredTemplate({ commonName, organizations, hostnames, usages }: Declared): LeafTemplate {
-  return {
-    commonName,
-    organizations,
-    extendedKeyUsage: usages.map((usage) => usageOids[usage]),
-    alternativeNames: hostnames.map(hostnameDer),
-  };
-}
-
 const usages = {
   client: [usageOids.clientAuth],
   serving: [usageOids.serverAuth],

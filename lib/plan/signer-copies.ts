@@ -2,7 +2,6 @@
 // that lie elsewhere. Kubeconfigs embed the CA by which they know their server, bundles hold it, chains bring it along,
 // and a backup may be there. A copy counts when it is whole and fits the key of the signer; without the key, when it has
 // signed what the signer has signed.
-import type { KeyObject } from 'node:crypto';
 import { isCode } from '../errors.ts';
 import type { Resolved, ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { type Certificate, leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
@@ -51,8 +50,7 @@ export async function withSignerCopies(
     const fact = facts.get(signer.name);
     if (signer.kind !== 'signer' || fact === undefined || !isDoubtful(fact)) continue;
     try {
-      const found = await lookFor(signer, sources);
-      const judged = judge(fact, found);
+      const judged = judge(fact, await lookFor(signer, sources));
       if (judged === undefined) continue;
       told.set(signer.name, judged.fact);
       if (judged.certificate !== undefined) agreed.set(signer.name, judged.certificate);
@@ -69,26 +67,17 @@ function isDoubtful(fact: ArtefactFacts): boolean {
   return fact.state === 'broken' && (fact.problem === 'damaged' || fact.problem === 'unreadable');
 }
 
-interface Looked {
-  readonly evidence: Evidence;
-  readonly key: KeyObject | undefined;
-  /** What the file begins with cannot be what was there. */
-  readonly isOwnBad: boolean;
-  /** It can, and its key is its own: what cannot be read stands behind it. */
-  readonly isFirstWhole: boolean;
-}
-
 interface Judged {
   readonly fact: ArtefactFacts;
   readonly certificate?: Certificate | undefined;
 }
 
 /** The fact with what its copies say; undefined where they change nothing. */
-function judge(fact: ArtefactFacts, { evidence, key, isOwnBad, isFirstWhole }: Looked): Judged | undefined {
-  const { own } = evidence;
+function judge(fact: ArtefactFacts, evidence: Evidence): Judged | undefined {
+  const { own, hasKey, isOwnBad, isFirstWhole } = evidence;
   const withCopies = ({ certificate, from, doubt }: Proof): Judged | undefined => {
     if (fact.state !== 'broken' || from.length === 0) return undefined;
-    const copies = { certificate: certificate?.facts, from, doubt, hasKey: key !== undefined };
+    const copies = { certificate: certificate?.facts, from, doubt, hasKey };
     return { fact: { ...fact, copies }, certificate };
   };
   if (own === undefined || isOwnBad) return withCopies(formerOf(evidence));
@@ -97,7 +86,7 @@ function judge(fact: ArtefactFacts, { evidence, key, isOwnBad, isFirstWhole }: L
   if (fact.state !== 'present') return certificate && withCopies({ certificate, from });
   if (certificate === undefined) return from.length === 0 ? undefined : { fact: { ...fact, differingCopies: from } };
   const message = `the certificate "${own.facts.subject}" is damaged (its copies in ${from.join(', ')} differ from it in a few bytes)`;
-  const copies = { certificate: certificate.facts, from, hasKey: key !== undefined };
+  const copies = { certificate: certificate.facts, from, hasKey };
   const { version, since } = fact;
   return { fact: { state: 'broken', problem: 'damaged', version, message, copies, since }, certificate };
 }
@@ -105,7 +94,7 @@ function judge(fact: ArtefactFacts, { evidence, key, isOwnBad, isFirstWhole }: L
 /** As a place that has the certificate. */
 const ownFile = 'the beginning of the file';
 
-async function lookFor(signer: Signer, { resolved, store, found, now }: CopySources): Promise<Looked> {
+async function lookFor(signer: Signer, { resolved, store, found, now }: CopySources): Promise<Evidence> {
   const there = found.get(signer.name);
   const pem = there?.entries[certificateKey] ?? Buffer.alloc(0);
   const own = leadingCertificate(pem);
@@ -137,12 +126,8 @@ async function lookFor(signer: Signer, { resolved, store, found, now }: CopySour
   const authorities = [...places.flatMap(({ all }) => all), ...beside].filter(isUsableCa);
   const hasItsKey = key === undefined ? keyPem === undefined : own !== undefined && keyMatches(own, key);
   const isOwnBad = own === undefined || isBad(own, beside);
-  return {
-    evidence: { own, copies, authorities, leaves, now },
-    key,
-    isOwnBad,
-    isFirstWhole: there?.problem === undefined && hasItsKey && !isOwnBad,
-  };
+  const isFirstWhole = there?.problem === undefined && hasItsKey && !isOwnBad;
+  return { own, copies, authorities, leaves, hasKey: key !== undefined, isOwnBad, isFirstWhole, now };
 }
 
 /** All certificates of an artefact, wherever in it they stand. */
@@ -173,6 +158,12 @@ interface Evidence {
   readonly authorities: readonly Certificate[];
   /** What names the signer as its issuer. */
   readonly leaves: readonly Certificate[];
+  /** The signer's key is there, and can be used. */
+  readonly hasKey: boolean;
+  /** What the file begins with cannot be what was there. */
+  readonly isOwnBad: boolean;
+  /** It can, and its key is its own: what cannot be read stands behind it. */
+  readonly isFirstWhole: boolean;
   readonly now: Date;
 }
 
