@@ -120,8 +120,7 @@ export function undated({ artefact, clock, now }: PairCase, certificate: Certifi
   const isMine = artefact.kind === 'target' || isMadeHere(artefact);
   if (!isMine || notBefore <= now || isSoon(notBefore, now)) return undefined;
   const message = doubt(certificate, clock, now);
-  const until = earliest(notBefore, laterMs(now, lookAgainMs));
-  return message === undefined ? undefined : blocked('ClockImplausible', message, until);
+  return message === undefined ? undefined : blocked('ClockImplausible', message, laterMs(now, lookAgainMs));
 }
 
 const isSoon = (notBefore: Date, now: Date): boolean => notBefore.getTime() <= now.getTime() + clockSkewMs;
