@@ -6,12 +6,7 @@ import { reasons } from '../lib/plan/reasons.ts';
 export function withReasons(page: string): string {
   const rows = [
     ['reason', 'action', 'meaning', 'what follows'],
-    ...Object.entries(reasons).map(([reason, { action, meaning, follows }]) => [
-      `\`${reason}\``,
-      action,
-      meaning,
-      follows,
-    ]),
+    ...Object.entries(reasons).map(([reason, explained]) => [`\`${reason}\``, ...explained]),
   ];
   const widths = [0, 1, 2, 3].map((column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
   const line = (cells: readonly string[], fill = ' '): string =>

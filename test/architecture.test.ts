@@ -3,6 +3,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import {
+  decidersNotSaidPure,
   fileNamesUsedTwice,
   homelessPackages,
   importCycles,
@@ -142,24 +143,35 @@ describe('strayGlobals()', () => {
 
 describe('impureFiles()', () => {
   it.each([
-    ['lib/plan/plan.ts', 'node:fs/promises'],
-    ['lib/inventory/resolve.ts', 'zod'],
-    ['lib/syncer/project.ts', 'node:fs'],
-    ['lib/regen/judge-lease.ts', 'undici'],
-  ])('names %s when it imports %s', (path, specifier) => {
-    const found = impureFiles(tree({ [path]: `import { x } from '${specifier}';` }));
-    expect(found).toEqual([`${path} -> ${specifier}: a deciding file only computes`]);
+    ['node:fs/promises', '// Decides. Pure.\n'],
+    ['zod', '// Decides.\n// Pure: same facts, same answer.\n'],
+    ['undici', '// Decides; pure functions below. Pure; time is an argument.\n//\n// And more.\n'],
+  ])('names a file that says Pure when it imports %s', (specifier, head) => {
+    const found = impureFiles(tree({ 'lib/x/x.ts': `${head}import { x } from '${specifier}';` }));
+    expect(found).toEqual([`lib/x/x.ts -> ${specifier}: a pure file only computes`]);
   });
 
-  it('lets them compute, and lets gather.ts read', () => {
+  it('lets them compute, and the others read', () => {
     const files = {
-      'lib/plan/plan.ts': `import { createHash } from 'node:crypto';\nimport { x } from '../store/store.ts';`,
-      'lib/plan/gather.ts': `import { readFile } from 'node:fs/promises';`,
+      'lib/x/x.ts': `// Pure.\nimport { createHash } from 'node:crypto';\nimport { x } from '../store/store.ts';`,
+      'lib/x/y.ts': `// Reads.\nimport { readFile } from 'node:fs/promises';\n// What follows is Pure.\n`,
     };
     expect(impureFiles(tree(files))).toEqual([]);
   });
 
   it('holds here', () => expect(impureFiles(project)).toEqual([]));
+});
+
+describe('decidersNotSaidPure()', () => {
+  it.each(['lib/plan/plan.ts', 'lib/syncer/project.ts', 'lib/regen/judge-lease.ts', 'lib/restart/decide.ts'])(
+    'names %s without the word',
+    (path) => {
+      expect(decidersNotSaidPure(tree({ [path]: '// Decides.\nexport const x = 1; // Pure.\n' }))).toEqual([path]);
+      expect(decidersNotSaidPure(tree({ [path]: '// Decides. Pure.\n' }))).toEqual([]);
+    },
+  );
+
+  it('holds here', () => expect(decidersNotSaidPure(project)).toEqual([]));
 });
 
 describe('longFiles()', () => {

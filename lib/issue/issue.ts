@@ -46,8 +46,8 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
     case 'signer': {
       const copy = from.signerCopies?.get(artefact.name);
       if (copy !== undefined) return putBack(artefact, copy, from.material.get(artefact.name));
-      const issuer = artefact.issuer === undefined ? {} : { issuer: authorityOf(artefact.issuer, from) };
-      const issued = await issueSigner({ artefact, ...issuer, key: await takeKey(artefact), now });
+      const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
+      const issued = await issueSigner({ artefact, issuer, key: await takeKey(artefact), now });
       requireAccepted(artefact, issued, from);
       return issued;
     }
@@ -59,18 +59,18 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
       return artefact.location.kind === 'kubeconfig' ? withAuthority(issued, artefact, from) : issued;
     }
     case 'caBundle':
-      return issueBundle({ artefact, signers: liveSigners(artefact, from), former: formerOf(artefact, from), now });
+      // The former certificates of its signers stay until they expire. A live signer that has expired is refused.
+      return issueBundle(
+        artefact,
+        mergeBundle({ first: liveSigners(artefact, from), rest: formerOf(artefact, from), now }),
+      );
     case 'composedBundle': {
       const inputs = artefact.inputs.flatMap((name) => inputOf(artefactOf(name, from), from));
       const former = artefact.inputs.some((name) => isLost(name, from)) ? formerOf(artefact, from) : [];
-      return issueComposedBundle({ artefact, inputs: [...inputs, ...former], now });
+      return issueBundle(artefact, joinBundles({ certificates: [...inputs, ...former], now }));
     }
     case 'copy':
-      return issueCopy({
-        artefact,
-        original: materialOf(artefact.of, from).entries,
-        isSigner: originalKind(artefact, from) === 'signer',
-      });
+      return issueCopy(artefact, materialOf(artefact.of, from).entries, originalKind(artefact, from));
     case 'kubeconfigs':
       return issueKubeconfigs({
         artefact,
@@ -101,7 +101,7 @@ function withAuthority(issued: Issued, { name, issuer }: ResolvedTarget, from: I
 interface SignerIssue {
   readonly artefact: Signer;
   /** The signer above it; only where the inventory names one. */
-  readonly issuer?: Authority;
+  readonly issuer?: Authority | undefined;
   readonly key: PrivateKey;
   readonly now: Date;
 }
@@ -118,7 +118,7 @@ export async function issueSigner({ artefact, issuer, key, now }: SignerIssue): 
   const certificate = await signSigner({
     commonName: signerName(artefact, now),
     key: key.key,
-    ...(issuer !== undefined && { issuer }),
+    issuer,
     ...validityFrom(artefact.validity, now),
   });
   return pairOfEntries(artefact.location, [certificate], key);
@@ -159,33 +159,8 @@ function putBack({ location }: Signer, copy: Certificate, present: Material | un
   };
 }
 
-interface BundleIssue {
-  readonly artefact: CaBundle;
-  /** The live certificate of each signer. */
-  readonly signers: readonly Certificate[];
-  /** What the bundle holds now: kept until it expires. */
-  readonly former: readonly Certificate[];
-  readonly now: Date;
-}
-
-/** Throws SignFailed, also when a live signer has expired. */
-export function issueBundle({ artefact, signers, former, now }: BundleIssue): Issued {
-  return bundleOfEntries(artefact, mergeBundle({ first: signers, rest: former, now }));
-}
-
-interface ComposedBundleIssue {
-  readonly artefact: ComposedBundle;
-  /** The certificates of all inputs, in their order. */
-  readonly inputs: readonly Certificate[];
-  readonly now: Date;
-}
-
 /** Throws SignFailed when nothing valid is left. */
-export function issueComposedBundle({ artefact, inputs, now }: ComposedBundleIssue): Issued {
-  return bundleOfEntries(artefact, joinBundles({ certificates: inputs, now }));
-}
-
-function bundleOfEntries(artefact: CaBundle | ComposedBundle, certificates: readonly Certificate[]): Issued {
+export function issueBundle(artefact: CaBundle | ComposedBundle, certificates: readonly Certificate[]): Issued {
   if (certificates.length === 0) {
     const what = locationText(artefact.location);
     throw new RecoveryError('SignFailed', `Cannot make bundle ${what}: no valid certificate is left for it`);
@@ -193,25 +168,19 @@ function bundleOfEntries(artefact: CaBundle | ComposedBundle, certificates: read
   return { entries: { [caBundleKey]: Buffer.from(encodeBundle(certificates)) }, annotations: {}, certificates };
 }
 
-interface CopyIssue {
-  readonly artefact: Copy;
-  readonly original: Entries;
-  /**
-   * Of a signer only the first certificate is copied: kube-controller-manager refuses more than one
-   * (cluster-kube-controller-manager-operator pkg/operator/targetconfigcontroller, ManageCSRSigner).
-   */
-  readonly isSigner?: boolean;
-}
-
-/** The same bytes. Throws MaterialInvalid when the original holds nothing that can be copied. */
-export function issueCopy({ artefact, original, isSigner = false }: CopyIssue): Issued {
+/**
+ * The same bytes. Of a signer only the first certificate is copied: kube-controller-manager refuses more than one
+ * (cluster-kube-controller-manager-operator pkg/operator/targetconfigcontroller, ManageCSRSigner). Throws MaterialInvalid
+ * when the original holds nothing that can be copied.
+ */
+export function issueCopy(artefact: Copy, original: Entries, kind?: ResolvedArtefact['kind']): Issued {
   const what = `original "${artefact.of}" of ${locationText(artefact.location)}`;
   const keys = [caBundleKey, certificateKey, privateKeyKey].filter((key) => original[key] !== undefined);
   if (keys.length === 0) throw new RecoveryError('MaterialInvalid', `Cannot copy ${what}: it has no known entry`);
   const certificates = (key: string): Certificate[] =>
     original[key] === undefined ? [] : parseCertificates(original[key], `${what} ${key}`);
   const all = certificates(certificateKey);
-  const leaf = isSigner ? all.slice(0, 1) : all;
+  const leaf = kind === 'signer' ? all.slice(0, 1) : all;
   const cut = leaf.length < all.length ? { [certificateKey]: Buffer.from(encodeBundle(leaf)) } : {};
   return {
     entries: { ...Object.fromEntries(keys.map((key) => [key, original[key] ?? new Uint8Array()])), ...cut },
@@ -249,14 +218,7 @@ function requireAccepted(artefact: IssuedPair, { certificates }: Issued, from: I
   const [hostname] = declared;
   for (const { name, roots } of trustOf(artefact, from)) {
     for (const usage of asked) {
-      const answer = verifyChain({
-        leaf,
-        intermediates,
-        roots,
-        at: from.now,
-        ...(usage !== undefined && { usage }),
-        ...(hostname !== undefined && { hostname }),
-      });
+      const answer = verifyChain({ leaf, intermediates, roots, at: from.now, usage, hostname });
       if (answer.ok) continue;
       const refusal = `${name} would not verify it, ${answer.reason}`;
       throw new RecoveryError('SignFailed', `Cannot make ${locationText(artefact.location)}: ${refusal}`);

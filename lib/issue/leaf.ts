@@ -9,9 +9,10 @@ import type { Location, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
 import { encodeBundle } from '../pki/bundle.ts';
 import { backDatedMs, type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
-import { canonicalHostnames } from '../pki/names.ts';
+import { usageOids } from '../pki/encode.ts';
+import { canonicalHostnames, hostnameDer } from '../pki/names.ts';
 import type { PrivateKey } from '../pki/key.ts';
-import { declaredTemplate, type LeafTemplate, signLeaf, signTemplate, templateOf } from '../pki/sign.ts';
+import { type LeafTemplate, signLeaf, signTemplate, templateOf } from '../pki/sign.ts';
 import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
 import { signatureMatches } from '../pki/verify.ts';
 import { certificateKey, locationText, type Material, privateKeyKey } from '../store/store.ts';
@@ -40,7 +41,7 @@ export async function issueTarget({ artefact, issuer, key, now }: TargetIssue): 
   const leaf = await signLeaf({
     issuer,
     key: key.key,
-    ...(artefact.commonName !== undefined && { commonName: artefact.commonName }),
+    commonName: artefact.commonName,
     // shortest first, as library-go sorts groups
     organizations: artefact.organizations.toSorted((a, b) => a.length - b.length || (a < b ? -1 : 1)),
     hostnames: artefact.hostnames,
@@ -149,7 +150,7 @@ export async function issueRenewal(
   const leaf = await signTemplate({
     template,
     key: key.key,
-    ...(issuer !== undefined && { issuer }),
+    issuer,
     notBefore: beginningOf(issuer, former, now),
     notAfter: new Date(now.getTime() + artefact.validity),
     now,
@@ -234,9 +235,9 @@ function declared(
     ...(usage !== 'client' && hostnames.length === 0 ? ['host name'] : []),
   ];
   if (known !== undefined && missing.length === 0) {
-    const template = declaredTemplate({ commonName: known, organizations, hostnames, usages: usagesOf[usage] });
-    const alternativeNames = [...template.alternativeNames, ...(former?.fields.alternativeNames ?? [])];
-    return { ...template, alternativeNames };
+    const extendedKeyUsage = usagesOf[usage].map((one) => usageOids[one]);
+    const alternativeNames = [...hostnames.map(hostnameDer), ...(former?.fields.alternativeNames ?? [])];
+    return { commonName: known, organizations, extendedKeyUsage, alternativeNames };
   }
   throw new RecoveryError(
     'SignFailed',

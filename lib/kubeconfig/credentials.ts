@@ -7,10 +7,9 @@ import { dirname, resolve } from 'node:path';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/read.ts';
 import { errorText, RecoveryError, systemCode } from '../errors.ts';
-import { problemsError, valueText } from '../problems.ts';
-import type { Problem } from '../problems.ts';
-import { isMapping, parseYaml, yamlText } from '../yaml.ts';
-import type { KubeconfigFields } from './document.ts';
+import { problemsError, valueText, type Problem } from '../problems.ts';
+import { parseYaml, yamlText, isMapping } from '../yaml.ts';
+import { entryOf, isSet, type KubeconfigFields } from './document.ts';
 import { isBase64 } from './schema.ts';
 
 export interface Credentials {
@@ -66,10 +65,14 @@ class Reading {
     return undefined;
   }
 
+  refusal(): RecoveryError {
+    return problemsError('ConfigInvalid', `Cannot use kubeconfig "${this.file}"`, this.problems);
+  }
+
   /** The text of an optional field. An empty one counts as left out, as client-go has it. */
   text(fields: KubeconfigFields, path: string, name: string): string | undefined {
     const value = fields[name];
-    if (value === undefined || value === null || value === '') return undefined;
+    if (!isSet(value)) return undefined;
     if (typeof value === 'string') return value;
     return this.problem(`${path}.${name}`, `must be text, got ${typeof value}`);
   }
@@ -97,18 +100,13 @@ class Reading {
 
   /** The entry called `name` of one of the three lists. */
   entry(config: KubeconfigFields, kind: 'cluster' | 'user' | 'context', name: string): KubeconfigFields | undefined {
-    const list = config[`${kind}s`];
-    const found = Array.isArray(list) ? list.find((item) => isMapping(item) && item['name'] === name) : undefined;
-    const fields: unknown = isMapping(found) ? found[kind] : undefined;
-    if (isMapping(fields)) return fields;
-    return this.problem(`${kind}s`, `has no entry named ${valueText(name)}`, 'notFound');
+    const fields = entryOf(config, kind, name)?.fields;
+    return fields ?? this.problem(`${kind}s`, `has no entry named ${valueText(name)}`, 'notFound');
   }
 
   refuse(kind: 'cluster' | 'user', path: string, fields: KubeconfigFields): void {
     for (const [name, why] of Object.entries(refused[kind])) {
-      const value = fields[name];
-      const unset = value === undefined || value === null || value === false || value === '';
-      if (!unset) this.problem(`${path}.${name}`, `is not allowed: ${why}`);
+      if (isSet(fields[name]) && fields[name] !== false) this.problem(`${path}.${name}`, `is not allowed: ${why}`);
     }
   }
 }
@@ -184,18 +182,14 @@ async function readFields(reading: Reading): Promise<KubeconfigFields> {
       details,
     });
   }
-  let value: unknown;
   try {
-    value = parseYaml(text);
+    const value = parseYaml(text);
+    if (isMapping(value)) return value;
+    reading.problem('', 'must be a mapping with clusters, users, contexts and current-context', 'syntax');
   } catch (err) {
-    throw problemsError('ConfigInvalid', `Cannot use kubeconfig "${reading.file}"`, [
-      { path: '', kind: 'syntax', message: errorText(err) },
-    ]);
+    reading.problem('', errorText(err), 'syntax');
   }
-  if (isMapping(value)) return value;
-  throw problemsError('ConfigInvalid', `Cannot use kubeconfig "${reading.file}"`, [
-    { path: '', kind: 'syntax', message: 'must be a mapping with clusters, users, contexts and current-context' },
-  ]);
+  throw reading.refusal();
 }
 
 function serverName(reading: Reading, cluster: KubeconfigFields, override: string | undefined): string | undefined {
@@ -228,7 +222,7 @@ export async function readKubeconfig(path: string, options: KubeconfigOptions = 
     reading.problem('user', 'has no token, no tokenFile and no client-certificate', 'required');
   }
   if (reading.problems.length > 0 || server === undefined || ca === undefined) {
-    throw problemsError('ConfigInvalid', `Cannot use kubeconfig "${reading.file}"`, reading.problems);
+    throw reading.refusal();
   }
   return { server, serverName: name, ca, token, clientCertificate: pair, files: reading.files };
 }

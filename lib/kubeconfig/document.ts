@@ -28,7 +28,7 @@ export interface KubeconfigView {
   readonly certificate: Source;
   readonly key: Source;
   readonly authority: Source;
-  readonly server?: string;
+  readonly server?: string | undefined;
   /** It trusts any server, and must not name a CA then. */
   readonly insecure: boolean;
 }
@@ -65,7 +65,7 @@ export function readKubeconfigView(file: string, bytes: Uint8Array, known: Known
   if (other !== undefined && !certified) return { foreign: `its user authenticates by "${other}"` };
   const server = cluster.fields['server'];
   return {
-    ...(typeof server === 'string' && { server }),
+    server: typeof server === 'string' ? server : undefined,
     user: user.path,
     cluster: cluster.path,
     certificate,
@@ -83,7 +83,7 @@ export function textDamage(bytes: Uint8Array): string | undefined {
   return isControl.test(yamlText(bytes)) ? 'it holds control characters' : undefined;
 }
 
-const isSet = (value: unknown): boolean => value !== undefined && value !== null && value !== '';
+export const isSet = (value: unknown): boolean => value !== undefined && value !== null && value !== '';
 
 function sourceOf(directory: string, fields: KubeconfigFields, name: string): Source {
   const data = fields[`${name}-data`];
@@ -176,7 +176,7 @@ const listOf = (config: KubeconfigFields, kind: Kind): readonly KubeconfigFields
   return Array.isArray(list) ? list.map((item: unknown) => (isMapping(item) ? item : {})) : [];
 };
 
-function entryOf(config: KubeconfigFields, kind: Kind, name: unknown): NamedFields | undefined {
+export function entryOf(config: KubeconfigFields, kind: Kind, name: unknown): NamedFields | undefined {
   if (typeof name !== 'string') return undefined;
   const list = listOf(config, kind);
   const index = list.findIndex((item) => item['name'] === name);
@@ -214,17 +214,15 @@ interface OnlyEntries {
 
 /** The only cluster and the only user; undefined where there is none, or what is there is no kubeconfig. */
 export function onlyEntries(bytes: Uint8Array): OnlyEntries {
-  let config: KubeconfigFields | null;
+  let config: unknown;
   try {
-    config = parseYaml(yamlText(bytes)) as KubeconfigFields | null;
+    config = parseYaml(yamlText(bytes));
   } catch {
     return { cluster: undefined, user: undefined };
   }
-  return { cluster: first(config?.['clusters'], 'cluster'), user: first(config?.['users'], 'user') };
-}
-
-function first(list: unknown, of: keyof OnlyEntries): KubeconfigFields | undefined {
-  const [entry] = Array.isArray(list) ? (list as readonly (KubeconfigFields | null)[]) : [];
-  const value = entry?.[of];
-  return typeof value === 'object' && value !== null ? (value as KubeconfigFields) : undefined;
+  const only = (kind: Kind): KubeconfigFields | undefined => {
+    const value = isMapping(config) ? listOf(config, kind)[0]?.[kind] : undefined;
+    return isMapping(value) ? value : undefined;
+  };
+  return { cluster: only('cluster'), user: only('user') };
 }

@@ -31,7 +31,7 @@ export interface CertificateFields extends ExtensionFields {
    */
   readonly isKeyRead: boolean;
   /** Since when Go refuses it, if it has not always done so. */
-  readonly refusal?: LaterRefusal;
+  readonly refusal: LaterRefusal | undefined;
 }
 
 /** `der`: the whole certificate. Throws RangeError where no Go has ever accepted it. */
@@ -58,7 +58,6 @@ export function readCertificateFields(der: Buffer): CertificateFields {
   if (version > 1) for (const id of [1, 2]) tbs.optional(context(id));
   const extensions = readExtensions(version === 3 ? tbs.optional(contextConstructed(3)) : undefined, later);
   parts.bitString('signature');
-  const { refusal } = later;
   return {
     version,
     subject,
@@ -69,7 +68,7 @@ export function readCertificateFields(der: Buffer): CertificateFields {
     publicKeyInfo: publicKey.raw,
     isKeyRead,
     ...extensions,
-    ...(refusal !== undefined && { refusal }),
+    refusal: later.refusal,
   };
 }
 

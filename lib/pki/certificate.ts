@@ -4,10 +4,10 @@
 // costs about 10 MB and 50 ms, which a process that reads and never signs does not pay; and what is read here must be what
 // Go accepts, to the bit, where other parsers take more.
 import { createHash, X509Certificate } from 'node:crypto';
-import { errorText, isCode, RecoveryError } from '../errors.ts';
+import { errorText, isCode } from '../errors.ts';
 import { type CertificateFields, readCertificateFields } from './certificate-fields.ts';
 import { certifiedAlgorithmOf, type KeyAlgorithm } from './key.ts';
-import { readPem } from './pem.ts';
+import { readPem, unreadable } from './pem.ts';
 import { Recent } from './recent.ts';
 
 /**
@@ -73,8 +73,7 @@ export function parseCertificates(
   others: 'refused' | 'skipped' = 'refused',
 ): Certificate[] {
   const subject = `certificates of ${what}`;
-  const refuse = (problem: string): RecoveryError =>
-    new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem}`);
+  const refuse = unreadable(subject);
   const certificates = readPem(pem, subject).flatMap(({ label, der, line }) => {
     if (label !== 'CERTIFICATE' && others === 'skipped') return [];
     if (label !== 'CERTIFICATE') throw refuse(`block "${label}" (line ${line}), wanted only "CERTIFICATE"`);

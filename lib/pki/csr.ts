@@ -4,13 +4,13 @@
 // The few fields are read from their DER and node:crypto verifies the bytes: @peculiar/x509 costs time and memory that a
 // process that never signs does not pay.
 import { createPublicKey, type KeyObject, verify } from 'node:crypto';
-import { errorText, isCode, RecoveryError } from '../errors.ts';
+import { errorText, isCode } from '../errors.ts';
 import { childrenOf, DerReader, type DerValue, readDer, tags } from './der.ts';
 import { basicConstraints, keyUsage, listExtensions, readBasicConstraints, readKeyUsage } from './extensions.ts';
 import { subjectAltName } from './extensions.ts';
 import { type KeyAlgorithm, keyAlgorithmOf } from './key.ts';
 import { type DistinguishedName, ipText, nameTags, readDistinguishedName } from './names.ts';
-import { type PemBlock, readPem } from './pem.ts';
+import { type PemBlock, readPem, unreadable } from './pem.ts';
 
 /** A name that a request asks for besides its subject. `kind` is `other` for what Kubernetes has no use for. */
 interface AlternativeName {
@@ -58,8 +58,7 @@ const kinds: Readonly<Record<number, AlternativeName['kind']>> = {
 /** `what` names it in messages: `CertificateSigningRequest "csr-x"`. Throws MaterialInvalid. */
 export function parseCertificateRequest(pem: Uint8Array, what: string): CertificateRequest {
   const subject = `request of ${what}`;
-  const refuse = (problem: string): RecoveryError =>
-    new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem}`);
+  const refuse = unreadable(subject);
   const blocks = readPem(pem, subject);
   try {
     return readRequest(onlyBlock(blocks));

@@ -2,7 +2,7 @@
 // (Go's crypto/x509 neither), so a flipped bit in a file goes unnoticed until a name no longer fits, a parser refuses
 // the rest, or whoever renews copies it to where it was right. Pure.
 import type { Certificate } from './certificate.ts';
-import { signatureMatches } from './verify.ts';
+import { isSignedByKey, signatureMatches } from './verify.ts';
 
 /** Signatures that can be checked here (SHA-1 and SHA-2 with RSA or ECDSA, RSA-PSS, Ed25519); of others nothing is said. */
 const checkable: ReadonlySet<string> = new Set([
@@ -23,18 +23,12 @@ export function isDamaged(certificate: Certificate, beside: readonly Certificate
   let isWrong = verdicts.get(certificate);
   if (isWrong === undefined) {
     isWrong =
-      isSelfSignedByItsWord(certificate) && checkable.has(certificate.fields.signatureOid) && !isSigned(certificate);
+      isSelfSignedByItsWord(certificate) &&
+      checkable.has(certificate.fields.signatureOid) &&
+      !isSignedByKey(certificate, certificate);
     verdicts.set(certificate, isWrong);
   }
   return isWrong && !beside.some((other) => other !== certificate && signatureMatches(certificate, other));
-}
-
-function isSigned({ x509 }: Certificate): boolean {
-  try {
-    return x509.verify(x509.publicKey);
-  } catch {
-    return false;
-  }
 }
 
 /**

@@ -2,24 +2,23 @@
 // @peculiar/x509, which is loaded on first use: it costs tens of milliseconds and megabytes that a process that never
 // signs does not pay.
 import { createPublicKey, type KeyObject, randomBytes } from 'node:crypto';
-import { isIP } from 'node:net';
 import type * as X509 from '@peculiar/x509';
 import type { Certificate } from './certificate.ts';
 import { tags, writeDer } from './der.ts';
 import { subjectAltName } from './extensions.ts';
 import { type KeyAlgorithm, keyAlgorithmOf } from './key.ts';
+import type { DistinguishedName } from './names.ts';
 
 /** What a new certificate is to say. */
 export interface WantedCertificate {
-  readonly commonName: string;
-  readonly organizations: readonly string[];
-  /** Canonical, sorted; the bytes in `exact` say it where they are given. */
-  readonly hostnames: readonly string[];
+  readonly subject: DistinguishedName;
+  /** DER of each. */
+  readonly alternativeNames: readonly Buffer[];
   readonly isCa: boolean;
   /** Object identifiers; without them the certificate is not restricted. */
-  readonly extendedKeyUsage?: readonly string[];
-  /** Of a leaf that is made from a template: the DER of its subject and of each alternative name. */
-  readonly exact?: { readonly subject: Buffer; readonly alternativeNames: readonly Buffer[] };
+  readonly extendedKeyUsage?: readonly string[] | undefined;
+  /** As Go's x509.CreateCertificate makes a leaf that it is told no more about: no key identifier, a serial of 8 bytes. */
+  readonly isPlain?: true;
   readonly notBefore: Date;
   readonly notAfter: Date;
 }
@@ -60,72 +59,41 @@ export async function encode(wanted: WantedCertificate, { key, issuer }: Keys): 
   const x509 = await loadX509();
   const algorithm = signingAlgorithm(keyAlgorithmOf(issuer?.key ?? key));
   const publicKey = new x509.PublicKey(createPublicKey(key).export({ type: 'spki', format: 'der' }));
-  const subject =
-    wanted.exact === undefined
-      ? new x509.Name([...wanted.organizations.map((name) => ({ O: [name] })), { CN: [wanted.commonName] }])
-      : new x509.Name(wanted.exact.subject);
+  // the bytes, not the text: text is encoded again, perhaps in another string type, and Go compares bytes
+  const [subject, above] = [wanted.subject, issuer?.certificate.fields.subject ?? wanted.subject];
   const certificate = await x509.X509CertificateGenerator.create({
-    serialNumber: randomSerial(wanted.exact === undefined ? 16 : 8),
-    subject,
-    // the bytes, not the text: text is encoded again, perhaps in another string type, and Go compares bytes
-    issuer: issuer === undefined ? subject : new x509.Name(issuer.certificate.fields.subject.der),
+    serialNumber: randomSerial(wanted.isPlain === true ? 8 : 16),
+    subject: new x509.Name(subject.der),
+    issuer: new x509.Name(above.der),
     notBefore: wanted.notBefore,
     notAfter: wanted.notAfter,
     publicKey,
     signingAlgorithm: algorithm,
     signingKey: (issuer?.key ?? key).toCryptoKey(algorithm, false, ['sign']),
-    extensions:
-      wanted.exact === undefined
-        ? await extensionsOf(x509, wanted, { publicKey, issuer })
-        : exactExtensions(x509, wanted, issuer),
+    extensions: await extensionsOf(x509, wanted, { publicKey, issuer }),
   });
   return `${certificate.toString('pem').trimEnd()}\n`;
 }
 
 async function extensionsOf(
   x509: typeof X509,
-  wanted: WantedCertificate,
+  { isCa, extendedKeyUsage, alternativeNames, isPlain }: WantedCertificate,
   { publicKey, issuer }: { publicKey: X509.PublicKey; issuer: Issuer | undefined },
 ): Promise<X509.Extension[]> {
   const { digitalSignature, keyEncipherment, keyCertSign } = x509.KeyUsageFlags;
   const leafUsage: X509.KeyUsageFlags = digitalSignature | keyEncipherment;
   const caUsage: X509.KeyUsageFlags = leafUsage | keyCertSign;
-  const subjectKeyId = await x509.SubjectKeyIdentifierExtension.create(publicKey);
+  const subjectKeyId = isPlain === true ? undefined : await x509.SubjectKeyIdentifierExtension.create(publicKey);
   // the signer's own identifier: others compute it in other ways (Go from 1.25 on with SHA-256)
-  const authorityKeyId = issuer === undefined ? subjectKeyId.keyId : issuer.certificate.fields.subjectKeyId;
-  const names = wanted.hostnames.map((value) => ({
-    type: isIP(value) === 0 ? ('dns' as const) : ('ip' as const),
-    value,
-  }));
+  const authorityKeyId = issuer === undefined ? subjectKeyId?.keyId : issuer.certificate.fields.subjectKeyId;
+  const names = writeDer(tags.sequence, ...alternativeNames);
   return [
-    new x509.KeyUsagesExtension(wanted.isCa ? caUsage : leafUsage, true),
-    ...extendedKeyUsage(x509, wanted),
-    new x509.BasicConstraintsExtension(wanted.isCa, undefined, true),
-    subjectKeyId,
+    new x509.KeyUsagesExtension(isCa ? caUsage : leafUsage, true),
+    ...(extendedKeyUsage === undefined ? [] : [new x509.ExtendedKeyUsageExtension([...extendedKeyUsage])]),
+    new x509.BasicConstraintsExtension(isCa, undefined, true),
+    ...(subjectKeyId === undefined ? [] : [subjectKeyId]),
     ...(authorityKeyId === undefined ? [] : [new x509.AuthorityKeyIdentifierExtension(authorityKeyId)]),
-    ...(names.length === 0 ? [] : [new x509.SubjectAlternativeNameExtension(names)]),
-  ];
-}
-
-function extendedKeyUsage(x509: typeof X509, { extendedKeyUsage: oids }: WantedCertificate): X509.Extension[] {
-  return oids === undefined ? [] : [new x509.ExtendedKeyUsageExtension([...oids])];
-}
-
-/**
- * Of a leaf, as Go's x509.CreateCertificate puts them there from a template: no subject key identifier, and that of
- * the issuer only where it has one.
- */
-function exactExtensions(x509: typeof X509, wanted: WantedCertificate, issuer: Issuer | undefined): X509.Extension[] {
-  const { digitalSignature, keyEncipherment } = x509.KeyUsageFlags;
-  const leafUsage: X509.KeyUsageFlags = digitalSignature | keyEncipherment;
-  const authorityKeyId = issuer?.certificate.fields.subjectKeyId;
-  const names = wanted.exact?.alternativeNames ?? [];
-  return [
-    new x509.KeyUsagesExtension(leafUsage, true),
-    ...extendedKeyUsage(x509, wanted),
-    new x509.BasicConstraintsExtension(false, undefined, true),
-    ...(authorityKeyId === undefined ? [] : [new x509.AuthorityKeyIdentifierExtension(authorityKeyId)]),
-    ...(names.length === 0 ? [] : [new x509.Extension(subjectAltName, false, writeDer(tags.sequence, ...names))]),
+    ...(alternativeNames.length === 0 ? [] : [new x509.Extension(subjectAltName, false, names)]),
   ];
 }
 

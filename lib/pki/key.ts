@@ -12,7 +12,7 @@ import {
 import { inspect, promisify } from 'node:util';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { readKeyEncoding } from './key-encoding.ts';
-import { readPem, type PemBlock } from './pem.ts';
+import { readPem, type PemBlock, unreadable } from './pem.ts';
 import { Recent } from './recent.ts';
 
 export type KeyAlgorithm =
@@ -65,8 +65,7 @@ export function algorithmText(algorithm: KeyAlgorithm): string {
  */
 export function parsePrivateKey(pem: Uint8Array, what: string): KeyObject {
   const subject = `private key of ${what}`;
-  const refuse = (problem: string): RecoveryError =>
-    new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem}`);
+  const refuse = unreadable(subject);
   const [block, second] = readPem(pem, subject).filter(({ label }) => label.endsWith('PRIVATE KEY'));
   if (block === undefined) throw refuse('there is none, wanted one PEM block "PRIVATE KEY"');
   if (second !== undefined) throw refuse(`a second one at line ${second.line}, wanted one`);
@@ -131,6 +130,7 @@ export function pairMatches(certificate: Certified, keyPem: Uint8Array, what: st
  */
 export function publicKeyMatches(pem: Uint8Array, key: KeyObject, what: string): boolean {
   const subject = `public keys of ${what}`;
+  const refuse = unreadable(subject);
   const wanted = createPublicKey(key);
   const keys = readPem(pem, subject).map(({ label, der, line }) => {
     try {
@@ -138,11 +138,9 @@ export function publicKeyMatches(pem: Uint8Array, key: KeyObject, what: string):
       if (label === 'RSA PUBLIC KEY') return createPublicKey({ key: der, format: 'der', type: 'pkcs1' });
       if (label === 'CERTIFICATE') return new X509Certificate(der).publicKey;
     } catch (err) {
-      const problem = `the block at line ${line} is not a key (${errorText(err)})`;
-      throw new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem}`);
+      throw refuse(`the block at line ${line} is not a key (${errorText(err)})`);
     }
-    const problem = `block "${label}" (line ${line}), wanted "PUBLIC KEY"`;
-    throw new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem}`);
+    throw refuse(`block "${label}" (line ${line}), wanted "PUBLIC KEY"`);
   });
   return keys.some((candidate) => candidate.equals(wanted));
 }

@@ -150,20 +150,23 @@ const oids = { commonName: Buffer.from('0603550403', 'hex'), organization: Buffe
 const printable = /^[A-Za-z0-9 '()+,./:=?-]*$/;
 
 /**
- * The name that Go makes of a pkix.Name with organizations and a common name: all organizations in one RDN, in the
- * order of their DER, then the common name.
+ * The name that Go makes of organizations and a common name. Organizations that are given together stand in one RDN, in the
+ * order of their DER.
  */
-export function goDistinguishedName(commonName: string, organizations: readonly string[]): DistinguishedName {
+export function distinguishedName(
+  commonName: string,
+  ...organizations: readonly (readonly string[])[]
+): DistinguishedName {
   const attribute = (oid: Buffer, text: string): Buffer => {
     const tag = printable.test(text) ? tags.printableString : tags.utf8String;
     return writeDer(tags.sequence, oid, writeDer(tag, Buffer.from(text)));
   };
-  const groups = organizations
-    .map((text) => attribute(oids.organization, text))
-    .toSorted((a, b) => Buffer.compare(a, b));
   const rdns = [
-    ...(groups.length === 0 ? [] : [writeDer(tags.set, ...groups)]),
-    writeDer(tags.set, attribute(oids.commonName, commonName)),
+    ...organizations
+      .filter(({ length }) => length > 0)
+      .map((all) => all.map((one) => attribute(oids.organization, one))),
+    [attribute(oids.commonName, commonName)],
   ];
-  return readDistinguishedName(readDer(writeDer(tags.sequence, ...rdns)));
+  const sets = rdns.map((rdn) => writeDer(tags.set, ...rdn.toSorted((a, b) => Buffer.compare(a, b))));
+  return readDistinguishedName(readDer(writeDer(tags.sequence, ...sets)));
 }

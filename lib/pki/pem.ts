@@ -21,10 +21,16 @@ interface OpenBlock {
   readonly body: string[];
 }
 
+/** The error of what was found wrong with `subject`. */
+export const unreadable =
+  (subject: string) =>
+  (problem: string): RecoveryError =>
+    new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem}`);
+
 /** The blocks of `text` in their order. `subject` says what is read, for the message: `certificates of Secret "a/b"`. */
 export function readPem(text: Uint8Array, subject: string): PemBlock[] {
   const refuse = (line: number, problem: string): RecoveryError =>
-    new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem} (line ${line}), wanted whole PEM blocks`);
+    unreadable(subject)(`${problem} (line ${line}), wanted whole PEM blocks`);
   const blocks: PemBlock[] = [];
   let open: OpenBlock | undefined;
   // latin1: one character for each byte, so that nothing (a byte order mark) is swallowed by decoding

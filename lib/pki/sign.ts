@@ -7,12 +7,14 @@ import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { type Certificate, parseCertificates } from './certificate.ts';
 import { encode, type Issuer, usageOids, type WantedCertificate } from './encode.ts';
 import { keyMatches } from './key.ts';
-import { canonicalHostnames, goDistinguishedName, hostnameDer, orderedNames } from './names.ts';
-import { verifyChain } from './verify.ts';
+import { canonicalHostnames, distinguishedName, hostnameDer, orderedNames } from './names.ts';
+import { isSignedByKey, verifyChain } from './verify.ts';
 
 interface Request {
-  /** Of the certificate that is made. The public half goes into it; a self-signed CA is signed with the private one. */
+  /** Of the certificate that is made. The public half goes into it; a self-signed one is signed with the private one. */
   readonly key: KeyObject;
+  /** Without it the certificate is self-signed. */
+  readonly issuer?: Issuer | undefined;
   /** Back-dated by whoever asks. */
   readonly notBefore: Date;
   /** The wanted end: the signer's, if that is earlier. */
@@ -21,65 +23,30 @@ interface Request {
   readonly now: Date;
 }
 
-interface SignerRequest extends Request {
-  readonly commonName: string;
-  /** Given for an intermediate CA; without it the certificate is self-signed. */
-  readonly issuer?: Issuer;
-}
-
 export interface LeafRequest extends Request {
   readonly issuer: Issuer;
   /** Left out for a serving certificate: then the first host name in sorted order. */
-  readonly commonName?: string;
+  readonly commonName?: string | undefined;
   readonly organizations: readonly string[];
   /** DNS names and IP addresses; a serving or peer certificate has at least one. */
   readonly hostnames: readonly string[];
   readonly usage: 'client' | 'serving' | 'peer';
 }
 
-/**
- * What a new leaf takes over from another one, as `kubeadm certs renew` does; nothing else.
- */
+/** What a new leaf takes over from another one, as `kubeadm certs renew` does; nothing else. */
 export interface LeafTemplate {
   readonly commonName: string;
   readonly organizations: readonly string[];
   /** Object identifiers; without them the certificate is not restricted. */
-  readonly extendedKeyUsage?: readonly string[];
+  readonly extendedKeyUsage?: readonly string[] | undefined;
   /** DER of each name. */
   readonly alternativeNames: readonly Buffer[];
 }
 
 export function templateOf({ fields }: Certificate): LeafTemplate {
   const { subject, extendedKeyUsage, alternativeNames } = fields;
-  return {
-    commonName: subject.commonName,
-    organizations: subject.organizations,
-    ...(extendedKeyUsage !== undefined && { extendedKeyUsage }),
-    alternativeNames,
-  };
-}
-
-interface Declared {
-  readonly commonName: string;
-  readonly organizations: readonly string[];
-  /** DNS names and IP addresses. */
-  readonly hostnames: readonly string[];
-  readonly usages: readonly (keyof typeof usageOids)[];
-}
-
-export function declaredTemplate({ commonName, organizations, hostnames, usages }: Declared): LeafTemplate {
-  return {
-    commonName,
-    organizations,
-    extendedKeyUsage: usages.map((usage) => usageOids[usage]),
-    alternativeNames: hostnames.map(hostnameDer),
-  };
-}
-
-/** A leaf as Go would make it from a template; self-signed without an issuer. */
-interface TemplateRequest extends Request {
-  readonly template: LeafTemplate;
-  readonly issuer?: Issuer;
+  const { commonName, organizations } = subject;
+  return { commonName, organizations, extendedKeyUsage, alternativeNames };
 }
 
 const usages = {
@@ -89,14 +56,8 @@ const usages = {
 } as const;
 
 /** A CA certificate. Throws SignFailed. */
-export function signSigner(request: SignerRequest): Promise<Certificate> {
-  return sign(request, {
-    commonName: request.commonName,
-    organizations: [],
-    hostnames: [],
-    isCa: true,
-    ...datesOf(request),
-  });
+export function signSigner(request: Request & { readonly commonName: string }): Promise<Certificate> {
+  return sign(request, { subject: distinguishedName(request.commonName), alternativeNames: [], isCa: true });
 }
 
 /** Throws SignFailed. */
@@ -109,27 +70,22 @@ export async function signLeaf(request: LeafRequest): Promise<Certificate> {
   const odd = hostnames.find((name) => !/^[!-~]+$/.test(name));
   if (odd !== undefined) throw refusal(commonName, `host name "${odd}" is not ASCII, wanted its xn-- form`);
   return sign(request, {
-    commonName,
-    organizations: request.organizations,
-    hostnames,
+    subject: distinguishedName(commonName, ...request.organizations.map((one) => [one])),
+    alternativeNames: hostnames.map(hostnameDer),
     isCa: false,
     extendedKeyUsage: usages[request.usage],
-    ...datesOf(request),
   });
 }
 
-/** Throws SignFailed. */
-export async function signTemplate(request: TemplateRequest): Promise<Certificate> {
+/** A leaf as Go would make it from a template; self-signed without an issuer. Throws SignFailed. */
+export async function signTemplate(request: Request & { readonly template: LeafTemplate }): Promise<Certificate> {
   const { commonName, organizations, extendedKeyUsage, alternativeNames } = request.template;
-  const subject = goDistinguishedName(commonName, organizations);
   return sign(request, {
-    commonName,
-    organizations: subject.organizations,
-    hostnames: [],
+    subject: distinguishedName(commonName, organizations),
+    alternativeNames: orderedNames(alternativeNames),
     isCa: false,
-    ...(extendedKeyUsage !== undefined && { extendedKeyUsage }),
-    exact: { subject: subject.der, alternativeNames: orderedNames(alternativeNames) },
-    ...datesOf(request),
+    extendedKeyUsage,
+    isPlain: true,
   });
 }
 
@@ -137,27 +93,25 @@ function refusal(commonName: string, problem: string): RecoveryError {
   return new RecoveryError('SignFailed', `Cannot sign certificate "${commonName}": ${problem}`);
 }
 
-function datesOf({ notBefore, notAfter, issuer }: Request & { issuer?: Issuer }): { notBefore: Date; notAfter: Date } {
-  const end = Math.min(notAfter.getTime(), issuer?.certificate.facts.notAfter.getTime() ?? Infinity);
-  return { notBefore: wholeSeconds(notBefore.getTime()), notAfter: wholeSeconds(end) };
-}
-
 /** Certificates know no parts of a second. */
 function wholeSeconds(ms: number): Date {
   return new Date(Math.floor(ms / 1000) * 1000);
 }
 
-async function sign(request: Request & { issuer?: Issuer }, wanted: WantedCertificate): Promise<Certificate> {
+async function sign(request: Request, says: Omit<WantedCertificate, 'notBefore' | 'notAfter'>): Promise<Certificate> {
   const { key, issuer, now } = request;
-  if (wanted.commonName === '') throw refusal('', 'it has no name, wanted a common name');
+  const end = Math.min(request.notAfter.getTime(), issuer?.certificate.facts.notAfter.getTime() ?? Infinity);
+  const wanted = { ...says, notBefore: wholeSeconds(request.notBefore.getTime()), notAfter: wholeSeconds(end) };
+  const { commonName } = wanted.subject;
+  if (commonName === '') throw refusal('', 'it has no name, wanted a common name');
   const problem = (issuer && issuerProblem(issuer, wanted, now)) ?? datesProblem(wanted, now);
-  if (problem !== undefined) throw refusal(wanted.commonName, problem);
+  if (problem !== undefined) throw refusal(commonName, problem);
   let pem: string;
   try {
     pem = await encode(wanted, { key, issuer });
   } catch (err) {
-    if (isCode(err, 'MaterialInvalid')) throw refusal(wanted.commonName, err.message);
-    throw refusal(wanted.commonName, `it cannot be encoded (${errorText(err)})`);
+    if (isCode(err, 'MaterialInvalid')) throw refusal(commonName, err.message);
+    throw refusal(commonName, `it cannot be encoded (${errorText(err)})`);
   }
   return checked(pem, wanted, { key, issuer: issuer?.certificate, now });
 }
@@ -197,8 +151,7 @@ interface SignedWith {
  * was wanted.
  */
 function checked(pem: string, wanted: WantedCertificate, signedWith: SignedWith): Certificate {
-  const refuse = (problem: string): RecoveryError =>
-    new RecoveryError('SignFailed', `Cannot sign certificate "${wanted.commonName}": its check failed, ${problem}`);
+  const refuse = (problem: string): RecoveryError => refusal(wanted.subject.commonName, `its check failed, ${problem}`);
   let certificates: Certificate[];
   try {
     certificates = parseCertificates(Buffer.from(pem), 'the new certificate');
@@ -220,29 +173,17 @@ function problemOf(made: Certificate, wanted: WantedCertificate, { key, issuer, 
     wanted.extendedKeyUsage?.includes(usageOids[usage]),
   );
   for (const usage of verifiable.length > 0 ? verifiable : [undefined]) {
-    const answer = verifyChain({
-      leaf: made,
-      intermediates: [],
-      roots: [issuer ?? made],
-      at: now,
-      ...(usage !== undefined && { usage }),
-    });
+    const answer = verifyChain({ leaf: made, intermediates: [], roots: [issuer ?? made], at: now, usage });
     if (!answer.ok) return answer.reason;
   }
   // a chain ends at a trusted certificate without looking at that one's own signature
-  return issuer !== undefined || made.x509.verify(made.x509.publicKey) ? undefined : 'its signature is wrong';
+  return issuer !== undefined || isSignedByKey(made, made) ? undefined : 'its signature is wrong';
 }
 
 function wrongFields({ facts, fields }: Certificate, wanted: WantedCertificate): string[] {
   const pairs: Readonly<Record<string, readonly [unknown, unknown]>> = {
-    'common name': [facts.commonName, wanted.commonName],
-    organizations: [facts.organizations, wanted.organizations],
-    ...(wanted.exact === undefined
-      ? { 'host names': [facts.hostnames, wanted.hostnames] }
-      : {
-          subject: [fields.subject.der, wanted.exact.subject],
-          'alternative names': [fields.alternativeNames, wanted.exact.alternativeNames],
-        }),
+    subject: [fields.subject.der, wanted.subject.der],
+    'alternative names': [fields.alternativeNames, wanted.alternativeNames],
     'extended key usage': [fields.extendedKeyUsage, wanted.extendedKeyUsage],
     'CA flag': [facts.isCa, wanted.isCa],
     'key usage': [fields.keyUsage, { digitalSignature: true, keyEncipherment: true, certSign: wanted.isCa }],

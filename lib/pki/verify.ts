@@ -12,9 +12,9 @@ export interface ChainQuestion {
   readonly intermediates: readonly Certificate[];
   readonly roots: readonly Certificate[];
   readonly at: Date;
-  readonly usage?: 'clientAuth' | 'serverAuth';
+  readonly usage?: 'clientAuth' | 'serverAuth' | undefined;
   /** DNS name or IP address. */
-  readonly hostname?: string;
+  readonly hostname?: string | undefined;
 }
 
 type ChainAnswer = { readonly ok: true } | { readonly ok: false; readonly reason: string };
@@ -42,9 +42,13 @@ export function verifyChain(question: ChainQuestion): ChainAnswer {
 
 /** Whether `parent` has the name that `child` calls its issuer and its key made `child`'s signature. */
 export function signatureMatches(child: Certificate, parent: Certificate): boolean {
-  if (!child.fields.issuer.der.equals(parent.fields.subject.der)) return false;
+  return child.fields.issuer.der.equals(parent.fields.subject.der) && isSignedByKey(child, parent);
+}
+
+/** Whatever they call each other. */
+export function isSignedByKey({ x509 }: Certificate, parent: Certificate): boolean {
   try {
-    return child.x509.verify(parent.x509.publicKey);
+    return x509.verify(parent.x509.publicKey);
   } catch {
     return false; // a key of another kind than the signature
   }

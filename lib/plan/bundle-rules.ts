@@ -4,6 +4,7 @@
 import type { CaBundle, ComposedBundle, Copy, Resolved } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import {
+  afterPart,
   blocked,
   type Case,
   concluded,
@@ -13,14 +14,10 @@ import {
   type Finding,
   firstOf,
 } from './decision.ts';
-import { idleMs, keep, laterMs, lookAgainMs, refusedByNewer, renew, settled, settlesAt } from './decision.ts';
-import { unusable, validNow, type Verdict } from './decision.ts';
+import { idleMs, keep, laterMs, lookAgainMs, nothing, partSettles, refusedByNewer, renew } from './decision.ts';
+import { renewedOf, settled, settlesAt, unusable, validNow, type Verdict } from './decision.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
-
-interface Part {
-  readonly name: string;
-  readonly state: Expected | undefined;
-}
+import { usableCertificates } from './facts.ts';
 
 /** A bundle with what its signers will hold. */
 interface BundleCase extends Case<CaBundle> {
@@ -28,18 +25,18 @@ interface BundleCase extends Case<CaBundle> {
   /** Signers that are regenerated. */
   readonly renewed: readonly string[];
   /** The certificates of the others, where these are valid. */
-  readonly live: readonly (Part & { readonly print: string })[];
+  readonly live: readonly { readonly name: string; readonly print: string }[];
 }
 
 /** Holds the live certificate of each of its signers, and the former ones until they expire. */
 export function judgeBundle(given: Case<CaBundle>): Verdict {
   const { artefact, fact, expected, now } = given;
-  const signers = artefact.signers.map((name) => ({ name, state: expected.get(name) }));
   const present = validNow(fact, now);
-  const renewed = renewedOf(signers);
-  const live = signers.flatMap(({ name, state }) => {
+  const renewed = renewedOf(artefact.signers, given);
+  const live = artefact.signers.flatMap((name) => {
+    const state = expected.get(name);
     const print = state?.renewed === false ? state.certificate?.fingerprint : undefined;
-    return print !== undefined && state?.trusted.has(print) === true ? [{ name, state, print }] : [];
+    return print !== undefined && state?.trusted.has(print) === true ? [{ name, print }] : [];
   });
   const at: BundleCase = { ...given, present, renewed, live };
   const leaves = { trusted: new Set([...present, ...live.map(({ print }) => print)]), newFrom: new Set(renewed) };
@@ -48,9 +45,6 @@ export function judgeBundle(given: Case<CaBundle>): Verdict {
     healthy(at);
   return concluded(finding, (fault) => renew({ ...fault, now, after: renewed, leaves }));
 }
-
-const renewedOf = (parts: readonly Part[]): readonly string[] =>
-  parts.flatMap(({ name, state }) => (state?.renewed === true ? [name] : []));
 
 function signerUnread(at: BundleCase): Verdict | undefined {
   const fault = unusable(at);
@@ -77,23 +71,21 @@ function signerMissing(at: BundleCase): Finding | undefined {
 
 /** The owner also clears expired certificates away; otherwise they are harmless and stay. */
 function holdsExpired({ fact, policy, now }: Case): Fault | undefined {
-  if (policy.kind !== 'BeforeExpiry' || fact.state !== 'present') return undefined;
-  const old = fact.certificates.filter(({ notAfter }) => notAfter <= now).length;
-  if (old === 0 || old === fact.certificates.length) return undefined;
+  const all = policy.kind === 'BeforeExpiry' ? usableCertificates(fact) : [];
+  const old = all.filter(({ notAfter }) => notAfter <= now).length;
+  if (old === 0 || old === all.length) return undefined;
   return { reason: 'ExpiredInBundle', message: `it holds ${old} expired certificate(s)` };
 }
 
 /** `from`: what it is made of. */
 export function healthy(at: Case<CaBundle | ComposedBundle | Copy>, from: readonly string[] = []): Verdict {
   const { fact, facts, now } = at;
-  const certificates = fact.state === 'present' ? fact.certificates : [];
+  const certificates = usableCertificates(fact);
   const ends = certificates.map(({ notAfter }) => notAfter).filter((date) => date > now);
   const message = `${certificates.length} certificate(s)${refusedByNewer(certificates)}`;
   const verdict = keep('Healthy', message, earliest(laterMs(now, idleMs), ...ends));
-  const hasNothing = (name: string): boolean => {
-    const part = facts.get(name);
-    return part?.state === 'present' && part.certificates.length > 0 && validNow(part, now).size === 0;
-  };
+  const hasNothing = (name: string): boolean =>
+    usableCertificates(facts.get(name)).length > 0 && validNow(facts.get(name), now).size === 0;
   return awaitingExternal(at, from.filter(hasNothing), verdict);
 }
 
@@ -107,7 +99,6 @@ function nothingToHold({ message }: Fault, now: Date): Verdict {
 
 /** A composed bundle with what its inputs will hold. */
 interface ComposedCase extends Case<ComposedBundle> {
-  readonly inputs: readonly Part[];
   readonly renewed: readonly string[];
   /** Inputs of whose certificates it lacks some. */
   readonly lacking: readonly string[];
@@ -118,17 +109,16 @@ interface ComposedCase extends Case<ComposedBundle> {
 export function judgeComposedBundle(given: Case<ComposedBundle>): Verdict {
   const { artefact, fact, expected, now } = given;
   const present = validNow(fact, now);
-  const inputs = artefact.inputs.map((name) => ({ name, state: expected.get(name) }));
+  const { inputs } = artefact;
+  const states = inputs.map((name) => expected.get(name) ?? nothing);
   // An input that was lost held former certificates which may be here alone now: then they stay.
-  const kept = artefact.inputs.some((name) => isLost(given, name)) ? present : [];
+  const kept = inputs.some((name) => isLost(given, name)) ? present : [];
   const leaves = {
-    trusted: new Set([...kept, ...inputs.flatMap(({ state }) => [...(state?.trusted ?? [])])]),
-    newFrom: new Set(inputs.flatMap(({ state }) => [...(state?.newFrom ?? [])])),
+    trusted: new Set([...kept, ...states.flatMap(({ trusted }) => [...trusted])]),
+    newFrom: new Set(states.flatMap(({ newFrom }) => [...newFrom])),
   };
-  const lacking = inputs.flatMap(({ name, state }) =>
-    [...(state?.trusted ?? [])].some((print) => !present.has(print)) ? [name] : [],
-  );
-  const at: ComposedCase = { ...given, inputs, renewed: renewedOf(inputs), lacking, leaves };
+  const lacking = inputs.filter((_, at) => [...(states[at]?.trusted ?? [])].some((print) => !present.has(print)));
+  const at: ComposedCase = { ...given, renewed: renewedOf(inputs, given), lacking, leaves };
   const checks = [nothingFromInputs, unusable, inputSettles, inputRewritten, inputMissing, holdsExpired];
   const finding = firstOf(at, checks) ?? healthy(at, artefact.inputs);
   return concluded(finding, (fault) => {
@@ -147,10 +137,7 @@ function nothingFromInputs(at: ComposedCase): Verdict | undefined {
 const brings = ({ leaves, lacking }: ComposedCase): boolean => leaves.newFrom.size + lacking.length > 0;
 
 function inputSettles(at: ComposedCase): Verdict | undefined {
-  const open = at.inputs.find(({ state }) => state?.settlesAt !== undefined);
-  if (open?.state?.settlesAt === undefined || (!brings(at) && holdsExpired(at) === undefined)) return undefined;
-  const message = `${open.name} is looked at again first, so that this is written once`;
-  return keep('Settling', message, open.state.settlesAt);
+  return brings(at) || holdsExpired(at) !== undefined ? partSettles(at, at.artefact.inputs) : undefined;
 }
 
 function inputRewritten(at: ComposedCase): Fault | undefined {
@@ -182,8 +169,7 @@ function signerOfInputUnread(at: Faulty): Verdict | undefined {
     return signers.filter((signer) => facts.get(signer)?.state === 'unavailable');
   });
   const until = settlesAt(at, unsure);
-  if (until === undefined) return undefined;
-  return keep('Settling', `${fault.message}; ${unsure[0]} is read again first, so that this is written once`, until);
+  return until && afterPart(unsure[0] ?? '', until, fault);
 }
 
 /** Whether an input has nothing usable. One that others maintain may be absent. */
@@ -211,7 +197,7 @@ export function followsAtOnce(at: Case, from: readonly string[], brought: Readon
   const { fact, resolved, policy, now, unattended = false } = at;
   if (!from.every((name) => isExternal(resolved, name))) return false;
   if ([...validNow(fact, now)].some((print) => !brought.has(print))) return false;
-  const certificates = fact.state === 'present' ? fact.certificates : [];
+  const certificates = usableCertificates(fact);
   const isOver = ({ notAfter }: CertificateFacts): boolean => now >= laterMs(notAfter, policy.graceMs);
   return unattended || (certificates.length > 0 && certificates.every(isOver));
 }

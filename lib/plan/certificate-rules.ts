@@ -29,7 +29,7 @@ type Checks<A extends PlannedPair> = readonly Check<Case<A>>[];
 /** Why a fault is not, or not simply, renewed away. */
 type Obstacles<A extends PlannedPair> = readonly ((at: Case<A> & { readonly fault: Fault }) => Verdict | undefined)[];
 
-const certificateIs = (
+export const certificateIs = (
   ...checks: readonly ((at: PairCase, certificate: CertificateFacts) => Finding | undefined)[]
 ): Checks<PlannedPair> =>
   checks.map((check) => (at) => {
@@ -120,8 +120,7 @@ export function undated({ artefact, clock, now }: PairCase, certificate: Certifi
   const isMine = artefact.kind === 'target' || isMadeHere(artefact);
   if (!isMine || notBefore <= now || isSoon(notBefore, now)) return undefined;
   const message = doubt(certificate, clock, now);
-  const until = earliest(notBefore, laterMs(now, lookAgainMs));
-  return message === undefined ? undefined : blocked('ClockImplausible', message, until);
+  return message === undefined ? undefined : blocked('ClockImplausible', message, laterMs(now, lookAgainMs));
 }
 
 const isSoon = (notBefore: Date, now: Date): boolean => notBefore.getTime() <= now.getTime() + clockSkewMs;
@@ -158,8 +157,7 @@ function renewed(at: PairCase, fault: Fault): Verdict {
     const state = expected.get(one);
     return state?.renewed === true || state?.isPutBack === true;
   });
-  const leaves = { trusted: new Set<string>(), newFrom: new Set([name]), newNotAfter: newNotAfter(at) };
-  return renew({ ...fault, now, after, leaves });
+  return renew({ ...fault, now, after, leaves: { newFrom: new Set([name]), newNotAfter: newNotAfter(at) } });
 }
 
 /**
@@ -179,7 +177,7 @@ function keyOfIssuerElsewhere(at: Faulty): Verdict | undefined {
   const { issuer } = artefact;
   if (issuer === undefined || !isKeyElsewhere(at, issuer)) return undefined;
   const fact = facts.get(issuer);
-  const subject = fact === undefined ? undefined : certificatesOf(fact)[0]?.subject;
+  const subject = certificatesOf(fact)[0]?.subject;
   const signer = subject === undefined ? issuer : `${issuer} (${subject})`;
   const name = artefact.kind === 'target' ? artefact.commonName : undefined;
   const what = name === undefined ? 'a new certificate' : `a new certificate for "${name}"`;
@@ -229,9 +227,8 @@ function putBack({ artefact, fact, now, fault }: Faulty<Signer>): Verdict | unde
   if (!copies.hasKey && !isFile(artefact.location)) return undefined;
   const message = `${fault.message}; put back as ${copies.from.join(', ')} ${copies.from.length === 1 ? 'has' : 'have'} it`;
   const trusted = new Set(isValid(certificate, now) ? [certificate.fingerprint] : []);
-  const leaves = { trusted, newFrom: new Set<string>(), certificate, isPutBack: true } as const;
-  const verdict = renew({ ...fault, message, now, after: [], leaves });
-  return { ...verdict, putsBack: true, leaves: { ...verdict.leaves, renewed: false, hasKey: copies.hasKey } };
+  const leaves = { renewed: false, hasKey: copies.hasKey, trusted, certificate, isPutBack: true } as const;
+  return { ...renew({ ...fault, message, now, after: [], leaves }), putsBack: true };
 }
 
 /** A second machine that does not have it yet looks just like the only one, which has lost it. */

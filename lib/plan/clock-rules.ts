@@ -67,12 +67,8 @@ export const clockAdvice = 'set the clock, or state that it is right (regen.cloc
 
 /** Why nothing may be signed now, or undefined when the clock is good enough. */
 export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVerdict | undefined {
-  const soon = new Date(now.getTime() + lookAgainMs);
-  const implausible = (message: string, recheckAt = soon): ClockVerdict => ({
-    reason: 'ClockImplausible',
-    message,
-    recheckAt,
-  });
+  const recheckAt = new Date(now.getTime() + lookAgainMs);
+  const implausible = (message: string): ClockVerdict => ({ reason: 'ClockImplausible', message, recheckAt });
   const shown = now.toISOString();
   const built = clock.builtAt.toISOString();
   if (now < clock.builtAt) {
@@ -93,7 +89,7 @@ export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVe
     if (one !== undefined && other !== undefined) {
       const begin = [one, other].map(({ artefact, notBefore }) => `${artefact} begins at ${notBefore.toISOString()}`);
       const message = `${begin.join(' and ')}, after this machine's time ${shown}, and nothing confirms the clock; ${clockAdvice}`;
-      return implausible(message, earliestOf(one.notBefore, other.notBefore, soon));
+      return implausible(message);
     }
   }
   if (clock.settlesAt !== undefined && now < clock.settlesAt) {
@@ -105,8 +101,6 @@ export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVe
   }
   return undefined;
 }
-
-const earliestOf = (...dates: readonly Date[]): Date => new Date(Math.min(...dates.map((date) => date.getTime())));
 
 /** Whether somebody says that the clock is right. Pure. */
 export const isConfirmed = (clock: ClockFacts, now: Date): boolean => clock.synchronised || hear(clock, now).confirmed;
@@ -159,8 +153,7 @@ function fromTheFuture({ resolved, facts, clock, now }: ClockInput): readonly Ea
   const found = new Map<string, Early>();
   for (const artefact of resolved.artefacts) {
     if (!isMadeHere(artefact, facts)) continue;
-    const fact = facts.get(artefact.name);
-    const certificate = fact && certificateOf(fact);
+    const certificate = certificateOf(facts.get(artefact.name));
     if (certificate === undefined || clock.made?.has(certificate.fingerprint) === true) continue;
     const { fingerprint, notBefore } = certificate;
     if (notBefore.getTime() > now.getTime() + clockSkewMs)
@@ -173,6 +166,5 @@ function isMadeHere(artefact: ResolvedArtefact, facts: Facts): boolean {
   if (artefact.kind === 'signer') return isSignerMadeHere(artefact);
   // A self-signed one is verified by nobody, and must not keep the others from being healed.
   if (artefact.kind !== 'target' || artefact.issuer === undefined || artefact.rotatedBy !== undefined) return false;
-  const issuer = facts.get(artefact.issuer);
-  return issuer === undefined || !isClosed(issuer);
+  return !isClosed(facts.get(artefact.issuer));
 }

@@ -6,12 +6,22 @@ import { durationText } from '../duration.ts';
 import type { Copy, DurationMs, ResolvedArtefact } from '../inventory/model.ts';
 import { bundlesFor, madeOf, originalOf } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
-import { type CertificateFacts, madeAt } from '../pki/certificate.ts';
+import { madeAt } from '../pki/certificate.ts';
 import { awaitingExternal, followsAtOnce, healthy, isExternal } from './bundle-rules.ts';
-import { expired, notYetValid, undated } from './certificate-rules.ts';
+import { certificateIs, expired, notYetValid, undated } from './certificate-rules.ts';
 import { blocked, bring, type Case, concluded, earliest, type Expected, type Fault, type Finding } from './decision.ts';
-import { firstOf, isVerdict, keep, laterMs, lookAgainMs, type PlannedPair, renew, settled } from './decision.ts';
-import { settlesAt, stillUnusable, validNow, type Verdict } from './decision.ts';
+import {
+  firstOf,
+  isVerdict,
+  keep,
+  laterMs,
+  lookAgainMs,
+  nothing,
+  type PlannedPair,
+  renew,
+  renewedOf,
+} from './decision.ts';
+import { settled, settlesAt, stillUnusable, validNow, type Verdict } from './decision.ts';
 import { type ArtefactFacts, certificateOf, isValid } from './facts.ts';
 import { expiryWithGrace, isOwner } from './refresh-rules.ts';
 import { holds, notTrusted } from './trust-rules.ts';
@@ -20,16 +30,16 @@ import { holds, notTrusted } from './trust-rules.ts';
 export function judgeCopy(at: Case<Copy>): Verdict {
   const { artefact, expected, now } = at;
   if (artefact.promoteAfter !== undefined) return judgePromotion(at, artefact.promoteAfter);
-  const { renewed = false, trusted = new Set<string>(), newFrom = new Set<string>() } = expected.get(artefact.of) ?? {};
-  const after = renewed ? [artefact.of] : [];
+  const { trusted, newFrom } = expected.get(artefact.of) ?? nothing;
+  const after = renewedOf([artefact.of], at);
   const checks = [originalRewritten, originalUnusable, stillUnusable, sameAsOriginal, originalExpired];
   const finding = firstOf<Case<Copy>, Finding>(at, checks) ?? differs(at);
   return concluded(finding, (fault) => renew({ ...fault, now, after, leaves: { trusted, newFrom } }));
 }
 
-function originalRewritten({ artefact, expected }: Case<Copy>): Fault | undefined {
-  if (expected.get(artefact.of)?.renewed !== true) return undefined;
-  return { reason: 'OriginalDiffers', message: `${artefact.of} is rewritten` };
+function originalRewritten(at: Case<Copy>): Fault | undefined {
+  const [renewed] = renewedOf([at.artefact.of], at);
+  return renewed === undefined ? undefined : { reason: 'OriginalDiffers', message: `${renewed} is rewritten` };
 }
 
 /** Where others maintain the original, what is here stays until they bring it. */
@@ -43,7 +53,7 @@ function originalUnusable({ artefact, fact, facts, resolved, now }: Case<Copy>):
   return { ...blocked('Unavailable', `${message}; ${wanted}`, later), awaits: true };
 }
 
-const original = ({ artefact, facts }: Case<Copy>): ArtefactFacts => facts.get(artefact.of) ?? { state: 'absent' };
+const original = ({ artefact, facts }: Case<Copy>): ArtefactFacts | undefined => facts.get(artefact.of);
 
 function sameAsOriginal(at: Case<Copy>): Verdict | undefined {
   const { artefact, fact, resolved } = at;
@@ -67,8 +77,8 @@ function differs(at: Case<Copy>): Finding {
 }
 
 /** Whether a copy holds what its original holds; of a signer only the first certificate is copied. */
-function isSameAs(copy: ArtefactFacts, from: ArtefactFacts, kind: ResolvedArtefact['kind']): boolean {
-  if (copy.state !== 'present' || from.state !== 'present') return false;
+function isSameAs(copy: ArtefactFacts, from: ArtefactFacts | undefined, kind: ResolvedArtefact['kind']): boolean {
+  if (copy.state !== 'present' || from?.state !== 'present') return false;
   if (kind !== 'signer') return copy.digest === from.digest;
   const [first, ...others] = copy.certificates;
   return others.length === 0 && first !== undefined && first.fingerprint === from.certificates[0]?.fingerprint;
@@ -79,50 +89,42 @@ interface Promotion extends Case<Copy> {
   readonly promoteAfter: DurationMs;
   /** What the copy is in the end a copy of, in the copy's place. */
   readonly pair: PlannedPair;
-  readonly source: Source;
-  readonly trust: Trust;
+  /** What the copy would hold. */
+  readonly source: {
+    readonly name: string;
+    readonly fact: ArtefactFacts | undefined;
+    readonly expected?: Expected | undefined;
+  };
+  /** The bundles that hold the original, or its signer. */
+  readonly bundles: readonly ResolvedArtefact[];
+  /** With what is composed of them, or copied. */
+  readonly readers: readonly ResolvedArtefact[];
   /** Why what the copy holds cannot be used, or not for long; undefined: it can. */
   readonly held: Finding | undefined;
 }
 
-interface Source {
-  readonly name: string;
-  readonly fact: ArtefactFacts;
-  readonly expected: Expected | undefined;
-}
-
-interface Trust {
-  /** The bundles that hold the original, or its signer. */
-  readonly bundles: readonly ResolvedArtefact[];
-  /** With what is composed of them, or copied. */
-  readonly all: readonly ResolvedArtefact[];
-}
-
 /** Holds the same bytes as its original, once that may be used. */
 function judgePromotion(given: Case<Copy>, promoteAfter: DurationMs): Verdict {
-  const { artefacts } = given.resolved;
-  const { artefact, now } = given;
-  const pair = originalOf(artefacts, artefact);
-  if (pair?.kind !== 'signer' && pair?.kind !== 'target') {
+  const { artefact, now, resolved } = given;
+  const from = originalOf(resolved.artefacts, artefact);
+  if (from?.kind !== 'signer' && from?.kind !== 'target') {
     return blocked('Unavailable', `its original ${artefact.of} is no signer and no target`, laterMs(now, lookAgainMs));
   }
-  const bundles = bundlesFor(artefacts, pair);
-  const trust = { bundles, all: [...bundles, ...madeOf(artefacts, bundles)] };
-  const placed = { ...pair, location: artefact.location };
-  const without = { ...given, promoteAfter, pair: placed, source: sourceOf(given), trust };
-  const at: Promotion = { ...without, held: findingOf(without) };
+  const bundles = bundlesFor(resolved.artefacts, from);
+  const readers = [...bundles, ...madeOf(resolved.artefacts, bundles)];
+  const pair = { ...from, location: artefact.location };
+  const held = heldFinding(given, pair);
+  const at: Promotion = { ...given, promoteAfter, pair, source: sourceOf(given), bundles, readers, held };
   const finding = firstOf(at, [heldUnusable, sameAsSource, notDueYet, unknownToReaders]) ?? promotionDue(at);
   return concluded(finding, (fault) => promoted(at, fault));
 }
 
 /** It cannot be used any more: its original comes in its place as soon as that can be. */
 function heldUnusable(at: Promotion): Finding | undefined {
-  const { held, trust } = at;
+  const { held, bundles } = at;
   if (held === undefined || isVerdict(held)) return undefined;
-  const unfit = unfitness(at, trust.bundles);
-  if (unfit === undefined) return held;
-  const { reason, message, until, byHand } = unfit;
-  return (byHand === true ? bring : blocked)(reason, `${held.message}; ${message}`, until);
+  const obstacle = obstacleOf(at, bundles);
+  return obstacle === undefined ? held : { ...obstacle, message: `${held.message}; ${obstacle.message}` };
 }
 
 function sameAsSource(at: Promotion): Finding | undefined {
@@ -142,9 +144,13 @@ function notDueYet(at: Promotion): Verdict | undefined {
 }
 
 function unknownToReaders(at: Promotion): Verdict | undefined {
-  const unfit = unfitness(at, at.trust.all);
-  if (unfit === undefined) return undefined;
-  return keep('NotPromotedYet', `${unfit.message}; until then what is here stays`, whileHeld(at, unfit.until));
+  const obstacle = obstacleOf(at, at.readers);
+  if (obstacle === undefined) return undefined;
+  return keep(
+    'NotPromotedYet',
+    `${obstacle.message}; until then what is here stays`,
+    whileHeld(at, obstacle.recheckAt),
+  );
 }
 
 function promotionDue(at: Promotion): Finding {
@@ -158,30 +164,23 @@ function promotionDue(at: Promotion): Finding {
 const whileHeld = (at: Promotion, until: Date): Date =>
   earliest(until, at.held !== undefined && isVerdict(at.held) ? at.held.recheckAt : endOf(at));
 
-/** What the copy would hold: its original, or where that is a copy which is rewritten, what that will hold. */
-function sourceOf({ artefact, facts, expected, resolved }: Case<Copy>): Source {
+/** Its original, or where that is a copy which is rewritten, what that will hold. */
+function sourceOf({ artefact, facts, expected, resolved }: Case<Copy>): Promotion['source'] {
   for (let name = artefact.of; ;) {
     const from = resolved.artefacts.find((one) => one.name === name);
     const state = expected.get(name);
-    if (from?.kind !== 'copy' || state?.renewed !== true) {
-      return { name, fact: facts.get(name) ?? { state: 'absent' }, expected: state };
-    }
+    if (from?.kind !== 'copy' || state?.renewed !== true) return { name, fact: facts.get(name), expected: state };
     name = from.of;
   }
 }
 
-function findingOf(at: Omit<Promotion, 'held'>): Finding | undefined {
-  const certificate = certificateOf(at.fact);
-  if (certificate === undefined) return stillUnusable(at);
-  const trustGone = (one: typeof inPlace, leaf: CertificateFacts): Finding | undefined => {
-    const finding = notTrusted(one, leaf);
+function heldFinding(at: Case<Copy>, pair: PlannedPair): Finding | undefined {
+  if (certificateOf(at.fact) === undefined) return stillUnusable(at);
+  const trustGone: typeof notTrusted = (one, certificate) => {
+    const finding = notTrusted(one, certificate);
     return finding === undefined || isVerdict(finding) ? finding : settled(at, [at.artefact.name], finding);
   };
-  const inPlace = { ...at, artefact: at.pair };
-  return firstOf(
-    inPlace,
-    [notYetValid, expired, trustGone, undated].map((check) => (one: typeof inPlace) => check(one, certificate)),
-  );
+  return firstOf({ ...at, artefact: pair }, certificateIs(notYetValid, expired, trustGone, undated));
 }
 
 const isSame = ({ fact, source, pair }: Promotion): boolean =>
@@ -200,32 +199,24 @@ function dueAt(at: Promotion): Date | undefined {
   return certificate === undefined ? undefined : laterMs(madeAt(certificate), wait);
 }
 
-interface Unfitness {
-  readonly reason: 'Unavailable' | 'SignerMissingFromBundle';
-  readonly message: string;
-  readonly until: Date;
-  readonly byHand?: true;
-}
-
 /** Why the original cannot be promoted now: it cannot be used itself, or one of these does not know it. */
-function unfitness(at: Promotion, readers: readonly ResolvedArtefact[]): Unfitness | undefined {
+function obstacleOf(at: Promotion, readers: readonly ResolvedArtefact[]): Verdict | undefined {
   const { source, expected, now } = at;
   const { name, fact } = source;
   const later = laterMs(now, lookAgainMs);
-  const unusable = { reason: 'Unavailable', message: `its original ${name} cannot be used now`, until: later } as const;
-  if (source.expected === undefined || fact.state === 'unavailable') {
-    return { ...unusable, message: `its original ${name} could not be read`, until: laterMs(now, 1000) };
+  if (source.expected === undefined || fact?.state === 'unavailable') {
+    return blocked('Unavailable', `its original ${name} could not be read`, laterMs(now, 1000));
   }
   if (!source.expected.renewed) {
     const { settlesAt: until = later, byHand } = source.expected;
     if (!isValid(certificateOf(fact), now) || source.expected.blocked === true || until !== later || isSame(at)) {
-      return { ...unusable, until, ...(byHand === true && { byHand }) };
+      return (byHand === true ? bring : blocked)('Unavailable', `its original ${name} cannot be used now`, until);
     }
   }
   const without = readers.find((reader) => !knows(at, expected.get(reader.name)));
   if (without === undefined) return undefined;
   const until = settlesAt(at, [name, without.name]) ?? later;
-  return { reason: 'SignerMissingFromBundle', message: `${without.name} does not hold ${name} yet`, until };
+  return blocked('SignerMissingFromBundle', `${without.name} does not hold ${name} yet`, until);
 }
 
 /** Whether a bundle holds the signer that is promoted, or the one that has signed the leaf. */
@@ -238,20 +229,11 @@ function knows({ pair, source, expected }: Promotion, bundle: Expected | undefin
   return signer !== undefined && holds(bundle, pair.issuer ?? '', signer);
 }
 
-function promoted({ artefact, source, trust, expected, now }: Promotion, fault: Fault): Verdict {
-  const { trusted = new Set<string>(), newFrom = new Set<string>(), certificate, newNotAfter } = source.expected ?? {};
-  const before = [artefact.of, ...trust.all.map(({ name }) => name)];
-  return renew({
-    ...fault,
-    now,
-    after: before.filter((name) => expected.get(name)?.renewed === true),
-    leaves: {
-      trusted,
-      newFrom,
-      ...(certificate !== undefined && { certificate }),
-      ...(newNotAfter !== undefined && { newNotAfter }),
-    },
-  });
+function promoted(at: Promotion, fault: Fault): Verdict {
+  const { artefact, source, readers, now } = at;
+  const { trusted, newFrom, certificate, newNotAfter } = source.expected ?? nothing;
+  const after = renewedOf([artefact.of, ...readers.map(({ name }) => name)], at);
+  return renew({ ...fault, now, after, leaves: { trusted, newFrom, certificate, newNotAfter } });
 }
 
 /** When what the copy holds can no longer be used. */

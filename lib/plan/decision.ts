@@ -48,15 +48,15 @@ export interface Expected {
   /** Signers whose new certificate, not yet made, will be in it. */
   readonly newFrom: ReadonlySet<string>;
   /** Of a pair that stays: its certificate. */
-  readonly certificate?: CertificateFacts;
+  readonly certificate?: CertificateFacts | undefined;
   /** Of a pair that is renewed: when the new certificate will end. */
-  readonly newNotAfter?: Date;
+  readonly newNotAfter?: Date | undefined;
   /** It may be rewritten then, so what is made of it now would soon be made again. */
-  readonly settlesAt?: Date;
+  readonly settlesAt?: Date | undefined;
   /** It needs renewal, and that is not possible now. */
-  readonly blocked?: true;
+  readonly blocked?: boolean;
   /** It must be brought, and nothing can be made of it before that. */
-  readonly byHand?: true;
+  readonly byHand?: true | undefined;
   /** A signer whose certificate is put back: what it signs waits for that. */
   readonly isPutBack?: true;
 }
@@ -113,7 +113,7 @@ export function firstOf<C, F extends Finding>(at: C, checks: readonly ((at: C) =
 export const concluded = (finding: Finding, renewal: (fault: Fault) => Verdict): Verdict =>
   isVerdict(finding) ? finding : renewal(finding);
 
-const nothing: Expected = { renewed: false, hasKey: false, trusted: new Set(), newFrom: new Set() };
+export const nothing: Expected = { renewed: false, hasKey: false, trusted: new Set(), newFrom: new Set() };
 
 export function keep(reason: Reason, message: string, recheckAt: Date): Verdict {
   return { action: 'keep', reason, message, recheckAt, after: [], leaves: nothing };
@@ -131,19 +131,16 @@ export function bring(reason: Reason, message: string, recheckAt: Date): Verdict
 interface Renewal extends Fault {
   readonly now: Date;
   readonly after: readonly string[];
-  readonly leaves: Omit<Expected, 'renewed' | 'hasKey'>;
+  readonly leaves?: Partial<Expected>;
 }
 
-export function renew({ reason, message, now, after, leaves }: Renewal): Verdict {
-  return {
-    action: 'renew',
-    reason,
-    message,
-    recheckAt: now,
-    after,
-    leaves: { renewed: true, hasKey: true, ...leaves },
-  };
+export function renew({ now: recheckAt, leaves, ...fault }: Renewal): Verdict {
+  return { ...fault, action: 'renew', recheckAt, leaves: { ...nothing, renewed: true, hasKey: true, ...leaves } };
 }
+
+/** Those of them that are renewed by the same plan. */
+export const renewedOf = (names: readonly string[], { expected }: Case): readonly string[] =>
+  names.filter((name) => expected.get(name)?.renewed === true);
 
 export function laterMs(date: Date, ms: number): Date {
   return new Date(date.getTime() + ms);
@@ -170,15 +167,13 @@ const settleMsOf = (location: Location, { settleMs }: RenewalPolicy): number =>
  */
 export function settlesAt(at: Case, names: readonly string[]): Date | undefined {
   const { artefact, facts, policy, now } = at;
-  let latest: Date | undefined;
-  for (const name of names) {
+  const ends = names.flatMap((name) => {
     const fact = facts.get(name);
     const since = fact !== undefined && 'since' in fact ? fact.since : undefined;
-    if (since !== undefined && (latest === undefined || since > latest)) latest = since;
-  }
-  if (latest === undefined) return undefined;
-  const until = laterMs(latest, settleMsOf(artefact.location, policy));
-  return now < until ? until : undefined;
+    return since === undefined ? [] : [laterMs(since, settleMsOf(artefact.location, policy))];
+  });
+  const [latest] = ends.toSorted((a, b) => b.getTime() - a.getTime());
+  return latest !== undefined && now < latest ? latest : undefined;
 }
 
 /** The fault once it has stood long enough; a fresh one may be another writer between two writes. */
@@ -186,6 +181,16 @@ export function settled(at: Case, names: readonly string[], fault: Fault): Findi
   const until = settlesAt(at, names);
   if (until === undefined) return fault;
   return keep('Settling', `${fault.message}; looked at again before it is believed`, until);
+}
+
+/** Left alone until a part of it has been looked at again. */
+export const afterPart = (part: string, until: Date, fault?: Fault): Verdict =>
+  keep('Settling', `${fault ? `${fault.message}; ` : ''}${part} is looked at again first, to write this once`, until);
+
+export function partSettles({ expected }: Case, parts: readonly string[], fault?: Fault): Verdict | undefined {
+  const open = parts.find((name) => expected.get(name)?.settlesAt !== undefined) ?? '';
+  const until = expected.get(open)?.settlesAt;
+  return until && afterPart(open, until, fault);
 }
 
 /** It is absent, or broken. */
@@ -205,7 +210,7 @@ export function stillUnusable(at: Case): Finding | undefined {
 }
 
 /** Fingerprints of the certificates that are valid now, give or take the difference of two machines' clocks. */
-export function validNow(fact: ArtefactFacts, now: Date): ReadonlySet<string> {
+export function validNow(fact: ArtefactFacts | undefined, now: Date): ReadonlySet<string> {
   const begun = laterMs(now, clockSkewMs);
   return new Set(
     certificatesOf(fact)

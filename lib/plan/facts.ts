@@ -1,4 +1,4 @@
-// What is known about each artefact when a plan is made: plain data, gathered by gather.ts, no bytes and no keys.
+// What is known about each artefact when a plan is made: plain data, gathered by gather.ts, no bytes and no keys. Pure.
 import type { CertificateFacts } from '../pki/certificate.ts';
 
 export type ArtefactFacts =
@@ -9,7 +9,7 @@ export type ArtefactFacts =
       readonly state: 'unavailable';
       readonly message: string;
       /** No look has been able to read it since then; undefined on a single look. */
-      readonly since?: Date;
+      readonly since?: Date | undefined;
     }
   /**
    * There, but not what it should be: broken PEM, an entry missing, a certificate and a key that do not belong
@@ -27,9 +27,9 @@ export type ArtefactFacts =
       /** Of a kubeconfig: neither it nor a backup can be gone by, so a new one must name its server. */
       readonly madeFromNothing?: true;
       /** Of files that have just changed: when they did. */
-      readonly since?: Date;
+      readonly since?: Date | undefined;
       /** Of a signer whose certificate cannot be used: what copies of it say. */
-      readonly copies?: SignerCopies;
+      readonly copies?: SignerCopies | undefined;
     }
   | {
       readonly state: 'present';
@@ -39,22 +39,22 @@ export type ArtefactFacts =
       /** SHA-256 over the entries: equal for a copy and its original. */
       readonly digest: string;
       /** Of a kubeconfig: fingerprints of the CA certificates by which it knows its server; undefined where it names none. */
-      readonly authorities?: readonly string[];
+      readonly authorities?: readonly string[] | undefined;
       /**
        * When the last of them ends, where none has the subject or the key of the kubeconfig's own signer: it knows its
        * server by a CA of others, say that of a load balancer.
        */
-      readonly othersAuthorityEnds?: Date;
+      readonly othersAuthorityEnds?: Date | undefined;
       /** Of a kubeconfig: the URL of its server. */
-      readonly server?: string;
+      readonly server?: string | undefined;
       /** Of kubeconfigs in one Secret: the server of each, by key of its entry. */
       readonly servers?: Readonly<Record<string, string>>;
       /** They lie in a file that the kubeconfig names: a renewal of the kubeconfig does not replace them. */
-      readonly authorityIsForeign?: boolean;
+      readonly authorityIsForeign?: boolean | undefined;
       /** Of a signer: what holds a copy that differs in a few bytes, where nothing shows which of the two is right. */
-      readonly differingCopies?: readonly string[];
+      readonly differingCopies?: readonly string[] | undefined;
       /** This version has been there at least since then; undefined on a single look, and of files that are older. */
-      readonly since?: Date;
+      readonly since?: Date | undefined;
     };
 
 /** Why no copy is put back: they are not the same, or have expired and what is here has not, or no leaf knows their name. */
@@ -63,28 +63,30 @@ export type Doubt = 'different' | 'ended' | 'unnamed';
 /** Copies of a signer's certificate that are whole and fit its key, or without its key what it has signed. */
 export interface SignerCopies {
   /** The one that was there. */
-  readonly certificate?: CertificateFacts;
+  readonly certificate?: CertificateFacts | undefined;
   /** Artefacts that hold one, and `its backup`. */
   readonly from: readonly string[];
   /** Why none of them is known to have been there. */
-  readonly doubt?: Doubt;
+  readonly doubt?: Doubt | undefined;
   /** Its key is there and can be used. */
   readonly hasKey: boolean;
 }
 
 /** Whole but for a key that is elsewhere, or that nobody here can open. */
-export const isClosed = (fact: ArtefactFacts): boolean =>
-  fact.state === 'broken' && (fact.problem === 'keyAbsent' || fact.problem === 'keyEncrypted');
+export const isClosed = (fact: ArtefactFacts | undefined): boolean =>
+  fact?.state === 'broken' && (fact.problem === 'keyAbsent' || fact.problem === 'keyEncrypted');
 
 /** What can be read, also of something broken: a certificate without its key, the whole blocks of a torn bundle. */
-export function certificatesOf(fact: ArtefactFacts): readonly CertificateFacts[] {
-  if (fact.state === 'present') return fact.certificates;
-  return fact.state === 'broken' ? (fact.certificates ?? []) : [];
-}
+export const certificatesOf = (fact: ArtefactFacts | undefined): readonly CertificateFacts[] =>
+  fact?.state === 'present' || fact?.state === 'broken' ? (fact.certificates ?? []) : [];
 
-/** Of what can be used as it is: its certificate, the first of several. */
-export const certificateOf = (fact: ArtefactFacts): CertificateFacts | undefined =>
-  fact.state === 'present' ? fact.certificates[0] : undefined;
+/** Of what can be used as it is. */
+export const usableCertificates = (fact: ArtefactFacts | undefined): readonly CertificateFacts[] =>
+  fact?.state === 'present' ? fact.certificates : [];
+
+/** The first of several. */
+export const certificateOf = (fact: ArtefactFacts | undefined): CertificateFacts | undefined =>
+  usableCertificates(fact)[0];
 
 /** Whether it is one that is valid now. */
 export const isValid = (

@@ -11,7 +11,7 @@ import { pairOf } from './decision.ts';
 import type { ArtefactFacts, Facts } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
 import { readableBackup, withSignerCopies } from './signer-copies.ts';
-import { type KubeconfigAuthority, isExternalPair, memberFacts, othersIn, understand } from './understand.ts';
+import { isExternalPair, memberFacts, othersIn, understand } from './understand.ts';
 
 interface GatherInput {
   readonly resolved: Resolved;
@@ -60,12 +60,12 @@ export async function gather(input: GatherInput): Promise<Gathered> {
     understood.map(async (artefact) => {
       const look = await lookAt(artefact, input, keeper);
       seen.set(artefact.name, look);
-      if ('found' in look) found.set(artefact.name, look.found);
-      if ('failure' in look && look.failure !== undefined) failures.set(artefact.name, look.failure);
+      if (look.found !== undefined) found.set(artefact.name, look.found);
+      if (look.failure !== undefined) failures.set(artefact.name, look.failure);
     }),
   );
   const readAt = input.readAt?.() ?? input.now;
-  const seenFacts = relate(seen, understood, { previous: input.previous, readAt, keeper });
+  const seenFacts = relate(seen, understood, { previous: input.previous, readAt }, keeper);
   const { facts: related, agreed } = await withSignerCopies(seenFacts, { ...input, now: readAt, found }, keeper.keep);
   const backups = await backupsOf(related, input, keeper.keep);
   const facts = new Map(
@@ -87,13 +87,12 @@ function fromNothing(fact: ArtefactFacts): ArtefactFacts {
   return fact.state === 'absent' || fact.state === 'broken' ? { ...fact, madeFromNothing: true } : fact;
 }
 
-type Look =
-  | { readonly facts: ArtefactFacts; readonly failure?: RecoveryError }
-  | {
-      readonly found: Found;
-      readonly facts: ArtefactFacts;
-      readonly certificates: readonly Certificate[];
-    };
+interface Look {
+  readonly facts: ArtefactFacts;
+  readonly found?: Found;
+  readonly certificates?: readonly Certificate[];
+  readonly failure?: RecoveryError;
+}
 
 async function lookAt(
   artefact: ResolvedArtefact,
@@ -117,86 +116,100 @@ async function lookAt(
   return keeper.contain(
     artefact.name,
     () => ({ found: there, ...understand(artefact, there) }),
-    (message) => ({ found: there, facts: brokenBy(message, there), certificates: [] }),
+    (message) => ({ found: there, facts: brokenBy(message, there) }),
   );
 }
 
-/** It lies there and cannot be read: like any other damage it is mended, or told to whoever can. */
-const brokenBy = (message: string, { version }: Found): ArtefactFacts => ({
-  state: 'broken',
-  problem: 'unreadable',
-  version,
-  message,
-});
+/** It lies there and cannot be read: like any other damage it is mended, or reported to those who can. */
+const brokenBy = (message: string, { version }: Found): ArtefactFacts => {
+  return { state: 'broken', problem: 'unreadable', version, message };
+};
 
 interface Read {
   readonly previous: Facts | undefined;
   readonly readAt: Date;
-  readonly keeper: FaultKeeper;
 }
 
 /** Adds what only the whole shows: who signed what, and since when a version has been there. */
-function relate(seen: ReadonlyMap<string, Look>, artefacts: readonly ResolvedArtefact[], read: Read): Facts {
-  const { previous, readAt, keeper } = read;
-  const byName = new Map(artefacts.map((artefact) => [artefact.name, artefact]));
-  const looks = [...seen.values()].flatMap((look) => ('certificates' in look ? look.certificates : []));
-  const authorities = new Map(looks.filter(({ facts }) => facts.isCa).map((ca) => [ca.facts.fingerprint, ca]));
+function relate(
+  seen: ReadonlyMap<string, Look>,
+  artefacts: readonly ResolvedArtefact[],
+  read: Read,
+  keeper: FaultKeeper,
+): Facts {
+  const all = [...seen.values()].flatMap(({ certificates }) => certificates ?? []);
+  const authorities = new Map(all.filter(({ facts }) => facts.isCa).map((ca) => [ca.facts.fingerprint, ca]));
   const facts = new Map<string, ArtefactFacts>();
-  const relateOne = (name: string, look: Look): void => {
-    if (!('certificates' in look) || look.facts.state !== 'present') {
-      const changed = 'found' in look && look.facts.state === 'broken' ? justChanged(look.found, read) : {};
-      const unread =
-        'failure' in look && previous !== undefined ? { since: notLater(unreadSince(previous.get(name)), readAt) } : {};
-      facts.set(name, { ...look.facts, ...changed, ...unread });
-      return;
-    }
-    const artefact = byName.get(name);
-    const [, ...brought] = artefact !== undefined && othersIn(artefact) === 'skipped' ? look.certificates : [];
-    const certificates = look.certificates.map((certificate, index) => ({
-      ...memberFacts(certificate, look.certificates),
-      signedBy: [...authorities.values()]
-        .filter(
-          (authority) =>
-            signatureMatches(certificate, authority) ||
-            (index === 0 && isVouchedFor(certificate, { brought, authority, now: readAt })),
-        )
-        .map((authority) => authority.facts.fingerprint),
-    }));
-    const before = previous?.get(name);
-    const same = before?.state === 'present' && before.version === look.facts.version ? before.since : undefined;
-    const since = previous === undefined ? {} : { since: notLater(same, readAt) };
-    const age = look.found.changedAt === undefined ? since : justChanged(look.found, read);
-    const others = artefact === undefined ? {} : othersAuthorityOf(artefact, look.found, seen);
-    facts.set(name, { ...look.facts, certificates, ...age, ...others });
-  };
-  for (const [name, look] of seen) {
-    const broken = (message: string): void => void ('found' in look && facts.set(name, brokenBy(message, look.found)));
-    keeper.contain(name, () => relateOne(name, look), broken);
+  for (const artefact of artefacts) {
+    const { name } = artefact;
+    const look = seen.get(name);
+    if (look === undefined) continue;
+    const { found } = look;
+    const broken = (message: string): ArtefactFacts => (found === undefined ? look.facts : brokenBy(message, found));
+    facts.set(
+      name,
+      keeper.contain(name, () => relateOne(artefact, look, { ...read, seen, authorities }), broken),
+    );
   }
   return facts;
 }
 
-const unreadSince = (before: ArtefactFacts | undefined): Date | undefined =>
-  before?.state === 'unavailable' ? before.since : undefined;
+interface Whole extends Read {
+  readonly seen: ReadonlyMap<string, Look>;
+  readonly authorities: ReadonlyMap<string, Certificate>;
+}
 
-function othersAuthorityOf(
+function relateOne(
+  artefact: ResolvedArtefact,
+  look: Look,
+  { previous, readAt, seen, authorities }: Whole,
+): ArtefactFacts {
+  const { facts, found, certificates = [] } = look;
+  const before = previous?.get(artefact.name);
+  const changed = found && justChanged(found, { previous, readAt });
+  if (facts.state === 'absent') return facts;
+  if (facts.state === 'broken') return { ...facts, since: changed };
+  if (facts.state === 'unavailable') {
+    const since = before?.state === 'unavailable' ? before.since : undefined;
+    const isUnread = look.failure !== undefined && previous !== undefined;
+    return { ...facts, since: isUnread ? notLater(since, readAt) : undefined };
+  }
+  const [, ...brought] = othersIn(artefact) === 'skipped' ? certificates : [];
+  const signedBy = (certificate: Certificate, index: number): readonly string[] =>
+    [...authorities].flatMap(([print, authority]) =>
+      signatureMatches(certificate, authority) ||
+      (index === 0 && isVouchedFor(certificate, { brought, authority, now: readAt }))
+        ? [print]
+        : [],
+    );
+  const same = before?.state === 'present' && before.version === facts.version ? before.since : undefined;
+  return {
+    ...facts,
+    certificates: certificates.map((one, index) => ({
+      ...memberFacts(one, certificates),
+      signedBy: signedBy(one, index),
+    })),
+    since: found?.changedAt === undefined ? previous && notLater(same, readAt) : changed,
+    othersAuthorityEnds: found && othersAuthorityEnds(artefact, found, seen),
+  };
+}
+
+function othersAuthorityEnds(
   artefact: ResolvedArtefact,
   { entries }: Found,
   seen: ReadonlyMap<string, Look>,
-): Pick<KubeconfigAuthority, 'othersAuthorityEnds'> {
-  if (artefact.kind !== 'target' || artefact.location.kind !== 'kubeconfig') return {};
-  const issuer = seen.get(artefact.issuer ?? '');
-  const live = issuer !== undefined && 'certificates' in issuer ? issuer.certificates[0] : undefined;
-  const end = othersEnd(wholeCertificates(entries[authorityKey] ?? Buffer.alloc(0)), live);
-  return end === undefined ? {} : { othersAuthorityEnds: end };
+): Date | undefined {
+  if (artefact.kind !== 'target' || artefact.location.kind !== 'kubeconfig') return undefined;
+  const [live] = seen.get(artefact.issuer ?? '')?.certificates ?? [];
+  return othersEnd(wholeCertificates(entries[authorityKey] ?? Buffer.alloc(0)), live);
 }
 
 /**
  * Files say themselves how old they are: what a power loss has left needs no time to settle. A date in the future is that
  * of a clock which was wrong.
  */
-function justChanged({ changedAt }: Found, { previous, readAt }: Read): { readonly since?: Date } {
-  return previous === undefined || changedAt === undefined || changedAt > readAt ? {} : { since: changedAt };
+function justChanged({ changedAt }: Found, { previous, readAt }: Read): Date | undefined {
+  return previous === undefined || changedAt === undefined || changedAt > readAt ? undefined : changedAt;
 }
 
 interface Vouching {

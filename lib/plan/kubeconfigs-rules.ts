@@ -14,8 +14,19 @@ import {
   idleMs,
   keep,
 } from './decision.ts';
-import { laterMs, lookAgainMs, renew, settled, soonMs, stillUnusable, validNow, type Verdict } from './decision.ts';
-import { isValid } from './facts.ts';
+import {
+  laterMs,
+  lookAgainMs,
+  partSettles,
+  renew,
+  renewedOf,
+  settled,
+  soonMs,
+  stillUnusable,
+  validNow,
+  type Verdict,
+} from './decision.ts';
+import { isValid, usableCertificates } from './facts.ts';
 
 interface KubeconfigsCase extends Case<Kubeconfigs> {
   /** Of which they are made. */
@@ -24,17 +35,16 @@ interface KubeconfigsCase extends Case<Kubeconfigs> {
 }
 
 export function judgeKubeconfigs(given: Case<Kubeconfigs>): Verdict {
-  const { artefact, expected, now } = given;
+  const { artefact, now } = given;
   const parts = [artefact.client, artefact.authority];
-  const renewed = parts.filter((name) => expected.get(name)?.renewed === true);
+  const renewed = renewedOf(parts, given);
   const at: KubeconfigsCase = { ...given, parts, renewed };
   const finding =
     firstOf<KubeconfigsCase, Finding>(at, [partRewritten, stillUnusable, otherCredentials, caMissing, otherServer]) ??
     healthy(at);
-  const leaves = { trusted: new Set<string>(), newFrom: new Set<string>() };
   return concluded(finding, (fault) => {
-    const held = firstOf({ ...at, fault }, [partSettles, partUnusable, serverUnknown]);
-    return held ?? renew({ ...fault, now, after: renewed, leaves });
+    const held = partSettles(at, parts, fault) ?? firstOf({ ...at, fault }, [partUnusable, serverUnknown]);
+    return held ?? renew({ ...fault, now, after: renewed });
   });
 }
 
@@ -77,19 +87,12 @@ function otherServer(at: KubeconfigsCase): Finding | undefined {
 }
 
 function healthy({ artefact, fact, now }: KubeconfigsCase): Verdict {
-  const ends = fact.state === 'present' ? fact.certificates.map(({ notAfter }) => notAfter) : [];
+  const ends = usableCertificates(fact).map(({ notAfter }) => notAfter);
   const until = earliest(laterMs(now, idleMs), ...ends.filter((date) => date > now));
   return keep('Healthy', `${artefact.servers.length} kubeconfig(s)`, until);
 }
 
 type Faulty = KubeconfigsCase & { readonly fault: Fault };
-
-function partSettles({ parts, expected, fault }: Faulty): Verdict | undefined {
-  const open = parts.map((name) => ({ name, until: expected.get(name)?.settlesAt })).find(({ until }) => until);
-  if (open?.until === undefined) return undefined;
-  const message = `${fault.message}; ${open.name} is looked at again first, so that these are written once`;
-  return keep('Settling', message, open.until);
-}
 
 function partUnusable({ parts, renewed, facts, now, fault }: Faulty): Verdict | undefined {
   const missing = parts.find((name) => !renewed.includes(name) && facts.get(name)?.state !== 'present');

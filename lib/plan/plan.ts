@@ -9,8 +9,8 @@ import { judgeBundle, judgeComposedBundle } from './bundle-rules.ts';
 import { judgeSigner, judgeTarget } from './certificate-rules.ts';
 import { type ClockFacts, judgeClock } from './clock-rules.ts';
 import { judgeCopy } from './copy-rules.ts';
-import { blocked, type Case, type Decision, type Expected, idleMs, keep, laterMs, lookAgainMs } from './decision.ts';
-import { type RenewalPolicy, validNow, type Verdict } from './decision.ts';
+import { blocked, type Case, type Decision, earliest, type Expected, idleMs, keep, laterMs } from './decision.ts';
+import { lookAgainMs, type RenewalPolicy, validNow, type Verdict } from './decision.ts';
 import { type ArtefactFacts, certificatesOf, type Facts } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
@@ -57,13 +57,10 @@ export function plan({ resolved, facts, policy, clock, now, unattended = false }
     if (distrust !== undefined && (signs || verdict.reason === distrust.reason))
       verdict = { ...verdict, action: 'blocked', ...distrust };
     const { leaves, ...decision } = verdict;
-    expected.set(artefact.name, decision.action === 'renew' ? leaves : { ...whatIsThere(at), ...outlook(decision) });
+    expected.set(artefact.name, decision.action === 'renew' ? leaves : whatStays(at, decision));
     decisions.push({ artefact: artefact.name, ...decision });
   }
-  const recheckAt = decisions.reduce<Date>(
-    (first, decision) => (decision.recheckAt < first ? decision.recheckAt : first),
-    laterMs(now, 365 * 24 * 3_600_000),
-  );
+  const recheckAt = earliest(laterMs(now, 365 * 24 * 3_600_000), ...decisions.map((decision) => decision.recheckAt));
   return { decisions, recheckAt, ...(keeper.faults.size > 0 && { faults: keeper.faults }) };
 }
 
@@ -119,20 +116,16 @@ function judgeExternal({ location }: External, fact: ArtefactFacts, now: Date): 
   return keep('Healthy', `${certificatesOf(fact).length} certificate(s)`, recheckAt);
 }
 
-type Outlook = Pick<Expected, 'settlesAt' | 'blocked' | 'byHand'>;
-
-function outlook({ action, reason, recheckAt, byHand }: Omit<Decision, 'artefact'>): Outlook {
-  return {
-    ...(reason === 'Settling' && { settlesAt: recheckAt }),
-    ...(action === 'blocked' && { blocked: true }),
-    ...(byHand === true && { byHand }),
-  };
-}
-
 /** What others can count on when an artefact is not renewed: its certificates that are valid now. */
-function whatIsThere({ fact, now }: Case): Expected {
-  const [certificate] = certificatesOf(fact);
-  const hasKey = fact.state === 'present';
-  const there = { renewed: false, hasKey, trusted: validNow(fact, now), newFrom: new Set<string>() };
-  return certificate === undefined ? there : { ...there, certificate };
+function whatStays({ fact, now }: Case, { action, reason, recheckAt, byHand }: Omit<Decision, 'artefact'>): Expected {
+  return {
+    renewed: false,
+    hasKey: fact.state === 'present',
+    trusted: validNow(fact, now),
+    newFrom: new Set(),
+    certificate: certificatesOf(fact)[0],
+    settlesAt: reason === 'Settling' ? recheckAt : undefined,
+    blocked: action === 'blocked',
+    byHand,
+  };
 }

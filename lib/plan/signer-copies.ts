@@ -2,15 +2,14 @@
 // that lie elsewhere. Kubeconfigs embed the CA by which they know their server, bundles hold it, chains bring it along,
 // and a backup may be there. A copy counts when it is whole and fits the key of the signer; without the key, when it has
 // signed what the signer has signed.
-import type { KeyObject } from 'node:crypto';
 import { isCode } from '../errors.ts';
 import type { Resolved, ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { type Certificate, leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged, resembles } from '../pki/damage.ts';
 import { keyMatches, usableKey } from '../pki/key.ts';
-import { signatureMatches } from '../pki/verify.ts';
+import { isSignedByKey, signatureMatches } from '../pki/verify.ts';
 import { authorityKey, caBundleKey, certificateKey, type Found, privateKeyKey, type Store } from '../store/store.ts';
-import { type ArtefactFacts, type Doubt, type Facts, isValid, type SignerCopies } from './facts.ts';
+import { type ArtefactFacts, type Doubt, type Facts, isValid } from './facts.ts';
 import type { FaultKeeper } from './faults.ts';
 
 /** The newest backup; undefined where there is none that can be read. */
@@ -51,8 +50,7 @@ export async function withSignerCopies(
     const fact = facts.get(signer.name);
     if (signer.kind !== 'signer' || fact === undefined || !isDoubtful(fact)) continue;
     try {
-      const found = await lookFor(signer, sources);
-      const judged = judge(fact, found);
+      const judged = judge(fact, await lookFor(signer, sources));
       if (judged === undefined) continue;
       told.set(signer.name, judged.fact);
       if (judged.certificate !== undefined) agreed.set(signer.name, judged.certificate);
@@ -69,52 +67,34 @@ function isDoubtful(fact: ArtefactFacts): boolean {
   return fact.state === 'broken' && (fact.problem === 'damaged' || fact.problem === 'unreadable');
 }
 
-interface Looked {
-  readonly evidence: Evidence;
-  readonly key: KeyObject | undefined;
-  /** What the file begins with cannot be what was there. */
-  readonly isOwnBad: boolean;
-  /** It can, and its key is its own: what cannot be read stands behind it. */
-  readonly isFirstWhole: boolean;
-}
-
 interface Judged {
   readonly fact: ArtefactFacts;
-  readonly certificate?: Certificate;
+  readonly certificate?: Certificate | undefined;
 }
 
 /** The fact with what its copies say; undefined where they change nothing. */
-function judge(fact: ArtefactFacts, { evidence, key, isOwnBad, isFirstWhole }: Looked): Judged | undefined {
-  const { own } = evidence;
+function judge(fact: ArtefactFacts, evidence: Evidence): Judged | undefined {
+  const { own, hasKey, isOwnBad, isFirstWhole } = evidence;
   const withCopies = ({ certificate, from, doubt }: Proof): Judged | undefined => {
     if (fact.state !== 'broken' || from.length === 0) return undefined;
-    const copies: SignerCopies = {
-      ...(certificate !== undefined && { certificate: certificate.facts }),
-      from,
-      ...(doubt !== undefined && { doubt }),
-      hasKey: key !== undefined,
-    };
-    return { fact: { ...fact, copies }, ...(certificate !== undefined && { certificate }) };
+    const copies = { certificate: certificate?.facts, from, doubt, hasKey };
+    return { fact: { ...fact, copies }, certificate };
   };
   if (own === undefined || isOwnBad) return withCopies(formerOf(evidence));
   if (fact.state === 'broken' && isFirstWhole) return withCopies({ certificate: own, from: [ownFile] });
-  const better = betterThanOwn(own, evidence);
-  const { certificate, from } = better;
-  if (fact.state !== 'present') return certificate === undefined ? undefined : withCopies(better);
+  const { certificate, from } = betterThanOwn(own, evidence);
+  if (fact.state !== 'present') return certificate && withCopies({ certificate, from });
   if (certificate === undefined) return from.length === 0 ? undefined : { fact: { ...fact, differingCopies: from } };
   const message = `the certificate "${own.facts.subject}" is damaged (its copies in ${from.join(', ')} differ from it in a few bytes)`;
-  const age = fact.since === undefined ? {} : { since: fact.since };
-  const copies: SignerCopies = { certificate: certificate.facts, from, hasKey: key !== undefined };
-  return {
-    fact: { state: 'broken', problem: 'damaged', version: fact.version, message, copies, ...age },
-    certificate,
-  };
+  const copies = { certificate: certificate.facts, from, hasKey };
+  const { version, since } = fact;
+  return { fact: { state: 'broken', problem: 'damaged', version, message, copies, since }, certificate };
 }
 
 /** As a place that has the certificate. */
 const ownFile = 'the beginning of the file';
 
-async function lookFor(signer: Signer, { resolved, store, found, now }: CopySources): Promise<Looked> {
+async function lookFor(signer: Signer, { resolved, store, found, now }: CopySources): Promise<Evidence> {
   const there = found.get(signer.name);
   const pem = there?.entries[certificateKey] ?? Buffer.alloc(0);
   const own = leadingCertificate(pem);
@@ -146,12 +126,8 @@ async function lookFor(signer: Signer, { resolved, store, found, now }: CopySour
   const authorities = [...places.flatMap(({ all }) => all), ...beside].filter(isUsableCa);
   const hasItsKey = key === undefined ? keyPem === undefined : own !== undefined && keyMatches(own, key);
   const isOwnBad = own === undefined || isBad(own, beside);
-  return {
-    evidence: { own, copies, authorities, leaves, now },
-    key,
-    isOwnBad,
-    isFirstWhole: there?.problem === undefined && hasItsKey && !isOwnBad,
-  };
+  const isFirstWhole = there?.problem === undefined && hasItsKey && !isOwnBad;
+  return { own, copies, authorities, leaves, hasKey: key !== undefined, isOwnBad, isFirstWhole, now };
 }
 
 /** All certificates of an artefact, wherever in it they stand. */
@@ -182,14 +158,20 @@ interface Evidence {
   readonly authorities: readonly Certificate[];
   /** What names the signer as its issuer. */
   readonly leaves: readonly Certificate[];
+  /** The signer's key is there, and can be used. */
+  readonly hasKey: boolean;
+  /** What the file begins with cannot be what was there. */
+  readonly isOwnBad: boolean;
+  /** It can, and its key is its own: what cannot be read stands behind it. */
+  readonly isFirstWhole: boolean;
   readonly now: Date;
 }
 
 interface Proof {
   /** The one to put back. */
-  readonly certificate?: Certificate;
+  readonly certificate?: Certificate | undefined;
   readonly from: readonly string[];
-  readonly doubt?: Doubt;
+  readonly doubt?: Doubt | undefined;
 }
 
 /** Without further proof: what a signer's file begins with cannot be what was there. `beside`: what follows it. */
@@ -254,14 +236,6 @@ function isNamedInsteadOf(own: Certificate, copy: Certificate | undefined, { lea
 function isContradicted(copy: Certificate, { leaves }: Evidence): boolean {
   const signed = leaves.filter((leaf) => isSignedByKey(leaf, copy));
   return signed.length > 0 && !signed.some((leaf) => signatureMatches(leaf, copy));
-}
-
-function isSignedByKey(leaf: Certificate, { x509 }: Certificate): boolean {
-  try {
-    return leaf.x509.verify(x509.publicKey);
-  } catch {
-    return false; // a key of another kind than the signature
-  }
 }
 
 function names({ fields: { issuer, authorityKeyId } }: Certificate, { fields }: Certificate): boolean {

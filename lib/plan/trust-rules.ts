@@ -57,8 +57,7 @@ export function signedByOthers(at: PairCase, certificate: CertificateFacts): Ver
 /** Whether readers of what this signer signs can have its own file, and there is something in it to compare with. */
 function isOwnBundle({ resolved, facts }: PairCase, issuer: string): boolean {
   const signer = resolved.artefacts.find(({ name }) => name === issuer);
-  const fact = facts.get(issuer);
-  return signer !== undefined && isFile(signer.location) && fact !== undefined && certificatesOf(fact).length > 0;
+  return signer !== undefined && isFile(signer.location) && certificatesOf(facts.get(issuer)).length > 0;
 }
 
 /**
@@ -85,7 +84,7 @@ export function authorityDiffers(at: PairCase): Fault | undefined {
     other.usage !== 'client' &&
     other.issuer === issuer &&
     expected.get(other.name)?.renewed === false
-      ? certificatesOf(facts.get(other.name) ?? { state: 'absent' }).slice(0, 1)
+      ? certificatesOf(facts.get(other.name)).slice(0, 1)
       : [],
   );
   const willDo = served.length > 0 && served.every(({ signedBy }) => former.some((print) => signedBy.includes(print)));
@@ -105,7 +104,7 @@ function isServedHere({ artefact, facts, expected, resolved }: PairCase, server:
   const signer = expected.get(artefact.issuer ?? '')?.certificate?.fingerprint;
   return resolved.artefacts.some((other) => {
     if (other.kind !== 'target' || other.usage === 'client' || other.issuer !== artefact.issuer) return false;
-    const [served] = certificatesOf(facts.get(other.name) ?? { state: 'absent' });
+    const [served] = certificatesOf(facts.get(other.name));
     const isRead = other.readers.some(({ proof }) => proof.kind === 'served');
     return isRead && served !== undefined && signer !== undefined && served.signedBy.includes(signer);
   });
@@ -113,9 +112,8 @@ function isServedHere({ artefact, facts, expected, resolved }: PairCase, server:
 
 /** A CA on disk that is whole but for its key: as kubeadm has it, an external CA. */
 export function isKeyElsewhere({ facts, resolved }: PairCase, issuer: string): boolean {
-  const fact = facts.get(issuer);
   const location = resolved.artefacts.find(({ name }) => name === issuer)?.location;
-  return location !== undefined && isFile(location) && fact !== undefined && isClosed(fact);
+  return location !== undefined && isFile(location) && isClosed(facts.get(issuer));
 }
 
 /** Whether a bundle will hold the certificate of this signer, also one that is not made yet. */

@@ -18,23 +18,23 @@ import {
 } from '../store/store.ts';
 import type { ArtefactFacts } from './facts.ts';
 
-export function understand(
-  artefact: ResolvedArtefact,
-  found: Found,
-): { facts: ArtefactFacts; certificates: readonly Certificate[] } {
-  const { entries, version, problem, foreign } = found;
+/** What is there, with its certificates as far as they can be used. */
+interface Understood {
+  readonly facts: ArtefactFacts;
+  readonly certificates: readonly Certificate[];
+}
+
+export function understand(artefact: ResolvedArtefact, found: Found): Understood {
+  const { entries, version, problem, foreign, authorityIsForeign, server } = found;
   const what = locationText(artefact.location);
-  if (foreign !== undefined) {
-    return { facts: { state: 'broken', problem: 'foreign', version, message: foreign }, certificates: [] };
-  }
-  if (problem !== undefined) {
-    const certificates = wholeCertificates(entries[certificateKey] ?? Buffer.alloc(0));
-    const whole = certificates.map(({ facts }) => facts);
-    return {
-      facts: { state: 'broken', problem: 'unreadable', version, message: problem, certificates: whole },
-      certificates,
-    };
-  }
+  const broken = (why: Broken, certificates: readonly Certificate[] = []): Understood => {
+    const members = certificates.map((one) => memberFacts(one, certificates));
+    return { facts: { state: 'broken', version, certificates: members, ...why }, certificates };
+  };
+  const unreadable = (message: string, pem: Uint8Array | undefined): Understood =>
+    broken({ problem: 'unreadable', message }, pem && wholeCertificates(pem));
+  if (foreign !== undefined) return broken({ problem: 'foreign', message: foreign });
+  if (problem !== undefined) return unreadable(problem, entries[certificateKey]);
   try {
     if (artefact.kind === 'kubeconfigs') return understandKubeconfigs(artefact, found);
     const all = certificatesOf(artefact, entries, what);
@@ -43,36 +43,26 @@ export function understand(
     // The first one decides: what stands behind it does not sign. With no certificate to go by, nothing that it has signed
     // is judged by it.
     if (first !== undefined && artefact.kind === 'signer' && isDamaged(first, all)) {
-      return { facts: damagedSigner(first, version, what), certificates: [] };
+      const message = `the certificate "${first.facts.subject}" in ${what} is damaged (its own signature is wrong)`;
+      return broken({ problem: 'damaged', message });
     }
-    const broken = brokenPair(artefact, entries, certificates, what);
-    if (broken !== undefined) {
-      return {
-        facts: { state: 'broken', version, certificates: certificates.map(({ facts }) => facts), ...broken },
-        certificates,
-      };
-    }
-    const facts = certificates.map((certificate) => memberFacts(certificate, certificates));
-    const digest = digestOf(entries);
-    return {
-      facts: { state: 'present', version, certificates: facts, digest, ...authorityOf(artefact, found) },
-      certificates,
-    };
+    const why = brokenPair(artefact, entries, certificates, what);
+    if (why !== undefined) return broken(why, certificates);
+    const isKubeconfig = artefact.location.kind === 'kubeconfig';
+    const known = isKubeconfig && { authorities: authoritiesIn(entries), authorityIsForeign, server };
+    const members = certificates.map((certificate) => memberFacts(certificate, certificates));
+    const facts = { state: 'present', version, certificates: members, digest: digestOf(entries), ...known } as const;
+    return { facts, certificates };
   } catch (err) {
     if (!isCode(err, 'MaterialInvalid')) throw err;
-    const bundle =
-      artefact.kind === 'caBundle' || artefact.kind === 'composedBundle' ? entries[caBundleKey] : undefined;
-    const certificates = bundle === undefined ? [] : wholeCertificates(bundle);
-    const whole =
-      certificates.length === 0 ? {} : { certificates: certificates.map((one) => memberFacts(one, certificates)) };
-    return { facts: { state: 'broken', problem: 'unreadable', version, message: err.message, ...whole }, certificates };
+    const isBundle = artefact.kind === 'caBundle' || artefact.kind === 'composedBundle';
+    return unreadable(err.message, isBundle ? entries[caBundleKey] : undefined);
   }
 }
 
-function damagedSigner({ facts }: Certificate, version: string, what: string): ArtefactFacts {
-  const message = `the certificate "${facts.subject}" in ${what} is damaged (its own signature is wrong)`;
-  return { state: 'broken', problem: 'damaged', version, message };
-}
+/** The CAs by which a kubeconfig knows its server. One that is torn counts for nothing. */
+const authoritiesIn = ({ [authorityKey]: pem }: Entries): readonly string[] | undefined =>
+  pem && wholeCertificates(pem).map(({ facts }) => facts.fingerprint);
 
 /** Of one certificate among those that it was found with. */
 export function memberFacts(certificate: Certificate, beside: readonly Certificate[]): CertificateFacts {
@@ -109,27 +99,6 @@ function externalCertificates({ location }: External, entries: Entries, what: st
   const isEmpty = bundle === undefined || Buffer.from(bundle).toString('latin1').trim() === '';
   return isEmpty ? [] : parseCertificates(bundle, `${what} ${caBundleKey}`);
 }
-
-/** The CA by which a kubeconfig knows its server. One that is torn counts for nothing. */
-function authorityOf(
-  { location }: ResolvedArtefact,
-  { entries, authorityIsForeign, server }: Found,
-): KubeconfigAuthority {
-  const pem = entries[authorityKey];
-  if (location.kind !== 'kubeconfig') return {};
-  const foreign = {
-    ...(authorityIsForeign === true && { authorityIsForeign }),
-    ...(server !== undefined && { server }),
-  };
-  if (pem === undefined) return foreign;
-  const cas = wholeCertificates(pem);
-  return { authorities: cas.map(({ facts }) => facts.fingerprint), ...foreign };
-}
-
-export type KubeconfigAuthority = Pick<
-  ArtefactFacts & { state: 'present' },
-  'authorities' | 'authorityIsForeign' | 'othersAuthorityEnds' | 'server'
->;
 
 /** A renewal keeps whatever other blocks stand in the file of a target that follows its predecessor. */
 export function othersIn(artefact: ResolvedArtefact): 'skipped' | 'refused' {
@@ -200,10 +169,7 @@ interface HeldKubeconfig {
 }
 
 /** Of kubeconfigs in one Secret: the leaf of each, where these differ; CAs that all of them know. Throws MaterialInvalid, with no word of a key. */
-export function understandKubeconfigs(
-  { location, servers }: Kubeconfigs,
-  { entries, version }: Found,
-): { facts: ArtefactFacts; certificates: readonly Certificate[] } {
+export function understandKubeconfigs({ location, servers }: Kubeconfigs, { entries, version }: Found): Understood {
   const what = locationText(location);
   const held = servers.map(({ key }) => readKubeconfig(entries[key], `${what} ${key}`));
   const leaves = new Map(held.map(({ leaf }) => [leaf.facts.fingerprint, leaf]));

@@ -5,8 +5,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { CaBundle, ComposedBundle, Copy, ResolvedTarget, Signer } from '../../lib/inventory/model.ts';
 import { type Authority, type Issued, readAuthority, readBundle } from '../../lib/issue/ingredients.ts';
-import { issueBundle, issueComposedBundle, issueCopy, issueSigner } from '../../lib/issue/issue.ts';
+import { issueBundle, issueCopy, issueSigner } from '../../lib/issue/issue.ts';
 import { issueTarget } from '../../lib/issue/leaf.ts';
+import { joinBundles, mergeBundle } from '../../lib/pki/bundle.ts';
 import { generateKey, type PrivateKey } from '../../lib/pki/key.ts';
 
 const now = new Date('2026-06-01T12:00:00.700Z');
@@ -172,17 +173,17 @@ describe('issueTarget()', () => {
   });
 });
 
-describe('issueBundle() and issueComposedBundle()', () => {
+describe('issueBundle()', () => {
   it('keep former certificates until they expire, and are the same bytes in any order', () => {
     const [a, b] = [authority.certificate, middleAuthority.certificate];
-    const one = issueBundle({ artefact: bundle, signers: [a], former: [b, a], now });
-    const other = issueComposedBundle({ artefact: composed, inputs: [b, a, b], now });
+    const one = issueBundle(bundle, mergeBundle({ first: [a], rest: [b, a], now }));
+    const other = issueBundle(composed, joinBundles({ certificates: [b, a, b], now }));
     expect(text(one, 'ca-bundle.crt')).toBe(text(other, 'ca-bundle.crt'));
     expect(readBundle(bundle.location, one.entries)).toHaveLength(2);
   });
 
   it('refuse to be empty', () => {
-    expect(() => issueComposedBundle({ artefact: composed, inputs: [], now })).toThrow('no valid certificate is left');
+    expect(() => issueBundle(composed, [])).toThrow('no valid certificate is left');
   });
 });
 
@@ -192,14 +193,14 @@ describe('issueCopy()', () => {
   };
 
   it('copies bytes and says what they are', () => {
-    const issued = issueCopy({ artefact: copy, original: rootIssued.entries });
+    const issued = issueCopy(copy, rootIssued.entries);
     expect(issued.entries).toEqual(rootIssued.entries);
     expect(issued.annotations).toEqual(rootIssued.annotations);
   });
 
   it('refuses an original that holds nothing known or nothing readable', () => {
-    expect(() => issueCopy({ artefact: copy, original: {} })).toThrow('Cannot copy');
-    expect(() => issueCopy({ artefact: copy, original: { 'tls.crt': Buffer.from('x') } })).toThrow('Cannot read');
+    expect(() => issueCopy(copy, {})).toThrow('Cannot copy');
+    expect(() => issueCopy(copy, { 'tls.crt': Buffer.from('x') })).toThrow('Cannot read');
   });
 });
 

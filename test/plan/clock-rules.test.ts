@@ -4,7 +4,6 @@ import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { CertificateFacts } from '../../lib/pki/certificate.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import type { ClockFacts, OtherClock } from '../../lib/plan/clock-rules.ts';
-import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import {
   at,
@@ -14,16 +13,16 @@ import {
   chain,
   healthy,
   leaf,
+  onlyWhenExpired,
   present,
   signer,
   start,
   target,
   theirs,
+  unknownClock,
 } from '../support/facts.ts';
 
 const minute = 60_000;
-const policy: RenewalPolicy = { kind: 'OnlyWhenExpired', graceMs: minute, settleMs: 1000 };
-const unknown: ClockFacts = { builtAt: at(-400), synchronised: false };
 
 const opaque = {
   kind: 'opaque',
@@ -71,7 +70,7 @@ function decide(change: Record<string, ArtefactFacts>, clock: ClockFacts, name =
     ['target', present(leaf('leaf', [-30, -1], 'ca'))],
     ...Object.entries(change),
   ]);
-  const { decisions } = plan({ resolved: world, facts, policy, clock, now: start });
+  const { decisions } = plan({ resolved: world, facts, policy: onlyWhenExpired, clock, now: start });
   const decision = decisions.find(({ artefact }) => artefact === name);
   return `${decision?.action} ${decision?.reason}`;
 }
@@ -123,14 +122,14 @@ describe('certificates that begin in the future, while nobody says that the cloc
       want: 'blocked ClockImplausible',
     },
   ])('$name: $want', ({ change, want }) => {
-    expect(decide(change, unknown)).toBe(want);
+    expect(decide(change, unknownClock)).toBe(want);
   });
 
   test('those that this process has made itself, before its clock was set, are none', () => {
     const change = { second: present(early('second')), target: present(early('leaf')) };
-    expect(decide(change, { ...unknown, made: new Set(['second', 'leaf']) })).toBe('renew NotYetValid');
-    expect(decide(change, { ...unknown, made: new Set(['leaf']) })).toBe('renew NotYetValid');
-    expect(decide(change, { ...unknown, made: new Set(['other']) })).toBe('blocked ClockImplausible');
+    expect(decide(change, { ...unknownClock, made: new Set(['second', 'leaf']) })).toBe('renew NotYetValid');
+    expect(decide(change, { ...unknownClock, made: new Set(['leaf']) })).toBe('renew NotYetValid');
+    expect(decide(change, { ...unknownClock, made: new Set(['other']) })).toBe('blocked ClockImplausible');
   });
 });
 
@@ -153,19 +152,19 @@ describe('what itself begins in the future, while all else is well', () => {
       want: 'renew HostnameMissing',
     },
   ])('$name: $want', ({ change, clock, want }) => {
-    expect(decide({ target: present(early('leaf')), ...change }, { ...unknown, ...clock })).toBe(want);
+    expect(decide({ target: present(early('leaf')), ...change }, { ...unknownClock, ...clock })).toBe(want);
   });
 
   test('a signer is not reissued either, and what it has signed is left alone', () => {
     const change = { signer: present(ca('ca', [20, 80])), bundle: present(ca('ca', [20, 80])) };
-    expect(decide({ ...change, target: present(leaf('leaf', [-1, 29], 'ca')) }, unknown, 'signer')).toBe(
+    expect(decide({ ...change, target: present(leaf('leaf', [-1, 29], 'ca')) }, unknownClock, 'signer')).toBe(
       'blocked ClockImplausible',
     );
   });
 
   test('says what to do', () => {
     const facts = new Map([...healthy(), ['target', present(early('leaf'))] as const]);
-    const { decisions } = plan({ resolved: chain, facts, policy, clock: unknown, now: start });
+    const { decisions } = plan({ resolved: chain, facts, policy: onlyWhenExpired, clock: unknownClock, now: start });
     expect(decisions.at(-1)).toMatchObject({
       message:
         "it is not valid before 2026-06-21T00:00:00.000Z, this machine's clock shows 2026-06-01T00:00:00.000Z, and nothing confirms it; set the clock, or state that it is right (regen.clockSynchronised: true)",
@@ -253,7 +252,7 @@ describe('the clocks of other machines', () => {
       want: 'renew Expired',
     },
   ])('$name: $want', ({ change, clock, want }) => {
-    expect(decide(change, { ...unknown, ...clock })).toBe(want);
+    expect(decide(change, { ...unknownClock, ...clock })).toBe(want);
   });
 
   test('none makes a time before the build plausible', () => {

@@ -1,22 +1,32 @@
-// A copy that is promoted: decision, reason and next look of each state, and weeks of it on a simulated control plane.
+// A copy that is promoted: decision, reason and next look of each state.
 import { describe, expect, it, test } from 'vitest';
 import type { Copy, ResolvedArtefact, Signer } from '../../lib/inventory/model.ts';
 import { topologicalOrder } from '../../lib/inventory/order.ts';
-import { loadPreset } from '../../lib/inventory/preset.ts';
-import { resolve } from '../../lib/inventory/resolve.ts';
 import type { CertificateFacts } from '../../lib/pki/certificate.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
 import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import type { Plan } from '../../lib/plan/plan.ts';
-import { at, bundle, ca, certificate, composed, day, leaf, present, signer, start, target } from '../support/facts.ts';
-import { SimulatedCluster } from '../support/stories/simulated-cluster.ts';
+import {
+  at,
+  beforeExpiry,
+  bundle,
+  ca,
+  certificate,
+  composed,
+  day,
+  goodClock,
+  leaf,
+  onlyWhenExpired,
+  present,
+  signer,
+  start,
+  target,
+  unknownClock,
+} from '../support/facts.ts';
 
 const minute = 60_000;
-const owner: RenewalPolicy = { kind: 'BeforeExpiry', graceMs: minute, settleMs: 1000 };
-const recoverer: RenewalPolicy = { kind: 'OnlyWhenExpired', graceMs: minute, settleMs: 1000 };
-const clock: ClockFacts = { builtAt: at(-400), synchronised: true };
 const later = (date: Date, ms: number): Date => new Date(date.getTime() + ms);
 const secret = (name: string) => ({ kind: 'secret', namespace: 'n', name }) as const;
 const configMap = (name: string) => ({ kind: 'configMap', namespace: 'n', name }) as const;
@@ -87,7 +97,13 @@ interface Row {
   readonly after?: readonly string[];
 }
 
-function planned({ policy = owner, now = start, change = {}, by = clock, rows: given = rows }: Partial<Row>): Plan {
+function planned({
+  policy = beforeExpiry,
+  now = start,
+  change = {},
+  by = goodClock,
+  rows: given = rows,
+}: Partial<Row>): Plan {
   const { ordered } = topologicalOrder(given);
   const facts = new Map([...renewedJustNow(), ...Object.entries(change)]);
   return plan({ resolved: { name: 'test', artefacts: ordered }, facts, policy, clock: by, now });
@@ -105,7 +121,7 @@ const ageRows: Row[] = [
   {
     name: 'both begin in the future, and nobody says that the clock is right',
     change: { next: present(made('early', 20 * day)), used: present(made('early', 20 * day)) },
-    by: { ...clock, synchronised: false },
+    by: unknownClock,
     want: 'blocked ClockImplausible',
   },
   { name: 'its original has just been made', want: 'keep NotPromotedYet', recheckAt: due },
@@ -113,20 +129,20 @@ const ageRows: Row[] = [
   { name: 'at its time', now: due, want: 'renew OriginalDiffers', recheckAt: due, after: [] },
   {
     name: 'at its time, who only recovers leaves it to the owner',
-    policy: recoverer,
+    policy: onlyWhenExpired,
     now: due,
     want: 'keep NotPromotedYet',
     recheckAt: later(due, minute + 1000),
   },
   {
     name: 'after the turn of the owner',
-    policy: recoverer,
+    policy: onlyWhenExpired,
     now: later(due, minute + 1000),
     want: 'renew OriginalDiffers',
   },
   {
     name: 'who only recovers is the owner of what recovery stands on',
-    policy: recoverer,
+    policy: onlyWhenExpired,
     now: due,
     rows: rows.map((row) => (row.name === 'next' ? { ...nextRow, renewAhead: true } : row)),
     want: 'renew OriginalDiffers',
@@ -203,7 +219,7 @@ const deadRows: Row[] = [
 const samePlanRows: Row[] = [
   {
     name: 'everything has expired: after its original and all that must know that',
-    policy: recoverer,
+    policy: onlyWhenExpired,
     now: at(400),
     want: 'renew Expired',
     after: ['next', 'next-ca', 'composed'],
@@ -402,49 +418,5 @@ describe('plan(): a promoted copy', () => {
     const given = rows.map((row) => (row.name === 'next' ? { ...nextRow, owned: false } : row));
     const { decisions } = planned({ rows: given, change: { next: absent, used: absent } });
     expect(decisions.find(({ artefact }) => artefact === 'used')).toMatchObject({ action: 'blocked', byHand: true });
-  });
-});
-
-describe('the kubernetes preset', () => {
-  const resolved = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: [] } });
-  const made0 = (): SimulatedCluster => {
-    const cluster = new SimulatedCluster(resolved);
-    cluster.make('etcd-signer', start); // only `init render` does
-    cluster.act('init', owner, clock, start);
-    cluster.writes.length = 0;
-    return cluster;
-  };
-  const ticks = function* (until: Date): Generator<Date> {
-    for (let now = start; now < until; now = later(now, 4 * 3_600_000)) {
-      // The day's change, and then closely what follows from it.
-      for (let ms = 0; ms <= 8 * minute; ms += minute / 2) yield later(now, ms);
-    }
-  };
-
-  it(
-    'has each CSR signer in use five minutes after it was made, and always one that works',
-    { timeout: 60_000 },
-    () => {
-      const cluster = made0();
-      for (const now of ticks(at(61))) {
-        cluster.act('us', owner, clock, now);
-        expect(cluster.unusable(now)).toEqual([]);
-      }
-      const times = (name: string): number[] =>
-        cluster.writes.filter(({ artefact }) => artefact === name).map((write) => write.at.getTime());
-      const [renewals, promotions] = [times('next-csr-signer'), times('csr-signer')];
-      expect(renewals.length).toBeGreaterThanOrEqual(3);
-      expect(promotions).toEqual(renewals.map((time) => time + 5 * minute));
-    },
-  );
-
-  it('beside an owner gets no write from who only recovers', { timeout: 60_000 }, () => {
-    const cluster = made0();
-    for (const now of ticks(at(61))) {
-      cluster.act('us', recoverer, clock, now);
-      cluster.act('owner', owner, clock, later(now, 1000));
-    }
-    expect(cluster.writes.filter(({ by }) => by === 'us')).toEqual([]);
-    expect(cluster.writes.filter(({ artefact }) => artefact === 'csr-signer').length).toBeGreaterThanOrEqual(3);
   });
 });

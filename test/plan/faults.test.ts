@@ -5,14 +5,14 @@ import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { gather } from '../../lib/plan/gather.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { type Found, locationText, type Store } from '../../lib/store/store.ts';
-import { chain, healthy, leaf, present, signer, start, target } from '../support/facts.ts';
+import { chain, healthy, leaf, onlyWhenExpired, present, signer, start, target } from '../support/facts.ts';
 import { MemoryStore } from '../support/stories/memory-store.ts';
 
 const planOf = (facts: ReadonlyMap<string, ArtefactFacts>) =>
   plan({
     resolved: chain,
     facts,
-    policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
+    policy: onlyWhenExpired,
     clock: { builtAt: new Date('2026-01-01T00:00:00Z'), synchronised: true },
     now: start,
   });

@@ -124,7 +124,7 @@ describe('gather() of a host', () => {
       authorities: [root?.fingerprint],
       certificates: [{ commonName: 'me', signedBy: [root?.fingerprint] }],
     });
-    expect(facts.get('conf')).not.toHaveProperty('authorityIsForeign');
+    expect(facts.get('conf')).toMatchObject({ authorityIsForeign: undefined });
     expect(facts.get('combined')).toMatchObject({
       state: 'present',
       certificates: [{ signedBy: [root?.fingerprint] }],
@@ -139,7 +139,7 @@ describe('gather() of a host', () => {
     const { facts } = await look({ conf: found({ ...pair().entries, ...entries }) });
     const fact = facts.get('conf');
     expect(fact?.state === 'present' && fact.authorities).toEqual(authorities);
-    expect(fact).not.toHaveProperty('othersAuthorityEnds');
+    expect(fact).toMatchObject({ othersAuthorityEnds: undefined });
   });
 
   it('says that the CA of a kubeconfig is in a file of others', async () => {
@@ -210,7 +210,13 @@ describe('gather() of certificates that others have a part in', () => {
     const { places, backup } = asked(undefined);
     const foreign = 'kubeconfig "/a.conf" is left alone: its user authenticates by "exec"';
     const { facts } = await look({ conf: found({}, { foreign }), combined: pair() }, backup);
-    expect(facts.get('conf')).toEqual({ state: 'broken', problem: 'foreign', version: '1', message: foreign });
+    expect(facts.get('conf')).toEqual({
+      state: 'broken',
+      certificates: [],
+      problem: 'foreign',
+      version: '1',
+      message: foreign,
+    });
     expect(places).toEqual([]);
   });
 

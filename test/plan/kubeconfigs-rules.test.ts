@@ -8,7 +8,18 @@ import { gather } from '../../lib/plan/gather.ts';
 import type { Decision } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import type { Material } from '../../lib/store/store.ts';
-import { at, bundle, ca, healthy, leaf, present, signer, start, target } from '../support/facts.ts';
+import {
+  bundle,
+  ca,
+  goodClock,
+  healthy,
+  leaf,
+  onlyWhenExpired,
+  present,
+  signer,
+  start,
+  target,
+} from '../support/facts.ts';
 import { MemoryStore } from '../support/stories/memory-store.ts';
 
 const row = {
@@ -45,8 +56,8 @@ function decide(
   const { decisions } = plan({
     resolved: rows,
     facts,
-    policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
-    clock: { builtAt: at(-400), synchronised: true },
+    policy: onlyWhenExpired,
+    clock: goodClock,
     now: start,
   });
   return decisions.find(({ artefact }) => artefact === 'kubeconfigs');
@@ -130,7 +141,7 @@ describe('new kubeconfigs', () => {
       resolved,
       facts,
       policy: { kind: 'OnlyWhenExpired', graceMs: 0, settleMs: 0 },
-      clock: { builtAt: at(-400), synchronised: true },
+      clock: goodClock,
       now,
     });
     expect(decisions.map(({ reason }) => reason)).toEqual(['Healthy', 'Healthy', 'Healthy', 'Healthy']);

@@ -7,23 +7,24 @@ import type { Plan } from '../../lib/plan/plan.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import {
   at,
+  beforeExpiry,
   bundle,
   ca,
   chain,
   composed,
   day,
+  goodClock,
   healthy,
   leaf,
+  onlyWhenExpired,
   present,
   signer,
   start,
   target,
+  unknownClock,
 } from '../support/facts.ts';
 
 const minute = 60_000;
-const onlyWhenExpired: RenewalPolicy = { kind: 'OnlyWhenExpired', graceMs: minute, settleMs: 1000 };
-const beforeExpiry: RenewalPolicy = { kind: 'BeforeExpiry', graceMs: minute, settleMs: 1000 };
-const goodClock: ClockFacts = { builtAt: at(-400), synchronised: true };
 const broken = (problem: 'unreadable' | 'mismatchedPair'): ArtefactFacts => ({
   state: 'broken',
   problem,
@@ -359,7 +360,6 @@ const ownerRows: Row[] = [
   },
 ];
 
-const unsynchronised: ClockFacts = { builtAt: at(-400), synchronised: false };
 const allExpired = { target: present(leaf('leaf', [-90, -1], 'ca')) };
 const clockRows: Row[] = [
   {
@@ -370,7 +370,7 @@ const clockRows: Row[] = [
   },
   {
     name: 'two hours back, clock unsynchronised: certificates begin in the future, nothing is signed',
-    clock: unsynchronised,
+    clock: unknownClock,
     change: { signer: present(ca('ca', [0.1, 59])), target: present(leaf('leaf', [0.1, 29], 'ca')) },
     want: {
       signer: ['blocked ClockImplausible'],
@@ -384,7 +384,7 @@ const clockRows: Row[] = [
   },
   {
     name: 'a few minutes ahead is another machine, not a fault',
-    clock: unsynchronised,
+    clock: unknownClock,
     change: { target: present(leaf('leaf', [0.001, 29], 'ca')) },
     want: { target: ['keep NotYetValid', at(0.001)] },
   },
@@ -403,7 +403,7 @@ const clockRows: Row[] = [
   {
     name: 'ten years after the build, clock unsynchronised: more likely a wrong clock',
     now: at(3650),
-    clock: unsynchronised,
+    clock: unknownClock,
     want: {
       signer: ['blocked ClockImplausible'],
       target: ['blocked SignerUnusable'],
@@ -412,7 +412,7 @@ const clockRows: Row[] = [
   {
     name: 'nine years off is no jump: everything is renewed',
     now: at(9 * 365 - 400),
-    clock: unsynchronised,
+    clock: unknownClock,
     want: { ...whole('Expired'), target: ['renew Expired'] },
   },
 ];

@@ -4,14 +4,23 @@ import { expect, test } from 'vitest';
 import type { Resolved } from '../../lib/inventory/model.ts';
 import { backDatedMs } from '../../lib/pki/certificate.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
-import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
 import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
-import { at, ca, chain, day, healthy, leaf, present, start, target } from '../support/facts.ts';
+import {
+  at,
+  beforeExpiry,
+  ca,
+  chain,
+  day,
+  goodClock,
+  healthy,
+  leaf,
+  present,
+  start,
+  target,
+} from '../support/facts.ts';
 
 const minute = 60_000;
-const beforeExpiry: RenewalPolicy = { kind: 'BeforeExpiry', graceMs: minute, settleMs: 1000 };
-const clock: ClockFacts = { builtAt: at(-400), synchronised: true };
 const later = (date: Date, ms: number): Date => new Date(date.getTime() + ms);
 
 interface Row {
@@ -118,7 +127,7 @@ const rows: Row[] = [
 
 test.each(rows)('plan(): $name', ({ policy, change, now = start, resolved = chain, want }) => {
   const facts = new Map([...healthy(), ...Object.entries(change)]);
-  const { decisions } = plan({ resolved, facts, policy, clock, now });
+  const { decisions } = plan({ resolved, facts, policy, clock: goodClock, now });
   const got = Object.fromEntries(decisions.map((d) => [d.artefact, `${d.action} ${d.reason}`]));
   expect(got).toEqual(Object.fromEntries(decisions.map((d) => [d.artefact, want[d.artefact]?.[0] ?? 'keep Healthy'])));
   for (const { artefact, recheckAt } of decisions) {

@@ -1,11 +1,18 @@
 // Builds the plain data that plan() takes, for tables: a small inventory and certificates given by their dates.
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { CertificateFacts } from '../../lib/pki/certificate.ts';
+import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 
 export const day = 24 * 3_600_000;
 export const start = new Date('2026-06-01T00:00:00Z');
 export const at = (days: number): Date => new Date(start.getTime() + days * day);
+
+export const onlyWhenExpired: RenewalPolicy = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 };
+export const beforeExpiry: RenewalPolicy = { ...onlyWhenExpired, kind: 'BeforeExpiry' };
+export const goodClock: ClockFacts = { builtAt: at(-400), synchronised: true };
+export const unknownClock: ClockFacts = { ...goodClock, synchronised: false };
 
 const secret = (name: string) => ({ kind: 'secret', namespace: 'n', name }) as const;
 const configMap = (name: string) => ({ kind: 'configMap', namespace: 'n', name }) as const;

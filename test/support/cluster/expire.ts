@@ -1,10 +1,11 @@
 // Puts truly expired certificates in the place of valid ones: the same keys, the same names, real X.509 dates in the
 // past, signed by the same CAs (themselves with dates in the past). What a control plane finds after months off.
 import { type Authority } from '../../../lib/issue/ingredients.ts';
-import { issueBundle, issueComposedBundle, issueCopy, issueSigner } from '../../../lib/issue/issue.ts';
+import { issueBundle, issueCopy, issueSigner } from '../../../lib/issue/issue.ts';
 import { issueTarget } from '../../../lib/issue/leaf.ts';
 import { readAuthority, readBundle } from '../../../lib/issue/ingredients.ts';
 import type { Resolved, ResolvedArtefact } from '../../../lib/inventory/model.ts';
+import { joinBundles, mergeBundle } from '../../../lib/pki/bundle.ts';
 import { PrivateKey, parsePrivateKey } from '../../../lib/pki/key.ts';
 import { type Found, type Material, privateKeyKey, type Store } from '../../../lib/store/store.ts';
 
@@ -88,20 +89,17 @@ async function expired(
       });
     }
     case 'caBundle':
-      return issueBundle({
+      return issueBundle(
         artefact,
-        signers: artefact.signers.map((name) => authority(name).certificate),
-        former: [],
-        now: valid,
-      });
+        mergeBundle({ first: artefact.signers.map((name) => authority(name).certificate), rest: [], now: valid }),
+      );
     case 'composedBundle':
-      return issueComposedBundle({
+      return issueBundle(
         artefact,
-        inputs: artefact.inputs.filter((name) => material.has(name)).flatMap(bundle),
-        now: valid,
-      });
+        joinBundles({ certificates: artefact.inputs.filter((name) => material.has(name)).flatMap(bundle), now: valid }),
+      );
     case 'copy':
-      return material.has(artefact.of) ? issueCopy({ artefact, original: of(artefact.of).entries }) : undefined;
+      return material.has(artefact.of) ? issueCopy(artefact, of(artefact.of).entries) : undefined;
     case 'kubeconfigs':
     case 'keyPair':
     case 'external':

@@ -64,9 +64,11 @@ const confined: readonly { readonly what: string; readonly pattern: RegExp; read
   { what: 'process.argv', pattern: /\bprocess\.argv\b/, home: /^cmd\// },
 ];
 
+/** Of a file that only computes: the comment at its head says "Pure." (or "Pure: the time is an argument."). */
+const saysPure = /^(?:\/\/.*\n)*?\/\/.*\bPure[.:;]/;
 /** Files that decide: same facts, same answer. */
-const pure =
-  /^lib\/(plan\/(?!gather\.ts$)[^/]+|inventory\/(resolve|names-in-api)|syncer\/project|host\/mounts|regen\/judge-lease|approver\/(judge|shape|silence|request)|restart\/decide|webhooks\/intercepting)\.ts$/;
+const deciding =
+  /^lib\/(?:plan\/(?!gather|signer-copies|faults).*|.*\/(?:decide|guard|project|resolve|judge[^/]*))\.ts$/;
 /** Builtins that only compute. */
 const computing = new Set(['node:crypto', 'node:net', 'node:path', 'node:path/posix', 'node:util']);
 
@@ -150,11 +152,16 @@ export function strayGlobals(tree: Tree): string[] {
   });
 }
 
-/** Deciding files that import a package, or a builtin that does more than compute. */
+/** Pure files that import a package, or a builtin that does more than compute. */
 export function impureFiles(tree: Tree): string[] {
   return productImports(tree)
-    .filter(({ from, to, kind }) => pure.test(from) && kind !== 'file' && !computing.has(to))
-    .map((each) => `${arrow(each)}: a deciding file only computes`);
+    .filter(({ from, to, kind }) => saysPure.test(tree.get(from) ?? '') && kind !== 'file' && !computing.has(to))
+    .map((each) => `${arrow(each)}: a pure file only computes`);
+}
+
+/** Deciding files whose head comment does not say that they are pure. */
+export function decidersNotSaidPure(tree: Tree): string[] {
+  return [...tree].flatMap(([path, text]) => (deciding.test(path) && !saysPure.test(text) ? [path] : []));
 }
 
 export function longFiles(tree: Tree): string[] {

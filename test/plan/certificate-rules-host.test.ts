@@ -7,10 +7,19 @@ import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
 import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
-import { at, ca, certificate, leaf, present, signer, start, target } from '../support/facts.ts';
+import {
+  at,
+  beforeExpiry,
+  ca,
+  certificate,
+  leaf,
+  onlyWhenExpired,
+  present,
+  signer,
+  start,
+  target,
+} from '../support/facts.ts';
 
-const only: RenewalPolicy = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 };
-const owner: RenewalPolicy = { kind: 'BeforeExpiry', graceMs: 60_000, settleMs: 1000 };
 const clock: ClockFacts = { builtAt: at(-4000), synchronised: true };
 const day = 86_400_000;
 const life = { validity: 365 * day, refresh: 292 * day };
@@ -195,7 +204,7 @@ const rows: Row[] = [
   },
   {
     name: 'the owner lets a kubeconfig know the CA that signs now, whatever it knows besides',
-    policy: owner,
+    policy: beforeExpiry,
     change: { conf: behindBalancer },
     want: { conf: ['renew AuthorityDiffers', start] },
   },
@@ -246,14 +255,14 @@ const rows: Row[] = [
   },
   {
     name: 'what the kubelet rotates: the owner leaves it alone until it has expired',
-    policy: owner,
+    policy: beforeExpiry,
     now: at(264),
     resolved: rotated,
     want: { conf: ['keep Healthy', at(265)], apiserver: ['renew RefreshDue'] },
   },
   {
     name: 'what the kubelet rotates is renewed when it has expired',
-    policy: owner,
+    policy: beforeExpiry,
     now: at(265),
     resolved: rotated,
     want: { conf: ['renew Expired', at(265)] },
@@ -331,7 +340,7 @@ const rows: Row[] = [
   },
   {
     name: 'an external CA under the owner: what is due is said, and left alone while it works',
-    policy: owner,
+    policy: beforeExpiry,
     now: at(200),
     change: { ca: keyAbsent(root) },
     want: { apiserver: ['keep SignerExternal', new Date(at(200).getTime() + 30_000)] },
@@ -356,31 +365,31 @@ const rows: Row[] = [
   },
   {
     name: 'the owner renews by the time that is left: not a second before validity less refresh',
-    policy: owner,
+    policy: beforeExpiry,
     now: new Date(at(192).getTime() - 1000),
     want: { apiserver: ['keep Healthy', at(192)], conf: ['keep Healthy', at(192)] },
   },
   {
     name: 'the owner renews by the time that is left: then it does',
-    policy: owner,
+    policy: beforeExpiry,
     now: at(192),
     want: { apiserver: ['renew RefreshDue', at(192)], conf: ['renew RefreshDue', at(192)] },
   },
   {
     name: 'a kubeconfig that begins with its CA, three years ago, is not old',
-    policy: owner,
+    policy: beforeExpiry,
     change: { ca: present(ca('ca', [-1095, 2555])), conf: authorities(user([-1095, 365]), 'ca') },
     want: { conf: ['keep Healthy', at(292)] },
   },
   {
     name: 'the owner need not wait until a CA without a bundle is known: it may be of yesterday',
-    policy: owner,
+    policy: beforeExpiry,
     change: { ca: present(ca('ca', [-1, 3649])), conf: authorities(user([-1, 30]), 'ca') },
     want: { conf: ['renew RefreshDue', start] },
   },
   {
     name: 'the owner does not renew what its ending CA would not let live longer',
-    policy: owner,
+    policy: beforeExpiry,
     change: { ca: present(ca('ca', [-3600, 50])), conf: authorities(user([-300, 50]), 'ca') },
     want: { conf: ['keep SignerEnding'] },
   },
@@ -404,22 +413,25 @@ const rows: Row[] = [
   },
 ];
 
-test.each(rows)('plan(): $name', ({ policy = only, now = start, change = {}, resolved = kubeadm, want, ...row }) => {
-  const facts = new Map(Object.entries({ ...healthy, ...change }));
-  const { decisions } = plan({ resolved, facts, policy, clock: row.clock ?? clock, now });
-  for (const [name, [decision, nextLook]] of Object.entries(want)) {
-    const got = decisions.find(({ artefact }) => artefact === name);
-    expect(`${name}: ${got?.action} ${got?.reason}`).toBe(`${name}: ${decision}`);
-    if (nextLook !== undefined) expect(got?.recheckAt, name).toEqual(nextLook);
-    expect(got?.recheckAt.getTime(), `${name}: the next look is never in the past`).toBeGreaterThanOrEqual(
-      now.getTime(),
-    );
-  }
-});
+test.each(rows)(
+  'plan(): $name',
+  ({ policy = onlyWhenExpired, now = start, change = {}, resolved = kubeadm, want, ...row }) => {
+    const facts = new Map(Object.entries({ ...healthy, ...change }));
+    const { decisions } = plan({ resolved, facts, policy, clock: row.clock ?? clock, now });
+    for (const [name, [decision, nextLook]] of Object.entries(want)) {
+      const got = decisions.find(({ artefact }) => artefact === name);
+      expect(`${name}: ${got?.action} ${got?.reason}`).toBe(`${name}: ${decision}`);
+      if (nextLook !== undefined) expect(got?.recheckAt, name).toEqual(nextLook);
+      expect(got?.recheckAt.getTime(), `${name}: the next look is never in the past`).toBeGreaterThanOrEqual(
+        now.getTime(),
+      );
+    }
+  },
+);
 
 it('a kubeconfig without a server says what to configure', () => {
   const facts = new Map(Object.entries({ ...healthy, conf: { state: 'absent', madeFromNothing: true } as const }));
-  const { decisions } = plan({ resolved: kubeadm, facts, policy: only, clock, now: start });
+  const { decisions } = plan({ resolved: kubeadm, facts, policy: onlyWhenExpired, clock, now: start });
   expect(decisions.find(({ artefact }) => artefact === 'conf')?.message).toBe(
     'it is absent, there is no backup of it, and the address of the API server is unknown; give the parameter ' +
       '"advertiseAddress" (--parameter advertiseAddress=ADDRESS), or bring a kubeconfig from another machine',
@@ -439,13 +451,13 @@ describe('what must be brought by hand', () => {
     ['no kubeconfig that only lacks an address', { conf: { state: 'absent', madeFromNothing: true } }, 0, []],
   ])('is marked: %s', (_title, change, days, wanted) => {
     const facts = new Map(Object.entries({ ...healthy, ...change }));
-    const { decisions } = plan({ resolved: kubeadm, facts, policy: only, clock, now: at(days) });
+    const { decisions } = plan({ resolved: kubeadm, facts, policy: onlyWhenExpired, clock, now: at(days) });
     expect(decisions.flatMap(({ artefact, byHand }) => (byHand === true ? [artefact] : []))).toEqual(wanted);
   });
 
   const message = (change: Record<string, ArtefactFacts>, name: string): string | undefined => {
     const facts = new Map(Object.entries({ ...healthy, ca: keyAbsent(root), ...change }));
-    return plan({ resolved: kubeadm, facts, policy: only, clock, now: start }).decisions.find(
+    return plan({ resolved: kubeadm, facts, policy: onlyWhenExpired, clock, now: start }).decisions.find(
       ({ artefact }) => artefact === name,
     )?.message;
   };

@@ -15,7 +15,7 @@ import {
   what,
   wideFiles,
   writePlain,
-} from './object-directory.ts';
+} from '../publish/object-directory.ts';
 
 vi.setConfig({ testTimeout: 120_000 }); // thousands of publishes, each with its fsyncs
 

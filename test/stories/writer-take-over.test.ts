@@ -15,7 +15,7 @@ import {
   pairGeneration,
   what,
   writePlain,
-} from './object-directory.ts';
+} from '../publish/object-directory.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 

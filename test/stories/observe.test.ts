@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 import { publish } from '../../lib/publish/writer.ts';
 import type { Hints } from '../../lib/fileobserver/hints.ts';
 import { realDisk } from '../../lib/disk/disk.ts';
-import { Observation, TemporaryDirectory, sha256, soon } from './observation.ts';
+import { Observation, TemporaryDirectory, sha256, soon } from '../fileobserver/observation.ts';
 
 const operations = 20;
 

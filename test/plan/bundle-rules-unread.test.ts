@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { plan } from '../../lib/plan/plan.ts';
-import { at, bundle, ca, present, signer, start } from '../support/facts.ts';
+import { at, beforeExpiry, bundle, ca, goodClock, onlyWhenExpired, present, signer, start } from '../support/facts.ts';
 
 const second = { ...signer, name: 'signer2', location: { ...signer.location, name: 'signer2' } };
 const bundle2 = { ...bundle, name: 'bundle2', location: { ...bundle.location, name: 'bundle2' }, signers: ['signer2'] };
@@ -28,8 +28,8 @@ const decide = (signer2: ArtefactFacts) =>
         ['bundle2', two],
         ['both', present(dead('one'), dead('two'))],
       ]),
-      policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
-      clock: { builtAt: at(-400), synchronised: true },
+      policy: onlyWhenExpired,
+      clock: goodClock,
       now: start,
     }).decisions.map((d) => [d.artefact, `${d.action} ${d.reason}: ${d.message}`]),
   );
@@ -59,8 +59,8 @@ it('its expired certificates are cleared away once its inputs are settled, in on
     plan({
       resolved,
       facts: facts(since),
-      policy: { kind: 'BeforeExpiry', graceMs: 60_000, settleMs: 1000 },
-      clock: { builtAt: at(-400), synchronised: true },
+      policy: beforeExpiry,
+      clock: goodClock,
       now: start,
     }).decisions.find(({ artefact }) => artefact === 'both');
   expect(decided(start)).toMatchObject({ action: 'keep', reason: 'Settling' });
@@ -78,8 +78,8 @@ it('an input that is only cleared of expired certificates changes nothing in wha
       ['bundle2', present(other)],
       ['both', present(live, other)],
     ]),
-    policy: { kind: 'BeforeExpiry', graceMs: 60_000, settleMs: 1000 },
-    clock: { builtAt: at(-400), synchronised: true },
+    policy: beforeExpiry,
+    clock: goodClock,
     now: start,
   });
   const [input, composed] = ['bundle', 'both'].map((name) => decisions.find(({ artefact }) => artefact === name));

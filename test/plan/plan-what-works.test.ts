@@ -4,27 +4,26 @@ import { expect, test } from 'vitest';
 import type { Resolved } from '../../lib/inventory/model.ts';
 import type { CertificateFacts } from '../../lib/pki/certificate.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
-import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
 import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import {
   at,
+  beforeExpiry,
   bundle,
   ca,
   chain,
   composed,
   copy,
+  goodClock,
   healthy,
   leaf,
+  onlyWhenExpired,
   present,
   signer,
   start,
   target,
 } from '../support/facts.ts';
 
-const only: RenewalPolicy = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 };
-const owner: RenewalPolicy = { kind: 'BeforeExpiry', graceMs: 60_000, settleMs: 1000 };
-const clock: ClockFacts = { builtAt: at(-400), synchronised: true };
 const pair = { kind: 'pemPair', certFile: '/ca.crt', keyFile: '/ca.key' } as const;
 const onDisk = (owned: boolean): Resolved => ({
   name: 'disk',
@@ -74,14 +73,14 @@ const rows: Row[] = [
   {
     name: 'the owner does not refresh a CA that is not ours either',
     resolved: onDisk(false),
-    policy: owner,
+    policy: beforeExpiry,
     now: at(41),
     change: { target: present(leaf('leaf', [40, 58], 'ca')) },
     want: { signer: 'keep NotOurs', bundle: 'keep Healthy', target: 'keep Healthy' },
   },
   {
     name: 'a leaf that works is not replaced before the bundle that its reader uses holds the signer',
-    policy: owner,
+    policy: beforeExpiry,
     now: at(20),
     change: {
       signer: present(ca('new', [10, 70])),
@@ -133,7 +132,7 @@ const rows: Row[] = [
   },
   {
     name: 'a self-signed CA that outlives a new one is healthy, and nobody else is blamed',
-    policy: owner,
+    policy: beforeExpiry,
     now: at(45),
     resolved: { name: 'l', artefacts: [signer, bundle] },
     change: { signer: present(ca('ca', [-1, 3650])), bundle: present(ca('ca', [-1, 3650])) },
@@ -171,9 +170,9 @@ const rows: Row[] = [
   },
 ];
 
-test.each(rows)('plan(): $name', ({ resolved = chain, policy = only, now = start, change, want }) => {
+test.each(rows)('plan(): $name', ({ resolved = chain, policy = onlyWhenExpired, now = start, change, want }) => {
   const facts = new Map([...healthy(), ...Object.entries(change)]);
-  const { decisions, recheckAt } = plan({ resolved, facts, policy, clock, now });
+  const { decisions, recheckAt } = plan({ resolved, facts, policy, clock: goodClock, now });
   const got = Object.fromEntries(decisions.map((d) => [d.artefact, `${d.action} ${d.reason}`]));
   expect(got).toMatchObject(want);
   expect(recheckAt.getTime(), 'the next look is never in the past').toBeGreaterThanOrEqual(now.getTime());
@@ -185,7 +184,7 @@ test('plan() orders the successor of a working leaf behind everything that its r
     ['signer', present(ca('new', [10, 70]))],
     ['bundle', present(ca('ca', [-1, 59]))],
   ]);
-  const { decisions } = plan({ resolved: chain, facts, policy: owner, clock, now: at(20) });
+  const { decisions } = plan({ resolved: chain, facts, policy: beforeExpiry, clock: goodClock, now: at(20) });
   expect(decisions.find(({ artefact }) => artefact === 'target')).toMatchObject({
     action: 'renew',
     reason: 'RefreshDue',
@@ -203,7 +202,7 @@ test('plan() keeps trusting what only a composed bundle still holds when one of 
   const after = { ...composed, name: 'outer', location: { ...composed.location, name: 'outer' }, inputs: ['composed'] };
   const resolved: Resolved = { name: 'f', artefacts: [signer, bundle, composed, after] };
   facts.set('outer', present(former));
-  const { decisions } = plan({ resolved, facts, policy: only, clock, now: start });
+  const { decisions } = plan({ resolved, facts, policy: onlyWhenExpired, clock: goodClock, now: start });
   expect(decisions.map((d) => `${d.artefact} ${d.action}`)).toEqual([
     'signer keep',
     'bundle renew',

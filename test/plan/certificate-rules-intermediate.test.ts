@@ -5,7 +5,7 @@ import type { CaBundle, ResolvedArtefact, Signer } from '../../lib/inventory/mod
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import type { Plan } from '../../lib/plan/plan.ts';
-import { at, bundle, ca, certificate, present, signer, start } from '../support/facts.ts';
+import { at, bundle, ca, certificate, onlyWhenExpired, present, signer, start } from '../support/facts.ts';
 
 const middle: Signer = {
   ...signer,
@@ -28,7 +28,7 @@ function planned(artefacts: readonly ResolvedArtefact[], facts: Map<string, Arte
   return plan({
     resolved: { name: 'test', artefacts: ordered },
     facts,
-    policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
+    policy: onlyWhenExpired,
     clock: { builtAt: at(-100), synchronised: true },
     now,
   });

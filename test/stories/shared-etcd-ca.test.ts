@@ -5,12 +5,10 @@ import { loadInventory } from '../../lib/inventory/load.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { isFile } from '../../lib/inventory/places.ts';
-import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
 import type { RenewalPolicy } from '../../lib/plan/decision.ts';
-import { at, start } from '../support/facts.ts';
+import { at, goodClock, start } from '../support/facts.ts';
 import { SimulatedCluster } from '../support/stories/simulated-cluster.ts';
 
-const clock: ClockFacts = { builtAt: at(-400), synchronised: true };
 const policies: readonly RenewalPolicy[] = [
   { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
   { kind: 'BeforeExpiry', graceMs: 0, settleMs: 1000 },
@@ -27,7 +25,7 @@ function machine(etcdHostnames: readonly string[]): SimulatedCluster {
 describe.each(policies)('etcd of the preset kubernetes, $kind', (policy) => {
   const decided = (cluster: SimulatedCluster, now: Date): Record<string, string> =>
     Object.fromEntries(
-      cluster.plan(policy, clock, now).decisions.map((one) => [one.artefact, `${one.action} ${one.reason}`]),
+      cluster.plan(policy, goodClock, now).decisions.map((one) => [one.artefact, `${one.action} ${one.reason}`]),
     );
 
   it.each([[[]], [['192.0.2.1']]])('never makes a CA where there is none, members named: %j', (names) => {
@@ -36,21 +34,21 @@ describe.each(policies)('etcd of the preset kubernetes, $kind', (policy) => {
       'etcd-signer': 'blocked NotOurs',
       'etcd-server': 'blocked SignerUnusable',
     });
-    const { decisions } = cluster.plan(policy, clock, start);
+    const { decisions } = cluster.plan(policy, goodClock, start);
     expect(decisions.find(({ artefact }) => artefact === 'etcd-signer')).toMatchObject({ byHand: true });
   });
 
   it('makes leaves as soon as somebody has brought it', () => {
     const cluster = machine(['192.0.2.1']);
     cluster.make('etcd-signer', start);
-    cluster.act('us', policy, clock, start);
+    cluster.act('us', policy, goodClock, start);
     expect(cluster.unusable(start)).toEqual([]);
   });
 
   it.each([9 * 365, 3651])('with other members it is reported and not reissued, after %i days', (days) => {
     const cluster = machine(['192.0.2.1']);
     cluster.make('etcd-signer', start);
-    cluster.act('us', policy, clock, start);
+    cluster.act('us', policy, goodClock, start);
     expect(decided(cluster, at(days))['etcd-signer']).toMatch(
       days > 3650 ? /^blocked NotOurs/ : /^keep (NotOurs|Healthy)/,
     );
@@ -59,7 +57,7 @@ describe.each(policies)('etcd of the preset kubernetes, $kind', (policy) => {
   it('where no other member is named an expired one is', () => {
     const cluster = machine([]);
     cluster.make('etcd-signer', start);
-    cluster.act('us', policy, clock, start);
+    cluster.act('us', policy, goodClock, start);
     expect(decided(cluster, at(3651))['etcd-signer']).toBe('renew Expired');
   });
 });

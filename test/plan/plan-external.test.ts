@@ -13,8 +13,10 @@ import {
   bundle,
   certificate,
   day,
+  goodClock,
   healthy,
   leaf,
+  onlyWhenExpired,
   present,
   signer,
   start,
@@ -66,8 +68,8 @@ function decide(
   const { decisions } = plan({
     resolved: rows,
     facts,
-    policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
-    clock: { builtAt: at(-400), synchronised: true },
+    policy: onlyWhenExpired,
+    clock: goodClock,
     now: start,
     unattended,
   });
@@ -219,7 +221,7 @@ describe('gather() of what is given', () => {
   it('finds a bundle broken that holds anything else, with no certificate to be used', async () => {
     const fact = await look({ 'ca-bundle.crt': 'garbage' });
     expect(fact).toMatchObject({ state: 'broken', problem: 'unreadable' });
-    expect(fact).not.toHaveProperty('certificates');
+    expect(fact).toMatchObject({ certificates: [] });
   });
 
   it('finds a pair without certificate broken', async () => {

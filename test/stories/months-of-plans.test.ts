@@ -5,21 +5,17 @@ import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { isFile } from '../../lib/inventory/places.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
-import { at, chain, day, start } from '../support/facts.ts';
+import { at, beforeExpiry, chain, day, goodClock, onlyWhenExpired, start, unknownClock } from '../support/facts.ts';
 import { SimulatedCluster } from '../support/stories/simulated-cluster.ts';
 
 const minute = 60_000;
 const hour = 60 * minute;
-const onlyWhenExpired: RenewalPolicy = { kind: 'OnlyWhenExpired', graceMs: minute, settleMs: 1000 };
-const beforeExpiry: RenewalPolicy = { kind: 'BeforeExpiry', graceMs: minute, settleMs: 1000 };
-const good: ClockFacts = { builtAt: at(-400), synchronised: true };
-const unknown: ClockFacts = { builtAt: at(-400), synchronised: false };
 const later = (date: Date, ms: number): Date => new Date(date.getTime() + ms);
 
 /** Everything made on day 0, by the rules of the owner. */
 function fresh(): SimulatedCluster {
   const cluster = new SimulatedCluster(chain);
-  cluster.act('init', beforeExpiry, good, start);
+  cluster.act('init', beforeExpiry, goodClock, start);
   expect(cluster.unusable(start)).toEqual([]);
   cluster.writes.length = 0;
   return cluster;
@@ -28,15 +24,15 @@ function fresh(): SimulatedCluster {
 describe('OnlyWhenExpired on a healthy control plane', () => {
   test('writes nothing in a month, looked at every 30 s', () => {
     const cluster = fresh();
-    for (let now = start; now < at(29.9); now = later(now, 30_000)) cluster.act('us', onlyWhenExpired, good, now);
+    for (let now = start; now < at(29.9); now = later(now, 30_000)) cluster.act('us', onlyWhenExpired, goodClock, now);
     expect(cluster.writes).toEqual([]);
   });
 
   test('writes nothing in a year beside an owner that rotates normally', () => {
     const cluster = fresh();
     for (let now = start; now < at(365); now = later(now, 10 * minute)) {
-      cluster.act('us', onlyWhenExpired, good, now);
-      cluster.act('owner', beforeExpiry, good, later(now, 1000));
+      cluster.act('us', onlyWhenExpired, goodClock, now);
+      cluster.act('owner', beforeExpiry, goodClock, later(now, 1000));
     }
     expect(cluster.writes.filter(({ by }) => by === 'us')).toEqual([]);
     expect(cluster.writes.length).toBeGreaterThan(20);
@@ -46,7 +42,7 @@ describe('OnlyWhenExpired on a healthy control plane', () => {
 test('BeforeExpiry keeps everything usable for three years, with one write per artefact and generation', () => {
   const cluster = fresh();
   for (let now = start; now < at(3 * 365); now = later(now, hour)) {
-    cluster.act('us', beforeExpiry, good, now);
+    cluster.act('us', beforeExpiry, goodClock, now);
     expect(cluster.unusable(now)).toEqual([]);
   }
   for (const { name } of chain.artefacts) {
@@ -61,24 +57,24 @@ test('BeforeExpiry keeps everything usable for three years, with one write per a
 test('two owners beside each other write each generation once', () => {
   const cluster = fresh();
   for (let now = start; now < at(365); now = later(now, hour)) {
-    cluster.act('a', beforeExpiry, good, now);
-    cluster.act('b', beforeExpiry, good, later(now, 2000));
+    cluster.act('a', beforeExpiry, goodClock, now);
+    cluster.act('b', beforeExpiry, goodClock, later(now, 2000));
   }
   const alone = fresh();
-  for (let now = start; now < at(365); now = later(now, hour)) alone.act('a', beforeExpiry, good, now);
+  for (let now = start; now < at(365); now = later(now, hour)) alone.act('a', beforeExpiry, goodClock, now);
   expect(cluster.writes.length).toBe(alone.writes.length);
 });
 
 test('the kubernetes preset: everything absent but a CA in files, and later everything expired, is healed by one plan', () => {
   const resolved = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: [] } });
   const cluster = new SimulatedCluster(resolved);
-  cluster.act('init', onlyWhenExpired, good, start);
+  cluster.act('init', onlyWhenExpired, goodClock, start);
   // etcd's CA may be on another machine: only `init render` makes one where there is none.
   expect(cluster.unusable(start)).toEqual(['etcd-signer', 'etcd-server', 'etcd-peer', 'etcd-client']);
   cluster.make('etcd-signer', start);
-  cluster.act('init', onlyWhenExpired, good, start);
+  cluster.act('init', onlyWhenExpired, goodClock, start);
   expect(cluster.unusable(start)).toEqual([]);
-  expect(cluster.act('us', onlyWhenExpired, good, later(start, minute))).toBe(0);
+  expect(cluster.act('us', onlyWhenExpired, goodClock, later(start, minute))).toBe(0);
   const tenYears = later(start, 3650 * day + hour);
   const made = cluster.act('us', onlyWhenExpired, { builtAt: tenYears, synchronised: true }, tenYears);
   expect(made).toBe(resolved.artefacts.filter(({ kind }) => kind !== 'keyPair').length);
@@ -109,7 +105,7 @@ test.each(lives)(
     const { artefacts, ...rest } = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: [] } });
     const cluster = new SimulatedCluster({ ...rest, artefacts: artefacts.filter(({ location }) => !isFile(location)) });
     const owner: RenewalPolicy = { kind: 'BeforeExpiry', graceMs: 0, settleMs: 1000 };
-    cluster.act('init', owner, good, start);
+    cluster.act('init', owner, goodClock, start);
     cluster.writes.length = 0;
     const nextOn = (now: Date): Date => {
       const off = life.off.find(([from, until]) => at(from) <= now && now < at(until));
@@ -125,8 +121,8 @@ test.each(lives)(
       if (!wasOff) expect(cluster.unusable(now)).toEqual([]);
       const looks = life.skews.map((skew, number) => {
         const seen = later(now, skew * minute + number * 100);
-        cluster.act(`node${number}`, owner, good, seen);
-        const { decisions } = cluster.plan(owner, good, seen);
+        cluster.act(`node${number}`, owner, goodClock, seen);
+        const { decisions } = cluster.plan(owner, goodClock, seen);
         const changes = decisions.flatMap(({ artefact, recheckAt }) =>
           pairs.has(artefact) ? [recheckAt.getTime()] : [],
         );
@@ -162,43 +158,50 @@ const rows: ClockRow[] = [
   {
     name: 'ten years ahead',
     wrong: at(3650),
-    clock: unknown,
+    clock: unknownClock,
     signsMeanwhile: false,
     after: at(400),
-    afterClock: unknown,
+    afterClock: unknownClock,
   },
   {
     name: 'ten years back',
     wrong: at(-3650),
-    clock: unknown,
+    clock: unknownClock,
     signsMeanwhile: false,
     after: at(400),
-    afterClock: unknown,
+    afterClock: unknownClock,
   },
   {
     name: 'two hours back',
     wrong: later(start, -2 * hour),
-    clock: unknown,
+    clock: unknownClock,
     signsMeanwhile: false,
     after: at(400),
-    afterClock: unknown,
+    afterClock: unknownClock,
   },
-  { name: 'a year back', wrong: at(-365), clock: unknown, signsMeanwhile: false, after: at(400), afterClock: unknown },
+  {
+    name: 'a year back',
+    wrong: at(-365),
+    clock: unknownClock,
+    signsMeanwhile: false,
+    after: at(400),
+    afterClock: unknownClock,
+  },
   {
     name: 'before the build date',
     wrong: at(-401),
-    clock: good,
+    clock: goodClock,
     signsMeanwhile: false,
     after: at(400),
-    afterClock: good,
+    afterClock: goodClock,
   },
   {
     name: 'suspended for a month, clock right',
     wrong: at(31),
-    clock: unknown,
+    clock: unknownClock,
     signsMeanwhile: true,
     after: at(32),
-    afterClock: unknown,
+    afterClock: unknownClock,
   },
 ];
 
@@ -212,17 +215,17 @@ test.each(rows)('clock: $name', ({ wrong, clock, signsMeanwhile, after, afterClo
 
 test('clock: signed three years ahead, put right: a synchronised clock remakes what begins in the future', () => {
   const cluster = fresh();
-  cluster.act('us', onlyWhenExpired, unknown, at(3 * 365));
+  cluster.act('us', onlyWhenExpired, unknownClock, at(3 * 365));
   expect(cluster.unusable(at(2))).not.toEqual([]);
-  for (let i = 0; i < 20; i += 1) cluster.act('us', onlyWhenExpired, good, later(at(2), i * 30_000));
+  for (let i = 0; i < 20; i += 1) cluster.act('us', onlyWhenExpired, goodClock, later(at(2), i * 30_000));
   expect(cluster.unusable(later(at(2), 20 * 30_000))).toEqual([]);
 });
 
 test('clock: signed three years ahead, put right but unsynchronised: nothing is signed until somebody says so', () => {
   const cluster = fresh();
-  cluster.act('us', onlyWhenExpired, unknown, at(3 * 365));
+  cluster.act('us', onlyWhenExpired, unknownClock, at(3 * 365));
   const before = cluster.writes.length;
-  for (let i = 0; i < 20; i += 1) cluster.act('us', onlyWhenExpired, unknown, later(at(2), i * 30_000));
+  for (let i = 0; i < 20; i += 1) cluster.act('us', onlyWhenExpired, unknownClock, later(at(2), i * 30_000));
   expect(cluster.writes.length).toBe(before);
 });
 
@@ -230,8 +233,8 @@ test('clock: of two nodes one is weeks behind, unsynchronised: what the other re
   const cluster = fresh();
   const behindMs = 28 * day;
   for (let now = at(29); now < at(35); now = later(now, 10 * minute)) {
-    cluster.act('right', onlyWhenExpired, unknown, now);
-    cluster.act('behind', onlyWhenExpired, unknown, later(now, -behindMs));
+    cluster.act('right', onlyWhenExpired, unknownClock, now);
+    cluster.act('behind', onlyWhenExpired, unknownClock, later(now, -behindMs));
   }
   expect(cluster.writes.map(({ by, artefact, reason }) => `${by} ${artefact} ${reason}`)).toEqual([
     'right target Expired',
