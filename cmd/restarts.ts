@@ -1,7 +1,7 @@
 // Restarts of components that must read changed files again. On the host they follow a repair: a store notes what must be
 // restarted, and after the pass come the restarts and the proof that everything is in use; notes are made by every pass,
 // only one with --restart acts on them. In a pod the observer of files tells what has changed, each component has a
-// restarter of its own, and kube-apiserver waits for its turn among the machines of the cluster.
+// restarter of its own, and kube-apiserver waits for the restart Lease of the cluster.
 import { join } from 'node:path';
 import type { RegenConfig, SyncerConfig } from '../lib/config/config.ts';
 import type { RecoveryError } from '../lib/errors.ts';
@@ -13,7 +13,7 @@ import type { KubeConnection } from '../lib/kube/kube.ts';
 import { serverAddress } from '../lib/kube/server-address.ts';
 import type { Log } from '../lib/log.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
-import { componentsOf } from '../lib/restart/decide.ts';
+import { type Component, componentsOf } from '../lib/restart/decide.ts';
 import { restartMarked, type RestartOutcome } from '../lib/restart/host-restarts.ts';
 import { createMarkingStore, Markers } from '../lib/restart/markers.ts';
 import {
@@ -24,7 +24,7 @@ import {
   type WantedProof,
 } from '../lib/restart/pending-proofs.ts';
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
-import { LeaseTurn, restartTurn } from '../lib/restart/turn.ts';
+import { RestartLease } from '../lib/restart/restart-lease.ts';
 import type { Store } from '../lib/store/store.ts';
 import type { Shared } from './shared.ts';
 import { isUnmet, type UnmetCondition } from './unmet.ts';
@@ -41,19 +41,18 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, shared: Share
   const log = shared.log.with({ mode: 'regen' });
   const components = componentsOf(resolved);
   if (components.length === 0) return { store: disk, finish: () => Promise.resolve([]) };
-  const boot = bootId();
   const onFailed = ({ code, message }: RecoveryError): void =>
     log.warn('restart.failed', { path: mode.lockDir, code, err: message });
-  const markers = new Markers({ directory: mode.lockDir, onFailed });
+  const notes = { directory: mode.lockDir, boot: bootId(), onFailed };
+  const markers = new Markers(notes);
   return {
-    store: createMarkingStore({ store: disk, components, markers, boot }),
+    store: createMarkingStore(disk, components, markers),
     async finish(report) {
-      const proving = provingOptions(disk, shared);
+      const proving = provingOptions(disk, components, shared);
       const unmet = new Set(report.artefacts.filter(isUnmet).map(({ artefact }) => artefact));
       const outcomes = await restartMarked({
         components,
         markers,
-        boot,
         isReady: (artefact) => !unmet.has(artefact),
         apiAnswers: () => waitForApi(proving),
         clock,
@@ -64,7 +63,6 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, shared: Share
       // What could not be restarted must not wait for a proof once a minute.
       const isIdle = failures.length === outcomes.length && report.writes === 0;
       const fresh = isIdle ? [] : wantedOf(outcomes, clock.now());
-      const notes = { directory: mode.lockDir, boot, onFailed, components };
       const unproven = await proveAll(fresh, notes, proving);
       return [...failures, ...unproven].map((message) => ({ message }));
     },
@@ -73,14 +71,16 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, shared: Share
 
 function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly WantedProof[] {
   const restarted = outcomes.flatMap(({ component, since, failure }) =>
-    failure === undefined ? [{ name: component.name, component, since }] : [],
+    failure === undefined ? [{ name: component.name, since }] : [],
   );
   return [{ name: servingName, since: now }, ...restarted];
 }
 
-function provingOptions(store: Store, { config, resolved, hostName, clock, log, signal }: Shared): ProvingOptions {
+function provingOptions(store: Store, components: readonly Component[], shared: Shared): ProvingOptions {
+  const { config, resolved, hostName, clock, log, signal } = shared;
   return {
     resolved,
+    components,
     store,
     apiServer: apiServerOf(config.apiServerAddress, resolved.endpoints?.local),
     connect: async (kubeconfigFile) => {
@@ -133,13 +133,11 @@ export function createPodRestarts(mode: SyncerConfig, options: PodRestarting): P
   };
   const restarters = new Map(
     componentsIn(resolved).map((component) => {
-      const turn =
-        component === 'kube-apiserver'
-          ? new LeaseTurn({ connection, lease: restartTurn, holder: hostName, clock, signal })
-          : undefined;
+      const lease =
+        component === 'kube-apiserver' ? new RestartLease({ connection, holder: hostName, clock, signal }) : undefined;
       const manifest = manifestsDir && join(manifestsDir, `${component}.yaml`);
-      const own = { component, manifest, hasShortBackOff, isApiReady, clock, log, signal };
-      return [component, new PodRestarter({ ...own, ...(turn !== undefined && { turn }) })];
+      const own = { component, manifest, hasShortBackOff, isApiReady, lease, clock, log, signal };
+      return [component, new PodRestarter(own)];
     }),
   );
   return {

@@ -69,7 +69,7 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   }
   const lock = await lockHost({ lockDir, once: true, clock: systemClock, signal: io.signal });
   try {
-    const markers = new Markers({ directory: lockDir, onFailed: tell });
+    const markers = new Markers({ directory: lockDir, boot: bootId(), onFailed: tell });
     const outcome = await restoreMarked(wanted, { resolved, markers, options, signal: io.signal });
     io.stdout.write(outcomeText(outcome, wanted) + (outcome === 'restored' ? restartText(wanted, resolved) : ''));
     return outcome === 'conflict' ? exitCodes.failed : exitCodes.done;
@@ -135,8 +135,7 @@ async function restoreMarked(
     },
   };
   const components = componentsOf(resolved);
-  const boot = bootId();
-  const marking = createMarkingStore({ store: restoring, components, markers, boot });
+  const marking = createMarkingStore(restoring, components, markers);
   const present = await disk.read(wanted.location, signal);
   const seen = present === undefined ? ('absent' as const) : { version: present.version };
   await marking.write(wanted.location, { entries: {}, annotations: {} }, seen, signal);

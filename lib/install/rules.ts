@@ -9,7 +9,7 @@ import { firstApprovalsName, kubeletClientSigner } from '../bootstrap-identity.t
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
-import { restartTurn } from '../restart/turn.ts';
+import { restartLease } from '../restart/restart-lease.ts';
 import type { RbacRule } from './apply.ts';
 
 export type Artefacts = readonly (Artefact | ResolvedArtefact)[];
@@ -127,7 +127,7 @@ function turnRules(artefacts: Artefacts): Placed[] {
   const isNeeded = observed(artefacts).some(({ readers }) =>
     readers.some(({ component, needs }) => component === 'kube-apiserver' && needs === 'restart'),
   );
-  const { namespace, name } = restartTurn;
+  const { namespace, name } = restartLease;
   const rule: RbacRule = { ...leases, resourceNames: [name], verbs: ['get', 'create', 'patch', 'update'] };
   return isNeeded ? [[namespace, rule]] : [];
 }

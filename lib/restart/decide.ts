@@ -184,7 +184,10 @@ export function inputsHash(inputs: ReadonlyMap<string, string>): string {
   return createHash('sha256').update(JSON.stringify(sorted)).digest('hex');
 }
 
-export interface JudgeTurn {
+/** The duration of the restart Lease where it names none, and of ours. */
+export const restartLeaseSeconds = 360;
+
+interface HeldLease {
   readonly spec: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number | null } | undefined;
   /** Who asks. */
   readonly holder: string;
@@ -192,23 +195,20 @@ export interface JudgeTurn {
   readonly unchangedMs: number;
 }
 
-export type TurnVerdict =
+type RestartLeaseVerdict =
   | { readonly take: true; readonly reason: 'Free' | 'Own' | 'Over' }
   | { readonly take: false; readonly holder: string; readonly leftMs: number };
 
-/** How long a turn lasts that says nothing of it, and how long ours does. */
-export const turnSeconds = 360;
-
 /**
- * Whether this machine may take the Lease that serialises restarts. One that nobody renews is over once it has been seen
+ * Whether this machine may take the Lease that serialises restarts. One that is not renewed is over once it has been seen
  * unchanged for its duration, by our own clock: its renewTime says what the clock of another machine said, and right
  * after a recovery clocks may differ (as in client-go, tools/leaderelection, observedTime). Waiting costs little, two API
  * servers down at once cost the cluster.
  */
-export function judgeTurn({ spec, holder, unchangedMs }: JudgeTurn): TurnVerdict {
+export function judgeRestartLease({ spec, holder, unchangedMs }: HeldLease): RestartLeaseVerdict {
   const present = spec?.holderIdentity ?? '';
   if (present === '') return { take: true, reason: 'Free' };
   if (present === holder) return { take: true, reason: 'Own' };
-  const leftMs = (spec?.leaseDurationSeconds ?? turnSeconds) * 1000 - unchangedMs;
+  const leftMs = (spec?.leaseDurationSeconds ?? restartLeaseSeconds) * 1000 - unchangedMs;
   return leftMs <= 0 ? { take: true, reason: 'Over' } : { take: false, holder: present, leftMs };
 }
