@@ -12,7 +12,7 @@ import { runRegen } from '../lib/regen/run.ts';
 import { createApiStore } from '../lib/store/api-store.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
-import { createStore } from '../lib/store/stores.ts';
+import { createStore } from '../lib/store/store.ts';
 import { clockFactsFor } from './clock-facts.ts';
 import { connect, keepConnection, namesInApi, noApi } from './connections.ts';
 import { createHostRestarts } from './restarts.ts';

@@ -23,7 +23,7 @@ import type { StatusReport } from '../lib/status/report.ts';
 import { runStatus } from '../lib/status/status.ts';
 import { createApiStore } from '../lib/store/api-store.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
-import { createStore } from '../lib/store/stores.ts';
+import { createStore } from '../lib/store/store.ts';
 import { connectFirst, repairCredentials } from './adopt-repair.ts';
 import { clockFactsOf } from './clock-facts.ts';
 import { addressOf, connect, type Connecting, connectingOf, namesInApi, noApi } from './connections.ts';

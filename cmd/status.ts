@@ -14,7 +14,7 @@ import { type Problem, valueText } from '../lib/problems.ts';
 import { renderNode, type StatusFormat } from '../lib/status/print.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
-import { createStore } from '../lib/store/stores.ts';
+import { createStore } from '../lib/store/store.ts';
 import { clockFactsOf } from './clock-facts.ts';
 import { noApi } from './connections.ts';
 import { exitOfNode } from './exit-codes.ts';

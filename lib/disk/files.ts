@@ -1,9 +1,9 @@
 // Files and directories that survive a power loss: complete and durable under a temporary name before they take their
 // own, so a killed run leaves the old file or the new one. A file with a key is never open to others, not for a moment.
 import { randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from './disk.ts';
-import { readRegularFile } from './read.ts';
 
 export const directoryMode = 0o755;
 
@@ -140,4 +140,24 @@ export async function replaceFile(file: FileToWrite, disk: Disk = realDisk): Pro
     await syncDirectory(disk, directory);
     return 'written';
   });
+}
+
+/** Certificates, keys, kubeconfigs and manifests are kilobytes. */
+const mostBytes = 4 * 1024 * 1024;
+
+/**
+ * Reads a file that another program may have put there: never waits (a FIFO has no end), never takes a device for a file,
+ * and never fills the memory. What is refused says why in the words of a system error, so that the caller names the
+ * object as for every other failure. Throws what the system throws, EFBIG for a file of more than 4 MiB, and ENOTREG for what
+ * is no file at all.
+ */
+export async function readRegularFile(disk: Pick<Disk, 'readFile' | 'stat'>, path: string): Promise<Buffer> {
+  const stats = await disk.stat(path);
+  if (!stats.isFile() && !stats.isDirectory()) throw refusal('ENOTREG', path);
+  if (stats.size > mostBytes) throw refusal('EFBIG', path);
+  return onPath(path, () => disk.readFile(path, { flag: constants.O_RDONLY | constants.O_NONBLOCK }));
+}
+
+function refusal(code: 'ENOTREG' | 'EFBIG', path: string): NodeJS.ErrnoException {
+  return Object.assign(new Error(`${code}: "${path}"`), { code, path });
 }

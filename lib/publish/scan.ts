@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Entries } from '../store/store.ts';
 import { attempt, onPath, realDisk, unlessAbsent, type Disk } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { readRegularFile } from '../disk/files.ts';
 
 export const dataLink = '..data';
 

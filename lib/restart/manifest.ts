@@ -5,8 +5,7 @@
 import { dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { attempt, type Disk, realDisk } from '../disk/disk.ts';
-import { removeLeftovers, syncDirectory, temporaryName, writeNewFile } from '../disk/files.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { readRegularFile, removeLeftovers, syncDirectory, temporaryName, writeNewFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import { editYaml, parseYaml } from '../yaml.ts';
 

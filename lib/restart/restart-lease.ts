@@ -3,8 +3,7 @@
 import { dirname } from 'node:path';
 import { type Clock, steadyMs } from '../clock.ts';
 import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
-import { replaceFile } from '../disk/files.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { readRegularFile, replaceFile } from '../disk/files.ts';
 import { type ErrorCode, isCode, RecoveryError } from '../errors.ts';
 import { bootId } from '../host/proc.ts';
 import type { KubeConnection } from '../kube/kube.ts';

@@ -3,12 +3,12 @@
 // identity (client-go util/certificate/certificate_store.go), gets a new dated file and the link is flipped.
 import { basename, dirname, join } from 'node:path';
 import { type Disk, onPath, together, unlessAbsent } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/read.ts';
 import { RecoveryError } from '../errors.ts';
 import {
   ensureDirectory,
   groupReads,
   type Ownership,
+  readRegularFile,
   removeLeftovers,
   syncAll,
   syncDirectory,
@@ -59,17 +59,17 @@ async function missingTarget(disk: Disk, file: string): Promise<string> {
   );
 }
 
-export interface Preparing {
-  readonly onAttributesLost?: ((err: unknown) => void) | undefined;
+interface Preparing {
+  readonly onAttributesLost: (err: unknown) => void;
   /** Owner and mode of the last copy that was kept of a file, for one that is not there. */
-  readonly formerOwner?: (file: string) => Promise<Ownership | undefined>;
+  readonly formerOwner: (file: string) => Promise<Ownership | undefined>;
 }
 
 /** Writes every temporary file, durably. */
 export async function prepareAll(
   disk: Disk,
   placements: readonly Placement[],
-  { onAttributesLost, formerOwner }: Preparing = {},
+  { onAttributesLost, formerOwner }: Preparing,
 ): Promise<void> {
   const write = async ({ change, file, temporary, before, link }: Placement): Promise<void> => {
     const owner = (await ownerOf(disk, change, before)) ?? (await ownerOfAbsent(disk, change, placements, formerOwner));
@@ -125,7 +125,7 @@ async function ownerOfAbsent(
     const other = change.file === file ? undefined : await unlessAbsent(() => disk.stat(change.file));
     if (other !== undefined) return { mode, uid: other.uid, gid: other.gid };
   }
-  const former = await formerOwner?.(file);
+  const former = await formerOwner(file);
   // Copies of earlier versions are all root's.
   if (former !== undefined && (former.uid !== 0 || former.gid !== 0)) {
     return { ...former, mode: mode | (former.mode & groupReads) };
