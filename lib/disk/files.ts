@@ -7,7 +7,7 @@ import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from './
 
 export const directoryMode = 0o755;
 
-/** In the name of every temporary file, so that what a killed run leaves can be told and removed. */
+/** In the name of every temporary file, so that what a killed run leaves can be found and removed. */
 export const temporaryMark = '.kube-cert-recovery-';
 
 /** A name beside `path` that no other run uses, for content that is to take its place. */
@@ -47,7 +47,7 @@ export interface Ownership {
   readonly gid?: number;
   /** The file that it is to replace: its access-control list, extended attributes and security label are taken, too. */
   readonly like?: string;
-  /** Told why these could not be taken; owner and mode are set in any case. */
+  /** Called with why these could not be taken; owner and mode are set in any case. */
   readonly onAttributesLost?: ((err: unknown) => void) | undefined;
 }
 
@@ -58,11 +58,11 @@ export const groupReads = 0o040;
 export async function writeNewFile(disk: Disk, path: string, bytes: Uint8Array, owner: Ownership): Promise<void> {
   const { mode, uid, gid, like } = owner;
   await onPath(path, async () => {
-    // Exclusive and 0600 from the first moment: nobody else can have the file open when a key is written into it.
+    // Exclusive and 0600 from the first moment: no other process can have the file open when a key is written into it.
     const handle = await disk.open(path, 'wx', 0o600);
     try {
       await handle.writeFile(bytes);
-      // Before the mode: with an access-control list its group bits are the widest that anybody named there may have.
+      // Before the mode: with an access-control list its group bits are the widest that any user named there may have.
       await takeAttributes(disk, path, owner);
       const own = uid === undefined && like === undefined ? undefined : await handle.stat();
       if (uid !== undefined && gid !== undefined && (uid !== own?.uid || gid !== own.gid)) await handle.chown(uid, gid);

@@ -1,9 +1,9 @@
-// What must be restarted to read its files again, and by which means. Pure: what /proc says, what markers and changes tell
+// What must be restarted to read its files again, and by which means. Pure: what /proc says, markers, changes
 // and the time go in.
 //
 // Two triggers ask. After a run on the host markers say which components' files have changed; the kubelet,
 // kube-controller-manager and kube-scheduler keep what their kubeconfig said at their start, all others notice a new file
-// by themselves. In a pod the observer of files tells what has changed.
+// by themselves. In a pod the observer of files reports what has changed.
 import { createHash } from 'node:crypto';
 import { flagsIn } from '../command-flags.ts';
 import { isSamePlace, placeOf, type MountedPlace } from '../host/mounts.ts';
@@ -18,7 +18,7 @@ export type ComponentName = (typeof componentNames)[number];
 /** Reads credentials on disk once, at its start. */
 export interface Component {
   readonly name: ComponentName;
-  /** Its flag --kubeconfig names this file: so its processes are told from those of other control planes. */
+  /** Its flag --kubeconfig names this file: it distinguishes its processes from those of other control planes. */
   readonly kubeconfig: string;
   /** Names of the artefacts that it reads at its start. */
   readonly artefacts: readonly string[];
@@ -178,7 +178,7 @@ export function secondsOfChange({ since, changedAt, now, uptimeSeconds, observed
   return age < 0 ? uptimeSeconds : Math.max(uptimeSeconds - age, observedSinceSeconds);
 }
 
-/** Of the inputs by artefact, as digests. It tells nothing of them, and is the same only for the same inputs. */
+/** Of the inputs by artefact, as digests. It discloses nothing of them, and is the same only for the same inputs. */
 export function inputsHash(inputs: ReadonlyMap<string, string>): string {
   const sorted = [...inputs].toSorted(([a], [b]) => (a < b ? -1 : 1));
   return createHash('sha256').update(JSON.stringify(sorted)).digest('hex');

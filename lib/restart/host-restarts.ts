@@ -42,7 +42,7 @@ export async function restartMarked(options: HostRestartOptions): Promise<readon
   const before = new Map<string, Marker | undefined>();
   for (const { name } of components) before.set(name, await options.markers.look(name));
   let answers: Promise<unknown> | undefined;
-  // Waited for once: a machine whose API server stays away is to be told of in time.
+  // Waited for once: a machine whose API server stays away is to be reported in time.
   const apiAnswers = (): Promise<unknown> => (answers ??= options.apiAnswers());
   for (const component of components.toSorted((one, other) => rank(one) - rank(other))) {
     if (signal.aborted) break;

@@ -4,7 +4,7 @@
 //   1. note that files of the component are being written
 //   2. write
 //   3. note which of its processes run: they have read what was there before. Later ones read the new file.
-// When nothing was written the note is taken back, so that a write that fails again and again restarts nobody.
+// When nothing was written the note is taken back, so that a write that fails again and again restarts nothing.
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';

@@ -3,7 +3,7 @@
 // credential may read the Lease proves half of it.
 //
 // Whose use has not been shown is kept in the lock directory until it is: a pass that finds nothing to renew must not
-// report a success that nobody has seen. Asked for again after a minute, then ever rarer, until an hour lies between. It
+// report a success that was not seen. Asked for again after a minute, then at growing distances, of an hour at most. It
 // does not outlive a boot (/run), and a note of another boot counts for nothing: everything has been started again since.
 import { X509Certificate } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
@@ -165,7 +165,7 @@ interface PendingProof {
   readonly attempts: number;
 }
 
-/** Of what an earlier pass could not prove. A pass fails until it is proven, although it is asked for ever rarer. */
+/** Of what an earlier pass could not prove. A pass fails until it is proven, although it is asked for at growing distances. */
 const laterPatienceMs = 10_000;
 
 /** What was not proven, one sentence each: by this pass, or by an earlier one that need not be asked again yet. */

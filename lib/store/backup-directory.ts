@@ -24,7 +24,7 @@ const longestName = 200;
 /** Whole files by their role in the artefact. */
 export type Files = ReadonlyMap<string, Uint8Array>;
 
-/** Of the originals, by role; of a role that is not there: this process's, for nobody else. */
+/** Of the originals, by role; of a role that is not there: this process's alone. */
 export type Owners = ReadonlyMap<string, Ownership>;
 
 interface BackupOptions {

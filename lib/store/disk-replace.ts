@@ -48,7 +48,7 @@ async function place(disk: Disk, change: Change, now: Date): Promise<Placement> 
   return { change, file, temporary: temporaryName(beside), before, link };
 }
 
-/** Where an absent file belongs: a link is followed, because somebody has made it. Throws WriteFailed. */
+/** Where an absent file belongs: a link is followed, because an administrator has made it. Throws WriteFailed. */
 async function missingTarget(disk: Disk, file: string): Promise<string> {
   const target = await finalTarget(disk, file);
   if (target === file || (await unlessAbsent(() => disk.stat(dirname(target)))) !== undefined) return target;
@@ -83,7 +83,7 @@ export async function prepareAll(
   await together(placements.map(write));
 }
 
-/** A temporary name is another one at each try: told of the file that it was for, the same failure again is no news. */
+/** A temporary name is another one at each try: named by the file that it was for, the same failure again is no news. */
 function ofItsPlace(err: unknown, temporary: string, file: string): unknown {
   const failure = err as NodeJS.ErrnoException;
   if (failure.path === temporary) failure.path = file;
@@ -99,8 +99,8 @@ async function ownerOf(
   const own = await unlessAbsent(() => disk.stat(file));
   if (own === undefined) return undefined;
   const { uid, gid } = own;
-  // Who may read a key is somebody's decision (etcd's user, a monitor), and kubeadm keeps it. That the world may write
-  // one is an accident, and nobody has decided who may read a key where there is none, as in a file that a shell has
+  // Who may read a key is an administrator's decision (etcd's user, a monitor), and kubeadm keeps it. That the world may write
+  // one is an accident, and it is not decided who may read a key where there is none, as in a file that a shell has
   // emptied: then nothing is copied, because the new file must not be open to the world for a moment.
   if (secret && (own.mode & worldWrites) !== 0) return { mode: own.mode & 0o700, uid, gid };
   if (secret && (own.mode & world) !== 0 && !holdsKey(before)) return { mode: own.mode & 0o770, uid, gid };

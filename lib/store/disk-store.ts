@@ -111,7 +111,7 @@ interface Replacement {
   /** What is there, as it was seen. */
   readonly parts: readonly Part[];
   readonly changes: readonly Change[];
-  /** The backup that is put back. Default: the newest tells whose the files were that are not there. */
+  /** The backup that is put back. Default: the newest says whose the files were that are not there. */
   readonly generation?: string;
 }
 
