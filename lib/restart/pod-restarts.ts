@@ -1,7 +1,7 @@
 // Restarts of a component in our pod after a change of what it reads at its start only: once for all changes that belong
 // together, and last of all. Changes are gathered until none has come for a while; then what the processes show decides
-// (decide.ts), not what the observer said. Done is only a new process that runs; everything else is tried again, and reported
-// once. A change during an attempt is gathered again.
+// (decide.ts), not what the observer said. Done is only a new process that runs; everything else is tried again, and
+// reported once. A change during an attempt is gathered again.
 import { type Clock, steadyMs } from '../clock.ts';
 import { RecoveryError, errorText, isCode } from '../errors.ts';
 import type { ProcessId } from '../host/proc.ts';

@@ -1,8 +1,8 @@
 // Byte copies of what is about to be replaced, kept outside the live directories: the last five generations of each
 // artefact, in directories that are 0700, with the owner and the group of the original, which may matter more than its
-// bytes: an etcd with a user of its own cannot read root's. Never links and never moves: a reader that watches the inode of a live file (kube-apiserver)
-// would miss a later change when another name keeps that inode alive. A generation takes its
-// name when it is whole.
+// bytes: an etcd with a user of its own cannot read root's. Never links and never moves: a reader that watches the inode
+// of a live file (kube-apiserver) would miss a later change when another name keeps that inode alive. A generation takes
+// its name when it is whole.
 import { createHash } from 'node:crypto';
 import { basename, join } from 'node:path';
 import { type Disk, onPath, together, unlessAbsent } from '../disk/disk.ts';
