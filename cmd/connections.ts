@@ -8,8 +8,7 @@ import { type ServerAddress, serverAddress } from '../lib/kube/server-address.ts
 import type { Gates } from '../lib/kube/gates.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { createApiStore } from '../lib/store/api-store.ts';
-import { locationText, type Store } from '../lib/store/store.ts';
-import { createStore } from '../lib/store/stores.ts';
+import { locationText, type Store, createStore } from '../lib/store/store.ts';
 import { type Clock, systemClock } from '../lib/clock.ts';
 import { createLog, type Log } from '../lib/log.ts';
 import { type Io, version } from './runtime.ts';

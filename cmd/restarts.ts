@@ -1,7 +1,7 @@
 // Restarts of components that must read changed files again. On the host they follow a repair: a store notes what must be
 // restarted, and after the pass come the restarts and the proof that everything is in use; notes are made by every pass,
 // only one with --restart acts on them. In a pod the observer of files tells what has changed, each component has a
-// restarter of its own, and kube-apiserver waits for its turn among the machines of the cluster.
+// restarter of its own, and kube-apiserver waits for the restart Lease of the cluster.
 import { join } from 'node:path';
 import type { RegenConfig, SyncerConfig } from '../lib/config/config.ts';
 import type { RecoveryError } from '../lib/errors.ts';
@@ -13,7 +13,7 @@ import type { KubeConnection } from '../lib/kube/kube.ts';
 import { serverAddress } from '../lib/kube/server-address.ts';
 import type { Log } from '../lib/log.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
-import { componentsOf } from '../lib/restart/decide.ts';
+import { type Component, componentsOf } from '../lib/restart/decide.ts';
 import { restartMarked, type RestartOutcome } from '../lib/restart/host-restarts.ts';
 import { createMarkingStore, Markers } from '../lib/restart/markers.ts';
 import {
@@ -24,7 +24,7 @@ import {
   type WantedProof,
 } from '../lib/restart/pending-proofs.ts';
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
-import { LeaseTurn, restartTurn } from '../lib/restart/turn.ts';
+import { RestartLease } from '../lib/restart/restart-lease.ts';
 import type { Store } from '../lib/store/store.ts';
 import { isUnmet, type UnmetCondition } from './exit-codes.ts';
 import { type Runtime, version } from './runtime.ts';
@@ -39,19 +39,18 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
   const { resolved, clock, log, signal } = runtime;
   const components = componentsOf(resolved);
   if (components.length === 0) return { store: disk, finish: () => Promise.resolve([]) };
-  const boot = bootId();
   const onFailed = ({ code, message }: RecoveryError): void =>
     log.warn('restart.failed', { path: mode.lockDir, code, err: message });
-  const markers = new Markers({ directory: mode.lockDir, onFailed });
+  const notes = { directory: mode.lockDir, boot: bootId(), onFailed };
+  const markers = new Markers(notes);
   return {
-    store: createMarkingStore({ store: disk, components, markers, boot }),
+    store: createMarkingStore(disk, components, markers),
     async finish(report) {
-      const proving = provingOptions(disk, runtime);
+      const proving = provingOptions(disk, components, runtime);
       const unmet = new Set(report.artefacts.filter(isUnmet).map(({ artefact }) => artefact));
       const outcomes = await restartMarked({
         components,
         markers,
-        boot,
         isReady: (artefact) => !unmet.has(artefact),
         apiAnswers: () => waitForApi(proving),
         clock,
@@ -62,7 +61,6 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
       // What could not be restarted must not wait for a proof once a minute.
       const isIdle = failures.length === outcomes.length && report.writes === 0;
       const fresh = isIdle ? [] : wantedOf(outcomes, clock.now());
-      const notes = { directory: mode.lockDir, boot, onFailed, components };
       const unproven = await proveAll(fresh, notes, proving);
       return [...failures, ...unproven].map((message) => ({ message }));
     },
@@ -71,15 +69,17 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
 
 function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly WantedProof[] {
   const restarted = outcomes.flatMap(({ component, since, failure }) =>
-    failure === undefined ? [{ name: component.name, component, since }] : [],
+    failure === undefined ? [{ name: component.name, since }] : [],
   );
   return [{ name: servingName, since: now }, ...restarted];
 }
 
-function provingOptions(store: Store, { config, resolved, hostName, clock, log, signal }: Runtime): ProvingOptions {
+function provingOptions(store: Store, components: readonly Component[], runtime: Runtime): ProvingOptions {
+  const { config, resolved, hostName, clock, log, signal } = runtime;
   const local = URL.parse(resolved.endpoints?.local ?? '');
   return {
     resolved,
+    components,
     store,
     apiServer: config.apiServerAddress ?? (local === null ? undefined : serverAddress(local)),
     connect: async (kubeconfigFile) => {
@@ -122,13 +122,11 @@ export function createPodRestarts(mode: SyncerConfig, options: PodRestarting): P
   };
   const restarters = new Map(
     componentsIn(resolved).map((component) => {
-      const turn =
-        component === 'kube-apiserver'
-          ? new LeaseTurn({ connection, lease: restartTurn, holder: hostName, clock, signal })
-          : undefined;
+      const lease =
+        component === 'kube-apiserver' ? new RestartLease({ connection, holder: hostName, clock, signal }) : undefined;
       const manifest = manifestsDir && join(manifestsDir, `${component}.yaml`);
-      const own = { component, manifest, hasShortBackOff, isApiReady, clock, log, signal };
-      return [component, new PodRestarter({ ...own, turn })];
+      const own = { component, manifest, hasShortBackOff, isApiReady, lease, clock, log, signal };
+      return [component, new PodRestarter(own)];
     }),
   );
   return {

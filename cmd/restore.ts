@@ -62,8 +62,8 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   }
   const lock = await lockHost({ lockDir, once: true, clock: systemClock, signal: io.signal });
   try {
-    const markers = new Markers({ directory: lockDir, onFailed: tell });
-    const outcome = await restoreMarked(wanted, { resolved, markers }, options, io.signal);
+    const markers = new Markers({ directory: lockDir, boot: bootId(), onFailed: tell });
+    const outcome = await restoreMarked(wanted, { resolved, markers, options, signal: io.signal });
     io.stdout.write(outcomeText(outcome, wanted) + (outcome === 'restored' ? restartText(wanted, resolved) : ''));
     return outcome === 'conflict' ? exitCodes.failed : exitCodes.done;
   } finally {
@@ -106,12 +106,17 @@ const keptText = ({ keptAt }: Pick<Generation, 'keptAt'>): string => keptAt?.toI
 
 type Outcome = Awaited<ReturnType<typeof restoreGeneration>>;
 
+interface MarkedRestore {
+  readonly resolved: Resolved;
+  readonly markers: Markers;
+  readonly options: RestoreOptions;
+  readonly signal: AbortSignal;
+}
+
 /** A write like any other, so that what must be restarted is noted: of what is not written nothing is. */
 async function restoreMarked(
   wanted: Generation,
-  marking: { readonly resolved: Resolved; readonly markers: Markers },
-  options: RestoreOptions,
-  signal: AbortSignal,
+  { resolved, markers, options, signal }: MarkedRestore,
 ): Promise<Outcome> {
   const disk = createDiskStore(options);
   let outcome: Outcome = 'unchanged';
@@ -122,12 +127,11 @@ async function restoreMarked(
       return outcome === 'restored' ? 'written' : 'conflict';
     },
   };
-  const { markers } = marking;
-  const components = componentsOf(marking.resolved);
-  const store = createMarkingStore({ store: restoring, components, markers, boot: bootId() });
+  const components = componentsOf(resolved);
+  const marking = createMarkingStore(restoring, components, markers);
   const present = await disk.read(wanted.location, signal);
   const seen = present === undefined ? ('absent' as const) : { version: present.version };
-  await store.write(wanted.location, { entries: {}, annotations: {} }, seen, signal);
+  await marking.write(wanted.location, { entries: {}, annotations: {} }, seen, signal);
   return outcome;
 }
 

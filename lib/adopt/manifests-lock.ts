@@ -10,8 +10,8 @@ import { isCode } from '../errors.ts';
 import { type StaticPod, staticPods } from '../install/accounts.ts';
 import type { Api } from '../install/apply.ts';
 import { readIfPresent } from '../install/existing-files.ts';
-import { turnSeconds } from '../restart/decide.ts';
-import { LeaseTurn, restartTurn } from '../restart/turn.ts';
+import { restartLeaseSeconds } from '../restart/decide.ts';
+import { RestartLease } from '../restart/restart-lease.ts';
 import { acquireLock } from '../host/lock.ts';
 import { refuseBesideKubeadm } from '../host/sole-writer.ts';
 import { digestOf, type PodAddition } from './static-pods.ts';
@@ -91,7 +91,7 @@ function noteOf({ addition, before }: Repair): string {
 }
 
 // kube-apiserver is restarted on one machine of a cluster at a time, by whoever changes its manifest here: an adoption, its
-// end, a repair. The turn is the one that the containers take, too (lib/restart/turn.ts).
+// end, a repair. The turn is the one that the containers take, too (lib/restart/restart-lease.ts).
 
 export interface TakingTurn {
   readonly api: Api;
@@ -99,13 +99,13 @@ export interface TakingTurn {
   readonly clock: Clock;
   /** How long to wait for the turn; 0: not at all. Default: until one that a dead machine holds is over. */
   readonly turnTimeoutMs?: number;
-  /** See TurnOptions. */
+  /** See RestartLease. */
   readonly turnSeenFile?: string;
   /** Told once when it has to wait. */
   readonly told?: (line: string) => void;
 }
 
-const longestTurnMs = (turnSeconds + 10) * 1000;
+const longestTurnMs = (restartLeaseSeconds + 10) * 1000;
 const askAgainMs = 1000;
 /** An API server that was just restarted answers within this. */
 const giveBackMs = 60_000;
@@ -113,22 +113,21 @@ const giveBackMs = 60_000;
 /** Throws KubeConflict when another machine still has the turn, what the connection throws, and what `work` throws. */
 export async function withRestartTurn<T>(restarting: TakingTurn, work: () => Promise<T>): Promise<T> {
   const { api, nodeName: holder, clock, turnSeenFile: seenFile } = restarting;
-  const seen = seenFile === undefined ? {} : { seenFile };
-  const turn = new LeaseTurn({ ...api, lease: restartTurn, holder, clock, ...seen });
+  const turn = new RestartLease({ ...api, holder, clock, seenFile });
   const isOurs = await take(turn, restarting);
   try {
     return await work();
   } finally {
-    if (isOurs) await turn.giveBack(giveBackMs);
+    if (isOurs) await turn.release(giveBackMs);
   }
 }
 
-async function take(turn: LeaseTurn, restarting: TakingTurn): Promise<boolean> {
+async function take(turn: RestartLease, restarting: TakingTurn): Promise<boolean> {
   const { api, clock, turnTimeoutMs = longestTurnMs, told } = restarting;
   const until = clock.now().getTime() + turnTimeoutMs;
   for (let isFirst = true; ; isFirst = false) {
     try {
-      await turn.take();
+      await turn.acquire();
       return true;
     } catch (err) {
       // Where there is no namespace for the Lease nobody else can have taken it.

@@ -3,7 +3,7 @@
 import { dirname, join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { attempt, realDisk } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { readRegularFile } from '../disk/files.ts';
 import { errorText, RecoveryError } from '../errors.ts';
 import type { StaticPod } from '../install/accounts.ts';
 import { digestAnnotation } from '../install/install-record.ts';

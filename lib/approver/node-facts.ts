@@ -3,7 +3,7 @@
 import { readlink, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { realDisk } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { readRegularFile } from '../disk/files.ts';
 import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/leases.ts';

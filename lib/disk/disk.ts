@@ -8,7 +8,7 @@ import { copyAttributes } from './attributes.ts';
 /**
  * They look at names and modes, which takes microseconds once the kernel knows them: a way to another thread and back
  * takes ten times as long, one look at an object has twenty of them, and each waits for a processor while an API server
- * starts. None of them ever waits for somebody else, as `open` does for the writer of a FIFO.
+ * starts. None of them ever waits for another process, as `open` does for the writer of a FIFO.
  */
 const looking = ['lstat', 'readdir', 'readlink', 'stat'] as const;
 
@@ -86,7 +86,7 @@ interface Attempt {
   readonly remains?: string;
 }
 
-/** What to do about it. Whoever is not root must not be told to open files that are root's: a key is among them. */
+/** What to do about it. A user who is not root gets no advice to open files that are root's: a key is among them. */
 export function hintOf(system: string, uid: number | undefined = process.getuid?.()): string {
   const isShutOut = system === 'EACCES' || system === 'EPERM';
   if (isShutOut && uid !== undefined && uid !== 0) return 'permission denied; run it as root';

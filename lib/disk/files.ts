@@ -1,13 +1,13 @@
 // Files and directories that survive a power loss: complete and durable under a temporary name before they take their
 // own, so a killed run leaves the old file or the new one. A file with a key is never open to others, not for a moment.
 import { randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from './disk.ts';
-import { readRegularFile } from './read.ts';
 
 export const directoryMode = 0o755;
 
-/** In the name of every temporary file, so that what a killed run leaves can be told and removed. */
+/** In the name of every temporary file, so that what a killed run leaves can be found and removed. */
 export const temporaryMark = '.kube-cert-recovery-';
 
 /** A name beside `path` that no other run uses, for content that is to take its place. */
@@ -47,7 +47,7 @@ export interface Ownership {
   readonly gid?: number;
   /** The file that it is to replace: its access-control list, extended attributes and security label are taken, too. */
   readonly like?: string;
-  /** Told why these could not be taken; owner and mode are set in any case. */
+  /** Called with why these could not be taken; owner and mode are set in any case. */
   readonly onAttributesLost?: ((err: unknown) => void) | undefined;
 }
 
@@ -58,11 +58,11 @@ export const groupReads = 0o040;
 export async function writeNewFile(disk: Disk, path: string, bytes: Uint8Array, owner: Ownership): Promise<void> {
   const { mode, uid, gid, like } = owner;
   await onPath(path, async () => {
-    // Exclusive and 0600 from the first moment: nobody else can have the file open when a key is written into it.
+    // Exclusive and 0600 from the first moment: no other process can have the file open when a key is written into it.
     const handle = await disk.open(path, 'wx', 0o600);
     try {
       await handle.writeFile(bytes);
-      // Before the mode: with an access-control list its group bits are the widest that anybody named there may have.
+      // Before the mode: with an access-control list its group bits are the widest that any user named there may have.
       await takeAttributes(disk, path, owner);
       const own = uid === undefined && like === undefined ? undefined : await handle.stat();
       if (uid !== undefined && gid !== undefined && (uid !== own?.uid || gid !== own.gid)) await handle.chown(uid, gid);
@@ -140,4 +140,24 @@ export async function replaceFile(file: FileToWrite, disk: Disk = realDisk): Pro
     await syncDirectory(disk, directory);
     return 'written';
   });
+}
+
+/** Certificates, keys, kubeconfigs and manifests are kilobytes. */
+const mostBytes = 4 * 1024 * 1024;
+
+/**
+ * Reads a file that another program may have put there: never waits (a FIFO has no end), never takes a device for a file,
+ * and never fills the memory. What is refused says why in the words of a system error, so that the caller names the
+ * object as for every other failure. Throws what the system throws, EFBIG for a file of more than 4 MiB, and ENOTREG for what
+ * is no file at all.
+ */
+export async function readRegularFile(disk: Pick<Disk, 'readFile' | 'stat'>, path: string): Promise<Buffer> {
+  const stats = await disk.stat(path);
+  if (!stats.isFile() && !stats.isDirectory()) throw refusal('ENOTREG', path);
+  if (stats.size > mostBytes) throw refusal('EFBIG', path);
+  return onPath(path, () => disk.readFile(path, { flag: constants.O_RDONLY | constants.O_NONBLOCK }));
+}
+
+function refusal(code: 'ENOTREG' | 'EFBIG', path: string): NodeJS.ErrnoException {
+  return Object.assign(new Error(`${code}: "${path}"`), { code, path });
 }

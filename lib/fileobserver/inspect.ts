@@ -2,7 +2,7 @@
 // for the files of an artefact whether they are all there and whether a certificate and its key belong together.
 import { X509Certificate, createHash, createPrivateKey } from 'node:crypto';
 import { type Disk, realDisk } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { readRegularFile } from '../disk/files.ts';
 import { systemCode } from '../errors.ts';
 import { type ArtefactFiles, pathsOf } from '../inventory/content.ts';
 

@@ -1,6 +1,6 @@
-// The tool's own kubeconfig, token and CA: when one of them changes, the connection is told to read them again. A reload
+// The tool's own kubeconfig, token and CA: when one of them changes, the connection reads them again. A reload
 // that fails (a half-written kubeconfig, say) is tried again until it succeeds or the files change once more; the
-// connection keeps what it had. A failure is told when it is news.
+// connection keeps what it had. A failure is logged when it is news.
 import type { Clock } from '../clock.ts';
 import { errorText } from '../errors.ts';
 import type { Log } from '../log.ts';

@@ -14,10 +14,10 @@ import { type FilesState, inspectFiles, type Inspection } from './inspect.ts';
 
 export interface ReactionFacts {
   readonly files: FilesState;
-  /** `found`: they were there when we started, so whoever needs a restart may well have started after them. */
+  /** `found`: they were there when we started, so a reader that needs a restart may well have started after them. */
   readonly since: 'found' | 'changed';
   readonly readers: readonly Reader[];
-  /** Whether somebody looks at the processes before a restart: then files that were found are told, too. */
+  /** Whether processes are looked at before a restart: then files that were found are reported, too. */
   readonly canRestart: boolean;
 }
 
@@ -78,8 +78,6 @@ export interface ReactorOptions {
   readonly pace?: Partial<Pace>;
   /** Sees to a restart where one is needed. Without it such readers are only reported. */
   readonly restart?: ((request: RestartRequest) => void) | undefined;
-  /** Told whenever it becomes known whether the newest files are in use. */
-  readonly onState?: (state: 'pending' | 'settled') => void;
 }
 
 interface Noticed {
@@ -89,7 +87,7 @@ interface Noticed {
 }
 
 type Outcome =
-  | { readonly done: true; readonly digest: string; readonly proven?: string }
+  | { readonly done: true; readonly digest: string; readonly proven?: string | undefined }
   | {
       readonly done: false;
       readonly event: 'reaction.failed' | 'proof.missing';
@@ -120,8 +118,17 @@ export class Reactor {
     this.#log = options.log.with({ artefact: options.artefact.name });
   }
 
+  get name(): string {
+    return this.#options.artefact.name;
+  }
+
   get files(): ArtefactFiles {
     return this.#options.files;
+  }
+
+  /** Whether it is not known yet that the newest files are in use. */
+  get isPending(): boolean {
+    return this.#newest !== undefined;
   }
 
   /**
@@ -135,20 +142,16 @@ export class Reactor {
       at: before !== undefined && before.at > at ? before.at : at,
       inspection,
     };
-    this.#options.onState?.('pending');
     this.#wake.call();
   }
 
   /** Reacts until the signal aborts. */
   async run(): Promise<void> {
-    const { signal, onState } = this.#options;
+    const { signal } = this.#options;
     while (!signal.aborted) {
       const change = this.#newest;
       if (change === undefined) await this.#wake.wait(this.#options);
-      else if ((await this.#settle(change)) && this.#newest === change) {
-        this.#newest = undefined;
-        onState?.('settled');
-      }
+      else if ((await this.#settle(change)) && this.#newest === change) this.#newest = undefined;
     }
   }
 
@@ -234,7 +237,7 @@ export class Reactor {
       if ((await inspectFiles(files)).digest !== digest) {
         return { done: false, event: 'proof.missing', message: 'the files have changed while their use was proven' };
       }
-      return { done: true, digest, ...(proven.length > 0 && { proven: proven.join('; ') }) };
+      return { done: true, digest, proven: proven.length > 0 ? proven.join('; ') : undefined };
     } catch (err) {
       return { done: false, event: 'proof.missing', message: errorText(err) };
     }

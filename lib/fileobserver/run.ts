@@ -6,7 +6,7 @@ import type { Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
-import { type ArtefactFiles, filesOfReaders, pathsOf } from '../inventory/content.ts';
+import { filesOfReaders, pathsOf } from '../inventory/content.ts';
 import { observeFiles, reportChanges } from './observe.ts';
 import { type Pace, Reactor, type RestartRequest } from './react.ts';
 
@@ -29,32 +29,22 @@ interface FileObserverOptions {
 /** Runs until the signal aborts. */
 export async function runFileObserver(options: FileObserverOptions): Promise<void> {
   const { resolved, destinationDir, log, health } = options;
-  const pending = new Set<string>();
-  const reactors: Reactor[] = [];
-  const artefacts: ArtefactFiles[] = [];
-  const byPath = new Map<string, Reactor[]>();
-  for (const artefact of resolved.artefacts) {
+  const reactors = resolved.artefacts.flatMap((artefact) => {
     const files = filesOfReaders({ artefact, artefacts: resolved.artefacts, destinationDir });
-    if (files === undefined) continue;
-    const onState = (state: 'pending' | 'settled'): void => {
-      if (state === 'pending') pending.add(artefact.name);
-      else pending.delete(artefact.name);
-    };
-    const reactor = new Reactor({ ...options, artefact, files, onState });
-    reactors.push(reactor);
-    artefacts.push(files);
-    for (const path of pathsOf(files)) byPath.set(path, [...(byPath.get(path) ?? []), reactor]);
-  }
-  health?.set('files-in-use', () => ({
-    ok: true,
-    ...(pending.size > 0 && { message: `not yet proven: ${[...pending].join(', ')}` }),
-  }));
+    return files === undefined ? [] : [new Reactor({ ...options, artefact, files })];
+  });
+  const artefacts = reactors.map(({ files }) => files);
+  const readersOf = (path: string): Reactor[] => reactors.filter(({ files }) => pathsOf(files).includes(path));
+  health?.set('files-in-use', () => {
+    const pending = reactors.filter(({ isPending }) => isPending).map(({ name }) => name);
+    return { ok: true, ...(pending.length > 0 && { message: `not yet proven: ${pending.join(', ')}` }) };
+  });
   const observe = async (): Promise<void> => {
     for await (const { changes, inspected } of observeFiles({ ...options, artefacts })) {
       reportChanges(log, changes);
       for (const { change, path, at } of changes) {
         const since = change === 'found' ? 'found' : 'changed';
-        for (const reactor of byPath.get(path) ?? []) reactor.notice(since, at, inspected.get(reactor.files));
+        for (const reactor of readersOf(path)) reactor.notice(since, at, inspected.get(reactor.files));
       }
     }
   };

@@ -27,7 +27,7 @@ interface ClockQuestion {
   readonly clock?: Pick<Clock, 'now'>;
 }
 
-/** What nobody says is false. */
+/** False where nothing says so. */
 export async function isClockSynchronised(
   statement: ClockStatement,
   { thorough = false, marker = timesyncdMarker, clock = systemClock }: ClockQuestion = {},

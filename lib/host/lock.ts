@@ -3,7 +3,7 @@
 // as its process lives, also through a mount in another container.
 //
 // Every process listens under a name of its own, then asks the others. A socket that refuses is what a killed process
-// left, and is removed. Nobody ever takes over a name, so two that start together cannot both believe in a stale one:
+// left, and is removed. A name is never taken over, so two that start together cannot both believe in a stale one:
 //   1. listen under a hidden name, then rename it: a visible socket that refuses is dead, not about to listen
 //   2. ask all others: one that holds the lock wins; of two that still try, the lower name wins
 //   3. from then on answer that the lock is held
@@ -25,12 +25,12 @@ interface LockOptions {
   /** Made with mode 0700; in a container the host's directory is mounted. */
   readonly directory: string;
   readonly clock: Clock;
-  /** What nobody else may write meanwhile, for messages. Default: `files of this host`. */
+  /** What no other process may write meanwhile, for messages. Default: `files of this host`. */
   readonly guards?: string;
 }
 
 type State = 'trying' | 'held';
-/** `unclear`: it went away while it was asked, or is about to. `closed`: the system lets nobody ask it. */
+/** `unclear`: it went away while it was asked, or is about to. `closed`: the system does not let us ask it. */
 type Answer = State | 'dead' | 'unclear' | 'closed';
 
 const suffix = '.sock';
@@ -98,7 +98,7 @@ async function prepare(directory: string): Promise<void> {
 function listen(path: string, state: () => State): Promise<Server> {
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => {
-      socket.on('error', () => undefined); // whoever asked has gone away
+      socket.on('error', () => undefined); // the process that asked has gone away
       socket.end(state());
     });
     server.unref();
@@ -168,7 +168,7 @@ function ask(path: string): Promise<Answer> {
   });
 }
 
-/** SELinux keeps containers of other categories apart: whether somebody listens there cannot be known. */
+/** SELinux keeps containers of other categories apart: whether a process listens there cannot be known. */
 function cannotAsk(path: string, guards = 'files of this host'): RecoveryError {
   return new RecoveryError(
     'AlreadyRunning',

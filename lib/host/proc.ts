@@ -82,7 +82,7 @@ function namespaceDepth(pid: number | 'self'): number | undefined {
   return numbers?.split(/\s+/).length;
 }
 
-/** Those that were started as one of these programs, whoever's they are. Throws ReadFailed. */
+/** Those that were started as one of these programs, of any user. Throws ReadFailed. */
 export function readProcesses(programs: readonly string[]): readonly ProcessFacts[] {
   const depth = namespaceDepth('self');
   return processIds().flatMap((pid): readonly ProcessFacts[] => {

@@ -1,6 +1,6 @@
 // The right to write files of this host: no other process of ours does, and no kubeadm, which takes no lock. Only a kubeadm of
 // our own PID namespace counts (in a container it has files of its own), that can write them and is about to: no user of
-// this machine may stop its recovery, and neither may a question that nobody answers.
+// this machine may stop its recovery, and neither may a question without an answer.
 import { readlinkSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import type { Clock } from '../clock.ts';
@@ -22,7 +22,7 @@ interface HostLocking {
 
 /**
  * A single pass waits a little for another one of ours: the one before the start of the kubelet and the one of the timer
- * may meet, and each does all that there is to do. Nobody waits for kubeadm: it starts the kubelet itself, and then
+ * may meet, and each does all that there is to do. No pass waits for kubeadm: it starts the kubelet itself, and then
  * waits for that. Throws AlreadyRunning, WriteFailed.
  */
 export async function lockHost({ lockDir, once, clock, signal }: HostLocking): Promise<Lock> {
@@ -99,7 +99,7 @@ function isKubeadm(pid: number, procDir: string): boolean {
   return !readers.has(first) && !(first === 'certs' && second === 'check-expiration');
 }
 
-/** Files of this host are root's, or belong to whoever runs us. */
+/** Files of this host are root's, or belong to the user who runs us. */
 function mayWrite(pid: number, procDir: string): boolean {
   if (!isPrivileged(pid, procDir)) return false;
   const executable = linkOf(join(procDir, String(pid), 'exe'));

@@ -34,7 +34,7 @@ export function unitOf(cgroup: string): string | undefined {
   return groupsOf(cgroup).flatMap((parts) => parts.findLast((part) => part.endsWith('.service')) ?? [])[0];
 }
 
-/** Whether it lives in somebody's login or user session (systemd.special(7): user.slice, logind's session scopes). */
+/** Whether it lives in a login or user session (systemd.special(7): user.slice, logind's session scopes). */
 export function isOfSession(cgroup: string): boolean {
   return groupsOf(cgroup).some((parts) =>
     parts.some((part) => part === 'user.slice' || /^session-.*\.scope$/.test(part)),

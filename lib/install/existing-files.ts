@@ -2,8 +2,7 @@
 // failure names the file.
 import { dirname } from 'node:path';
 import { attempt, type Disk, realDisk, unlessAbsent } from '../disk/disk.ts';
-import { type FileToWrite, replaceFile, syncDirectory, temporaryMark } from '../disk/files.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { type FileToWrite, readRegularFile, replaceFile, syncDirectory, temporaryMark } from '../disk/files.ts';
 
 /** Also a link that leads nowhere. Throws ReadFailed. */
 export async function isThere(path: string, what: string, disk: Disk = realDisk): Promise<boolean> {

@@ -11,8 +11,7 @@ import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { generateKey, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import { verifyChain } from '../pki/verify.ts';
-import { locationText, type Material, privateKeyKey } from '../store/store.ts';
-import { verifyMaterial } from '../store/verify-material.ts';
+import { locationText, type Material, privateKeyKey, verifyMaterial } from '../store/store.ts';
 import { namesIn, readIfPresent, removeDirectory } from './existing-files.ts';
 import type { HostLayout } from './layout.ts';
 

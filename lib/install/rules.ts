@@ -10,7 +10,7 @@ import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { proofKinds } from '../inventory/reader.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
-import { restartTurn } from '../restart/turn.ts';
+import { restartLease } from '../restart/restart-lease.ts';
 import type { RbacRule } from './apply.ts';
 
 export type Artefacts = readonly (Artefact | ResolvedArtefact)[];
@@ -123,7 +123,7 @@ function turnRules(artefacts: Artefacts): Placed[] {
   const isNeeded = observed(artefacts).some(({ readers }) =>
     readers.some(({ component, needs }) => component === 'kube-apiserver' && needs === 'restart'),
   );
-  const { namespace, name } = restartTurn;
+  const { namespace, name } = restartLease;
   const rule: RbacRule = { ...leases, resourceNames: [name], verbs: ['get', 'create', 'patch', 'update'] };
   return isNeeded ? [[namespace, rule]] : [];
 }

@@ -10,7 +10,7 @@ import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import { loadPreset, presetNames } from '../inventory/preset.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/leases.ts';
-import { restartTurn } from '../restart/turn.ts';
+import { restartLease } from '../restart/restart-lease.ts';
 import { dataLink } from '../publish/scan.ts';
 import { giveBack } from '../publish/take-away.ts';
 import { locationText } from '../store/store.ts';
@@ -85,7 +85,7 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
     }
   }
   // Whoever took turns by it has no identity any more.
-  await remove(leasePath(restartTurn), `Lease "${restartTurn.namespace}/${restartTurn.name}"`);
+  await remove(leasePath(restartLease), `Lease "${restartLease.namespace}/${restartLease.name}"`);
   if (purge) {
     for (const object of objects) await remove(objectPath(object), locationText(object));
     // Last: a run that was killed is completed by the next.

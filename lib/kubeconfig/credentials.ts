@@ -5,7 +5,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { dirname, resolve } from 'node:path';
 import { realDisk } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { readRegularFile } from '../disk/files.ts';
 import { errorText, RecoveryError, systemCode } from '../errors.ts';
 import { problemsError, valueText, type Problem } from '../problems.ts';
 import { parseYaml, yamlText, isMapping } from '../yaml.ts';

@@ -1,4 +1,4 @@
-// Names that may become file names below a destination directory. Pure. They come from the API, so whoever can write
+// Names that may become file names below a destination directory. Pure. They come from the API, so a user who can write
 // an object would otherwise choose paths on this host. The hidden names `..*` are reserved for what writer.ts keeps.
 
 const longestNameBytes = 255; // NAME_MAX of every common Linux file system

@@ -1,13 +1,13 @@
 // One look at the directory of an object: the generation in use, the visible names that readers open, and what a crash
 // or an earlier tool left. It never follows a name out of what it promises. With `opens` it first gives this process
 // back what modes shut it out of: it runs without any capability, so a mode stops it even as root, but the owner of a
-// file may always change its mode. What belongs to somebody else cannot be repaired: its content is unknown.
+// file may always change its mode. What belongs to another user cannot be repaired: its content is unknown.
 import type { Dirent, Stats } from 'node:fs';
 import { join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Entries } from '../store/store.ts';
 import { attempt, onPath, realDisk, unlessAbsent, type Disk } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { readRegularFile } from '../disk/files.ts';
 
 export const dataLink = '..data';
 
@@ -190,7 +190,7 @@ async function openAll({ disk, directory, modeOf }: Scanning, entries: readonly 
   }
 }
 
-/** Files that are read side by side: an object has a few, and somebody else may have put thousands there. */
+/** Files that are read side by side: an object has a few, and another program may have put thousands there. */
 const mostAtOnce = 32;
 
 /** Never waits, also for a FIFO that took the file's place since it was looked at. undefined: see PublishedFile. */

@@ -112,7 +112,7 @@ function checkDirectories({ directory, what, entries }: Publication, { directori
 /** Whether the generation in use holds these entries and nothing else. */
 function hasContent(seen: Scan, entries: Entries): boolean {
   const names = Object.keys(entries);
-  // What somebody else owns they can change at any moment: it is replaced, whatever it says now.
+  // What another user owns can change at any moment: it is replaced, whatever it says now.
   if (seen.generation === undefined || seen.foreignGeneration || seen.files.size !== names.length) return false;
   return names.every((name) => {
     const file = seen.files.get(name);
@@ -216,7 +216,7 @@ export const hiddenName = (purpose: string): string => `..${purpose}.${randomByt
 
 /**
  * Runs `call`, which makes something in `directory` under a name that no other run uses. What could not be made is gone:
- * its failure is told of the place that it was for, so that the same one again is no news.
+ * its failure names the place that it was for, so that the same one again is no news.
  */
 async function nameless<T>(directory: string, call: () => Promise<T>): Promise<T> {
   try {
@@ -246,7 +246,7 @@ async function settle({ disk, directory, entries }: Writing, seen: Scan): Promis
 /** Removes hidden names that nothing led to when they were seen; what `..data` leads to by now stays. */
 async function removeLeftovers(disk: Disk, directory: string, names: readonly string[]): Promise<void> {
   for (const name of names) {
-    // Looked at before each: whoever else writes here, against the rules, must not lose what its readers have.
+    // Looked at before each: another writer, against the rules, must not lose what its readers have.
     const inUse = await unlessAbsent(() => disk.readlink(join(directory, dataLink)));
     if (name !== inUse) await disk.rm(join(directory, name), { recursive: true, force: true });
   }
@@ -256,7 +256,7 @@ async function removeLeftovers(disk: Disk, directory: string, names: readonly st
 export async function prune({ directory, what, disk = realDisk }: ObjectDirectory, scanned?: Scan): Promise<number> {
   return attempt({ code: 'WriteFailed', action: 'prune', what, directory }, async () => {
     const { generation, links, leftovers } = scanned ?? (await scan(disk, directory));
-    // Links without a generation: somebody took `..data` away, and a leftover may be the last good state. publish
+    // Links without a generation: `..data` was taken away, and a leftover may be the last good state. publish
     // clears up once it has written a generation.
     if (leftovers.length === 0 || (generation === undefined && links.size > 0)) return 0;
     await syncDirectory(disk, directory); // the flip that superseded them may not be durable yet

@@ -1,9 +1,9 @@
-// What must be restarted to read its files again, and by which means. Pure: what /proc says, what markers and changes tell
+// What must be restarted to read its files again, and by which means. Pure: what /proc says, markers, changes
 // and the time go in.
 //
 // Two triggers ask. After a run on the host markers say which components' files have changed; the kubelet,
 // kube-controller-manager and kube-scheduler keep what their kubeconfig said at their start, all others notice a new file
-// by themselves. In a pod the observer of files tells what has changed.
+// by themselves. In a pod the observer of files reports what has changed.
 import { createHash } from 'node:crypto';
 import { flagsIn } from '../command-flags.ts';
 import { isSamePlace, placeOf, type MountedPlace } from '../host/mounts.ts';
@@ -18,7 +18,7 @@ export type ComponentName = (typeof componentNames)[number];
 /** Reads credentials on disk once, at its start. */
 export interface Component {
   readonly name: ComponentName;
-  /** Its flag --kubeconfig names this file: so its processes are told from those of other control planes. */
+  /** Its flag --kubeconfig names this file: it distinguishes its processes from those of other control planes. */
   readonly kubeconfig: string;
   /** Names of the artefacts that it reads at its start. */
   readonly artefacts: readonly string[];
@@ -178,13 +178,16 @@ export function secondsOfChange({ since, changedAt, now, uptimeSeconds, observed
   return age < 0 ? uptimeSeconds : Math.max(uptimeSeconds - age, observedSinceSeconds);
 }
 
-/** Of the inputs by artefact, as digests. It tells nothing of them, and is the same only for the same inputs. */
+/** Of the inputs by artefact, as digests. It discloses nothing of them, and is the same only for the same inputs. */
 export function inputsHash(inputs: ReadonlyMap<string, string>): string {
   const sorted = [...inputs].toSorted(([a], [b]) => (a < b ? -1 : 1));
   return createHash('sha256').update(JSON.stringify(sorted)).digest('hex');
 }
 
-export interface JudgeTurn {
+/** The duration of the restart Lease where it names none, and of ours. */
+export const restartLeaseSeconds = 360;
+
+interface HeldLease {
   readonly spec: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number | null } | undefined;
   /** Who asks. */
   readonly holder: string;
@@ -192,23 +195,20 @@ export interface JudgeTurn {
   readonly unchangedMs: number;
 }
 
-export type TurnVerdict =
+type RestartLeaseVerdict =
   | { readonly take: true; readonly reason: 'Free' | 'Own' | 'Over' }
   | { readonly take: false; readonly holder: string; readonly leftMs: number };
 
-/** How long a turn lasts that says nothing of it, and how long ours does. */
-export const turnSeconds = 360;
-
 /**
- * Whether this machine may take the Lease that serialises restarts. One that nobody renews is over once it has been seen
+ * Whether this machine may take the Lease that serialises restarts. One that is not renewed is over once it has been seen
  * unchanged for its duration, by our own clock: its renewTime says what the clock of another machine said, and right
  * after a recovery clocks may differ (as in client-go, tools/leaderelection, observedTime). Waiting costs little, two API
  * servers down at once cost the cluster.
  */
-export function judgeTurn({ spec, holder, unchangedMs }: JudgeTurn): TurnVerdict {
+export function judgeRestartLease({ spec, holder, unchangedMs }: HeldLease): RestartLeaseVerdict {
   const present = spec?.holderIdentity ?? '';
   if (present === '') return { take: true, reason: 'Free' };
   if (present === holder) return { take: true, reason: 'Own' };
-  const leftMs = (spec?.leaseDurationSeconds ?? turnSeconds) * 1000 - unchangedMs;
+  const leftMs = (spec?.leaseDurationSeconds ?? restartLeaseSeconds) * 1000 - unchangedMs;
   return leftMs <= 0 ? { take: true, reason: 'Over' } : { take: false, holder: present, leftMs };
 }

@@ -1,7 +1,7 @@
 // Restarts after a run on the host: what must read renewed files again, and nothing else, which markers name. A marker
 // stays until its component has been restarted, whichever run that takes. The kubelet comes first, because it starts the
 // others again; they wait until the API server answers, because without it they would end at once and be held back
-// (CrashLoopBackOff), and until there is a kubelet: while it is stopped nobody would start them again. One restart each.
+// (CrashLoopBackOff), and until there is a kubelet: while it is stopped nothing would start them again. One restart each.
 import type { Clock } from '../clock.ts';
 import { together } from '../disk/disk.ts';
 import { errorText, isCode } from '../errors.ts';
@@ -14,7 +14,6 @@ import { readersOnHost, restartProcess, waitFor } from './processes.ts';
 interface HostRestartOptions {
   readonly components: readonly Component[];
   readonly markers: Markers;
-  readonly boot: string;
   /** Whether an artefact is as it should be: what has not been repaired is not read again. */
   readonly isReady: (artefact: string) => boolean;
   /** Resolves when the API server answers, or when there is no more waiting for it. */
@@ -32,7 +31,7 @@ export interface RestartOutcome {
   readonly failure?: string;
 }
 
-/** After a restart of ours, until whoever looks after the kubelet has started it again. */
+/** After a restart of ours, until systemd has started it again. */
 const kubeletMs = 10_000;
 
 /** One outcome for each component that had a marker. Never rejects but by an abort. */
@@ -41,9 +40,9 @@ export async function restartMarked(options: HostRestartOptions): Promise<readon
   const outcomes: RestartOutcome[] = [];
   // A marker of a write that begins meanwhile is not one of a run that died.
   const before = new Map<string, Marker | undefined>();
-  for (const { name } of components) before.set(name, await options.markers.look(name, options.boot));
+  for (const { name } of components) before.set(name, await options.markers.look(name));
   let answers: Promise<unknown> | undefined;
-  // Waited for once: a machine whose API server stays away is to be told of in time.
+  // Waited for once: a machine whose API server stays away is to be reported in time.
   const apiAnswers = (): Promise<unknown> => (answers ??= options.apiAnswers());
   for (const component of components.toSorted((one, other) => rank(one) - rank(other))) {
     if (signal.aborted) break;
@@ -65,9 +64,9 @@ interface Restarting extends HostRestartOptions {
 
 /** Undefined where nothing is marked. */
 async function restart(component: Component, options: Restarting): Promise<RestartOutcome | undefined> {
-  const { markers, clock, log, signal, isReady, boot, before } = options;
+  const { markers, clock, log, signal, isReady, before } = options;
   const { name } = component;
-  const now = await markers.look(name, boot);
+  const now = await markers.look(name);
   const marker = now?.state === 'writing' ? before.get(name) : now;
   if (marker === undefined) return undefined;
   const broken = component.artefacts.filter((artefact) => !isReady(artefact));
@@ -77,7 +76,7 @@ async function restart(component: Component, options: Restarting): Promise<Resta
     failure: `${name} is not restarted ${why}`,
   });
   if (broken.length > 0) return not(`before ${broken.join(', ')} is repaired`);
-  const dueNow = (): readonly ProcessFacts[] => due(marker, readersOnHost(component), boot);
+  const dueNow = (): readonly ProcessFacts[] => due(marker, readersOnHost(component), markers.boot);
   let since = clock.now();
   try {
     if (name !== 'kubelet' && dueNow().length > 0) {
@@ -91,7 +90,7 @@ async function restart(component: Component, options: Restarting): Promise<Resta
     });
     // One that cannot be restarted may be no reader at all: the others do not wait for it.
     await together(restarts);
-    await markers.settle(name, marker, boot);
+    await markers.settle(name, marker);
     return { component, since };
   } catch (err) {
     const failure = errorText(err);

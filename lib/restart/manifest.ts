@@ -5,13 +5,12 @@
 import { dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { attempt, type Disk, realDisk } from '../disk/disk.ts';
-import { removeLeftovers, syncDirectory, temporaryName, writeNewFile } from '../disk/files.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { readRegularFile, removeLeftovers, syncDirectory, temporaryName, writeNewFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import { editYaml, parseYaml } from '../yaml.ts';
 
 interface ManifestEdit {
-  /** `conflict`: somebody else has written it between our look and our write, and it is theirs. */
+  /** `conflict`: another program has written it between our look and our write, and it is theirs. */
   readonly outcome: 'written' | 'unchanged' | 'conflict';
   /** What was there, and what was to be there: the same bytes when nothing had to change. */
   readonly before: Buffer;
@@ -30,7 +29,7 @@ export async function editManifest(
   const what = `manifest "${path}"`;
   const directory = dirname(path);
   const { before, stats } = await attempt({ code: 'ReadFailed', action: 'read', what, directory }, async () => {
-    // The kubelet would follow a link, but whoever has made it wants the target changed, and not the link replaced.
+    // The kubelet would follow a link, but an administrator who made it wants the target changed, and not the link replaced.
     const link = await disk.lstat(path);
     if (link.isSymbolicLink()) {
       const message = `Cannot write ${what}: it is a symbolic link, wanted the file itself; put the file in its place`;
@@ -82,7 +81,7 @@ interface ManifestRewrite {
  * Restarts a static pod by an annotation: for the kubelet a changed manifest is another pod
  * (pkg/kubelet/config/common.go, applyDefaults). It holds the hash of what the component reads at its start, so it changes
  * when that has changed and never else; it outlives our own container, which is replaced with the pod.
- * `unchanged`: the manifest has this hash already. `conflict`: somebody else has written it meanwhile, so the pod may be
+ * `unchanged`: the manifest has this hash already. `conflict`: another program has written it meanwhile, so the pod may be
  * replaced anyway. Throws ReadFailed, WriteFailed, and MaterialInvalid for what is no manifest of a pod with this component.
  */
 export async function rewriteManifest(

@@ -4,42 +4,50 @@
 //   1. note that files of the component are being written
 //   2. write
 //   3. note which of its processes run: they have read what was there before. Later ones read the new file.
-// When nothing was written the note is taken back, so that a write that fails again and again restarts nobody.
+// When nothing was written the note is taken back, so that a write that fails again and again restarts nothing.
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
-import { errorText, RecoveryError, systemCode } from '../errors.ts';
+import { RecoveryError, systemCode } from '../errors.ts';
 import type { ProcessId } from '../host/proc.ts';
 import type { Store } from '../store/store.ts';
 import { type Component, type ComponentName, type Marker } from './decide.ts';
 import { readersOnHost } from './processes.ts';
 
-interface MarkersOptions {
+/** Where this run keeps what the next one must know. */
+export interface RestartNotes {
+  /** The lock directory. */
   readonly directory: string;
-  /** Told of a marker that could not be written or removed. Must not throw. */
+  /** From bootId. */
+  readonly boot: string;
+  /** Called with what could not be written or removed. Must not throw. */
   readonly onFailed: (err: RecoveryError) => void;
 }
 
 export class Markers {
-  readonly #options: MarkersOptions;
+  readonly #notes: RestartNotes;
   /** What could not be written down: only known here. */
   readonly #unwritten = new Map<ComponentName, Marker>();
 
-  constructor(options: MarkersOptions) {
-    this.#options = options;
+  constructor(notes: RestartNotes) {
+    this.#notes = notes;
+  }
+
+  get boot(): string {
+    return this.#notes.boot;
   }
 
   /**
    * The marker as it is now: other runs leave and remove them, too. An unreadable one counts as one of a run that died
    * while it wrote.
    */
-  async look(name: ComponentName, boot: string): Promise<Marker | undefined> {
+  async look(name: ComponentName): Promise<Marker | undefined> {
     const unwritten = this.#unwritten.get(name);
     if (unwritten !== undefined) return unwritten;
     const text = await readFile(this.#path(name), 'utf8').catch((err: unknown) =>
       ['ENOENT', 'ENOTDIR'].includes(systemCode(err) ?? '') ? undefined : '',
     );
-    return text === undefined ? undefined : (parse(text) ?? { boot, state: 'writing', running: [] });
+    return text === undefined ? undefined : (parse(text) ?? { boot: this.boot, state: 'writing', running: [] });
   }
 
   async set(name: ComponentName, marker: Marker): Promise<void> {
@@ -48,13 +56,13 @@ export class Markers {
       this.#unwritten.delete(name);
     } catch (err) {
       this.#unwritten.set(name, marker);
-      this.#failed(err);
+      this.#notes.onFailed(err as RecoveryError);
     }
   }
 
   /** Once it has been acted on; a younger one of another run stays. */
-  async settle(name: ComponentName, done: Marker, boot: string): Promise<void> {
-    const now = await this.look(name, boot);
+  async settle(name: ComponentName, done: Marker): Promise<void> {
+    const now = await this.look(name);
     if (now === undefined || JSON.stringify(now) === JSON.stringify(done)) await this.remove(name);
   }
 
@@ -63,17 +71,12 @@ export class Markers {
     // Whatever it is: one that stays would restart its component at every run.
     await rm(this.#path(name), { force: true, recursive: true }).catch((cause: unknown) => {
       const message = `Cannot remove marker "${this.#path(name)}": ${systemCode(cause) ?? 'unknown'}; remove it by hand`;
-      this.#failed(new RecoveryError('WriteFailed', message, { cause }));
+      this.#notes.onFailed(new RecoveryError('WriteFailed', message, { cause }));
     });
   }
 
   #path(name: ComponentName): string {
-    return join(this.#options.directory, `restart-${name}`);
-  }
-
-  #failed(err: unknown): void {
-    const known = err instanceof RecoveryError ? err : new RecoveryError('WriteFailed', errorText(err), { cause: err });
-    this.#options.onFailed(known);
+    return join(this.#notes.directory, `restart-${name}`);
   }
 }
 
@@ -92,21 +95,15 @@ const isProcess = (value: unknown): boolean => {
   return typeof pid === 'number' && typeof started === 'number';
 };
 
-interface MarkingStoreOptions {
-  readonly store: Store;
-  readonly components: readonly Component[];
-  readonly markers: Markers;
-  readonly boot: string;
-}
-
-export function createMarkingStore({ store, components, markers, boot }: MarkingStoreOptions): Store {
+export function createMarkingStore(store: Store, components: readonly Component[], markers: Markers): Store {
+  const { boot } = markers;
   /** Files of one component one after the other: each takes back only its own note. */
   const last = new Map<Component, Promise<unknown>>();
 
   const marked = async (component: Component, write: () => Promise<WriteOutcome>): Promise<WriteOutcome> => {
     const { name } = component;
     // Not what was there when this run began: another may have left one since, and its note must outlast ours.
-    const before = await markers.look(name, boot);
+    const before = await markers.look(name);
     await markers.set(name, { boot, state: 'writing', running: before?.running ?? [] }); // 1
     let changed = true;
     try {
@@ -123,20 +120,20 @@ export function createMarkingStore({ store, components, markers, boot }: Marking
 
   return {
     ...store,
-    read: (location, signal) => store.read(location, signal),
     async write(location, next, seen, signal) {
       const readers = components.filter(({ locations }) => locations.includes(location));
       const write = (): Promise<WriteOutcome> => writeAndSee(store, location, next, seen, signal);
-      const all = readers.reduce((inner, component) => {
-        return () => {
-          const turn = (last.get(component) ?? Promise.resolve()).then(() => marked(component, inner));
+      const all = readers.reduce<typeof write>(
+        (inner, component) => () => {
+          const marking = (last.get(component) ?? Promise.resolve()).then(() => marked(component, inner));
           last.set(
             component,
-            turn.catch(() => undefined),
+            marking.catch(() => undefined),
           );
-          return turn;
-        };
-      }, write);
+          return marking;
+        },
+        write,
+      );
       const { outcome, err } = await all();
       if (outcome === undefined) throw err;
       return outcome;

@@ -3,14 +3,15 @@
 // credential may read the Lease proves half of it.
 //
 // Whose use has not been shown is kept in the lock directory until it is: a pass that finds nothing to renew must not
-// report a success that nobody has seen. Asked for again after a minute, then ever rarer, until an hour lies between. It
+// report a success that was not seen. Asked for again after a minute, then at growing distances, of an hour at most. It
 // does not outlive a boot (/run), and a note of another boot counts for nothing: everything has been started again since.
 import { X509Certificate } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock } from '../clock.ts';
+import { type Clock, notLater } from '../clock.ts';
+import { attempt } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
-import { errorText, RecoveryError, systemCode } from '../errors.ts';
+import { errorText, RecoveryError } from '../errors.ts';
 import type { Proof, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { Log } from '../log.ts';
@@ -19,9 +20,11 @@ import type { ProofResult } from '../proof/result.ts';
 import { backoffMs } from '../retry.ts';
 import { certificateKey, type Store } from '../store/store.ts';
 import type { Component } from './decide.ts';
+import type { RestartNotes } from './markers.ts';
 
 export interface ProvingOptions {
   readonly resolved: Resolved;
+  readonly components: readonly Component[];
   readonly store: Pick<Store, 'read'>;
   /** Of the API server on this machine; undefined where unknown. */
   readonly apiServer: AskOptions['apiServer'];
@@ -36,68 +39,66 @@ export interface ProvingOptions {
 
 /** Whose use is to be shown: the API server, or a component that has read its files again since then. */
 export interface WantedProof {
+  /** `servingName`, or a component's. */
   readonly name: string;
   readonly since: Date;
-  /** Undefined: the API server. */
-  readonly component?: Component;
   /** How long it is asked for. Default: a minute. */
   readonly patienceMs?: number;
 }
 
 export const servingName = 'kube-apiserver';
-const patienceMs = 60_000;
+const defaultPatienceMs = 60_000;
 const askAgainMs = 500;
 
-interface NotProven {
-  readonly wanted: WantedProof;
+interface NotProven extends WantedProof {
   readonly message: string;
 }
 
 /** What could not be shown; empty when all works. Never rejects. */
 export async function proveUse(wanted: readonly WantedProof[], options: ProvingOptions): Promise<readonly NotProven[]> {
-  const { clock, log } = options;
-  const began = clock.now().getTime();
+  const { components, clock, log } = options;
+  const began = clock.now();
   const results = wanted.map(async (one): Promise<readonly NotProven[]> => {
-    const until = began + (one.patienceMs ?? patienceMs);
+    const { name, patienceMs = defaultPatienceMs } = one;
     // A clock that was set back since must not ask for a renewal in the future.
-    const since = new Date(Math.min(one.since.getTime(), began));
-    const { component } = one;
+    const since = notLater(one.since, began);
+    const component = components.find((each) => each.name === name);
     const result = await (component === undefined
-      ? proveServing(until, options)
-      : proveIdentity({ component, since }, until, options));
+      ? proveServing(patienceMs, options)
+      : proveIdentity(component, since, patienceMs, options));
     if (result === undefined) return [];
-    const { state, message } = result;
-    const told = { component: component?.name ?? servingName, message };
-    if (state !== 'unproven') {
-      log.info('proof.given', told);
+    const fields = { component: name, message: result.message };
+    if (result.state !== 'unproven') {
+      log.info('proof.given', fields);
       return [];
     }
-    log.warn('proof.missing', told);
-    return [{ wanted: one, message: `${told.component}: ${message}` }];
+    log.warn('proof.missing', fields);
+    return [{ ...one, message: `${name}: ${result.message}` }];
   });
   return (await Promise.all(results)).flat();
 }
 
 /** Resolves when the API server serves what is on disk, or after half a minute. */
 export async function waitForApi(options: ProvingOptions): Promise<void> {
-  await proveServing(options.clock.now().getTime() + patienceMs / 2, options);
+  await proveServing(defaultPatienceMs / 2, options);
 }
 
 /** A handshake needs no credential. Undefined where nothing is known that could be asked for. */
-async function proveServing(until: number, options: ProvingOptions): Promise<ProofResult | undefined> {
+async function proveServing(patienceMs: number, options: ProvingOptions): Promise<ProofResult | undefined> {
   const { resolved, apiServer, clock, signal } = options;
   for (const artefact of resolved.artefacts) {
     const proof = artefact.readers.find((reader) => reader.proof.kind === 'served')?.proof;
     if (proof === undefined || artefact.location.kind !== 'pemPair' || apiServer === undefined) continue;
     const question = { artefact, proof, publishedAt: clock.now() };
-    return repeat(() => askForProof(question, { apiServer, clock, signal }), until, options);
+    return repeat(() => askForProof(question, { apiServer, clock, signal }), patienceMs, options);
   }
   return undefined;
 }
 
 async function proveIdentity(
-  { component, since }: { readonly component: Component; readonly since: Date },
-  until: number,
+  component: Component,
+  since: Date,
+  patienceMs: number,
   options: ProvingOptions,
 ): Promise<ProofResult> {
   const { clock, signal } = options;
@@ -109,7 +110,7 @@ async function proveIdentity(
     return askForProof(question, { connect, clock, signal, hostName: isNode ? undefined : options.hostName });
   };
   try {
-    return await repeat(ask, until, options);
+    return await repeat(ask, patienceMs, options);
   } finally {
     await connection?.close();
   }
@@ -135,11 +136,13 @@ async function identityOf(
   throw new RecoveryError('ProofFailed', `Cannot prove use of kubeconfig "${kubeconfig}": ${state}`);
 }
 
+/** Asks until it is proven, for so long at most; the last answer. */
 async function repeat(
   ask: () => Promise<ProofResult>,
-  until: number,
+  patienceMs: number,
   { clock, signal }: ProvingOptions,
 ): Promise<ProofResult> {
+  const until = clock.now().getTime() + patienceMs;
   for (;;) {
     const result = await ask().catch((err: unknown): ProofResult => ({
       state: 'unproven',
@@ -162,31 +165,24 @@ interface PendingProof {
   readonly attempts: number;
 }
 
-interface PendingNotes {
-  /** The lock directory. */
-  readonly directory: string;
-  readonly boot: string;
-  readonly onFailed: (err: RecoveryError) => void;
-}
-
-/** Of what was proven to nobody before the pass fails until it is, although it is asked for ever rarer. */
+/** Of what an earlier pass could not prove. A pass fails until it is proven, although it is asked for at growing distances. */
 const laterPatienceMs = 10_000;
 
 /** What was not proven, one sentence each: by this pass, or by an earlier one that need not be asked again yet. */
 export async function proveAll(
   fresh: readonly WantedProof[],
-  { components, ...notes }: PendingNotes & { readonly components: readonly Component[] },
+  notes: RestartNotes,
   proving: ProvingOptions,
 ): Promise<readonly string[]> {
   const now = proving.clock.now();
   const before = await loadPending(notes);
   const others = before.filter(({ name }) => !fresh.some((one) => one.name === name));
   const later = others.filter((one) => !isDue(one, now));
-  const again = others.flatMap(({ name, since, ...asked }): WantedProof[] => {
-    const component = components.find((one) => one.name === name);
-    if (!isDue(asked, now) || (component === undefined && name !== servingName)) return [];
-    return [{ name, since, ...(component !== undefined && { component }), patienceMs: laterPatienceMs }];
-  });
+  const isKnown = (name: string): boolean =>
+    name === servingName || proving.components.some((component) => component.name === name);
+  const again = others
+    .filter((one) => isDue(one, now) && isKnown(one.name))
+    .map(({ name, since }): WantedProof => ({ name, since, patienceMs: laterPatienceMs }));
   const noted = ({ name, since }: WantedProof, message: string): PendingProof => {
     const attempts = (before.find((one) => one.name === name)?.attempts ?? 0) + 1;
     return { name, since, message, askedAt: now, attempts };
@@ -198,7 +194,7 @@ export async function proveAll(
     notes,
   );
   const failed = await proveUse(wanted, proving);
-  const pending = [...later, ...failed.map(({ wanted: one, message }) => noted(one, message))];
+  const pending = [...later, ...failed.map((one) => noted(one, one.message))];
   await savePending(pending, notes);
   return pending.map(({ message }) => message);
 }
@@ -219,7 +215,7 @@ const fileIn = (directory: string): string => join(directory, 'unproven');
 export async function loadPending({
   directory,
   boot,
-}: Pick<PendingNotes, 'directory' | 'boot'>): Promise<readonly PendingProof[]> {
+}: Pick<RestartNotes, 'directory' | 'boot'>): Promise<readonly PendingProof[]> {
   const text = await readFile(fileIn(directory), 'utf8').catch(() => '');
   try {
     const { boot: noted, unproven } = JSON.parse(text) as { readonly boot?: unknown; readonly unproven?: unknown };
@@ -229,18 +225,18 @@ export async function loadPending({
   }
 }
 
-/** Never rejects: what cannot be noted is told, and this run says it anyway. */
-async function savePending(
-  unproven: readonly PendingProof[],
-  { directory, boot, onFailed }: PendingNotes,
-): Promise<void> {
+const removing = { code: 'WriteFailed', action: 'remove', remains: '' } as const;
+
+/** Never rejects: this run reports them anyway. */
+async function savePending(unproven: readonly PendingProof[], notes: RestartNotes): Promise<void> {
+  const { directory, boot, onFailed } = notes;
   const path = fileIn(directory);
   try {
-    if (unproven.length === 0) return await rm(path, { force: true });
-    await replaceFile({ path, content: JSON.stringify({ boot, unproven }), mode: 0o600, what: 'note' });
+    const content = JSON.stringify({ boot, unproven });
+    if (unproven.length > 0) await replaceFile({ path, content, mode: 0o600, what: 'note' });
+    else await attempt({ ...removing, what: `note "${path}"`, directory }, () => rm(path, { force: true }));
   } catch (err) {
-    const message = `Cannot write note "${path}": ${systemCode(err) ?? errorText(err)}`;
-    onFailed(err instanceof RecoveryError ? err : new RecoveryError('WriteFailed', message, { cause: err }));
+    onFailed(err as RecoveryError);
   }
 }
 

@@ -1,7 +1,7 @@
 // Restarts of a component in our pod after a change of what it reads at its start only: once for all changes that belong
 // together, and last of all. Changes are gathered until none has come for a while; then what the processes show decides
-// (decide.ts), not what was told. Done is only a new process that runs; everything else is tried again, and reported
-// once. A change during an attempt is gathered again.
+// (decide.ts), not what the observer said. Done is only a new process that runs; everything else is tried again, and
+// reported once. A change during an attempt is gathered again.
 import { type Clock, steadyMs } from '../clock.ts';
 import { RecoveryError, errorText, isCode } from '../errors.ts';
 import type { ProcessId } from '../host/proc.ts';
@@ -11,13 +11,15 @@ import {
   type CannotReason,
   heldBack,
   inputsHash,
+  isSameProcess,
   judgeRestart,
   type RestartVerdict,
   secondsOfChange,
   type WrittenInput,
 } from './decide.ts';
 import { rewriteManifest } from './manifest.ts';
-import { awaitSuccessor, processesInPod, terminateInPod, waitFor } from './processes.ts';
+import { processesInPod, terminate, waitFor } from './processes.ts';
+import type { RestartLease } from './restart-lease.ts';
 
 /** Files that the component reads at its start only are whole on disk. */
 export interface InputChange {
@@ -27,14 +29,6 @@ export interface InputChange {
   /** Their newest ctime. */
   readonly changedAt: Date;
   readonly since: WrittenInput['since'];
-}
-
-/** Who asks before a restart, so that the machines of a cluster do it one after the other. */
-export interface Turn {
-  /** Throws when the API cannot be asked, and KubeConflict while it is somebody else's turn. */
-  take(): Promise<void>;
-  /** Never rejects: what is not given back is over after its time. */
-  giveBack(): Promise<void>;
 }
 
 /** Milliseconds. */
@@ -48,8 +42,8 @@ interface PodRestartPace {
   readonly mostMs: number;
   /** When a restart that does not succeed is reported. */
   readonly boundMs: number;
-  /** When it is, where it waits for the turn of others: a dead one keeps it for minutes. */
-  readonly turnBoundMs: number;
+  /** When it is, where another machine holds the Lease: one that has died keeps it for minutes. */
+  readonly leaseBoundMs: number;
   /** Until the new process runs and is ready: longer than the kubelet's longest back-off, 300 s. */
   readonly successorMs: number;
 }
@@ -60,7 +54,7 @@ const podRestartPace: PodRestartPace = {
   firstMs: 1_000,
   mostMs: 60_000,
   boundMs: 60_000,
-  turnBoundMs: 900_000,
+  leaseBoundMs: 900_000,
   successorMs: 330_000,
 };
 
@@ -70,7 +64,8 @@ export interface PodRestartOptions {
   readonly hasShortBackOff: boolean;
   /** Whether the API server answers that it is ready: without it a component would end again at once. */
   readonly isApiReady: () => Promise<boolean>;
-  readonly turn?: Turn | undefined;
+  /** Acquired before a restart, so that the machines of a cluster do it one after the other. */
+  readonly lease?: Pick<RestartLease, 'acquire' | 'release'> | undefined;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
@@ -78,12 +73,13 @@ export interface PodRestartOptions {
   readonly pace?: Partial<PodRestartPace>;
 }
 
-/** `TurnOfAnother`: of another machine of the cluster. */
-type FailureReason = 'RestartFailed' | 'TurnOfAnother';
+/** `LeaseHeld`: by another machine of the cluster. */
+type FailureReason = 'RestartFailed' | 'LeaseHeld';
 
-type AttemptOutcome =
-  | { readonly done: true }
-  | { readonly done: false; readonly reason: CannotReason | FailureReason; readonly message: string };
+interface Failure {
+  readonly reason: CannotReason | FailureReason;
+  readonly message: string;
+}
 
 export class PodRestarter {
   readonly #options: PodRestartOptions;
@@ -106,7 +102,7 @@ export class PodRestarter {
     this.#observedSince = options.clock.uptimeSeconds() ?? 0;
   }
 
-  /** Never blocks. The same content told again is no change. */
+  /** Never blocks. The same content again is no change. */
   notice({ artefact, digest, changedAt, since }: InputChange): void {
     if (this.#inputs.get(artefact)?.digest === digest) return;
     const { clock } = this.#options;
@@ -145,21 +141,21 @@ export class PodRestarter {
   async #settle(): Promise<void> {
     const { clock, signal } = this.#options;
     const begun = steadyMs(clock);
-    const { firstMs, mostMs, boundMs, turnBoundMs } = this.#pace;
+    const { firstMs, mostMs, boundMs, leaseBoundMs } = this.#pace;
     for (let attempt = 1; ; attempt += 1) {
       const changes = this.#changes;
-      const outcome = await this.#attempt().catch((err: unknown): AttemptOutcome => failure(err));
+      const failure = await this.#attempt().catch(failureOf);
       if (signal.aborted) return;
-      if (outcome.done) {
+      if (failure === undefined) {
         this.#settled = changes;
         this.#isReported = false;
         return;
       }
-      const { reason, message } = outcome;
+      const { reason, message } = failure;
       const isFinal = reason === 'RestartNeeded';
-      const waits = reason === 'TurnOfAnother';
+      const waits = reason === 'LeaseHeld';
       const duration = Math.round(steadyMs(clock) - begun);
-      if (!this.#isReported && (isFinal || duration >= (waits ? turnBoundMs : boundMs))) {
+      if (!this.#isReported && (isFinal || duration >= (waits ? leaseBoundMs : boundMs))) {
         this.#isReported = true;
         this.#log.error('reaction.failed', { reason, message, attempt, duration });
       }
@@ -171,33 +167,34 @@ export class PodRestarter {
     }
   }
 
-  async #attempt(): Promise<AttemptOutcome> {
-    const { component, isApiReady, turn } = this.#options;
+  /** Undefined when every process has started since the newest change. */
+  async #attempt(): Promise<Failure | undefined> {
+    const { component, isApiReady, lease } = this.#options;
     const first = this.#judge();
-    if (first.kind === 'cannot') return { done: false, ...first };
+    if (first.kind === 'cannot') return first;
     if (first.kind === 'none') {
-      // An earlier container of ours may have taken it: it ended with the pod that it had replaced.
-      if (turn !== undefined) await this.#giveBackWhenReady(turn);
-      return { done: true };
+      // An earlier container of ours may have acquired it: it ended with the pod that it had replaced.
+      if (lease !== undefined && (await this.#waitForApi(Infinity, 1_000))) await lease.release();
+      return undefined;
     }
     if (!(await isApiReady())) {
       const message = `${component} is not restarted before the API server is ready: it would end again at once`;
       throw new RecoveryError('KubeUnavailable', message);
     }
-    await turn?.take();
-    let mustReturn = true;
+    await lease?.acquire();
+    let mustRelease = true;
     try {
-      const verdict = this.#judge(); // it may have been restarted while we waited for our turn
-      if (verdict.kind === 'none') return { done: true };
-      if (verdict.kind === 'cannot') return { done: false, ...verdict };
+      const verdict = this.#judge(); // it may have been restarted while we waited for the Lease
+      if (verdict.kind === 'none') return undefined;
+      if (verdict.kind === 'cannot') return verdict;
       const message = await this.#restart(verdict);
-      mustReturn = false; // whoever comes next waits until this one is back
+      mustRelease = false; // the next machine waits until this one is back
       const successor = await this.#comesBack(verdict.due);
-      mustReturn = successor !== undefined;
+      mustRelease = successor !== undefined;
       if (successor !== undefined) this.#log.info('restart.done', { message: `${message}; ${successor.pid} runs` });
-      return { done: true };
+      return undefined;
     } finally {
-      if (mustReturn) await turn?.giveBack();
+      if (mustRelease) await lease?.release();
     }
   }
 
@@ -218,7 +215,12 @@ export class PodRestarter {
     const { component } = this.#options;
     const why = verdict.kind === 'signal' ? verdict.message : await this.#annotate(verdict.manifest);
     if (why === undefined) return `manifest "${(verdict as { manifest: string }).manifest}" was rewritten`;
-    terminateInPod(component, verdict.due);
+    for (const one of verdict.due) {
+      terminate(one, (state, cause) => {
+        const wanted = 'this program must run as the same user, in the pod of the component';
+        return new RecoveryError('WriteFailed', `Cannot restart ${component}: ${state}; ${wanted}`, { cause });
+      });
+    }
     return why;
   }
 
@@ -235,7 +237,7 @@ export class PodRestarter {
       return `SIGTERM, because the manifest cannot be rewritten: ${heldBack}`;
     }
     if (outcome === 'conflict') {
-      const message = `Cannot write manifest "${path}": somebody else has just written it; looking again`;
+      const message = `Cannot write manifest "${path}": it has just been written by another; looking again`;
       throw new RecoveryError('WriteFailed', message);
     }
     // A manifest that has the hash of older days (contents came back) replaces nothing.
@@ -245,14 +247,23 @@ export class PodRestarter {
     return undefined;
   }
 
-  /** The new process, once the API server is ready again; undefined when the signal aborts. */
+  /** The new process, once the API server is ready again; undefined when the signal aborts. Throws ProofFailed. */
   async #comesBack(due: readonly ProcessId[]): Promise<ProcessId | undefined> {
     const { component, clock, signal } = this.#options;
     const atMostMs = this.#pace.successorMs;
     const until = steadyMs(clock) + atMostMs;
-    const processes = this.#processes;
-    const successor = await awaitSuccessor({ component, due, processes, atMostMs, clock, signal });
-    if (successor === undefined) return undefined;
+    const look = (): { readonly hasEnded: boolean; readonly successor: ProcessId | undefined } => {
+      const running = this.#processes(component);
+      const hasEnded = !running.some((one) => due.some((old) => isSameProcess(old, one)));
+      return { hasEnded, successor: hasEnded ? running[0] : undefined };
+    };
+    const successor = await waitFor(() => look().successor, { atMostMs, everyMs: 200, clock, signal });
+    if (signal.aborted) return undefined;
+    if (successor === undefined) {
+      const state = look().hasEnded ? 'no new process has come' : 'the process has not ended';
+      const message = `Cannot restart ${component}: ${state} within ${atMostMs / 1000} s; look at the kubelet's log`;
+      throw new RecoveryError('ProofFailed', message);
+    }
     if (!(await this.#waitForApi(until - steadyMs(clock), 500)) && !signal.aborted) {
       const message = `${component} runs again as process ${successor.pid}, but the API server is not ready`;
       throw new RecoveryError('ProofFailed', `${message}; look at its log`);
@@ -260,11 +271,7 @@ export class PodRestarter {
     return signal.aborted ? undefined : successor;
   }
 
-  async #giveBackWhenReady(turn: Turn): Promise<void> {
-    if (await this.#waitForApi(Infinity, 1_000)) await turn.giveBack();
-  }
-
-  /** Whether it is ready in time, and nobody has stopped us. */
+  /** Whether it is ready in time, before the signal aborts. */
   async #waitForApi(atMostMs: number, everyMs: number): Promise<boolean> {
     const { isApiReady, clock, signal } = this.#options;
     const look = async (): Promise<true | undefined> => ((await isApiReady()) ? true : undefined);
@@ -272,10 +279,6 @@ export class PodRestarter {
   }
 }
 
-function failure(err: unknown): AttemptOutcome {
-  return {
-    done: false,
-    reason: isCode(err, 'KubeConflict') ? 'TurnOfAnother' : 'RestartFailed',
-    message: errorText(err),
-  };
+function failureOf(err: unknown): Failure {
+  return { reason: isCode(err, 'KubeConflict') ? 'LeaseHeld' : 'RestartFailed', message: errorText(err) };
 }

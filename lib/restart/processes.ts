@@ -5,7 +5,7 @@ import { type Clock, steadyMs } from '../clock.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { isRunning, ourPlaces, type ProcessFacts, type ProcessId, readProcesses } from '../host/proc.ts';
 import { isOfSession, mainPidOf, runSystemctl, systemdRuns, unitOf } from '../host/systemd.ts';
-import { type Component, isSameProcess, readersOf } from './decide.ts';
+import { type Component, readersOf } from './decide.ts';
 
 /** On this host, of this machine's control plane. Throws ReadFailed. */
 export function readersOnHost(component: Pick<Component, 'name' | 'kubeconfig'>): readonly ProcessFacts[] {
@@ -39,8 +39,8 @@ export async function waitFor<T>(
 
 type Cannot = (state: string, cause?: unknown) => RecoveryError;
 
-/** One that has ended by itself is none to tell of. */
-function terminate({ pid, started }: ProcessId, cannot: Cannot): void {
+/** Sends SIGTERM, unless it has ended by itself. Throws what `cannot` returns. */
+export function terminate({ pid, started }: ProcessId, cannot: Cannot): void {
   if (!isRunning({ pid, started })) return;
   try {
     process.kill(pid, 'SIGTERM');
@@ -85,7 +85,7 @@ export async function restartProcess(
       return `systemctl restart ${unit}`;
     }
     if (isOfSession(cgroup)) {
-      throw cannot(`process ${pid} was started by hand in a session of a user, so nobody starts it again`);
+      throw cannot(`process ${pid} was started by hand in a session of a user, so nothing starts it again`);
     }
   }
   terminate(reader, cannot);
@@ -94,39 +94,4 @@ export async function restartProcess(
     throw cannot(`process ${pid} has not ended ${endMs / 1000} s after SIGTERM`);
   }
   return `SIGTERM to process ${pid}`;
-}
-
-/** In our pod; the kubelet starts the container again. Throws WriteFailed. */
-export function terminateInPod(component: string, due: readonly ProcessId[]): void {
-  for (const one of due) {
-    terminate(one, (state, cause) => {
-      const why = 'this program must run as the same user, in the pod of the component';
-      return new RecoveryError('WriteFailed', `Cannot restart ${component}: ${state}; ${why}`, { cause });
-    });
-  }
-}
-
-interface Awaiting {
-  readonly component: string;
-  /** They must have ended. */
-  readonly due: readonly ProcessId[];
-  readonly processes: (component: string) => readonly ProcessId[];
-  readonly atMostMs: number;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-}
-
-/** The new process. Throws ProofFailed when there is none in time; undefined when the signal aborts. */
-export async function awaitSuccessor(awaiting: Awaiting): Promise<ProcessId | undefined> {
-  const { component, due, processes, atMostMs, clock, signal } = awaiting;
-  const isDue = (one: ProcessId): boolean => due.some((old) => isSameProcess(old, one));
-  const look = (): ProcessId | undefined => {
-    const running = processes(component);
-    return running.some(isDue) ? undefined : running[0];
-  };
-  const successor = await waitFor(look, { atMostMs, everyMs: 200, clock, signal });
-  if (successor !== undefined || signal.aborted) return successor;
-  const state = processes(component).some(isDue) ? 'the process has not ended' : 'no new process has come';
-  const message = `Cannot restart ${component}: ${state} within ${atMostMs / 1000} s; look at the kubelet's log`;
-  throw new RecoveryError('ProofFailed', message);
 }

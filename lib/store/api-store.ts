@@ -7,9 +7,8 @@ import { RecoveryError, isCode } from '../errors.ts';
 import type { ApiLocation, Location } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { objectEntries } from './object-entries.ts';
-import { locationText, privateKeyKey } from './store.ts';
+import { locationText, privateKeyKey, verifyMaterial } from './store.ts';
 import type { Entries, Found, Material, Seen, Store } from './store.ts';
-import { verifyMaterial } from './verify-material.ts';
 import { isFile } from '../inventory/places.ts';
 
 /** What a Secret and a ConfigMap have in common; whatever else the server sends goes back as it came. */
@@ -133,9 +132,9 @@ export function foundIn(location: Location, object: ApiObject): Found {
   return {
     version,
     entries,
-    ...(problem !== undefined && { problem: `Cannot use ${locationText(location)}: ${problem}` }),
+    problem: problem && `Cannot use ${locationText(location)}: ${problem}`,
     annotations: { ...annotations },
-    ...(labels !== undefined && { labels }),
+    labels,
   };
 }
 

@@ -1,6 +1,6 @@
 // An artefact of this host as files: which they are, what they say, and what must change in them for new entries. One
 // layout for each kind of location. Layouts compute; the calls to the disk are given to them or made of what they say.
-import type { Entries } from './store.ts';
+import type { Entries, Found } from './store.ts';
 
 /** A file of an artefact as it is now. */
 export interface Part {
@@ -9,7 +9,7 @@ export interface Part {
   readonly file: string;
   /** Undefined: it is not there. */
   readonly bytes: Uint8Array | undefined;
-  /** Read only: it belongs to somebody else. */
+  /** Read only: it is not this artefact's. */
   readonly foreign?: boolean;
 }
 
@@ -25,13 +25,7 @@ export interface Change {
   readonly dated?: boolean;
 }
 
-export interface Understood {
-  readonly entries: Entries;
-  readonly problem?: string;
-  readonly foreign?: string;
-  readonly authorityIsForeign?: boolean;
-  readonly server?: string;
-}
+export type Understood = Pick<Found, 'entries' | 'problem' | 'foreign' | 'authorityIsForeign' | 'server'>;
 
 export type ReadFile = (file: string) => Promise<Uint8Array | undefined>;
 

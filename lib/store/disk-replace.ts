@@ -3,12 +3,12 @@
 // identity (client-go util/certificate/certificate_store.go), gets a new dated file and the link is flipped.
 import { basename, dirname, join } from 'node:path';
 import { type Disk, onPath, together, unlessAbsent } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/read.ts';
 import { RecoveryError } from '../errors.ts';
 import {
   ensureDirectory,
   groupReads,
   type Ownership,
+  readRegularFile,
   removeLeftovers,
   syncAll,
   syncDirectory,
@@ -48,7 +48,7 @@ async function place(disk: Disk, change: Change, now: Date): Promise<Placement> 
   return { change, file, temporary: temporaryName(beside), before, link };
 }
 
-/** Where an absent file belongs: a link is followed, because somebody has made it. Throws WriteFailed. */
+/** Where an absent file belongs: a link is followed, because an administrator has made it. Throws WriteFailed. */
 async function missingTarget(disk: Disk, file: string): Promise<string> {
   const target = await finalTarget(disk, file);
   if (target === file || (await unlessAbsent(() => disk.stat(dirname(target)))) !== undefined) return target;
@@ -59,17 +59,17 @@ async function missingTarget(disk: Disk, file: string): Promise<string> {
   );
 }
 
-export interface Preparing {
-  readonly onAttributesLost?: ((err: unknown) => void) | undefined;
+interface Preparing {
+  readonly onAttributesLost: (err: unknown) => void;
   /** Owner and mode of the last copy that was kept of a file, for one that is not there. */
-  readonly formerOwner?: (file: string) => Promise<Ownership | undefined>;
+  readonly formerOwner: (file: string) => Promise<Ownership | undefined>;
 }
 
 /** Writes every temporary file, durably. */
 export async function prepareAll(
   disk: Disk,
   placements: readonly Placement[],
-  { onAttributesLost, formerOwner }: Preparing = {},
+  { onAttributesLost, formerOwner }: Preparing,
 ): Promise<void> {
   const write = async ({ change, file, temporary, before, link }: Placement): Promise<void> => {
     const owner = (await ownerOf(disk, change, before)) ?? (await ownerOfAbsent(disk, change, placements, formerOwner));
@@ -83,7 +83,7 @@ export async function prepareAll(
   await together(placements.map(write));
 }
 
-/** A temporary name is another one at each try: told of the file that it was for, the same failure again is no news. */
+/** A temporary name is another one at each try: named by the file that it was for, the same failure again is no news. */
 function ofItsPlace(err: unknown, temporary: string, file: string): unknown {
   const failure = err as NodeJS.ErrnoException;
   if (failure.path === temporary) failure.path = file;
@@ -99,8 +99,8 @@ async function ownerOf(
   const own = await unlessAbsent(() => disk.stat(file));
   if (own === undefined) return undefined;
   const { uid, gid } = own;
-  // Who may read a key is somebody's decision (etcd's user, a monitor), and kubeadm keeps it. That the world may write
-  // one is an accident, and nobody has decided who may read a key where there is none, as in a file that a shell has
+  // Who may read a key is an administrator's decision (etcd's user, a monitor), and kubeadm keeps it. That the world may write
+  // one is an accident, and it is not decided who may read a key where there is none, as in a file that a shell has
   // emptied: then nothing is copied, because the new file must not be open to the world for a moment.
   if (secret && (own.mode & worldWrites) !== 0) return { mode: own.mode & 0o700, uid, gid };
   if (secret && (own.mode & world) !== 0 && !holdsKey(before)) return { mode: own.mode & 0o770, uid, gid };
@@ -125,7 +125,7 @@ async function ownerOfAbsent(
     const other = change.file === file ? undefined : await unlessAbsent(() => disk.stat(change.file));
     if (other !== undefined) return { mode, uid: other.uid, gid: other.gid };
   }
-  const former = await formerOwner?.(file);
+  const former = await formerOwner(file);
   // Copies of earlier versions are all root's.
   if (former !== undefined && (former.uid !== 0 || former.gid !== 0)) {
     return { ...former, mode: mode | (former.mode & groupReads) };

@@ -11,28 +11,26 @@ import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
 import { systemClock } from '../clock.ts';
 import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import type { DiskLocation, Endpoints, Location } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
-import { combinedPemLayout } from './combined-pem.ts';
-import { backUp, type Files, keptOwner, newestGeneration, type Owners } from './disk-backup.ts';
+import { BackupDirectory, type Files, type Owners } from './backup-directory.ts';
 import type { Change, Layout, Part } from './disk-layout.ts';
-import { commitAll, discardAll, type Placement, placeAll, prepareAll, type Preparing } from './disk-replace.ts';
+import { commitAll, discardAll, type Placement, placeAll, prepareAll } from './disk-replace.ts';
 import { kubeconfigLayout } from './kubeconfig.ts';
-import { pemFileLayout, pemPairLayout } from './pem-files.ts';
+import { combinedPemLayout, pemFileLayout, pemPairLayout } from './pem-files.ts';
 import { type Owner, refuseFilesOfOthers } from './shared-files.ts';
-import { caBundleKey, certificateKey, locationText } from './store.ts';
+import { caBundleKey, certificateKey, locationText, verifyMaterial } from './store.ts';
 import type { Found, Store } from './store.ts';
-import { verifyMaterial } from './verify-material.ts';
 import { isFile } from '../inventory/places.ts';
 
 export interface DiskStoreOptions {
   /** Where replaced files are copied to; without it nothing is kept. */
   readonly backupDir?: string;
-  /** Told of a copy that could not be kept or read; the write goes on. Must not throw. */
+  /** Called for a copy that could not be kept or read; the write goes on. Must not throw. */
   readonly onBackupFailed?: (err: RecoveryError) => void;
-  /** Told of a file that could not get all that the one before it had; the write goes on. Must not throw. */
+  /** Called for a file that could not get all that the one before it had; the write goes on. Must not throw. */
   readonly onAttributesLost?: (err: RecoveryError) => void;
   /** The server that a kubeconfig names which has to be made from nothing. */
   readonly endpoints?: Endpoints | undefined;
@@ -44,73 +42,103 @@ export interface DiskStoreOptions {
 }
 
 export function createDiskStore(options: DiskStoreOptions = {}): Store {
-  const { backupDir, endpoints, disk = realDisk } = options;
-
   /** One that cannot be read is none. */
-  async function newestBackup(location: DiskLocation): Promise<readonly Part[] | undefined> {
-    if (backupDir === undefined) return undefined;
-    const shelf = { disk, backupDir, path: artefactPath(location) };
-    const what = `backup of ${locationText(location)}`;
+  async function newestBackup({ location, backups }: DiskArtefact): Promise<readonly Part[] | undefined> {
+    const reading = { code: 'ReadFailed', action: 'read', what: `backup of ${locationText(location)}` } as const;
     try {
-      const files = await attempt({ ...reading(location), what, directory: backupDir }, () =>
-        newestGeneration(shelf, isUsable(location, layoutOf(location, endpoints))),
-      );
+      const files = await attempt({ ...reading, directory: options.backupDir ?? '' }, async () => backups?.newest());
       return files === undefined ? undefined : keptParts(files);
     } catch (err) {
-      tell(options.onBackupFailed, err);
+      report(options.onBackupFailed, err);
       return undefined;
     }
   }
 
   return {
     async read(location): Promise<Found | undefined> {
-      const at = diskLocation(location);
-      const layout = layoutOf(at, endpoints);
-      const parts = await lookAt(disk, at, layout);
-      const found = foundIn(layout, parts);
-      return found === undefined ? undefined : { ...found, ...(await lastChange(disk, parts)) };
+      const artefact = artefactAt(diskLocation(location), options);
+      const parts = await lookAt(artefact);
+      const found = foundIn(artefact.layout, parts);
+      return found === undefined ? undefined : { ...found, changedAt: await lastChange(artefact.disk, parts) };
     },
 
     async write(location, next, seen): Promise<'written' | 'conflict'> {
       const at = diskLocation(location);
       verifyMaterial(at, next); // 1
-      const layout = layoutOf(at, endpoints);
-      const parts = await lookAt(disk, at, layout); // 2
+      const artefact = artefactAt(at, options);
+      const parts = await lookAt(artefact); // 2
       const expected = seen === 'absent' ? undefined : seen.version;
-      if (foundIn(layout, parts)?.version !== expected) return 'conflict';
-      const changes = await layout.change(next.entries, parts, () => newestBackup(at));
-      return replaceParts({ ...options, location: at, layout, parts, changes });
+      if (foundIn(artefact.layout, parts)?.version !== expected) return 'conflict';
+      const changes = await artefact.layout.change(next.entries, parts, () => newestBackup(artefact));
+      return replaceParts(artefact, { parts, changes }, options);
     },
 
     async backup(location): Promise<Found | undefined> {
-      const at = diskLocation(location);
-      const parts = await newestBackup(at);
-      return parts === undefined ? undefined : foundIn(layoutOf(at, endpoints), parts);
+      const artefact = artefactAt(diskLocation(location), options);
+      const parts = await newestBackup(artefact);
+      return parts === undefined ? undefined : foundIn(artefact.layout, parts);
     },
   };
 }
 
-interface Replacement extends DiskStoreOptions {
+/** An artefact of this host: how its files are understood, and where copies of them are kept. */
+export interface DiskArtefact {
   readonly location: DiskLocation;
   readonly layout: Layout;
+  readonly disk: Disk;
+  readonly backups: BackupDirectory | undefined;
+}
+
+type ArtefactOptions = Pick<DiskStoreOptions, 'disk' | 'backupDir' | 'endpoints'>;
+
+export function artefactAt(
+  location: DiskLocation,
+  options: ArtefactOptions & { readonly backupDir: string },
+): DiskArtefact & { readonly backups: BackupDirectory };
+export function artefactAt(location: DiskLocation, options: ArtefactOptions): DiskArtefact;
+export function artefactAt(
+  location: DiskLocation,
+  { disk = realDisk, backupDir, endpoints }: ArtefactOptions,
+): DiskArtefact {
+  const layout = layoutOf(location, endpoints);
+  const isUsable = (files: Files): boolean => canBeUnderstood(location, layout, files);
+  const path = firstFile(location);
+  const backups = backupDir === undefined ? undefined : new BackupDirectory({ disk, backupDir, path, isUsable });
+  return { location, layout, disk, backups };
+}
+
+interface Replacement {
   /** What is there, as it was seen. */
   readonly parts: readonly Part[];
   readonly changes: readonly Change[];
-  /** The backup that is put back. Default: the newest tells whose the files were that are not there. */
+  /** The backup that is put back. Default: the newest says whose the files were that are not there. */
   readonly generation?: string;
 }
 
-/** Steps 3 to 7, for whoever has files to put in place. Throws WriteFailed. */
-export async function replaceParts(replacement: Replacement): Promise<'written' | 'conflict'> {
-  const { disk = realDisk, now = () => systemClock.now(), location, layout, parts, changes } = replacement;
+/** Steps 3 to 7, of a write and of a restore. Throws WriteFailed. */
+export async function replaceParts(
+  artefact: DiskArtefact,
+  { parts, changes, generation }: Replacement,
+  options: DiskStoreOptions,
+): Promise<'written' | 'conflict'> {
+  const { disk, location, backups } = artefact;
+  const { owners = [], now = () => systemClock.now() } = options;
+  const preparing = {
+    onAttributesLost: (err: unknown) => report(options.onAttributesLost, err),
+    async formerOwner(file: string) {
+      const role = parts.find((part) => part.file === file)?.role;
+      // One that cannot be read is none.
+      return role === undefined ? undefined : backups?.ownerOf(role, generation).catch(() => undefined);
+    },
+  };
   const writing = { code: 'WriteFailed', action: 'write', what: locationText(location) } as const;
-  return attempt({ ...writing, directory: dirname(artefactPath(location)) }, async () => {
+  return attempt({ ...writing, directory: dirname(firstFile(location)) }, async () => {
     let placements: readonly Placement[] = [];
     try {
       placements = await placeAll(disk, changes, now()); // 3
-      await refuseFilesOfOthers(disk, { location, placements, owners: replacement.owners ?? [] });
-      await together([keep(replacement), prepareAll(disk, placements, preparing(replacement))]); // 4
-      const present = await lookAt(disk, location, layout); // 5
+      await refuseFilesOfOthers(disk, { location, placements, owners });
+      await together([keep(artefact, parts, options), prepareAll(disk, placements, preparing)]); // 4
+      const present = await lookAt(artefact); // 5
       if (digestOf(present) !== digestOf(parts)) {
         await discardAll(disk, placements);
         return 'conflict';
@@ -124,39 +152,20 @@ export async function replaceParts(replacement: Replacement): Promise<'written' 
   });
 }
 
-function preparing({
-  disk = realDisk,
-  backupDir,
-  onAttributesLost,
-  location,
-  parts,
-  generation,
-}: Replacement): Preparing {
-  return {
-    onAttributesLost: (err) => tell(onAttributesLost, err),
-    async formerOwner(file) {
-      const role = parts.find((part) => part.file === file)?.role;
-      if (backupDir === undefined || role === undefined) return undefined;
-      // One that cannot be read is none.
-      return keptOwner({ disk, backupDir, path: artefactPath(location) }, role, generation).catch(() => undefined);
-    },
-  };
-}
-
-/** Copies what is there. What is healed is worth more than the copy: that one could not be made is told. */
-async function keep({ disk = realDisk, backupDir, onBackupFailed, ...rest }: Replacement): Promise<void> {
-  const { location, layout, parts } = rest;
+/** Copies what is there. A copy that could not be made is reported: the repair matters more. */
+async function keep(artefact: DiskArtefact, parts: readonly Part[], options: DiskStoreOptions): Promise<void> {
+  const { disk, location, backups } = artefact;
+  const { backupDir = '', onBackupFailed } = options;
   const present = parts.filter(({ bytes, foreign }) => bytes !== undefined && foreign !== true);
-  if (backupDir === undefined || present.length === 0) return;
+  if (backups === undefined || present.length === 0) return;
   const files = new Map(present.map(({ role, bytes }) => [role, bytes ?? new Uint8Array()]));
   const what = `${locationText(location)} to "${backupDir}"`;
-  const shelf = { disk, backupDir, path: artefactPath(location) };
   try {
     await attempt({ code: 'WriteFailed', action: 'back up', what, directory: backupDir, remains: '' }, async () =>
-      backUp(shelf, files, isUsable(location, layout), await ownersOf(disk, present)),
+      backups.keep(files, await ownersOf(disk, present)),
     );
   } catch (err) {
-    tell(onBackupFailed, err);
+    report(onBackupFailed, err);
   }
 }
 
@@ -169,39 +178,25 @@ async function ownersOf(disk: Disk, parts: readonly Part[]): Promise<Owners> {
 }
 
 /** Throws what is a fault of this program and no state of the disk. */
-function tell(told: ((err: RecoveryError) => void) | undefined, err: unknown): void {
+function report(to: ((err: RecoveryError) => void) | undefined, err: unknown): void {
   if (!(err instanceof RecoveryError)) throw err;
-  told?.(err);
+  to?.(err);
 }
 
-export async function lookAt(disk: Disk, location: DiskLocation, layout: Layout): Promise<readonly Part[]> {
+export async function lookAt({ disk, location, layout }: DiskArtefact): Promise<readonly Part[]> {
+  const what = locationText(location);
+  const directory = dirname(firstFile(location));
   const read = async (file: string): Promise<Uint8Array | undefined> =>
     unlessAbsent(() => onPath(file, () => readRegularFile(disk, file)));
-  return attempt(reading(location), () => layout.look(read));
+  return attempt({ code: 'ReadFailed', action: 'read', what, directory }, () => layout.look(read));
 }
 
-const reading = (location: DiskLocation) =>
-  ({
-    code: 'ReadFailed',
-    action: 'read',
-    what: locationText(location),
-    directory: dirname(artefactPath(location)),
-  }) as const;
-
-/** By ctime: a copy that keeps the dates of its original has a new one all the same. */
-async function lastChange(disk: Disk, parts: readonly Part[]): Promise<Pick<Found, 'changedAt'>> {
-  const times = await Promise.all(
-    parts.map(async ({ file, bytes }) =>
-      bytes === undefined
-        ? undefined
-        : disk.stat(file).then(
-            ({ ctimeMs }) => ctimeMs,
-            () => undefined,
-          ),
-    ),
-  );
-  const known = times.filter((time): time is number => time !== undefined);
-  return known.length === 0 ? {} : { changedAt: new Date(Math.max(...known)) };
+/** By ctime: a copy that keeps the dates of its original has a new one all the same. Undefined where it is unknown. */
+async function lastChange(disk: Disk, parts: readonly Part[]): Promise<Date | undefined> {
+  const present = parts.filter(({ bytes }) => bytes !== undefined);
+  const stats = await Promise.all(present.map(({ file }) => disk.stat(file).catch(() => undefined)));
+  const times = stats.flatMap((known) => known?.ctimeMs ?? []);
+  return times.length === 0 ? undefined : new Date(Math.max(...times));
 }
 
 function foundIn(layout: Layout, parts: readonly Part[]): Found | undefined {
@@ -217,29 +212,28 @@ function digestOf(parts: readonly Part[]): string {
   return hash.digest('hex');
 }
 
-/** A backup as parts: their places on this host are the business of whoever puts them back. */
+/** A backup as parts: it does not say where they lie on this host. */
 export const keptParts = (files: Files): readonly Part[] =>
   [...files].map(([role, bytes]) => ({ role, file: role, bytes }));
 
-/** Whether a backup can be understood: at the least its certificates parse. */
-function isUsable(location: DiskLocation, layout: Layout): (files: Files) => boolean {
-  return (files) => {
-    const understood = layout.understand(keptParts(files));
-    const pem = understood?.entries[location.kind === 'pemFile' ? caBundleKey : certificateKey];
-    if (understood?.problem !== undefined || understood?.foreign !== undefined || pem === undefined) return false;
-    try {
-      return parseCertificates(pem, 'backup', 'skipped').length > 0;
-    } catch {
-      return false;
-    }
-  };
+function canBeUnderstood(location: DiskLocation, layout: Layout, files: Files): boolean {
+  const understood = layout.understand(keptParts(files));
+  const pem = understood?.entries[certificateEntry(location)];
+  if (understood?.problem !== undefined || understood?.foreign !== undefined || pem === undefined) return false;
+  try {
+    return parseCertificates(pem, 'backup', 'skipped').length > 0;
+  } catch {
+    return false;
+  }
 }
 
-/** The path by which an artefact's backups are found. */
-export const artefactPath = (location: DiskLocation): string =>
-  location.kind === 'pemPair' ? location.certFile : location.file;
+/** The entry by which it is known how long an artefact is valid. */
+export const certificateEntry = ({ kind }: DiskLocation): string => (kind === 'pemFile' ? caBundleKey : certificateKey);
 
-export function layoutOf(location: DiskLocation, endpoints?: Endpoints): Layout {
+/** The path by which an artefact's backups are found. */
+const firstFile = (location: DiskLocation): string => (location.kind === 'pemPair' ? location.certFile : location.file);
+
+function layoutOf(location: DiskLocation, endpoints?: Endpoints): Layout {
   switch (location.kind) {
     case 'pemPair':
       return pemPairLayout(location);

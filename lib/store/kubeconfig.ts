@@ -13,7 +13,7 @@ import { RecoveryError } from '../errors.ts';
 import type { Endpoints, KubeconfigLocation } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { editYaml, toYaml, yamlText } from '../yaml.ts';
-import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './combined-pem.ts';
+import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './pem-files.ts';
 import { bytesOf, type Change, type Layout, type Part, type ReadFile, type Understood } from './disk-layout.ts';
 import { authorityKey, certificateKey, type Entries, locationText, privateKeyKey } from './store.ts';
 
@@ -110,10 +110,12 @@ function understand(location: KubeconfigLocation, parts: readonly Part[], view: 
   const damaged = [reading.certificate, reading.key, reading.authority].some(
     (source) => source.kind === 'data' && source.bytes === undefined,
   );
-  const foreign = reading.authority.kind === 'file' || reading.insecure ? { authorityIsForeign: true } : {};
-  const server = reading.server === undefined ? {} : { server: reading.server };
-  if (!damaged) return { entries, ...foreign, ...server };
-  return { entries, ...foreign, ...server, problem: `Cannot use ${what}: its embedded data is not base64` };
+  return {
+    entries,
+    authorityIsForeign: reading.authority.kind === 'file' || reading.insecure || undefined,
+    server: reading.server,
+    problem: damaged ? `Cannot use ${what}: its embedded data is not base64` : undefined,
+  };
 }
 
 interface Renewal {
@@ -132,28 +134,26 @@ interface NewDocument {
   readonly key: Source;
 }
 
+/** Made from the first of these that a user and a cluster can be found in. */
 async function newDocument(renewal: Renewal): Promise<NewDocument> {
-  const { location, parts, view, earlier } = renewal;
+  const { location, endpoints, parts, view, earlier } = renewal;
   const present = bytesOf(parts, documentRole);
-  const reading = present === undefined ? undefined : view(present);
-  if (reading !== undefined && 'foreign' in reading) {
-    throw refusal(location, `${reading.foreign}; remove that, or leave this file out`);
+  const sources: readonly (() => Promise<Uint8Array | undefined>)[] = [
+    async () => present,
+    async () => present && withOwnContext(present, endpoints),
+    async () => bytesOf((await earlier()) ?? [], documentRole),
+    async () => Buffer.from(bareDocument(renewal)),
+  ];
+  for (const source of sources) {
+    const document = await source();
+    if (document === undefined) continue;
+    const reading = view(document);
+    if ('user' in reading) return edited(renewal, document, reading);
+    if ('foreign' in reading && document === present) {
+      throw refusal(location, `${reading.foreign}; remove that, or leave this file out`);
+    }
   }
-  if (present !== undefined && reading !== undefined && 'user' in reading) return edited(renewal, present, reading);
-  const pointed = present && withOwnContext(present, renewal.endpoints);
-  const pointedReading = pointed && view(pointed);
-  if (pointed !== undefined && pointedReading !== undefined && 'user' in pointedReading) {
-    return edited(renewal, pointed, pointedReading);
-  }
-  const kept = bytesOf((await earlier()) ?? [], documentRole);
-  const keptReading = kept === undefined ? undefined : view(kept);
-  if (kept !== undefined && keptReading !== undefined && 'user' in keptReading) {
-    return edited(renewal, kept, keptReading);
-  }
-  const bare = Buffer.from(bareDocument(renewal));
-  const bareReading = view(bare);
-  if (!('user' in bareReading)) throw refusal(location, 'no document could be made');
-  return edited(renewal, bare, bareReading);
+  throw refusal(location, 'no document could be made');
 }
 
 /** A document that only lacks a current context that is there (`kubectl config unset`) keeps all that is in it. */

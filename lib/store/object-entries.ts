@@ -14,7 +14,7 @@ interface ObjectEntries {
   /** Of all values. */
   readonly keys: readonly string[];
   /** Why not all can be read, with the name of the key. */
-  readonly problem?: string;
+  readonly problem?: string | undefined;
 }
 
 /** A ConfigMap's `binaryData` are entries like its `data`; their keys never overlap. */
@@ -27,7 +27,7 @@ export function objectEntries(kind: 'secret' | 'configMap', { data, binaryData }
   return {
     entries: Object.fromEntries(parts.flatMap(({ entries }) => Object.entries(entries))),
     keys: parts.flatMap(({ keys }) => keys),
-    ...(problem !== undefined && { problem }),
+    problem,
   };
 }
 
@@ -46,7 +46,7 @@ function partOf(field: string, values: unknown, encoding: BufferEncoding): Objec
   return {
     entries: Object.fromEntries(read),
     keys: all.map(([key]) => key),
-    ...(problem !== undefined && { problem }),
+    problem,
   };
 }
 

@@ -1,16 +1,22 @@
 // The way back: which former generations of each artefact are kept, and one of them put in place again, verified before
-// and with what is there now kept first. Whoever calls holds the lock of this host.
+// and with what is there now kept first. The caller holds the lock of this host.
 import { basename } from 'node:path';
-import { isDeepStrictEqual } from 'node:util';
-import { attempt, realDisk } from '../disk/disk.ts';
+import { attempt } from '../disk/disk.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { DiskLocation, Location } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
-import { artefactPath, type DiskStoreOptions, keptParts, layoutOf, lookAt, replaceParts } from './disk-store.ts';
+import {
+  artefactAt,
+  certificateEntry,
+  type DiskArtefact,
+  type DiskStoreOptions,
+  keptParts,
+  lookAt,
+  replaceParts,
+} from './disk-store.ts';
 import type { Change, Layout } from './disk-layout.ts';
-import { type Files, generationPath, generationsOf, readGeneration, type Shelf } from './disk-backup.ts';
-import { caBundleKey, certificateKey, type Entries, locationText, type Material } from './store.ts';
-import { verifyMaterial } from './verify-material.ts';
+import type { BackupDirectory, Files } from './backup-directory.ts';
+import { type Entries, locationText, type Material, verifyMaterial } from './store.ts';
 import { isFile } from '../inventory/places.ts';
 
 /** What is restored: an artefact of a resolved inventory. */
@@ -25,9 +31,9 @@ export interface Generation {
   /** `000003`: the higher the younger. */
   readonly generation: string;
   /** When it was copied, just before it was replaced; undefined where the disk does not say. */
-  readonly keptAt?: Date;
+  readonly keptAt?: Date | undefined;
   /** End of its certificate, of the earliest where it has several roots; undefined where it has none that parses. */
-  readonly notAfter?: Date;
+  readonly notAfter?: Date | undefined;
   /** Why it cannot be put back. */
   readonly problem?: string;
 }
@@ -45,68 +51,69 @@ export interface RestoreOptions extends Pick<
  */
 export async function listGenerations(
   artefacts: readonly Restorable[],
-  { backupDir, endpoints, disk = realDisk }: RestoreOptions,
+  options: RestoreOptions,
 ): Promise<Generation[]> {
   const found: Generation[] = [];
   for (const { name, location } of artefacts) {
     if (!isFile(location)) continue;
-    const shelf = { disk, backupDir, path: artefactPath(location) };
-    const layout = layoutOf(location, endpoints);
-    const generations = await onShelf(shelf, location, () => generationsOf(shelf));
-    for (const generation of generations.toReversed()) {
-      const seen = await lookAtGeneration({ shelf, location, layout }, generation);
-      found.push({ artefact: name, location: location, generation, ...seen });
+    const kept = keptFilesOf(location, options);
+    for (const generation of (await kept.reading(() => kept.backups.generations())).toReversed()) {
+      found.push({ artefact: name, location, generation, ...(await lookAtGeneration(kept, generation)) });
     }
   }
   return found;
 }
 
-interface Place {
-  readonly shelf: Shelf;
-  readonly location: DiskLocation;
-  readonly layout: Layout;
+interface KeptFiles extends DiskArtefact {
+  readonly backups: BackupDirectory;
+  /** Turns what the system says into ReadFailed. */
+  readonly reading: <T>(call: () => Promise<T>) => Promise<T>;
+}
+
+function keptFilesOf(location: DiskLocation, options: RestoreOptions): KeptFiles {
+  const what = `backups of ${locationText(location)}`;
+  const reading = { code: 'ReadFailed', action: 'read', what, directory: options.backupDir } as const;
+  return { ...artefactAt(location, options), reading: (call) => attempt(reading, call) };
 }
 
 async function lookAtGeneration(
-  { shelf, location, layout }: Place,
+  kept: KeptFiles,
   generation: string,
 ): Promise<Pick<Generation, 'keptAt' | 'notAfter' | 'problem'>> {
-  let dated: Pick<Generation, 'keptAt'> = {};
+  const { disk, backups, reading } = kept;
+  let keptAt: Date | undefined;
   try {
-    const status = await onShelf(shelf, location, () => shelf.disk.stat(generationPath(shelf, generation)));
-    dated = { keptAt: status.mtime };
-    const files = await onShelf(shelf, location, () => readGeneration(shelf, generation));
-    return { ...dated, ...judged(location, files, layout) };
+    keptAt = (await reading(() => disk.stat(backups.pathOf(generation)))).mtime;
+    return { keptAt, ...judged(kept, await reading(() => backups.read(generation))) };
   } catch (err) {
     if (!isCode(err, 'ReadFailed')) throw err;
-    return { ...dated, problem: err.message };
+    return { keptAt, problem: err.message };
   }
 }
 
 /**
- * Puts a generation back. `conflict`: somebody else wrote at the same time. Throws ReadFailed when there is no such
+ * Puts a generation back. `conflict`: another process wrote at the same time. Throws ReadFailed when there is no such
  * generation, MaterialInvalid when it is not whole, WriteFailed.
  */
 export async function restoreGeneration(
   { location, generation }: Pick<Generation, 'location' | 'generation'>,
   options: RestoreOptions,
 ): Promise<'restored' | 'unchanged' | 'conflict'> {
-  const { disk = realDisk, backupDir, endpoints } = options;
-  const shelf: Shelf = { disk, backupDir, path: artefactPath(location) };
-  const files = await onShelf(shelf, location, () => readGeneration(shelf, generation));
+  const kept = keptFilesOf(location, options);
+  const files = await kept.reading(() => kept.backups.read(generation));
   if (files.size === 0) {
-    const message = `Cannot restore ${locationText(location)}: there is no generation "${generation}" in "${backupDir}"`;
-    throw new RecoveryError('ReadFailed', `${message}; name one that is listed`);
+    const where = `there is no generation "${generation}" in "${options.backupDir}"`;
+    const message = `Cannot restore ${locationText(location)}: ${where}; name one that is listed`;
+    throw new RecoveryError('ReadFailed', message);
   }
-  const own = layoutOf(location, endpoints);
-  verifyMaterial(location, { entries: entriesOf(location, files, own), annotations: {} });
-  const changes = own.putBack(files);
-  const layout = lookingAt(own, changes);
-  const parts = await lookAt(disk, location, layout);
+  verifyMaterial(location, { entries: entriesOf(kept, files), annotations: {} });
+  const changes = kept.layout.putBack(files);
+  const artefact = { ...kept, layout: lookingAt(kept.layout, changes) };
+  const parts = await lookAt(artefact);
   const present = new Map(parts.map(({ file, bytes }) => [file, bytes]));
   const different = changes.filter(({ file, bytes }) => !isSame(present.get(file), bytes));
   if (different.length === 0) return 'unchanged';
-  const outcome = await replaceParts({ ...options, location, layout, parts, changes: different, generation });
+  const outcome = await replaceParts(artefact, { parts, changes: different, generation }, options);
   return outcome === 'written' ? 'restored' : outcome;
 }
 
@@ -126,30 +133,26 @@ function lookingAt(layout: Layout, changes: readonly Change[]): Layout {
 }
 
 const isSame = (present: Uint8Array | undefined, bytes: Uint8Array): boolean =>
-  present !== undefined && isDeepStrictEqual(Buffer.from(present), Buffer.from(bytes));
-
-function onShelf<T>({ backupDir }: Shelf, location: DiskLocation, call: () => Promise<T>): Promise<T> {
-  const what = `backups of ${locationText(location)}`;
-  return attempt({ code: 'ReadFailed', action: 'read', what, directory: backupDir }, call);
-}
+  present !== undefined && Buffer.compare(present, bytes) === 0;
 
 /** Throws MaterialInvalid, saying why it cannot be understood. */
-function entriesOf(location: DiskLocation, files: Files, layout: Layout): Entries {
+function entriesOf({ location, layout }: DiskArtefact, files: Files): Entries {
   const understood = layout.understand(keptParts(files));
   const problem = understood === undefined ? 'its main file is missing' : (understood.problem ?? understood.foreign);
   if (understood !== undefined && problem === undefined) return understood.entries;
   throw new RecoveryError('MaterialInvalid', `Cannot restore ${locationText(location)}: ${problem}`);
 }
 
-function judged(location: DiskLocation, files: Files, layout: Layout): Pick<Generation, 'notAfter' | 'problem'> {
+function judged(artefact: DiskArtefact, files: Files): Pick<Generation, 'notAfter' | 'problem'> {
+  const { location, layout } = artefact;
   const { entries = {} } = layout.understand(keptParts(files)) ?? {};
-  const notAfter = endOf(entries[location.kind === 'pemFile' ? caBundleKey : certificateKey], location);
+  const notAfter = endOf(entries, location);
   try {
-    verifyMaterial(location, { entries: entriesOf(location, files, layout), annotations: {} });
-    return { ...(notAfter !== undefined && { notAfter }) };
+    verifyMaterial(location, { entries: entriesOf(artefact, files), annotations: {} });
+    return { notAfter };
   } catch (err) {
     if (!isCode(err, 'MaterialInvalid')) throw err;
-    return { ...(notAfter !== undefined && { notAfter }), problem: err.message };
+    return { notAfter, problem: err.message };
   }
 }
 
@@ -162,11 +165,12 @@ export function presentEnd(location: DiskLocation, found: Material | undefined):
     if (isCode(err, 'MaterialInvalid')) return undefined;
     throw err;
   }
-  return endOf(found.entries[location.kind === 'pemFile' ? caBundleKey : certificateKey], location);
+  return endOf(found.entries, location);
 }
 
 /** Of the leaf; of a bundle the one that ends first. */
-function endOf(pem: Uint8Array | undefined, location: DiskLocation): Date | undefined {
+function endOf(entries: Entries, location: DiskLocation): Date | undefined {
+  const pem = entries[certificateEntry(location)];
   if (pem === undefined) return undefined;
   try {
     const certificates = parseCertificates(pem, locationText(location), 'skipped');

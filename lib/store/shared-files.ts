@@ -1,6 +1,6 @@
 // Files that are links lead to the files of others sometimes: a leaf that is a link to its CA, a key that is one to
 // sa.key. What is written there would be lost for its owner, and two artefacts would take it from each other for ever.
-// Two artefacts that are one whole pair, file by file, are one by somebody's decision.
+// Two artefacts that are one whole pair, file by file, are one by an administrator's decision.
 import { basename } from 'node:path';
 import { type Disk, unlessAbsent } from '../disk/disk.ts';
 import { RecoveryError } from '../errors.ts';
@@ -19,7 +19,7 @@ export interface Owner {
 /** kubeadm's (cmd/kubeadm/app/constants): no artefact of any preset, and never written. */
 const serviceAccountFiles: ReadonlySet<string> = new Set(['sa.key', 'sa.pub']);
 
-/** Throws WriteFailed where a file that is to be written belongs to somebody else. */
+/** Throws WriteFailed where a file that is to be written belongs to another artefact. */
 export async function refuseFilesOfOthers(
   disk: Disk,
   {

@@ -2,7 +2,11 @@
 // A write states what it saw; a store refuses it when that is no longer what is there ("conflict"), and the caller
 // looks again. There is no unconditional write.
 import { entryKeys } from '../inventory/content.ts';
+import { RecoveryError } from '../errors.ts';
 import type { Location } from '../inventory/model.ts';
+import { isFile } from '../inventory/places.ts';
+import { parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { pairMatches } from '../pki/key.ts';
 
 /** The entries of an artefact by key: `tls.crt`, `tls.key`, `ca-bundle.crt`, ... Values are the raw bytes. */
 export type Entries = Readonly<Record<string, Uint8Array>>;
@@ -12,7 +16,7 @@ export interface Material {
   /** Only objects in the API have them. */
   readonly annotations: Readonly<Record<string, string>>;
   /** As annotations; what was read, and never written as such. */
-  readonly labels?: Readonly<Record<string, string>>;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
   /** Of an object in the API: written with its entries where the object has none of that name. */
   readonly metadata?: Metadata;
 }
@@ -26,15 +30,15 @@ export interface Metadata {
 export interface Found extends Material {
   readonly version: string;
   /** Why it cannot be understood as a whole, where that is more than what its entries show (a kubeconfig without user). */
-  readonly problem?: string;
+  readonly problem?: string | undefined;
   /** Of a kubeconfig: why its credentials are others' and never written: an exec plugin, a token, another cluster. */
   readonly foreign?: string;
   /** Of files: when the last of them changed, by the clock of this host. */
-  readonly changedAt?: Date;
+  readonly changedAt?: Date | undefined;
   /** Of a kubeconfig: its CA lies in a file that it names, which a write leaves alone. */
-  readonly authorityIsForeign?: boolean;
+  readonly authorityIsForeign?: boolean | undefined;
   /** Of a kubeconfig: the URL of its server, where it names one. */
-  readonly server?: string;
+  readonly server?: string | undefined;
 }
 
 /** What a writer saw before: the version, or that nothing was there. */
@@ -59,6 +63,16 @@ export interface Store {
 export const certificateKey = entryKeys.certificate;
 export const privateKeyKey = entryKeys.privateKey;
 export const caBundleKey = entryKeys.caBundle;
+/** One store for all locations: objects of the API go to one, files of this host to the other. */
+export function createStore({ api, disk }: { readonly api: Store; readonly disk: Store }): Store {
+  const storeOf = (location: Location): Store => (isFile(location) ? disk : api);
+  return {
+    read: (location, signal) => storeOf(location).read(location, signal),
+    write: (location, next, seen, signal) => storeOf(location).write(location, next, seen, signal),
+    backup: async (location) => storeOf(location).backup?.(location),
+  };
+}
+
 /** The CA by which a kubeconfig knows its server. */
 export const authorityKey = 'ca.crt';
 
@@ -79,3 +93,36 @@ export function locationText(location: Location): string {
   }
   return `file "${location.file}"`;
 }
+
+/**
+ * The last look at our own output, in every store before anything is sent or written: what is there may be bad, but it
+ * is never replaced by something that does not parse or does not belong together. Throws MaterialInvalid, naming the
+ * location, unless every entry of `next` is usable.
+ */
+export function verifyMaterial(location: Location, { entries }: Material): void {
+  const what = locationText(location);
+  const refuse = (problem: string): RecoveryError =>
+    new RecoveryError('MaterialInvalid', `Cannot write ${what}: ${problem}; what is there stays`);
+  if (Object.keys(entries).length === 0) throw refuse('there is no entry to write');
+  const { [certificateKey]: certificate, [privateKeyKey]: key, [caBundleKey]: bundle, [authorityKey]: ca } = entries;
+  // Half a pair beside the other half that is already there would not match it. An external CA has no other half.
+  const isAlone = location.kind === 'pemPair' && certificate !== undefined && isAuthority(certificate, what);
+  if ((certificate === undefined) !== (key === undefined) && !isAlone)
+    throw refuse('certificate and key are written together only');
+  if (certificate !== undefined && key !== undefined) {
+    // other blocks in a file of this host are others', and no reader minds them
+    const others = location.kind === 'secret' ? 'refused' : 'skipped';
+    const [first] = parseCertificates(certificate, `${what} ${certificateKey}`, others);
+    if (first === undefined || !pairMatches(first, key, `${what} ${privateKeyKey}`)) {
+      throw refuse('the private key does not belong to the certificate');
+    }
+  }
+  if (bundle !== undefined) parseCertificates(bundle, `${what} ${caBundleKey}`);
+  // As client-go reads it: what is torn beside a whole one counts for nothing.
+  if (ca !== undefined && location.kind === 'kubeconfig' && wholeCertificates(ca).length === 0) {
+    throw refuse(`"${authorityKey}" holds no CA certificate`);
+  }
+}
+
+const isAuthority = (pem: Uint8Array, what: string): boolean =>
+  parseCertificates(pem, what).every(({ facts }) => facts.isCa);

@@ -44,7 +44,7 @@ export class Destination {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #kinds: readonly string[];
-  readonly #told = new Set<string>();
+  readonly #reported = new Set<string>();
   #holding: Promise<Lock> | undefined;
 
   constructor(path: string, { clock, log }: { readonly clock: Clock; readonly log: Log }) {
@@ -57,16 +57,16 @@ export class Destination {
   /** Before the first object is written. Throws AlreadyRunning. */
   async begin(): Promise<void> {
     await this.repair(); // else the lock itself may be out of reach
-    this.#told.clear();
+    this.#reported.clear();
     try {
       await this.hold();
     } catch (err) {
       if (isCode(err, 'AlreadyRunning')) throw err;
-      // The disk may be repaired while this runs: whoever writes takes the lock before.
+      // The disk may be repaired while this runs: each write takes the lock before.
       this.#log.warn('sync.failed', { path: this.#path, err: errorText(err) });
       return;
     }
-    // Residue of an interrupted removal. Not worth a stop: the objects themselves are told of a disk that refuses.
+    // Residue of an interrupted removal. Not worth a stop: each object reports a disk that refuses.
     for (const directory of this.#kinds) {
       await pruneRemoved({ directory, what: `directory "${directory}"` }).catch((err: unknown) =>
         this.#log.warn('sync.failed', { path: directory, err: errorText(err) }),
@@ -95,13 +95,13 @@ export class Destination {
     const destination = this.#path;
     const what = `destination directory "${destination}"`;
     return attempt({ code: 'WriteFailed', action: 'lock', what, directory: destination }, async () => {
-      await ensureDirectory(realDisk, destination); // the lock's own mode is for nobody's parents
+      await ensureDirectory(realDisk, destination); // the lock's own mode is not for its parents
       const guards = `files below "${destination}"`;
       return acquireLock({ directory: join(destination, lockDirectory), clock: this.#clock, guards });
     });
   }
 
-  /** Modes of the directories above the objects. What fails again in the same way is told once. Never rejects. */
+  /** Modes of the directories above the objects. What fails again in the same way is logged once. Never rejects. */
   async repair(): Promise<void> {
     for (const directory of [this.#path, ...this.#kinds]) {
       try {
@@ -110,8 +110,8 @@ export class Destination {
         const message = `its mode was 0${mode.toString(8)}: it shut this process out, or let others replace what is below`;
         this.#log.warn('sync.repaired', { path: directory, message });
       } catch (err) {
-        if (this.#told.has(errorText(err))) continue;
-        this.#told.add(errorText(err));
+        if (this.#reported.has(errorText(err))) continue;
+        this.#reported.add(errorText(err));
         this.#log.warn('sync.failed', { path: directory, err: errorText(err) });
       }
     }
@@ -126,17 +126,17 @@ const stickyBit = 0o1000;
 const ownAccess = 0o700;
 const writableByOthers = 0o022;
 
-/** The mode that a directory must get; undefined when it may stay. A narrower one is the choice of whoever made it. */
+/** The mode that a directory must get; undefined when it may stay. A narrower one is its owner's choice. */
 function repairedMode({ mode }: Stats): number | undefined {
-  if ((mode & 0o111) === 0) return directoryMode; // `chmod -R 600`: nobody can enter, which nobody can want
-  // Where the sticky bit is set nobody can rename what is not theirs.
+  if ((mode & 0o111) === 0) return directoryMode; // `chmod -R 600`: no user can enter
+  // Where the sticky bit is set no user can rename what belongs to another.
   const wide = (mode & stickyBit) === 0 && (mode & writableByOthers) !== 0;
   if (!wide && (mode & ownAccess) === ownAccess) return undefined;
   return ((wide ? mode & ~writableByOthers : mode) | ownAccess) & 0o7777;
 }
 
 /**
- * Whoever may write in a directory above those of objects can replace an object's directory under its readers. Returns the
+ * A user who may write in a directory above those of objects can replace an object's directory under its readers. Returns the
  * mode it had, when that was repaired; what is not there or not ours stays as it is. Throws WriteFailed.
  */
 export async function repairParent({ directory, what, disk = realDisk }: ObjectDirectory): Promise<number | undefined> {

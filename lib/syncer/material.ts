@@ -3,8 +3,7 @@ import { faultText, isCode, type RecoveryError } from '../errors.ts';
 import type { Kubeconfigs } from '../inventory/model.ts';
 import type { ConfigMap, Secret } from '../kube/kube.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
-import { parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
-import { pairMatches } from '../pki/key.ts';
+import { pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
 import { caBundleKey, certificateKey, privateKeyKey, type Entries } from '../store/store.ts';
 import { understandKubeconfigs } from '../plan/understand.ts';
 import type { MaterialFacts, Validity } from './project.ts';
@@ -25,7 +24,7 @@ export function factsOf({ expects, what }: Pick<SyncedObject, 'expects' | 'what'
     if (!isCode(err, 'MaterialInvalid')) {
       return { problem: { reason: 'unreadable', message: `cannot read it: fault of this program, ${faultText(err)}` } };
     }
-    return { problem: { reason: 'unreadable', message: told(err, what) } };
+    return { problem: { reason: 'unreadable', message: problemOf(err, what) } };
   }
 }
 
@@ -45,7 +44,7 @@ function checked(expects: ArtefactContent, entries: Entries, what: string): Mate
 }
 
 /** The parsers name the object themselves; the message that project makes names it too. */
-const told = (err: RecoveryError, what: string): string =>
+const problemOf = (err: RecoveryError, what: string): string =>
   err.message.replace(` of ${what}`, '').replace(/^Cannot/, 'cannot');
 
 /**
@@ -64,7 +63,7 @@ function opaqueFacts(entries: Entries, what: string): MaterialFacts {
     if (!isCode(err, 'MaterialInvalid')) throw err;
     const whole = wholeCertificates(bundle ?? certificate ?? Buffer.alloc(0));
     const validity = bundle === undefined ? whole.slice(0, 1) : whole;
-    return { warning: told(err, what), ...(validity.length > 0 && { validity: validity.map(validityOf) }) };
+    return { warning: problemOf(err, what), validity: validity.length > 0 ? validity.map(validityOf) : undefined };
   }
 }
 

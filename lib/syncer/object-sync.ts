@@ -36,13 +36,12 @@ interface ObjectSyncOptions extends PassContext {
   readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;
   /** After each look. */
   readonly onLooked?: () => void;
-  readonly recheckMs?: number;
-  readonly random?: () => number;
+  readonly recheckMs?: number | undefined;
 }
 
 const mode = 'syncer';
 export const defaultRecheckMs = 60_000;
-/** So long regen has for what it makes itself, before anybody is called. */
+/** So long regen has for what it makes itself, before an operator is called. */
 const awaitedMs = 30_000;
 const retries = { firstMs: 100, longestMs: 10_000 };
 
@@ -65,8 +64,8 @@ export class ObjectSync {
   #published: string | undefined;
   #pruned = false;
   #failures = 0;
-  /** Since when it has been missing; `told` once somebody was called. */
-  #awaited: { readonly since: number; told: boolean } | undefined;
+  /** Since when it has been missing; `reported` once an operator was called. */
+  #awaited: { readonly since: number; reported: boolean } | undefined;
 
   constructor(options: ObjectSyncOptions) {
     const { name, what, published, location } = options.object;
@@ -87,7 +86,7 @@ export class ObjectSync {
 
   /** Follows the states that are offered until the signal aborts. Never rejects. */
   async run(): Promise<void> {
-    const { signal, recheckMs = defaultRecheckMs, random = Math.random } = this.#options;
+    const { signal, recheckMs = defaultRecheckMs } = this.#options;
     for (let delay = recheckMs; ;) {
       const isNews = await this.#wake.wait(this.#options, delay);
       if (signal.aborted) return;
@@ -96,11 +95,13 @@ export class ObjectSync {
       await this.pass(this.#newest);
       // Spread, so that not all objects are asked for in the same second.
       delay =
-        this.#failures > 0 ? backoffMs(this.#failures, { ...retries, random }) : recheckMs * (0.75 + random() / 4);
+        this.#failures > 0
+          ? backoffMs(this.#failures, { ...retries, random: Math.random })
+          : recheckMs * (0.75 + Math.random() / 4);
     }
   }
 
-  /** A watch may lose an event and go on: nothing but a read tells. While the API is away the disk is looked at alone. */
+  /** A watch may lose an event and go on: only a read shows it. While the API is away the disk is looked at alone. */
   async #ask(): Promise<void> {
     const before = this.#newest;
     const live = await readLive(this.#options).catch(() => undefined);
@@ -139,11 +140,11 @@ export class ObjectSync {
     const look = (): Promise<Scan> =>
       attempt({ code: 'WriteFailed', action: 'publish', what, directory }, () => scan(realDisk, directory, !dryRun));
     if (this.#pruned || dryRun) return look();
-    // That it cannot be taken is told by a pass that has something to write.
+    // That it cannot be taken is reported by a pass that has something to write.
     const holds = await isDone(hold());
     const scanned = await look();
     if (!holds) return scanned;
-    // What cannot be removed keeps no renewed content from its readers; publish, which removes it last, tells why.
+    // What cannot be removed keeps no renewed content from its readers; publish, which removes it last, says why.
     this.#pruned = await isDone(prune(object, scanned));
     return scanned.leftovers.length === 0 ? scanned : look();
   }
@@ -193,9 +194,9 @@ export class ObjectSync {
   #await(message: string, fields: LogFields): void {
     const now = this.#options.clock.now().getTime();
     if (this.#awaited === undefined) this.#log.info('sync.refused', fields);
-    this.#awaited ??= { since: now, told: false };
-    if (this.#awaited.told || Math.abs(now - this.#awaited.since) < awaitedMs) return;
-    this.#awaited.told = true;
+    this.#awaited ??= { since: now, reported: false };
+    if (this.#awaited.reported || Math.abs(now - this.#awaited.since) < awaitedMs) return;
+    this.#awaited.reported = true;
     const text = `${message}, and has not for ${awaitedMs / 1000} s: see its log`;
     this.#options.metrics?.failed(mode, 'missing');
     this.#log.warn('sync.refused', { ...fields, message: text });
@@ -216,7 +217,7 @@ export class ObjectSync {
     else this.#record('Normal', 'CertificateRemoved', `Removed ${at}`);
   }
 
-  /** A state that is not as it should be: told when it is news. */
+  /** A state that is not as it should be: logged when it is news. */
   #set(problem: NewStatus, tell: () => void): void {
     const { state, reason, message } = this.#status;
     this.#become(problem);

@@ -1,5 +1,5 @@
 // One pass over one object: take what the watch said and what lies on disk, decide (project.ts), read the object live
-// before anything is written or removed, decide again, act. Files of an object in step that somebody removed come back
+// before anything is written or removed, decide again, act. Files of an object in step that were removed come back
 // from memory without a read: a kube-apiserver that has lost its own certificate never answers one.
 import { getIfPresent, namedListPath, objectPath } from '../kube/objects.ts';
 import type { Clock } from '../clock.ts';
@@ -44,7 +44,7 @@ export type PassResult = {
       readonly action: 'write';
       readonly reason: string;
       readonly outcome: PublishOutcome;
-      readonly warning?: string;
+      readonly warning?: string | undefined;
     }
   | Extract<SyncDecision, { action: 'remove' | 'keep' | 'refuse' }>
 );
@@ -62,10 +62,11 @@ export async function syncObject(pass: Pass): Promise<PassResult> {
   const { suggested } = pass;
   if (suggested === undefined) return act(pass, await look(pass, await readLive(pass)));
   // Most likely a change: the live read that writing needs is asked for while what is known is judged.
-  const early = versionOf(suggested) === pass.synced ? undefined : settled(readLive(pass));
+  const early = versionOf(suggested) === pass.synced ? undefined : readLive(pass);
+  early?.catch(() => undefined); // its failure counts where the value is needed
   const first = await look(pass, suggested);
   if (!isChange(first.decision) || (await isLost(pass, first))) return act(pass, first);
-  const live = early === undefined ? await readLive(pass) : (await early)();
+  const live = await (early ?? readLive(pass));
   const same = live.present && versionOf(live) === versionOf(suggested);
   return act(pass, same ? first : await look(pass, live));
 }
@@ -81,16 +82,6 @@ async function isLost(
 
 const versionOf = (state: ObjectState<ApiObject>): string | undefined =>
   state.present ? state.object.metadata?.resourceVersion : undefined;
-
-/** Holds a failure back until somebody asks for the value; nobody may. */
-function settled<T>(promise: Promise<T>): Promise<() => T> {
-  return promise.then(
-    (value) => () => value,
-    (err: unknown) => () => {
-      throw err;
-    },
-  );
-}
 
 const isChange = ({ action }: SyncDecision): boolean => action === 'write' || action === 'remove';
 

@@ -3,9 +3,9 @@
 // content from the API is never written over files that are valid; these stay.
 import { mostNames, namesProblem } from '../publish/file-names.ts';
 import type { PublishOutcome } from '../publish/writer.ts';
-import type { ApiLocation } from '../inventory/model.ts';
 import { certificateKey, privateKeyKey } from '../store/store.ts';
-import { type ArtefactContent, keysOf } from '../inventory/content.ts';
+import { keysOf } from '../inventory/content.ts';
+import type { SyncedObject } from './synced-objects.ts';
 
 /** What is known of content, without its bytes. */
 export interface MaterialFacts {
@@ -14,7 +14,7 @@ export interface MaterialFacts {
   /** Of an opaque object: what is not as its keys promise. It is written all the same. */
   readonly warning?: string;
   /** When its certificates are valid: of a pair the leaf, of a bundle each. */
-  readonly validity?: readonly Validity[];
+  readonly validity?: readonly Validity[] | undefined;
 }
 
 export interface Validity {
@@ -36,13 +36,7 @@ export interface DiskFacts {
 }
 
 export interface Projection {
-  readonly object: {
-    readonly location: ApiLocation;
-    readonly published: 'required' | 'optional';
-    readonly expects: ArtefactContent;
-    readonly what: string;
-    readonly isMade?: boolean;
-  };
+  readonly object: Pick<SyncedObject, 'location' | 'published' | 'expects' | 'what' | 'isMade'>;
   readonly api: ApiFacts;
   readonly disk: DiskFacts;
   readonly now: Date;
@@ -54,7 +48,11 @@ export type SyncDecision =
   /** The files are what they must be. */
   | { readonly action: 'none' }
   /** `warning`: a sentence about content that is written as it is. */
-  | { readonly action: 'write'; readonly reason: 'absent' | 'changed' | 'drifted'; readonly warning?: string }
+  | {
+      readonly action: 'write';
+      readonly reason: 'absent' | 'changed' | 'drifted';
+      readonly warning?: string | undefined;
+    }
   | { readonly action: 'remove'; readonly reason: 'gone' }
   /** The files stay as they are, which is not what the API says. */
   | { readonly action: 'keep'; readonly reason: 'missing' | 'expired' | 'notYetValid'; readonly message: string }
@@ -114,7 +112,7 @@ function projectPresent({ object, disk, now }: Projection, material: MaterialFac
     return outOfTime(object, { theirs: material, ours: disk.material, now });
   }
   const { warning } = material;
-  return { action: 'write', reason: disk.present ? 'changed' : 'absent', ...(warning !== undefined && { warning }) };
+  return { action: 'write', reason: disk.present ? 'changed' : 'absent', warning };
 }
 
 interface Compared {

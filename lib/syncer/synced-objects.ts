@@ -18,7 +18,7 @@ export interface SyncedObject {
   readonly mode: FileMode;
   /** `Secret "namespace/name"`, for messages. */
   readonly what: string;
-  /** Mode regen makes it where it is absent; nobody has to. */
+  /** Mode regen makes it where it is absent. */
   readonly isMade?: boolean;
 }
 

@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { realDisk } from '../../lib/disk/disk.ts';
-import { replaceFile } from '../../lib/disk/files.ts';
-import { readRegularFile } from '../../lib/disk/read.ts';
+import { readRegularFile, replaceFile } from '../../lib/disk/files.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'read-'));

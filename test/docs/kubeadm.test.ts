@@ -73,7 +73,7 @@ describe('docs/kubeadm.md', () => {
   });
 
   it('says how many copies are kept', () => {
-    const [, kept] = /generationsKept = (\d+)/.exec(page('lib/store/disk-backup.ts')) ?? [];
+    const [, kept] = /generationsKept = (\d+)/.exec(page('lib/store/backup-directory.ts')) ?? [];
     expect(kept).toBe('5');
     expect(flat).toContain('the last five generations');
     expect(page('README.md')).toContain(`backups\`, last ${kept}`);

@@ -15,7 +15,7 @@ import { isCode, RecoveryError } from '../../lib/errors.ts';
 import { staticPods } from '../../lib/install/accounts.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import { LeaseTurn, restartTurn } from '../../lib/restart/turn.ts';
+import { RestartLease, restartLease } from '../../lib/restart/restart-lease.ts';
 import { createLog } from '../../lib/log.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { adoptedMachine, kubeadmManifest, recordIn } from '../support/cluster/adopted-files.ts';
@@ -30,7 +30,7 @@ let connection: KubeConnection;
 beforeAll(async () => {
   plane = await startControlPlane();
   connection = await reach();
-  const namespace = { metadata: { name: restartTurn.namespace } };
+  const namespace = { metadata: { name: restartLease.namespace } };
   await plane.admin('/api/v1/namespaces', { method: 'POST', body: namespace });
 });
 afterAll(async () => {
@@ -207,15 +207,15 @@ describe('where a kubelet runs the pods', () => {
   });
 
   describe('while another machine restarts its kube-apiserver', () => {
-    const turnOf = (holder: string): LeaseTurn =>
-      new LeaseTurn({ connection, lease: restartTurn, holder, clock: systemClock, signal });
-    let other: LeaseTurn;
+    const turnOf = (holder: string): RestartLease =>
+      new RestartLease({ connection, holder, clock: systemClock, signal });
+    let other: RestartLease;
     beforeEach(async () => {
       other = turnOf('node2');
-      await other.take();
+      await other.acquire();
       await rewrite('kube-apiserver');
     });
-    afterEach(() => other.giveBack());
+    afterEach(() => other.release());
 
     test('it waits for its turn, and the other pods do not', async () => {
       await rewrite('kube-scheduler');
@@ -223,9 +223,9 @@ describe('where a kubelet runs the pods', () => {
       expect(events()).toEqual(['manifest.waiting kube-apiserver', 'manifest.repaired kube-scheduler']);
       expect(told.find(({ event }) => event === 'manifest.waiting')?.['message']).toContain('is held by "node2"');
       expect(await text('kube-apiserver')).toBe(kubeadmManifest('kube-apiserver', root));
-      await other.giveBack();
+      await other.release();
       expect(await repair({ timeoutMs: 20_000 })).toEqual([]);
-      await other.take(); // given back by whoever had it
+      await other.acquire(); // given back by whoever had it
     });
 
     test('a run of the timer knows how long those before it have waited for one that is dead', async () => {
@@ -252,7 +252,7 @@ describe('where a kubelet runs the pods', () => {
       const lines: string[] = [];
       const waits = (line: string): void => {
         lines.push(line);
-        void other.giveBack();
+        void other.release();
       };
       const edit = (before: PodManifest): PodManifest => ({
         ...before,
@@ -266,7 +266,7 @@ describe('where a kubelet runs the pods', () => {
         ),
       ]);
       // Who changes nothing restarts nothing.
-      await other.take();
+      await other.acquire();
       const same = (before: PodManifest): PodManifest => before;
       expect(await changeStaticPod('kube-apiserver', same, { ...machine, turnTimeoutMs: 0 })).toBe('unchanged');
     });

@@ -10,7 +10,7 @@ import type { ApiLocation } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
-import { restartTurn } from '../../lib/restart/turn.ts';
+import { restartLease } from '../../lib/restart/restart-lease.ts';
 import { createApiStore } from '../../lib/store/api-store.ts';
 import { type RenderedControlPlane, startRenderedControlPlane } from '../support/cluster/rendered-control-plane.ts';
 
@@ -203,7 +203,7 @@ describe('runUninstall()', () => {
   });
 
   it('removes identities and rights, keeps what certificates in use need, and finds nothing the second time', async () => {
-    const turn = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: restartTurn, spec: {} };
+    const turn = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: restartLease, spec: {} };
     await controlPlane.apply(JSON.stringify(turn));
     const { removed, kept } = await uninstall();
     expect(removed).toContain('ClusterRoleBinding "kube-cert-recovery-proofs"');

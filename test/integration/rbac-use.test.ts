@@ -10,7 +10,7 @@ import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { accountName, defaultNamespace as namespace, staticPods } from '../../lib/install/accounts.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
-import { LeaseTurn, restartTurn } from '../../lib/restart/turn.ts';
+import { RestartLease } from '../../lib/restart/restart-lease.ts';
 import { apiRequest, type ApiResponse } from '../support/cluster/api-client.ts';
 import { type AuditEvent, readAudit } from '../support/cluster/audit.ts';
 import { createLeaf } from '../support/certificates/certificates.ts';
@@ -65,9 +65,9 @@ async function ask(name: string, node: string): Promise<void> {
 async function takeTurns(): Promise<void> {
   const kubeconfigFile = await world.kubeconfigOf('syncer');
   const connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent });
-  const turn = new LeaseTurn({ connection, lease: restartTurn, holder: nodeName, clock: systemClock, signal });
-  await turn.take();
-  await turn.giveBack();
+  const turn = new RestartLease({ connection, holder: nodeName, clock: systemClock, signal });
+  await turn.acquire();
+  await turn.release();
   await connection.close();
 }
 

@@ -7,10 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { restartTurn } from '../../lib/restart/turn.ts';
+import { restartLease } from '../../lib/restart/restart-lease.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 
-const { namespace } = restartTurn;
+const { namespace } = restartLease;
 const secrets = `/api/v1/namespaces/${namespace}/secrets`;
 const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
 const main = join(import.meta.dirname, '..', '..', 'cmd', 'main.ts');
@@ -90,7 +90,7 @@ it('ends the component that shares its PID namespace once for each recovery, in 
   await soon(() => done().length).toBe(1); // it was there before the files
   expect(await starts()).toBe(2);
   const lease = async (): Promise<unknown> =>
-    (await controlPlane.admin(`/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/${restartTurn.name}`)).body;
+    (await controlPlane.admin(`/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/${restartLease.name}`)).body;
   await soon(lease).toMatchObject({ spec: { holderIdentity: '', leaseTransitions: 0 } });
 
   for (const name of ['one', 'two']) {

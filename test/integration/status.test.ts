@@ -11,7 +11,7 @@ import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import { runStatus, type StatusOptions } from '../../lib/status/status.ts';
 import { createApiStore } from '../../lib/store/api-store.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
-import { createStore } from '../../lib/store/stores.ts';
+import { createStore } from '../../lib/store/store.ts';
 import { type RenderedControlPlane, startRenderedControlPlane } from '../support/cluster/rendered-control-plane.ts';
 
 const signal = new AbortController().signal;

@@ -34,7 +34,7 @@ const signal = AbortSignal.timeout(60_000);
 const lockDir = (): string => join(directory, 'lock');
 /** As a run has them that hands out its store: it has looked at none. */
 const markers = (): Markers =>
-  new Markers({ directory: lockDir(), onFailed: ({ message }) => void lines.push(message) });
+  new Markers({ directory: lockDir(), boot, onFailed: ({ message }) => void lines.push(message) });
 
 async function component(name: ComponentName): Promise<Component> {
   const kubeconfig = join(directory, `${name}.conf`);
@@ -63,7 +63,7 @@ function storeThat(outcome: 'written' | 'conflict' | 'fails' | 'fails late'): St
 }
 
 async function renew(one: Component, outcome: Parameters<typeof storeThat>[0] = 'written'): Promise<unknown> {
-  const store = createMarkingStore({ store: storeThat(outcome), components: [one], markers: markers(), boot });
+  const store = createMarkingStore(storeThat(outcome), [one], markers());
   const [location] = one.locations as [Location];
   return store.write(location, { entries: {}, annotations: {} }, { version: 'first' }, signal).catch(String);
 }
@@ -82,7 +82,6 @@ async function restart(
   return restartMarked({
     components,
     markers: markers(),
-    boot,
     isReady: () => isReady,
     apiAnswers,
     clock,
@@ -298,11 +297,11 @@ it('a marker of a write that begins while this run restarts is not one of a run 
     return true;
   };
   const log = createLog({ write: (line) => lines.push(line) });
-  const restarting = { components: [kubelet, scheduler], markers: markers(), boot, isReady, log, signal };
+  const restarting = { components: [kubelet, scheduler], markers: markers(), isReady, log, signal };
   const outcomes = await restartMarked({ ...restarting, apiAnswers: async () => {}, clock: systemClock });
   expect(outcomes.map((outcome) => outcome.component.name)).toEqual(['kubelet']);
   expect(await isGone(reader.pid ?? 0)).toBe(false);
-  expect(await markers().look('kube-scheduler', boot)).toEqual(writing);
+  expect(await markers().look('kube-scheduler')).toEqual(writing);
 });
 
 it('a write that fails when the new file is in place counts as one', async () => {
@@ -316,12 +315,12 @@ it('a write that fails when the new file is in place counts as one', async () =>
 it('a marker that cannot be written is said, and this run still knows', async () => {
   const one = await component('kube-scheduler');
   await writeFile(lockDir(), 'a file where the directory should be');
-  const known = new Markers({ directory: lockDir(), onFailed: ({ message }) => void lines.push(message) });
-  const store = createMarkingStore({ store: storeThat('written'), components: [one], markers: known, boot });
+  const known = new Markers({ directory: lockDir(), boot, onFailed: ({ message }) => void lines.push(message) });
+  const store = createMarkingStore(storeThat('written'), [one], known);
   const [location] = one.locations as [Location];
   await store.write(location, { entries: {}, annotations: {} }, { version: 'first' }, signal);
   expect(lines[0]).toContain('Cannot write marker');
-  expect(await known.look('kube-scheduler', boot)).toMatchObject({ state: 'written' });
+  expect(await known.look('kube-scheduler')).toMatchObject({ state: 'written' });
 });
 
 describe('a kubelet where systemd runs', () => {

@@ -9,8 +9,8 @@ it('a directory in the place of a marker is removed with it: it would restart it
   try {
     await mkdir(join(directory, 'restart-kubelet', 'inside'), { recursive: true });
     const failures: string[] = [];
-    const markers = new Markers({ directory, onFailed: ({ message }) => void failures.push(message) });
-    expect(await markers.look('kubelet', 'boot')).toMatchObject({ state: 'writing' });
+    const markers = new Markers({ directory, boot: 'boot', onFailed: ({ message }) => void failures.push(message) });
+    expect(await markers.look('kubelet')).toMatchObject({ state: 'writing' });
     await markers.remove('kubelet');
     expect(failures).toEqual([]);
     expect(await readdir(directory)).toEqual([]);

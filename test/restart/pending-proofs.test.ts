@@ -79,6 +79,7 @@ function options(more: Partial<ProvingOptions> = {}): ProvingOptions {
   };
   return {
     resolved,
+    components: [component],
     store: {
       read: async () => ({ version: '1', entries: { 'tls.crt': readFileSync(kubelet.cert) }, annotations: {} }),
     },
@@ -120,7 +121,7 @@ describe('proveUse()', () => {
   });
 
   it('is not content with an identity that nobody accepts', async () => {
-    expect(await messages([{ name: 'kubelet', component, since }], options())).toEqual(['kubelet: nobody is there']);
+    expect(await messages([{ name: 'kubelet', since }], options())).toEqual(['kubelet: nobody is there']);
   });
 });
 
@@ -133,10 +134,9 @@ describe('proveAll()', () => {
   const notes = (boot = 'this') => ({
     directory: lockDir,
     boot,
-    components: [component],
     onFailed: ({ message }: RecoveryError) => void told.push(message),
   });
-  const kubelets = { name: 'kubelet', component, since };
+  const kubelets = { name: 'kubelet', since };
   const at = (ms: number): Clock => {
     const clock = quickClock();
     return { ...clock, now: () => new Date(clock.now().getTime() + ms) };

@@ -11,7 +11,7 @@ import { createLog } from '../../lib/log.ts';
 import { processesInPod } from '../../lib/restart/processes.ts';
 import type { ProcessId } from '../../lib/host/proc.ts';
 import { inputsAnnotation } from '../../lib/restart/manifest.ts';
-import { type InputChange, type PodRestartOptions, PodRestarter, type Turn } from '../../lib/restart/pod-restarts.ts';
+import { type InputChange, type PodRestartOptions, PodRestarter } from '../../lib/restart/pod-restarts.ts';
 import { isGone, Processes } from './processes.ts';
 
 const component = 'kube-controller-manager';
@@ -272,28 +272,28 @@ describe('with a manifest', () => {
   });
 });
 
-describe('with a turn', () => {
-  function turnOf(taken: string[], isFree: () => boolean): Turn {
+describe('with the restart Lease', () => {
+  function leaseOf(taken: string[], isFree: () => boolean): NonNullable<PodRestartOptions['lease']> {
     return {
-      take: async () => {
+      acquire: async () => {
         if (!isFree()) throw new RecoveryError('KubeConflict', 'Cannot take Lease: it is held by "node2"');
         taken.push('taken');
       },
-      giveBack: async () => void taken.push('given back'),
+      release: async () => void taken.push('given back'),
     };
   }
 
-  it('ends the component in its turn only, and gives it back when the next process is ready', async () => {
+  it('ends the component while it holds the Lease only, and gives that back when the next process is ready', async () => {
     const first = await start();
     await tick();
     const taken: string[] = [];
     let isFree = false;
     let isReady = true;
-    await using running = new Running({ turn: turnOf(taken, () => isFree), isApiReady: async () => isReady });
+    await using running = new Running({ lease: leaseOf(taken, () => isFree), isApiReady: async () => isReady });
     running.reaction.notice(now('one'));
     await delay(700);
     expect(await first.isGone()).toBe(false);
-    expect(lines).toEqual([]); // no failure: others have their turn
+    expect(lines).toEqual([]); // no failure: another machine holds it
     isFree = true;
     await soon(first.isGone).toBe(true);
     isReady = false;
@@ -309,7 +309,7 @@ describe('with a turn', () => {
     await start();
     const taken: string[] = [];
     let isReady = false;
-    await using running = new Running({ turn: turnOf(taken, () => true), isApiReady: async () => isReady });
+    await using running = new Running({ lease: leaseOf(taken, () => true), isApiReady: async () => isReady });
     running.reaction.notice({ artefact: 'a', digest: '1', changedAt: new Date(0), since: 'found' });
     await delay(400);
     expect(taken).toEqual([]);
@@ -321,7 +321,7 @@ describe('with a turn', () => {
     const first = await start();
     await tick();
     const taken: string[] = [];
-    await using running = new Running({ turn: turnOf(taken, () => true), pace: { successorMs: 300 } });
+    await using running = new Running({ lease: leaseOf(taken, () => true), pace: { successorMs: 300 } });
     running.reaction.notice(now('one'));
     await soon(first.isGone).toBe(true);
     await soon(() => events('reaction.failed')).toHaveLength(1);

@@ -85,9 +85,10 @@ describe('a file that is replaced', () => {
   it('fails in the same words at each try: temporary names are not told', async () => {
     await put(first);
     const messages = new Set<string>();
-    const refused = Object.assign(new Error('EROFS'), { code: 'EROFS' });
     const open: Disk['open'] = (path, flags, ...rest) =>
-      flags === 'wx' ? Promise.reject(Object.assign(refused, { path })) : realDisk.open(path, flags, ...rest);
+      flags === 'wx'
+        ? Promise.reject(Object.assign(new Error('EROFS'), { code: 'EROFS', path }))
+        : realDisk.open(path, flags, ...rest);
     for (let turn = 0; turn < 2; turn += 1) {
       const store = createDiskStore({ disk: { ...realDisk, open } });
       const writing = store.write(pair, second, await seen(), signal);

@@ -5,7 +5,7 @@ import { access } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { realDisk } from '../../disk/disk.ts';
-import { readRegularFile } from '../../disk/read.ts';
+import { readRegularFile } from '../../disk/files.ts';
 import { errorText, RecoveryError, systemCode } from '../../errors.ts';
 import { yamlText } from '../../yaml.ts';
 import type { Inventory } from '../model.ts';

@@ -14,7 +14,7 @@ import { systemClock } from '../../../lib/clock.ts';
 import { parseConfig, parseToolConfig } from '../../../lib/config/load.ts';
 import { isCode } from '../../../lib/errors.ts';
 import { installedPresets } from '../../../lib/inventory/preset.ts';
-import { readObserved } from '../../../lib/restart/turn.ts';
+import { readObserved } from '../../../lib/restart/restart-lease.ts';
 import { Markers } from '../../../lib/restart/markers.ts';
 import { bootId } from '../../../lib/host/proc.ts';
 import { recordIn } from '../cluster/adopted-files.ts';
@@ -110,8 +110,12 @@ export class RecordCases implements AsyncDisposable {
     const next = dice.roll(2) === 0 ? Buffer.from(text) : damaged(Buffer.from(text), dice);
     await writeFile(join(this.#directory, 'restart-kubelet'), next);
     const told: string[] = [];
-    const markers = new Markers({ directory: this.#directory, onFailed: ({ message }) => told.push(message) });
-    const found = await markers.look('kubelet', this.#boot);
+    const markers = new Markers({
+      directory: this.#directory,
+      boot: this.#boot,
+      onFailed: ({ message }) => told.push(message),
+    });
+    const found = await markers.look('kubelet');
     // Damaged, it says that something may have changed: one restart too many.
     if (found === undefined || told.length > 0) return 'it is lost';
     const isSound = found.running.every(({ pid, started }) => typeof pid === 'number' && typeof started === 'number');

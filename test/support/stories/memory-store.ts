@@ -2,8 +2,14 @@
 // annotations that a write does not name stay. For simulations of many actors; what the real API server does is shown
 // by the integration tests.
 import type { Location } from '../../../lib/inventory/model.ts';
-import { type Found, locationText, type Material, type Seen, type Store } from '../../../lib/store/store.ts';
-import { verifyMaterial } from '../../../lib/store/verify-material.ts';
+import {
+  type Found,
+  locationText,
+  type Material,
+  type Seen,
+  type Store,
+  verifyMaterial,
+} from '../../../lib/store/store.ts';
 
 export class MemoryStore implements Store {
   readonly #objects: Map<string, Found>;

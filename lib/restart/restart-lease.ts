@@ -1,26 +1,25 @@
-// A turn that one machine of a cluster has at a time: a Lease, taken by compare-and-swap. Only `uninstall` deletes it.
+// The Lease that lets one machine of a cluster at a time restart kube-apiserver, held by compare-and-swap. Only
+// `uninstall` deletes it.
 import { dirname } from 'node:path';
 import { type Clock, steadyMs } from '../clock.ts';
 import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
-import { replaceFile } from '../disk/files.ts';
-import { readRegularFile } from '../disk/read.ts';
+import { readRegularFile, replaceFile } from '../disk/files.ts';
 import { type ErrorCode, isCode, RecoveryError } from '../errors.ts';
 import { bootId } from '../host/proc.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createLease, type Lease, type LeaseName, leasePath, type LeaseRequest, replaceLease } from '../kube/leases.ts';
 import { getIfPresent } from '../kube/objects.ts';
-import { judgeTurn, turnSeconds } from './decide.ts';
+import { judgeRestartLease, restartLeaseSeconds } from './decide.ts';
 
-/** kube-apiserver is restarted on one machine at a time; `init` grants it by this name. */
-export const restartTurn: LeaseName = { namespace: 'kube-cert-recovery', name: 'kube-apiserver-restart' };
+/** `init` grants it by this name. */
+export const restartLease: LeaseName = { namespace: 'kube-cert-recovery', name: 'kube-apiserver-restart' };
 
-interface TurnOptions {
+interface RestartLeaseOptions {
   readonly connection: Pick<KubeConnection, 'request'>;
-  readonly lease: LeaseName;
   /** This machine; another one must not have the same name. */
   readonly holder: string;
-  /** Keeps what was seen for processes to come, for one that does not live as long as a turn. Absolute path. */
-  readonly seenFile?: string;
+  /** Keeps what was seen for the next process, for one that ends before the Lease does. Absolute path. */
+  readonly seenFile?: string | undefined;
   readonly clock: Clock;
   readonly signal: AbortSignal;
 }
@@ -28,77 +27,69 @@ interface TurnOptions {
 const askAgainMs = 1000;
 
 type Asking = Pick<LeaseRequest, 'signal' | 'timeoutMs'>;
-/** Of a process that is told to end: it may still say one thing. */
-const lastWord: Asking = { signal: new AbortController().signal, timeoutMs: 5000 };
+/** Of a process that is told to end: it may still send one request. */
+const lastRequest: Asking = { signal: new AbortController().signal, timeoutMs: 5000 };
 
-export class LeaseTurn {
-  readonly #options: TurnOptions;
+export class RestartLease {
+  readonly #options: RestartLeaseOptions;
   #observed: ObservedVersion | undefined;
 
-  constructor(options: TurnOptions) {
+  constructor(options: RestartLeaseOptions) {
     this.#options = options;
   }
 
-  /** Resolves when it is ours. Throws KubeConflict while it is another's, and what the connection throws. */
-  async take(): Promise<void> {
-    const { holder } = this.#options;
+  /** Resolves when it is ours. Throws KubeConflict while another machine holds it, and what the connection throws. */
+  async acquire(): Promise<void> {
+    const { holder, clock } = this.#options;
     const found = await this.#read();
+    const now = clock.now().toISOString().replace('Z', '000Z'); // MicroTime
+    const own = {
+      holderIdentity: holder,
+      leaseDurationSeconds: restartLeaseSeconds,
+      acquireTime: now,
+      renewTime: now,
+    };
     if (found === undefined) {
-      const spec = { ...this.#spec(), leaseTransitions: 0 };
-      return createLease(this.#request(), spec).catch(this.#lost('KubeConflict'));
+      return createLease(this.#request(), { ...own, leaseTransitions: 0 }).catch(lost('KubeConflict'));
     }
-    const verdict = judgeTurn({ spec: found.spec, holder, unchangedMs: await this.#unchangedMs(found) });
+    const verdict = judgeRestartLease({ spec: found.spec, holder, unchangedMs: await this.#unchangedMs(found) });
     if (!verdict.take) {
       const left = Math.ceil(verdict.leftMs / 1000);
-      throw this.#conflict(`is held by "${verdict.holder}", for ${left} s more unless it is given back`);
+      throw conflict(`is held by "${verdict.holder}", for ${left} s more unless it is given back`);
     }
     const leaseTransitions = (found.spec?.leaseTransitions ?? 0) + (verdict.reason === 'Own' ? 0 : 1);
-    const spec = { ...this.#spec(), leaseTransitions };
-    await replaceLease(this.#request(), found, spec).catch(this.#lost('KubeConflict', 'KubeNotFound'));
+    await replaceLease(this.#request(), found, { ...own, leaseTransitions }).catch(
+      lost('KubeConflict', 'KubeNotFound'),
+    );
   }
 
   /**
    * Gives back what is ours, also when the signal has aborted. Asks again for `withinMs` while no API server answers: it
-   * may be the one that has just been restarted. Never rejects: what stays is over after its time.
+   * may be the one that has just been restarted. Never rejects: a Lease that stays ends after its duration.
    */
-  async giveBack(withinMs = 0): Promise<void> {
+  async release(withinMs = 0): Promise<void> {
     const { holder, clock, signal } = this.#options;
     const until = clock.now().getTime() + withinMs;
     for (;;) {
       try {
-        const found = await this.#read(lastWord);
+        const found = await this.#read(lastRequest);
         if (found?.spec?.holderIdentity !== holder) return;
-        await replaceLease(this.#request(lastWord), found, { ...found.spec, holderIdentity: '' });
-        return;
+        return await replaceLease(this.#request(lastRequest), found, { ...found.spec, holderIdentity: '' });
       } catch (err) {
-        // What else there is: somebody has found it over, or has taken our right away.
-        if (!isCode(err, 'KubeUnavailable', 'KubeWrongAnswer') || signal.aborted || clock.now().getTime() >= until)
-          return;
+        // Else another machine has found it expired, or our right has been taken away.
+        const isAway = isCode(err, 'KubeUnavailable', 'KubeWrongAnswer');
+        if (!isAway || signal.aborted || clock.now().getTime() >= until) return;
       }
       await clock.sleep(askAgainMs, signal);
     }
   }
 
-  #request({ signal, timeoutMs }: Asking = { signal: this.#options.signal }): LeaseRequest {
-    const { connection, lease } = this.#options;
-    return { connection, lease, signal, ...(timeoutMs !== undefined && { timeoutMs }) };
+  #request(asking: Asking = { signal: this.#options.signal }): LeaseRequest {
+    return { connection: this.#options.connection, lease: restartLease, ...asking };
   }
 
   #read(asking?: Asking): Promise<Lease | undefined> {
-    return getIfPresent<Lease>(this.#request(asking), leasePath(this.#options.lease));
-  }
-
-  /** Throws KubeConflict for these codes. */
-  #lost(...codes: readonly ErrorCode[]): (err: unknown) => never {
-    return (err) => {
-      throw isCode(err, ...codes) ? this.#conflict('was taken by another at this moment', err) : err;
-    };
-  }
-
-  #spec(): object {
-    const { holder, clock } = this.#options;
-    const now = clock.now().toISOString().replace('Z', '000Z'); // MicroTime
-    return { holderIdentity: holder, leaseDurationSeconds: turnSeconds, acquireTime: now, renewTime: now };
+    return getIfPresent<Lease>(this.#request(asking), leasePath(restartLease));
   }
 
   async #unchangedMs({ metadata }: Lease): Promise<number> {
@@ -114,17 +105,23 @@ export class LeaseTurn {
     }
     return nowMs - this.#observed.sinceMs;
   }
+}
 
-  #conflict(state: string, cause?: unknown): RecoveryError {
-    const { namespace, name } = this.#options.lease;
-    const message = `Cannot take Lease "${namespace}/${name}": it ${state}; waiting`;
-    return new RecoveryError('KubeConflict', message, { cause });
-  }
+function conflict(state: string, cause?: unknown): RecoveryError {
+  const message = `Cannot take Lease "${restartLease.namespace}/${restartLease.name}": it ${state}; waiting`;
+  return new RecoveryError('KubeConflict', message, { cause });
+}
+
+/** Throws KubeConflict for these codes. */
+function lost(...codes: readonly ErrorCode[]): (err: unknown) => never {
+  return (err) => {
+    throw isCode(err, ...codes) ? conflict('was taken by another at this moment', err) : err;
+  };
 }
 
 /**
  * The version of a Lease that was seen last, and since when. Kept for the next process: a timer's runs each end long before
- * a turn that nobody gives back is over. Uptime counts, and the boot that it belongs to: a clock that is set changes
+ * a Lease that is not given back expires. Uptime counts, and the boot that it belongs to: a clock that is set changes
  * nothing.
  */
 interface ObservedVersion {

@@ -4,11 +4,11 @@ import { systemClock } from '../../lib/clock.ts';
 import { isCode } from '../../lib/errors.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import { LeaseTurn, restartTurn } from '../../lib/restart/turn.ts';
+import { RestartLease, restartLease } from '../../lib/restart/restart-lease.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 
-const leases = `/apis/coordination.k8s.io/v1/namespaces/${restartTurn.namespace}/leases`;
-const path = `${leases}/${restartTurn.name}`;
+const leases = `/apis/coordination.k8s.io/v1/namespaces/${restartLease.namespace}/leases`;
+const path = `${leases}/${restartLease.name}`;
 
 interface Lease {
   readonly metadata: { readonly resourceVersion: string };
@@ -32,12 +32,12 @@ afterAll(async () => {
   await controlPlane?.[Symbol.asyncDispose]();
 });
 
-const turn = (holder: string, uptimeSeconds = (): number | undefined => systemClock.uptimeSeconds()): LeaseTurn =>
-  new LeaseTurn({ connection, lease: restartTurn, holder, clock: { ...systemClock, uptimeSeconds }, signal });
+const turn = (holder: string, uptimeSeconds = (): number | undefined => systemClock.uptimeSeconds()): RestartLease =>
+  new RestartLease({ connection, holder, clock: { ...systemClock, uptimeSeconds }, signal });
 const lease = async (): Promise<Lease> => (await controlPlane.admin(path)).body as Lease;
 /** What it ends with; undefined when it is taken. */
-const take = (one: LeaseTurn): Promise<unknown> =>
-  one.take().then(
+const take = (one: RestartLease): Promise<unknown> =>
+  one.acquire().then(
     () => undefined,
     (err: unknown) => err,
   );
@@ -46,13 +46,13 @@ async function remove(): Promise<void> {
   await controlPlane.admin(path, { method: 'DELETE' });
 }
 
-test('LeaseTurn says that it cannot be taken where its namespace does not exist', async () => {
+test('RestartLease says that it cannot be taken where its namespace does not exist', async () => {
   expect(isCode(await take(turn('node1')), 'KubeConflict')).toBe(false);
-  const body = { metadata: { name: restartTurn.namespace } };
+  const body = { metadata: { name: restartLease.namespace } };
   expect((await controlPlane.admin('/api/v1/namespaces', { method: 'POST', body })).status).toBe(201);
 });
 
-test('LeaseTurn is taken by one of two, whether it is there or not, and by the other when it is given back', async () => {
+test('RestartLease is taken by one of two, whether it is there or not, and by the other when it is given back', async () => {
   for (const round of [1, 2, 3, 4, 5, 6]) {
     if (round % 2 === 1) await remove();
     const both = [turn('node1'), turn('node2')] as const;
@@ -64,20 +64,20 @@ test('LeaseTurn is taken by one of two, whether it is there or not, and by the o
     const [winner, loser] = outcomes[0] === undefined ? [0, 1] : [1, 0];
     expect(isCode(outcomes[loser], 'KubeConflict')).toBe(true);
     expect((await lease()).spec.holderIdentity).toBe(`node${winner + 1}`);
-    const second = await take(both[loser] as LeaseTurn);
+    const second = await take(both[loser] as RestartLease);
     expect(String(second)).toContain(`is held by "node${winner + 1}", for 360 s more unless it is given back`);
-    await both[loser]?.giveBack(); // not its own
+    await both[loser]?.release(); // not its own
     expect((await lease()).spec.holderIdentity).toBe(`node${winner + 1}`);
-    await both[winner]?.giveBack();
-    expect(await take(both[loser] as LeaseTurn)).toBeUndefined();
-    await both[loser]?.giveBack();
+    await both[winner]?.release();
+    expect(await take(both[loser] as RestartLease)).toBeUndefined();
+    await both[loser]?.release();
   }
 });
 
-test('LeaseTurn is taken from a dead holder after its time, and not before, whatever its clock said', async () => {
+test('RestartLease is taken from a dead holder after its time, and not before, whatever its clock said', async () => {
   await remove();
   const body = {
-    metadata: { name: restartTurn.name },
+    metadata: { name: restartLease.name },
     spec: { holderIdentity: 'dead', leaseDurationSeconds: 60, renewTime: '2026-01-01T00:00:00.000000Z' },
   };
   expect((await controlPlane.admin(leases, { method: 'POST', body })).status).toBe(201);
@@ -95,7 +95,7 @@ test('LeaseTurn is taken from a dead holder after its time, and not before, what
   expect(after.spec.renewTime).toMatch(/^\d{4}-\d\d-\d\dT[\d:]+\.\d{6}Z$/);
 });
 
-test('LeaseTurn waits again when its holder has renewed it', async () => {
+test('RestartLease waits again when its holder has renewed it', async () => {
   let uptime = 1000;
   const node1 = turn('node1');
   const node2 = turn('node2', () => uptime);
@@ -107,38 +107,37 @@ test('LeaseTurn waits again when its holder has renewed it', async () => {
   expect(isCode(await take(node2), 'KubeConflict')).toBe(true);
   uptime += 360;
   expect(await take(node2)).toBeUndefined();
-  await node1.giveBack(); // it has lost it
+  await node1.release(); // it has lost it
   expect((await lease()).spec).toMatchObject({ holderIdentity: 'node2', leaseTransitions: 2 });
 });
 
-test('LeaseTurn is given back by a process that is told to end, and to an API server that has just been restarted', async () => {
+test('RestartLease is given back by a process that is told to end, and to an API server that has just been restarted', async () => {
   await remove();
   const end = new AbortController();
-  const ending = new LeaseTurn({
+  const ending = new RestartLease({
     connection,
-    lease: restartTurn,
     holder: 'node1',
     clock: systemClock,
     signal: end.signal,
   });
-  await ending.take();
+  await ending.acquire();
   end.abort();
-  await ending.giveBack();
+  await ending.release();
   expect((await lease()).spec.holderIdentity).toBe('');
   const patient = turn('node1');
-  await patient.take();
+  await patient.acquire();
   await controlPlane.kill();
-  const given = patient.giveBack(60_000);
+  const given = patient.release(60_000);
   for (const name of ['etcd', 'kube-apiserver'] as const) controlPlane.startComponent(name);
   await controlPlane.ready();
   await given;
   expect((await lease()).spec.holderIdentity).toBe('');
 });
 
-test('LeaseTurn throws what the connection says when the API server is away', async () => {
+test('RestartLease throws what the connection says when the API server is away', async () => {
   await controlPlane.kill();
   expect(isCode(await take(turn('node1')), 'KubeUnavailable')).toBe(true);
-  await turn('node1').giveBack();
+  await turn('node1').release();
 });
 
 test('the answer of /readyz is text', async () => {

@@ -1,13 +1,15 @@
 import { expect, it } from 'vitest';
-import { type JudgeTurn, judgeTurn, type TurnVerdict } from '../../lib/restart/decide.ts';
+import { judgeRestartLease } from '../../lib/restart/decide.ts';
 
-const held: JudgeTurn = {
+type Held = Parameters<typeof judgeRestartLease>[0];
+
+const held: Held = {
   spec: { holderIdentity: 'node2', leaseDurationSeconds: 60 },
   holder: 'node1',
   unchangedMs: 10_000,
 };
 
-it.each<[string, Partial<JudgeTurn>, TurnVerdict]>([
+it.each<[string, Partial<Held>, ReturnType<typeof judgeRestartLease>]>([
   ['is taken where nobody holds it', { spec: { holderIdentity: '' } }, { take: true, reason: 'Free' }],
   ['is taken where it says nothing', { spec: undefined }, { take: true, reason: 'Free' }],
   ['is taken where its holder is null', { spec: { holderIdentity: null } }, { take: true, reason: 'Free' }],
@@ -21,6 +23,6 @@ it.each<[string, Partial<JudgeTurn>, TurnVerdict]>([
     { spec: { holderIdentity: 'node2' } },
     { take: false, holder: 'node2', leftMs: 350_000 },
   ],
-])('A turn %s', (_title, given, wanted) => {
-  expect(judgeTurn({ ...held, ...given })).toEqual(wanted);
+])('The restart Lease %s', (_title, given, wanted) => {
+  expect(judgeRestartLease({ ...held, ...given })).toEqual(wanted);
 });
