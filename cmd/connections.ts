@@ -5,7 +5,7 @@ import { RecoveryError } from '../lib/errors.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { NamesInApi } from '../lib/inventory/names-in-api.ts';
 import { type ServerAddress, serverAddress } from '../lib/kube/server-address.ts';
-import type { Gates } from '../lib/kube/gates.ts';
+import type { Breakers } from '../lib/kube/circuit-breaker.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { locationText, type Store } from '../lib/store/store.ts';
 import { type Clock, systemClock } from '../lib/clock.ts';
@@ -20,7 +20,7 @@ export interface Connecting {
   readonly log: Log;
   readonly signal: AbortSignal;
   /** Shared by the connections of a process. */
-  readonly gates?: Gates;
+  readonly breakers?: Breakers;
 }
 
 /**
@@ -29,22 +29,19 @@ export interface Connecting {
  */
 export async function connect(
   kubeconfig: string | undefined,
-  { config, clock, log, gates }: Connecting,
+  { config, clock, log, breakers }: Connecting,
 ): Promise<KubeConnection> {
   if (kubeconfig === undefined) throw new RecoveryError('ConfigInvalid', 'Cannot reach the API: give --kubeconfig');
   const { openConnection } = await import('../lib/kube/connection.ts');
-  const open = (): Promise<KubeConnection> =>
-    openConnection({
-      kubeconfigFile: kubeconfig,
-      ...(config.tlsServerNameOverride !== undefined && { tlsServerNameOverride: config.tlsServerNameOverride }),
-      userAgent: `kube-cert-recovery/${version}`,
-      clock,
-      log,
-      gates,
-    });
-  if (config.once !== false) return open();
-  const { openWhenUsable } = await import('../lib/kube/late-connection.ts');
-  return openWhenUsable({ kubeconfigFile: kubeconfig, open, clock, log });
+  return openConnection({
+    kubeconfigFile: kubeconfig,
+    waitsForKubeconfig: config.once === false,
+    tlsServerNameOverride: config.tlsServerNameOverride,
+    userAgent: `kube-cert-recovery/${version}`,
+    clock,
+    log,
+    breakers,
+  });
 }
 
 /** Of a command, which logs to standard error. */

@@ -3,7 +3,7 @@
 import { hostname } from 'node:os';
 import type { Config, ModeConfig } from '../lib/config/config.ts';
 import { createHealth, keepServingHealth } from '../lib/health.ts';
-import { Gates } from '../lib/kube/gates.ts';
+import { Breakers } from '../lib/kube/circuit-breaker.ts';
 import { createMetrics, noMetrics } from '../lib/metrics.ts';
 import { regen } from './regen-mode.ts';
 import { resolveHere } from './resolve-here.ts';
@@ -20,8 +20,8 @@ export async function runModes(config: Config, runtime: Runtime): Promise<readon
   const { healthProbeBindAddress: address } = config;
   const modes = config.modes.map(({ mode }) => mode);
   const metrics = address === undefined ? noMetrics : await createMetrics({ version, modes });
-  const gates = new Gates(runtime.clock);
-  const shared: Shared = { ...runtime, signal, config, resolved, health, metrics, gates, hostName: hostname() };
+  const breakers = new Breakers(runtime.clock);
+  const shared: Shared = { ...runtime, signal, config, resolved, health, metrics, breakers, hostName: hostname() };
   const server =
     address === undefined
       ? undefined

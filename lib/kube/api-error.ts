@@ -16,71 +16,6 @@ export interface Attempt {
 /** Of an API server that does not answer, or not to us: while it starts it refuses one thing and answers another. */
 export const unanswered = ['KubeUnavailable', 'KubeWrongAnswer', 'KubeUnauthorized', 'KubeForbidden'] as const;
 
-const kinds: Readonly<Record<string, string>> = {
-  secrets: 'Secret',
-  configmaps: 'ConfigMap',
-  leases: 'Lease',
-  events: 'Event',
-  namespaces: 'Namespace',
-  nodes: 'Node',
-  serviceaccounts: 'ServiceAccount',
-  roles: 'Role',
-  rolebindings: 'RoleBinding',
-  clusterroles: 'ClusterRole',
-  clusterrolebindings: 'ClusterRoleBinding',
-  certificatesigningrequests: 'CertificateSigningRequest',
-  mutatingwebhookconfigurations: 'MutatingWebhookConfiguration',
-  validatingwebhookconfigurations: 'ValidatingWebhookConfiguration',
-};
-
-const verbs: Readonly<Record<string, string>> = { PUT: 'update', PATCH: 'apply', POST: 'create', DELETE: 'delete' };
-
-function readVerb(query: URLSearchParams, named: boolean): string {
-  if (['true', '1'].includes(query.get('watch') ?? '')) return 'watch';
-  return named ? 'get' : 'list';
-}
-
-/** `Secret` for `secrets`; undefined for a resource that is not known here. */
-export const kindOf = (resource: string): string | undefined => kinds[resource];
-
-interface RequestTarget {
-  readonly resource?: string;
-  readonly namespace?: string;
-  readonly name?: string;
-  readonly subresource?: string;
-}
-
-/** What a path leads to; undefined for one that leads to no resource, such as /readyz. */
-export function requestTarget(path: string): RequestTarget | undefined {
-  const segments = new URL(path, 'https://api').pathname.split('/').filter((segment) => segment !== '');
-  const root = segments.indexOf('api') === 0 ? 2 : segments.indexOf('apis') === 0 ? 3 : undefined;
-  if (root === undefined) return undefined;
-  const rest = segments.slice(root).map(decodeURIComponent);
-  const namespaced = rest[0] === 'namespaces' && rest.length > 2;
-  const [resource, name, subresource] = namespaced ? rest.slice(2) : rest;
-  return {
-    ...(resource !== undefined && { resource }),
-    ...(namespaced && { namespace: rest[1] ?? '' }),
-    ...(name !== undefined && { name }),
-    ...(subresource !== undefined && { subresource }),
-  };
-}
-
-/** The verb and the object of a request, from its method and path. */
-export function describeRequest(method: string, path: string): Pick<Attempt, 'verb' | 'object'> {
-  const url = new URL(path, 'https://api');
-  const target = requestTarget(path);
-  if (target === undefined) return { verb: verbs[method] ?? 'get', object: `"${url.pathname}"` };
-  const { resource = '', namespace, name, subresource } = target;
-  const selected = /(?:^|,)metadata\.name=([^,]+)/.exec(url.searchParams.get('fieldSelector') ?? '')?.[1];
-  const named = [namespace, name ?? selected].filter((part) => part !== undefined).join('/');
-  const kind = `${kinds[resource] ?? resource}${subresource === undefined ? '' : `/${subresource}`}`;
-  return {
-    verb: verbs[method] ?? readVerb(url.searchParams, name !== undefined),
-    object: named === '' ? kind : `${kind} "${named}"`,
-  };
-}
-
 interface Status {
   readonly reason?: unknown;
   readonly message?: unknown;
@@ -175,7 +110,7 @@ const tlsFailures: Readonly<Record<string, string>> = {
   INVALID_PURPOSE: "the server's certificate is not for serving",
 };
 
-/** undici gave up an answer: see `longestAnswer` in lines.ts. */
+/** undici gave up an answer: see `longestAnswer` in pool.ts. */
 const tooLargeCode = 'UND_ERR_RES_EXCEEDED_MAX_SIZE';
 
 const networkFailures: Readonly<Record<string, string>> = {

@@ -9,6 +9,7 @@ import type { Log } from '../log.ts';
 import { withoutPem } from '../log.ts';
 import { backoffMs } from '../retry.ts';
 import type { KubeConnection } from './kube.ts';
+import { microTime } from './objects.ts';
 
 /** The reasons that OpenShift's certificate rotation uses (library-go, pkg/operator/certrotation), and the approver's. */
 export type EventReason =
@@ -177,8 +178,7 @@ class Recorder implements EventRecorder {
         namespace: namespaceOf(regarding),
         name: `${regarding.name.slice(0, 230).replace(/[^a-z0-9]+$/, '')}.${randomBytes(8).toString('hex')}`,
       },
-      // MicroTime: six digits after the second.
-      eventTime: clock.now().toISOString().replace('Z', '000Z'),
+      eventTime: microTime(clock.now()),
       reportingController: controller,
       reportingInstance: instance.slice(0, longestInstance),
       action: 'CertificateRecovery',

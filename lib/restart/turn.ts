@@ -8,7 +8,7 @@ import { type ErrorCode, isCode, RecoveryError } from '../errors.ts';
 import { bootId } from '../host/proc.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createLease, type Lease, type LeaseName, leasePath, type LeaseRequest, replaceLease } from '../kube/leases.ts';
-import { getIfPresent } from '../kube/objects.ts';
+import { getIfPresent, microTime } from '../kube/objects.ts';
 import { judgeTurn, turnSeconds } from './decide.ts';
 
 /** kube-apiserver is restarted on one machine at a time; `init` grants it by this name. */
@@ -97,7 +97,7 @@ export class LeaseTurn {
 
   #spec(): object {
     const { holder, clock } = this.#options;
-    const now = clock.now().toISOString().replace('Z', '000Z'); // MicroTime
+    const now = microTime(clock.now());
     return { holderIdentity: holder, leaseDurationSeconds: turnSeconds, acquireTime: now, renewTime: now };
   }
 
