@@ -1,14 +1,12 @@
 // What people are told of requests, in the log, as Events and in metrics: a reason once for each request, not at every
 // look. Under a flood, what is left is counted instead: whoever can ask must not decide how much every approver writes to
 // etcd.
-import type { Clock } from '../clock.ts';
 import { errorText, RecoveryError } from '../errors.ts';
-import type { EventReason, EventRecorder } from '../kube/events.ts';
-import type { Log, LogFields } from '../log.ts';
-import type { Metrics } from '../metrics.ts';
+import type { EventReason } from '../kube/events.ts';
+import type { LogFields } from '../log.ts';
 import type { PendingReason, ApprovalVerdict } from './judge.ts';
-import type { RequestSummary } from './batch.ts';
-import { mostAtOnce, batchEveryMs } from './batch.ts';
+import { batchEveryMs, mostAtOnce, type RequestSummary } from './batch.ts';
+import type { ApproverOptions } from './settings.ts';
 
 const longestMessage = 600;
 /** How often a flood that goes on is told. */
@@ -20,14 +18,7 @@ export interface Reported {
   readonly told: Set<string>;
 }
 
-interface ReporterOptions {
-  readonly log: Log;
-  readonly clock: Clock;
-  readonly events?: Pick<EventRecorder, 'record'>;
-  readonly metrics?: Pick<Metrics, 'failed'>;
-  /** No Events. */
-  readonly dryRun: boolean;
-}
+type ReporterOptions = Pick<ApproverOptions, 'log' | 'clock' | 'events' | 'metrics' | 'dryRun'>;
 
 type Leave = Extract<ApprovalVerdict, { action: 'leave' }>;
 

@@ -66,7 +66,7 @@ const confined: readonly { readonly what: string; readonly pattern: RegExp; read
 
 /** Files that decide: same facts, same answer. */
 const pure =
-  /^lib\/(plan\/(?!gather\.ts$)[^/]+|inventory\/(resolve|names-in-api)|syncer\/project|host\/mounts|regen\/judge-lease|approver\/(judge|shape|silence|request)|restart\/decide|webhooks\/intercepting)\.ts$/;
+  /^lib\/(plan\/(?!gather\.ts$)[^/]+|inventory\/(resolve|names-in-api)|syncer\/project|host\/mounts|regen\/judge-lease|approver\/(batch|judge|request|silence)|restart\/decide|webhooks\/intercepting)\.ts$/;
 /** Builtins that only compute. */
 const computing = new Set(['node:crypto', 'node:net', 'node:path', 'node:path/posix', 'node:util']);
 
