@@ -4,7 +4,7 @@ import type { CommonConfig, ToolConfig } from '../lib/config/config.ts';
 import { RecoveryError } from '../lib/errors.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { NamesInApi } from '../lib/inventory/names-in-api.ts';
-import { type ServerAddress, serverAddress } from '../lib/kube/server-address.ts';
+import { type Address, serverAddress } from '../lib/address.ts';
 import type { Breakers } from '../lib/kube/circuit-breaker.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { locationText, type Store } from '../lib/store/store.ts';
@@ -88,18 +88,19 @@ export function namesInApi(
 export function addressOf(
   { apiServerAddress }: Pick<CommonConfig, 'apiServerAddress'>,
   connection: Pick<KubeConnection, 'server'>,
-): ServerAddress {
+): Address {
   const url = (): URL => {
     const found = URL.parse(connection.server);
     if (found !== null) return found;
     throw new RecoveryError('ProofFailed', `Cannot prove use: the address of the API server is ${connection.server}`);
   };
+  if (apiServerAddress !== undefined) return apiServerAddress;
   return {
     get host() {
-      return apiServerAddress?.host ?? serverAddress(url()).host;
+      return serverAddress(url()).host;
     },
     get port() {
-      return apiServerAddress?.port ?? serverAddress(url()).port;
+      return serverAddress(url()).port;
     },
   };
 }

@@ -27,7 +27,7 @@ export async function runModes(config: Config, runtime: Runtime): Promise<readon
       ? undefined
       : await keepServingHealth({
           ...runtime,
-          address: { host: address.host ?? '::', port: address.port },
+          address,
           health,
           metrics,
           signal,

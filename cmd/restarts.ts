@@ -10,7 +10,7 @@ import { bootId } from '../lib/host/proc.ts';
 import { componentsIn } from '../lib/inventory/resolve.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
-import { serverAddress } from '../lib/kube/server-address.ts';
+import { serverAddress } from '../lib/address.ts';
 import type { Log } from '../lib/log.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
 import { componentsOf } from '../lib/restart/decide.ts';
@@ -79,10 +79,11 @@ function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly Want
 }
 
 function provingOptions(store: Store, { config, resolved, hostName, clock, log, signal }: Shared): ProvingOptions {
+  const local = URL.parse(resolved.endpoints?.local ?? '');
   return {
     resolved,
     store,
-    apiServer: apiServerOf(config.apiServerAddress, resolved.endpoints?.local),
+    apiServer: config.apiServerAddress ?? (local ? serverAddress(local) : undefined),
     connect: async (kubeconfigFile) => {
       const { openConnection } = await import('../lib/kube/connection.ts');
       return openConnection({ kubeconfigFile, userAgent: `kube-cert-recovery/${version}`, clock, log });
@@ -92,16 +93,6 @@ function provingOptions(store: Store, { config, resolved, hostName, clock, log, 
     log: log.with({ mode: 'regen' }),
     signal,
   };
-}
-
-function apiServerOf(
-  configured: Shared['config']['apiServerAddress'],
-  local: string | undefined,
-): ProvingOptions['apiServer'] {
-  const url = local === undefined ? null : URL.parse(local);
-  const found = url === null ? undefined : serverAddress(url);
-  const host = configured?.host ?? found?.host;
-  return host === undefined ? undefined : { host, port: configured?.port ?? found?.port ?? 443 };
 }
 
 interface PodRestarts {

@@ -3,15 +3,10 @@ import type { KeyAlgorithm } from '../pki/key.ts';
 import type { LogFormat, LogLevel } from '../log.ts';
 import type { Environment } from '../inventory/resolve.ts';
 import type { Inventory } from '../inventory/model.ts';
+import type { Address } from '../address.ts';
 import type { ClockStatement } from '../host/clock-synchronised.ts';
 // What the program was told to do, checked and complete. A union by mode: a syncer never sees what only regen needs,
 // and each mode has the credential of its own.
-
-export interface Address {
-  /** Undefined: all addresses of the machine. */
-  readonly host?: string;
-  readonly port: number;
-}
 
 /** Who this process is, from the downward API. */
 export interface ProcessIdentity {

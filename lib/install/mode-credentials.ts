@@ -7,7 +7,7 @@ import type { Clock } from '../clock.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { serverAddress } from '../kube/server-address.ts';
+import { serverAddress } from '../address.ts';
 import { proveServed } from '../proof/served.ts';
 import { caBundleKey, locationText, type Store } from '../store/store.ts';
 import { type Account, accountName, type ModeIdentity, tokenSecretName } from './accounts.ts';

@@ -4,7 +4,7 @@
 // change while the process runs, so they are read at each look. Reading is impure; what was read is understood purely.
 import { errorText, isCode } from '../../errors.ts';
 import type { KubeConnection } from '../../kube/kube.ts';
-import { bareHost } from '../../kube/server-address.ts';
+import { bareHost } from '../../address.ts';
 import { checkedHostname } from '../values.ts';
 import type { NamesInApi, ParameterValue } from '../names-in-api.ts';
 import { firstServiceIp } from './service-range.ts';
