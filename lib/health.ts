@@ -26,7 +26,7 @@ interface CheckReport extends CheckState {
 type CheckKind = 'liveness' | 'readiness';
 
 export interface Health {
-  /** Sets a check's state, or how to learn it when somebody asks. A new check is one of readiness unless said. */
+  /** Sets a check's state, or how to learn it at each probe. A new check is one of readiness unless said. */
   set(name: string, state: CheckState | (() => CheckState), kind?: CheckKind): void;
   remove(name: string): void;
   /** All checks in the order in which they were first set. */

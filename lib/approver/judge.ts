@@ -1,7 +1,7 @@
 // Whether a kubelet's request for a new client certificate is approved. Pure: request, facts and the time are arguments.
 //
-// Whoever has the bootstrap token can ask in the name of any node. So a request is approved only with evidence that the
-// certificate which the node has now can no longer be used; then nobody is impersonated who could still speak.
+// Who has the bootstrap token can ask in the name of any node. So a request is approved only with evidence that the
+// certificate which the node has now can no longer be used; then no node is impersonated that could still speak.
 //
 // - This machine's own node: its certificate on disk has expired, is gone or cannot be used. Each start of a kubelet asks
 //   again, so a further request is approved as long as that is so; but no request that is older than an approved one,

@@ -1,5 +1,5 @@
 // The requests that wait for a decision, and what is done about each: gather, judge, approve or say why not (reporter.ts).
-// Between two looks only summaries are in memory: 100 requests may be 150 MB, and nobody knows how many there are.
+// Between two looks only summaries are in memory: 100 requests may be 150 MB, and there may be any number.
 import { backoffMs } from '../retry.ts';
 import { errorText, faultText } from '../errors.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
@@ -154,13 +154,13 @@ export class RequestQueue {
       return false;
     }
     const request = await readRequest(name, this.#options);
-    if (this.#waiting.get(name) !== waiting) return false; // the watch was faster, and the next pass sees what it told
+    if (this.#waiting.get(name) !== waiting) return false; // the watch was faster, and the next pass sees what it brought
     if (request === undefined) {
       this.#waiting.delete(name);
       return false;
     }
     if (request.metadata.uid !== uid || isDecided(request)) {
-      this.put(request); // a decision of somebody else counts for the next request of the same node
+      this.put(request); // a decision of another counts for the next request of the same node
       return false;
     }
     const { verdict, first } = await this.#judge(request);
@@ -212,12 +212,12 @@ export class RequestQueue {
       this.#options.metrics?.wrote('approver', 'written');
       this.#reporter.approved(waiting, node, message);
     }
-    // Before the watch tells of it: the next request of the same node may be the next to be judged.
+    // Before the watch brings it: the next request of the same node may be the next to be judged.
     this.#records.approved(node, request, now);
     return !dryRun;
   }
 
-  /** What somebody else has made of it counts before the next request of the same node is judged in this batch. */
+  /** What another has made of it counts before the next request of the same node is judged in this batch. */
   async #lost(waiting: Waiting, { metadata: { name } }: SigningRequest): Promise<void> {
     waiting.lookAt = this.#options.clock.now().getTime() + longestRetryMs;
     const request = await readRequest(name, this.#options);
@@ -253,7 +253,7 @@ const nameOf = (request: Partial<SigningRequest> | null): string | undefined => 
 /** What is known of the same request stays known: its spec never changes, and a watch that fails lists again. */
 function waitingOf(summary: RequestSummary, before: Waiting | undefined): Waiting {
   if (before !== undefined && before.summary.uid === summary.uid) return Object.assign(before, { summary });
-  return { summary, failures: 0, told: new Set() };
+  return { summary, failures: 0, reported: new Set() };
 }
 
 /** More than `longestMs` was never asked for: then the clock has been set back. */

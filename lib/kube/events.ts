@@ -68,7 +68,7 @@ const longestInstance = 128;
 const mostRefusals = 10;
 const firstRetryMs = 1000;
 const longestRetryMs = 30_000;
-/** Every event is one more write for etcd: those of a recovery are told when its own writes are through. */
+/** Every event is one more write for etcd: those of a recovery are sent when its own writes are through. */
 const afterWorkMs = 1000;
 
 const apiVersions: Readonly<Record<EventSubject['kind'], string>> = {

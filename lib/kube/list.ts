@@ -1,4 +1,4 @@
-// A collection, in one answer or in pages of which only what the caller keeps stays in memory: whoever may create
+// A collection, in one answer or in pages of which only what the caller keeps stays in memory: who may create
 // objects decides how large they are. A page that is too large for one answer is asked for again with fewer objects; a
 // single object always fits (pool.ts). All pages are of the one version that the first was read at.
 import { isCode, RecoveryError } from '../errors.ts';

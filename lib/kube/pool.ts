@@ -29,8 +29,8 @@ export interface PooledConnection {
   readonly ended: AbortController;
 }
 
-// undici takes its listeners off a stream that was cancelled; when the session then ends with an error, Node tells that
-// stream too, and an 'error' without a listener ends the process. Every request hears of its failure in any case.
+// undici takes its listeners off a stream that was cancelled; when the session then ends with an error, Node ends that
+// stream with it, and an 'error' without a listener ends the process. Every request hears of its failure in any case.
 subscribe('http2.client.stream.created', (message) => {
   (message as { readonly stream: EventEmitter }).stream.on('error', () => undefined);
 });

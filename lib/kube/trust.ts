@@ -1,5 +1,5 @@
 // Which CA a connection knows its server by, while the file that says so changes. The file may be ours: a wrong CA that
-// somebody writes into the published bundle would shut out the very process that puts it right. So the CA by which the
+// is written into the published bundle would shut out the very process that puts it right. So the CA by which the
 // server has answered stays at hand until it has answered by the new one, too. Pure.
 export class Trust {
   #ca: Buffer | undefined;
