@@ -4,8 +4,8 @@ import type { CommonConfig, ToolConfig } from '../lib/config/config.ts';
 import { RecoveryError } from '../lib/errors.ts';
 import type { Location, Resolved } from '../lib/inventory/model.ts';
 import type { NamesInApi } from '../lib/inventory/names-in-api.ts';
-import { type ServerAddress, serverAddress } from '../lib/kube/server-address.ts';
-import type { Gates } from '../lib/kube/gates.ts';
+import { type Address, serverAddress } from '../lib/address.ts';
+import type { Breakers } from '../lib/kube/circuit-breaker.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { createApiStore } from '../lib/store/api-store.ts';
 import { locationText, type Store, createStore } from '../lib/store/store.ts';
@@ -20,7 +20,7 @@ export interface Connecting {
   readonly log: Log;
   readonly signal: AbortSignal;
   /** Shared by the connections of a process. */
-  readonly gates?: Gates;
+  readonly breakers?: Breakers;
 }
 
 /**
@@ -29,22 +29,19 @@ export interface Connecting {
  */
 export async function connect(
   kubeconfig: string | undefined,
-  { config, clock, log, gates }: Connecting,
+  { config, clock, log, breakers }: Connecting,
 ): Promise<KubeConnection> {
   if (kubeconfig === undefined) throw new RecoveryError('ConfigInvalid', 'Cannot reach the API: give --kubeconfig');
   const { openConnection } = await import('../lib/kube/connection.ts');
-  const open = (): Promise<KubeConnection> =>
-    openConnection({
-      kubeconfigFile: kubeconfig,
-      tlsServerNameOverride: config.tlsServerNameOverride,
-      userAgent: `kube-cert-recovery/${version}`,
-      clock,
-      log,
-      gates,
-    });
-  if (config.once !== false) return open();
-  const { openWhenUsable } = await import('../lib/kube/late-connection.ts');
-  return openWhenUsable({ kubeconfigFile: kubeconfig, open, clock, log });
+  return openConnection({
+    kubeconfigFile: kubeconfig,
+    waitsForKubeconfig: config.once === false,
+    tlsServerNameOverride: config.tlsServerNameOverride,
+    userAgent: `kube-cert-recovery/${version}`,
+    clock,
+    log,
+    breakers,
+  });
 }
 
 /** Of a command, which logs to standard error. */
@@ -89,19 +86,19 @@ export function namesInApi(
 export function addressOf(
   { apiServerAddress }: Pick<CommonConfig, 'apiServerAddress'>,
   connection: Pick<KubeConnection, 'server'>,
-): ServerAddress {
-  if (apiServerAddress !== undefined) return apiServerAddress;
-  const found = (): ServerAddress => {
-    const url = URL.parse(connection.server);
-    if (url !== null) return serverAddress(url);
+): Address {
+  const url = (): URL => {
+    const found = URL.parse(connection.server);
+    if (found !== null) return found;
     throw new RecoveryError('ProofFailed', `Cannot prove use: the address of the API server is ${connection.server}`);
   };
+  if (apiServerAddress !== undefined) return apiServerAddress;
   return {
     get host() {
-      return found().host;
+      return serverAddress(url()).host;
     },
     get port() {
-      return found().port;
+      return serverAddress(url()).port;
     },
   };
 }

@@ -13,7 +13,7 @@ import type { Resolved } from '../lib/inventory/model.ts';
 import { isFile } from '../lib/inventory/places.ts';
 import { readBy } from '../lib/inventory/resolve.ts';
 import { createEventRecorder, type EventRecorder } from '../lib/kube/events.ts';
-import { Gates } from '../lib/kube/gates.ts';
+import { Breakers } from '../lib/kube/circuit-breaker.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import type { LeaseName } from '../lib/kube/leases.ts';
 import { createMetrics, noMetrics } from '../lib/metrics.ts';
@@ -43,11 +43,10 @@ export async function runModes(config: Config, given: Pick<Runtime, 'clock' | 'l
     resolved: await resolveHere(config, given.log),
     health: createHealth(),
     metrics: address === undefined ? noMetrics : await createMetrics({ version, modes: modes.map(({ mode }) => mode) }),
-    gates: new Gates(given.clock),
+    breakers: new Breakers(given.clock),
     hostName: hostname(),
   };
-  const server =
-    address && (await keepServingHealth({ ...runtime, address: { host: address.host ?? '::', port: address.port } }));
+  const server = address && (await keepServingHealth({ ...runtime, address }));
   const run = async (mode: ModeConfig): Unmet => {
     const own = { ...runtime, log: runtime.log.with({ mode: mode.mode }) };
     try {

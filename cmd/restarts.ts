@@ -10,7 +10,7 @@ import { bootId } from '../lib/host/proc.ts';
 import { componentsIn } from '../lib/inventory/resolve.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
-import { serverAddress } from '../lib/kube/server-address.ts';
+import { serverAddress } from '../lib/address.ts';
 import type { Log } from '../lib/log.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
 import { type Component, componentsOf } from '../lib/restart/decide.ts';

@@ -3,7 +3,7 @@ import type { Clock } from '../lib/clock.ts';
 import type { Config } from '../lib/config/config.ts';
 import type { Health } from '../lib/health.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
-import type { Gates } from '../lib/kube/gates.ts';
+import type { Breakers } from '../lib/kube/circuit-breaker.ts';
 import type { Log } from '../lib/log.ts';
 import type { Metrics } from '../lib/metrics.ts';
 
@@ -42,7 +42,7 @@ export interface Runtime {
   readonly health: Health;
   readonly metrics: Metrics;
   /** Whether API servers are there is known once, for the connections of all modes. */
-  readonly gates: Gates;
+  readonly breakers: Breakers;
   /** Go's os.Hostname(), which is how kube-controller-manager and kube-scheduler begin their identities. */
   readonly hostName: string;
 }

@@ -4,6 +4,7 @@
 // messages say states and names only.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { type Address, addressText } from './address.ts';
 import type { Clock } from './clock.ts';
 import { errorText, isCode, RecoveryError, systemCode } from './errors.ts';
 import { type Log, withoutPem } from './log.ts';
@@ -25,7 +26,7 @@ interface CheckReport extends CheckState {
 type CheckKind = 'liveness' | 'readiness';
 
 export interface Health {
-  /** Sets a check's state, or how to learn it when somebody asks. A new check is one of readiness unless said. */
+  /** Sets a check's state, or how to learn it at each probe. A new check is one of readiness unless said. */
   set(name: string, state: CheckState | (() => CheckState), kind?: CheckKind): void;
   remove(name: string): void;
   /** All checks in the order in which they were first set. */
@@ -59,14 +60,8 @@ function stateOf(state: () => CheckState): CheckState {
   }
 }
 
-interface BindAddress {
-  /** Undefined: all addresses. */
-  readonly host?: string;
-  readonly port: number;
-}
-
 interface HealthServerOptions {
-  readonly address: BindAddress;
+  readonly address: Address;
   readonly health: Health;
   readonly metrics?: Metrics;
   /** Ends the server and all its connections. */
@@ -148,15 +143,14 @@ const passing: Readonly<Record<string, string>> = {
   EADDRNOTAVAIL: 'this machine does not have that address; give another healthProbeBindAddress, or bring it up',
 };
 
-function listen(server: Server, { host, port }: BindAddress): Promise<void> {
+function listen(server: Server, address: Address): Promise<void> {
   return new Promise((resolve, reject) => {
     server.on('error', (err) => {
-      const where = `${host ?? ''}:${port}`;
       const state = passing[systemCode(err) ?? ''];
       const code = state === undefined ? 'ConfigInvalid' : 'AlreadyRunning';
-      reject(new RecoveryError(code, `Cannot listen on "${where}": ${state ?? errorText(err)}`));
+      reject(new RecoveryError(code, `Cannot listen on "${addressText(address)}": ${state ?? errorText(err)}`));
     });
-    server.listen({ port, ...(host !== undefined && { host }) }, resolve);
+    server.listen(address, resolve);
   });
 }
 

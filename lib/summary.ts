@@ -28,15 +28,20 @@ export function summaryOf(standings: readonly Standing[], areGood: string): Summ
   const [first] = standings
     .flatMap(({ name, notAfter }) => (notAfter === undefined ? [] : [{ name, notAfter }]))
     .toSorted((a, b) => a.notAfter.getTime() - b.notAfter.getTime());
-  const others = bad.length === 0 ? '' : `; not as they should be: ${bad.slice(0, mostNames).join(', ')}`;
-  const more = bad.length > mostNames ? ` and ${bad.length - mostNames} more` : '';
+  const others = bad.length === 0 ? '' : `; not as they should be: ${listed(bad)}`;
   const end = first === undefined ? '' : `; the first that ends is ${first.name}`;
   return {
     count,
-    message: `${count} of ${standings.length} ${areGood}${others}${more}${end}`,
+    message: `${count} of ${standings.length} ${areGood}${others}${end}`,
     artefact: first?.name,
     notAfter: first?.notAfter.toISOString(),
   };
+}
+
+/** The first ten, and how many more there are. */
+export function listed(names: readonly string[]): string {
+  const rest = names.length - mostNames;
+  return [...names.slice(0, mostNames), ...(rest > 0 ? [`and ${rest} more`] : [])].join(', ');
 }
 
 const dayMs = 24 * 3_600_000;

@@ -38,7 +38,7 @@ function builtAt(): string {
 }
 
 /**
- * What is loaded stays in memory for months. Of undici we use three functions, and its index loads everything, caches and
+ * What is loaded stays in memory for months. Of undici we use two functions, and its index loads everything, caches and
  * mocks included. An `import` of node:http makes Node read each of its exports, and so load an undici of its own.
  */
 const lean: Plugin = {
@@ -49,8 +49,7 @@ const lean: Plugin = {
         const { prototype } = require('undici/lib/dispatcher/dispatcher.js');
         prototype.request = require('undici/lib/api/api-request.js'); // as its index does
         exports.Client = require('undici/lib/dispatcher/client.js');
-        exports.buildConnector = require('undici/lib/core/connect.js');
-        exports.fetch = require('undici/lib/web/fetch/index.js').fetch;`,
+        exports.buildConnector = require('undici/lib/core/connect.js');`,
       'node:http': `module.exports = process.getBuiltinModule('node:http');`,
     };
     bundle.onResolve({ filter: /^(undici|node:http)$/ }, ({ path }) => ({ path, namespace: 'lean' }));

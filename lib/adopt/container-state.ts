@@ -1,5 +1,6 @@
 // How the containers of an adopted machine stand: whether each runs by the API, is ready by its own word, and is still
 // known by its tokens. A pod may be Running and all certificates valid for weeks while nothing would renew them.
+import { type Address, addressText } from '../address.ts';
 import { get } from 'node:http';
 import { join } from 'node:path';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
@@ -149,18 +150,12 @@ function firstRead(identity: string, { pod }: PodAddition, resolved: Resolved): 
   return location === undefined || isFile(location) ? '/version' : objectPath(location);
 }
 
-/** Where one of our containers answers for its health; the kubelet asks there whether it lives. */
-export interface HealthAddress {
-  readonly host: string;
-  readonly port: number;
-}
-
 const answerMs = 5_000;
 const mostCharacters = 10_000;
 
 /** Undefined when /readyz says that it is ready; else why it is not, in one line. Never rejects. */
-export async function askReady({ host, port }: HealthAddress, signal: AbortSignal): Promise<string | undefined> {
-  const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}/readyz`;
+export async function askReady(address: Address, signal: AbortSignal): Promise<string | undefined> {
+  const url = `http://${addressText(address)}/readyz`;
   try {
     const { status, body } = await answerOf(url, signal);
     if (status === 200) return undefined;

@@ -8,7 +8,7 @@ import type { Api } from '../install/apply.ts';
 import { readIfPresent } from '../install/existing-files.ts';
 import type { DiskLocation, Endpoints, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { serverAddress } from '../kube/server-address.ts';
+import { serverAddress } from '../address.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { certificateKey } from '../store/store.ts';

@@ -1,5 +1,6 @@
 // Puts our manifests of static pods in the place of what is there, one component after the other, and waits until the
 // kubelet runs what was written and everything in it is ready. kube-apiserver waits for its turn among the machines.
+import type { Address } from '../address.ts';
 import { dirname, join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { attempt, realDisk } from '../disk/disk.ts';
@@ -9,7 +10,7 @@ import type { StaticPod } from '../install/accounts.ts';
 import { digestAnnotation } from '../install/install-record.ts';
 import { editManifest } from '../restart/manifest.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
-import { askReady, type HealthAddress, type MirrorPod, readMirrorPod } from './container-state.ts';
+import { askReady, type MirrorPod, readMirrorPod } from './container-state.ts';
 import { type TakingTurn, withRestartTurn } from './manifests-lock.ts';
 import { type Container, containerName, type PodManifest } from './static-pods.ts';
 
@@ -208,7 +209,7 @@ interface Probe {
 }
 
 /** Where our container in this manifest answers for its health; undefined where the manifest has none of ours. */
-export function healthAddress({ spec }: PodManifest): HealthAddress | undefined {
+export function healthAddress({ spec }: PodManifest): Address | undefined {
   const own = spec.containers.find(({ name }) => name === containerName);
   const { host, port } = (own?.['livenessProbe'] as Probe | undefined)?.httpGet ?? {};
   return host === undefined || port === undefined ? undefined : { host, port };

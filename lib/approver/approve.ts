@@ -1,5 +1,5 @@
 // The only write of the approver: the condition Approved, by PUT to the approval of one request. It carries the
-// resourceVersion that was read, so that an approval or a denial by somebody else in between wins. Never a denial.
+// resourceVersion that was read, so that an approval or a denial by another in between wins. Never a denial.
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { collection, type Condition, type SigningRequest } from './request.ts';

@@ -3,8 +3,7 @@
 // are. A kubelet that could not start for a day has left hundreds: they are looked at in batches, and none is left out
 // for good.
 import { readRequestSubject } from '../pki/csr.ts';
-import { requestedAt, type SigningRequest } from './request.ts';
-import { judgeSize, nodeOf } from './request-shape.ts';
+import { judgeSize, nodeOf, requestedAt, type SigningRequest } from './request.ts';
 
 export interface RequestSummary {
   readonly name: string;

@@ -5,7 +5,8 @@
 import { objectPath } from '../kube/objects.ts';
 import { firstApprovalsName } from '../bootstrap-identity.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import type { KubeConnection } from '../kube/kube.ts';
+import type { ConfigMap } from '../kube/kube.ts';
+import type { ApproverOptions } from './settings.ts';
 
 export interface FirstApproval {
   /** The entry as it stands there. */
@@ -15,17 +16,9 @@ export interface FirstApproval {
   readonly at?: Date;
 }
 
-interface ConfigMap {
-  readonly metadata: { readonly resourceVersion?: string };
-  readonly data?: Readonly<Record<string, string>> | null;
-}
+type Entries = Pick<ConfigMap, 'metadata' | 'data'>;
 
-interface FirstApprovalsOptions {
-  readonly connection: KubeConnection;
-  /** Of the approver's ServiceAccount. */
-  readonly namespace: string;
-  readonly signal: AbortSignal;
-}
+type FirstApprovalsOptions = Pick<ApproverOptions, 'connection' | 'namespace' | 'signal'>;
 
 /** `<time> <uid of the request>` */
 export function parseFirstApproval(text: string): FirstApproval {
@@ -47,7 +40,7 @@ export class FirstApprovals {
     return text === undefined ? undefined : parseFirstApproval(text);
   }
 
-  /** `conflict`: somebody has written since `seen` was read. */
+  /** `conflict`: it was written by another since `seen` was read. */
   async note(
     node: string,
     { uid, at, seen }: { readonly uid: string; readonly at: Date; readonly seen: FirstApproval | undefined },
@@ -57,7 +50,7 @@ export class FirstApprovals {
     if (entries[node] !== seen?.text) return 'conflict';
     if (seen?.uid === uid) return 'noted';
     // Without a resourceVersion a PUT is unconditional.
-    if (!found.metadata.resourceVersion)
+    if (!found.metadata?.resourceVersion)
       throw new RecoveryError('KubeRejected', `${this.#what} has no resourceVersion`);
     const body = { ...found, data: { ...entries, [node]: `${at.toISOString()} ${uid}` } };
     try {
@@ -69,10 +62,10 @@ export class FirstApprovals {
     }
   }
 
-  async #read(): Promise<ConfigMap> {
+  async #read(): Promise<Entries> {
     const { connection, signal } = this.#options;
     try {
-      return await connection.request<ConfigMap>({ method: 'GET', path: this.#path, signal });
+      return await connection.request<Entries>({ method: 'GET', path: this.#path, signal });
     } catch (err) {
       if (!isCode(err, 'KubeNotFound', 'KubeForbidden')) throw err;
       const state = err.code === 'KubeNotFound' ? 'is not there' : 'may not be read';
@@ -90,4 +83,4 @@ export class FirstApprovals {
   }
 }
 
-const entriesOf = ({ data }: ConfigMap): Readonly<Record<string, string>> => data ?? {};
+const entriesOf = ({ data }: Entries): Readonly<Record<string, string>> => data ?? {};

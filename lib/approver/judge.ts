@@ -1,7 +1,7 @@
 // Whether a kubelet's request for a new client certificate is approved. Pure: request, facts and the time are arguments.
 //
-// Whoever has the bootstrap token can ask in the name of any node. So a request is approved only with evidence that the
-// certificate which the node has now can no longer be used; then nobody is impersonated who could still speak.
+// Who has the bootstrap token can ask in the name of any node. So a request is approved only with evidence that the
+// certificate which the node has now can no longer be used; then no node is impersonated that could still speak.
 //
 // - This machine's own node: its certificate on disk has expired, is gone or cannot be used. Each start of a kubelet asks
 //   again, so a further request is approved as long as that is so; but no request that is older than an approved one,
@@ -15,14 +15,12 @@
 //
 // For another node, at most one request is approved for each certificate: none while an approved one waits for its
 // certificate, and none in the minutes after that was issued. Later requests are judged by its end.
-import { clockAdvice, isConfirmed, judgeClock } from '../plan/clock-rules.ts';
-import type { ClockFacts } from '../plan/clock-rules.ts';
+import { clockAdvice, isConfirmed, judgeClock, type ClockFacts } from '../plan/clock-rules.ts';
 import { durationText } from '../duration.ts';
-import { firstApprovalsName, type Requester } from '../bootstrap-identity.ts';
+import { firstApprovalsName } from '../bootstrap-identity.ts';
 import type { FirstApproval } from './first-approvals.ts';
-import { isBefore, requestedAt, type SigningRequest } from './request.ts';
+import { isBefore, requestedAt, type ShapeReason, type SigningRequest } from './request.ts';
 import { renewalMsOf, type Signs, type Watched, wantedSilenceMs } from './silence.ts';
-import { type Content, judgeShape, type ShapeReason } from './request-shape.ts';
 import { nodePrefix } from '../well-known.ts';
 
 type EvidenceReason =
@@ -59,18 +57,18 @@ export interface Approval {
 
 export interface NodeFacts extends Signs {
   /** Undefined: it is another machine's node. */
-  readonly own?: OwnCertificate;
+  readonly own?: OwnCertificate | undefined;
   /** Undefined: there is no Node object. */
-  readonly node?: { readonly createdAt: Date };
+  readonly node?: { readonly createdAt: Date } | undefined;
   /** Of another machine's node: what this look and those before have seen of its signs of life. */
   readonly watched?: Watched;
   /** The end of the newest certificate that was seen to be issued to it. */
-  readonly issuedUntil?: Date;
-  readonly approval?: Approval;
+  readonly issuedUntil?: Date | undefined;
+  readonly approval?: Approval | undefined;
   /** Whether a Node of this name is to come. */
   readonly isExpected: boolean;
   /** Its certificate before there was a Node; asked only where it is expected and has none. */
-  readonly first?: FirstApproval;
+  readonly first?: FirstApproval | undefined;
 }
 
 export type ApprovalVerdict =
@@ -88,10 +86,9 @@ export type ApprovalVerdict =
 
 export interface Judgement {
   readonly request: SigningRequest;
-  readonly content: Content;
-  readonly requester: Requester;
-  /** Of the node that the request names; undefined: the caller has not asked yet, because its shape decides. */
-  readonly facts: NodeFacts | undefined;
+  /** That the request names; its shape is that of a kubelet's (request.ts). */
+  readonly node: string;
+  readonly facts: NodeFacts;
   /** The longest that a client certificate of a kubelet lives here. */
   readonly longestLifeMs: number;
   readonly clock: ClockFacts;
@@ -119,18 +116,13 @@ interface Refusal {
 type Evidence = { readonly proves: string; readonly isFirst?: true } | Refusal;
 
 export function judge(judgement: Judgement): ApprovalVerdict {
-  const { request, content, requester, facts, clock, now } = judgement;
-  const shape = judgeShape(request, content, requester);
-  if (shape.kind === 'ignored') return { action: 'ignore' };
-  if (shape.kind === 'unsuitable') return { action: 'leave', reason: shape.reason, message: shape.message };
-  const { node } = shape;
-  if (facts === undefined) throw new RangeError(`no facts about node ${node}`);
+  const { node, facts, clock, now } = judgement;
   const evidence =
     signOfLife(facts, judgement) ??
     (facts.own === undefined ? evidenceOfOther(facts, judgement) : evidenceOfOwn(node, facts.own, judgement));
   if ('reason' in evidence) return { action: 'leave', node, ...evidence };
   // Every end is in the past on a clock that is ahead. What an inventory's certificates say of it is regen's to judge.
-  const implausible = judgeClock({ resolved: { name: '', artefacts: [] }, facts: new Map(), clock, now });
+  const implausible = judgeClock({ clock, now });
   if (implausible !== undefined)
     return { action: 'leave', node, reason: 'ClockImplausible', message: implausible.message };
   const lookAgainMs = isConfirmed(clock, now) ? undefined : untilSilent(facts);
@@ -240,7 +232,7 @@ function evidenceOfExpected({ first }: NodeFacts, { request, longestLifeMs, now 
   return { proves: 'there is no Node of this name, and approver.expectedNodes lists it', isFirst: true };
 }
 
-type KnownNode = NodeFacts & Required<Pick<NodeFacts, 'node'>>;
+type KnownNode = NodeFacts & { readonly node: NonNullable<NodeFacts['node']> };
 
 function evidenceOfKnown(facts: KnownNode, { longestLifeMs, now }: Judgement): Evidence {
   const { issuedUntil } = facts;
@@ -273,7 +265,6 @@ function lastSign({ node, renewedAt, heartbeatAt }: KnownNode): readonly [Date, 
 }
 
 /** An approval of the very same request is no second one. */
-function otherApproval(facts: NodeFacts | undefined, { metadata }: SigningRequest): Approval | undefined {
-  const approval = facts?.approval;
+function otherApproval({ approval }: NodeFacts, { metadata }: SigningRequest): Approval | undefined {
   return approval === undefined || approval.uid === metadata.uid ? undefined : approval;
 }

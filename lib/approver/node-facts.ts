@@ -5,8 +5,7 @@ import { basename, dirname, join } from 'node:path';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
-import type { KubeConnection } from '../kube/kube.ts';
-import { leasePath } from '../kube/leases.ts';
+import { type Lease, leasePath } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
 import { getIfPresent } from '../kube/objects.ts';
 import { parseCertificates } from '../pki/certificate.ts';
@@ -15,28 +14,19 @@ import { parseCertificateRequest } from '../pki/csr.ts';
 import type { FirstApprovals } from './first-approvals.ts';
 import type { NodeFacts, OwnCertificate } from './judge.ts';
 import { type Records, requestText } from './records.ts';
-import { requestsPath, type SigningRequest } from './request.ts';
-import type { Content } from './request-shape.ts';
+import { type Content, requestsPath, type SigningRequest } from './request.ts';
+import type { ApproverOptions } from './settings.ts';
 import type { Signs } from './silence.ts';
 
-interface GatherOptions {
-  readonly connection: KubeConnection;
-  /** The node of this machine. */
-  readonly nodeName: string;
-  /** Its kubelet's client certificate. Absolute path. */
-  readonly nodeCertificate: string;
-  /** Names of Nodes that are to come. */
-  readonly expectedNodes: readonly string[];
+type Asking = Pick<ApproverOptions, 'connection' | 'signal'>;
+
+interface GatherOptions extends Asking, Pick<ApproverOptions, 'nodeName' | 'nodeCertificate' | 'expectedNodes'> {
   readonly records: Records;
-  readonly firstApprovals: Pick<FirstApprovals, 'of'>;
-  readonly signal: AbortSignal;
+  readonly firstApprovals: FirstApprovals;
 }
 
 /** As it is now; undefined: it is gone. By a list, because the approver may list and watch, not get. */
-export async function readRequest(
-  name: string,
-  { connection, signal }: Pick<GatherOptions, 'connection' | 'signal'>,
-): Promise<SigningRequest | undefined> {
+export async function readRequest(name: string, { connection, signal }: Asking): Promise<SigningRequest | undefined> {
   const { objects } = await list<SigningRequest>({ connection, path: requestsPath(name), signal });
   return objects[0];
 }
@@ -65,7 +55,7 @@ export async function gatherNode(node: string, options: GatherOptions): Promise<
   }
   const isFirst = known.isExpected && object === undefined && own === undefined;
   const first = isFirst ? await options.firstApprovals.of(node) : undefined;
-  return { ...known, ...(own && { own }), ...(first && { first }), ...signsOfLife(object, lease) };
+  return records.watch(node, { ...known, own, first, ...signsOfLife(object, lease) });
 }
 
 /** What the API knows of a node. Pure. */
@@ -74,14 +64,12 @@ export function signsOfLife(
   lease: Lease | undefined,
 ): Pick<NodeFacts, 'node' | keyof Signs> {
   const createdAt = dateOf(object?.metadata?.creationTimestamp);
-  const renewedAt = dateOf(lease?.spec?.renewTime);
-  const heartbeatAt = heartbeatOf(object);
-  const lastsSeconds = lease?.spec?.leaseDurationSeconds ?? undefined;
+  const { renewTime, leaseDurationSeconds } = lease?.spec ?? {};
   return {
-    ...(createdAt && { node: { createdAt } }),
-    ...(renewedAt && { renewedAt }),
-    ...(heartbeatAt && { heartbeatAt }),
-    ...(lastsSeconds !== undefined && { renewalMs: (lastsSeconds * 1000) / 4 }),
+    node: createdAt && { createdAt },
+    renewedAt: dateOf(renewTime),
+    heartbeatAt: heartbeatOf(object),
+    renewalMs: typeof leaseDurationSeconds === 'number' ? (leaseDurationSeconds * 1000) / 4 : undefined,
   };
 }
 
@@ -105,9 +93,6 @@ interface NodeObject {
       readonly lastHeartbeatTime?: string | null;
     }[];
   };
-}
-interface Lease {
-  readonly spec?: { readonly renewTime?: string | null; readonly leaseDurationSeconds?: number | null };
 }
 
 /** What the system says of a file that no kubelet could use either. */

@@ -1,20 +1,18 @@
 // The requests that wait for a decision, and what is done about each: gather, judge, approve or say why not (reporter.ts).
-// Between two looks only summaries are in memory: 100 requests may be 150 MB, and nobody knows how many there are.
+// Between two looks only summaries are in memory: 100 requests may be 150 MB, and there may be any number.
 import { backoffMs } from '../retry.ts';
 import { errorText, faultText } from '../errors.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 import { approve } from './approve.ts';
 import { type FirstApproval, FirstApprovals } from './first-approvals.ts';
 import { contentOf, gatherNode, readRequest } from './node-facts.ts';
-import { judge, type Judgement, type NodeFacts, type ApprovalVerdict } from './judge.ts';
+import { judge, type ApprovalVerdict } from './judge.ts';
 import type { ApproverOptions } from './settings.ts';
 import { type RequestSummary, requestSummary } from './batch.ts';
 import { Records } from './records.ts';
-import { isAskedBy, isDecided, type SigningRequest } from './request.ts';
-import { judgeShape, judgeSize } from './request-shape.ts';
+import { isAskedBy, isDecided, judgeShape, judgeSize, type SigningRequest } from './request.ts';
 import { Reporter, type Reported } from './reporter.ts';
 import { mostAtOnce, nextBatch, batchEveryMs } from './batch.ts';
-import { WatchedNodes } from './records.ts';
 
 const firstRetryMs = 100;
 const longestRetryMs = 10_000;
@@ -25,7 +23,7 @@ interface Waiting extends Reported {
   lookAt?: number;
   failures: number;
   /** What the last look met; undefined: it was not kept from deciding. */
-  failure?: string;
+  failure?: string | undefined;
   /** What is wrong with it can never change: no further look. */
   isSettled?: boolean;
   /** Its node is being watched before it is decided. */
@@ -54,7 +52,6 @@ export class RequestQueue {
   readonly #firstApprovals: FirstApprovals;
   /** By name. */
   #waiting = new Map<string, Waiting>();
-  readonly #watched: WatchedNodes;
   /** What the machine says of its clock when it is asked thoroughly, once a pass. */
   #thorough: Promise<ClockFacts> | undefined;
   /** More are due than one batch takes: when the next is due, in milliseconds since the epoch. */
@@ -65,7 +62,6 @@ export class RequestQueue {
     this.#records = new Records(options.requester, options.clock);
     this.#reporter = new Reporter(options);
     this.#firstApprovals = new FirstApprovals(options);
-    this.#watched = new WatchedNodes(options.clock);
   }
 
   /** Takes note of any request, and says what to keep of it; undefined: it does not wait for a decision here. */
@@ -154,22 +150,22 @@ export class RequestQueue {
     const { name, uid, size } = waiting.summary;
     const tooLarge = judgeSize(size);
     if (tooLarge !== undefined) {
-      this.#left(waiting, { action: 'leave', ...tooLarge });
+      this.#left(waiting, tooLarge);
       return false;
     }
     const request = await readRequest(name, this.#options);
-    if (this.#waiting.get(name) !== waiting) return false; // the watch was faster, and the next pass sees what it told
+    if (this.#waiting.get(name) !== waiting) return false; // the watch was faster, and the next pass sees what it brought
     if (request === undefined) {
       this.#waiting.delete(name);
       return false;
     }
     if (request.metadata.uid !== uid || isDecided(request)) {
-      this.put(request); // a decision of somebody else counts for the next request of the same node
+      this.put(request); // a decision of another counts for the next request of the same node
       return false;
     }
     const { verdict, first } = await this.#judge(request);
     waiting.failures = 0;
-    delete waiting.failure;
+    waiting.failure = undefined;
     const lookAgainMs = verdict.action === 'leave' ? verdict.lookAgainMs : undefined;
     waiting.isWatched = lookAgainMs !== undefined;
     waiting.lookAt = clock.now().getTime() + Math.min(lookAgainMs ?? recheckMs, recheckMs);
@@ -179,23 +175,19 @@ export class RequestQueue {
   }
 
   async #judge(request: SigningRequest): Promise<{ verdict: ApprovalVerdict; first: FirstApproval | undefined }> {
-    const { requester, connection, longestLifeMs, clock, signal } = this.#options;
-    const content = contentOf(request);
-    const shape = judgeShape(request, content, requester);
+    const { requester, longestLifeMs, clock, clockFacts } = this.#options;
+    const shape = judgeShape(request, contentOf(request), requester);
+    if (shape.action !== 'judge') return { verdict: shape, first: undefined };
+    const { node } = shape;
     const known = { records: this.#records, firstApprovals: this.#firstApprovals };
-    const gathering = { ...this.#options, ...known, connection, signal };
-    let facts: NodeFacts | undefined;
-    if (shape.kind === 'suitable') facts = this.#watched.see(shape.node, await gatherNode(shape.node, gathering));
-    const bootedAt = this.#options.bootedAt();
-    const now = clock.now();
-    const judgement: Omit<Judgement, 'clock'> = { request, content, requester, facts, longestLifeMs, bootedAt, now };
-    const first = facts?.first;
-    const said = await this.#options.clockFacts(false);
+    const facts = await gatherNode(node, { ...this.#options, ...known });
+    const judgement = { request, node, facts, longestLifeMs, bootedAt: this.#options.bootedAt(), now: clock.now() };
+    const said = await clockFacts(false);
     const verdict = judge({ ...judgement, clock: said });
-    if (said.synchronised || !isDoubted(verdict)) return { verdict, first };
-    // Whoever knows more of the clock is a process of his own, which is started only where it matters.
-    this.#thorough ??= this.#options.clockFacts(true);
-    return { verdict: judge({ ...judgement, clock: await this.#thorough }), first };
+    if (said.synchronised || !isDoubted(verdict)) return { verdict, first: facts.first };
+    // What knows more of the clock is another process, which is started only where it matters.
+    this.#thorough ??= clockFacts(true);
+    return { verdict: judge({ ...judgement, clock: await this.#thorough }), first: facts.first };
   }
 
   async #approve(
@@ -220,12 +212,12 @@ export class RequestQueue {
       this.#options.metrics?.wrote('approver', 'written');
       this.#reporter.approved(waiting, node, message);
     }
-    // Before the watch tells of it: the next request of the same node may be the next to be judged.
+    // Before the watch brings it: the next request of the same node may be the next to be judged.
     this.#records.approved(node, request, now);
     return !dryRun;
   }
 
-  /** What somebody else has made of it counts before the next request of the same node is judged in this batch. */
+  /** What another has made of it counts before the next request of the same node is judged in this batch. */
   async #lost(waiting: Waiting, { metadata: { name } }: SigningRequest): Promise<void> {
     waiting.lookAt = this.#options.clock.now().getTime() + longestRetryMs;
     const request = await readRequest(name, this.#options);
@@ -241,11 +233,11 @@ export class RequestQueue {
   }
 
   #failed(waiting: Waiting, err: unknown): void {
-    const { clock, random = Math.random } = this.#options;
+    const { clock } = this.#options;
     const { name } = waiting.summary;
     waiting.failures += 1;
     waiting.isWatched = false;
-    const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random };
+    const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random: Math.random };
     waiting.lookAt = clock.now().getTime() + backoffMs(waiting.failures, delay);
     this.#reporter.failed(waiting, err, waiting.failures);
     waiting.failure = `CertificateSigningRequest "${name}": ${errorText(err)}`;
@@ -261,7 +253,7 @@ const nameOf = (request: Partial<SigningRequest> | null): string | undefined => 
 /** What is known of the same request stays known: its spec never changes, and a watch that fails lists again. */
 function waitingOf(summary: RequestSummary, before: Waiting | undefined): Waiting {
   if (before !== undefined && before.summary.uid === summary.uid) return Object.assign(before, { summary });
-  return { summary, failures: 0, told: new Set() };
+  return { summary, failures: 0, reported: new Set() };
 }
 
 /** More than `longestMs` was never asked for: then the clock has been set back. */

@@ -5,34 +5,30 @@
 import { kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { parseCertificates } from '../pki/certificate.ts';
-import type { Approval } from './judge.ts';
+import { type Approval, canBeHeard, type NodeFacts } from './judge.ts';
+import { watch, type Watched } from './silence.ts';
 import { askedNode } from './batch.ts';
-import { approvedAt, isAskedBy, isBefore, requestedAt, type SigningRequest } from './request.ts';
-import { nodeOf } from './request-shape.ts';
-import { canBeHeard, type NodeFacts } from './judge.ts';
-import { type Signs, watch, type Watched } from './silence.ts';
-
-interface NodeRecord {
-  readonly issuedUntil?: Date;
-  readonly approval?: Approval;
-}
+import { approvedAt, isAskedBy, isBefore, nodeOf, requestedAt, type SigningRequest } from './request.ts';
 
 const bytesOf = (base64: string): Buffer => Buffer.from(base64, 'base64');
 
 /** The name of the object in messages. */
 export const requestText = ({ metadata }: SigningRequest): string => `CertificateSigningRequest "${metadata.name}"`;
 
-type Known = Omit<Approval, 'knownMs'> & { readonly sinceMs: number };
-
-interface Kept {
-  readonly issuedUntil?: Date;
-  readonly approval?: Known;
+interface NodeRecord<A = Approval> {
+  readonly issuedUntil?: Date | undefined;
+  readonly approval?: A | undefined;
 }
+
+/** `sinceMs`: uptime. */
+type Known = Omit<Approval, 'knownMs'> & { readonly sinceMs: number };
 
 export class Records {
   readonly #requester: Requester;
   readonly #clock: Clock;
-  readonly #nodes = new Map<string, Kept>();
+  readonly #nodes = new Map<string, NodeRecord<Known>>();
+  /** Only of nodes that the API has, because a requester can name any number of others. */
+  readonly #watched = new Map<string, Watched>();
 
   constructor(requester: Requester, clock: Clock) {
     this.#requester = requester;
@@ -44,6 +40,18 @@ export class Records {
     if (approval === undefined) return kept;
     const { sinceMs, ...known } = approval;
     return { ...kept, approval: { ...known, knownMs: steadyMs(this.#clock) - sinceMs } };
+  }
+
+  /** The facts of one look, with what this look and those before have seen of another machine's node. */
+  watch(node: string, facts: NodeFacts): NodeFacts {
+    if (!canBeHeard(facts)) {
+      this.#watched.delete(node);
+      return facts;
+    }
+    const { renewedAt, heartbeatAt, renewalMs } = facts;
+    const watched = watch(this.#watched.get(node), { renewedAt, heartbeatAt, renewalMs }, steadyMs(this.#clock));
+    this.#watched.set(node, watched);
+    return { ...facts, watched };
   }
 
   /** Any request as the API has it now, whoever asked. Never throws. */
@@ -83,35 +91,5 @@ function issuedCertificate(request: SigningRequest): { readonly node: string; re
     return leaf === undefined || node === undefined ? undefined : { node, notAfter: leaf.facts.notAfter };
   } catch {
     return undefined; // whatever a foreign signer has put there: no kubelet can use it either
-  }
-}
-
-/**
- * The nodes of other machines whose signs of life are remembered from look to look: only such as the API has, because
- * a requester can name any number of others.
- */
-export class WatchedNodes {
-  readonly #clock: Clock;
-  readonly #nodes = new Map<string, Watched>();
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /** What is known of this node, with what this look has seen of its signs of life. */
-  see(name: string, facts: NodeFacts): NodeFacts {
-    const { renewedAt, heartbeatAt, renewalMs } = facts;
-    if (!canBeHeard(facts)) {
-      this.#nodes.delete(name);
-      return facts;
-    }
-    const signs: Signs = {
-      ...(renewedAt && { renewedAt }),
-      ...(heartbeatAt && { heartbeatAt }),
-      ...(renewalMs !== undefined && { renewalMs }),
-    };
-    const watched = watch(this.#nodes.get(name), signs, steadyMs(this.#clock));
-    this.#nodes.set(name, watched);
-    return { ...facts, watched };
   }
 }

@@ -1,40 +1,31 @@
-// What people are told of requests, in the log, as Events and in metrics: a reason once for each request, not at every
-// look. Under a flood, what is left is counted instead: whoever can ask must not decide how much every approver writes to
+// What is reported of requests, in the log, as Events and in metrics: a reason once for each request, not at every
+// look. Under a flood, what is left is counted instead: who can ask must not decide how much every approver writes to
 // etcd.
-import type { Clock } from '../clock.ts';
 import { errorText, RecoveryError } from '../errors.ts';
-import type { EventReason, EventRecorder } from '../kube/events.ts';
-import type { Log, LogFields } from '../log.ts';
-import type { Metrics } from '../metrics.ts';
+import type { EventReason } from '../kube/events.ts';
+import type { LogFields } from '../log.ts';
 import type { PendingReason, ApprovalVerdict } from './judge.ts';
-import type { RequestSummary } from './batch.ts';
-import { mostAtOnce, batchEveryMs } from './batch.ts';
+import { batchEveryMs, mostAtOnce, type RequestSummary } from './batch.ts';
+import type { ApproverOptions } from './settings.ts';
 
 const longestMessage = 600;
-/** How often a flood that goes on is told. */
+/** How often a flood that goes on is reported. */
 const floodMs = 10 * 60_000;
 
 export interface Reported {
   readonly summary: RequestSummary;
-  /** What has been told of it. */
-  readonly told: Set<string>;
+  /** What has been reported of it. */
+  readonly reported: Set<string>;
 }
 
-interface ReporterOptions {
-  readonly log: Log;
-  readonly clock: Clock;
-  readonly events?: Pick<EventRecorder, 'record'>;
-  readonly metrics?: Pick<Metrics, 'failed'>;
-  /** No Events. */
-  readonly dryRun: boolean;
-}
+type ReporterOptions = Pick<ApproverOptions, 'log' | 'clock' | 'events' | 'metrics' | 'dryRun'>;
 
 type Leave = Extract<ApprovalVerdict, { action: 'leave' }>;
 
 export class Reporter {
   readonly #options: ReporterOptions;
   /** Undefined: there is none. */
-  #flood: { toldAt: number; readonly left: Map<PendingReason, number> } | undefined;
+  #flood: { reportedAt: number; readonly left: Map<PendingReason, number> } | undefined;
 
   constructor(options: ReporterOptions) {
     this.#options = options;
@@ -52,9 +43,9 @@ export class Reporter {
       return;
     }
     const isNew = this.#flood === undefined;
-    this.#flood ??= { toldAt: now, left: new Map() };
-    if (!isNew && Math.abs(now - this.#flood.toldAt) < floodMs) return;
-    this.#flood.toldAt = now;
+    this.#flood ??= { reportedAt: now, left: new Map() };
+    if (!isNew && Math.abs(now - this.#flood.reportedAt) < floodMs) return;
+    this.#flood.reportedAt = now;
     const pace = `${mostAtOnce} are looked at every ${batchEveryMs / 1000} s, this machine's node first, one of each node`;
     const left = isNew ? '' : `; left so far: ${this.#counted()}`;
     const message = `${pace}${left}; deny or delete what nobody needs`;
@@ -67,30 +58,30 @@ export class Reporter {
     this.#event('CertificateRequestApproved', summary, message);
   }
 
-  wouldApprove(told: Reported, node: string, message: string): void {
-    const fields = { csr: told.summary.name, node, message: `would be approved: ${message}` };
-    if (isNews(told, 'dryRun')) this.#options.log.info('csr.pending', { ...fields, reason: 'DryRun' });
+  wouldApprove(request: Reported, node: string, message: string): void {
+    const fields = { csr: request.summary.name, node, message: `would be approved: ${message}` };
+    if (isNews(request, 'dryRun')) this.#options.log.info('csr.pending', { ...fields, reason: 'DryRun' });
   }
 
-  left(told: Reported, { node, reason, message }: Leave): void {
-    if (!isNews(told, reason)) return;
+  left(request: Reported, { node, reason, message }: Leave): void {
+    if (!isNews(request, reason)) return;
     const { log } = this.#options;
     const text = message.length > longestMessage ? `${message.slice(0, longestMessage)}...` : message;
-    const fields: LogFields = { csr: told.summary.name, ...(node !== undefined && { node }), reason, message: text };
+    const fields: LogFields = { csr: request.summary.name, ...(node !== undefined && { node }), reason, message: text };
     if (this.#flood !== undefined) {
       this.#flood.left.set(reason, (this.#flood.left.get(reason) ?? 0) + 1);
       log.debug('csr.pending', fields);
       return;
     }
     log.warn('csr.pending', fields);
-    this.#event('CertificateRequestPending', told.summary, `${reason}: ${text}`);
+    this.#event('CertificateRequestPending', request.summary, `${reason}: ${text}`);
   }
 
-  failed(told: Reported, err: unknown, attempt: number): void {
+  failed(request: Reported, err: unknown, attempt: number): void {
     const code = err instanceof RecoveryError ? err.code : 'unknown';
     this.#options.metrics?.failed('approver', code);
-    const fields = { csr: told.summary.name, err: errorText(err), code, attempt };
-    if (isNews(told, `failed ${code}`)) this.#options.log.warn('csr.failed', fields);
+    const fields = { csr: request.summary.name, err: errorText(err), code, attempt };
+    if (isNews(request, `failed ${code}`)) this.#options.log.warn('csr.failed', fields);
     else this.#options.log.debug('csr.failed', fields);
   }
 
@@ -106,8 +97,8 @@ export class Reporter {
   }
 }
 
-function isNews({ told }: Reported, what: string): boolean {
-  if (told.has(what)) return false;
-  told.add(what);
+function isNews({ reported }: Reported, what: string): boolean {
+  if (reported.has(what)) return false;
+  reported.add(what);
   return true;
 }

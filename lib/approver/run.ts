@@ -3,7 +3,7 @@
 // without a change of the request. Any number of approvers may run: the resourceVersion makes one approval.
 import type { CheckState } from '../health.ts';
 import { list, type Pages } from '../kube/list.ts';
-import { listWatch, type WatchStatus } from '../kube/list-watch.ts';
+import { listWatch, WatchHealth } from '../kube/list-watch.ts';
 import { Wake } from '../retry.ts';
 import { RequestQueue, type PassReport } from './queue.ts';
 import type { ApproverOptions } from './settings.ts';
@@ -12,7 +12,6 @@ import { requestsPath, type SigningRequest } from './request.ts';
 
 /** Ten of a kubelet's are 30 kB, a thousand nodes a hundred answers; of the largest that there can be, a page has one. */
 const pageSize = 10;
-const longestSilenceMs = 120_000;
 
 /** Runs until `signal` aborts; with `once` it throws what a list of the requests meets. */
 export async function runApprover(options: ApproverOptions): Promise<PassReport> {
@@ -43,16 +42,21 @@ const pagesOf = (queue: RequestQueue): Pages<SigningRequest, RequestSummary> => 
 async function follow(queue: RequestQueue, options: ApproverOptions): Promise<PassReport> {
   const { clock, signal, health, recheckMs } = options;
   const wake = new Wake();
-  const began = clock.now();
-  let status: WatchStatus | undefined;
+  const watches = new WatchHealth(clock.now());
+  let notListed: string | undefined = 'the requests have not been listed yet';
   let report: PassReport = { approved: 0, left: 0, delayed: 0, watched: 0, failed: [] };
-  health?.set('approver', () => check({ status, report, silentMs: silence(status?.lastProgress ?? began, options) }));
+  health?.set('approver', () => {
+    const watching = watches.check(clock.now());
+    if (!watching.ok) return watching;
+    return notListed === undefined ? check(report) : { ok: false, message: notListed };
+  });
   const watch = listWatch<SigningRequest, RequestSummary>({
     ...options,
     path: requestsPath(),
     pages: pagesOf(queue),
     onList(summaries) {
       queue.replace(summaries);
+      notListed = undefined;
       wake.call();
     },
     onEvent(type, request) {
@@ -60,7 +64,11 @@ async function follow(queue: RequestQueue, options: ApproverOptions): Promise<Pa
       else queue.put(request);
       wake.call();
     },
-    onStatus: (next) => void (status = next),
+    onStatus(status) {
+      watches.set('the requests', status);
+      const isWaiting = notListed !== undefined && status.phase === 'waiting';
+      if (isWaiting) notListed = `the requests have not been listed yet: ${status.message}`;
+    },
   });
   while (!signal.aborted) {
     await wake.wait({ clock, signal }, Math.min(queue.dueInMs() ?? recheckMs, recheckMs));
@@ -70,21 +78,7 @@ async function follow(queue: RequestQueue, options: ApproverOptions): Promise<Pa
   return report;
 }
 
-const silence = (since: Date, { clock }: ApproverOptions): number => clock.now().getTime() - since.getTime();
-
-interface Checked {
-  readonly status: WatchStatus | undefined;
-  readonly report: PassReport;
-  readonly silentMs: number;
-}
-
-/** A watch of a quiet collection hears a bookmark about every minute, so silence means that it fails, or hangs. */
-function check({ status, report, silentMs }: Checked): CheckState {
-  const { failed, left, delayed } = report;
-  if (status?.lastProgress === undefined || silentMs > longestSilenceMs) {
-    const why = status?.phase === 'waiting' ? `: ${status.message}` : '';
-    return { ok: false, message: `the requests have not been listed, or nothing was heard for two minutes${why}` };
-  }
+function check({ failed, left, delayed }: PassReport): CheckState {
   if (failed.length > 0) return { ok: false, message: failed.slice(0, 3).join(', ') };
   const rest = delayed > 0 ? `, ${delayed} of them wait for their turn` : '';
   return { ok: true, message: `${left} requests are left as they are${rest}` };

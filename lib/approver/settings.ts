@@ -38,5 +38,4 @@ export interface ApproverOptions {
   readonly events?: Pick<EventRecorder, 'record'>;
   readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;
   readonly signal: AbortSignal;
-  readonly random?: () => number;
 }

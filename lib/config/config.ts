@@ -5,14 +5,8 @@ import type { KeyAlgorithm } from '../pki/key.ts';
 import type { LogFormat, LogLevel } from '../log.ts';
 import type { Environment } from '../inventory/resolve.ts';
 import type { Inventory } from '../inventory/model.ts';
-import type { ServerAddress } from '../kube/server-address.ts';
+import type { Address } from '../address.ts';
 import type { ClockStatement } from '../host/clock-synchronised.ts';
-
-export interface Address {
-  /** Undefined: all addresses of the machine. */
-  readonly host?: string | undefined;
-  readonly port: number;
-}
 
 /** Who this process is, from the downward API. */
 export interface ProcessIdentity {
@@ -29,7 +23,7 @@ export interface CommonConfig {
   /** The name under which the API server serves the certificate that outlives all others. */
   readonly recoveryServerName: string;
   /** Where proofs meet the API server; undefined: at the server of the kubeconfig. */
-  readonly apiServerAddress?: ServerAddress | undefined;
+  readonly apiServerAddress?: Address | undefined;
   readonly log: { readonly level: LogLevel; readonly format: LogFormat };
   readonly dryRun: boolean;
   readonly identity: ProcessIdentity;

@@ -10,16 +10,16 @@ import {
   namespaceName,
   objectName,
 } from '../inventory/values.ts';
-import type { Address } from './config.ts';
 import { apiVersion } from '../well-known.ts';
+import type { Address } from '../address.ts';
 
 /** `host:port`, `[v6]:port`, `:port`. */
 export function parseAddress(text: string): Address | undefined {
   const [, v6, name, digits] = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]*)):(\d{1,5})$/.exec(text) ?? [];
   const port = Number(digits);
   if (digits === undefined || port < 1 || port > 65_535) return undefined;
-  const host = v6 ?? name;
-  if (host === undefined || host === '') return { port };
+  const host = v6 ?? name ?? '';
+  if (host === '') return { host, port };
   const checked = checkedHostname(host);
   return checked === undefined ? undefined : { host: checked, port };
 }
@@ -31,7 +31,7 @@ const bindAddress = z
   });
 const serverAddress = z
   .string({ error: 'an address such as "127.0.0.1:6443"' })
-  .refine((text) => parseAddress(text)?.host !== undefined, { error: 'an address such as "127.0.0.1:6443"' });
+  .refine((text) => (parseAddress(text)?.host ?? '') !== '', { error: 'an address such as "127.0.0.1:6443"' });
 const serverName = hostnameText.refine((text) => checkedHostname(text) !== undefined, {
   error: 'a DNS name or an IP address',
 });

@@ -8,7 +8,7 @@ import { poll } from '../retry.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { serverAddress } from '../kube/server-address.ts';
+import { serverAddress } from '../address.ts';
 import { proveServed } from '../proof/served.ts';
 import { fileOf } from '../inventory/content.ts';
 import { caBundleKey, locationText, type Store } from '../store/store.ts';

@@ -1,9 +1,66 @@
-// Whether an answer of 2xx is one to what was asked. A load balancer's page, another program at the port or a confused
-// cache also answer 200, and nothing of that may be taken for an object, or for its absence.
+// What a request asks for, by its method and path, and whether an answer of 2xx is one to that. A load balancer's page,
+// another program at the port or a confused cache also answer 200, and nothing of that may be taken for an object, or for
+// its absence.
 import type { RecoveryError } from '../errors.ts';
-import { kindOf, requestTarget, wrongAnswer } from './api-error.ts';
-import type { Attempt } from './api-error.ts';
+import { type Attempt, wrongAnswer } from './api-error.ts';
 import type { KubeRequest } from './kube.ts';
+
+const kinds: Readonly<Record<string, string>> = {
+  secrets: 'Secret',
+  configmaps: 'ConfigMap',
+  leases: 'Lease',
+  events: 'Event',
+  namespaces: 'Namespace',
+  nodes: 'Node',
+  serviceaccounts: 'ServiceAccount',
+  roles: 'Role',
+  rolebindings: 'RoleBinding',
+  clusterroles: 'ClusterRole',
+  clusterrolebindings: 'ClusterRoleBinding',
+  certificatesigningrequests: 'CertificateSigningRequest',
+  mutatingwebhookconfigurations: 'MutatingWebhookConfiguration',
+  validatingwebhookconfigurations: 'ValidatingWebhookConfiguration',
+};
+
+const verbs: Readonly<Record<string, string>> = { PUT: 'update', PATCH: 'apply', POST: 'create', DELETE: 'delete' };
+
+function readVerb(query: URLSearchParams, named: boolean): string {
+  if (['true', '1'].includes(query.get('watch') ?? '')) return 'watch';
+  return named ? 'get' : 'list';
+}
+
+interface RequestTarget {
+  readonly resource: string | undefined;
+  readonly namespace: string | undefined;
+  readonly name: string | undefined;
+  readonly subresource: string | undefined;
+}
+
+/** What a path leads to; undefined for one that leads to no resource, such as /readyz. */
+function requestTarget(path: string): RequestTarget | undefined {
+  const segments = new URL(path, 'https://api').pathname.split('/').filter((segment) => segment !== '');
+  const root = segments.indexOf('api') === 0 ? 2 : segments.indexOf('apis') === 0 ? 3 : undefined;
+  if (root === undefined) return undefined;
+  const rest = segments.slice(root).map(decodeURIComponent);
+  const namespaced = rest[0] === 'namespaces' && rest.length > 2;
+  const [resource, name, subresource] = namespaced ? rest.slice(2) : rest;
+  return { resource, namespace: namespaced ? rest[1] : undefined, name, subresource };
+}
+
+/** The verb and the object of a request, from its method and path. */
+export function describeRequest(method: string, path: string): Pick<Attempt, 'verb' | 'object'> {
+  const url = new URL(path, 'https://api');
+  const target = requestTarget(path);
+  if (target === undefined) return { verb: verbs[method] ?? 'get', object: `"${url.pathname}"` };
+  const { resource = '', namespace, name, subresource } = target;
+  const selected = /(?:^|,)metadata\.name=([^,]+)/.exec(url.searchParams.get('fieldSelector') ?? '')?.[1];
+  const named = [namespace, name ?? selected].filter((part) => part !== undefined).join('/');
+  const kind = `${kinds[resource] ?? resource}${subresource === undefined ? '' : `/${subresource}`}`;
+  return {
+    verb: verbs[method] ?? readVerb(url.searchParams, name !== undefined),
+    object: named === '' ? kind : `${kind} "${named}"`,
+  };
+}
 
 interface Answered {
   readonly kind?: unknown;
@@ -44,8 +101,8 @@ function problemOf({ method, path }: KubeRequest, value: unknown): ((attempt: At
 }
 
 /** Undefined: not known. */
-function wantedKind(method: string, target: NonNullable<ReturnType<typeof requestTarget>>): string | undefined {
-  const kind = kindOf(target.resource ?? '');
+function wantedKind(method: string, target: RequestTarget): string | undefined {
+  const kind = kinds[target.resource ?? ''];
   if (kind === undefined || (target.subresource !== undefined && target.subresource !== 'approval')) return undefined;
   return method === 'GET' && target.name === undefined ? `${kind}List` : kind;
 }

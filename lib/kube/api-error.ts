@@ -16,71 +16,6 @@ export interface Attempt {
 /** Of an API server that does not answer, or not to us: while it starts it refuses one thing and answers another. */
 export const unanswered = ['KubeUnavailable', 'KubeWrongAnswer', 'KubeUnauthorized', 'KubeForbidden'] as const;
 
-const kinds: Readonly<Record<string, string>> = {
-  secrets: 'Secret',
-  configmaps: 'ConfigMap',
-  leases: 'Lease',
-  events: 'Event',
-  namespaces: 'Namespace',
-  nodes: 'Node',
-  serviceaccounts: 'ServiceAccount',
-  roles: 'Role',
-  rolebindings: 'RoleBinding',
-  clusterroles: 'ClusterRole',
-  clusterrolebindings: 'ClusterRoleBinding',
-  certificatesigningrequests: 'CertificateSigningRequest',
-  mutatingwebhookconfigurations: 'MutatingWebhookConfiguration',
-  validatingwebhookconfigurations: 'ValidatingWebhookConfiguration',
-};
-
-const verbs: Readonly<Record<string, string>> = { PUT: 'update', PATCH: 'apply', POST: 'create', DELETE: 'delete' };
-
-function readVerb(query: URLSearchParams, named: boolean): string {
-  if (['true', '1'].includes(query.get('watch') ?? '')) return 'watch';
-  return named ? 'get' : 'list';
-}
-
-/** `Secret` for `secrets`; undefined for a resource that is not known here. */
-export const kindOf = (resource: string): string | undefined => kinds[resource];
-
-interface RequestTarget {
-  readonly resource?: string;
-  readonly namespace?: string;
-  readonly name?: string;
-  readonly subresource?: string;
-}
-
-/** What a path leads to; undefined for one that leads to no resource, such as /readyz. */
-export function requestTarget(path: string): RequestTarget | undefined {
-  const segments = new URL(path, 'https://api').pathname.split('/').filter((segment) => segment !== '');
-  const root = segments.indexOf('api') === 0 ? 2 : segments.indexOf('apis') === 0 ? 3 : undefined;
-  if (root === undefined) return undefined;
-  const rest = segments.slice(root).map(decodeURIComponent);
-  const namespaced = rest[0] === 'namespaces' && rest.length > 2;
-  const [resource, name, subresource] = namespaced ? rest.slice(2) : rest;
-  return {
-    ...(resource !== undefined && { resource }),
-    ...(namespaced && { namespace: rest[1] ?? '' }),
-    ...(name !== undefined && { name }),
-    ...(subresource !== undefined && { subresource }),
-  };
-}
-
-/** The verb and the object of a request, from its method and path. */
-export function describeRequest(method: string, path: string): Pick<Attempt, 'verb' | 'object'> {
-  const url = new URL(path, 'https://api');
-  const target = requestTarget(path);
-  if (target === undefined) return { verb: verbs[method] ?? 'get', object: `"${url.pathname}"` };
-  const { resource = '', namespace, name, subresource } = target;
-  const selected = /(?:^|,)metadata\.name=([^,]+)/.exec(url.searchParams.get('fieldSelector') ?? '')?.[1];
-  const named = [namespace, name ?? selected].filter((part) => part !== undefined).join('/');
-  const kind = `${kinds[resource] ?? resource}${subresource === undefined ? '' : `/${subresource}`}`;
-  return {
-    verb: verbs[method] ?? readVerb(url.searchParams, name !== undefined),
-    object: named === '' ? kind : `${kind} "${named}"`,
-  };
-}
-
 interface Status {
   readonly reason?: unknown;
   readonly message?: unknown;
@@ -160,6 +95,7 @@ export function statusError(attempt: Attempt, httpStatus: number, body: string, 
   return new RecoveryError(code, `${asked}: ${answer}`, { details });
 }
 
+const otherName = 'ERR_TLS_CERT_ALTNAME_INVALID';
 const notTrusted = "the server's certificate is not signed by a CA of the kubeconfig";
 const tlsFailures: Readonly<Record<string, string>> = {
   CERT_HAS_EXPIRED: "the server's certificate, or a CA above it, has expired",
@@ -175,7 +111,7 @@ const tlsFailures: Readonly<Record<string, string>> = {
   INVALID_PURPOSE: "the server's certificate is not for serving",
 };
 
-/** undici gave up an answer: see `longestAnswer` in lines.ts. */
+/** undici gave up an answer: see `longestAnswer` in pool.ts. */
 const tooLargeCode = 'UND_ERR_RES_EXCEEDED_MAX_SIZE';
 
 const networkFailures: Readonly<Record<string, string>> = {
@@ -196,84 +132,66 @@ const networkFailures: Readonly<Record<string, string>> = {
   [tooLargeCode]: 'the answer is larger than 10 MiB, and was not read',
 };
 
-const tlsCode = (code: string): boolean => /^(ERR_SSL|ERR_TLS|ERR_OSSL)/.test(code);
-
 function hostOf(server: string): string {
   const name = / \((.+)\)$/.exec(server)?.[1] ?? new URL(server).hostname;
   return isIP(name) === 0 ? `the name "${name}"` : `the address ${name}`;
 }
 
-/** Every code along the cause chain, outermost first: the deepest is the system's own. */
-function codesOf(err: unknown): string[] {
-  const found: string[] = [];
-  let at: unknown = err;
-  for (let depth = 0; depth < 8 && at instanceof Error; depth += 1) {
-    const code: unknown = (at as NodeJS.ErrnoException).code;
-    if (typeof code === 'string') found.push(code);
+/** The error and its causes, outermost first: the deepest is the system's own. */
+function causesOf(err: unknown): Error[] {
+  const found: Error[] = [];
+  for (let at = err; found.length < 8 && at instanceof Error;) {
+    found.push(at);
     at = at.cause ?? (at instanceof AggregateError ? at.errors[0] : undefined);
   }
   return found;
 }
 
-function networkState(err: unknown, server: string): string {
-  const chain = codesOf(err);
-  if (chain.includes('ERR_TLS_CERT_ALTNAME_INVALID')) return `the server's certificate is not for ${hostOf(server)}`;
-  for (const code of chain.toReversed()) {
+function networkState(met: readonly string[], server: string): string {
+  if (met.includes(otherName)) return `the server's certificate is not for ${hostOf(server)}`;
+  for (const code of met.toReversed()) {
     const text = tlsFailures[code] ?? networkFailures[code];
     if (text !== undefined) return `${text} (${code})`;
-    if (tlsCode(code)) return `the TLS handshake failed (${code})`;
+    if (/^ERR_(SSL|TLS|OSSL)/.test(code)) return `the TLS handshake failed (${code})`;
     if (/^(ERR_HTTP2|HPE_|UND_ERR|E[A-Z]+$)/.test(code)) return `connection failed (${code})`;
   }
   return 'connection failed';
 }
 
-/** The error of ours along the cause chain: why we ended a connection ourselves. */
-function ownReason(err: unknown): RecoveryError | undefined {
-  let at: unknown = err;
-  for (let depth = 0; depth < 8 && at instanceof Error; depth += 1) {
-    if (at instanceof RecoveryError) return at;
-    at = at.cause;
-  }
-  return undefined;
-}
-
 /** The error for a request that got no answer. `away` in its details: the server is, not only this request failed. */
 export function networkError(attempt: Attempt, err: unknown): RecoveryError {
-  const own = ownReason(err);
-  const state = own?.message ?? networkState(err, attempt.server);
-  const { code, message, details } = unavailable(attempt, `${state}, server ${attempt.server}`, err);
-  const isTooLarge = codesOf(err).includes(tooLargeCode);
-  const known = {
+  const causes = causesOf(err);
+  // Why we ended the connection ourselves.
+  const own = causes.find((cause) => cause instanceof RecoveryError);
+  const met = causes.map((cause) => (cause as NodeJS.ErrnoException).code).filter((code) => typeof code === 'string');
+  const isTooLarge = met.includes(tooLargeCode);
+  // A server is there, and is not the one that the kubeconfig means.
+  const isUntrusted = met.some((code) => code === otherName || code in tlsFailures);
+  const state = `${own?.message ?? networkState(met, attempt.server)}, server ${attempt.server}`;
+  return unavailable(attempt, state, err, {
     ...(own === undefined && !isTooLarge && { away: true }),
-    ...(isUntrusted(err) && { untrusted: true }),
+    ...(isUntrusted && { untrusted: true }),
     ...(isTooLarge && { tooLarge: true }),
-  };
-  return new RecoveryError(code, message, { details: { ...details, ...known } });
-}
-
-/** A server is there, and is not the one that the kubeconfig means. */
-function isUntrusted(err: unknown): boolean {
-  return codesOf(err).some((code) => code === 'ERR_TLS_CERT_ALTNAME_INVALID' || code in tlsFailures);
+  });
 }
 
 /** KubeUnavailable with a state of our own finding. The foreign error gives its code, never its text. */
-export function unavailable(attempt: Attempt, state: string, err?: unknown): RecoveryError {
-  const code = systemCode(err);
-  const details: ErrorDetails['details'] = {
-    verb: attempt.verb,
-    server: attempt.server,
-    ...(code && { system: code }),
-  };
-  return new RecoveryError('KubeUnavailable', `Cannot ${attempt.verb} ${attempt.object}: ${state}`, { details });
+export function unavailable(
+  { verb, object, server }: Attempt,
+  state: string,
+  err?: unknown,
+  more: ErrorDetails['details'] = {},
+): RecoveryError {
+  const system = systemCode(err);
+  const details = { verb, server, ...(system && { system }), ...more };
+  return new RecoveryError('KubeUnavailable', `Cannot ${verb} ${object}: ${state}`, { details });
 }
 
 /** KubeUnavailable of a server that does not answer at all. */
-export function away(attempt: Attempt, state: string): RecoveryError {
-  const { code, message, details } = unavailable(attempt, state);
-  return new RecoveryError(code, message, { details: { ...details, away: true } });
-}
+export const away = (attempt: Attempt, state: string): RecoveryError =>
+  unavailable(attempt, state, undefined, { away: true });
 
-/** Whether this failure says that nobody needs to ask the server for a while. */
+/** Whether this failure says that the server need not be asked for a while. */
 export function isAway(err: unknown): err is RecoveryError {
   return err instanceof RecoveryError && (err.details['away'] === true || err.details['retryAfterMs'] !== undefined);
 }

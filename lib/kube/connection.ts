@@ -1,118 +1,120 @@
-// The connection to one API server: requests with a time limit, watches, and credentials that are read again when
-// files change or the server refuses them. Nothing that the server may have carried out is sent again by itself: only
-// what it answered by 401, and streams that it refused unprocessed (GOAWAY, REFUSED_STREAM; undici does that, once).
-import type { Client } from 'undici';
-import { type Credentials, readKubeconfig, sameCredentials } from '../kubeconfig/credentials.ts';
-import type { Clock } from '../clock.ts';
-import { isCode, RecoveryError } from '../errors.ts';
+// The connection to one API server: requests, watches, and credentials that are read again when files change or the server
+// refuses them. Nothing that the server may have carried out is sent again by itself: only what it answered by 401, and
+// streams that it refused unprocessed (GOAWAY, REFUSED_STREAM; undici does that, once).
+// A kubeconfig that cannot be used yet (half-written, or its CA file not there, because the syncer of this very process
+// publishes it) is like an API server that is away, where the caller waits for it: each request and each watch tries the
+// files again, and fails as KubeUnavailable until they can be used.
+import {
+  type Credentials,
+  type KubeconfigOptions,
+  readKubeconfig,
+  sameCredentials,
+} from '../kubeconfig/credentials.ts';
+import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Log } from '../log.ts';
-import { away, describeRequest, isAway, networkError, statusError, unavailable } from './api-error.ts';
-import type { Attempt } from './api-error.ts';
-import { parseAnswer } from './answer.ts';
-import { Gates, type IdentityGate } from './gates.ts';
+import { describeRequest } from './answer.ts';
+import { type Attempt, isAway, unavailable } from './api-error.ts';
+import { Breakers, trialEveryMs, type IdentityBreaker } from './circuit-breaker.ts';
+import { isAnswer, send, watchEvents } from './exchange.ts';
 import type { KubeConnection, KubeRequest, WatchEvent } from './kube.ts';
-import type { KubeconfigOptions } from '../kubeconfig/credentials.ts';
-import { Lines } from './lines.ts';
-import type { LineOptions } from './lines.ts';
-import { TimeLimit } from './time-limit.ts';
+import { ConnectionPool, type PoolOptions } from './pool.ts';
 import { Trust } from './trust.ts';
-import { watchEvents } from './watch.ts';
 
-export type ConnectionOptions = KubeconfigOptions &
-  Omit<LineOptions, 'credentials'> & {
-    readonly userAgent: string;
-    readonly log?: Log;
-    /** Of the process, where several connections lead to one server. Default: this one asks alone. */
-    readonly gates?: Gates | undefined;
-  } & (
-    | { readonly kubeconfigFile: string; readonly credentials?: undefined }
-    | { readonly credentials: Credentials; readonly kubeconfigFile?: undefined }
-  );
+export interface ConnectionOptions extends KubeconfigOptions, Omit<PoolOptions, 'credentials'> {
+  readonly kubeconfigFile: string;
+  /** A kubeconfig that cannot be used yet is waited for. Default: it is ConfigInvalid. */
+  readonly waitsForKubeconfig?: boolean | undefined;
+  readonly userAgent: string;
+  readonly log?: Log;
+  /** Of the process, where several connections lead to one server. Default: this one asks alone. */
+  readonly breakers?: Breakers | undefined;
+}
 
-const requestTimeoutMs = 10_000;
+/** Time between two readings of the files because of a refusal. */
 const rereadMs = 1000;
+/** Many watches ask at once for credentials that cannot be used yet: the files are read once for all of them. */
+const readAgainMs = 50;
+const logAgainMs = 10_000;
+
+type Asked = Omit<Attempt, 'server'>;
+
+/** What belongs to one set of credentials. */
+interface Session {
+  readonly credentials: Credentials;
+  readonly pool: ConnectionPool;
+  readonly breaker: IdentityBreaker;
+}
+
+/** Why there is no session yet. */
+interface Unusable {
+  readonly err: unknown;
+  readonly attempts: number;
+  /** Milliseconds since the epoch. */
+  readonly loggedAt: number;
+}
 
 class Connection implements KubeConnection {
   readonly #options: ConnectionOptions;
-  readonly #clock: Clock;
-  #credentials: Credentials;
-  readonly #trust: Trust;
-  #lines: Lines;
-  readonly #gates: Gates;
-  #gate: IdentityGate;
-  #rereadAt: number;
+  readonly #trust = new Trust();
+  readonly #breakers: Breakers;
+  #session: Session | undefined;
+  #unusable: Unusable | undefined;
+  #readAt = 0;
   #reloading: Promise<'unchanged' | 'changed'> | undefined;
-  #closed = false;
+  #isClosed = false;
 
-  constructor(options: ConnectionOptions, credentials: Credentials) {
+  constructor(options: ConnectionOptions) {
     this.#options = options;
-    this.#clock = options.clock;
-    this.#credentials = credentials;
-    this.#trust = new Trust(credentials.ca);
-    this.#lines = this.#newLines();
-    this.#gates = options.gates ?? new Gates(options.clock);
-    this.#gate = this.#gates.of(credentials);
-    this.#rereadAt = this.#clock.now().getTime();
+    this.#breakers = options.breakers ?? new Breakers(options.clock);
   }
 
+  /** Before it is known, the file that does not say it. */
   get server(): string {
-    return this.#credentials.server;
+    return this.#session?.credentials.server ?? `unknown, by kubeconfig "${this.#options.kubeconfigFile}"`;
   }
 
   get serverName(): string | undefined {
-    return this.#credentials.serverName;
+    return this.#session?.credentials.serverName;
   }
 
   get files(): readonly string[] {
-    return this.#credentials.files ?? [];
+    return this.#session?.credentials.files ?? [this.#options.kubeconfigFile];
   }
 
   async request<T>(request: KubeRequest): Promise<T> {
-    const used = this.#lines;
+    const asked = describeRequest(request.method, request.path);
+    const used = await this.#open(asked);
     try {
-      return await this.#send<T>(request);
+      return await this.#send<T>(request, asked);
     } catch (err) {
       if (request.signal.aborted || !isCode(err, 'KubeUnauthorized', 'KubeUnavailable', 'KubeWrongAnswer')) throw err;
       await this.#rereadIfDue();
-      // A 401 was carried out by nobody, so it may be sent again; whether anything else was is not known.
-      if (isCode(err, 'KubeUnauthorized') && this.#lines !== used) return this.#send<T>(request);
+      // A 401 was not carried out, so it may be sent again; whether anything else was is not known.
+      if (isCode(err, 'KubeUnauthorized') && this.#session !== used) return this.#send<T>(request, asked);
       throw err;
     }
   }
 
   async *watch(
     path: string,
-    { silenceMs, signal }: { silenceMs: number; signal: AbortSignal },
+    options: { silenceMs: number; signal: AbortSignal },
   ): AsyncGenerator<WatchEvent, void, undefined> {
-    const attempt = { ...this.#attempt('GET', path), verb: 'watch' };
-    if (this.#closed) throw unavailable(attempt, 'the connection is closed');
-    const lines = this.#lines;
-    const entry = this.#gate.enterAside(attempt);
-    const line = lines.forWatch();
+    const asked = { ...describeRequest('GET', path), verb: 'watch' };
+    const session = await this.#open(asked);
+    const attempt = this.#attempt(asked);
+    const call = session.breaker.enterWatch(attempt);
     try {
-      const events = watchEvents({
-        server: this.server,
-        path,
-        headers: this.#headers(),
-        dispatcher: line.client,
-        attempt,
-        silenceMs,
-        signal,
-        clock: this.#clock,
-        onSilence: () => lines.retire(line),
-      });
-      for await (const event of events) {
-        entry.answered();
+      for await (const event of watchEvents(this.#exchange(session, attempt, path), options)) {
+        call.answered();
         this.#trust.worked();
         yield event;
       }
     } catch (err) {
-      if (isAway(err)) entry.failed(err);
-      this.#distrust(err, lines);
+      if (isAway(err)) call.failed(err);
+      this.#distrust(err, session);
       throw err;
     } finally {
-      entry.end();
-      lines.leave(line);
+      call.end();
     }
   }
 
@@ -121,167 +123,143 @@ class Connection implements KubeConnection {
     return this.#reloading;
   }
 
-  turn(signal: AbortSignal): Promise<() => void> {
-    return this.#gate.turn(signal);
+  async turn(signal: AbortSignal): Promise<() => void> {
+    if (this.#session !== undefined) return this.#session.breaker.turn(signal);
+    await this.#options.clock.sleep(trialEveryMs, signal); // nothing is sent yet
+    return () => undefined;
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
-    await this.#lines.destroy(new RecoveryError('KubeUnavailable', 'the connection is closed'));
+    this.#isClosed = true;
+    await this.#session?.pool.close(new RecoveryError('KubeUnavailable', 'the connection is closed'));
+  }
+
+  /** Throws KubeUnavailable while there are no credentials, and after the end. */
+  async #open(asked: Asked): Promise<Session> {
+    const closed = (): RecoveryError => unavailable(this.#attempt(asked), 'the connection is closed');
+    if (this.#isClosed) throw closed();
+    if (this.#session !== undefined) return this.#session;
+    try {
+      if (this.#reloading === undefined && this.#isRecent(readAgainMs)) throw this.#unusable?.err;
+      await this.reload();
+    } catch (err) {
+      throw unavailable(this.#attempt(asked), oneLine(err), err);
+    }
+    if (this.#session === undefined) throw closed();
+    return this.#session;
+  }
+
+  async #send<T>(request: KubeRequest, asked: Asked): Promise<T> {
+    const { breaker } = await this.#open(asked);
+    const attempt = this.#attempt(asked);
+    const call = await breaker.enter(attempt, request.signal);
+    try {
+      const session = await this.#open(asked); // other credentials may be there since, or the end
+      try {
+        const answer = await send<T>(this.#exchange(session, attempt, request.path), request);
+        call.answered();
+        if (session === this.#session) this.#trust.worked();
+        return answer;
+      } catch (err) {
+        this.#distrust(err, session);
+        if (isAway(err)) call.failed(err);
+        else if (isAnswer(err) && (err.details['status'] ?? err.details['tooLarge']) !== undefined) call.answered();
+        throw err;
+      }
+    } finally {
+      call.end();
+    }
   }
 
   async #reload(): Promise<'unchanged' | 'changed'> {
-    const { kubeconfigFile, log } = this.#options;
-    this.#rereadAt = this.#clock.now().getTime();
-    if (kubeconfigFile === undefined) return 'unchanged';
-    const read = await readKubeconfig(kubeconfigFile, this.#options);
-    if (this.#closed) return 'unchanged';
+    const { kubeconfigFile, log, clock } = this.#options;
+    this.#readAt = clock.now().getTime();
+    let read: Credentials;
+    try {
+      read = await readKubeconfig(kubeconfigFile, this.#options);
+    } catch (err) {
+      if (this.#session === undefined && this.#options.waitsForKubeconfig === true) this.#wait(err);
+      throw err;
+    }
+    if (this.#isClosed) return 'unchanged';
     const next = { ...read, ca: this.#trust.use(read.ca) };
-    if (sameCredentials(next, this.#credentials)) return 'unchanged';
+    if (this.#session !== undefined && sameCredentials(next, this.#session.credentials)) return 'unchanged';
+    const isFirst = this.#session === undefined && this.#unusable === undefined;
     this.#change(next);
-    log?.info('connection.changed', { path: kubeconfigFile, server: this.server });
+    const attempt = this.#unusable && { attempt: this.#unusable.attempts + 1 };
+    this.#unusable = undefined;
+    if (!isFirst) log?.info('connection.changed', { path: kubeconfigFile, server: this.server, ...attempt });
     return 'changed';
   }
 
-  #change(next: Credentials): void {
-    const old = this.#lines;
-    this.#credentials = next;
-    this.#lines = this.#newLines();
-    this.#gate = this.#gates.of(next);
-    old.supersede(new RecoveryError('KubeUnavailable', 'the credentials on disk changed'));
+  #wait(err: unknown): void {
+    const { log, kubeconfigFile } = this.#options;
+    const { attempts = 0, loggedAt } = this.#unusable ?? {};
+    const isDue = loggedAt === undefined || Math.abs(this.#readAt - loggedAt) >= logAgainMs;
+    const attempt = attempts + 1;
+    this.#unusable = { err, attempts: attempt, loggedAt: isDue ? this.#readAt : loggedAt };
+    const code = err instanceof RecoveryError ? { code: err.code } : {};
+    if (isDue) log?.warn('api.waiting', { path: kubeconfigFile, err: oneLine(err), attempt, ...code });
   }
 
-  /** `lines`: on which it failed; those of other credentials say nothing of these. */
-  #distrust(err: unknown, lines: Lines): void {
-    if (lines !== this.#lines || this.#closed || !isAway(err) || err.details['untrusted'] !== true) return;
+  #change(credentials: Credentials): void {
+    const { clock, connectTimeoutMs, pingMs } = this.#options;
+    const pool = new ConnectionPool({ credentials, clock, connectTimeoutMs, pingMs });
+    const former = this.#session;
+    this.#session = { credentials, pool, breaker: this.#breakers.of(credentials) };
+    former?.pool.drainAll(new RecoveryError('KubeUnavailable', 'the credentials on disk changed'));
+  }
+
+  /** `session`: with which it failed; what other credentials met says nothing of these. */
+  #distrust(err: unknown, session: Session): void {
+    if (session !== this.#session || this.#isClosed || !isAway(err) || err.details['untrusted'] !== true) return;
     const former = this.#trust.failed();
     if (former === undefined) return;
-    this.#change({ ...this.#credentials, ca: former });
+    this.#change({ ...session.credentials, ca: former });
     const { kubeconfigFile, log } = this.#options;
     const message =
       'the CA in the kubeconfig does not know the server; the one by which it was known before stays in use';
-    const path = kubeconfigFile === undefined ? {} : { path: kubeconfigFile };
-    log?.warn('connection.kept', { ...path, server: this.server, message, err: err.message });
+    log?.warn('connection.kept', { path: kubeconfigFile, server: this.server, message, err: err.message });
   }
 
   /** At most once a second. A file that cannot be used now changes nothing: the refusal itself is what is reported. */
   async #rereadIfDue(): Promise<void> {
-    const since = this.#clock.now().getTime() - this.#rereadAt;
-    if (since >= 0 && since < rereadMs && this.#reloading === undefined) return; // negative: the clock was set back
+    if (this.#isRecent(rereadMs) && this.#reloading === undefined) return;
     await this.reload().catch(() => undefined);
   }
 
-  #newLines(): Lines {
-    const { clock, connectTimeoutMs, pingMs } = this.#options;
-    return new Lines({ credentials: this.#credentials, clock, connectTimeoutMs, pingMs });
+  /** Whether the files were read within this time; not when the clock was set back since. */
+  #isRecent(ms: number): boolean {
+    const since = this.#options.clock.now().getTime() - this.#readAt;
+    return since >= 0 && since < ms;
   }
 
-  #attempt(method: string, path: string): Attempt {
+  #attempt(asked: Asked): Attempt {
     const name = this.serverName === undefined ? '' : ` (${this.serverName})`;
-    return { ...describeRequest(method, path), server: `${this.server}${name}` };
+    return { ...asked, server: `${this.server}${name}` };
   }
 
-  #headers(): Record<string, string> {
-    const { token } = this.#credentials;
-    return {
+  #exchange({ credentials: { server, token }, pool }: Session, attempt: Attempt, path: string) {
+    const { userAgent, clock } = this.#options;
+    const headers = {
       accept: 'application/json',
-      'user-agent': this.#options.userAgent,
+      'user-agent': userAgent,
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
     };
-  }
-
-  async #send<T>(request: KubeRequest): Promise<T> {
-    const attempt = this.#attempt(request.method, request.path);
-    if (this.#closed) throw unavailable(attempt, 'the connection is closed');
-    const entry = await this.#gate.enter(attempt, request.signal);
-    const lines = this.#lines;
-    try {
-      const answer = await this.#answer<T>(request, attempt);
-      entry.answered();
-      if (lines === this.#lines) this.#trust.worked();
-      return answer;
-    } catch (err) {
-      this.#distrust(err, lines);
-      if (isAway(err)) entry.failed(err);
-      else if (isAnswer(err) && (err.details['status'] ?? err.details['tooLarge']) !== undefined) entry.answered();
-      throw err;
-    } finally {
-      entry.end();
-    }
-  }
-
-  async #answer<T>(request: KubeRequest, attempt: Attempt): Promise<T> {
-    const { timeoutMs = requestTimeoutMs, signal } = request;
-    if (this.#closed) throw unavailable(attempt, 'the connection is closed');
-    const lines = this.#lines;
-    const line = lines.forRequest();
-    const limit = new TimeLimit(this.#clock, timeoutMs, signal);
-    try {
-      // undici notices an abort only once the connection stands (or fails); what was given up before is never sent.
-      const exchange = this.#exchange(line.client, request, limit.signal);
-      const { status, retryAfter, text } = await Promise.race([exchange, limit.reached]);
-      if (status < 200 || status >= 300) throw statusError(attempt, status, text, retryAfter);
-      return parseAnswer(request, attempt, text) as T;
-    } catch (err) {
-      if (limit.passed) {
-        lines.retire(line); // the connection may be dead: the next request gets a new one
-        throw away(attempt, `no answer within ${timeoutMs} ms, server ${attempt.server}`);
-      }
-      if (signal.aborted) throw unavailable(attempt, 'stopped before the answer came');
-      throw isAnswer(err) ? err : networkError(attempt, err);
-    } finally {
-      limit.end();
-    }
-  }
-
-  async #exchange(
-    client: Client,
-    { method, path, body, contentType }: KubeRequest,
-    signal: AbortSignal,
-  ): Promise<Answer> {
-    const answer = await client.request({
-      method,
-      path: `${new URL(this.server).pathname.replace(/\/$/, '')}${path}`,
-      headers: { ...this.#headers(), ...(body !== undefined && { 'content-type': contentType ?? 'application/json' }) },
-      body: body === undefined ? null : JSON.stringify(body),
-      signal: body === undefined ? signal : untilSent(client, signal),
-    });
-    const retryAfter = answer.headers['retry-after'];
-    return {
-      status: answer.statusCode,
-      retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
-      text: await answer.body.text(),
-    };
+    return { pool, attempt, path: `${new URL(server).pathname.replace(/\/$/, '')}${path}`, headers, clock };
   }
 }
 
-interface Answer {
-  readonly status: number;
-  readonly retryAfter: string | undefined;
-  readonly text: string;
-}
+/** Problems of a kubeconfig come as a list. */
+const oneLine = (err: unknown): string => errorText(err).replaceAll(/\n\s*/g, '; ');
 
-/**
- * A request with a body can be taken back only while there is no connection: when a stream is destroyed whose body still
- * waits to be sent, Node 24 goes on sending for ever and takes all memory (Http2Session::SendPendingData). Afterwards
- * nobody waits for it any more; it ends by itself, or with its connection.
- */
-function untilSent(client: Client, signal: AbortSignal): AbortSignal {
-  const stop = new AbortController();
-  const abort = (): void => {
-    if (!client.stats.connected) stop.abort();
-  };
-  if (signal.aborted) stop.abort();
-  else signal.addEventListener('abort', abort, { once: true });
-  return stop.signal;
-}
-
-/** An error that is already complete: it stands for an answer of the server. Others are reasons why none came. */
-const isAnswer = (err: unknown): err is RecoveryError =>
-  err instanceof RecoveryError && err.details['verb'] !== undefined;
-
-/** Opens nothing yet: the first request or watch does. Throws ConfigInvalid for an unusable kubeconfig. */
+/** Connects to nothing yet: the first request or watch does. Throws ConfigInvalid for an unusable kubeconfig. */
 export async function openConnection(options: ConnectionOptions): Promise<KubeConnection> {
-  const { credentials, kubeconfigFile } = options;
-  return new Connection(options, credentials ?? (await readKubeconfig(kubeconfigFile, options)));
+  const connection = new Connection(options);
+  try {
+    await connection.reload();
+  } catch (err) {
+    if (options.waitsForKubeconfig !== true || !isCode(err, 'ConfigInvalid')) throw err;
+  }
+  return connection;
 }

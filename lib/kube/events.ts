@@ -9,6 +9,7 @@ import type { Log } from '../log.ts';
 import { withoutPem } from '../log.ts';
 import { backoffMs } from '../retry.ts';
 import type { KubeConnection } from './kube.ts';
+import { microTime } from './objects.ts';
 
 /** The reasons that OpenShift's certificate rotation uses (library-go, pkg/operator/certrotation), and the approver's. */
 export type EventReason =
@@ -67,7 +68,7 @@ const longestInstance = 128;
 const mostRefusals = 10;
 const firstRetryMs = 1000;
 const longestRetryMs = 30_000;
-/** Every event is one more write for etcd: those of a recovery are told when its own writes are through. */
+/** Every event is one more write for etcd: those of a recovery are sent when its own writes are through. */
 const afterWorkMs = 1000;
 
 const apiVersions: Readonly<Record<EventSubject['kind'], string>> = {
@@ -177,8 +178,7 @@ class Recorder implements EventRecorder {
         namespace: namespaceOf(regarding),
         name: `${regarding.name.slice(0, 230).replace(/[^a-z0-9]+$/, '')}.${randomBytes(8).toString('hex')}`,
       },
-      // MicroTime: six digits after the second.
-      eventTime: clock.now().toISOString().replace('Z', '000Z'),
+      eventTime: microTime(clock.now()),
       reportingController: controller,
       reportingInstance: instance.slice(0, longestInstance),
       action: 'CertificateRecovery',

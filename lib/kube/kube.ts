@@ -1,5 +1,5 @@
 // What the rest of the code knows of the API server: requests and watches over few shared connections.
-// Implemented by connection.ts and watch.ts, the home of undici and of @kubernetes/client-node.
+// Implemented by connection.ts.
 import type { V1ConfigMap, V1Secret } from '@kubernetes/client-node';
 
 export type Secret = V1Secret;
@@ -16,7 +16,7 @@ export interface KubeRequest {
   /** What is answered: JSON (default), or `text` as it comes, of /readyz. */
   readonly answer?: 'json' | 'text';
   /** Milliseconds until the request is given up. Default 10 000. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -32,7 +32,7 @@ export interface KubeConnection {
    * KubeRejected (400, 422, and a 500 whose cause is an admission webhook), KubeUnavailable (everything else:
    * no connection, TLS failure, 429, 5xx, time-out; an answer above 10 MiB, with `tooLarge` in its details),
    * KubeWrongAnswer (a 2xx with something else than was asked).
-   * While the server is away requests share one attempt in 200 ms, and fail with what it met (`away` in the details).
+   * While the server is away requests share one trial in 200 ms, and fail with what it met (`away` in the details).
    */
   request<T>(request: KubeRequest): Promise<T>;
   /**
@@ -41,8 +41,8 @@ export interface KubeConnection {
    */
   watch(path: string, options: { silenceMs: number; signal: AbortSignal }): AsyncIterable<WatchEvent>;
   /**
-   * For whoever asks again after a failure, for ever: resolves when it is his turn (gate.ts). Call what it resolves with
-   * after a success. Never rejects.
+   * For a loop that asks again after each failure: resolves when it is its turn (circuit-breaker.ts). Call what it resolves
+   * with after a success. Never rejects.
    */
   turn(signal: AbortSignal): Promise<() => void>;
   /** Reads kubeconfig, token and CA again. Connections that used other content are ended; watches see KubeUnavailable. */

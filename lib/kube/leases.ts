@@ -31,7 +31,7 @@ export function leasePath({ namespace, name }: LeaseName): string {
 
 /**
  * The host name in a holder's identity: client-go users write `<host name>_<UUID>`, and a UUID has no `_`. Cutting at the
- * last one tells `node1` from `node1_x`, and comparing the whole tells it from `node10`.
+ * last one keeps `node1` apart from `node1_x`, and comparing the whole keeps it apart from `node10`.
  */
 export function holderHost(identity: string): string | undefined {
   const cut = identity.lastIndexOf('_');

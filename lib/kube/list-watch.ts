@@ -4,10 +4,12 @@
 // when the server ends a watch in an orderly way is the next one started from the last version, without a list.
 import type { Clock } from '../clock.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
+import type { CheckState } from '../health.ts';
 import type { Log } from '../log.ts';
-import { describeRequest, isAway, statusError, unavailable } from './api-error.ts';
-import type { Attempt } from './api-error.ts';
+import { describeRequest } from './answer.ts';
+import { type Attempt, isAway, statusError, unavailable } from './api-error.ts';
 import { backoffMs } from '../retry.ts';
+import { listed } from '../summary.ts';
 import type { KubeConnection, WatchEvent } from './kube.ts';
 import { list, type Pages } from './list.ts';
 
@@ -23,8 +25,8 @@ interface ListWatchOptions<T, K = T> {
   readonly connection: KubeConnection;
   /** Of the collection, with the selectors that narrow it: `/api/v1/nodes?fieldSelector=...`. */
   readonly path: string;
-  /** For a collection whose size somebody else decides: lists come in pages. Default: in one answer, and all is kept. */
-  readonly pages?: Pages<T, K>;
+  /** For a collection whose size others decide: lists come in pages. Default: in one answer, and all is kept. */
+  readonly pages?: Pages<T, K> | undefined;
   /** All that there is. It is called after each list, `onEvent` after each event; both return at once and never throw. */
   readonly onList: (objects: readonly K[]) => void;
   readonly onEvent: (type: 'ADDED' | 'MODIFIED' | 'DELETED', object: T) => void;
@@ -32,17 +34,16 @@ interface ListWatchOptions<T, K = T> {
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
-  /** A kube-apiserver sends a bookmark about every minute. Default 90 000. */
-  readonly silenceMs?: number;
-  readonly random?: () => number;
 }
 
+/** A kube-apiserver sends a bookmark about every minute. */
+const silenceMs = 90_000;
 const firstRetryMs = 100;
 /** Until the first success the API server is taken to be starting: it is asked often. */
 const longestRetryAtStartMs = 1000;
 const longestRetryMs = 5000;
-/** A failure that lasts is told again after this time. */
-const tellAgainMs = 300_000;
+/** A failure that lasts is logged again after this time. */
+const logAgainMs = 300_000;
 /** A watch that the server ends sooner, having said nothing, counts as a failure: no tight loop of watches. */
 const shortestWatchMs = 1000;
 
@@ -52,19 +53,17 @@ interface Metadata {
 
 class ListWatch<T, K> {
   readonly #options: ListWatchOptions<T, K>;
-  readonly #random: () => number;
   #lastProgress: Date | undefined;
   #resourceVersion: string | undefined;
   #listedOnce = false;
   /** Failures since the last progress of a watch. */
   #failures = 0;
-  #toldAt: Date | undefined;
-  /** Told after a list that comes after a failure: others that failed may try again, too. */
+  #loggedAt: Date | undefined;
+  /** Called after a list that comes after a failure: others that failed may try again, too. */
   #succeeded: () => void = () => undefined;
 
   constructor(options: ListWatchOptions<T, K>) {
     this.#options = options;
-    this.#random = options.random ?? Math.random;
   }
 
   async run(): Promise<void> {
@@ -94,9 +93,9 @@ class ListWatch<T, K> {
 
   /** Whether the watch was of use: it said something, or lasted. */
   async #watch(from: string): Promise<boolean> {
-    const { connection, clock, signal, silenceMs = 90_000 } = this.#options;
+    const { connection, clock, signal } = this.#options;
     // The server's own limit, spread so that many watches do not all end at once.
-    const timeoutSeconds = 300 + Math.floor(this.#random() * 300);
+    const timeoutSeconds = 300 + Math.floor(Math.random() * 300);
     const path =
       `${this.#options.path}${this.#options.path.includes('?') ? '&' : '?'}watch=true&allowWatchBookmarks=true` +
       `&resourceVersion=${encodeURIComponent(from)}&timeoutSeconds=${timeoutSeconds}`;
@@ -135,24 +134,26 @@ class ListWatch<T, K> {
       this.#failures = 1;
       return;
     }
-    await this.#pause(errorText(err), { isAway: isAway(err), ...(err instanceof RecoveryError && { code: err.code }) });
+    await this.#pause(errorText(err), err);
   }
 
-  async #pause(
-    message: string,
-    { isAway: away = false, code }: { isAway?: boolean; code?: string } = {},
-  ): Promise<void> {
+  async #pause(message: string, err?: unknown): Promise<void> {
     const { connection, clock, log, signal } = this.#options;
     this.#failures += 1;
     const longestMs = this.#listedOnce ? longestRetryMs : longestRetryAtStartMs;
     // A server that is away has a pace of its own, for all who wait for it.
-    const ms = away ? 0 : backoffMs(this.#failures, { firstMs: firstRetryMs, longestMs, random: this.#random });
+    const ms = isAway(err) ? 0 : backoffMs(this.#failures, { firstMs: firstRetryMs, longestMs, random: Math.random });
     const now = clock.now();
-    const fields = { err: message, attempt: this.#failures, duration: ms, ...(code !== undefined && { code }) };
+    const fields = {
+      err: message,
+      attempt: this.#failures,
+      duration: ms,
+      ...(err instanceof RecoveryError && { code: err.code }),
+    };
     // The first failure is news, and one that lasts; those in between are not.
-    const quietMs = Math.abs(now.getTime() - (this.#toldAt?.getTime() ?? 0));
-    if (this.#failures === 1 || quietMs >= tellAgainMs) {
-      this.#toldAt = now;
+    const quietMs = Math.abs(now.getTime() - (this.#loggedAt?.getTime() ?? 0));
+    if (this.#failures === 1 || quietMs >= logAgainMs) {
+      this.#loggedAt = now;
       log.warn('watch.failed', fields);
     } else log.debug('watch.failed', fields);
     this.#status({ phase: 'waiting', attempt: this.#failures, until: new Date(now.getTime() + ms), message });
@@ -184,4 +185,36 @@ function eventError(object: unknown, attempt: Attempt): RecoveryError {
 /** Reports lists and events until `signal` aborts; see the head of this file. Never rejects. */
 export function listWatch<T extends object, K = T>(options: ListWatchOptions<T, K>): Promise<void> {
   return new ListWatch(options).run();
+}
+
+const longestSilenceMs = 120_000;
+
+/**
+ * Whether watches follow the API: what is known may be as the API had it hours ago. A watch of a quiet object or collection
+ * hears a bookmark about every minute, so silence means that it fails, or hangs. What failed is said by one of them: most
+ * often it is the same for all.
+ */
+export class WatchHealth {
+  readonly #began: Date;
+  readonly #statuses = new Map<string, WatchStatus>();
+
+  constructor(began: Date) {
+    this.#began = began;
+  }
+
+  /** `what`: `Secret "namespace/name"`. */
+  set(what: string, status: WatchStatus): void {
+    this.#statuses.set(what, status);
+  }
+
+  check(now: Date): CheckState {
+    const silent = [...this.#statuses].filter(([, { lastProgress, phase }]) => {
+      const since = lastProgress ?? this.#began;
+      return phase !== 'stopped' && now.getTime() - since.getTime() > longestSilenceMs;
+    });
+    if (silent.length === 0) return { ok: true, message: `${this.#statuses.size} objects watched` };
+    const why = silent.map(([, status]) => status).find((status) => status.phase === 'waiting')?.message;
+    const names = listed(silent.map(([what]) => what));
+    return { ok: false, message: `nothing heard for two minutes of ${names}${why === undefined ? '' : `: ${why}`}` };
+  }
 }

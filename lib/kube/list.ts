@@ -1,8 +1,9 @@
-// A collection, in one answer or in pages of which only what the caller keeps stays in memory: whoever may create
+// A collection, in one answer or in pages of which only what the caller keeps stays in memory: who may create
 // objects decides how large they are. A page that is too large for one answer is asked for again with fewer objects; a
-// single object always fits (lines.ts). All pages are of the one version that the first was read at.
+// single object always fits (pool.ts). All pages are of the one version that the first was read at.
 import { isCode, RecoveryError } from '../errors.ts';
-import { describeRequest, wrongAnswer } from './api-error.ts';
+import { describeRequest } from './answer.ts';
+import { wrongAnswer } from './api-error.ts';
 import type { KubeConnection } from './kube.ts';
 
 export interface Pages<T, K> {

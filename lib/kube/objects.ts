@@ -1,6 +1,11 @@
-// Where the API has a Secret or a ConfigMap, and the one rule for what is not there.
+// A named Secret or ConfigMap: where the API has it, the one rule for what is not there, and its newest state as long as
+// it is asked for.
+import { V1MicroTime } from '@kubernetes/client-node/dist/types.js';
 import { isCode } from '../errors.ts';
-import type { KubeConnection, KubeRequest } from './kube.ts';
+import type { Clock } from '../clock.ts';
+import type { Log } from '../log.ts';
+import type { ConfigMap, KubeConnection, KubeRequest, ObjectState, Secret } from './kube.ts';
+import { listWatch, type WatchStatus } from './list-watch.ts';
 
 interface ObjectName {
   readonly kind: 'secret' | 'configMap';
@@ -24,6 +29,9 @@ export function namedListPath(object: ObjectName): string {
   return `${collectionPath(object)}?fieldSelector=${encodeURIComponent(`metadata.name=${object.name}`)}`;
 }
 
+/** A time as Events and Leases have it, with six digits after the second. */
+export const microTime = (date: Date): string => new V1MicroTime(date).toISOString();
+
 interface GetRequest extends Pick<KubeRequest, 'signal' | 'timeoutMs'> {
   readonly connection: Pick<KubeConnection, 'request'>;
 }
@@ -34,9 +42,34 @@ export async function getIfPresent<T>(
   path: string,
 ): Promise<T | undefined> {
   try {
-    return await connection.request<T>({ method: 'GET', path, signal, ...(timeoutMs !== undefined && { timeoutMs }) });
+    return await connection.request<T>({ method: 'GET', path, signal, timeoutMs });
   } catch (err) {
     if (isCode(err, 'KubeNotFound')) return undefined;
     throw err;
   }
+}
+
+interface WatchObjectOptions<T extends Secret | ConfigMap> extends ObjectName {
+  readonly connection: KubeConnection;
+  /** Called with the newest state after each list and each event. Must return at once and must not throw. */
+  readonly onState: (state: ObjectState<T>) => void;
+  readonly onStatus?: (status: WatchStatus) => void;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Reports the object's newest state until `signal` aborts, by a list and a watch narrowed to its name. "Absent" is said only
+ * after a successful list without the object or a DELETED event, never because of an error. Never rejects.
+ */
+export function watchObject<T extends Secret | ConfigMap>(options: WatchObjectOptions<T>): Promise<void> {
+  const { kind, namespace, name, onState, log, ...rest } = options;
+  return listWatch<T>({
+    ...rest,
+    path: namedListPath({ kind, namespace, name }),
+    log: log.with({ [kind]: `${namespace}/${name}` }),
+    onList: ([object]) => onState(object === undefined ? { present: false } : { present: true, object }),
+    onEvent: (type, object) => onState(type === 'DELETED' ? { present: false } : { present: true, object }),
+  });
 }

@@ -1,21 +1,17 @@
 // Which CA a connection knows its server by, while the file that says so changes. The file may be ours: a wrong CA that
-// somebody writes into the published bundle would shut out the very process that puts it right. So the CA by which the
+// is written into the published bundle would shut out the very process that puts it right. So the CA by which the
 // server has answered stays at hand until it has answered by the new one, too. Pure.
 export class Trust {
-  #ca: Buffer;
+  #ca: Buffer | undefined;
   #hasWorked = false;
   /** By which the server has answered, before the present one. */
   #former: Buffer | undefined;
   /** What the file says, and the server is not known by. */
   #refused: Buffer | undefined;
 
-  constructor(ca: Buffer) {
-    this.#ca = ca;
-  }
-
   /** What to use when the file says `inFile`. */
   use(inFile: Buffer): Buffer {
-    if (inFile.equals(this.#ca) || this.#refused?.equals(inFile) === true) return this.#ca;
+    if (this.#ca !== undefined && [this.#ca, this.#refused].some((ca) => ca?.equals(inFile))) return this.#ca;
     if (this.#hasWorked) this.#former = this.#ca;
     this.#ca = inFile;
     this.#hasWorked = false;

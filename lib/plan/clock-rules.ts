@@ -43,8 +43,9 @@ interface ClockVerdict {
 }
 
 export interface ClockInput {
-  readonly resolved: Resolved;
-  readonly facts: Facts;
+  /** Whose certificates, with their facts, say something of the clock, too. */
+  readonly resolved?: Resolved;
+  readonly facts?: Facts;
   readonly clock: ClockFacts;
   readonly now: Date;
 }
@@ -66,7 +67,8 @@ const mostApartMs = backDatedMs + clockSkewMs;
 export const clockAdvice = 'set the clock, or state that it is right (regen.clockSynchronised: true)';
 
 /** Why nothing may be signed now, or undefined when the clock is good enough. */
-export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVerdict | undefined {
+export function judgeClock(input: ClockInput): ClockVerdict | undefined {
+  const { clock, now } = input;
   const recheckAt = new Date(now.getTime() + lookAgainMs);
   const implausible = (message: string): ClockVerdict => ({ reason: 'ClockImplausible', message, recheckAt });
   const shown = now.toISOString();
@@ -85,7 +87,7 @@ export function judgeClock({ resolved, facts, clock, now }: ClockInput): ClockVe
       const late = `the clock shows ${shown}, more than ten years after this program was built (${built})`;
       return implausible(`${late}, and nothing confirms it; ${clockAdvice}`);
     }
-    const [one, other] = confirmed ? [] : fromTheFuture({ resolved, facts, clock, now });
+    const [one, other] = confirmed ? [] : fromTheFuture(input);
     if (one !== undefined && other !== undefined) {
       const begin = [one, other].map(({ artefact, notBefore }) => `${artefact} begins at ${notBefore.toISOString()}`);
       const message = `${begin.join(' and ')}, after this machine's time ${shown}, and nothing confirms the clock; ${clockAdvice}`;
@@ -149,9 +151,9 @@ interface Early {
  * Certificates that were made on a clock which is ahead of ours: two, because of one somebody else may have wanted it so.
  * Only those count that are made by this inventory: what others bring may begin whenever they like.
  */
-function fromTheFuture({ resolved, facts, clock, now }: ClockInput): readonly Early[] {
+function fromTheFuture({ resolved, facts = new Map(), clock, now }: ClockInput): readonly Early[] {
   const found = new Map<string, Early>();
-  for (const artefact of resolved.artefacts) {
+  for (const artefact of resolved?.artefacts ?? []) {
     if (!isMadeHere(artefact, facts)) continue;
     const certificate = certificateOf(facts.get(artefact.name));
     if (certificate === undefined || clock.made?.has(certificate.fingerprint) === true) continue;

@@ -2,6 +2,7 @@
 // the observer of files, status and a run on the host. A prover asks; it changes nothing.
 import { X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import type { Address } from '../address.ts';
 import type { Clock } from '../clock.ts';
 import { type ErrorDetails, errorText, RecoveryError, systemCode } from '../errors.ts';
 import { entryKeys, fileOf } from '../inventory/content.ts';
@@ -15,7 +16,7 @@ export interface AskOptions {
   /** For the kinds that ask the API. */
   readonly connect?: () => Promise<KubeConnection>;
   /** The local API server's secure port, for `served`. */
-  readonly apiServer?: { readonly host: string; readonly port: number } | undefined;
+  readonly apiServer?: Address | undefined;
   /** Where the syncer publishes; files of this host need none. */
   readonly destinationDir?: string;
   readonly clock: Clock;

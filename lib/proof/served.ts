@@ -6,13 +6,12 @@
 import type { X509Certificate } from 'node:crypto';
 import { connect, type TLSSocket } from 'node:tls';
 import { isIP } from 'node:net';
+import type { Address } from '../address.ts';
 import type { Clock } from '../clock.ts';
 import { errorText } from '../errors.ts';
 import type { ProofResult } from './result.ts';
 
-export interface ServedOptions {
-  readonly host: string;
-  readonly port: number;
+export interface ServedOptions extends Address {
   /**
    * The name asked for by SNI. An IP address cannot be asked for (RFC 6066, section 3): then no name is sent. With no name,
    * or one that none of its SNI certificates matches, kube-apiserver answers with its default certificate.

@@ -8,7 +8,7 @@ import { type ErrorCode, isCode, RecoveryError } from '../errors.ts';
 import { bootId } from '../host/proc.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createLease, type Lease, type LeaseName, leasePath, type LeaseRequest, replaceLease } from '../kube/leases.ts';
-import { getIfPresent } from '../kube/objects.ts';
+import { getIfPresent, microTime } from '../kube/objects.ts';
 import { judgeRestartLease, restartLeaseSeconds } from './decide.ts';
 
 /** `init` grants it by this name. */
@@ -42,7 +42,7 @@ export class RestartLease {
   async acquire(): Promise<void> {
     const { holder, clock } = this.#options;
     const found = await this.#read();
-    const now = clock.now().toISOString().replace('Z', '000Z'); // MicroTime
+    const now = microTime(clock.now());
     const own = {
       holderIdentity: holder,
       leaseDurationSeconds: restartLeaseSeconds,

@@ -4,16 +4,14 @@ import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { Clock } from '../clock.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { serverAddress } from '../kube/server-address.ts';
+import { type Address, addressText, serverAddress } from '../address.ts';
 import type { ArtefactFacts, Facts } from '../plan/facts.ts';
 import { proveServed } from '../proof/served.ts';
 import { certificateKey, type Found, privateKeyKey } from '../store/store.ts';
 import type { ServedSight } from './node-report.ts';
 
-export interface LocalServer {
+export interface LocalServer extends Address {
   readonly component: string;
-  readonly host: string;
-  readonly port: number;
   /** The artefacts that it may serve with, the likeliest first: the first that is there counts. */
   readonly artefacts: readonly string[];
   /** The pair with which to ask, where strangers are refused. */
@@ -75,7 +73,7 @@ async function askServer(server: LocalServer, asking: Asking): Promise<ServedSig
   const held = artefacts.map((name) => ({ name, certificate: leafOf(facts.get(name)) }));
   const there = held.find(({ certificate }) => certificate !== undefined);
   if (there?.certificate === undefined) return undefined;
-  const address = isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`;
+  const address = addressText(server);
   const silent = { component, address, artefact: there.name, state: 'unreachable' } as const;
   if (isIP(host) !== 0 && host !== loopback && !addresses.includes(host)) {
     return { ...silent, message: `${host} is no address of this machine` };

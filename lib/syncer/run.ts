@@ -1,17 +1,17 @@
 // The syncer: the published objects of an inventory become files below a directory, and stay so. Changes drive it; a
 // recheck of everything each minute finds what changed on disk. It ends when the signal aborts, or after one pass.
 import { writeFile } from 'node:fs/promises';
-import type { WatchStatus } from '../kube/list-watch.ts';
+import { WatchHealth } from '../kube/list-watch.ts';
 import type { Clock } from '../clock.ts';
 import { errorText } from '../errors.ts';
 import type { CheckState, Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { watchObject } from '../kube/watch-object.ts';
+import { watchObject } from '../kube/objects.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
-import { DailySummary, type Summary, summaryOf } from '../summary.ts';
+import { DailySummary, listed, type Summary, summaryOf } from '../summary.ts';
 import { checkDestination, Destination } from './destination.ts';
 import { defaultRecheckMs, ObjectSync, type SyncStatus } from './object-sync.ts';
 import { type SyncedObject, syncedObjects } from './synced-objects.ts';
@@ -131,13 +131,6 @@ function healthOf({ objects, ok }: SyncReport): CheckState & { readonly message:
   return { ok, message: ok ? `${objects.length} objects on disk` : listed(names) };
 }
 
-const mostNames = 10;
-
-function listed(names: readonly string[]): string {
-  const rest = names.length - mostNames;
-  return [...names.slice(0, mostNames), ...(rest > 0 ? [`and ${rest} more`] : [])].join(', ');
-}
-
 interface CachesSyncedOptions {
   readonly cachesSyncedFile?: string | undefined;
   readonly dryRun: boolean;
@@ -167,37 +160,5 @@ export class CachesSynced {
     this.told = writeFile(path, '', { mode: 0o644 }).catch((err: unknown) => {
       log.warn('sync.failed', { path, err: errorText(err) });
     });
-  }
-}
-
-const longestSilenceMs = 120_000;
-
-/**
- * Whether the watches follow the API: files on disk may be as the API had them hours ago. A watch of a quiet object hears
- * a bookmark about every minute, so silence means that it fails, or hangs. What failed is said by one of them: most often
- * it is the same for all.
- */
-export class WatchHealth {
-  readonly #began: Date;
-  readonly #statuses = new Map<string, WatchStatus>();
-
-  constructor(began: Date) {
-    this.#began = began;
-  }
-
-  /** `what`: `Secret "namespace/name"`. */
-  set(what: string, status: WatchStatus): void {
-    this.#statuses.set(what, status);
-  }
-
-  check(now: Date): CheckState {
-    const silent = [...this.#statuses].filter(([, { lastProgress, phase }]) => {
-      const since = lastProgress ?? this.#began;
-      return phase !== 'stopped' && now.getTime() - since.getTime() > longestSilenceMs;
-    });
-    if (silent.length === 0) return { ok: true, message: `${this.#statuses.size} objects watched` };
-    const why = silent.map(([, status]) => status).find((status) => status.phase === 'waiting')?.message;
-    const names = listed(silent.map(([what]) => what));
-    return { ok: false, message: `nothing heard for two minutes of ${names}${why === undefined ? '' : `: ${why}`}` };
   }
 }

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { parseFirstApproval } from '../../lib/approver/first-approvals.ts';
 import { contentOf } from '../../lib/approver/node-facts.ts';
 import { judge, type NodeFacts, type PendingReason, type ApprovalVerdict } from '../../lib/approver/judge.ts';
-import type { SigningRequest } from '../../lib/approver/request.ts';
+import { judgeShape, type SigningRequest } from '../../lib/approver/request.ts';
 import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
 import {
@@ -59,10 +59,11 @@ function judged({
     },
     ...(status !== undefined && { status }),
   };
+  const shape = judgeShape(request, contentOf(request), requester);
+  if (shape.action !== 'judge') return shape;
   return judge({
     request,
-    content: contentOf(request),
-    requester,
+    node: shape.node,
     facts: { isExpected: false, ...(facts ?? { own: ended }) },
     longestLifeMs: 365 * day,
     bootedAt,

@@ -7,7 +7,7 @@ import { FakeClock } from '../support/fake-clock.ts';
 
 const told = (name: string): Reported => ({
   summary: { name, uid: `uid-${name}`, requestedAt: new Date(0), size: 1 },
-  told: new Set(),
+  reported: new Set(),
 });
 const left = { action: 'leave', node: 'tiger', reason: 'NodeUnknown', message: 'there is no Node' } as const;
 

@@ -161,7 +161,7 @@ describe('parseConfig()', () => {
       tlsServerNameOverride: 'override',
       recoveryServerName: 'recovery',
       apiServerAddress: { host: '::1', port: 6443 },
-      healthProbeBindAddress: { port: 8081 },
+      healthProbeBindAddress: { host: '', port: 8081 },
       log: { level: 'debug', format: 'text' },
       once: true,
       dryRun: true,

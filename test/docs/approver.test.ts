@@ -7,7 +7,7 @@ import { blocks, firstCodes, page, section, unionMembers } from './markdown.ts';
 
 describe('docs/reasons.md', () => {
   it('has every reason for which a request is left', () => {
-    const shapes = unionMembers(page('lib/approver/request-shape.ts'), 'ShapeReason');
+    const shapes = unionMembers(page('lib/approver/request.ts'), 'ShapeReason');
     const evidence = unionMembers(page('lib/approver/judge.ts'), 'EvidenceReason');
     const documented = firstCodes(section(page('docs/reasons.md'), 'Approver'));
     expect(documented.toSorted()).toEqual([...shapes, ...evidence, 'DryRun'].toSorted());

@@ -9,9 +9,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { WatchStatus } from '../../lib/kube/list-watch.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
-import { Gates } from '../../lib/kube/gates.ts';
+import { Breakers } from '../../lib/kube/circuit-breaker.ts';
 import type { ConfigMap, KubeConnection } from '../../lib/kube/kube.ts';
-import { watchObject } from '../../lib/kube/watch-object.ts';
+import { watchObject } from '../../lib/kube/objects.ts';
 import { createLog } from '../../lib/log.ts';
 import { startControlPlane } from '../support/cluster/control-plane.ts';
 import type { ControlPlane } from '../support/cluster/control-plane.ts';
@@ -244,9 +244,9 @@ describe('an API server that', () => {
       tlsServerName: serverName,
       token: cp.adminToken,
     });
-    const gates = new Gates(systemClock);
+    const breakers = new Breakers(systemClock);
     const open = (): Promise<KubeConnection> =>
-      openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test', gates });
+      openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test', breakers });
     const connections = await Promise.all([open(), open()]);
     const watchers = Array.from({ length: count }, (_, index) => {
       const connection = connections[index % 2] as KubeConnection;

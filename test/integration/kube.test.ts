@@ -1,6 +1,5 @@
 // The connection to a real kube-apiserver: its few HTTP/2 connections, whom it trusts, what becomes of changed
 // credentials, how failures read, and that nothing is sent twice.
-import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -63,7 +62,7 @@ async function throughProxy(extra: Partial<ConnectionOptions> = {}): Promise<Kub
     tlsServerName: serverName,
     token: cp.adminToken,
   });
-  return open({ kubeconfigFile, clock: systemClock, userAgent: 'test', ...extra } as ConnectionOptions);
+  return open({ kubeconfigFile, clock: systemClock, userAgent: 'test', ...extra });
 }
 
 const direct = async (certificateAuthority: string, tlsServerName?: string): Promise<KubeConnection> => {
@@ -251,14 +250,13 @@ describe('trust', () => {
   it('is refused to an expired certificate', async () => {
     const target = { port: cp.port, caFile: cp.recoveryCa, serverName };
     await using expired = await startFaultProxy({ target, validity: { notBefore: at(2), notAfter: at(1) } });
-    const credentials = {
+    const kubeconfigFile = await writeKubeconfig(newFile(), {
       server: expired.url,
-      serverName,
-      ca: readFileSync(expired.ca),
+      certificateAuthority: expired.ca,
+      tlsServerName: serverName,
       token: cp.adminToken,
-      clientCertificate: undefined,
-    };
-    const err = await errorOf(get(await open({ credentials, clock: systemClock, userAgent: 'test' }), '/version'));
+    });
+    const err = await errorOf(get(await open({ kubeconfigFile, clock: systemClock, userAgent: 'test' }), '/version'));
     expect(err).toMatchObject({
       code: 'KubeUnavailable',
       message: expect.stringMatching(/certificate, or a CA above it, has expired/),

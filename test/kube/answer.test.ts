@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseAnswer } from '../../lib/kube/answer.ts';
-import { describeRequest } from '../../lib/kube/api-error.ts';
+import { describeRequest, parseAnswer } from '../../lib/kube/answer.ts';
 import type { KubeRequest } from '../../lib/kube/kube.ts';
 
 const signal = new AbortController().signal;
@@ -12,6 +11,27 @@ function parse(path: string, text: string, method: KubeRequest['method'] = 'GET'
   return parseAnswer(request, { ...describeRequest(method, path), server: 'https://127.0.0.1:6443' }, text);
 }
 const object = (kind: string, metadata: object = {}): string => JSON.stringify({ kind, apiVersion: 'v1', metadata });
+
+describe('describeRequest()', () => {
+  it.each([
+    ['GET', '/api/v1/namespaces/a/secrets/b', 'get Secret "a/b"'],
+    ['GET', '/api/v1/namespaces/a/configmaps?fieldSelector=metadata.name%3Db', 'list ConfigMap "a/b"'],
+    ['GET', '/api/v1/namespaces/a/secrets?fieldSelector=metadata.name%3Db&watch=true', 'watch Secret "a/b"'],
+    ['PUT', '/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l', 'update Lease "kube-system/l"'],
+    ['PATCH', '/api/v1/namespaces/a/secrets/b?fieldManager=x', 'apply Secret "a/b"'],
+    ['POST', '/apis/events.k8s.io/v1/namespaces/a/events', 'create Event "a"'],
+    ['GET', '/api/v1/namespaces/a', 'get Namespace "a"'],
+    [
+      'PUT',
+      '/apis/certificates.k8s.io/v1/certificatesigningrequests/c/approval',
+      'update CertificateSigningRequest/approval "c"',
+    ],
+    ['GET', '/readyz', 'get "/readyz"'],
+  ])('%s %s is %s', (method, path, text) => {
+    const asked = describeRequest(method, path);
+    expect(`${asked.verb} ${asked.object}`).toBe(text);
+  });
+});
 
 describe('parseAnswer() takes', () => {
   it.each<[string, string, string, KubeRequest['method']?]>([

@@ -1,31 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import type { ErrorCode } from '../../lib/errors.ts';
-import { describeRequest, networkError, statusError } from '../../lib/kube/api-error.ts';
+import { networkError, statusError } from '../../lib/kube/api-error.ts';
 
 const attempt = { verb: 'update', object: 'Secret "a/b"', server: 'https://127.0.0.1:6443 (localhost-recovery)' };
 const status = (code: number, message = '', reason = ''): string =>
   JSON.stringify({ kind: 'Status', code, message, reason });
-
-describe('describeRequest()', () => {
-  it.each([
-    ['GET', '/api/v1/namespaces/a/secrets/b', 'get Secret "a/b"'],
-    ['GET', '/api/v1/namespaces/a/configmaps?fieldSelector=metadata.name%3Db', 'list ConfigMap "a/b"'],
-    ['GET', '/api/v1/namespaces/a/secrets?fieldSelector=metadata.name%3Db&watch=true', 'watch Secret "a/b"'],
-    ['PUT', '/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l', 'update Lease "kube-system/l"'],
-    ['PATCH', '/api/v1/namespaces/a/secrets/b?fieldManager=x', 'apply Secret "a/b"'],
-    ['POST', '/apis/events.k8s.io/v1/namespaces/a/events', 'create Event "a"'],
-    ['GET', '/api/v1/namespaces/a', 'get Namespace "a"'],
-    [
-      'PUT',
-      '/apis/certificates.k8s.io/v1/certificatesigningrequests/c/approval',
-      'update CertificateSigningRequest/approval "c"',
-    ],
-    ['GET', '/readyz', 'get "/readyz"'],
-  ])('%s %s is %s', (method, path, text) => {
-    const { verb, object } = describeRequest(method, path);
-    expect(`${verb} ${object}`).toBe(text);
-  });
-});
 
 describe('statusError()', () => {
   it.each<[number, ErrorCode]>([

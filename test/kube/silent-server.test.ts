@@ -8,6 +8,7 @@ import { expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
+import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 
 it('a connection on which no SETTINGS come fails after the time for connecting, for a watch too', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'silent-'));
@@ -24,14 +25,13 @@ it('a connection on which no SETTINGS come fails after the time for connecting, 
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
+  const kubeconfigFile = await writeKubeconfig(join(directory, 'kubeconfig'), {
+    server: `https://127.0.0.1:${port}`,
+    certificateAuthority: authority.cert,
+    token: 'abc',
+  });
   const connection = await openConnection({
-    credentials: {
-      server: `https://127.0.0.1:${port}`,
-      ca: readFileSync(authority.cert),
-      token: 'abc',
-      serverName: undefined,
-      clientCertificate: undefined,
-    },
+    kubeconfigFile,
     userAgent: 'test',
     clock: systemClock,
     connectTimeoutMs: 300,

@@ -10,6 +10,7 @@ import { systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
+import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 
 const signal = new AbortController().signal;
 const path = '/api/v1/namespaces/n/secrets/a';
@@ -51,12 +52,9 @@ async function ask(serving: Pair, ca: Pair): Promise<{ readonly told: readonly s
   });
   await new Promise<void>((resolve) => server?.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
-  const credentials = { server: `https://127.0.0.1:${port}`, ca: readFileSync(ca.cert), token: 'abc' };
-  connection = await openConnection({
-    credentials: { ...credentials, serverName: undefined, clientCertificate: undefined },
-    userAgent: 'test',
-    clock: systemClock,
-  });
+  const access = { server: `https://127.0.0.1:${port}`, certificateAuthority: ca.cert, token: 'abc' };
+  const kubeconfigFile = await writeKubeconfig(join(directory, 'kubeconfig'), access);
+  connection = await openConnection({ kubeconfigFile, userAgent: 'test', clock: systemClock });
   const said = await connection.request({ method: 'GET', path, signal }).catch((err: unknown) => err);
   return { told, said };
 }

@@ -113,7 +113,8 @@ it('trusts nobody that the first file does not know', async () => {
 
 it('does not go back and forth when the server is known by neither', () => {
   const [one, two] = [Buffer.from('one'), Buffer.from('two')];
-  const trust = new Trust(one);
+  const trust = new Trust();
+  expect(trust.use(one)).toBe(one);
   trust.worked();
   expect(trust.use(two)).toBe(two);
   expect(trust.failed()).toBe(one);

@@ -14,6 +14,7 @@ import type { ApiObject } from '../../lib/syncer/material.ts';
 import { type SyncedObject, syncedObjects } from '../../lib/syncer/synced-objects.ts';
 import { syncObject } from '../../lib/syncer/pass.ts';
 import { createAuthority, type Pair } from '../support/certificates/certificates.ts';
+import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 
 const signal = new AbortController().signal;
 let directory: string;
@@ -26,9 +27,9 @@ beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'sync-object-'));
   pair = await createAuthority(join(directory, 'ca'), { commonName: 'ca' });
   // Nobody listens on port 1.
-  const server = { server: 'https://127.0.0.1:1', serverName: undefined, ca: readFileSync(pair.cert) };
-  const credentials = { ...server, token: 't', clientCertificate: undefined };
-  connection = await openConnection({ credentials, clock: systemClock, userAgent: 'test' });
+  const access = { server: 'https://127.0.0.1:1', certificateAuthority: pair.cert, token: 't' };
+  const kubeconfigFile = await writeKubeconfig(join(directory, 'kubeconfig'), access);
+  connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
   const location = { kind: 'secret', namespace: 'n', name: 'serving' } as const;
   const artefact = { kind: 'opaque', name: 'serving', location, published: 'required', readers: [] } as const;
   object = syncedObjects({ name: 'test', artefacts: [artefact] }, join(directory, 'certs'))[0] as SyncedObject;

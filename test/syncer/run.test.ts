@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, readFileSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -8,6 +8,7 @@ import { openConnection } from '../../lib/kube/connection.ts';
 import { createLog } from '../../lib/log.ts';
 import { runSyncer } from '../../lib/syncer/run.ts';
 import { createAuthority } from '../support/certificates/certificates.ts';
+import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 import { eventually } from '../support/eventually.ts';
 
 let directory: string;
@@ -19,16 +20,11 @@ afterAll(() => rmSync(directory, { recursive: true }));
 it('runSyncer() is not ready, and stays alive, when its watches have heard nothing for two minutes', async () => {
   let laterMs = 0;
   const clock = { ...systemClock, now: () => new Date(systemClock.now().getTime() + laterMs) };
-  const ca = readFileSync((await createAuthority(join(directory, 'ca'), { commonName: 'ca' })).cert);
+  const { cert: certificateAuthority } = await createAuthority(join(directory, 'ca'), { commonName: 'ca' });
   // Nobody listens on port 1.
-  const credentials = {
-    server: 'https://127.0.0.1:1',
-    serverName: undefined,
-    ca,
-    token: 't',
-    clientCertificate: undefined,
-  };
-  const connection = await openConnection({ credentials, clock, userAgent: 'test' });
+  const access = { server: 'https://127.0.0.1:1', certificateAuthority, token: 't' };
+  const kubeconfigFile = await writeKubeconfig(join(directory, 'kubeconfig'), access);
+  const connection = await openConnection({ kubeconfigFile, clock, userAgent: 'test' });
   const health = createHealth();
   const log: string[] = [];
   const stop = new AbortController();

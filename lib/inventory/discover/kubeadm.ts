@@ -9,7 +9,7 @@
 //   apiServerHostnames  the host of the control-plane endpoint, which kubeconfigs name
 //   stackedEtcd         the manifest of etcd, kube-apiserver --etcd-servers and --etcd-cafile, the CA of etcd
 import { isIP } from 'node:net';
-import { bareHost } from '../../kube/server-address.ts';
+import { bareHost } from '../../address.ts';
 import { checkedHostname } from '../values.ts';
 import type { Endpoints, Feature, Parameters } from '../model.ts';
 import type { Environment } from '../resolve.ts';

@@ -5,7 +5,7 @@
 import { errorText, isCode } from '../../errors.ts';
 import { isMapping } from '../../yaml.ts';
 import type { KubeConnection } from '../../kube/kube.ts';
-import { bareHost } from '../../kube/server-address.ts';
+import { bareHost } from '../../address.ts';
 import { checkedHostname } from '../values.ts';
 import type { NamesInApi, ParameterValue } from '../names-in-api.ts';
 import { firstServiceIp } from './service-range.ts';

@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { systemClock } from '../../../lib/clock.ts';
 import { openConnection } from '../../../lib/kube/connection.ts';
-import { watchObject } from '../../../lib/kube/watch-object.ts';
+import { watchObject } from '../../../lib/kube/objects.ts';
 import type { ConfigMap, Secret } from '../../../lib/kube/kube.ts';
 import { createLog } from '../../../lib/log.ts';
 import { eventually } from '../eventually.ts';

@@ -2,10 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import { openWhenUsable } from '../../lib/kube/late-connection.ts';
 import { createLog } from '../../lib/log.ts';
 import { createAuthority } from '../support/certificates/certificates.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -42,9 +40,7 @@ function writeKubeconfig(): void {
 
 async function open(): Promise<KubeConnection> {
   const log = createLog({ write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) });
-  const common = { kubeconfigFile, log };
-  const openNow = (): Promise<KubeConnection> => openConnection({ ...common, userAgent: 'test', clock: systemClock });
-  connection = await openWhenUsable({ ...common, open: openNow, clock });
+  connection = await openConnection({ kubeconfigFile, waitsForKubeconfig: true, userAgent: 'test', clock, log });
   return connection;
 }
 
@@ -56,8 +52,8 @@ function get(): Promise<unknown> {
     .catch((err: unknown) => (err as Error).message);
 }
 
-describe('openWhenUsable()', () => {
-  it('is the connection itself when the kubeconfig can be used', async () => {
+describe('openConnection() with waitsForKubeconfig', () => {
+  it('waits for nothing when the kubeconfig can be used', async () => {
     await createAuthority(join(directory, 'ca'), { commonName: 'ca' });
     writeKubeconfig();
     expect((await open()).server).toBe('https://127.0.0.1:1');

@@ -1,8 +1,7 @@
 // How large a request may be, and what stays in memory of one.
 import { describe, expect, it } from 'vitest';
 import { requestSummary } from '../../lib/approver/batch.ts';
-import type { SigningRequest } from '../../lib/approver/request.ts';
-import { judgeSize } from '../../lib/approver/request-shape.ts';
+import { judgeSize, type SigningRequest } from '../../lib/approver/request.ts';
 import { bootstrapRequester, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { createRequest, kubeletRequest } from '../support/certificates/requests.ts';
 
@@ -28,7 +27,7 @@ describe('judgeSize()', () => {
     const pem = await kubeletRequest('panda');
     const text = 'x'.repeat(65_536);
     for (const request of [asked(`${text}\n${pem}`), asked(pem, { 'a.example.com': text })]) {
-      expect(judgeSize(requestSummary(request).size)).toMatchObject({ kind: 'unsuitable', reason: 'RequestTooLarge' });
+      expect(judgeSize(requestSummary(request).size)).toMatchObject({ action: 'leave', reason: 'RequestTooLarge' });
     }
     expect(judgeSize(65_537)?.message).toBe('it has 65537 characters, wanted 65536 at most: no kubelet sends so much');
   });

@@ -2,7 +2,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Credentials } from '../../lib/kubeconfig/credentials.ts';
 import { RecoveryError } from '../../lib/errors.ts';
-import { Gates, type IdentityGate } from '../../lib/kube/gates.ts';
+import { Breakers, type IdentityBreaker } from '../../lib/kube/circuit-breaker.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 const signal = new AbortController().signal;
@@ -21,16 +21,16 @@ const patient = (status: 429 | 503, seconds: number): RecoveryError =>
   failure(`the API server answered ${status}`, { status, retryAfterMs: seconds * 1000 });
 
 let clock: FakeClock;
-let regen: IdentityGate;
-let approver: IdentityGate;
+let regen: IdentityBreaker;
+let approver: IdentityBreaker;
 /** Of one identity, by another connection. */
-let second: IdentityGate;
+let second: IdentityBreaker;
 beforeEach(() => {
   clock = new FakeClock();
-  const gates = new Gates(clock);
-  regen = gates.of(withToken('regen'));
-  approver = gates.of(withToken('approver'));
-  second = gates.of(withToken('approver'));
+  const breakers = new Breakers(clock);
+  regen = breakers.of(withToken('regen'));
+  approver = breakers.of(withToken('approver'));
+  second = breakers.of(withToken('approver'));
 });
 
 const settle = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
@@ -44,12 +44,12 @@ async function pass(ms: number): Promise<void> {
 }
 
 /** One request that is answered, or fails by `met`; what was told instead where it was not sent. */
-async function ask(gate: IdentityGate, met?: RecoveryError): Promise<string> {
+async function ask(breaker: IdentityBreaker, met?: RecoveryError): Promise<string> {
   try {
-    const entry = await gate.enter(attempt, signal);
-    if (met === undefined) entry.answered();
-    else entry.failed(met);
-    entry.end();
+    const call = await breaker.enter(attempt, signal);
+    if (met === undefined) call.answered();
+    else call.failed(met);
+    call.end();
     return met === undefined ? 'answered' : 'failed';
   } catch (err) {
     return (err as Error).message;
@@ -62,9 +62,9 @@ describe.each([429, 503] as const)('an identity that is asked for patience by %i
     const told = `Cannot get Secret "n/b": the API server answered ${status}`;
     expect(await ask(approver)).toBe(told);
     expect(await ask(second)).toBe(told);
-    expect(() => second.enterAside(attempt)).toThrow(told);
+    expect(() => second.enterWatch(attempt)).toThrow(told);
     expect(await ask(regen)).toBe('answered');
-    regen.enterAside(attempt).end();
+    regen.enterWatch(attempt).end();
     expect(await ask(approver)).toBe(told); // what another identity is answered says nothing of this one
     clock.advance(10_000);
     expect(await ask(approver)).toBe('answered');
@@ -75,10 +75,10 @@ describe.each([429, 503] as const)('an identity that is asked for patience by %i
     await ask(approver, patient(status, 2));
     const start = clock.now().getTime();
     const answeredAt: Record<string, number[]> = { approver: [], regen: [] };
-    const follow = async (gate: IdentityGate, name: string): Promise<void> => {
+    const follow = async (breaker: IdentityBreaker, name: string): Promise<void> => {
       for (;;) {
-        const succeeded = await gate.turn(signal);
-        if ((await ask(gate)) !== 'answered') continue;
+        const succeeded = await breaker.turn(signal);
+        if ((await ask(breaker)) !== 'answered') continue;
         answeredAt[name]?.push(clock.now().getTime() - start);
         succeeded();
         return;
@@ -103,21 +103,21 @@ it('a server that is away is tried five times a second by all identities togethe
   await ask(approver, patient(429, 1));
   let asked = 0;
   const stop = new AbortController();
-  const follow = async (gate: IdentityGate): Promise<void> => {
+  const follow = async (breaker: IdentityBreaker): Promise<void> => {
     while (!stop.signal.aborted) {
       try {
-        const entry = await gate.enter(attempt, stop.signal);
+        const call = await breaker.enter(attempt, stop.signal);
         if (!stop.signal.aborted) asked += 1;
         await Promise.resolve();
-        entry.failed(refused);
-        entry.end();
+        call.failed(refused);
+        call.end();
       } catch {
         // told what another one has met
       }
-      await gate.turn(stop.signal);
+      await breaker.turn(stop.signal);
     }
   };
-  const all = [regen, approver, second].flatMap((gate) => Array.from({ length: 5 }, () => follow(gate)));
+  const all = [regen, approver, second].flatMap((breaker) => Array.from({ length: 5 }, () => follow(breaker)));
   await pass(10_000);
   stop.abort();
   await pass(200);
@@ -135,8 +135,8 @@ it('an answer that asks for patience shows that the server is there', async () =
   expect(await ask(regen)).toBe('answered');
 });
 
-describe('Gates', () => {
-  const isAway = async (gate: IdentityGate): Promise<boolean> => (await ask(gate)) !== 'answered';
+describe('Breakers', () => {
+  const isAway = async (breaker: IdentityBreaker): Promise<boolean> => (await ask(breaker)) !== 'answered';
 
   it.each<[string, Credentials, boolean]>([
     ['another identity', withToken('regen'), true],
@@ -144,29 +144,29 @@ describe('Gates', () => {
     ['another server', { ...withToken('approver'), server: 'https://b:6443' }, false],
     ['another name', { ...withToken('approver'), serverName: undefined }, false],
   ])('tells whether what one has met is met by %s, too', async (_, credentials, isMet) => {
-    const gates = new Gates(clock);
-    const first = gates.of(withToken('approver'));
-    const other = gates.of(credentials);
+    const breakers = new Breakers(clock);
+    const first = breakers.of(withToken('approver'));
+    const other = breakers.of(credentials);
     await ask(first, refused);
     const told = 'Cannot get Secret "n/b": connection refused (ECONNREFUSED)';
-    if (isMet) expect(() => other.enterAside(attempt)).toThrow(told);
-    else other.enterAside(attempt).end();
+    if (isMet) expect(() => other.enterWatch(attempt)).toThrow(told);
+    else other.enterWatch(attempt).end();
   });
 
   it('knows an identity by its token or its certificate', async () => {
-    const gates = new Gates(clock);
-    await ask(gates.of(withCertificate('a')), patient(429, 5));
-    expect(await isAway(gates.of(withCertificate('a')))).toBe(true);
-    expect(await isAway(gates.of(withCertificate('b')))).toBe(false);
-    expect(await isAway(gates.of(withToken('a')))).toBe(false);
+    const breakers = new Breakers(clock);
+    await ask(breakers.of(withCertificate('a')), patient(429, 5));
+    expect(await isAway(breakers.of(withCertificate('a')))).toBe(true);
+    expect(await isAway(breakers.of(withCertificate('b')))).toBe(false);
+    expect(await isAway(breakers.of(withToken('a')))).toBe(false);
   });
 
   it('forgets credentials that have been replaced, and none that is asked for', async () => {
-    const gates = new Gates(clock);
-    await ask(gates.of(withToken('kept')), patient(429, 10));
+    const breakers = new Breakers(clock);
+    await ask(breakers.of(withToken('kept')), patient(429, 10));
     for (let renewed = 0; renewed < 200; renewed += 1) {
-      gates.of(withToken(`renewed ${renewed}`));
-      expect(await isAway(gates.of(withToken('kept')))).toBe(true);
+      breakers.of(withToken(`renewed ${renewed}`));
+      expect(await isAway(breakers.of(withToken('kept')))).toBe(true);
     }
   });
 });

@@ -1,7 +1,7 @@
 // One attempt in 200 ms for a whole process, told by a clock that the test moves.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { RecoveryError } from '../../lib/errors.ts';
-import { type Entry, Gate } from '../../lib/kube/gate.ts';
+import { Breaker, type Call } from '../../lib/kube/circuit-breaker.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 const start = new Date('2026-01-01T00:00:00Z').getTime();
@@ -16,14 +16,14 @@ const patient = (seconds: number): RecoveryError =>
   });
 
 let clock: FakeClock;
-let gate: Gate;
+let breaker: Breaker;
 /** Times of the attempts that reached the server, milliseconds since the start. */
 let asked: number[];
 let isThere: boolean;
 let failure: RecoveryError;
 beforeEach(() => {
   clock = new FakeClock();
-  gate = new Gate(clock);
+  breaker = new Breaker(clock);
   asked = [];
   isThere = false;
   failure = refused;
@@ -34,15 +34,15 @@ const settle = (): Promise<void> => new Promise((resolve) => void setImmediate(r
 
 async function ask(): Promise<string> {
   try {
-    const entry = await gate.enter(attempt, signal);
+    const call = await breaker.enter(attempt, signal);
     try {
       asked.push(since());
       await Promise.resolve();
-      if (isThere) entry.answered();
-      else entry.failed(failure);
+      if (isThere) call.answered();
+      else call.failed(failure);
       return isThere ? 'answered' : failure.message;
     } finally {
-      entry.end();
+      call.end();
     }
   } catch (err) {
     return (err as Error).message;
@@ -58,7 +58,7 @@ async function follow(answeredAt: number[], stop: AbortSignal): Promise<void> {
       answeredAt.push(since());
       return;
     }
-    succeeded = await gate.turn(stop);
+    succeeded = await breaker.turn(stop);
   }
 }
 
@@ -70,7 +70,7 @@ async function pass(ms: number): Promise<void> {
   await settle();
 }
 
-describe('Gate', () => {
+describe('Breaker', () => {
   it('lets requests through at once while the server is there', async () => {
     isThere = true;
     await Promise.all(Array.from({ length: 50 }, ask));
@@ -105,11 +105,11 @@ describe('Gate', () => {
         details: { away: true },
       });
       await ask();
-      const told = gate.enter(attempt, signal).catch((err: unknown) => err);
+      const told = breaker.enter(attempt, signal).catch((err: unknown) => err);
       clock.advance(200);
-      const entry = await told;
-      expect(() => gate.enterAside(attempt)).toThrow('Cannot get Secret "n/b": connection refused: (x)');
-      (entry as Entry).end();
+      const call = await told;
+      expect(() => breaker.enterWatch(attempt)).toThrow('Cannot get Secret "n/b": connection refused: (x)');
+      (call as Call).end();
     },
   );
 
@@ -134,11 +134,11 @@ describe('Gate', () => {
     let allowed = false;
     const succeededAt: number[] = [];
     const watch = async (): Promise<void> => {
-      for (let succeeded = (): void => undefined; !stop.signal.aborted; succeeded = await gate.turn(stop.signal)) {
-        const entry = await gate.enter(attempt, signal);
+      for (let succeeded = (): void => undefined; !stop.signal.aborted; succeeded = await breaker.turn(stop.signal)) {
+        const call = await breaker.enter(attempt, signal);
         asked.push(since());
-        entry.answered(); // by 403
-        entry.end();
+        call.answered(); // by 403
+        call.end();
         if (!allowed) continue;
         succeeded();
         succeededAt.push(since());
@@ -173,7 +173,7 @@ describe('Gate', () => {
   });
 
   it('is not closed by what began before the last answer', async () => {
-    const slow = await gate.enter(attempt, signal);
+    const slow = await breaker.enter(attempt, signal);
     isThere = true;
     await ask();
     slow.failed(refused);
@@ -184,7 +184,7 @@ describe('Gate', () => {
   it('goes on when an attempt is given up, and when the clock is set back', async () => {
     await ask();
     clock.advance(200);
-    const given = await gate.enter(attempt, signal);
+    const given = await breaker.enter(attempt, signal);
     const waiting = ask();
     await settle();
     given.end();
@@ -197,7 +197,7 @@ describe('Gate', () => {
   it('keeps nothing running for those who have left', async () => {
     await ask();
     const stop = new AbortController();
-    const turn = gate.turn(stop.signal);
+    const turn = breaker.turn(stop.signal);
     await settle();
     stop.abort();
     await turn;

@@ -1,0 +1,17 @@
+// Where a server listens, as a socket wants it.
+import { isIP } from 'node:net';
+
+export interface Address {
+  /** A name or an IP address, without brackets; empty: all addresses of the machine. */
+  readonly host: string;
+  readonly port: number;
+}
+
+/** `127.0.0.1:6443`, `[::1]:6443`. */
+export const addressText = ({ host, port }: Address): string => `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+
+/** Of https. */
+export const serverAddress = (url: URL): Address => ({ host: bareHost(url), port: Number(url.port || '443') });
+
+/** An IPv6 address stands in brackets in a URL (RFC 3986, section 3.2.2), and nowhere else. */
+export const bareHost = ({ hostname }: Pick<URL, 'hostname'>): string => hostname.replace(/^\[(.+)\]$/, '$1');

@@ -1,0 +1,195 @@
+// What goes over a connection of the pool: one request and its answer, or one watch and its events. Each ends in time: a
+// request by its limit, a watch when the server has been silent for too long.
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Client } from 'undici';
+import type { Clock } from '../clock.ts';
+import { RecoveryError } from '../errors.ts';
+import { parseAnswer } from './answer.ts';
+import { away, networkError, statusError, unavailable } from './api-error.ts';
+import type { Attempt } from './api-error.ts';
+import type { KubeRequest, WatchEvent } from './kube.ts';
+import type { ConnectionPool } from './pool.ts';
+
+interface Exchange {
+  readonly pool: ConnectionPool;
+  readonly attempt: Attempt;
+  /** Path with query on the server's host. */
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly clock: Clock;
+}
+
+const requestTimeoutMs = 10_000;
+
+/** The answer to a request, if it is one of 2xx to what was asked. Throws as `KubeConnection.request`. */
+export async function send<T>({ pool, attempt, path, headers, clock }: Exchange, request: KubeRequest): Promise<T> {
+  const { timeoutMs = requestTimeoutMs, signal } = request;
+  const connection = pool.forRequest();
+  const limit = new TimeLimit(clock, timeoutMs, signal);
+  try {
+    // undici notices an abort only once the connection stands (or fails); what was given up before is never sent.
+    const exchange = readAnswer(connection.client, path, headers, request, limit.signal);
+    const { status, retryAfter, text } = await Promise.race([exchange, limit.reached]);
+    if (status < 200 || status >= 300) throw statusError(attempt, status, text, retryAfter);
+    return parseAnswer(request, attempt, text) as T;
+  } catch (err) {
+    if (limit.passed) {
+      pool.drain(connection); // it may be lost: the next request gets a new one
+      throw away(attempt, `no answer within ${timeoutMs} ms, server ${attempt.server}`);
+    }
+    if (signal.aborted) throw unavailable(attempt, 'stopped before the answer came');
+    throw isAnswer(err) ? err : networkError(attempt, err);
+  } finally {
+    limit.end();
+  }
+}
+
+interface Answer {
+  readonly status: number;
+  readonly retryAfter: string | undefined;
+  readonly text: string;
+}
+
+async function readAnswer(
+  client: Client,
+  path: string,
+  headers: Exchange['headers'],
+  { method, body, contentType = 'application/json' }: KubeRequest,
+  signal: AbortSignal,
+): Promise<Answer> {
+  const answer = await client.request({
+    method,
+    path,
+    headers: body === undefined ? headers : { ...headers, 'content-type': contentType },
+    body: body === undefined ? null : JSON.stringify(body),
+    signal: body === undefined ? signal : untilSent(client, signal),
+  });
+  return { status: answer.statusCode, retryAfter: retryAfterOf(answer.headers), text: await answer.body.text() };
+}
+
+function retryAfterOf({ 'retry-after': value }: IncomingHttpHeaders): string | undefined {
+  return Array.isArray(value) ? value[0] : value;
+}
+
+/**
+ * A request with a body can be taken back only while there is no connection: when a stream is destroyed whose body still
+ * waits to be sent, Node 24 goes on sending for ever and takes all memory (Http2Session::SendPendingData). Afterwards
+ * nothing waits for it any more; it ends by itself, or with its connection.
+ */
+function untilSent(client: Client, signal: AbortSignal): AbortSignal {
+  const stop = new AbortController();
+  const abort = (): void => {
+    if (!client.stats.connected) stop.abort();
+  };
+  if (signal.aborted) stop.abort();
+  else signal.addEventListener('abort', abort, { once: true });
+  return stop.signal;
+}
+
+/** An error that is already complete: it stands for an answer of the server. Others are reasons why none came. */
+export const isAnswer = (err: unknown): err is RecoveryError =>
+  err instanceof RecoveryError && err.details['verb'] !== undefined;
+
+const longestRefusal = 65_536;
+
+/**
+ * The events of one watch, one JSON object on each line, until the server ends it or `signal` aborts (returns), or it
+ * fails (throws). Every line that came is delivered, or the watch fails: after a lost event only a list helps.
+ */
+export async function* watchEvents(
+  { pool, attempt, path, headers, clock }: Exchange,
+  { silenceMs, signal }: { readonly silenceMs: number; readonly signal: AbortSignal },
+): AsyncGenerator<WatchEvent, void, undefined> {
+  if (signal.aborted) return;
+  const connection = pool.forWatch();
+  const limit = new TimeLimit(clock, silenceMs, signal);
+  try {
+    const asked = connection.client.request({ method: 'GET', path, headers, signal: limit.signal });
+    const { statusCode, headers: answered, body } = await Promise.race([asked, limit.reached]);
+    body.setEncoding('utf8');
+    let rest = '';
+    for await (const chunk of body as AsyncIterable<string>) {
+      limit.restart();
+      rest += chunk;
+      if (statusCode !== 200) {
+        if (rest.length > longestRefusal) break;
+      } else if (chunk.includes('\n')) {
+        const lines = rest.split('\n');
+        rest = lines.pop() ?? '';
+        for (const line of lines) yield parseEvent(line, attempt);
+      }
+    }
+    if (statusCode !== 200) throw statusError(attempt, statusCode, rest, retryAfterOf(answered));
+    if (rest !== '') throw unavailable(attempt, 'the stream ended in the middle of an event');
+  } catch (err) {
+    if (signal.aborted) return;
+    if (limit.passed) {
+      pool.drain(connection);
+      throw unavailable(attempt, `nothing was heard for ${silenceMs} ms`);
+    }
+    throw isAnswer(err) ? err : networkError(attempt, err);
+  } finally {
+    limit.end();
+    pool.release(connection);
+  }
+}
+
+function parseEvent(line: string, attempt: Attempt): WatchEvent {
+  try {
+    return JSON.parse(line) as WatchEvent;
+  } catch {
+    throw unavailable(attempt, 'the server sent no JSON');
+  }
+}
+
+/** Without a reason of ours each answer would make a DOMException, with its stack, that is never read. */
+const answered = 'answered';
+/** How often in its time a limit looks whether it began again. */
+const looks = 4;
+
+/** A signal that aborts when the caller's does, or when the time is up since it began, or began again. */
+class TimeLimit {
+  passed = false;
+  /** Rejects when the signal aborts. */
+  readonly reached: Promise<never>;
+  readonly #stop = new AbortController();
+  readonly #finished = new AbortController();
+  readonly #caller: AbortSignal;
+  readonly #abort = (): void => this.#stop.abort();
+  #hasRestarted = false;
+
+  constructor(clock: Clock, ms: number, caller: AbortSignal) {
+    this.#caller = caller;
+    this.reached = new Promise((_, reject) => {
+      this.#stop.signal.addEventListener('abort', () => reject(new Error('given up')), { once: true });
+    });
+    this.reached.catch(() => undefined); // it may abort when nothing waits for it
+    if (caller.aborted) this.#abort();
+    else caller.addEventListener('abort', this.#abort, { once: true });
+    void this.#wait(clock, ms);
+  }
+
+  get signal(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  /** Costs nothing: a watch calls it for each piece that comes. The time is then up to a quarter longer. */
+  restart(): void {
+    this.#hasRestarted = true;
+  }
+
+  end(): void {
+    this.#finished.abort(answered);
+    this.#caller.removeEventListener('abort', this.#abort);
+  }
+
+  async #wait(clock: Clock, ms: number): Promise<void> {
+    for (let left = looks; left > 0; left = this.#hasRestarted ? looks : left - 1) {
+      this.#hasRestarted = false;
+      await clock.sleep(ms / looks, this.#finished.signal);
+      if (this.#finished.signal.aborted) return;
+    }
+    this.passed = true;
+    this.#abort();
+  }
+}

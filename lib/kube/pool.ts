@@ -1,0 +1,215 @@
+// The pool of connections to one API server with one set of credentials: one for requests, others for watches, each
+// HTTP/2 with many streams. A kube-apiserver allows 100 streams on a connection; one takes at most 80 watches, so that
+// streams which the server has not yet forgotten never block a new watch.
+// A connection that stays silent is ended: undici sends PINGs, but waits for their answers without end.
+import { subscribe } from 'node:diagnostics_channel';
+import type { EventEmitter } from 'node:events';
+import type { TLSSocket } from 'node:tls';
+import { buildConnector, Client } from 'undici';
+import type { Credentials } from '../kubeconfig/credentials.ts';
+import type { Clock } from '../clock.ts';
+import { RecoveryError } from '../errors.ts';
+
+export interface PoolOptions {
+  readonly credentials: Credentials;
+  readonly clock: Clock;
+  /** Milliseconds until a connection must stand, TLS included. Default 5000. */
+  readonly connectTimeoutMs?: number | undefined;
+  /** Milliseconds between two PINGs; three without an answer end the connection. Default 5000. */
+  readonly pingMs?: number | undefined;
+}
+
+export interface PooledConnection {
+  readonly client: Client;
+  /** Watches that use it now. */
+  watches: number;
+  /** Something came back on the connection since the last look. */
+  heard: boolean;
+  isMultiplexed: boolean;
+  readonly ended: AbortController;
+}
+
+// undici takes its listeners off a stream that was cancelled; when the session then ends with an error, Node ends that
+// stream with it, and an 'error' without a listener ends the process. Every request hears of its failure in any case.
+subscribe('http2.client.stream.created', (message) => {
+  (message as { readonly stream: EventEmitter }).stream.on('error', () => undefined);
+});
+
+const mostWatches = 80;
+const idleMs = 60_000;
+const defaultConnectTimeoutMs = 5000;
+/**
+ * Of a request's answer, in bytes. etcd takes no object above 1.5 MiB (etcd server/embed/config.go, DefaultMaxRequestBytes),
+ * and JSON writes one byte as six at most (`\u003c`): any single object fits. More than one may not, see list.ts.
+ */
+const longestAnswer = 10 * 1024 * 1024;
+/** No request is waited for longer: after this time nothing on a draining connection is of use. */
+const longestRequestMs = 60_000;
+
+export class ConnectionPool {
+  readonly #options: PoolOptions;
+  readonly #forWatches = new Set<PooledConnection>();
+  /** Draining ones too, until what runs on them has finished. */
+  readonly #all = new Set<PooledConnection>();
+  #forRequests: PooledConnection | undefined;
+  /** Learned from ALPN. A server without HTTP/2 gets a connection for each watch. */
+  #mostWatches = mostWatches;
+
+  constructor(options: PoolOptions) {
+    this.#options = options;
+  }
+
+  forRequest(): PooledConnection {
+    this.#forRequests ??= this.#open(longestAnswer);
+    return this.#forRequests;
+  }
+
+  /** One with room for another watch, which is counted until `release`. */
+  forWatch(): PooledConnection {
+    let connection = [...this.#forWatches].find(({ watches }) => watches < this.#mostWatches);
+    if (connection === undefined) {
+      connection = this.#open();
+      this.#forWatches.add(connection);
+    }
+    connection.watches += 1;
+    return connection;
+  }
+
+  release(connection: PooledConnection): void {
+    connection.watches -= 1;
+    if (connection.watches > 0) return;
+    // The last one for watches is kept for the next watch; it ends by itself when idle.
+    const kept = this.#forWatches.has(connection) && this.#forWatches.size === 1;
+    if (!kept) this.drain(connection);
+  }
+
+  /** Takes no new work, because it may be lost: what runs on it may finish, within its own time limits. */
+  drain(connection: PooledConnection): void {
+    this.#forget(connection);
+    if (connection.watches > 0) return; // the last of its watches drains it again
+    connection.ended.abort();
+    if (connection.client.destroyed || connection.client.closed) return;
+    const over = new AbortController();
+    const forget = (): void => {
+      this.#all.delete(connection);
+      over.abort();
+    };
+    void connection.client.close().then(forget, forget);
+    void this.#giveUp(connection, over.signal);
+  }
+
+  /** Ends all watches for `reason`; requests under way are finished, because their outcome matters to who asked. */
+  drainAll(reason: RecoveryError): void {
+    for (const connection of this.#forWatches) void this.#end(connection, reason);
+    if (this.#forRequests !== undefined) this.drain(this.#forRequests);
+  }
+
+  async close(reason: RecoveryError): Promise<void> {
+    await Promise.all([...this.#all].map((connection) => this.#end(connection, reason)));
+  }
+
+  /** A write that got no answer stays on its connection (see exchange.ts), which may be lost. */
+  async #giveUp(connection: PooledConnection, over: AbortSignal): Promise<void> {
+    await this.#options.clock.sleep(longestRequestMs, over);
+    if (!over.aborted) await this.#end(connection, new RecoveryError('KubeUnavailable', 'the connection was given up'));
+  }
+
+  #forget(connection: PooledConnection): void {
+    this.#forWatches.delete(connection);
+    if (this.#forRequests === connection) this.#forRequests = undefined;
+  }
+
+  #end(connection: PooledConnection, reason: RecoveryError): Promise<void> {
+    this.#forget(connection);
+    this.#all.delete(connection);
+    connection.ended.abort();
+    return connection.client.destroyed ? Promise.resolve() : connection.client.destroy(reason);
+  }
+
+  /** `maxResponseSize`: a watch has none, it is one answer for minutes. */
+  #open(maxResponseSize = -1): PooledConnection {
+    const { credentials, connectTimeoutMs = defaultConnectTimeoutMs, pingMs = 5000 } = this.#options;
+    const connector = buildConnector({
+      ca: credentials.ca,
+      // Said here, because Node's default is what NODE_TLS_REJECT_UNAUTHORIZED says.
+      rejectUnauthorized: true,
+      // As Go takes a CA file: every certificate in it is trusted, also a CA that another one has signed.
+      allowPartialTrustChain: true,
+      ...credentials.clientCertificate,
+      ...(credentials.serverName !== undefined && { servername: credentials.serverName }),
+      allowH2: true,
+      preferH2: true,
+      timeout: connectTimeoutMs,
+      // Every new connection verifies the server's certificate of now, never one remembered by a resumed session.
+      maxCachedSessions: 0,
+    });
+    const client = new Client(new URL(credentials.server).origin, {
+      connect: (options, callback) => {
+        connector(options, (...[err, socket]: [Error, null] | [null, unknown]) => {
+          if (err !== null) callback(err, null);
+          else {
+            this.#connected(connection, socket as TLSSocket);
+            callback(null, socket as TLSSocket);
+          }
+        });
+      },
+      // Time limits are the callers': a watch has none but silence, a request its own.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      maxResponseSize,
+      keepAliveTimeout: idleMs,
+      h2Options: { pingInterval: pingMs },
+    });
+    const connection: PooledConnection = {
+      client,
+      watches: 0,
+      heard: true,
+      isMultiplexed: false,
+      ended: new AbortController(),
+    };
+    this.#all.add(connection);
+    const events: EventEmitter = client; // 'ping' is not in the types
+    events.on('ping', () => (connection.heard = true));
+    // A listener keeps Node from treating a failed connection as an unhandled error; each request gets it anyway.
+    events.on('error', () => undefined);
+    events.on('disconnect', () => (connection.isMultiplexed = false));
+    void this.#listen(connection, 3 * pingMs);
+    return connection;
+  }
+
+  #connected(connection: PooledConnection, socket: TLSSocket): void {
+    connection.heard = true;
+    connection.isMultiplexed = socket.alpnProtocol === 'h2';
+    if (connection.isMultiplexed) void this.#expectSettings(connection, socket);
+    if (connection.isMultiplexed || connection === this.#forRequests) return;
+    this.#mostWatches = 1;
+    if (connection.watches > 1) {
+      void this.#end(
+        connection,
+        new RecoveryError('KubeUnavailable', 'the server has no HTTP/2: one connection for each watch'),
+      );
+    }
+  }
+
+  /**
+   * A server sends its SETTINGS first of all (RFC 9113, 3.4). Where the connection was reset just after TLS stood, neither
+   * undici nor Node says so, and every request would wait for what never comes.
+   */
+  async #expectSettings(connection: PooledConnection, socket: TLSSocket): Promise<void> {
+    const { clock, connectTimeoutMs = defaultConnectTimeoutMs } = this.#options;
+    await clock.sleep(connectTimeoutMs, connection.ended.signal);
+    if (connection.ended.signal.aborted || socket.destroyed || socket.bytesRead > 0) return;
+    const message = `the server said nothing for ${connectTimeoutMs} ms after the connection was opened`;
+    await this.#end(connection, new RecoveryError('KubeUnavailable', message));
+  }
+
+  async #listen(connection: PooledConnection, limitMs: number): Promise<void> {
+    const { signal } = connection.ended;
+    while (!signal.aborted) {
+      connection.heard = false;
+      await this.#options.clock.sleep(limitMs, signal);
+      if (signal.aborted || connection.heard || !connection.isMultiplexed) continue;
+      await this.#end(connection, new RecoveryError('KubeUnavailable', `the connection was silent for ${limitMs} ms`));
+    }
+  }
+}
