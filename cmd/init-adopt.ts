@@ -37,7 +37,7 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
     const { recoveryServerName, environment } = config;
     const { server = localServer(discovery.endpoints), directory } = options;
     const { told } = connecting;
-    const { webhooks } = await runAdopt({
+    const webhooks = await runAdopt({
       ...connecting,
       ...directories,
       resolved: resolve(config.inventory, environment),

@@ -17,7 +17,7 @@ import type { AdoptionRecord } from './record.ts';
 import { containerName, digestOf, healthPorts, type PodAddition, type PodManifest } from './static-pods.ts';
 
 /** `wrong`: only a person puts it right. `waiting`: it runs and is not ready, which may pass. */
-interface PodSight {
+interface ContainerState {
   readonly pod: string;
   readonly state: 'ready' | 'waiting' | 'wrong' | 'unknown';
   /** One sentence; why it is not ready. */
@@ -36,15 +36,15 @@ interface AdoptedLook {
 }
 
 /** In the order of the static pods. Never rejects. */
-export function lookAtPods(look: AdoptedLook): Promise<readonly PodSight[]> {
+export function lookAtPods(look: AdoptedLook): Promise<readonly ContainerState[]> {
   return Promise.all(look.record.additions.map((addition) => lookAtPod(addition, look)));
 }
 
-async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<PodSight> {
+async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<ContainerState> {
   const { pod } = addition;
   const [byApi, unready, refused] = await Promise.all([
     seenInApi(addition, look),
-    askReady({ host: '127.0.0.1', port: healthPorts[pod] }, look.signal),
+    askReady(healthPorts[pod], look.signal),
     refusedIdentities(addition, look),
   ]);
   const again = 'run "kube-cert-recovery init adopt" again';
@@ -79,7 +79,7 @@ export function readMirrorPod(api: Api, pod: StaticPod, nodeName: string): Promi
 async function seenInApi(
   addition: PodAddition,
   { record, pods, signal }: AdoptedLook,
-): Promise<Pick<PodSight, 'state' | 'message'>> {
+): Promise<Pick<ContainerState, 'state' | 'message'>> {
   if ('problem' in pods) return { state: 'unknown', message: `whether it runs is not known: ${pods.problem}` };
   const name = `kube-system/${addition.pod}-${record.nodeName}`;
   try {
@@ -94,8 +94,8 @@ export function judgePod(
   found: MirrorPod | undefined,
   addition: PodAddition,
   name: string,
-): Pick<PodSight, 'state' | 'message'> {
-  const wrong = (message: string): Pick<PodSight, 'state' | 'message'> => ({ state: 'wrong', message });
+): Pick<ContainerState, 'state' | 'message'> {
+  const wrong = (message: string): Pick<ContainerState, 'state' | 'message'> => ({ state: 'wrong', message });
   if (found === undefined) return wrong(`Pod "${name}" is not in the API: the kubelet does not run its manifest`);
   const own = found.status?.containerStatuses?.find((one) => one.name === containerName);
   if (own === undefined)
@@ -149,18 +149,12 @@ function firstRead(identity: string, { pod }: PodAddition, resolved: Resolved): 
   return location === undefined || isFile(location) ? '/version' : objectPath(location);
 }
 
-/** Where one of our containers answers for its health; the kubelet asks there whether it lives. */
-export interface HealthAddress {
-  readonly host: string;
-  readonly port: number;
-}
-
 const answerMs = 5_000;
 const mostCharacters = 10_000;
 
-/** Undefined when /readyz says that it is ready; else why it is not, in one line. Never rejects. */
-export async function askReady({ host, port }: HealthAddress, signal: AbortSignal): Promise<string | undefined> {
-  const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}/readyz`;
+/** Undefined when the container at this port says that it is ready; else why it is not, in one line. Never rejects. */
+export async function askReady(port: number, signal: AbortSignal): Promise<string | undefined> {
+  const url = `http://127.0.0.1:${port}/readyz`;
   try {
     const { status, body } = await answerOf(url, signal);
     if (status === 200) return undefined;

@@ -44,15 +44,22 @@ export function imagesOf(signal: AbortSignal, program = 'crictl'): Images {
   };
 }
 
-/** Tells what is done about it; with `dryRun` what would be. Throws ReadFailed when it cannot be had. */
-export async function requireImage(
-  image: string,
-  {
-    images,
-    dryRun,
-    told,
-  }: { readonly images: Images; readonly dryRun: boolean; readonly told: (line: string) => void },
-): Promise<void> {
+interface RequireImage {
+  readonly image: string;
+  readonly images?: Images | undefined;
+  readonly dryRun: boolean;
+  readonly told: (line: string) => void;
+  readonly signal: AbortSignal;
+}
+
+/** Pulls an image that is absent; with `dryRun` it only says so. Throws ReadFailed when it cannot be had. */
+export async function requireImage({
+  image,
+  dryRun,
+  told,
+  signal,
+  images = imagesOf(signal),
+}: RequireImage): Promise<void> {
   if ((await images.look(image)) !== 'absent') return;
   if (dryRun)
     return told(`# The container runtime of this machine does not have image "${image}": it would be pulled first`);

@@ -24,11 +24,11 @@ export interface CredentialOptions {
   readonly namespace: string;
   readonly server: string;
   readonly recoveryServerName: string;
-  /** How long kube-controller-manager may take to fill a token Secret. */
-  readonly tokenTimeoutMs: number;
 }
 
 const pollMs = 100;
+/** How long kube-controller-manager may take to fill a token Secret. */
+const tokenTimeoutMs = 60_000;
 
 function credentialDirectory({ credentials }: HostLayout, identity: ModeIdentity): string {
   return join(credentials, identity);
@@ -81,8 +81,6 @@ interface ReadToken {
   readonly namespace: string;
   readonly secret: string;
   readonly clock: Clock;
-  /** How long kube-controller-manager may take to fill it. */
-  readonly tokenTimeoutMs: number;
 }
 
 /** The token in a Secret that kube-controller-manager fills. Throws KubeUnavailable when it has not in time. */
@@ -96,10 +94,7 @@ interface TokenSecret {
   readonly rootCa: Uint8Array | undefined;
 }
 
-async function readTokenSecret(
-  api: Api,
-  { namespace, secret: name, clock, tokenTimeoutMs }: ReadToken,
-): Promise<TokenSecret> {
+async function readTokenSecret(api: Api, { namespace, secret: name, clock }: ReadToken): Promise<TokenSecret> {
   const path = objectPath({ kind: 'secret', namespace, name });
   const deadline = clock.now().getTime() + tokenTimeoutMs;
   for (;;) {

@@ -46,7 +46,7 @@ export interface RenderOutcome {
   readonly kubeconfigs: Readonly<Record<string, string>>;
 }
 
-export const defaultServer = 'https://localhost:6443';
+const defaultServer = 'https://localhost:6443';
 const defaultKeyAlgorithm: KeyAlgorithm = { name: 'RSA', bits: 2048 };
 
 /** Throws WriteFailed, ReadFailed, MaterialInvalid, SignFailed; then running it again completes what it began. */
