@@ -11,7 +11,7 @@
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import { componentsOfPod, defaultNamespace, type StaticPod, staticPods, tokenSecretName } from '../install/accounts.ts';
+import { componentsOfPod, defaultNamespace, type StaticPod, staticPods } from '../install/accounts.ts';
 import { type Api, applyManifest, fieldManager, type Manifest, manifestText } from '../install/apply.ts';
 import { kubeconfigYaml, serverBundle } from '../install/component-flags.ts';
 import { readToken } from '../install/mode-credentials.ts';
@@ -41,7 +41,7 @@ export interface AdoptOptions extends MachineOptions {
   readonly image: string;
   /** Of the ServiceAccounts. */
   readonly namespace?: string | undefined;
-  /** The API server on this machine, for whoever lives beside it. */
+  /** The API server on this machine, for clients beside it. */
   readonly server: string;
   /**
    * The same for the kubelet, which after its first certificate asks for no name of ours any more: an address that the
@@ -135,22 +135,22 @@ async function requireAdoptable(adoption: Adoption): Promise<Adoptable> {
   return { running, manifests: [...rights, await recordToCome(api, { ...adoption, absent })] };
 }
 
-async function printPlan({ additions, manifestsDir, told }: Adoption, { manifests }: Adoptable): Promise<void> {
-  for (const manifest of manifests) told(`---\n${toYaml(manifest)}`.trimEnd());
+async function printPlan({ additions, manifestsDir, print }: Adoption, { manifests }: Adoptable): Promise<void> {
+  for (const manifest of manifests) print(`---\n${toYaml(manifest)}`.trimEnd());
   for (const addition of additions) {
     const path = manifestPath(manifestsDir, addition.pod);
-    told(`--- # ${path}\n${toYaml(addTo(await readManifest(path, addition.pod), addition))}`.trimEnd());
+    print(`--- # ${path}\n${toYaml(addTo(await readManifest(path, addition.pod), addition))}`.trimEnd());
   }
 }
 
-async function applyRights({ api, told }: Adoption, { manifests }: Adoptable): Promise<void> {
+async function applyRights({ api, print }: Adoption, { manifests }: Adoptable): Promise<void> {
   let changed = 0;
   for (const manifest of manifests) {
     const outcome = await applyManifest(api, manifest);
     if (outcome !== 'unchanged') changed += 1;
-    if (outcome === 'updated') told(`Updated ${manifestText(manifest)}`);
+    if (outcome === 'updated') print(`Updated ${manifestText(manifest)}`);
   }
-  told(`Identities and their rights: ${changed === 0 ? 'as they should be' : `${changed} objects applied`}`);
+  print(`Identities and their rights: ${changed === 0 ? 'as they should be' : `${changed} objects applied`}`);
 }
 
 /** As the API has them then, by artefact. */
@@ -167,10 +167,10 @@ async function writeMachine(
   material: ReadonlyMap<string, Material>,
   { running }: Adoptable,
 ): Promise<void> {
-  const { directory, additions, told } = adoption;
+  const { directory, additions, print } = adoption;
   for (const pod of staticPods) {
     const written = await writePodFiles(pod, { ...adoption, material, running });
-    if (written.length > 0) told(`Wrote ${written.length} files and directories below ${join(directory, pod)}`);
+    if (written.length > 0) print(`Wrote ${written.length} files and directories below ${join(directory, pod)}`);
   }
   await writeBootstrapKubeconfig(adoption);
   const patches = join(directory, 'patches');
@@ -180,21 +180,21 @@ async function writeMachine(
 }
 
 async function writeBootstrapKubeconfig(adoption: Adoption): Promise<void> {
-  const { kubernetesDir, directory, told } = adoption;
+  const { kubernetesDir, directory, print } = adoption;
   const path = join(kubernetesDir, 'bootstrap-kubelet.conf');
   const content = await bootstrapKubeconfig(adoption);
   const former = await readIfPresent(path, 'kubeconfig');
   if (former !== undefined && !former.includes(directory)) {
     const kept = join(directory, 'bootstrap-kubelet.conf.former');
     await replaceFile({ path: kept, content: former, mode: 0o600, what: 'kubeconfig' });
-    told(`Kept the former ${path} as ${kept}`);
+    print(`Kept the former ${path} as ${kept}`);
   }
-  if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') told(`Wrote ${path}`);
+  if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') print(`Wrote ${path}`);
 }
 
 /** One after the other, each seen to run before the next. */
 async function changeStaticPods(adoption: Adoption): Promise<void> {
-  const { additions, directory, told } = adoption;
+  const { additions, directory, print } = adoption;
   let recorded = await recordedAdditions(directory);
   for (const addition of additions) {
     await keepFormer(addition, adoption);
@@ -203,12 +203,12 @@ async function changeStaticPods(adoption: Adoption): Promise<void> {
     const known = new Map(recorded.map((former) => [former.pod, former])).set(addition.pod, addition);
     recorded = staticPods.flatMap((pod) => known.get(pod) ?? []);
     await writeRecord(directory, { ...adoption, additions: recorded });
-    told(`Static pod ${addition.pod}: ${outcome === 'written' ? 'changed, and runs' : 'runs, as it should be'}`);
+    print(`Static pod ${addition.pod}: ${outcome === 'written' ? 'changed, and runs' : 'runs, as it should be'}`);
     await forgetFailures(adoption.lockDir, [addition.pod]);
   }
 }
 
-/** For whoever must put it back by hand: a run that is killed before the pod is seen to run cannot. */
+/** To be put back by hand: a run that is killed before the pod is seen to run cannot. */
 async function keepFormer({ pod, layout }: PodAddition, { manifestsDir }: Adoption): Promise<void> {
   const path = manifestPath(manifestsDir, pod);
   const content = await readIfPresent(path, 'manifest');
@@ -216,7 +216,7 @@ async function keepFormer({ pod, layout }: PodAddition, { manifestsDir }: Adopti
   await replaceFile({ path: formerManifest(layout), content, mode: 0o600, what: 'manifest' });
 }
 
-/** None on a machine that is not adopted, and where the record is of no use: then nobody goes by it. */
+/** None on a machine that is not adopted, and where the record is of no use: no repair goes by it then. */
 async function recordedAdditions(directory: string): Promise<readonly PodAddition[]> {
   try {
     return (await readRecord(directory))?.additions ?? [];
@@ -228,7 +228,7 @@ async function recordedAdditions(directory: string): Promise<readonly PodAdditio
 
 /** By which the kubelet asks for a certificate when its own has expired. */
 async function bootstrapKubeconfig(adoption: Adoption): Promise<string> {
-  const { api, clock, namespace, directory, kubeletServer: server, recoveryServerName, resolved } = adoption;
+  const { directory, kubeletServer: server, recoveryServerName, resolved } = adoption;
   // The kubelet.conf that the kubelet writes afterwards has this file as its CA, but not the name to ask for: so it must
   // hold both, the CA of the recovery name and that of the API server's own.
   const seen = readBy(resolved, componentsOfPod['kube-apiserver']);
@@ -238,8 +238,7 @@ async function bootstrapKubeconfig(adoption: Adoption): Promise<string> {
     const message = `Cannot write the bootstrap kubeconfig of the kubelet: the inventory publishes no "${serverBundle}" beside kube-apiserver; name "kubelet" among its readers`;
     throw new RecoveryError('InventoryInvalid', message);
   }
-  const secret = tokenSecretName('node-bootstrapper');
-  const token = await readToken(api, { clock, namespace, secret });
+  const { token } = await readToken('node-bootstrapper', adoption);
   const user = { name: 'kubelet-bootstrap', token };
   return kubeconfigYaml({ server, certificateAuthority, tlsServerName: recoveryServerName, user });
 }

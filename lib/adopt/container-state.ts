@@ -27,7 +27,7 @@ interface ContainerState {
 interface AdoptedLook {
   readonly record: AdoptionRecord;
   readonly resolved: Resolved;
-  /** Of somebody who may see pods; or why there is none. */
+  /** By credentials that may get pods; or why there are none. */
   readonly pods: KubeConnection | { readonly problem: string };
   /** By a kubeconfig of one of our containers. */
   readonly connect: (kubeconfig: string) => Promise<KubeConnection>;

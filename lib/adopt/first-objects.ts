@@ -24,7 +24,7 @@ interface FirstObjects extends KubeadmDirectories {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   /** Called with a line for each object that is written. */
-  readonly told: (line: string) => void;
+  readonly print: (line: string) => void;
 }
 
 const defaultKeyAlgorithm = { name: 'RSA', bits: 2048 } as const;
@@ -98,10 +98,10 @@ export async function createObjects(options: FirstObjects): Promise<ReadonlyMap<
   throw new RecoveryError('KubeConflict', message);
 }
 
-/** Undefined when somebody else has made one of them meanwhile: what would follow belongs to ours, not to theirs. */
+/** Undefined when another machine has made one of them meanwhile: what would follow belongs to ours, not to theirs. */
 async function createMissing(
   stock: Stock,
-  { resolved, store, clock, signal, told }: FirstObjects,
+  { resolved, store, clock, signal, print }: FirstObjects,
 ): Promise<Map<string, Material> | undefined> {
   const { there, taken } = stock;
   const made = new Map<string, Material>();
@@ -117,7 +117,7 @@ async function createMissing(
     if (there.has(name)) continue;
     if ((await store.write(location, material, 'absent', signal)) === 'conflict') return undefined;
     const from = taken.get(name)?.from;
-    told(`Created ${locationText(location)}${from === undefined ? '' : ` from ${from}`}`);
+    print(`Created ${locationText(location)}${from === undefined ? '' : ` from ${from}`}`);
   }
   return made;
 }
@@ -172,7 +172,7 @@ async function accountKeys(
 
 // One serving certificate is shared by all API servers. It holds the names of this machine before its API server reads
 // it: the containers add what their own configuration declares, but only once they run, and those of other machines
-// declare their own. Until then whoever reaches this API server by one of its names would be refused. What is there
+// declare their own. Until then clients that reach this API server by one of its names would be refused. What is there
 // stays in it, so machines with different names come to one certificate.
 
 const attempts = 20;
@@ -199,7 +199,7 @@ export async function completeNames(
 async function withAllNames(
   artefact: ResolvedTarget,
   material: ReadonlyMap<string, Material>,
-  { resolved, store, clock, signal, told }: FirstObjects,
+  { resolved, store, clock, signal, print }: FirstObjects,
 ): Promise<Material> {
   const { name, location } = artefact;
   const what = locationText(location);
@@ -217,7 +217,7 @@ async function withAllNames(
       now: clock.now(),
     });
     if ((await store.write(location, next, { version: found.version }, signal)) === 'written') {
-      told(`Renewed ${what}, which did not hold ${missing.join(', ')}`);
+      print(`Renewed ${what}, which did not hold ${missing.join(', ')}`);
       return next;
     }
     await clock.sleep(pauseMs, signal); // a machine that runs already, or another that is adopted, has just written it

@@ -69,7 +69,7 @@ function podFlags(resolved: Resolved, layout: HostLayout, pod: StaticPod): FlagV
 }
 
 /**
- * Looks at all that writePodFiles writes: our container in the pod may write there, and so may whoever has taken it over.
+ * Looks at all that writePodFiles writes: our container in the pod may write there, and so may an attacker in it.
  * Throws MaterialInvalid for a link that would lead us away, and ReadFailed.
  */
 export async function requireNoPodLinks(

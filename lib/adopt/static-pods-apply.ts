@@ -66,10 +66,10 @@ async function changeNow(
     const message = `Cannot write manifest "${path}": somebody else has just written it; run this again`;
     throw new RecoveryError('WriteFailed', message);
   }
-  const { timeoutMs = usualTimeoutMs, told } = machine;
+  const { timeoutMs = usualTimeoutMs, print } = machine;
   if (outcome === 'written') {
     const away = pod === 'kube-apiserver' ? '; its API is away meanwhile' : '';
-    told?.(`Static pod ${pod}: manifest changed, waiting until it runs (${timeoutMs / 1000} s at most${away})`);
+    print?.(`Static pod ${pod}: manifest changed, waiting until it runs (${timeoutMs / 1000} s at most${away})`);
   }
   await machine.beforeWait?.();
   const manifest = read(after);

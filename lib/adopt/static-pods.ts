@@ -178,7 +178,7 @@ function flagsNotedIn(annotation: string | undefined): readonly string[] {
     const value: unknown = JSON.parse(annotation ?? '[]');
     return Array.isArray(value) ? value.filter((flag) => typeof flag === 'string') : [];
   } catch {
-    return []; // somebody has edited it: then the flags are theirs
+    return []; // it was edited by hand: then the flags are the editor's
   }
 }
 

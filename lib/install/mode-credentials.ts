@@ -54,7 +54,7 @@ export async function writeCredential(
   account: Account = identity,
 ): Promise<string[]> {
   const { layout, server, recoveryServerName: tlsServerName } = options;
-  const { token, rootCa } = await readTokenSecret(options.api, { ...options, secret: tokenSecretName(account) });
+  const { token, rootCa } = await readToken(account, options);
   const directory = credentialDirectory(layout, identity);
   await ensurePrivateDirectory(layout.credentials);
   await ensurePrivateDirectory(directory);
@@ -77,24 +77,18 @@ export async function writeCredential(
   return written;
 }
 
-interface ReadToken {
-  readonly namespace: string;
-  readonly secret: string;
-  readonly clock: Clock;
-}
-
-/** The token in a Secret that kube-controller-manager fills. Throws KubeUnavailable when it has not in time. */
-export async function readToken(api: Api, options: ReadToken): Promise<string> {
-  return (await readTokenSecret(api, options)).token;
-}
-
 interface TokenSecret {
   readonly token: string;
   /** What kube-controller-manager knows the API server by (`--root-ca-file`). */
   readonly rootCa: Uint8Array | undefined;
 }
 
-async function readTokenSecret(api: Api, { namespace, secret: name, clock }: ReadToken): Promise<TokenSecret> {
+/** Of an account, from the Secret that kube-controller-manager fills. Throws KubeUnavailable when it has not in time. */
+export async function readToken(
+  account: Account,
+  { api, namespace, clock }: Pick<CredentialOptions, 'api' | 'namespace' | 'clock'>,
+): Promise<TokenSecret> {
+  const name = tokenSecretName(account);
   const path = objectPath({ kind: 'secret', namespace, name });
   const deadline = clock.now().getTime() + tokenTimeoutMs;
   for (;;) {

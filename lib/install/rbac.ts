@@ -1,5 +1,5 @@
 // Everything that `init` makes besides the certificates' own objects: namespaces, ServiceAccounts, what each of them may
-// do (rules.ts), and tokens. Pure. Each mode has an account of its own, because whoever reads signers' keys is as
+// do (rules.ts), and tokens. Pure. Each mode has an account of its own, because what reads signers' keys is as
 // powerful as cluster-admin, and the others need not; in static pods the syncer of each pod has one, too.
 import { bootstrapAccount, firstApprovalsName } from '../bootstrap-identity.ts';
 import { readBy } from '../inventory/resolve.ts';
@@ -168,7 +168,7 @@ function readsNames(namespace: string, suffix: string): Manifest[] {
 
 /**
  * What is given to an inventory may be kept by another one in the same cluster (OpenShift's three). They have rights in the
- * same namespaces, and none may take another one's away: so their roles are told apart by the inventory's name.
+ * same namespaces, and none may take another one's away: so their roles differ by the inventory's name.
  */
 function suffixOf({ artefacts, name }: RbacOptions): string {
   return name !== undefined && artefacts.some(({ kind }) => kind === 'external') ? `-${name}` : '';

@@ -25,7 +25,7 @@ const absent = `echo 'FATA[0000] no such image "${image}" present' >&2; exit 1`;
 async function required(program: string, dryRun = false): Promise<readonly string[]> {
   const told: string[] = [];
   const images = imagesOf(signal, program);
-  await requireImage({ image, images, dryRun, signal, told: (line) => told.push(line) });
+  await requireImage({ image, images, dryRun, signal, print: (line) => told.push(line) });
   return told;
 }
 

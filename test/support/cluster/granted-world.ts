@@ -11,7 +11,6 @@ import {
   defaultNamespace as namespace,
   type StaticPod,
   staticPods,
-  tokenSecretName,
 } from '../../../lib/install/accounts.ts';
 import { type Api, applyManifest, type Manifest } from '../../../lib/install/apply.ts';
 import { type CredentialOptions, readToken } from '../../../lib/install/mode-credentials.ts';
@@ -82,7 +81,7 @@ export async function createGrantedWorld({ audit = false } = {}): Promise<Grante
   for (const manifest of [...plain, ...adopted]) await applyManifest(api, manifest);
 
   const tokenOf = (account: Account): Promise<string> =>
-    readToken(api, { namespace, secret: tokenSecretName(account), clock: systemClock });
+    readToken(account, { api, namespace, clock: systemClock }).then(({ token }) => token);
   const kubeconfig = async (path: string, token: string): Promise<string> => {
     await mkdir(dirname(path), { recursive: true });
     const certificateAuthority = controlPlane.recoveryCa;
