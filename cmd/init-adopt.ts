@@ -35,8 +35,8 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
     const config = parseToolConfig(input);
     const { recoveryServerName, environment } = config;
     const { server = localServer(discovery.endpoints), directory } = options;
-    const { told } = connecting;
-    const { webhooks } = await runAdopt({
+    const { print } = connecting;
+    const webhooks = await runAdopt({
       ...connecting,
       ...directories,
       resolved: resolve(config.inventory, environment),
@@ -48,8 +48,8 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
       recoveryServerName,
       settings: installedSettings({ ...input, environment }),
     });
-    for (const webhook of webhooks) told(webhookText(webhook));
-    if (!config.dryRun) told(`For kubeadm upgrade: --patches=${join(directory, 'patches')}`);
+    for (const webhook of webhooks) print(webhookText(webhook));
+    if (!config.dryRun) print(`For kubeadm upgrade: --patches=${join(directory, 'patches')}`);
   });
 }
 
@@ -59,7 +59,7 @@ export function uninstallAdoptCommand(line: AdoptLine, io: Io): Promise<number> 
     const { directory } = options;
     await runUnadopt({ ...connecting, ...directories, resolved, directory });
     const kubeconfig = config.kubeconfig ?? join(directories.kubernetesDir, 'admin.conf');
-    for (const text of await leftInApi({ ...connecting, directory, kubeconfig })) connecting.told(text);
+    for (const text of await leftInApi({ ...connecting, directory, kubeconfig })) connecting.print(text);
   });
 }
 
@@ -115,7 +115,7 @@ async function machineOf(line: AdoptLine, io: Io, found: readonly Problem[]) {
     nodeName: discovery.parameters['nodeName']?.[0] ?? '',
     lockDir: machineLockDir,
     dryRun: config.dryRun,
-    told: (text: string): void => void io.stdout.write(`${text}\n`),
+    print: (text: string): void => void io.stdout.write(`${text}\n`),
   };
   return { flags, options, directories, admin, config, discovery, connecting };
 }

@@ -1,40 +1,105 @@
-// The manifests that come with the project, so that administrators can read what `init` would apply. Pure but for the
-// presets themselves.
-import { defaultNamespace } from '../lib/install/accounts.ts';
+// The manifests that come with the project, so that administrators can read what `init`, `init adopt` and `init host`
+// apply and write, and can add the containers by hand. Pure but for the presets themselves.
+import { format } from 'prettier';
+import { podAddition } from '../lib/adopt/pod-files.ts';
+import { kubeadmPatches, type PodAddition } from '../lib/adopt/static-pods.ts';
+import { defaultNamespace, type StaticPod, staticPods } from '../lib/install/accounts.ts';
 import { manifestsDirectories, renderHost } from '../lib/install/host.ts';
+import { defaultDirectory } from '../lib/install/layout.ts';
 import { installManifests, podSyncers, type RbacOptions } from '../lib/install/rbac.ts';
 import { isFile } from '../lib/inventory/places.ts';
 import { loadPreset } from '../lib/inventory/preset.ts';
 import { allDirectories, resolve } from '../lib/inventory/resolve.ts';
 import { toYaml } from '../lib/yaml.ts';
+import { openshiftContainers } from './openshift-containers.ts';
 
 const preset = 'kubernetes';
+const image = 'example.com/kube-cert-recovery:0.1.0';
+const inventory = loadPreset(preset);
+const inApi = { ...inventory, artefacts: inventory.artefacts.filter(({ location }) => !isFile(location)) };
+/** Whatever the names are, rights, flags and mounts are the same. */
+const resolved = resolve(inApi, { parameters: { apiServerHostnames: ['localhost'] } });
 
-/** Text by file name: one process for all components (`init`), and one container in each static pod (`init adopt`). */
-export function manifestsYaml(): Readonly<Record<string, string>> {
-  const inventory = loadPreset(preset);
-  const { artefacts } = inventory;
-  const names = { apiServerHostnames: ['localhost'] }; // whatever they are, rights are the same
-  const inApi = { ...inventory, artefacts: artefacts.filter(({ location }) => !isFile(location)) };
-  const syncers = podSyncers(resolve(inApi, { parameters: names }));
+/** Text by path below manifests/. */
+export async function publishedManifests(): Promise<Readonly<Record<string, string>>> {
+  const published = { ...rbac(), ...patches(), ...openshift() };
+  const formatted = Object.entries(published).map(async ([name, text]) => {
+    return [name, await format(text, { parser: 'yaml', singleQuote: true, printWidth: 120 })] as const;
+  });
+  return { ...Object.fromEntries(await Promise.all(formatted)), ...units() };
+}
+
+/** One process for all components (`init`), and one container in each static pod (`init adopt`). */
+function rbac(): Readonly<Record<string, string>> {
   const text = (command: string, options: Omit<RbacOptions, 'namespace'>): string =>
     `# Generated from the preset "${preset}": what "kube-cert-recovery ${command}" applies besides the certificates.\n` +
     installManifests({ ...options, namespace: defaultNamespace })
       .map((manifest) => toYaml(manifest))
       .join('---\n');
+  const adopted = { artefacts: inApi.artefacts, syncers: podSyncers(resolved), approver: true };
   return {
-    [`rbac-${preset}.yaml`]: text('init', { artefacts }),
-    [`rbac-${preset}-adopted.yaml`]: text('init adopt', { artefacts: inApi.artefacts, syncers, approver: true }),
+    [`rbac-${preset}.yaml`]: text('init', { artefacts: inventory.artefacts }),
+    [`rbac-${preset}-adopted.yaml`]: text('init adopt', adopted),
   };
 }
 
-/** The units of `init host` on a machine of kubeadm, by file name. */
-export function publishedUnits(): Readonly<Record<string, string>> {
+/** What the published patches add to a static pod: all as `init adopt` does, but for the image and SELinux. */
+export function publishedAddition(pod: StaticPod): PodAddition {
+  return podAddition(pod, { resolved, directory: defaultDirectory, image, kubeletPki: '/var/lib/kubelet/pki' });
+}
+
+function patches(): Readonly<Record<string, string>> {
+  const named = staticPods.flatMap((pod) => {
+    const addition = publishedAddition(pod);
+    return Object.entries(kubeadmPatches(addition)).map(([name, patch]) => {
+      const about = name.includes('+json') ? flagsText : containerText;
+      return [`kubeadm-patches/${name}`, `${about(addition)}${toYaml(patch)}`] as const;
+    });
+  });
+  return Object.fromEntries(named);
+}
+
+const flagsText = ({ pod, layout }: PodAddition): string => `\
+# The flags by which ${pod} reads what the container beside it writes. A patch for
+# "kubeadm ... --patches DIRECTORY", together with ${pod}1+strategic.yaml.
+# The files below ${layout.directory} are written by
+# "kube-cert-recovery init adopt".
+`;
+
+const containerText = ({ pod, layout, kubeletPki }: PodAddition): string => `\
+# The container that "kube-cert-recovery init adopt" adds to the static pod ${pod},
+# and what both mount. A patch for "kubeadm ... --patches DIRECTORY", together with ${pod}0+json.yaml.
+#
+# The files below ${layout.directory} are written by "init adopt".
+# It also writes these patches, with the values of its node, to ${defaultDirectory}/patches.
+# Here these are placeholders:
+#
+#   ${image}: the image
+${kubeletPki === undefined ? '' : `#   ${kubeletPki}: where the kubelet keeps its certificates, which mode approver reads\n`}#
+# Where SELinux enforces, add to the securityContext: seLinuxOptions: { type: spc_t, level: s0 }
+`;
+
+function openshift(): Readonly<Record<string, string>> {
+  const files = Object.entries(openshiftContainers(image)).map(([component, containers]) => {
+    const names = containers.map(({ name }) => name).join(' and ');
+    const about = `\
+# In the static pod of ${component} on OpenShift, in place of the containers
+# ${names}.
+# Image and arguments take the place of the operator's image, command and arguments; the rest is as the operator has it.
+# ${image} is a placeholder for the image. See docs/openshift.md.
+`;
+    return [`openshift/${component}.yaml`, `${about}${toYaml(containers)}`] as const;
+  });
+  return Object.fromEntries(files);
+}
+
+/** The units of `init host` on a machine of kubeadm. */
+function units(): Readonly<Record<string, string>> {
   const declared = allDirectories(loadPreset('kubeadm'), {});
   const directories = Object.values(declared);
   const writable = directories.filter((path) => !directories.some((other) => path.startsWith(`${other}/`)));
   const executable = '/usr/local/bin/kube-cert-recovery';
-  const units = { executable, flags: ['--preset=kubeadm'], writable, manifests: manifestsDirectories(declared) };
-  const files = renderHost({ ...units, unitDirectory: 'systemd' });
+  const options = { executable, flags: ['--preset=kubeadm'], writable, manifests: manifestsDirectories(declared) };
+  const files = renderHost({ ...options, unitDirectory: 'systemd' });
   return Object.fromEntries(files.map(({ path, content }) => [path, content]));
 }

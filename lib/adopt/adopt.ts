@@ -11,7 +11,7 @@
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import { componentsOfPod, defaultNamespace, type StaticPod, staticPods, tokenSecretName } from '../install/accounts.ts';
+import { componentsOfPod, defaultNamespace, type StaticPod, staticPods } from '../install/accounts.ts';
 import { type Api, applyManifest, fieldManager, type Manifest, manifestText } from '../install/apply.ts';
 import { kubeconfigAuthority, kubeconfigYaml } from '../install/component-flags.ts';
 import { readToken } from '../install/mode-credentials.ts';
@@ -20,18 +20,17 @@ import { recordToCome } from '../install/install-record.ts';
 import { formerManifest } from '../install/layout.ts';
 import { installManifests, podSyncers } from '../install/rbac.ts';
 import { readBy } from '../inventory/resolve.ts';
-import type { ApiLocation } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import { createApiStore } from '../store/api-store.ts';
 import type { Material, Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
-import { containerLabel, type Images, imagesOf, requireImage } from './container.ts';
+import { containerLabel, type Images, requireImage } from './container.ts';
 import { requireKubeadmFlags, requireSameTrust } from './guard.ts';
 import { asPresent, type MachineOptions, readAuthorities } from './kubeadm-files.ts';
 import { forgetFailures, withManifestsLock } from './manifests-lock.ts';
-import { absentIn, adoptMaterial, bundlesOf, completeNames, takeStock } from './first-objects.ts';
+import { absentIn, bundlesOf, completeNames, createObjects, takeStock } from './first-objects.ts';
 import { podAddition, podLayout, requireNoPodLinks, writePodFiles } from './pod-files.ts';
 import { readRecord, writeRecord } from './record.ts';
 import { changeStaticPod, manifestPath, readManifest, runsOurs } from './static-pods-apply.ts';
@@ -42,7 +41,7 @@ export interface AdoptOptions extends MachineOptions {
   readonly image: string;
   /** Of the ServiceAccounts. */
   readonly namespace?: string | undefined;
-  /** The API server on this machine, for whoever lives beside it. */
+  /** The API server on this machine, for clients beside it. */
   readonly server: string;
   /**
    * The same for the kubelet, which after its first certificate asks for no name of ours any more: an address that the
@@ -52,14 +51,8 @@ export interface AdoptOptions extends MachineOptions {
   readonly recoveryServerName: string;
   readonly settings: Readonly<Record<string, unknown>>;
   /** Of the container runtime. Default: what crictl says. */
-  readonly images?: Images;
+  readonly images?: Images | undefined;
 }
-
-interface AdoptOutcome {
-  readonly webhooks: readonly WebhookFinding[];
-}
-
-const tokenTimeoutMs = 60_000;
 
 /** What is to be done on this machine. `resolved`: artefacts in the API alone, as the machine has them at present. */
 interface Adoption extends AdoptOptions {
@@ -70,41 +63,35 @@ interface Adoption extends AdoptOptions {
   readonly nodeCertificate: string;
   readonly rights: readonly Manifest[];
   readonly additions: readonly PodAddition[];
-  readonly webhooks: readonly WebhookFinding[];
 }
 
-/** Throws what the API refuses, WriteFailed, ReadFailed, MaterialInvalid, ProofFailed: each names what to do. */
-export async function runAdopt(options: AdoptOptions): Promise<AdoptOutcome> {
-  const { images = imagesOf(options.signal) } = options;
-  if (options.dryRun) {
-    const adoption = await plannedAdoption(options);
-    const { absent } = await requireAdoptable(adoption);
-    await requireImage(options.image, { ...options, images });
-    await tellPlan(adoption, absent);
-    return { webhooks: adoption.webhooks };
-  }
-  // What is decided below holds until it is done: no timer starts a container of ours meanwhile.
-  return withManifestsLock(options, async () => {
-    const adoption = await plannedAdoption(options);
-    const { running, absent } = await requireAdoptable(adoption);
-    await requireImage(options.image, { ...options, images });
-    await applyRights(adoption, absent);
-    const material = await adoptObjects(adoption);
-    await writeMachine(adoption, material, running);
-    await changeStaticPods(adoption);
-    return { webhooks: adoption.webhooks };
-  });
+/**
+ * Returns webhooks that could stand between recovery and its objects. Throws what the API refuses, WriteFailed,
+ * ReadFailed, MaterialInvalid, ProofFailed: each names what to do.
+ */
+export async function runAdopt(options: AdoptOptions): Promise<readonly WebhookFinding[]> {
+  const adopt = async (): Promise<readonly WebhookFinding[]> => {
+    const adoption = await planAdoption(options);
+    const webhooks = await findWebhooks(adoption);
+    const adoptable = await requireAdoptable(adoption);
+    await requireImage(options);
+    if (options.dryRun) await printPlan(adoption, adoptable);
+    else {
+      await applyRights(adoption, adoptable);
+      await writeMachine(adoption, await adoptObjects(adoption), adoptable);
+      await changeStaticPods(adoption);
+    }
+    return webhooks;
+  };
+  // What is decided holds until it is done: no timer starts a container of ours meanwhile.
+  return options.dryRun ? adopt() : withManifestsLock(options, adopt);
 }
 
 /** Writes nothing. */
-async function plannedAdoption(options: AdoptOptions): Promise<Adoption> {
+async function planAdoption(options: AdoptOptions): Promise<Adoption> {
   const { connection, signal, directory, kubernetesDir, kubeletDir, image, namespace = defaultNamespace } = options;
-  const api: Api = { connection, signal };
-  const inApi = {
-    ...options.resolved,
-    artefacts: options.resolved.artefacts.filter(({ location }) => !isFile(location)),
-  };
-  const resolved = await asPresent(inApi, options, signal);
+  const inApi = options.resolved.artefacts.filter(({ location }) => !isFile(location));
+  const resolved = await asPresent({ ...options.resolved, artefacts: inApi }, options, signal);
   const { artefacts } = resolved;
   const kubeletPki = join(kubeletDir, 'pki');
   const seLinux = await containerLabel();
@@ -112,26 +99,25 @@ async function plannedAdoption(options: AdoptOptions): Promise<Adoption> {
     ...options,
     resolved,
     namespace,
-    api,
+    api: { connection, signal },
     store: createApiStore({ connection, fieldManager }),
     manifestsDir: join(kubernetesDir, 'manifests'),
     nodeCertificate: join(kubeletPki, 'kubelet-client-current.pem'),
     rights: installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: true }),
     additions: staticPods.map((pod) => podAddition(pod, { resolved, directory, image, kubeletPki, seLinux })),
-    webhooks: await findWebhooks({ ...api, resolved }),
   };
 }
 
 interface Adoptable {
   /** Pods in which our container runs. */
   readonly running: ReadonlySet<StaticPod>;
-  /** Objects that are to be created. */
-  readonly absent: readonly ApiLocation[];
+  /** The rights, and the record of what is to be created. */
+  readonly manifests: readonly Manifest[];
 }
 
 /** Everything that would stop it later stops it now. */
 async function requireAdoptable(adoption: Adoption): Promise<Adoptable> {
-  const { resolved, store, manifestsDir, nodeCertificate, clock, signal } = adoption;
+  const { api, rights, resolved, manifestsDir, nodeCertificate, clock } = adoption;
   const running = new Set<StaticPod>();
   for (const pod of staticPods) {
     const manifest = await readManifest(manifestPath(manifestsDir, pod), pod);
@@ -143,46 +129,45 @@ async function requireAdoptable(adoption: Adoption): Promise<Adoptable> {
     const message = `Cannot adopt this machine: "${nodeCertificate}" is not there, and the approver would take that for a certificate that has expired; have kubelet.conf name it (kubeadm init phase kubelet-finalize)`;
     throw new RecoveryError('MaterialInvalid', message);
   }
-  const material = { resolved, directories: adoption, store, clock, signal };
-  const stock = await takeStock(material);
+  const stock = await takeStock(adoption);
   requireSameTrust(
     resolved,
-    await bundlesOf(stock, material),
+    await bundlesOf(stock, adoption),
     await readAuthorities(resolved, adoption.pkiDir),
     clock.now(),
   );
-  return { running, absent: absentIn(stock, resolved) };
+  const absent = absentIn(stock, resolved);
+  return { running, manifests: [...rights, await recordToCome(api, { ...adoption, absent })] };
 }
 
-async function tellPlan(adoption: Adoption, absent: Adoptable['absent']): Promise<void> {
-  const { api, rights, additions, manifestsDir, told } = adoption;
-  for (const manifest of [...rights, await recordToCome(api, { ...adoption, absent })])
-    told(`---\n${toYaml(manifest)}`.trimEnd());
+async function printPlan({ additions, manifestsDir, print }: Adoption, { manifests }: Adoptable): Promise<void> {
+  for (const manifest of manifests) print(`---\n${toYaml(manifest)}`.trimEnd());
   for (const addition of additions) {
     const path = manifestPath(manifestsDir, addition.pod);
-    told(`--- # ${path}\n${toYaml(addTo(await readManifest(path, addition.pod), addition))}`.trimEnd());
+    print(`--- # ${path}\n${toYaml(addTo(await readManifest(path, addition.pod), addition))}`.trimEnd());
   }
 }
 
-async function applyRights(adoption: Adoption, absent: Adoptable['absent']): Promise<void> {
-  const { api, rights, told } = adoption;
+async function applyRights({ api, print }: Adoption, { manifests }: Adoptable): Promise<void> {
   let changed = 0;
-  for (const manifest of [...rights, await recordToCome(api, { ...adoption, absent })]) {
+  for (const manifest of manifests) {
     const outcome = await applyManifest(api, manifest);
     if (outcome !== 'unchanged') changed += 1;
-    if (outcome === 'updated') told(`Updated ${manifestText(manifest)}`);
+    if (outcome === 'updated') print(`Updated ${manifestText(manifest)}`);
   }
-  told(`Identities and their rights: ${changed === 0 ? 'as they should be' : `${changed} objects applied`}`);
+  print(`Identities and their rights: ${changed === 0 ? 'as they should be' : `${changed} objects applied`}`);
 }
 
 /** As the API has them then, by artefact. */
 async function adoptObjects(adoption: Adoption): Promise<ReadonlyMap<string, Material>> {
-  const { resolved, store, clock, signal, told } = adoption;
-  const adopted = await adoptMaterial({ resolved, directories: adoption, store, clock, signal });
-  for (const { what, from } of adopted.created) told(`Created ${what}${from === undefined ? '' : ` from ${from}`}`);
-  const material = await completeNames({ resolved, material: adopted.material, store, clock, signal, told });
+  const material = await completeNames(await createObjects(adoption), adoption);
   // Once more: another machine may have been quicker with an object, and this one is about to believe it.
-  requireSameTrust(resolved, material, await readAuthorities(resolved, adoption.pkiDir), clock.now());
+  requireSameTrust(
+    adoption.resolved,
+    material,
+    await readAuthorities(adoption.resolved, adoption.pkiDir),
+    adoption.clock.now(),
+  );
   return material;
 }
 
@@ -190,13 +175,12 @@ async function adoptObjects(adoption: Adoption): Promise<ReadonlyMap<string, Mat
 async function writeMachine(
   adoption: Adoption,
   material: ReadonlyMap<string, Material>,
-  running: ReadonlySet<StaticPod>,
+  { running }: Adoptable,
 ): Promise<void> {
-  const { directory, additions, told } = adoption;
-  const runs = (pod: StaticPod): boolean => running.has(pod);
+  const { directory, additions, print } = adoption;
   for (const pod of staticPods) {
-    const written = await writePodFiles(pod, { ...adoption, material, runs, tokenTimeoutMs });
-    if (written.length > 0) told(`Wrote ${written.length} files and directories below ${join(directory, pod)}`);
+    const written = await writePodFiles(pod, { ...adoption, material, running });
+    if (written.length > 0) print(`Wrote ${written.length} files and directories below ${join(directory, pod)}`);
   }
   await writeBootstrapKubeconfig(adoption);
   const patches = join(directory, 'patches');
@@ -206,21 +190,21 @@ async function writeMachine(
 }
 
 async function writeBootstrapKubeconfig(adoption: Adoption): Promise<void> {
-  const { kubernetesDir, directory, told } = adoption;
+  const { kubernetesDir, directory, print } = adoption;
   const path = join(kubernetesDir, 'bootstrap-kubelet.conf');
   const content = await bootstrapKubeconfig(adoption);
   const former = await readIfPresent(path, 'kubeconfig');
   if (former !== undefined && !former.includes(directory)) {
     const kept = join(directory, 'bootstrap-kubelet.conf.former');
     await replaceFile({ path: kept, content: former, mode: 0o600, what: 'kubeconfig' });
-    told(`Kept the former ${path} as ${kept}`);
+    print(`Kept the former ${path} as ${kept}`);
   }
-  if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') told(`Wrote ${path}`);
+  if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') print(`Wrote ${path}`);
 }
 
 /** One after the other, each seen to run before the next. */
 async function changeStaticPods(adoption: Adoption): Promise<void> {
-  const { additions, directory, told } = adoption;
+  const { additions, directory, print } = adoption;
   let recorded = await recordedAdditions(directory);
   for (const addition of additions) {
     await keepFormer(addition, adoption);
@@ -229,12 +213,12 @@ async function changeStaticPods(adoption: Adoption): Promise<void> {
     const known = new Map(recorded.map((former) => [former.pod, former])).set(addition.pod, addition);
     recorded = staticPods.flatMap((pod) => known.get(pod) ?? []);
     await writeRecord(directory, { ...adoption, additions: recorded });
-    told(`Static pod ${addition.pod}: ${outcome === 'written' ? 'changed, and runs' : 'runs, as it should be'}`);
+    print(`Static pod ${addition.pod}: ${outcome === 'written' ? 'changed, and runs' : 'runs, as it should be'}`);
     await forgetFailures(adoption.lockDir, [addition.pod]);
   }
 }
 
-/** For whoever must put it back by hand: a run that is killed before the pod is seen to run cannot. */
+/** To be put back by hand: a run that is killed before the pod is seen to run cannot. */
 async function keepFormer({ pod, layout }: PodAddition, { manifestsDir }: Adoption): Promise<void> {
   const path = manifestPath(manifestsDir, pod);
   const content = await readIfPresent(path, 'manifest');
@@ -242,7 +226,7 @@ async function keepFormer({ pod, layout }: PodAddition, { manifestsDir }: Adopti
   await replaceFile({ path: formerManifest(layout), content, mode: 0o600, what: 'manifest' });
 }
 
-/** None on a machine that is not adopted, and where the record is of no use: then nobody goes by it. */
+/** None on a machine that is not adopted, and where the record is of no use: no repair goes by it then. */
 async function recordedAdditions(directory: string): Promise<readonly PodAddition[]> {
   try {
     return (await readRecord(directory))?.additions ?? [];
@@ -254,7 +238,7 @@ async function recordedAdditions(directory: string): Promise<readonly PodAdditio
 
 /** By which the kubelet asks for a certificate when its own has expired. */
 async function bootstrapKubeconfig(adoption: Adoption): Promise<string> {
-  const { api, clock, namespace, directory, kubeletServer: server, recoveryServerName, resolved } = adoption;
+  const { directory, kubeletServer: server, recoveryServerName, resolved } = adoption;
   // The kubelet.conf that the kubelet writes afterwards has this file as its CA, but not the name to ask for: so it must
   // hold both, the CA of the recovery name and that of the API server's own.
   const seen = readBy(resolved, componentsOfPod['kube-apiserver']);
@@ -263,8 +247,7 @@ async function bootstrapKubeconfig(adoption: Adoption): Promise<string> {
     const message = `Cannot write the bootstrap kubeconfig of the kubelet: the inventory publishes no bundle that a kubeconfig beside kube-apiserver names; name "kubelet" among its readers`;
     throw new RecoveryError('InventoryInvalid', message);
   }
-  const secret = tokenSecretName('node-bootstrapper');
-  const token = await readToken(api, { clock, namespace, secret, tokenTimeoutMs });
+  const { token } = await readToken('node-bootstrapper', adoption);
   const user = { name: 'kubelet-bootstrap', token };
   return kubeconfigYaml({ server, certificateAuthority, tlsServerName: recoveryServerName, user });
 }

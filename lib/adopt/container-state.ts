@@ -1,6 +1,5 @@
 // How the containers of an adopted machine stand: whether each runs by the API, is ready by its own word, and is still
 // known by its tokens. A pod may be Running and all certificates valid for weeks while nothing would renew them.
-import { type Address, addressText } from '../address.ts';
 import { get } from 'node:http';
 import { join } from 'node:path';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
@@ -18,7 +17,7 @@ import type { AdoptionRecord } from './record.ts';
 import { containerName, digestOf, healthPorts, type PodAddition, type PodManifest } from './static-pods.ts';
 
 /** `wrong`: only a person puts it right. `waiting`: it runs and is not ready, which may pass. */
-interface PodSight {
+interface ContainerState {
   readonly pod: string;
   readonly state: 'ready' | 'waiting' | 'wrong' | 'unknown';
   /** One sentence; why it is not ready. */
@@ -28,7 +27,7 @@ interface PodSight {
 interface AdoptedLook {
   readonly record: AdoptionRecord;
   readonly resolved: Resolved;
-  /** Of somebody who may see pods; or why there is none. */
+  /** By credentials that may get pods; or why there are none. */
   readonly pods: KubeConnection | { readonly problem: string };
   /** By a kubeconfig of one of our containers. */
   readonly connect: (kubeconfig: string) => Promise<KubeConnection>;
@@ -37,15 +36,15 @@ interface AdoptedLook {
 }
 
 /** In the order of the static pods. Never rejects. */
-export function lookAtPods(look: AdoptedLook): Promise<readonly PodSight[]> {
+export function lookAtPods(look: AdoptedLook): Promise<readonly ContainerState[]> {
   return Promise.all(look.record.additions.map((addition) => lookAtPod(addition, look)));
 }
 
-async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<PodSight> {
+async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<ContainerState> {
   const { pod } = addition;
   const [byApi, unready, refused] = await Promise.all([
     seenInApi(addition, look),
-    askReady({ host: '127.0.0.1', port: healthPorts[pod] }, look.signal),
+    askReady(healthPorts[pod], look.signal),
     refusedIdentities(addition, look),
   ]);
   const again = 'run "kube-cert-recovery init adopt" again';
@@ -80,7 +79,7 @@ export function readMirrorPod(api: Api, pod: StaticPod, nodeName: string): Promi
 async function seenInApi(
   addition: PodAddition,
   { record, pods, signal }: AdoptedLook,
-): Promise<Pick<PodSight, 'state' | 'message'>> {
+): Promise<Pick<ContainerState, 'state' | 'message'>> {
   if ('problem' in pods) return { state: 'unknown', message: `whether it runs is not known: ${pods.problem}` };
   const name = `kube-system/${addition.pod}-${record.nodeName}`;
   try {
@@ -95,8 +94,8 @@ export function judgePod(
   found: MirrorPod | undefined,
   addition: PodAddition,
   name: string,
-): Pick<PodSight, 'state' | 'message'> {
-  const wrong = (message: string): Pick<PodSight, 'state' | 'message'> => ({ state: 'wrong', message });
+): Pick<ContainerState, 'state' | 'message'> {
+  const wrong = (message: string): Pick<ContainerState, 'state' | 'message'> => ({ state: 'wrong', message });
   if (found === undefined) return wrong(`Pod "${name}" is not in the API: the kubelet does not run its manifest`);
   const own = found.status?.containerStatuses?.find((one) => one.name === containerName);
   if (own === undefined)
@@ -153,9 +152,9 @@ function firstRead(identity: string, { pod }: PodAddition, resolved: Resolved): 
 const answerMs = 5_000;
 const mostCharacters = 10_000;
 
-/** Undefined when /readyz says that it is ready; else why it is not, in one line. Never rejects. */
-export async function askReady(address: Address, signal: AbortSignal): Promise<string | undefined> {
-  const url = `http://${addressText(address)}/readyz`;
+/** Undefined when the container at this port says that it is ready; else why it is not, in one line. Never rejects. */
+export async function askReady(port: number, signal: AbortSignal): Promise<string | undefined> {
+  const url = `http://127.0.0.1:${port}/readyz`;
   try {
     const { status, body } = await answerOf(url, signal);
     if (status === 200) return undefined;

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { RecoveryError } from '../errors.ts';
 
 export interface Images {
-  /** `unknown`: nobody here can be asked. */
+  /** `unknown`: no runtime here can be asked. */
   look(image: string): Promise<'present' | 'absent' | 'unknown'>;
   /** Why it cannot be had; undefined: it is there now. */
   pull(image: string): Promise<string | undefined>;
@@ -20,43 +20,50 @@ const pullMs = 180_000;
 
 interface Answer {
   readonly ok: boolean;
-  readonly told: string;
+  readonly output: string;
 }
 
 export function imagesOf(signal: AbortSignal, program = 'crictl'): Images {
   const run = (args: readonly string[], timeout: number): Promise<Answer> =>
     new Promise((resolve) => {
-      execFile(program, args, { timeout, signal, maxBuffer: 16 * 1024 * 1024 }, (err, _out, told) =>
-        resolve({ ok: err === null, told: told.trim() }),
+      execFile(program, args, { timeout, signal, maxBuffer: 16 * 1024 * 1024 }, (err, _out, output) =>
+        resolve({ ok: err === null, output: output.trim() }),
       );
     });
   return {
     async look(image) {
-      const { ok, told } = await run(['inspecti', '--output=json', image], lookMs);
+      const { ok, output } = await run(['inspecti', '--output=json', image], lookMs);
       if (ok) return 'present';
       // cmd/crictl/image.go of kubernetes-sigs/cri-tools; whatever else it says is no word about the image.
-      return told.includes('no such image') ? 'absent' : 'unknown';
+      return output.includes('no such image') ? 'absent' : 'unknown';
     },
     async pull(image) {
-      const { ok, told } = await run(['pull', image], pullMs);
-      return ok ? undefined : (told.split('\n').at(-1) ?? 'no answer');
+      const { ok, output } = await run(['pull', image], pullMs);
+      return ok ? undefined : (output.split('\n').at(-1) ?? 'no answer');
     },
   };
 }
 
-/** Tells what is done about it; with `dryRun` what would be. Throws ReadFailed when it cannot be had. */
-export async function requireImage(
-  image: string,
-  {
-    images,
-    dryRun,
-    told,
-  }: { readonly images: Images; readonly dryRun: boolean; readonly told: (line: string) => void },
-): Promise<void> {
+interface RequireImage {
+  readonly image: string;
+  readonly images?: Images | undefined;
+  readonly dryRun: boolean;
+  readonly print: (line: string) => void;
+  readonly signal: AbortSignal;
+}
+
+/** Pulls an image that is absent; with `dryRun` it only says so. Throws ReadFailed when it cannot be had. */
+export async function requireImage({
+  image,
+  dryRun,
+  print,
+  signal,
+  images = imagesOf(signal),
+}: RequireImage): Promise<void> {
   if ((await images.look(image)) !== 'absent') return;
   if (dryRun)
-    return told(`# The container runtime of this machine does not have image "${image}": it would be pulled first`);
-  told(`The container runtime of this machine does not have image "${image}": pulling it`);
+    return print(`# The container runtime of this machine does not have image "${image}": it would be pulled first`);
+  print(`The container runtime of this machine does not have image "${image}": pulling it`);
   const problem = await images.pull(image);
   if (problem === undefined) return;
   const load = 'load it into the runtime (ctr --namespace=k8s.io images import FILE, or crictl pull --creds ...)';

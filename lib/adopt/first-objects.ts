@@ -17,21 +17,15 @@ import { certificateKey, type Found, locationText, type Material, privateKeyKey,
 import { type KubeadmDirectories, keyFiles, sourceOf } from './kubeadm-files.ts';
 import { defaultKeyAlgorithm } from '../well-known.ts';
 
-interface AdoptMaterial {
+interface FirstObjects extends KubeadmDirectories {
   /** Artefacts in the API alone. */
   readonly resolved: Resolved;
-  readonly directories: KubeadmDirectories;
   /** Of the API. */
   readonly store: Store;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-}
-
-interface AdoptedMaterial {
-  /** As the API has it now, by artefact. */
-  readonly material: ReadonlyMap<string, Material>;
-  /** Objects that were made, and where what they hold comes from: the path of kubeadm's file, or undefined. */
-  readonly created: readonly { readonly what: string; readonly from?: string }[];
+  /** Called with a line for each object that is written. */
+  readonly print: (line: string) => void;
 }
 
 /** What the first generation is made of. */
@@ -48,7 +42,7 @@ function materialOf({ there, taken }: Stock): Map<string, Material> {
 }
 
 /** Writes nothing. Throws MaterialInvalid when something is missing that cannot be reissued, and ReadFailed. */
-export async function takeStock(options: AdoptMaterial): Promise<Stock> {
+export async function takeStock(options: FirstObjects): Promise<Stock> {
   const there = new Map<string, Found>();
   const taken = new Map<string, TakenOver>();
   for (const artefact of options.resolved.artefacts) {
@@ -73,7 +67,7 @@ export function absentIn({ there }: Stock, { artefacts }: Pick<Resolved, 'artefa
  */
 export async function bundlesOf(
   stock: Stock,
-  { resolved, clock }: AdoptMaterial,
+  { resolved, clock }: FirstObjects,
 ): Promise<ReadonlyMap<string, Material>> {
   const material = materialOf(stock);
   const takeKey = (): Promise<never> => Promise.reject(new RecoveryError('SignFailed', 'A bundle needs no key'));
@@ -88,24 +82,25 @@ export async function bundlesOf(
   return material;
 }
 
-/** Throws MaterialInvalid, ReadFailed, SignFailed, KubeConflict, and what the API refuses. */
-export async function adoptMaterial(options: AdoptMaterial): Promise<AdoptedMaterial> {
-  const created: { what: string; from?: string }[] = [];
+/**
+ * All material as the API has it then, by artefact. Throws MaterialInvalid, ReadFailed, SignFailed, KubeConflict, and what
+ * the API refuses.
+ */
+export async function createObjects(options: FirstObjects): Promise<ReadonlyMap<string, Material>> {
   // Each time that another machine was quicker there is one object more, which is taken as it is.
   for (const _ of options.resolved.artefacts) {
-    const material = await createMissing(await takeStock(options), options, (one) => created.push(one));
-    if (material !== undefined) return { material, created };
+    const material = await createMissing(await takeStock(options), options);
+    if (material !== undefined) return material;
   }
   const message =
     'Cannot create the objects of this cluster: somebody else makes them at the same time, perhaps another machine that is adopted; run this again';
   throw new RecoveryError('KubeConflict', message);
 }
 
-/** Undefined when somebody else has made one of them meanwhile: what would follow belongs to ours, not to theirs. */
+/** Undefined when another machine has made one of them meanwhile: what would follow belongs to ours, not to theirs. */
 async function createMissing(
   stock: Stock,
-  { resolved, store, clock, signal }: AdoptMaterial,
-  told: (created: { what: string; from?: string }) => void,
+  { resolved, store, clock, signal, print }: FirstObjects,
 ): Promise<Map<string, Material> | undefined> {
   const { there, taken } = stock;
   const made = new Map<string, Material>();
@@ -121,7 +116,7 @@ async function createMissing(
     if (there.has(name)) continue;
     if ((await store.write(location, material, 'absent', signal)) === 'conflict') return undefined;
     const from = taken.get(name)?.from;
-    told({ what: locationText(location), ...(from !== undefined && { from }) });
+    print(`Created ${locationText(location)}${from === undefined ? '' : ` from ${from}`}`);
   }
   return made;
 }
@@ -131,10 +126,10 @@ interface TakenOver {
   readonly from: string;
 }
 
-async function takeOver(artefact: ResolvedArtefact, options: AdoptMaterial): Promise<TakenOver | undefined> {
-  const { directories, clock, signal } = options;
-  if (artefact.kind === 'keyPair') return accountKeys(artefact, directories);
-  const source = sourceOf(artefact, directories);
+async function takeOver(artefact: ResolvedArtefact, options: FirstObjects): Promise<TakenOver | undefined> {
+  const { clock, signal } = options;
+  if (artefact.kind === 'keyPair') return accountKeys(artefact, options);
+  const source = sourceOf(artefact, options);
   if (source === undefined) return undefined;
   const from = locationText(source);
   const found = await createDiskStore().read(source, signal);
@@ -177,15 +172,8 @@ async function accountKeys(
 
 // One serving certificate is shared by all API servers. It holds the names of this machine before its API server reads
 // it: the containers add what their own configuration declares, but only once they run, and those of other machines
-// declare their own. Until then whoever reaches this API server by one of its names would be refused. What is there
+// declare their own. Until then clients that reach this API server by one of its names would be refused. What is there
 // stays in it, so machines with different names come to one certificate.
-
-interface CompleteNames extends Omit<AdoptMaterial, 'directories'> {
-  /** As the API has it, by artefact. */
-  readonly material: ReadonlyMap<string, Material>;
-  /** Told of each certificate that was renewed. */
-  readonly told: (line: string) => void;
-}
 
 const attempts = 20;
 const pauseMs = 250;
@@ -196,17 +184,23 @@ function missingNames(held: readonly string[], wanted: readonly string[]): reado
 }
 
 /** The material with serving certificates that hold all names. Throws SignFailed, MaterialInvalid, KubeConflict. */
-export async function completeNames(options: CompleteNames): Promise<ReadonlyMap<string, Material>> {
-  const completed = new Map(options.material);
+export async function completeNames(
+  material: ReadonlyMap<string, Material>,
+  options: FirstObjects,
+): Promise<ReadonlyMap<string, Material>> {
+  const completed = new Map(material);
   for (const artefact of options.resolved.artefacts) {
     if (artefact.kind !== 'target' || artefact.usage === 'client') continue;
-    completed.set(artefact.name, await withAllNames(artefact, options));
+    completed.set(artefact.name, await withAllNames(artefact, material, options));
   }
   return completed;
 }
 
-async function withAllNames(artefact: ResolvedTarget, options: CompleteNames): Promise<Material> {
-  const { resolved, material, store, clock, signal, told } = options;
+async function withAllNames(
+  artefact: ResolvedTarget,
+  material: ReadonlyMap<string, Material>,
+  { resolved, store, clock, signal, print }: FirstObjects,
+): Promise<Material> {
   const { name, location } = artefact;
   const what = locationText(location);
   let missing: readonly string[] = [];
@@ -223,7 +217,7 @@ async function withAllNames(artefact: ResolvedTarget, options: CompleteNames): P
       now: clock.now(),
     });
     if ((await store.write(location, next, { version: found.version }, signal)) === 'written') {
-      told(`Renewed ${what}, which did not hold ${missing.join(', ')}`);
+      print(`Renewed ${what}, which did not hold ${missing.join(', ')}`);
       return next;
     }
     await clock.sleep(pauseMs, signal); // a machine that runs already, or another that is adopted, has just written it

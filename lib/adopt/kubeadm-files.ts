@@ -30,8 +30,8 @@ export interface MachineOptions extends KubeadmDirectories, ManifestsLocking {
   readonly signal: AbortSignal;
   /** Writes nothing, and tells what would be written. */
   readonly dryRun: boolean;
-  /** Told of each step when it is done. */
-  readonly told: (line: string) => void;
+  /** Called with a line for each step that is done. */
+  readonly print: (line: string) => void;
 }
 
 /** A certificate and its key on disk that an artefact of the API begins with; undefined where kubeadm has none. */

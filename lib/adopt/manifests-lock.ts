@@ -1,6 +1,6 @@
 // One at a time changes the manifests of this machine: adoption, its end, and the repair that a timer starts. It is a
-// lock of its own: changing them takes minutes, and whoever restarts the kubelet meanwhile must not make the repair of
-// certificates before its start wait. Beside it lie the notes of repairs, for as long as the machine is on.
+// lock of its own: changing them takes minutes, and the repair of certificates before a start of the kubelet
+// must not wait for it. Beside it lie the notes of repairs, for as long as the machine is on.
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
@@ -48,7 +48,7 @@ export async function withManifestsLock<T>(
 }
 
 /**
- * Whether somebody holds it is asked before the API is: while another process adopts this machine its API server may just
+ * Whether it is held is asked before the API is: while another process adopts this machine its API server may just
  * start again, and that refusal would say nothing of why. Throws AlreadyRunning, WriteFailed.
  */
 export function requireManifestsFree(locking: ManifestsLocking): Promise<void> {
@@ -90,7 +90,7 @@ function noteOf({ addition, before }: Repair): string {
   return createHash('sha256').update(before).update(digestOf(addition)).digest('hex');
 }
 
-// kube-apiserver is restarted on one machine of a cluster at a time, by whoever changes its manifest here: an adoption, its
+// kube-apiserver is restarted on one machine of a cluster at a time, by what changes its manifest here: an adoption, its
 // end, a repair. The turn is the one that the containers take, too (lib/restart/restart-lease.ts).
 
 export interface TakingTurn {
@@ -101,8 +101,8 @@ export interface TakingTurn {
   readonly turnTimeoutMs?: number;
   /** See RestartLease. */
   readonly turnSeenFile?: string;
-  /** Told once when it has to wait. */
-  readonly told?: (line: string) => void;
+  /** Called once when it has to wait. */
+  readonly print?: (line: string) => void;
 }
 
 const longestTurnMs = (restartLeaseSeconds + 10) * 1000;
@@ -123,17 +123,17 @@ export async function withRestartTurn<T>(restarting: TakingTurn, work: () => Pro
 }
 
 async function take(turn: RestartLease, restarting: TakingTurn): Promise<boolean> {
-  const { api, clock, turnTimeoutMs = longestTurnMs, told } = restarting;
+  const { api, clock, turnTimeoutMs = longestTurnMs, print } = restarting;
   const until = clock.now().getTime() + turnTimeoutMs;
   for (let isFirst = true; ; isFirst = false) {
     try {
       await turn.acquire();
       return true;
     } catch (err) {
-      // Where there is no namespace for the Lease nobody else can have taken it.
+      // Where there is no namespace for the Lease no other machine can have taken it.
       if (isCode(err, 'KubeNotFound')) return false;
       if (!isCode(err, 'KubeConflict') || api.signal.aborted || clock.now().getTime() >= until) throw err;
-      if (isFirst) told?.(`Static pod kube-apiserver waits for its turn. ${err.message}`);
+      if (isFirst) print?.(`Static pod kube-apiserver waits for its turn. ${err.message}`);
     }
     await clock.sleep(askAgainMs, api.signal);
   }

@@ -1,7 +1,7 @@
 // Everything that a static pod of an adopted machine finds on disk when it starts: certificates in the syncer's layout,
 // kubeconfigs, credentials, configuration. Each pod has a directory of its own, so that it mounts nothing of another's.
 import { join, relative } from 'node:path';
-import { sectionOf } from '../config/installed-settings.ts';
+import { installedConfig } from '../config/installed-settings.ts';
 import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
@@ -27,10 +27,8 @@ import type { Resolved } from '../inventory/model.ts';
 import { dataLink } from '../publish/scan.ts';
 import { publish } from '../publish/writer.ts';
 import { locationText, type Material } from '../store/store.ts';
-import { toYaml } from '../yaml.ts';
 import type { SecurityLabel } from './container.ts';
 import { healthPorts, type PodAddition } from './static-pods.ts';
-import { apiVersion } from '../well-known.ts';
 
 interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
   /** Of all pods. Absolute path. */
@@ -43,8 +41,8 @@ interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
   readonly nodeCertificate: string;
   /** The API server by an address that its own certificate holds, for people, who ask for no name of ours. */
   readonly kubeletServer: string;
-  /** Whether our container runs in that pod: then its syncer writes the certificates, and nobody beside it may, but for what is absent. */
-  readonly runs: (pod: StaticPod) => boolean;
+  /** Pods in which our container runs: its syncer writes the certificates there, and nothing beside it may, but for what is absent. */
+  readonly running: ReadonlySet<StaticPod>;
 }
 
 /** Modes of the container in each pod. */
@@ -72,7 +70,7 @@ function podFlags(resolved: Resolved, layout: HostLayout, pod: StaticPod): FlagV
 }
 
 /**
- * Looks at all that writePodFiles writes: our container in the pod may write there, and so may whoever has taken it over.
+ * Looks at all that writePodFiles writes: our container in the pod may write there, and so may an attacker in it.
  * Throws MaterialInvalid for a link that would lead us away, and ReadFailed.
  */
 export async function requireNoPodLinks(
@@ -150,7 +148,7 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
     if (place === undefined || own === undefined) continue;
     const what = locationText(artefact.location);
     // A directory that has gone is no syncer's work in progress, and the component needs it for its start.
-    if (options.runs(pod) && (await isThere(place.directory, what))) continue;
+    if (options.running.has(pod) && (await isThere(place.directory, what))) continue;
     if ((await publish({ ...place, what, entries: own.entries })) !== 'unchanged') written.push(place.directory);
   }
   await requireNoPodLinks(pod, options); // what is above took its time
@@ -173,31 +171,23 @@ function podConfig(
   layout: HostLayout,
   { settings, namespace, nodeCertificate }: Pick<PodFilesOptions, 'settings' | 'namespace' | 'nodeCertificate'>,
 ): string {
-  const modes = modesOf[pod];
-  const sections = {
-    regen: { ...sectionOf(settings, 'regen'), kubeconfig: credentialKubeconfig(layout, 'regen'), locations: 'api' },
+  const kubeconfig = (mode: ModeIdentity): string => credentialKubeconfig(layout, mode);
+  const sections: Readonly<Record<ModeIdentity, object>> = {
+    regen: { kubeconfig: kubeconfig('regen'), locations: 'api' },
     syncer: {
-      kubeconfig: credentialKubeconfig(layout, 'syncer'),
+      kubeconfig: kubeconfig('syncer'),
       destinationDir: layout.certs,
       components: componentsOfPod[pod],
-      ...(restartedPods.has(pod) && { restart: 'react' }),
+      restart: restartedPods.has(pod) ? 'react' : undefined,
     },
-    approver: {
-      ...sectionOf(settings, 'approver'),
-      kubeconfig: credentialKubeconfig(layout, 'approver'),
-      bootstrapNamespace: namespace,
-      nodeCertificate,
-    },
-  } satisfies Record<ModeIdentity, unknown>;
-  const { regen: _regen, syncer: _syncer, approver: _approver, ...cluster } = settings;
-  return toYaml({
-    apiVersion,
-    kind: 'Configuration',
-    modes,
-    ...cluster,
-    ...Object.fromEntries(modes.map((mode) => [mode, sections[mode]])),
-    healthProbeBindAddress: `127.0.0.1:${healthPorts[pod]}`,
-  });
+    approver: { kubeconfig: kubeconfig('approver'), bootstrapNamespace: namespace, nodeCertificate },
+  };
+  const modes = modesOf[pod].map((mode) => [mode, sections[mode]] as const);
+  const ofPod = Object.entries(settings).filter(
+    ([name]) => !(name in sections) || modesOf[pod].some((one) => one === name),
+  );
+  const healthProbeBindAddress = `127.0.0.1:${healthPorts[pod]}`;
+  return installedConfig(Object.fromEntries(ofPod), Object.fromEntries(modes), { healthProbeBindAddress });
 }
 
 interface Adding {
@@ -217,7 +207,7 @@ export function podAddition(pod: StaticPod, { resolved, directory, image, kubele
     layout,
     flags: podFlags(resolved, layout, pod),
     sharesProcesses: restartedPods.has(pod),
-    ...(modesOf[pod].includes('approver') && { kubeletPki }),
-    ...(seLinux !== undefined && { seLinux }),
+    kubeletPki: modesOf[pod].includes('approver') ? kubeletPki : undefined,
+    seLinux,
   };
 }

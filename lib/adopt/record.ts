@@ -1,5 +1,5 @@
 // What `init adopt` leaves behind for `init adopt --repair`: all that is added to the three manifests, so that it can be
-// added again with nobody asked and no API. Each pod comes into it as soon as it has been seen to run with what was added,
+// added again without a person and without an API. Each pod comes into it as soon as it has been seen to run with what was added,
 // so it never names an image that did not run, and an adoption that ends half-way keeps what it has come to.
 // `uninstall adopt` removes it before anything else. It holds paths and names, no secrets.
 import { createHash } from 'node:crypto';
@@ -30,7 +30,7 @@ const additionFields = ['pod', 'image', 'layout', 'flags', 'kubeletPki', 'shares
 
 export function recordText(record: AdoptionRecord): string {
   const { kubernetesDir, pkiDir, nodeName, additions } = record;
-  // The digests tell a record that somebody has edited, and one of a version that adds other things.
+  // By the digests an edited record is known, and one of a version that adds other things.
   const digests = Object.fromEntries(additions.map((addition) => [addition.pod, digestOf(addition)]));
   const placeDigest = placeDigestOf(record);
   const value = { ...header, kubernetesDir, pkiDir, nodeName, additions, digests, placeDigest };

@@ -1,9 +1,9 @@
-// `init adopt --repair`: puts the manifests of an adopted machine right after `kubeadm upgrade` (or whoever else) has
+// `init adopt --repair`: puts the manifests of an adopted machine right after `kubeadm upgrade` (or another program) has
 // rewritten them. Only the machine itself can notice, because our containers are gone then; so a timer runs it.
 //
 //  1. no record, or nothing has drifted: done; this is all that it costs every minute
 //  2. the lock; the record and the manifests once more: the machine may just have been given back to kubeadm
-//  3. an API server: without one nobody sees whether a pod runs, so nothing is written before one answers
+//  3. an API server: without one it is not known whether a pod runs, so nothing is written before one answers
 //  4. one pod after the other: what would be lost, whether our files are there, the manifest, and the wait for the pod
 //
 // Waiting for an API is safe: what has drifted reads kubeadm's files, and the run before this one heals those. A pod that
@@ -62,7 +62,7 @@ interface Drift {
   readonly message: string;
 }
 
-/** An absent manifest is a pod that somebody has stopped: there is nothing to add to. Throws ReadFailed, MaterialInvalid. */
+/** An absent manifest is a pod that was stopped: there is nothing to add to. Throws ReadFailed, MaterialInvalid. */
 async function findDrift(record: AdoptionRecord): Promise<readonly Drift[]> {
   const found: Drift[] = [];
   for (const addition of record.additions) found.push(...(await driftIn(record, addition)));

@@ -1,6 +1,5 @@
 // Puts our manifests of static pods in the place of what is there, one component after the other, and waits until the
 // kubelet runs what was written and everything in it is ready. kube-apiserver waits for its turn among the machines.
-import type { Address } from '../address.ts';
 import { dirname, join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { attempt, realDisk } from '../disk/disk.ts';
@@ -12,7 +11,7 @@ import { editManifest } from '../restart/manifest.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
 import { askReady, type MirrorPod, readMirrorPod } from './container-state.ts';
 import { type TakingTurn, withRestartTurn } from './manifests-lock.ts';
-import { type Container, containerName, type PodManifest } from './static-pods.ts';
+import { type Container, containerName, healthPorts, type PodManifest } from './static-pods.ts';
 
 interface StaticPodMachine extends TakingTurn {
   readonly manifestsDir: string;
@@ -67,10 +66,10 @@ async function changeNow(
     const message = `Cannot write manifest "${path}": somebody else has just written it; run this again`;
     throw new RecoveryError('WriteFailed', message);
   }
-  const { timeoutMs = usualTimeoutMs, told } = machine;
+  const { timeoutMs = usualTimeoutMs, print } = machine;
   if (outcome === 'written') {
     const away = pod === 'kube-apiserver' ? '; its API is away meanwhile' : '';
-    told?.(`Static pod ${pod}: manifest changed, waiting until it runs (${timeoutMs / 1000} s at most${away})`);
+    print?.(`Static pod ${pod}: manifest changed, waiting until it runs (${timeoutMs / 1000} s at most${away})`);
   }
   await machine.beforeWait?.();
   const manifest = read(after);
@@ -117,7 +116,6 @@ async function untilItRuns(
   const isFormer = (found: MirrorPod): boolean =>
     found.metadata?.annotations?.[digestAnnotation] !== digest ||
     (formerHash !== undefined && hashOf(found) === formerHash);
-  const health = healthAddress(manifest);
   const deadline = clock.now().getTime() + timeoutMs;
   let missing = 'it was not looked at';
   let lastWithImage = clock.now().getTime();
@@ -127,7 +125,7 @@ async function untilItRuns(
     if (image === undefined) lastWithImage = now;
     else if (neverPulled.includes(image) || now - lastWithImage >= pullTimeoutMs) return imageMissing(manifest, image);
     // Who answers there while the kubelet still runs the former pod is the former container.
-    const own = found === undefined && health !== undefined ? await askReady(health, api.signal) : undefined;
+    const own = found === undefined && runsOurs(manifest) ? await askReady(healthPorts[pod], api.signal) : undefined;
     if (found === undefined && own === undefined) return undefined;
     missing = found ?? `its container "${containerName}" runs, but is not ready: ${own ?? ''}`;
     await clock.sleep(pollMs, api.signal);
@@ -202,17 +200,6 @@ export function podManifest(value: unknown, pod: StaticPod, path: string): PodMa
   }
   const message = `Cannot use manifest "${path}": it is no Pod with a container "${pod}"; bring the one that kubeadm wrote`;
   throw new RecoveryError('MaterialInvalid', message, { details: { path } });
-}
-
-interface Probe {
-  readonly httpGet?: { readonly host?: string; readonly port?: number };
-}
-
-/** Where our container in this manifest answers for its health; undefined where the manifest has none of ours. */
-export function healthAddress({ spec }: PodManifest): Address | undefined {
-  const own = spec.containers.find(({ name }) => name === containerName);
-  const { host, port } = (own?.['livenessProbe'] as Probe | undefined)?.httpGet ?? {};
-  return host === undefined || port === undefined ? undefined : { host, port };
 }
 
 /** Whether this manifest has our container, as it was added or changed: then its syncer writes the files of the pod. */

@@ -34,11 +34,11 @@ export interface PodAddition {
   /** That name files of ours. */
   readonly flags: FlagValues;
   /** The kubelet's certificates, which the approver looks at; none in the other pods. */
-  readonly kubeletPki?: string;
+  readonly kubeletPki?: string | undefined;
   /** Whether our container sees the component's process, to end it when it must read its files again. */
   readonly sharesProcesses: boolean;
   /** Of our container, where SELinux is on. */
-  readonly seLinux?: SecurityLabel;
+  readonly seLinux?: SecurityLabel | undefined;
 }
 
 export interface Container extends Named {
@@ -178,7 +178,7 @@ function flagsNotedIn(annotation: string | undefined): readonly string[] {
     const value: unknown = JSON.parse(annotation ?? '[]');
     return Array.isArray(value) ? value.filter((flag) => typeof flag === 'string') : [];
   } catch {
-    return []; // somebody has edited it: then the flags are theirs
+    return []; // it was edited by hand: then the flags are the editor's
   }
 }
 
@@ -237,14 +237,8 @@ function hostPath(suffix: string, path: string, { readOnly, type = 'Directory' }
   };
 }
 
-interface MountingPod {
-  readonly pod: string;
-  readonly layout: HostLayout;
-  readonly kubeletPki?: string;
-}
-
 /** The parent of what is flipped is mounted, never what is flipped: a mount keeps the directory that it has found. */
-function mountsOf({ pod, layout, kubeletPki }: MountingPod): {
+function mountsOf({ pod, layout, kubeletPki }: PodAddition): {
   readonly own: readonly Mounted[];
   readonly component: readonly Mounted[];
 } {

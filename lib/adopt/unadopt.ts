@@ -1,6 +1,6 @@
 // `uninstall adopt`: the static pods of this machine read kubeadm's files again. The objects in the API stay, for the
 // other machines; `uninstall` takes them. Refused while kubeadm's own files have expired or their CA is not the cluster's any
-// more: they lay idle since the machine was adopted, and an API server that reads them would serve nobody.
+// more: they lay idle since the machine was adopted, and an API server that reads them could serve no client.
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
@@ -50,25 +50,25 @@ async function requireWayBack(options: MachineOptions): Promise<void> {
 }
 
 async function giveBackPods(options: MachineOptions): Promise<void> {
-  const { connection, directory, kubernetesDir, nodeName, clock, signal, dryRun, told } = options;
+  const { connection, directory, kubernetesDir, nodeName, clock, signal, dryRun, print } = options;
   const done = dryRun ? 'Would change' : 'Changed';
   const manifestsDir = join(kubernetesDir, 'manifests');
-  const machine = { api: { connection, signal }, manifestsDir, nodeName, clock, told };
+  const machine = { api: { connection, signal }, manifestsDir, nodeName, clock, print };
   const bootstrap = join(kubernetesDir, 'bootstrap-kubelet.conf');
   // It goes last, so a run that was killed in between is completed.
   const isBegun = await holds(bootstrap, directory);
   // Clients first: while kube-apiserver starts again they have what they need already.
   for (const pod of staticPods.toReversed()) {
     const beforeWait = async (): Promise<void> => {
-      if (pod === 'kube-apiserver' && (await giveBackKubelet(options, isBegun))) told('Restarted the kubelet');
+      if (pod === 'kube-apiserver' && (await giveBackKubelet(options, isBegun))) print('Restarted the kubelet');
     };
     const outcome = dryRun ? 'written' : await changeStaticPod(pod, removeFrom, { ...machine, beforeWait });
-    if (outcome === 'written') told(`${done} static pod ${pod}`);
+    if (outcome === 'written') print(`${done} static pod ${pod}`);
   }
   if (isBegun && !dryRun) await removeFile(bootstrap, 'kubeconfig');
   for (const path of [...staticPods.map((pod) => podLayout(directory, pod).directory), join(directory, 'patches')]) {
     if (!dryRun) await removeDirectory(path);
-    told(`${dryRun ? 'Would remove' : 'Removed'} ${path}`);
+    print(`${dryRun ? 'Would remove' : 'Removed'} ${path}`);
   }
   if (!dryRun && (await namesIn(directory)).length === 0) await removeDirectory(directory);
 }

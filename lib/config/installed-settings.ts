@@ -1,7 +1,8 @@
 // What `init` writes into the configuration file of the modes: what the file and the flags of this invocation say of
 // the cluster. What they say of this one run, and of modes and credentials, which `init` sets itself, stays out.
+import { apiVersion } from '../well-known.ts';
 import type { Environment } from '../inventory/resolve.ts';
-import { parseYaml } from '../yaml.ts';
+import { parseYaml, toYaml } from '../yaml.ts';
 import { flagRows, typedValue } from './flags.ts';
 import type { ConfigFlags } from './flags.ts';
 
@@ -10,12 +11,6 @@ interface InstalledInput {
   /** The file of --config, found sound before. */
   readonly file?: { readonly text: string };
   readonly environment: Environment;
-}
-
-/** What settings say of one mode; nothing where they do not. */
-export function sectionOf(settings: Readonly<Record<string, unknown>>, mode: string): object {
-  const section = settings[mode];
-  return typeof section === 'object' && section !== null ? section : {};
 }
 
 const notOfTheCluster = new Set(['apiVersion', 'kind', 'modes', 'kubeconfig', 'syncer', 'once', 'dryRun']);
@@ -36,4 +31,21 @@ export function installedSettings({ flags, file, environment }: InstalledInput):
     parameters: environment.parameters,
     directories: environment.directories,
   };
+}
+
+/** The configuration file of these modes: `settings`, and for each mode what `init` sets itself. */
+export function installedConfig(
+  settings: Readonly<Record<string, unknown>>,
+  modes: Readonly<Record<string, object>>,
+  more: object = {},
+): string {
+  const sections = Object.entries(modes).map(([mode, own]) => [mode, { ...(settings[mode] as object | null), ...own }]);
+  return toYaml({
+    apiVersion,
+    kind: 'Configuration',
+    modes: Object.keys(modes),
+    ...settings,
+    ...Object.fromEntries(sections),
+    ...more,
+  });
 }

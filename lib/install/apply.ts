@@ -1,5 +1,6 @@
-// Manifests as plain data, and where the API keeps each kind that `init` makes. Brings one into the API and takes it out again. Server-side apply: what the API server or another
-// controller adds to the object (a token, a uid annotation) stays, and applying the same manifest again changes nothing.
+// Manifests as plain data, and where the API keeps each kind that `init` makes. Brings one into the API and takes it out
+// again. Server-side apply: what the API server or another controller adds to the object (a token, a uid annotation)
+// stays, and applying the same manifest again changes nothing.
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { getIfPresent } from '../kube/objects.ts';
@@ -24,7 +25,7 @@ export async function applyManifest(api: Api, manifest: Manifest): Promise<'crea
   const path = pathInApi(manifest);
   const before = await getIfPresent<LiveObject>(api, path);
   if (manifest.kind === 'Namespace') {
-    // somebody else's, as soon as it is there
+    // not ours, as soon as it is there
     if (before !== undefined) return 'unchanged';
   } else if (before !== undefined && !isOurs(before)) {
     throw new RecoveryError(

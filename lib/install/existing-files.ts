@@ -15,7 +15,7 @@ export async function writeIfAbsent(file: FileToWrite, disk: Disk = realDisk): P
   return (await isThere(file.path, file.what, disk)) ? 'unchanged' : replaceFile(file, disk);
 }
 
-/** Of a file that somebody else may have put there: see readRegularFile. */
+/** Of a file that another program may have put there: see readRegularFile. */
 export async function readIfPresent(path: string, what: string, disk: Disk = realDisk): Promise<Buffer | undefined> {
   return attempt({ code: 'ReadFailed', action: 'read', what: `${what} "${path}"`, directory: dirname(path) }, () =>
     unlessAbsent(() => readRegularFile(disk, path)),

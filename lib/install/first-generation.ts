@@ -40,8 +40,7 @@ export async function* makeGeneration(options: GenerationOptions): AsyncGenerato
   for (const artefact of options.resolved.artefacts) {
     if (isOfOthers(artefact)) continue;
     const there = options.existing?.get(artefact.name);
-    if (there !== undefined && options.inUse?.(artefact.name) !== true)
-      requireUsable(artefact, there, { done, options });
+    if (there !== undefined && options.inUse?.(artefact.name) !== true) requireUsable(artefact, there, done, options);
     const material = there ?? (await makeOne(artefact, done, options));
     done.set(artefact.name, material);
     yield { artefact, material, isNew: there === undefined };
@@ -57,31 +56,28 @@ async function makeOne(
     keyFor?.(name) ?? generateKey(keyAlgorithm);
   if (artefact.kind === 'keyPair') return keyPair(artefact, await takeKey(artefact));
   const { entries, annotations } = await make(artefact, { resolved, material, takeKey, now });
-  verifyMaterial(artefact.location, { entries, annotations });
-  return { entries, annotations };
-}
-
-interface Progress {
-  readonly done: ReadonlyMap<string, Material>;
-  readonly options: GenerationOptions;
+  const made = { entries, annotations };
+  verifyMaterial(artefact.location, made);
+  return made;
 }
 
 /** What is there must fit to what is made: a certificate of another CA would be refused by everybody. */
 function requireUsable(
   artefact: ResolvedArtefact,
   { entries, annotations }: Material,
-  { done, options }: Progress,
+  done: ReadonlyMap<string, Material>,
+  { resolved, now }: GenerationOptions,
 ): void {
   verifyMaterial(artefact.location, { entries, annotations });
   if (artefact.kind !== 'signer' && artefact.kind !== 'target') return;
   const own = readAuthority(artefact.location, entries);
-  const signer = options.resolved.artefacts.find(({ name }) => name === artefact.issuer);
+  const signer = resolved.artefacts.find(({ name }) => name === artefact.issuer);
   const above = signer && readAuthority(signer.location, done.get(signer.name)?.entries ?? {}).certificate;
   const answer = verifyChain({
     leaf: own.certificate,
     intermediates: own.chain,
     roots: [above ?? own.certificate],
-    at: options.now,
+    at: now,
   });
   if (answer.ok) return;
   const message = `Cannot complete the generation with the existing ${locationText(artefact.location)}: ${answer.reason}; move it away, then run again`;

@@ -1,5 +1,5 @@
 // Puts the units of lib/install/host.ts on a machine where systemd runs, and takes them away again. Running it again
-// repairs what has drifted. Without systemd nothing is written: another init system has to be told the plain command.
+// repairs what has drifted. Without systemd nothing is written: another init system has to run the plain command.
 // Before that it looks at the program that the units start.
 import { execFile, type ExecFileException } from 'node:child_process';
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
@@ -90,7 +90,7 @@ export async function removeHost(
 }
 
 // Whether what `init host` has written would run: its files are there, systemd starts the timer at boot, and the program
-// that they name is there. Asks nobody, so it says nothing about a unit that was masked or fails.
+// that they name is there. Asks no service, so it says nothing about a unit that was masked or fails.
 
 /** What is missing, as the beginnings of sentences; none where the units are armed. Never throws. */
 export function missingUnits(directory: string = defaultUnitDirectory): readonly string[] {
@@ -131,7 +131,7 @@ export function isExecutable(path: string): boolean {
   }
 }
 
-// The program that root's units start, looked at before they are written: whoever may write it, or a directory on its
+// The program that root's units start, looked at before they are written: a user who may write it, or a directory on its
 // path, is root from then on, once a minute; and one that does not run is not noticed, because the drop-in of the kubelet
 // may fail.
 
@@ -174,14 +174,14 @@ const ancestors = (path: string): string[] => {
   return parent === path ? [path] : [path, ...ancestors(parent)];
 };
 
-/** Those that somebody else than root may write, each with why. What is not there is nobody's. */
+/** Those that another user than root may write, each with why. What is not there is skipped. */
 async function openTo(paths: readonly string[]): Promise<string[]> {
   const found: string[] = [];
   for (const path of new Set(paths)) {
     const status = await stat(path).catch(() => undefined);
     if (status === undefined) continue;
     const { uid, gid, mode } = status;
-    // In a directory such as /tmp nobody can move or remove what belongs to root.
+    // In a directory such as /tmp no user can move or remove what belongs to root.
     const isSafe = status.isDirectory() && (mode & sticky) !== 0;
     if (uid !== 0 && uid !== process.getuid?.()) found.push(`"${path}" belongs to user ${uid}`);
     else if (!isSafe && (mode & othersWrite) !== 0) found.push(`everybody may write "${path}"`);

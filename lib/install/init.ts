@@ -3,7 +3,7 @@
 // again, it changes nothing that is as it should be, and completes what a killed run began. The staging directory, which
 // holds signers' keys, goes last and only when every object in the API is byte for byte the staged one.
 import type { Clock } from '../clock.ts';
-import { sectionOf } from '../config/installed-settings.ts';
+import { installedConfig } from '../config/installed-settings.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
@@ -20,8 +20,6 @@ import { isStaged, objectManifest, readStaged, removeStaging } from './first-gen
 import { installedRecord, recordToCome } from './install-record.ts';
 import { hostLayout, type HostLayout } from './layout.ts';
 import { installManifests, syncerOf } from './rbac.ts';
-import { defaultServer } from './render.ts';
-import { apiVersion, defaultRecoveryServerName } from '../well-known.ts';
 
 interface InitOptions {
   /** As an administrator who may create RBAC. */
@@ -33,33 +31,33 @@ interface InitOptions {
   readonly namespace?: string | undefined;
   /** Whose files the syncer writes (syncer.components). Default: everybody's. */
   readonly components?: readonly string[] | undefined;
-  /** The API server's address for the credentials. Default: https://localhost:6443. */
-  readonly server?: string;
-  /** Default: localhost-recovery. */
-  readonly recoveryServerName?: string;
+  /** The API server's address for the credentials. */
+  readonly server: string;
+  readonly recoveryServerName: string;
   /** What config.yaml says besides modes and credentials: preset or inventory, parameters, directories. */
-  readonly settings?: Readonly<Record<string, unknown>>;
-  /** Default: one minute. */
-  readonly tokenTimeoutMs?: number;
+  readonly settings: Readonly<Record<string, unknown>>;
   readonly clock: Clock;
   readonly signal: AbortSignal;
 }
 
-export interface InitOutcome {
-  readonly created: readonly string[];
-  readonly updated: readonly string[];
+interface Changes {
+  readonly created: string[];
+  readonly updated: string[];
   /** Objects that were there already and are as they should be. */
-  readonly unchanged: readonly string[];
+  readonly unchanged: string[];
   /** Objects whose content is not the staged one: left alone, and the staging directory is kept. */
-  readonly differing: readonly string[];
+  readonly differing: string[];
   /** Objects of the inventory that are neither in the API nor staged. */
-  readonly missing: readonly string[];
+  readonly missing: string[];
+}
+
+export interface InitOutcome extends Changes {
   readonly webhooks: readonly WebhookFinding[];
   /** Files that were written. */
   readonly files: readonly string[];
   readonly stagingRemoved: boolean;
   /** The staging directory, where it stays because objects differ: signers' keys are in it. */
-  readonly stagingKept?: string;
+  readonly stagingKept?: string | undefined;
 }
 
 /** Throws what the API refuses, and WriteFailed. */
@@ -68,7 +66,7 @@ export async function runInit(options: InitOptions): Promise<InitOutcome> {
   const layout = hostLayout(options.directory);
   const api: Api = { connection, signal };
   const store = createApiStore({ connection, fieldManager });
-  const outcome = { created: [] as string[], updated: [] as string[], unchanged: [] as string[] };
+  const outcome: Changes = { created: [], updated: [], unchanged: [], differing: [], missing: [] };
 
   const webhooks = await findWebhooks({ ...api, resolved });
   const syncer = syncerOf(resolved, options.components);
@@ -83,20 +81,16 @@ export async function runInit(options: InitOptions): Promise<InitOutcome> {
   const uploading = { resolved, store, signal, staged };
   const absent = await absentObjects(uploading);
   await apply(await recordToCome(api, { resolved, namespace, absent }));
-
-  const uploaded = await upload(uploading);
-  outcome.created.push(...uploaded.created);
-  outcome.unchanged.push(...uploaded.unchanged);
+  await upload(uploading, outcome);
 
   for (const manifest of manifests.filter(({ kind }) => kind !== 'Namespace')) await apply(manifest);
 
   const files = await writeFiles({ api, store, layout, namespace, account: syncer.account }, options);
-  const { differing, missing } = uploaded;
   const isThere = await isStaged(layout);
-  const stagingRemoved = isThere && differing.length === 0;
+  const stagingRemoved = isThere && outcome.differing.length === 0;
   if (stagingRemoved) await removeStaging(layout);
-  const kept = isThere && !stagingRemoved ? { stagingKept: layout.staging } : {};
-  return { ...outcome, differing, missing, webhooks, files, stagingRemoved, ...kept };
+  const stagingKept = isThere && !stagingRemoved ? layout.staging : undefined;
+  return { ...outcome, webhooks, files, stagingRemoved, stagingKept };
 }
 
 interface Uploading {
@@ -116,16 +110,8 @@ async function absentObjects({ resolved, store, signal, staged }: Uploading): Pr
   return absent;
 }
 
-interface Uploaded {
-  readonly created: string[];
-  readonly unchanged: string[];
-  readonly differing: string[];
-  readonly missing: string[];
-}
-
 /** Creates each object that is absent, and reads every one back. */
-async function upload({ resolved, store, signal, staged }: Uploading): Promise<Uploaded> {
-  const outcome: Uploaded = { created: [], unchanged: [], differing: [], missing: [] };
+async function upload({ resolved, store, signal, staged }: Uploading, outcome: Changes): Promise<void> {
   for (const artefact of resolved.artefacts) {
     const { name, location, published } = artefact;
     if (isFile(location)) continue;
@@ -142,7 +128,6 @@ async function upload({ resolved, store, signal, staged }: Uploading): Promise<U
     if (found === undefined || !sameEntries(found.entries, material.entries)) outcome.differing.push(what);
     else outcome[write === 'written' ? 'created' : 'unchanged'].push(what);
   }
-  return outcome;
 }
 
 function sameEntries(a: Entries, b: Entries): boolean {
@@ -162,24 +147,15 @@ interface Places {
 
 async function writeFiles(places: Places, options: InitOptions): Promise<string[]> {
   const { layout } = places;
-  const { clock, resolved, server = defaultServer, recoveryServerName = defaultRecoveryServerName } = options;
-  const { tokenTimeoutMs = 60_000, settings = { preset: resolved.name } } = options;
-  const common = { ...places, clock, resolved, server, recoveryServerName, tokenTimeoutMs };
+  const { settings, components } = options;
+  const credentials = { ...options, ...places };
   const written = [
-    ...(await writeCredential('regen', common)),
-    ...(await writeCredential('syncer', common, places.account)),
+    ...(await writeCredential('regen', credentials)),
+    ...(await writeCredential('syncer', credentials, places.account)),
   ];
-  const content = toYaml({
-    apiVersion,
-    kind: 'Configuration',
-    modes: ['regen', 'syncer'],
-    ...settings,
-    regen: { ...sectionOf(settings, 'regen'), kubeconfig: credentialKubeconfig(layout, 'regen') },
-    syncer: {
-      kubeconfig: credentialKubeconfig(layout, 'syncer'),
-      destinationDir: layout.certs,
-      ...(options.components !== undefined && { components: options.components }),
-    },
+  const content = installedConfig(settings, {
+    regen: { kubeconfig: credentialKubeconfig(layout, 'regen') },
+    syncer: { kubeconfig: credentialKubeconfig(layout, 'syncer'), destinationDir: layout.certs, components },
   });
   const file = { path: layout.configFile, content, mode: 0o644, what: 'configuration' };
   if ((await writeIfAbsent(file)) === 'written') written.push(file.path);

@@ -1,17 +1,16 @@
 // The record of an installation: a ConfigMap beside the accounts that names the inventory and the objects that `init` has
-// created in the API. So `uninstall` need not be told what was installed, and `--purge` finds the objects when no
+// created in the API. So `uninstall` knows what was installed, and `--purge` finds the objects when no
 // configuration is left, and none that was there before. It stays as long as they do. Names only, no secrets.
 import { getIfPresent } from '../kube/objects.ts';
 import { RecoveryError } from '../errors.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
-import type { ApiLocation, Artefact, Resolved } from '../inventory/model.ts';
+import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import { type Api, type Manifest, manifestText, ownLabel, ownObjects, pathInApi } from './apply.ts';
 
 export interface Installed {
   readonly inventory: string;
+  /** Those that `init` has created. */
   readonly objects: readonly ApiLocation[];
-  /** False: of a version that named what the inventory declares, whoever has made it. */
-  readonly areCreated: boolean;
   /** The record itself. */
   readonly manifest: Manifest;
 }
@@ -25,12 +24,9 @@ export function purgeable({ artefacts }: Pick<Resolved, 'artefacts'>): readonly 
   );
 }
 
-/** Whether somebody else works on objects of this inventory, as an operator does: then any of them may be his. Pure. */
-export const isShared = ({
-  artefacts,
-}: {
-  readonly artefacts: readonly Pick<Artefact, 'kind' | 'location'>[];
-}): boolean => artefacts.some((artefact) => !isFile(artefact.location) && isOfOthers(artefact));
+/** Whether others work on objects of this inventory, as an operator does: then any of them may be its own. Pure. */
+export const isShared = ({ artefacts }: Pick<Resolved, 'artefacts'>): boolean =>
+  artefacts.some((artefact) => !isFile(artefact.location) && isOfOthers(artefact));
 
 /** Pure. `namespace`: of the accounts. */
 export function installedRecord(inventory: string, namespace: string, created: readonly ApiLocation[]): Manifest {
@@ -47,14 +43,6 @@ export function installedRecord(inventory: string, namespace: string, created: r
 }
 
 /**
- * What a record says that is ours: all of it, but where it is of a former version and the inventory is shared. `shared`:
- * whether it is; undefined where nobody can say. Pure.
- */
-export function oursOf({ areCreated, objects }: Installed, shared: boolean | undefined): readonly ApiLocation[] {
-  return areCreated || shared !== true ? objects : [];
-}
-
-/**
  * The record before `absent` is created: with what is recorded already. To be asked for after it was seen that they are
  * absent. Then of two machines that adopt at once neither loses what the other has recorded: what that one creates from
  * here on was absent here, too. Throws MaterialInvalid.
@@ -65,8 +53,7 @@ export async function recordToCome(
 ): Promise<Manifest> {
   const empty = installedRecord(resolved.name, namespace, []);
   const found = await getIfPresent<RecordObject>(api, pathInApi(empty));
-  const former = found === undefined ? undefined : parseInstalled(found.data ?? {}, empty);
-  const known = former === undefined ? [] : oursOf(former, isShared(resolved));
+  const known = found === undefined ? [] : parseInstalled(found.data ?? {}, empty).objects;
   return installedRecord(resolved.name, namespace, [...known, ...absent]);
 }
 
@@ -92,9 +79,8 @@ export async function readInstalled(api: Api): Promise<readonly Installed[]> {
 export function parseInstalled(data: Readonly<Record<string, string>>, manifest: Manifest): Installed {
   const { inventory = '', objects: which, secrets = '', configMaps = '' } = data;
   const objects = [...locations('secret', secrets), ...locations('configMap', configMaps)];
-  if (manifest.metadata.name === `${prefix}${inventory}` && objects.every((one) => one !== undefined)) {
-    return { inventory, objects, areCreated: which === 'created', manifest };
-  }
+  const isRecord = manifest.metadata.name === `${prefix}${inventory}` && which === 'created';
+  if (isRecord && objects.every((one) => one !== undefined)) return { inventory, objects, manifest };
   const message = `Cannot use ${manifestText(manifest)}: it is not the record that init has written; delete it, and name the inventory to uninstall (--preset or --config)`;
   throw new RecoveryError('MaterialInvalid', message);
 }

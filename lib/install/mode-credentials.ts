@@ -26,11 +26,11 @@ export interface CredentialOptions {
   readonly namespace: string;
   readonly server: string;
   readonly recoveryServerName: string;
-  /** How long kube-controller-manager may take to fill a token Secret. */
-  readonly tokenTimeoutMs: number;
 }
 
 const pollMs = 100;
+/** How long kube-controller-manager may take to fill a token Secret. */
+const tokenTimeoutMs = 60_000;
 
 function credentialDirectory({ credentials }: HostLayout, identity: ModeIdentity): string {
   return join(credentials, identity);
@@ -56,7 +56,7 @@ export async function writeCredential(
   account: Account = identity,
 ): Promise<string[]> {
   const { layout, server, recoveryServerName: tlsServerName } = options;
-  const { token, rootCa } = await readTokenSecret(options.api, { ...options, secret: tokenSecretName(account) });
+  const { token, rootCa } = await readToken(account, options);
   const directory = credentialDirectory(layout, identity);
   await ensurePrivateDirectory(layout.credentials);
   await ensurePrivateDirectory(directory);
@@ -79,29 +79,18 @@ export async function writeCredential(
   return written;
 }
 
-interface ReadToken {
-  readonly namespace: string;
-  readonly secret: string;
-  readonly clock: Clock;
-  /** How long kube-controller-manager may take to fill it. */
-  readonly tokenTimeoutMs: number;
-}
-
-/** The token in a Secret that kube-controller-manager fills. Throws KubeUnavailable when it has not in time. */
-export async function readToken(api: Api, options: ReadToken): Promise<string> {
-  return (await readTokenSecret(api, options)).token;
-}
-
 interface TokenSecret {
   readonly token: string;
   /** What kube-controller-manager knows the API server by (`--root-ca-file`). */
   readonly rootCa: Uint8Array | undefined;
 }
 
-async function readTokenSecret(
-  api: Api,
-  { namespace, secret: name, clock, tokenTimeoutMs }: ReadToken,
+/** Of an account, from the Secret that kube-controller-manager fills. Throws KubeUnavailable when it has not in time. */
+export async function readToken(
+  account: Account,
+  { api, namespace, clock }: Pick<CredentialOptions, 'api' | 'namespace' | 'clock'>,
 ): Promise<TokenSecret> {
+  const name = tokenSecretName(account);
   const path = objectPath({ kind: 'secret', namespace, name });
   const look = async (): Promise<TokenSecret | undefined> => {
     const secret = await getIfPresent<{ readonly data?: Readonly<Record<string, string>> }>(api, path);

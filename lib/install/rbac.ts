@@ -1,5 +1,5 @@
 // Everything that `init` makes besides the certificates' own objects: namespaces, ServiceAccounts, what each of them may
-// do (rules.ts), and tokens. Pure. Each mode has an account of its own, because whoever reads signers' keys is as
+// do (rules.ts), and tokens. Pure. Each mode has an account of its own, because what reads signers' keys is as
 // powerful as cluster-admin, and the others need not; in static pods the syncer of each pod has one, too.
 import { bootstrapAccount, firstApprovalsName } from '../bootstrap-identity.ts';
 import { readBy } from '../inventory/resolve.ts';
@@ -87,7 +87,7 @@ export function installManifests(options: RbacOptions): Manifest[] {
   return [
     ...namespacesOf(options, rules),
     ...accounts.map((account) => accountManifest(account, namespace)),
-    ...rules.flatMap(([account, own]) => roles({ account, namespace, suffix }, own)),
+    ...rules.flatMap(([account, own]) => roles(`${accountName(account)}${suffix}`, own, subjectOf(account, namespace))),
     ...syncers.flatMap((one) => proofs(one, namespace, suffix)),
     ...(asks === undefined ? [] : readsNames(namespace, suffix)),
     ...kubeletAccess(artefacts),
@@ -138,17 +138,7 @@ function token(account: Account, namespace: string): Manifest {
   };
 }
 
-interface Grantee {
-  readonly account: Account;
-  /** Of the ServiceAccount. */
-  readonly namespace: string;
-  /** Of the names of its roles. */
-  readonly suffix?: string;
-}
-
-function roles({ account, namespace, suffix = '' }: Grantee, rules: RulesByNamespace): Manifest[] {
-  const own = accountName(account);
-  const name = `${own}${suffix}`;
+function roles(name: string, rules: RulesByNamespace, subject: Subject): Manifest[] {
   return [...rules]
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
     .flatMap(([where, granted]): Manifest[] => {
@@ -160,7 +150,7 @@ function roles({ account, namespace, suffix = '' }: Grantee, rules: RulesByNames
           kind: 'RoleBinding',
           metadata,
           roleRef: { apiGroup: rbacGroup, kind: 'Role', name },
-          subjects: [{ kind: 'ServiceAccount', namespace, name: own }],
+          subjects: [subject],
         },
       ];
     });
@@ -168,79 +158,67 @@ function roles({ account, namespace, suffix = '' }: Grantee, rules: RulesByNames
 
 function proofs({ account, artefacts }: SyncerGrant, namespace: string, suffix: string): Manifest[] {
   const rules = proofRules(artefacts);
-  return rules.length === 0
-    ? []
-    : grantEverywhere({ name: `${proofsName(account)}${suffix}`, namespace, account, rules });
+  const name = `${proofsName(account)}${suffix}`;
+  return rules.length === 0 ? [] : grantEverywhere(name, rules, subjectOf(account, namespace));
 }
 
 function readsNames(namespace: string, suffix: string): Manifest[] {
-  const account = 'regen';
-  return grantEverywhere({ name: `${accountName(account)}-names${suffix}`, namespace, account, rules: namesRules });
+  return grantEverywhere(`${accountName('regen')}-names${suffix}`, namesRules, subjectOf('regen', namespace));
 }
 
 /**
  * What is given to an inventory may be kept by another one in the same cluster (OpenShift's three). They have rights in the
- * same namespaces, and none may take another one's away: so their roles are told apart by the inventory's name.
+ * same namespaces, and none may take another one's away: so their roles differ by the inventory's name.
  */
 function suffixOf({ artefacts, name }: RbacOptions): string {
   return name !== undefined && artefacts.some(({ kind }) => kind === 'external') ? `-${name}` : '';
 }
 
 /** A role of the whole cluster, for one ServiceAccount. */
-function grantEverywhere(given: {
-  readonly name: string;
-  readonly namespace: string;
-  readonly account: Account;
-  readonly rules: readonly RbacRule[];
-}): Manifest[] {
-  const { name, rules, ...bound } = given;
+function grantEverywhere(name: string, rules: readonly RbacRule[], subject: Subject): Manifest[] {
   const role: Manifest = { apiVersion: rbacVersion, kind: 'ClusterRole', metadata: { name, labels: ownLabel }, rules };
-  return [role, bindEverywhere({ name, role: name, ...bound })];
+  return [role, bindEverywhere(name, name, subject)];
 }
 
-function bindEverywhere(given: {
-  readonly name: string;
-  readonly role: string;
-  readonly namespace: string;
-  readonly account: Account;
-}): Manifest {
-  const { name, role, namespace, account } = given;
+function bindEverywhere(name: string, role: string, subject: Subject): Manifest {
   return {
     apiVersion: rbacVersion,
     kind: 'ClusterRoleBinding',
     metadata: { name, labels: ownLabel },
     roleRef: { apiGroup: rbacGroup, kind: 'ClusterRole', name: role },
-    subjects: [{ kind: 'ServiceAccount', namespace, name: accountName(account) }],
+    subjects: [subject],
   };
 }
 
+type Subject =
+  | { readonly kind: 'ServiceAccount'; readonly namespace: string; readonly name: string }
+  | { readonly apiGroup: typeof rbacGroup; readonly kind: 'User'; readonly name: string };
+
+const subjectOf = (account: Account, namespace: string): Subject => ({
+  kind: 'ServiceAccount',
+  namespace,
+  name: accountName(account),
+});
+
 function approverManifests(namespace: string): Manifest[] {
-  const account = 'approver';
-  const bootstrapper = 'node-bootstrapper';
+  const accounts = ['approver', 'node-bootstrapper'] as const;
+  const approver = subjectOf('approver', namespace);
+  const name = accountName('approver');
   return [
-    accountManifest(account, namespace),
-    accountManifest(bootstrapper, namespace),
-    ...grantEverywhere({ name: accountName(account), namespace, account, rules: approverClusterRules }),
-    ...roles({ account, namespace }, approverRules(namespace)),
+    ...accounts.map((account) => accountManifest(account, namespace)),
+    ...grantEverywhere(name, approverClusterRules, approver),
+    ...roles(name, approverRules(namespace), approver),
     // Without data: what the approvers have written there stays when it is applied again.
     { apiVersion: 'v1', kind: 'ConfigMap', metadata: { namespace, name: firstApprovalsName, labels: ownLabel } },
     // Upstream's role for kubelets that have no certificate yet, without the one that has kcm approve by itself.
-    bindEverywhere({ name: bootstrapAccount, role: 'system:node-bootstrapper', namespace, account: bootstrapper }),
-    token(account, namespace),
-    token(bootstrapper, namespace),
+    bindEverywhere(bootstrapAccount, 'system:node-bootstrapper', subjectOf('node-bootstrapper', namespace)),
+    ...accounts.map((account) => token(account, namespace)),
   ];
 }
 
 /** The API server's own name towards kubelets is in no group, so it needs the role by name: logs, exec, port-forward. */
 function kubeletAccess(artefacts: Artefacts): Manifest[] {
   if (!artefacts.some((artefact) => artefact.kind === 'target' && artefact.commonName === kubeletClient)) return [];
-  return [
-    {
-      apiVersion: rbacVersion,
-      kind: 'ClusterRoleBinding',
-      metadata: { name: kubeletClientBinding, labels: ownLabel },
-      roleRef: { apiGroup: rbacGroup, kind: 'ClusterRole', name: 'system:kubelet-api-admin' },
-      subjects: [{ apiGroup: rbacGroup, kind: 'User', name: kubeletClient }],
-    },
-  ];
+  const subject = { apiGroup: rbacGroup, kind: 'User', name: kubeletClient } as const;
+  return [bindEverywhere(kubeletClientBinding, 'system:kubelet-api-admin', subject)];
 }

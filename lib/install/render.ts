@@ -22,6 +22,8 @@ import { makeGeneration, readStaged, stage } from './first-generation.ts';
 import { type HostLayout, hostLayout } from './layout.ts';
 import { defaultKeyAlgorithm } from '../well-known.ts';
 
+const defaultServer = 'https://localhost:6443';
+
 interface RenderOptions {
   readonly resolved: Resolved;
   /** Absolute path. */
@@ -47,8 +49,6 @@ export interface RenderOutcome {
   /** By component. */
   readonly kubeconfigs: Readonly<Record<string, string>>;
 }
-
-export const defaultServer = 'https://localhost:6443';
 
 /** Throws WriteFailed, ReadFailed, MaterialInvalid, SignFailed; then running it again completes what it began. */
 export async function runRender(options: RenderOptions): Promise<RenderOutcome> {

@@ -7,7 +7,6 @@ import { join } from 'node:path';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
 import { RecoveryError } from '../errors.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
-import { loadPreset, presetNames } from '../inventory/preset.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/leases.ts';
 import { restartLease } from '../restart/restart-lease.ts';
@@ -21,7 +20,6 @@ import {
   type Installed,
   isInstalledRecord,
   isShared,
-  oursOf,
   purgeable,
   readInstalled,
 } from './install-record.ts';
@@ -32,7 +30,7 @@ import { kubeletClientBinding } from './rbac.ts';
 interface UninstallOptions {
   /** As an administrator. */
   readonly connection: KubeConnection;
-  /** The inventory that somebody has named; without it the recorded one. */
+  /** The inventory that was named; without it the recorded one. */
   readonly resolved?: Resolved | undefined;
   readonly directory: string;
   /** Also delete every Secret and ConfigMap that `init` has created, signers' keys included. */
@@ -65,7 +63,7 @@ const kinds = [
  * clear which inventory is meant, and what the API refuses.
  */
 export async function runUninstall(options: UninstallOptions): Promise<UninstallOutcome> {
-  const { connection, signal, resolved, dryRun = false, purge = false } = options;
+  const { connection, signal, dryRun = false, purge = false } = options;
   const api: Api = { connection, signal };
   if (options.force !== true) await requireNoneAdopted(api);
   const records = await readInstalled(api);
@@ -84,7 +82,7 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
       else await remove(pathInApi(manifest), manifestText(manifest));
     }
   }
-  // Whoever took turns by it has no identity any more.
+  // What took turns by it has no identity any more.
   await remove(leasePath(restartLease), `Lease "${restartLease.namespace}/${restartLease.name}"`);
   if (purge) {
     for (const object of objects) await remove(objectPath(object), locationText(object));
@@ -92,8 +90,11 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
     if (record !== undefined) await remove(pathInApi(record.manifest), manifestText(record.manifest));
   }
   for (const each of records.filter((one) => !purge || one !== record)) {
-    const { inventory, manifest } = each;
-    const { length } = oursOf(each, shared(inventory, resolved));
+    const {
+      inventory,
+      manifest,
+      objects: { length },
+    } = each;
     const what = `${length} Secrets and ConfigMaps of inventory "${inventory}"`;
     if (length === 0) await remove(pathInApi(manifest), manifestText(manifest));
     else if (!purge) kept.push(`${what}, the CAs' keys among them, which ${manifestText(manifest)} names`);
@@ -108,45 +109,33 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
 
 interface Wanted {
   readonly objects: readonly ApiLocation[];
-  readonly record?: Installed;
+  readonly record?: Installed | undefined;
 }
 
-/** What `purge` deletes. Pure but for the presets. */
+/** What `purge` deletes. Pure. */
 export function wanted(
   records: readonly Installed[],
   { resolved, purge = false, force = false }: Pick<UninstallOptions, 'resolved' | 'purge' | 'force'>,
 ): Wanted {
   const names = records.map(({ inventory }) => `"${inventory}"`).join(', ');
   const [only, ...others] = records.filter(({ objects }) => objects.length > 0);
-  const isNamed = resolved !== undefined;
-  const record = isNamed ? records.find(({ inventory }) => inventory === resolved.name) : only;
+  const record = resolved === undefined ? only : records.find(({ inventory }) => inventory === resolved.name);
   // Another inventory than the installed one would leave the keys of its CAs behind.
-  if (isNamed && record === undefined && records.length > 0) {
+  if (resolved !== undefined && record === undefined && records.length > 0) {
     const message = `Cannot uninstall inventory "${resolved.name}": what is installed is ${names}; leave out --preset and --config, or name that one`;
     throw new RecoveryError('ConfigInvalid', message);
   }
   if (!purge) return { objects: [] };
-  if (!isNamed && (records.length === 0 || others.length > 0)) {
+  if (resolved === undefined && (records.length === 0 || others.length > 0)) {
     const state = records.length === 0 ? 'no record tells what was installed' : `several are installed (${names})`;
     const message = `Cannot delete the objects of the inventory: ${state}; name one with --preset or --config`;
     throw new RecoveryError('ConfigInvalid', message);
   }
-  if (record?.areCreated === true) return { objects: record.objects, record };
-  const inventory = resolved?.name ?? record?.inventory ?? '';
-  const objects = resolved === undefined ? (record?.objects ?? []) : purgeable(resolved);
-  if (!force && objects.length > 0 && shared(inventory, resolved) !== false) throw mayBeOthers(inventory, objects);
-  return { objects, ...(record !== undefined && { record }) };
-}
-
-/** Whether others work on objects of an inventory, too. Undefined: nobody has named it, and it is no preset. */
-function shared(inventory: string, resolved: Resolved | undefined): boolean | undefined {
-  if (resolved?.name === inventory) return isShared(resolved);
-  return presetNames().includes(inventory) ? isShared(loadPreset(inventory)) : undefined;
-}
-
-function mayBeOthers(inventory: string, objects: readonly ApiLocation[]): RecoveryError {
-  const message = `Cannot delete the objects of inventory "${inventory}": nothing tells which of its ${objects.length} Secrets and ConfigMaps init has created. What an operator keeps is among them, his CAs' keys, too: without these whoever trusts his certificates today would be refused. Without --purge identities and rights are removed, and no object; --force deletes all of them`;
-  return new RecoveryError('KubeConflict', message);
+  if (record !== undefined || resolved === undefined) return { objects: record?.objects ?? [], record };
+  const objects = purgeable(resolved);
+  if (force || objects.length === 0 || !isShared(resolved)) return { objects };
+  const message = `Cannot delete the objects of inventory "${resolved.name}": nothing tells which of its ${objects.length} Secrets and ConfigMaps init has created. What an operator keeps is among them, his CAs' keys, too: without these whoever trusts his certificates today would be refused. Without --purge identities and rights are removed, and no object; --force deletes all of them`;
+  throw new RecoveryError('KubeConflict', message);
 }
 
 /** The containers of an adopted machine live on these tokens, and its components on these certificates. */

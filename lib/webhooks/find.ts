@@ -44,9 +44,8 @@ export async function findWebhooks({ connection, resolved, signal }: FindWebhook
   const labelsOf = async (path: string): Promise<Labels> =>
     (await read<{ metadata?: { labels?: Labels } }>(path))?.metadata?.labels ?? {};
 
-  const kinds = ['MutatingWebhookConfiguration', 'ValidatingWebhookConfiguration'] as const;
-  const configurations = new Map<(typeof kinds)[number], readonly WebhookConfiguration[]>();
-  for (const kind of kinds) configurations.set(kind, await listed<WebhookConfiguration>(`${kind.toLowerCase()}s`));
+  const mutating = await listed<WebhookConfiguration>('mutatingwebhookconfigurations');
+  const validating = await listed<WebhookConfiguration>('validatingwebhookconfigurations');
   const policies = await listed<AdmissionPolicy>('validatingadmissionpolicies');
   const bindings = await listed<AdmissionPolicyBinding>('validatingadmissionpolicybindings');
 
@@ -56,7 +55,7 @@ export async function findWebhooks({ connection, resolved, signal }: FindWebhook
   }
   // What an object carries now is asked only where it matters: there are dozens of them.
   const selectors = [
-    ...[...configurations.values()].flat().flatMap(({ webhooks = [] }) => webhooks.map((one) => one.objectSelector)),
+    ...[...mutating, ...validating].flatMap(({ webhooks = [] }) => webhooks.map((one) => one.objectSelector)),
     ...policies.map(({ spec }) => spec?.matchConstraints?.objectSelector),
     ...bindings.map(({ spec }) => spec?.matchResources?.objectSelector),
   ];
@@ -67,10 +66,10 @@ export async function findWebhooks({ connection, resolved, signal }: FindWebhook
     const future = registryMetadata(artefact, resolved, undefined)?.labels ?? {};
     objects.push({ location: artefact.location, labels: [present, { ...present, ...future }, future] });
   }
+  const all = { objects, namespaceLabels };
   return [
-    ...kinds.flatMap((kind) => {
-      return interceptingWebhooks({ kind, configurations: configurations.get(kind) ?? [], objects, namespaceLabels });
-    }),
-    ...judgingPolicies({ policies, bindings, objects, namespaceLabels }),
+    ...interceptingWebhooks({ ...all, kind: 'MutatingWebhookConfiguration', configurations: mutating }),
+    ...interceptingWebhooks({ ...all, kind: 'ValidatingWebhookConfiguration', configurations: validating }),
+    ...judgingPolicies({ ...all, policies, bindings }),
   ];
 }

@@ -14,11 +14,15 @@ export interface WebhookConfiguration {
   }[];
 }
 
-interface WebhookQuestion {
-  readonly kind: 'MutatingWebhookConfiguration' | 'ValidatingWebhookConfiguration';
-  readonly configurations: readonly WebhookConfiguration[];
+/** What recovery writes. */
+interface Written {
   readonly objects: readonly WrittenObject[];
   readonly namespaceLabels: NamespaceLabels;
+}
+
+interface WebhookQuestion extends Written {
+  readonly kind: 'MutatingWebhookConfiguration' | 'ValidatingWebhookConfiguration';
+  readonly configurations: readonly WebhookConfiguration[];
 }
 
 export interface WebhookFinding {
@@ -42,30 +46,25 @@ export function interceptingWebhooks({
   namespaceLabels,
 }: WebhookQuestion): WebhookFinding[] {
   return configurations.flatMap(({ metadata, webhooks = [] }) =>
-    webhooks.flatMap((webhook): WebhookFinding[] => {
+    webhooks.flatMap((webhook) => {
       const hit = objects.filter(
-        (object) =>
-          (webhook.rules ?? []).some((rule) => covers(rule, object.location)) &&
-          reaches(webhook, object, namespaceLabels),
+        (object) => coversAny(webhook.rules, object) && reaches(webhook, object, namespaceLabels),
       );
-      if (hit.length === 0) return [];
-      return [
-        {
-          configuration: `${kind} "${metadata?.name ?? ''}"`,
-          webhook: webhook.name,
-          blocks: webhook.failurePolicy !== 'Ignore',
-          ...exempting(hit),
-        },
-      ];
+      const configuration = `${kind} "${metadata?.name ?? ''}"`;
+      return findingOn(hit, { configuration, webhook: webhook.name, blocks: webhook.failurePolicy !== 'Ignore' });
     }),
   );
 }
 
-/** Where they lie, and what leaves them out. */
-function exempting(hit: readonly WrittenObject[]): Pick<WebhookFinding, 'namespaces' | 'exemption'> {
+/** None where nothing is hit; else with the namespaces of what is, and what leaves them out. */
+function findingOn(
+  hit: readonly WrittenObject[],
+  found: Omit<WebhookFinding, 'namespaces' | 'exemption'>,
+): WebhookFinding[] {
+  if (hit.length === 0) return [];
   const namespaces = [...new Set(hit.map(({ location }) => location.namespace))].toSorted();
   const matchExpressions = [{ key: nameLabel, operator: 'NotIn', values: namespaces }];
-  return { namespaces, exemption: { namespaceSelector: { matchExpressions } } };
+  return [{ ...found, namespaces, exemption: { namespaceSelector: { matchExpressions } } }];
 }
 
 /** One line for a person: what the webhook does to recovery, and what to do about it. */
@@ -136,6 +135,9 @@ export const isRestricting = ({ matchLabels = {}, matchExpressions = [] }: Selec
 const has = (list: readonly string[], ...wanted: readonly string[]): boolean =>
   wanted.some((one) => list.includes(one));
 
+const coversAny = (rules: readonly AdmissionRule[] | null | undefined, { location }: WrittenObject): boolean =>
+  (rules ?? []).some((rule) => covers(rule, location));
+
 function covers(
   { apiGroups = [], apiVersions = [], operations = [], resources = [], scope, resourceNames }: AdmissionRule,
   object: ApiLocation,
@@ -147,15 +149,12 @@ function covers(
     has(apiVersions, 'v1', '*') &&
     has(operations, 'CREATE', 'UPDATE', '*') &&
     has(resources, resource, '*', '*/*') &&
-    ((resourceNames ?? []).length === 0 || has(resourceNames ?? [], object.name))
+    (!resourceNames?.length || resourceNames.includes(object.name))
   );
 }
 
 /** As metav1.LabelSelectorAsSelector: an absent or empty selector selects everything. */
-function selects(
-  { matchLabels = {}, matchExpressions = [] }: Selector = {},
-  labels: Readonly<Record<string, string>>,
-): boolean {
+function selects({ matchLabels = {}, matchExpressions = [] }: Selector = {}, labels: Labels): boolean {
   const expressions = matchExpressions.every(({ key, operator, values }) => {
     const value = labels[key];
     const isListed = value !== undefined && (values ?? []).includes(value);
@@ -196,11 +195,9 @@ export interface AdmissionPolicyBinding {
   };
 }
 
-export interface PolicyQuestion {
+export interface PolicyQuestion extends Written {
   readonly policies: readonly AdmissionPolicy[];
   readonly bindings: readonly AdmissionPolicyBinding[];
-  readonly objects: readonly WrittenObject[];
-  readonly namespaceLabels: NamespaceLabels;
 }
 
 /** A policy without a binding does nothing, nor does one whose binding only warns or audits. */
@@ -214,9 +211,8 @@ export function judgingPolicies({ policies, bindings, objects, namespaceLabels }
         takes(constraints, object, namespaceLabels) &&
         (matchResources === undefined || takes(matchResources, object, namespaceLabels, 'narrows')),
     );
-    if (hit.length === 0) return [];
     const configuration = `ValidatingAdmissionPolicyBinding "${metadata?.name ?? ''}"`;
-    return [{ configuration, webhook: policyName, isPolicy: true, blocks: true, ...exempting(hit) }];
+    return findingOn(hit, { configuration, webhook: policyName, isPolicy: true, blocks: true });
   });
 }
 
@@ -227,11 +223,10 @@ function takes(
   labels: NamespaceLabels,
   narrows?: 'narrows',
 ): boolean {
-  const rules = resources.resourceRules ?? [];
-  const isCovered = (list: readonly AdmissionRule[]): boolean => list.some((rule) => covers(rule, object.location));
+  const { resourceRules, excludeResourceRules } = resources;
   return (
-    ((narrows !== undefined && rules.length === 0) || isCovered(rules)) &&
-    !isCovered(resources.excludeResourceRules ?? []) &&
+    ((narrows !== undefined && !resourceRules?.length) || coversAny(resourceRules, object)) &&
+    !coversAny(excludeResourceRules, object) &&
     reaches(resources, object, labels)
   );
 }

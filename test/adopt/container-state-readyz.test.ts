@@ -18,7 +18,7 @@ afterEach(async () => {
   await server.closed;
 });
 
-const ask = (): Promise<string | undefined> => askReady({ host: '127.0.0.1', port: server.port }, signal);
+const ask = (): Promise<string | undefined> => askReady(server.port, signal);
 
 test('askReady() has nothing to say of a container that is ready', async () => {
   health.set('syncer', { ok: true, message: 'all there' });
@@ -44,7 +44,7 @@ test('askReady() does not wait for ever, and ends with the signal', async () => 
   await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
   const { port } = silent.address() as { port: number };
   const stop = new AbortController();
-  const asked = askReady({ host: '127.0.0.1', port }, stop.signal);
+  const asked = askReady(port, stop.signal);
   silent.once('connection', () => stop.abort());
   expect(await asked).toMatch(/does not answer: /);
   silent.close();

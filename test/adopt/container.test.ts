@@ -24,7 +24,8 @@ const absent = `echo 'FATA[0000] no such image "${image}" present' >&2; exit 1`;
 
 async function required(program: string, dryRun = false): Promise<readonly string[]> {
   const told: string[] = [];
-  await requireImage(image, { images: imagesOf(signal, program), dryRun, told: (line) => told.push(line) });
+  const images = imagesOf(signal, program);
+  await requireImage({ image, images, dryRun, signal, print: (line) => told.push(line) });
   return told;
 }
 

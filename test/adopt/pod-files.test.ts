@@ -45,11 +45,10 @@ function write(): Promise<readonly string[]> {
     kubeletServer: 'https://127.0.0.1:6443',
     recoveryServerName: 'localhost-recovery',
     namespace: 'kube-cert-recovery',
-    runs: () => true,
+    running: new Set([pod]),
     api: { connection, signal: AbortSignal.timeout(10_000) },
     store: new MemoryStore(),
     clock: systemClock,
-    tokenTimeoutMs: 0,
   });
 }
 

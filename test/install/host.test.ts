@@ -15,7 +15,6 @@ import {
 } from '../../lib/install/host.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
-import { publishedUnits } from '../../scripts/published-manifests.ts';
 
 let directory: string;
 let told: string[];
@@ -204,13 +203,4 @@ describe('removeHost()', () => {
     expect(await remove(true)).toHaveLength(4);
     expect(await installed()).toEqual(names);
   });
-});
-
-describe('manifests/', () => {
-  it.each(Object.entries(publishedUnits()))(
-    '%s is what init host writes (node scripts/manifests.ts writes it)',
-    async (name, content) => {
-      expect(await readFile(new URL(`../../manifests/${name}`, import.meta.url), 'utf8')).toBe(content);
-    },
-  );
 });

@@ -5,13 +5,12 @@ import type { Manifest } from '../../lib/install/apply.ts';
 import {
   type Installed,
   installedRecord,
-  oursOf,
   parseInstalled,
   purgeable,
   recordToCome,
 } from '../../lib/install/install-record.ts';
 import { wanted } from '../../lib/install/uninstall.ts';
-import type { ApiLocation, Resolved } from '../../lib/inventory/model.ts';
+import type { ApiLocation } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
@@ -24,18 +23,16 @@ const created = purgeable(resolved).slice(0, 3);
 const record = installedRecord(resolved.name, 'own', created);
 const data = record['data'] as Record<string, string>;
 
-/** As the API has it; `isFormer`: of a version that recorded all that is declared. */
-function recorded(inventory: string, objects: Installed['objects'], isFormer = false): Installed {
+/** As the API has it. */
+function recorded(inventory: string, objects: Installed['objects']): Installed {
   const manifest = installedRecord(inventory, 'own', objects);
-  const { objects: which, ...names } = manifest['data'] as Record<string, string>;
-  return parseInstalled(isFormer ? names : { ...names, objects: which ?? '' }, manifest);
+  return parseInstalled(manifest['data'] as Record<string, string>, manifest);
 }
 
 describe('installedRecord()', () => {
   it('is read as what --purge deletes: what was created, once each, and nothing else', () => {
-    const { inventory, objects, areCreated } = parseInstalled(data, record);
+    const { inventory, objects } = parseInstalled(data, record);
     expect(inventory).toBe('kubernetes');
-    expect(areCreated).toBe(true);
     expect(objects.toSorted(byName)).toEqual(created.toSorted(byName));
     expect(installedRecord(resolved.name, 'own', [...created, ...created])).toEqual(record);
     expect(parseInstalled(installedRecord('kubernetes', 'own', [])['data'] as typeof data, record).objects).toEqual([]);
@@ -43,18 +40,6 @@ describe('installedRecord()', () => {
 });
 
 const byName = (a: { readonly name: string }, b: { readonly name: string }): number => (a.name < b.name ? -1 : 1);
-
-describe('oursOf()', () => {
-  const former = recorded('x', created, true);
-
-  it('takes what a former version has recorded for ours, but where others work on the same objects', () => {
-    expect(former.areCreated).toBe(false);
-    expect(oursOf(former, false)).toEqual(former.objects);
-    expect(oursOf(former, undefined)).toEqual(former.objects);
-    expect(oursOf(former, true)).toEqual([]);
-    expect(oursOf(recorded('x', created), true)).toHaveLength(created.length);
-  });
-});
 
 describe('recordToCome()', () => {
   const [first, second, third] = created as [ApiLocation, ApiLocation, ApiLocation];
@@ -74,13 +59,6 @@ describe('recordToCome()', () => {
     const after = installedRecord('kubernetes', 'own', created);
     expect(await come(before, [third])).toEqual(after);
     expect(await come(dataOf(after), [])).toEqual(after);
-  });
-
-  it('keeps what a former version has recorded only where nobody else keeps objects', async () => {
-    const { objects: _, ...former } = dataOf(record);
-    expect(await come(former, [])).toEqual(record);
-    const { objects: _which, ...operated } = dataOf(installedRecord(operators.name, 'own', purgeable(operators)));
-    expect(await come(operated, [], operators)).toEqual(installedRecord(operators.name, 'own', []));
   });
 
   it('takes the place of no record that cannot be read', async () => {
@@ -103,27 +81,17 @@ describe('wanted() by --purge', () => {
     expect(wanted([none], { purge })).toEqual({ objects: [] });
   });
 
-  const former = recorded(operators.name, purgeable(operators), true);
-  it.each<[string, Installed[], { readonly resolved?: Resolved }]>([
-    ['a record of a former version', [former], { resolved: operators }],
-    ['such a record of a preset that nobody names', [former], {}],
-    ['such a record of an inventory that is not known', [recorded('mine', created, true)], {}],
-    ['no record', [], { resolved: operators }],
-  ])('is refused where others keep objects, too, and there is %s', (_, records, named) => {
-    const inventory = named.resolved?.name ?? records[0]?.inventory;
-    const all = named.resolved === undefined ? (records[0]?.objects ?? []) : purgeable(named.resolved);
-    expect(() => wanted(records, { purge, ...named })).toThrow(
-      `Cannot delete the objects of inventory "${inventory}": nothing tells which of its ${all.length} Secrets and ConfigMaps init has created. What an operator keeps is among them`,
+  it('is refused where others keep objects, too, and there is no record', () => {
+    const all = purgeable(operators);
+    expect(() => wanted([], { purge, resolved: operators })).toThrow(
+      `Cannot delete the objects of inventory "${operators.name}": nothing tells which of its ${all.length} Secrets and ConfigMaps init has created. What an operator keeps is among them`,
     );
-    expect(wanted(records, { purge, force: true, ...named }).objects).toHaveLength(all.length);
-    expect(wanted(records, named)).toEqual({ objects: [] });
+    expect(wanted([], { purge, force: true, resolved: operators }).objects).toHaveLength(all.length);
+    expect(wanted([], { resolved: operators })).toEqual({ objects: [] });
   });
 
-  it('is all that is declared where nobody else keeps objects and no record says more', () => {
-    const all = recorded('kubernetes', purgeable(resolved), true);
+  it('is all that is declared where nobody else keeps objects and there is no record', () => {
     expect(wanted([], { purge, resolved }).objects).toEqual(purgeable(resolved));
-    expect(wanted([all], { purge, resolved }).objects).toEqual(purgeable(resolved));
-    expect(wanted([all], { purge }).objects).toEqual(all.objects);
   });
 });
 
@@ -131,6 +99,7 @@ describe('parseInstalled()', () => {
   it.each<[string, Record<string, string>]>([
     ['nothing', {}],
     ['another inventory', { ...data, inventory: 'other' }],
+    ['objects of which it does not say that they were created', { ...data, objects: '' }],
     ['a line that is no name', { ...data, secrets: 'own/a/b\n' }],
     ['a path', { ...data, secrets: '../x\n' }],
     ['an object of the whole cluster', { ...data, configMaps: 'name\n' }],

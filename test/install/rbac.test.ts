@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { type Account, accountName, staticPods } from '../../lib/install/accounts.ts';
 import type { Manifest } from '../../lib/install/apply.ts';
@@ -7,8 +6,6 @@ import type { Artefact } from '../../lib/inventory/model.ts';
 import { isFile } from '../../lib/inventory/places.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
-import { parseYaml } from '../../lib/yaml.ts';
-import { manifestsYaml } from '../../scripts/published-manifests.ts';
 import { codes, firstCode, page, section, tables } from '../docs/markdown.ts';
 import { documentedRights } from '../support/project/documented-rights.ts';
 import { grantsOf, grantText } from '../support/cluster/grants.ts';
@@ -32,7 +29,6 @@ const namesOf = (rules: readonly Rule[], resource: string): string[] =>
   rules.filter(({ resources }) => resources.includes(resource)).flatMap(({ resourceNames = [] }) => resourceNames);
 
 const bound = (from: readonly Manifest[]): boolean => JSON.stringify(from).includes('system:kubelet-api-admin');
-const documents = (text: string): unknown[] => text.split(/^---$/m).map(parseYaml);
 
 describe('installManifests()', () => {
   it('names every object in every rule but those of Events', () => {
@@ -345,14 +341,4 @@ describe('syncerOf()', () => {
     expect(syncerOf(resolved, two).account).toBe('syncer');
     expect(secretsOf(two)).not.toContain('csr-signer');
   });
-});
-
-describe('manifests/', () => {
-  it.each(Object.keys(manifestsYaml()))(
-    '%s is what the inventory asks for (node scripts/manifests.ts writes it)',
-    (name) => {
-      const file = new URL(`../../manifests/${name}`, import.meta.url);
-      expect(documents(readFileSync(file, 'utf8'))).toEqual(documents(manifestsYaml()[name] ?? ''));
-    },
-  );
 });

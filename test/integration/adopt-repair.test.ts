@@ -258,7 +258,7 @@ describe('where a kubelet runs the pods', () => {
         ...before,
         metadata: { ...before.metadata, annotations: {} },
       });
-      expect(await changeStaticPod('kube-apiserver', edit, { ...machine, told: waits })).toBe('written');
+      expect(await changeStaticPod('kube-apiserver', edit, { ...machine, print: waits })).toBe('written');
       expect(lines).toEqual([
         expect.stringContaining('Static pod kube-apiserver waits for its turn. Cannot take Lease'),
         expect.stringMatching(

@@ -66,7 +66,7 @@ function fakeKubelet(of: KubeadmMachine, nodeName: string, answers = true): Fake
 
 async function adopt(of = machine, nodeName = 'node1', by = connection): Promise<string> {
   const lines: string[] = [];
-  await runAdopt(await adoptOptions(of, { connection: by, nodeName, signal, told: (line) => lines.push(line) }));
+  await runAdopt(await adoptOptions(of, { connection: by, nodeName, signal, print: (line) => lines.push(line) }));
   return lines.join('\n');
 }
 
@@ -284,13 +284,15 @@ describe('a machine', () => {
   test('has each addition in its record as soon as its pod runs, and the former manifest beside it', async () => {
     const [former, next] = ['example.com/recovery:1', 'example.com/recovery:2'];
     const before = await readFile(machine.path('manifests/kube-apiserver.yaml'), 'utf8');
-    await expect(adoptWith({ told: endAt('Static pod kube-controller-manager: changed') })).rejects.toThrow('ended at');
+    await expect(adoptWith({ print: endAt('Static pod kube-controller-manager: changed') })).rejects.toThrow(
+      'ended at',
+    );
     expect(await imagesInRecord()).toEqual([former, former]);
     await adopt();
     const kept = machine.path('kube-cert-recovery/kube-apiserver/former-manifest.yaml');
     expect(await readFile(kept, 'utf8')).toBe(before);
     expect(await imagesInRecord()).toEqual([former, former, former]);
-    await expect(adoptWith({ image: next, told: endAt('Static pod kube-apiserver: changed') })).rejects.toThrow(
+    await expect(adoptWith({ image: next, print: endAt('Static pod kube-apiserver: changed') })).rejects.toThrow(
       'ended at',
     );
     expect(await imagesInRecord()).toEqual([next, former, former]);

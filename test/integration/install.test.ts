@@ -26,9 +26,11 @@ beforeAll(async () => {
 });
 afterAll(() => plane?.[Symbol.asyncDispose]());
 
+const recoveryServerName = 'localhost-recovery';
 const init = (): Promise<InitOutcome> => {
   const settings = { preset: 'kubernetes', parameters: { apiServerHostnames: ['127.0.0.1'] } };
-  return runInit({ connection: admin, resolved, directory: out, server, settings, clock: systemClock, signal });
+  const options = { connection: admin, resolved, directory: out, server, recoveryServerName, settings };
+  return runInit({ ...options, clock: systemClock, signal });
 };
 
 const apiObjects = (): ApiLocation[] =>
@@ -249,7 +251,13 @@ describe('runInit() for a component that leaves the recovery certificate to othe
   const scheduler = resolve(loadPreset('openshift-kube-scheduler'), {});
   const initScheduler = (more: { readonly recoveryServerName?: string } = {}): Promise<InitOutcome> => {
     const where = { directory: join(out, 'scheduler'), namespace: 'openshift-kube-scheduler', server };
-    return runInit({ connection: admin, resolved: scheduler, ...where, clock: systemClock, signal, ...more });
+    const options = {
+      connection: admin,
+      resolved: scheduler,
+      recoveryServerName,
+      settings: { preset: scheduler.name },
+    };
+    return runInit({ ...options, ...where, clock: systemClock, signal, ...more });
   };
 
   it('refuses CAs of kube-controller-manager that do not verify the recovery name', async () => {

@@ -1,18 +1,20 @@
 // What is added to kubeadm's static pods, on manifests that the real kubeadm has written: what comes out can be taken out
 // again to the byte, and kubeadm itself comes to the same when it is given our patches.
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { requireKubeadmFlags, requireSameTrust } from '../../lib/adopt/guard.ts';
 import { podAddition, podLayout } from '../../lib/adopt/pod-files.ts';
 import { podManifest, runsOurs } from '../../lib/adopt/static-pods-apply.ts';
-import { addTo, containerName, kubeadmPatches, type PodManifest, removeFrom } from '../../lib/adopt/static-pods.ts';
+import { addTo, containerName, type PodManifest, removeFrom } from '../../lib/adopt/static-pods.ts';
 import { type StaticPod, staticPods } from '../../lib/install/accounts.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { Material } from '../../lib/store/store.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
+import { publishedAddition } from '../../scripts/published-manifests.ts';
+import { root } from '../docs/markdown.ts';
 import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
 
 const directory = '/etc/kubernetes/kube-cert-recovery';
@@ -148,15 +150,10 @@ describe.each(staticPods)('the static pod %s', (pod) => {
   });
 });
 
-test('kubeadm, given our patches, writes the same pods', async () => {
+test('kubeadm, given manifests/kubeadm-patches, writes the pods that init adopt does', async () => {
   const patched = await machine.copy();
   try {
-    await mkdir(join(patched.root, 'patches'));
-    for (const pod of staticPods) {
-      for (const [name, patch] of Object.entries(kubeadmPatches(additionTo(pod)))) {
-        await writeFile(join(patched.root, 'patches', name), toYaml(patch));
-      }
-    }
+    await cp(join(root, 'manifests/kubeadm-patches'), join(patched.root, 'patches'), { recursive: true });
     const config = join(patched.root, 'config.yaml');
     const text = await readFile(config, 'utf8');
     await writeFile(config, text.replace('kind: InitConfiguration', '$&\npatches: { directory: /patches }'));
@@ -164,7 +161,7 @@ test('kubeadm, given our patches, writes the same pods', async () => {
     for (const pod of staticPods) {
       const path = join(patched.root, 'etc/kubernetes/manifests', `${pod}.yaml`);
       const written = podManifest(parseYaml(await readFile(path, 'utf8')), pod, path);
-      const ours = addTo(await manifestOf(pod), additionTo(pod));
+      const ours = addTo(await manifestOf(pod), publishedAddition(pod));
       expect(sorted(written)).toEqual(sorted(ours));
       // and it is taken out of those in the same way
       expect(sorted(removeFrom(written))).toEqual(sorted(await manifestOf(pod)));

@@ -24,7 +24,9 @@ beforeAll(async () => {
   plane = await startRenderedControlPlane();
   const { admin: connection, resolved, out: directory, server } = plane;
   certs = join(directory, 'certs');
-  await runInit({ connection, resolved, directory, server, clock, signal });
+  const settings = { preset: resolved.name };
+  const recoveryServerName = 'localhost-recovery';
+  await runInit({ connection, resolved, directory, server, recoveryServerName, settings, clock, signal });
 });
 afterAll(() => plane?.[Symbol.asyncDispose]());
 

@@ -39,16 +39,16 @@ export interface Adopting {
   readonly nodeName?: string;
   readonly server?: string;
   readonly signal: AbortSignal;
-  readonly told?: (line: string) => void;
+  readonly print?: (line: string) => void;
 }
 
 /** What `init adopt` finds on this machine. */
 export async function adoptOptions(machine: KubeadmMachine, adopting: Adopting): Promise<AdoptOptions> {
-  const { nodeName = 'node1', server = 'https://127.0.0.1:6443', told = () => undefined } = adopting;
+  const { nodeName = 'node1', server = 'https://127.0.0.1:6443', print = () => undefined } = adopting;
   const parameters = { apiServerHostnames: await servedNames(machine.path('pki')) };
   return {
     ...adopting,
-    told,
+    print,
     nodeName,
     server,
     kubeletServer: server,

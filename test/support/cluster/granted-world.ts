@@ -11,7 +11,6 @@ import {
   defaultNamespace as namespace,
   type StaticPod,
   staticPods,
-  tokenSecretName,
 } from '../../../lib/install/accounts.ts';
 import { type Api, applyManifest, type Manifest } from '../../../lib/install/apply.ts';
 import { type CredentialOptions, readToken } from '../../../lib/install/mode-credentials.ts';
@@ -82,7 +81,7 @@ export async function createGrantedWorld({ audit = false } = {}): Promise<Grante
   for (const manifest of [...plain, ...adopted]) await applyManifest(api, manifest);
 
   const tokenOf = (account: Account): Promise<string> =>
-    readToken(api, { namespace, secret: tokenSecretName(account), clock: systemClock, tokenTimeoutMs: 60_000 });
+    readToken(account, { api, namespace, clock: systemClock }).then(({ token }) => token);
   const kubeconfig = async (path: string, token: string): Promise<string> => {
     await mkdir(dirname(path), { recursive: true });
     const certificateAuthority = controlPlane.recoveryCa;
@@ -102,7 +101,6 @@ export async function createGrantedWorld({ audit = false } = {}): Promise<Grante
     namespace,
     server: controlPlane.url,
     recoveryServerName: 'localhost-recovery',
-    tokenTimeoutMs: 60_000,
   };
   const settings = {
     preset,
@@ -112,7 +110,7 @@ export async function createGrantedWorld({ audit = false } = {}): Promise<Grante
   for (const pod of staticPods) {
     const material = new Map<string, never>();
     const more = { directory, resolved, material, settings, nodeCertificate, kubeletServer: controlPlane.url };
-    await writePodFiles(pod, { ...common, ...more, runs: () => true });
+    await writePodFiles(pod, { ...common, ...more, running: new Set(staticPods) });
     const layout = podLayout(directory, pod);
     const config = parseYaml(await readFile(layout.configFile, 'utf8')) as Record<string, Record<string, unknown>>;
     for (const mode of config['modes'] as unknown as readonly string[]) {

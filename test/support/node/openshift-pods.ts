@@ -1,19 +1,18 @@
 // The static pods of an OpenShift control plane, for upstream's components: names, containers, paths, mounts and settings
 // are those of its operators (bindata/assets/*/pod.yaml and bindata/assets/config in
 // openshift/cluster-kube-apiserver-operator, cluster-kube-controller-manager-operator, cluster-kube-scheduler-operator).
-// The containers beside the components are the operators' own (openshift-containers.ts) with the image, command and
-// arguments that docs/openshift.md tells to put in place of theirs, and nothing else changed.
+// The containers beside the components are those of manifests/openshift.
 import { parseYaml } from '../../../lib/yaml.ts';
-import { blocks, page, section } from '../../docs/markdown.ts';
-import { componentVersions } from '../cluster/binaries.ts';
-import { flagArguments, type Flags } from '../cluster/components.ts';
 import {
   certs,
   emptyDirectories,
-  operatorsContainers,
-  type OperatorsContainer,
+  type OpenshiftContainer,
+  recoveryKubeconfigs,
   resources,
-} from './openshift-containers.ts';
+} from '../../../scripts/openshift-containers.ts';
+import { page } from '../../docs/markdown.ts';
+import { componentVersions } from '../cluster/binaries.ts';
+import { flagArguments, type Flags } from '../cluster/components.ts';
 import { programReference } from './program-image.ts';
 
 export { resources };
@@ -28,17 +27,17 @@ export interface Component {
   readonly recoveryKubeconfig: string;
 }
 
-const component = (name: Component['name'], pod: string, recoveryKubeconfig: string): Component => ({
+const component = (name: Component['name'], pod: string): Component => ({
   name,
   preset: `openshift-${name}`,
   namespace: `openshift-${name}`,
   pod,
-  recoveryKubeconfig,
+  recoveryKubeconfig: recoveryKubeconfigs[name],
 });
 export const components: readonly Component[] = [
-  component('kube-apiserver', 'kube-apiserver', 'kube-apiserver-cert-syncer-kubeconfig'),
-  component('kube-controller-manager', 'kube-controller-manager', 'kube-controller-cert-syncer-kubeconfig'),
-  component('kube-scheduler', 'openshift-kube-scheduler', 'kube-scheduler-cert-syncer-kubeconfig'),
+  component('kube-apiserver', 'kube-apiserver'),
+  component('kube-controller-manager', 'kube-controller-manager'),
+  component('kube-scheduler', 'openshift-kube-scheduler'),
 ];
 
 /** On the machine. */
@@ -121,40 +120,15 @@ function settings(address: string): Readonly<Record<Component['name'], Flags>> {
   };
 }
 
-/** As the page has it. */
-export interface DocumentedContainer extends OperatorsContainer {
-  readonly image: string;
-  readonly command?: readonly string[];
-  readonly args: readonly string[];
-}
-
-/** The section of docs/openshift.md. */
-export const replaced = 'In place of the original containers';
-
-/** As the page says. */
-export function documentedContainers({ preset }: Pick<Component, 'preset'>): readonly DocumentedContainer[] {
-  const lists = blocks(section(page('docs/openshift.md'), replaced)).filter(({ language }) => language === 'yaml');
-  const all = lists.map(({ text }) => parseYaml(text) as readonly DocumentedContainer[]);
-  const found = all.find((list) => list.every(({ args }) => args.includes(`--preset=${preset}`)));
-  if (found === undefined) throw new Error(`docs/openshift.md does not tell the containers of ${preset}`);
-  return found;
-}
-
-type Exchanged = Pick<DocumentedContainer, 'image' | 'command' | 'args'>;
-
-/** The operators' container with ours in it; the image is that of these machines. */
-function exchanged(own: OperatorsContainer, of: Component): OperatorsContainer & Exchanged {
-  const documented = documentedContainers(of).find(({ name }) => name === own.name);
-  if (documented === undefined) throw new Error(`docs/openshift.md does not tell what takes the place of ${own.name}`);
-  const { command, args } = documented;
-  return { ...own, image: programReference, ...(command !== undefined && { command }), args };
-}
+/** As manifests/openshift has them. */
+export const publishedContainers = ({ name }: Pick<Component, 'name'>): readonly OpenshiftContainer[] =>
+  parseYaml(page(`manifests/openshift/${name}.yaml`)) as readonly OpenshiftContainer[];
 
 export interface PodOptions {
   readonly address: string;
   /** What the names of load balancers lead to. */
   readonly hosts: readonly string[];
-  /** Besides what the page says, of mode regen. */
+  /** Besides what the manifest says, of mode regen. */
   readonly regenArgs?: readonly string[];
   /** Of credentials that `init` has made, one directory for each mode: they take the place of the original one. */
   readonly credentials?: string;
@@ -174,13 +148,13 @@ export async function podManifest(of: Component, options: PodOptions): Promise<s
   const { kubernetes } = await componentVersions();
   const mount = (name: string, mountPath: string, readOnly = false) => ({ name, mountPath, readOnly });
   const own = (mode: Mode): string | undefined => credentials && `${credentials}/${mode}`;
-  const beside = (operatorsContainers[of.name] ?? []).map((container) => {
-    const { args, volumeMounts, ...rest } = exchanged(container, of);
+  const beside = publishedContainers(of).map(({ args, volumeMounts, ...rest }) => {
     const mode = args.includes('--mode=regen') ? 'regen' : 'syncer';
     const directory = own(mode);
     const identity = directory === undefined ? {} : { '--kubeconfig': `${directory}/kubeconfig` };
     return {
       ...rest,
+      image: programReference,
       args: [...args.map((arg) => replacedFlag(arg, identity)), ...(mode === 'regen' ? regenArgs : [])],
       volumeMounts: [...volumeMounts, ...(directory === undefined ? [] : [mount(`own-${mode}`, directory, true)])],
     };

@@ -13,7 +13,6 @@ import {
   manifestOf,
   podManifest,
   type PodOptions,
-  replaced,
   resources,
   revisionOf,
 } from './openshift-pods.ts';
@@ -173,7 +172,7 @@ async function replaceManifest(cluster: Cluster, component: Component, content: 
 
 /** The one command of the page that begins so, with the program of these machines. */
 export function documentedCommand(start: string): string {
-  const found = blocks(section(page('docs/openshift.md'), replaced)).filter(({ text }) =>
+  const found = blocks(section(page('docs/openshift.md'), 'In place of the original containers')).filter(({ text }) =>
     text.startsWith(`kube-cert-recovery ${start} `),
   );
   const [command, ...others] = found;

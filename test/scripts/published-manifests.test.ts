@@ -1,0 +1,20 @@
+import { readdirSync } from 'node:fs';
+import { expect, it } from 'vitest';
+import { publishedManifests } from '../../scripts/published-manifests.ts';
+import { page, root } from '../docs/markdown.ts';
+
+const published = await publishedManifests();
+
+it.each(Object.entries(published))('manifests/%s is what the code writes (npm run manifests)', (name, text) => {
+  expect(page(`manifests/${name}`)).toBe(text);
+});
+
+it('manifests/ holds nothing else', () => {
+  const entries = readdirSync(`${root}manifests`, { recursive: true, withFileTypes: true });
+  const files = entries.filter((one) => one.isFile()).map((one) => `${one.parentPath}/${one.name}`);
+  expect(files.toSorted()).toEqual(
+    Object.keys(published)
+      .map((name) => `${root}manifests/${name}`)
+      .toSorted(),
+  );
+});
