@@ -1,8 +1,11 @@
 #!/bin/sh
-# Makes a fresh clone able to run: installs the pinned dependencies, and Node among them, when they are absent or older
-# than the lock file. Called by the npm scripts `demo` and `test`; says what it does, and is silent when all is there.
+# setup.sh [demo|test]: makes a fresh clone able to run. Installs what that npm script needs from the system, and the pinned
+# dependencies, Node among them, when they are absent or older than the lock file. Says what it does, and is silent when
+# all is there.
 set -eu
 cd -- "$(dirname -- "$0")/.."
+
+[ $# = 0 ] || scripts/system-packages.sh "$1"
 
 # npm writes this file last, so it is there only after a complete installation.
 installed=node_modules/.package-lock.json
