@@ -4,7 +4,15 @@ import { defineConfig } from 'vitest/config';
 import { testFiles } from './test/support/project/projects.ts';
 
 const { unit, stories } = testFiles(fileURLToPath(new URL('.', import.meta.url)));
-const env = { TESTCONTAINERS_RYUK_DISABLED: 'true' };
+// What only root uses is not on everybody's PATH.
+const env = { TESTCONTAINERS_RYUK_DISABLED: 'true', PATH: `${process.env['PATH']}:/usr/sbin:/sbin` };
+
+// Real control planes wait for their own components most of the time, so three files at a time share two cores. A file of
+// these projects may run beside any other, and beside another test run: each chooses its ports by freePorts(), lives in
+// temporary directories, gives a played kubelet the health ports of its process, and plays kubeadm, static pods and whole
+// machines in PID, network and mount namespaces of their own, or in containers of a network of their own. Nothing else of
+// this machine is written.
+const besideOthers = { maxWorkers: 3, sequence: { groupOrder: 1 } };
 
 export default defineConfig({
   test: {
@@ -36,8 +44,7 @@ export default defineConfig({
           include: ['test/integration/**/*.test.ts'],
           testTimeout: 120_000,
           hookTimeout: 900_000,
-          // One machine: real control planes share two cores, so files run one after the other.
-          fileParallelism: false,
+          ...besideOthers,
           globalSetup: ['test/support/cluster/global-setup.ts'],
           env,
         },
@@ -48,10 +55,7 @@ export default defineConfig({
           include: ['test/e2e/**/*.test.ts'],
           testTimeout: 300_000,
           hookTimeout: 600_000,
-          // Nodes mostly wait for their own components, so two files do not hinder each other.
-          maxWorkers: 2,
-          // After the others: nodes need the rest of the machine.
-          sequence: { groupOrder: 1 },
+          ...besideOthers,
           globalSetup: ['test/support/node/global-setup.ts'],
           env,
         },

@@ -367,7 +367,8 @@ describe('changeStaticPod()', () => {
     kubelet.healthOf('kube-scheduler').set('syncer', { ok: false, message: 'ConfigMap "a/b" is absent' });
     await expect(changeStaticPod('kube-scheduler', change, options())).rejects.toThrow(
       'Pod "kube-system/kube-scheduler-node1" has not come to run as its new manifest says: its container ' +
-        '"kube-cert-recovery" runs, but is not ready: http://127.0.0.1:11445/readyz answers 500: syncer failed: ' +
+        `"kube-cert-recovery" runs, but is not ready: http://127.0.0.1:${healthPorts['kube-scheduler']}/readyz ` +
+        'answers 500: syncer failed: ' +
         'ConfigMap "a/b" is absent; the former one is back in its place. Look at',
     );
     expect(await manifests()).toEqual(before);

@@ -10,6 +10,7 @@ import type { PodManifest } from '../../../lib/adopt/static-pods.ts';
 import { createHealth, type Health, type HealthServer, serveHealth } from '../../../lib/health.ts';
 import { parseYaml } from '../../../lib/yaml.ts';
 import type { ControlPlane } from './control-plane.ts';
+import './health-ports.ts';
 
 const pods = '/api/v1/namespaces/kube-system/pods';
 const nodes = '/api/v1/nodes';
