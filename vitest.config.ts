@@ -42,7 +42,7 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
-          testTimeout: 120_000,
+          testTimeout: 300_000,
           hookTimeout: 900_000,
           ...besideOthers,
           globalSetup: ['test/support/cluster/global-setup.ts'],

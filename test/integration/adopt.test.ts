@@ -352,14 +352,14 @@ describe('changeStaticPod()', () => {
   const own = {
     name: 'kube-cert-recovery',
     image: 'localhost/nope:1',
-    livenessProbe: { httpGet: { host: '127.0.0.1', port: 11_445, path: '/livez' } },
+    livenessProbe: { httpGet: { host: '127.0.0.1', port: healthPorts['kube-scheduler'], path: '/livez' } },
   };
   const options = () => ({
     api: { connection, signal },
     manifestsDir: machine.path('manifests'),
     nodeName: 'node1',
     clock: systemClock,
-    timeoutMs: 3_000,
+    timeoutMs: 8_000,
   });
 
   test('gives the former manifest back when our container runs but is not ready, and says what it says', async () => {
@@ -389,7 +389,7 @@ describe('changeStaticPod()', () => {
       `its container "kube-cert-recovery" has no image "localhost/nope:1" (${reason}): load it into the container ` +
         'runtime of this machine, or name one in a registry that the machine reaches; the former one is back in its place',
     );
-    expect(performance.now() - begun).toBeLessThan(10_000);
+    expect(performance.now() - begun).toBeLessThan(60_000);
     expect(await manifests()).toEqual(before);
   });
 

@@ -137,7 +137,7 @@ async function expectStops(): Promise<void> {
   for (const tool of running.values()) {
     // Before its first line nobody listens to signals yet.
     await eventually(() => expect(tool.lines.length).toBeGreaterThan(0));
-    const code = await Promise.race([tool.stop(), delay(10_000, 'still running after ten seconds')]);
+    const code = await Promise.race([tool.stop(), delay(60_000, 'still running after a minute')]);
     if (typeof code === 'string') await tool.stop('SIGKILL');
     const crash = tool.lines.filter(({ event }) => event === 'stderr').map(({ fields }) => fields['text']);
     expect(code, crash.join('\n')).toBe(0);

@@ -86,7 +86,7 @@ export async function etcdServes(world: RecoveryWorld): Promise<string> {
     serverName: 'localhost',
     expected,
     clock: systemClock,
-    signal: AbortSignal.timeout(10_000),
+    signal: AbortSignal.timeout(60_000),
   });
   if (result.state !== 'proven') throw new Error(result.message);
   return 'etcd: the renewed certificate is served, and kube-apiserver works with its renewed client certificate';

@@ -183,7 +183,7 @@ async function endAll(cluster: Cluster, options: Ending): Promise<number> {
         const late = leavesOfPods.filter((name) => !((found.get(name)?.getTime() ?? Infinity) < end + 2000));
         if (late.length > 0) throw new Error(`${node.name} does not have on disk yet: ${late.join(', ')}`);
       },
-      { withinMs: 10_000, everyMs: 300 },
+      { everyMs: 300 },
     );
   }
   return end;
