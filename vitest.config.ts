@@ -7,11 +7,11 @@ const { unit, stories } = testFiles(fileURLToPath(new URL('.', import.meta.url))
 // What only root uses is not on everybody's PATH.
 const env = { TESTCONTAINERS_RYUK_DISABLED: 'true', PATH: `${process.env['PATH']}:/usr/sbin:/sbin` };
 
-// Real control planes wait for their own components most of the time, so three files at a time share two cores. A file of
-// these projects may run beside any other, and beside another test run: each chooses its ports by freePorts(), lives in
-// temporary directories, gives a played kubelet the health ports of its process, and plays kubeadm, static pods and whole
-// machines in PID, network and mount namespaces of their own, or in containers of a network of their own. Nothing else of
-// this machine is written.
+// Real control planes wait for their own components most of the time, so three files at a time share two cores. A file
+// of these projects may run beside any other, and beside another test run: each chooses its ports by freePorts(), lives
+// in temporary directories, gives a fake kubelet the health ports of its process, and runs kubeadm, static pods and
+// whole machines in PID, network and mount namespaces of their own, or in containers of a network of their own. Nothing
+// else of this machine is written.
 const besideOthers = { maxWorkers: 3, sequence: { groupOrder: 1 } };
 
 export default defineConfig({

@@ -1,7 +1,7 @@
 #!/bin/sh
-# setup.sh [demo|test]: makes a fresh clone able to run. Installs what that npm script needs from the system, and the pinned
-# dependencies, Node among them, when they are absent or older than the lock file. Says what it does, and is silent when
-# all is there.
+# setup.sh [demo|test]: makes a fresh clone able to run. Installs what that npm script needs from the system, and the
+# pinned dependencies, Node among them, when they are absent or older than the lock file. Says what it does, and is
+# silent when all is there.
 set -eu
 cd -- "$(dirname -- "$0")/.."
 

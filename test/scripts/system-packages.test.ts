@@ -1,5 +1,5 @@
-// What a fresh machine lacks: the PATH of these machines holds what a test puts there, and apt-get is a script that notes how
-// it was called. What lies in /usr/sbin of this machine is there all the same, so no test asks for that.
+// What a fresh machine lacks: the PATH of these machines holds what a test puts there, and apt-get is a script that notes
+// how it was called. What lies in /usr/sbin of this machine is there all the same, so no test asks for that.
 import { execFile } from 'node:child_process';
 import { chmod, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

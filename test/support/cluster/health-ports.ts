@@ -1,5 +1,5 @@
-// Imported for its effect: this process and those that it starts have our containers' health on ports of their own. Those of
-// the product are the same on every machine, and on this one many machines are played at a time.
+// Imported for its effect: this process and those that it starts have our containers' health on ports of their own.
+// Those of the product are the same on every machine, and here there are many machines on one.
 import { healthPorts } from '../../../lib/adopt/static-pods.ts';
 import { staticPods } from '../../../lib/install/accounts.ts';
 import { freePorts } from './ports.ts';
