@@ -18,7 +18,7 @@ command -v npm >/dev/null || {
 }
 echo 'installing dependencies and Node 24 with npm ci (about half a minute, once) ...' >&2
 started=$(date +%s)
-# No package's own scripts are run: they would run as whoever installs, in the image build as root.
+# No package's own scripts are run: they would run as the user who installs, in the image build as root.
 npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2
 touch "$installed" # npm keeps the time of a file that it did not have to change
 [ -x node_modules/.bin/node ] || {

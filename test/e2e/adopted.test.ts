@@ -121,7 +121,7 @@ describe('one adopted control-plane machine', () => {
     }
   });
 
-  it('needed no holder of a lease: those of the dead were released, and nobody waited for them', async () => {
+  it('needed no holder of a lease: those of former processes were released, and none waited for them', async () => {
     const log = await ownLog(cluster.node, since);
     const held = await leaders(cluster);
     for (const name of leaderLeases) {
@@ -130,7 +130,7 @@ describe('one adopted control-plane machine', () => {
       expect(held.get(name)?.holderIdentity, name).not.toBe(former);
       const released = log.find(({ event, lease }) => event === 'lease.released' && lease === name);
       expect(released?.message).toBe(`holder was ${former}`);
-      // A release takes the version of the Lease that names the former holder: nobody had taken it over before.
+      // A release takes the version of the Lease that names the former holder: none had taken it over before.
       const secret = `kube-cert-recovery/${name}-client`;
       const written = log.find((line) => line.event === 'sync.written' && line.pod === name && line.secret === secret);
       expect(written, name).toBeDefined();
@@ -197,7 +197,7 @@ describe('one adopted control-plane machine', () => {
       webhooks: [
         {
           name: 'policy.example.com',
-          // Nobody listens there.
+          // Nothing listens there.
           clientConfig: { url: 'https://127.0.0.1:9/' },
           rules: [{ apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE', 'UPDATE'], resources: ['secrets'] }],
           failurePolicy: 'Fail',

@@ -120,7 +120,7 @@ describe('a node whose leaves have all expired', () => {
         [
           'file=/etc/kubernetes/kubelet.conf',
           'sed -i "/client-certificate/,\\$d" $file && printf "    client-c" >> $file',
-          // As somebody has left it in a terminal; it is asked before anything is changed.
+          // As it was left in a terminal; it is asked before anything is changed.
           `mkfifo ${answer} && (kubeadm reset --kubeconfig=/nowhere <> ${answer} > /tmp/asked 2>&1 & echo $! > /run/kubeadm.pid)`,
         ].join('\n'),
       );

@@ -1,6 +1,6 @@
 // Three adopted control planes, which share every certificate in the API: one after the other they are adopted while the
 // API stays up; switched on in one order or another, or all at once, or without one of them, they come back with one
-// new generation; a lease is left to whoever lives.
+// new generation; a lease is left to a holder that lives.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
@@ -80,7 +80,7 @@ async function expectOneGeneration(nodes: readonly Node[], since: number): Promi
   for (const other of others) expect(other).toEqual(first);
 }
 
-/** A lease was released by the machine of its holder, or by nobody. */
+/** A lease was released by the machine of its holder, or not at all. */
 async function expectOwnLeasesOnly(nodes: readonly Node[], since: number): Promise<void> {
   const released = (await logs(nodes, since)).filter(({ event }) => event === 'lease.released');
   console.log(released.map(({ node, lease, message }) => `${node} released ${lease}: ${message}`).join('\n'));

@@ -28,7 +28,7 @@ export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch (err) {
-    return systemCode(err) === 'EPERM'; // somebody else's
+    return systemCode(err) === 'EPERM'; // another user's
   }
 }
 

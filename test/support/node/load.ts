@@ -48,7 +48,7 @@ wait
 echo ended
 `;
 
-/** `kubeconfig`: on the machine, of somebody who may do anything. */
+/** `kubeconfig`: on the machine, of a user who may do anything. */
 export async function startLoad(node: Node, kubeconfig: string): Promise<Load> {
   await node.sh(`rm -rf ${directory}; mkdir ${directory}
     KUBECONFIG=${kubeconfig} kubectl create configmap load --dry-run=client -o yaml | KUBECONFIG=${kubeconfig} kubectl apply -f -

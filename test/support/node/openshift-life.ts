@@ -36,7 +36,7 @@ const beside = '-(cert-syncer|cert-regeneration-controller|recovery-controller)$
 
 /**
  * The CAs by which kube-apiserver is known live as long as localhost-recovery's certificate and are made with it: when they
- * have ended nobody can be recovered. Components have them in a revision, which only an operator makes.
+ * have ended nothing can be recovered. Components have them in a revision, which only an operator makes.
  */
 const lasting = new Set([
   ...['localhost', 'service-network', 'loadbalancer', 'localhost-recovery'].flatMap((name) =>

@@ -121,7 +121,7 @@ export async function becomeOpenshift(cluster: Cluster): Promise<void> {
   cluster.useServerName('localhost-recovery', ca);
   await writeAdminConf(cluster);
   await cluster.ready(node, { since: began, withinMs: 120_000 });
-  // kubeadm's kube-controller-manager is gone; nobody is to wait for its lease.
+  // kubeadm's kube-controller-manager is gone; its successor is not to wait for its lease.
   const lease = '/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager';
   await cluster.api(lease, { method: 'PATCH', body: { spec: { holderIdentity: '' } } });
 }
