@@ -71,8 +71,8 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
-          testTimeout: 300_000,
-          hookTimeout: 600_000,
+          testTimeout: 600_000,
+          hookTimeout: 900_000,
           ...besideOthers,
           globalSetup: ['test/support/node/global-setup.ts'],
           env,

@@ -67,12 +67,9 @@ describe('a node that stood still', () => {
     await delay(Math.max(0, end + 2000 - Date.now()));
     await node.thaw();
     const since = Date.now();
-    await eventually(async () => expect(await leafProblems(node, all)).toEqual([]), {
-      withinMs: 90_000,
-      everyMs: 1000,
-    });
+    await eventually(async () => expect(await leafProblems(node, all)).toEqual([]), { everyMs: 1000 });
     // The kubelet's own lease proves that it has read its new identity.
-    await cluster.ready(node, { since, withinMs: 60_000 });
+    await cluster.ready(node, { since });
     await proveHealthy(cluster, node, all);
     await node.sh('rm /var/lib/machine/timer');
     expect(await node.sh('pidof kubelet')).not.toBe(kubelet);

@@ -166,7 +166,7 @@ export class PresetStory implements AsyncDisposable {
         await this.history.still(1200);
         expect(this.problems()).toEqual([]);
       };
-      await eventually(isDone, { withinMs: 60_000 });
+      await eventually(isDone);
       this.#stop.abort();
     }
     return Promise.all(running);

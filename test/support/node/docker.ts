@@ -99,13 +99,10 @@ async function startDocker(progress: Progress): Promise<Docker> {
   };
   try {
     await progress.during('starting a Docker daemon', () =>
-      eventually(
-        async () => {
-          if (child.exitCode !== null) throw new Error(`dockerd ended: ${await tail(logFile)}`);
-          if (!(await answers(socket))) throw new Error(`dockerd does not answer: ${await tail(logFile)}`);
-        },
-        { withinMs: 60_000 },
-      ),
+      eventually(async () => {
+        if (child.exitCode !== null) throw new Error(`dockerd ended: ${await tail(logFile)}`);
+        if (!(await answers(socket))) throw new Error(`dockerd does not answer: ${await tail(logFile)}`);
+      }),
     );
   } catch (err) {
     await stop();

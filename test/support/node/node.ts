@@ -61,7 +61,7 @@ export class Node {
   }
 
   async runtimeReady(): Promise<void> {
-    await eventually(() => this.sh('test -e /run/machine/runtime-ready'), { withinMs: 120_000, everyMs: 200 });
+    await eventually(() => this.sh('test -e /run/machine/runtime-ready'), { everyMs: 200 });
   }
 
   /** Runs a shell script on the machine; it ends after a minute at the latest, unless told otherwise. */
