@@ -21,6 +21,7 @@ const besideOthers = { maxWorkers: 3, sequence: { groupOrder: 1 } };
  */
 class KillsFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    // oxlint-disable-next-line no-array-sort -- no array's
     const groups = Map.groupBy(await super.sort(files), ({ project }) => project.name);
     return [...groups.values()].flatMap((group) => {
       const { kills = [], others = [] } = Object.groupBy(group, ({ moduleId }) =>
