@@ -199,7 +199,7 @@ describe.each([
     expect(middle).toBeGreaterThan(tally.kills / 4);
   });
 
-  it('ends in good order when it is asked to, also in the middle of its writes', { timeout: 300_000 }, async () => {
+  it('ends in good order when it is asked to, also in the middle of its writes', { timeout: 900_000 }, async () => {
     for (let round = 0; round < subject.stops; round += 1) {
       await subject.expire();
       await runUntilRandom({ deeds: 0 }, threeInFour());
