@@ -1,13 +1,40 @@
 // Four projects by cost. `npm run unit -- test/plan` answers in about a second; `npm test` runs them all.
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { testFiles } from './test/support/project/projects.ts';
 
 const { unit, stories } = testFiles(fileURLToPath(new URL('.', import.meta.url)));
-const env = { TESTCONTAINERS_RYUK_DISABLED: 'true' };
+// What only root uses is not on everybody's PATH.
+const env = { TESTCONTAINERS_RYUK_DISABLED: 'true', PATH: `${process.env['PATH']}:/usr/sbin:/sbin` };
+
+// Real control planes wait for their own components most of the time, so three files at a time share two cores. A file
+// of these projects may run beside any other, and beside another test run: each chooses its ports by freePorts(), lives
+// in temporary directories, gives a fake kubelet the health ports of its process, and runs kubeadm, static pods and
+// whole machines in PID, network and mount namespaces of their own, or in containers of a network of their own. Nothing
+// else of this machine is written.
+const besideOthers = { maxWorkers: 3, sequence: { groupOrder: 1 } };
+
+/**
+ * What kills something at each of its steps takes minutes, however short it is written: begun last, as the smallest file,
+ * it would run on alone. Else as usual: the slowest of the last run first, in a fresh clone the largest.
+ */
+class KillsFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    // oxlint-disable-next-line no-array-sort -- no array's
+    const groups = Map.groupBy(await super.sort(files), ({ project }) => project.name);
+    return [...groups.values()].flatMap((group) => {
+      const { kills = [], others = [] } = Object.groupBy(group, ({ moduleId }) =>
+        /-(kill|crash)\.test\.ts$/.test(moduleId) ? 'kills' : 'others',
+      );
+      return [...kills, ...others];
+    });
+  }
+}
 
 export default defineConfig({
   test: {
+    sequence: { sequencer: KillsFirst },
     projects: [
       {
         test: {
@@ -34,10 +61,9 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
-          testTimeout: 120_000,
+          testTimeout: 300_000,
           hookTimeout: 900_000,
-          // One machine: real control planes share two cores, so files run one after the other.
-          fileParallelism: false,
+          ...besideOthers,
           globalSetup: ['test/support/cluster/global-setup.ts'],
           env,
         },
@@ -46,12 +72,9 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
-          testTimeout: 300_000,
-          hookTimeout: 600_000,
-          // Nodes mostly wait for their own components, so two files do not hinder each other.
-          maxWorkers: 2,
-          // After the others: nodes need the rest of the machine.
-          sequence: { groupOrder: 1 },
+          testTimeout: 600_000,
+          hookTimeout: 900_000,
+          ...besideOthers,
           globalSetup: ['test/support/node/global-setup.ts'],
           env,
         },

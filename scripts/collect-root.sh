@@ -21,7 +21,7 @@ ldd "$node" | sed -n 's/.*\(=> *\|^[[:space:]]*\)\(\/[^ ]*\) (.*/\2/p' | while r
     if [ -n "$package" ] && [ -e "$notice" ]; then cp -L -- "$notice" "$root/licenses/$package"; fi
   fi
 done
-# Whoever hands out Node hands out its licence.
+# Node is distributed with its licence.
 licence=${node%/bin/*}/LICENSE
 [ -e "$licence" ] || {
   echo "Cannot build: the licence of Node is not at $licence" >&2

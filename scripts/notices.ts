@@ -1,4 +1,4 @@
-// The licences of what is bundled into the program: whoever hands it out hands out the copyright notices of its packages,
+// The licences of what is bundled into the program: with it go the copyright notices of its packages,
 // too. Which packages those are the bundler says, so that a new one cannot be forgotten.
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';

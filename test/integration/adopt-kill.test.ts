@@ -109,7 +109,7 @@ test(
       await everyKill('rights', async (nth) => (await adoptUntil(machine, 'rights', nth)).killed);
       expect(await look(machine, before, 'completed')).toBe(0);
     }),
-  600_000,
+  900_000,
 );
 
 test('an adoption that is killed before any of its objects is completed by the next', async () => {
@@ -120,7 +120,7 @@ test('an adoption that is killed before any of its objects is completed by the n
     await everyKill('objects', async () => (await adoptUntil(machine, 'objects', 1)).killed);
     expect(await look(machine, before, 'completed')).toBe(0);
   });
-}, 600_000);
+}, 900_000);
 
 test('an adoption that is killed before any of its files takes its place is completed by the next', async () => {
   let residues = 0;

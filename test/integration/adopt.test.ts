@@ -354,14 +354,14 @@ describe('changeStaticPod()', () => {
   const own = {
     name: 'kube-cert-recovery',
     image: 'localhost/nope:1',
-    livenessProbe: { httpGet: { host: '127.0.0.1', port: 11_445, path: '/livez' } },
+    livenessProbe: { httpGet: { host: '127.0.0.1', port: healthPorts['kube-scheduler'], path: '/livez' } },
   };
   const options = () => ({
     api: { connection, signal },
     manifestsDir: machine.path('manifests'),
     nodeName: 'node1',
     clock: systemClock,
-    timeoutMs: 3_000,
+    timeoutMs: 8_000,
   });
 
   test('gives the former manifest back when our container runs but is not ready, and says what it says', async () => {
@@ -369,7 +369,8 @@ describe('changeStaticPod()', () => {
     kubelet.healthOf('kube-scheduler').set('syncer', { ok: false, message: 'ConfigMap "a/b" is absent' });
     await expect(changeStaticPod('kube-scheduler', change, options())).rejects.toThrow(
       'Pod "kube-system/kube-scheduler-node1" has not come to run as its new manifest says: its container ' +
-        '"kube-cert-recovery" runs, but is not ready: http://127.0.0.1:11445/readyz answers 500: syncer failed: ' +
+        `"kube-cert-recovery" runs, but is not ready: http://127.0.0.1:${healthPorts['kube-scheduler']}/readyz ` +
+        'answers 500: syncer failed: ' +
         'ConfigMap "a/b" is absent; the former one is back in its place. Look at',
     );
     expect(await manifests()).toEqual(before);
@@ -390,7 +391,7 @@ describe('changeStaticPod()', () => {
       `its container "kube-cert-recovery" has no image "localhost/nope:1" (${reason}): load it into the container ` +
         'runtime of this machine, or name one in a registry that the machine reaches; the former one is back in its place',
     );
-    expect(performance.now() - begun).toBeLessThan(10_000);
+    expect(performance.now() - begun).toBeLessThan(60_000);
     expect(await manifests()).toEqual(before);
   });
 

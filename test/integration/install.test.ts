@@ -57,7 +57,7 @@ describe('a control plane of rendered files', () => {
   it('runs: every component answers, and the two leaders hold their leases', async () => {
     for (const name of ['kube-controller-manager', 'kube-scheduler']) {
       await expect
-        .poll(() => controlPlane.admin(leasePath(name)).then(({ status }) => status), { timeout: 30_000 })
+        .poll(() => controlPlane.admin(leasePath(name)).then(({ status }) => status), { timeout: 60_000 })
         .toBe(200);
     }
     expect(await admin.request<object>({ method: 'GET', path: '/api/v1/namespaces/default', signal })).toMatchObject({

@@ -108,7 +108,7 @@ export async function openshiftSubject(): Promise<KillSubject> {
   const { given, inventories } = presetWorld('openshift');
   const admins = await Promise.all(inventories.map((resolved) => Actor.start(controlPlane, resolved)));
   for (const location of given) {
-    const signal = AbortSignal.timeout(10_000);
+    const signal = AbortSignal.timeout(60_000);
     await admins[0]?.store.write(location, await externalBundle(location, systemClock.now()), 'absent', signal);
   }
   for (const admin of [...admins, ...admins]) {

@@ -60,7 +60,7 @@ async function rowsOf(machine: KubeadmMachine): Promise<readonly ResolvedArtefac
 async function expireLeaves(machine: KubeadmMachine): Promise<void> {
   const store = createDiskStore();
   const rows = await rowsOf(machine);
-  const there = await Promise.all(rows.map(({ location }) => store.read(location, AbortSignal.timeout(5000))));
+  const there = await Promise.all(rows.map(({ location }) => store.read(location, AbortSignal.timeout(60_000))));
   const artefacts = rows.filter((_, at) => there[at] !== undefined);
   await ageSigners(artefacts, store);
   await expire({
@@ -73,7 +73,7 @@ async function expireLeaves(machine: KubeadmMachine): Promise<void> {
 
 /** The CAs have lived as long as what they have signed: the same keys, since two years. */
 async function ageSigners(rows: readonly ResolvedArtefact[], store: Store): Promise<void> {
-  const signal = AbortSignal.timeout(5000);
+  const signal = AbortSignal.timeout(60_000);
   for (const row of rows) {
     if (row.kind !== 'signer') continue;
     const found = await store.read(row.location, signal);

@@ -39,9 +39,7 @@ beforeAll(async () => {
   const kubelet = ['bash', '-c', `exec -a kubelet bash -c '${renewLease(binaries.get('kubectl') ?? '')}' kubelet "$0"`];
   start('kubelet', [...kubelet, `--kubeconfig=${machine.path('kubelet.conf')}`]);
   const scheduler = processes.get('kube-scheduler');
-  await eventually(() => expect(scheduler?.logTail(10_000)).toContain('Successfully acquired lease'), {
-    withinMs: 90_000,
-  });
+  await eventually(() => expect(scheduler?.logTail(10_000)).toContain('Successfully acquired lease'));
 });
 function start(name: string, command: readonly string[]): void {
   const logFile = join(machine.root, `${name}.log`);

@@ -56,7 +56,7 @@ async function runOnce(flags: ConfigFlags): Promise<{ unmet: readonly UnmetCondi
   const unmet = await runModes(config, {
     clock: systemClock,
     log: createLog({ level: 'debug', write: (line) => lines.push(JSON.parse(line) as Line) }),
-    signal: AbortSignal.timeout(60_000),
+    signal: AbortSignal.timeout(240_000),
     builtAt: new Date('2025-01-01T00:00:00Z'),
   });
   return { unmet, lines };

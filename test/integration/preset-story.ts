@@ -146,7 +146,7 @@ export class PresetStory implements AsyncDisposable {
         mine.map(async (row) => {
           const material = ended.get(keyOf(resolved, row.name));
           if (material === undefined) throw new Error(`${row.name} was not made`);
-          await direct.store.write(row.location, material, 'absent', AbortSignal.timeout(10_000));
+          await direct.store.write(row.location, material, 'absent', AbortSignal.timeout(60_000));
         }),
       );
     }
@@ -166,7 +166,7 @@ export class PresetStory implements AsyncDisposable {
         await this.history.still(1200);
         expect(this.problems()).toEqual([]);
       };
-      await eventually(isDone, { withinMs: 60_000 });
+      await eventually(isDone);
       this.#stop.abort();
     }
     return Promise.all(running);

@@ -165,9 +165,7 @@ test('proxied: not applicable without an aggregated API, unproven while none ans
   await registerSampleApi(controlPlane);
   await eventually(async () => expect(await prove(proxy, new Date())).toMatchObject({ state: 'proven' }));
   await controlPlane.stopComponent('sample-apiserver');
-  await eventually(async () => expect(await prove(proxy, new Date())).toMatchObject({ state: 'unproven' }), {
-    withinMs: 60_000,
-  });
+  await eventually(async () => expect(await prove(proxy, new Date())).toMatchObject({ state: 'unproven' }));
 });
 
 test('a prover whose API server is away says so and does not reject', async () => {

@@ -137,7 +137,7 @@ beforeAll(async () => {
       }
       expect(missing).toEqual([]);
     },
-    { withinMs: 60_000, everyMs: 500 },
+    { everyMs: 500 },
   );
   await stopAll();
   await expire({ resolved: world.resolved, store: world.store, now: systemClock.now() });
@@ -146,7 +146,7 @@ beforeAll(async () => {
   await takeTurns();
   // The rest of this life; what is missing then is told below, account by account.
   const untilAllUsed = async (): Promise<void> => expect(table(await requests()).every(isUsed)).toBe(true);
-  await eventually(untilAllUsed, { withinMs: 60_000, everyMs: 500 }).catch(() => undefined);
+  await eventually(untilAllUsed, { everyMs: 500 }).catch(() => undefined);
   await stopAll();
   own = await requests();
 });

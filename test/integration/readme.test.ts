@@ -101,12 +101,9 @@ afterAll(async () => {
 const has = (event: string, ...texts: readonly string[]): boolean =>
   lines.some((line) => line.includes(`"event":"${event}"`) && texts.every((text) => line.includes(text)));
 const waitFor = (event: string, ...texts: readonly string[]): Promise<void> =>
-  eventually(
-    () => {
-      if (!has(event, ...texts)) throw new Error(`no ${event} ${texts.join(' ')} in\n${lines.slice(-15).join('')}`);
-    },
-    { withinMs: 60_000 },
-  );
+  eventually(() => {
+    if (!has(event, ...texts)) throw new Error(`no ${event} ${texts.join(' ')} in\n${lines.slice(-15).join('')}`);
+  });
 
 const mode = (path: string): string => (statSync(path).mode & 0o777).toString(8).padStart(4, '0');
 

@@ -137,7 +137,7 @@ async function expectStops(): Promise<void> {
   for (const tool of running.values()) {
     // Before its first line nobody listens to signals yet.
     await eventually(() => expect(tool.lines.length).toBeGreaterThan(0));
-    const code = await Promise.race([tool.stop(), delay(10_000, 'still running after ten seconds')]);
+    const code = await Promise.race([tool.stop(), delay(60_000, 'still running after a minute')]);
     if (typeof code === 'string') await tool.stop('SIGKILL');
     const crash = tool.lines.filter(({ event }) => event === 'stderr').map(({ fields }) => fields['text']);
     expect(code, crash.join('\n')).toBe(0);
@@ -149,7 +149,7 @@ async function expectStops(): Promise<void> {
 async function finish(): Promise<number> {
   const began = performance.now();
   startAll();
-  await eventually(expectRecovered, { withinMs: 60_000, everyMs: 100 });
+  await eventually(expectRecovered, { everyMs: 100 });
   return performance.now() - began;
 }
 
@@ -199,7 +199,7 @@ describe.each([
     expect(middle).toBeGreaterThan(tally.kills / 4);
   });
 
-  it('ends in good order when it is asked to, also in the middle of its writes', { timeout: 300_000 }, async () => {
+  it('ends in good order when it is asked to, also in the middle of its writes', { timeout: 900_000 }, async () => {
     for (let round = 0; round < subject.stops; round += 1) {
       await subject.expire();
       await runUntilRandom({ deeds: 0 }, threeInFour());

@@ -41,7 +41,7 @@ beforeAll(async () => {
       const rows = rowsOf(stdout).filter(({ state, onDisk = 'same' }) => state !== 'OK' || onDisk !== 'same');
       if (rows.length > 0) throw new Error(`not recovered: ${rows.map(({ name }) => name).join(', ')}`);
     },
-    { withinMs: 90_000, everyMs: 250 },
+    { everyMs: 250 },
   );
 });
 afterAll(() => world?.[Symbol.asyncDispose]());
@@ -106,15 +106,10 @@ describe('a control plane that was off until everything but localhost-recovery h
   it('has its use proven: served certificates, renewed leases, a signed request', async () => {
     const proven = ['kube-apiserver-serving', 'localhost-serving', 'localhost-recovery-serving', 'csr-signer'];
     const all = [...proven, 'kube-controller-manager-client', 'kube-scheduler-client', 'aggregator-client'];
-    await eventually(
-      () => {
-        const given = syncer.lines
-          .filter(({ event }) => event === 'proof.given')
-          .map(({ fields }) => fields['artefact']);
-        expect(given).toEqual(expect.arrayContaining(all));
-      },
-      { withinMs: 60_000 },
-    );
+    await eventually(() => {
+      const given = syncer.lines.filter(({ event }) => event === 'proof.given').map(({ fields }) => fields['artefact']);
+      expect(given).toEqual(expect.arrayContaining(all));
+    });
   });
 
   it('answers probes and shows its metrics', async () => {

@@ -201,7 +201,7 @@ describe('runRegen() of openshift that cannot read the names of its certificates
         'internal-loadbalancer-serving-certkey',
         'node-kubeconfigs',
       ]);
-    await eventually(missing, { withinMs: 40_000 });
+    await eventually(missing);
     // Nor in a look or two after that.
     await story.history.still(2000);
     missing();

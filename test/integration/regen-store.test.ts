@@ -266,7 +266,7 @@ describe('createApiStore() with an admission webhook that does not answer', () =
           const other: SecretLocation = { ...secret, name: `${secret.name}-${(count += 1)}` };
           return store.write(other, first, 'absent', signal).catch((err: unknown) => err);
         },
-        { timeout: 10_000 },
+        { timeout: 60_000 },
       )
       .toMatchObject({ code: 'KubeRejected', message: expect.stringContaining(webhook) as string });
   });
@@ -311,7 +311,7 @@ describe('createApiStore() with a token that may touch named objects only', () =
   it('creates and replaces the named one without a POST', async () => {
     const narrow = createApiStore({ connection: limited, fieldManager: 'kube-cert-recovery' });
     await expect
-      .poll(() => narrow.read(allowed, signal).catch((err: unknown) => err), { timeout: 10_000 })
+      .poll(() => narrow.read(allowed, signal).catch((err: unknown) => err), { timeout: 60_000 })
       .toBeUndefined();
     expect(await narrow.write(allowed, first, 'absent', signal)).toBe('written');
     const found = await narrow.read(allowed, signal);

@@ -74,7 +74,7 @@ export function regenOptions(given: Pick<RegenOptions, 'resolved' | 'store'> & P
     keyPool: createKeyPool({ algorithm: { name: 'RSA', bits: 2048 }, size: 32 }),
     once: true,
     dryRun: false,
-    signal: AbortSignal.timeout(60_000),
+    signal: AbortSignal.timeout(240_000),
     ...given,
   };
 }

@@ -80,7 +80,7 @@ syncer: { destinationDir: ${join(directory, 'certs')}, restart: react, shortBack
 const starts = async (): Promise<number> =>
   (await readFile(join(directory, 'starts'), 'utf8').catch(() => '')).split('\n').length - 1;
 const done = (): Record<string, unknown>[] => lines.filter(({ event }) => event === 'restart.done');
-const soon = <T>(read: () => T | Promise<T>) => expect.poll(read, { interval: 100, timeout: 20_000 });
+const soon = <T>(read: () => T | Promise<T>) => expect.poll(read, { interval: 100, timeout: 60_000 });
 
 it('ends the component that shares its PID namespace once for each recovery, in its turn', async () => {
   for (const name of ['one', 'two']) {

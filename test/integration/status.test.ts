@@ -53,7 +53,7 @@ const inDays = (days: number): Date => new Date(clock.now().getTime() + days * d
 describe('runStatus()', () => {
   it('finds a fresh control plane healthy: on disk and, where it can be seen, in use', async () => {
     await expect
-      .poll(async () => rowOf(await look(), 'kube-controller-manager-client')?.inUse?.state, { timeout: 30_000 })
+      .poll(async () => rowOf(await look(), 'kube-controller-manager-client')?.inUse?.state, { timeout: 60_000 })
       .toBe('proven');
     const status = await look();
     expect(status.problems).toEqual([]);

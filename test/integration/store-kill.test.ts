@@ -122,4 +122,4 @@ test('a renewal that is killed before any of its disk calls leaves whole files, 
   // Otherwise no death came in the middle of anything, and the test has proven nothing.
   expect(residues).toBeGreaterThan(20);
   expect(torn).toBe(1); // between the two renames of a pair
-}, 300_000);
+}, 900_000);

@@ -259,13 +259,13 @@ class Subject implements AsyncDisposable {
   async metFault(): Promise<boolean> {
     const met = (): boolean =>
       this.#syncing?.log.some(({ event, level }) => event === 'watch.failed' || level === 'error') === true;
-    await eventually(() => expect(met() || this.isCurrent()).toBe(true), { everyMs: 10, withinMs: 30_000 });
+    await eventually(() => expect(met() || this.isCurrent()).toBe(true), { everyMs: 10 });
     return met();
   }
 
   async expectCurrent(): Promise<void> {
     const { reader, destinationDir } = this;
-    await eventually(() => expect(this.isCurrent()).toBe(true), { everyMs: 10, withinMs: 30_000 });
+    await eventually(() => expect(this.isCurrent()).toBe(true), { everyMs: 10 });
     await eventually(() => expect(this.#syncing?.health()).toMatchObject({ ok: true }));
     // The files are there a moment before the rest is tidied up and told.
     await eventually(() => {

@@ -1,5 +1,5 @@
 // Certificates of minutes on an adopted machine that is in use: three generations of every leaf, the kubelet's own among
-// them, with the policy that adoption brings along. No call fails twice, nothing is started again, nobody loses a lease.
+// them, with the policy that adoption brings along. No call fails twice, nothing is started again, no holder loses a lease.
 // A leaf lives nine minutes and is renewed after three: clients of client-go's close a connection at most five minutes
 // after their files have changed (transport/cert_rotation.go), and an expired certificate is refused also on an open one.
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
@@ -86,7 +86,7 @@ describe('an adopted machine with certificates of minutes', () => {
     expect(failed).toEqual([]);
     expect(expired).toEqual([]);
     expect(await runningOn(cluster)).toEqual(runs);
-    // Nobody had to take a lease over.
+    // No lease had to be taken over.
     const leases = await leaders(cluster);
     for (const [name, { holderIdentity, leaseTransitions }] of held)
       expect(leases.get(name), name).toMatchObject({ holderIdentity, leaseTransitions });

@@ -1,5 +1,5 @@
 // A Clock that stands still until a test moves it. Wall clock and uptime are moved together (time passes), or the wall
-// clock alone (somebody sets it): that is how a jump of the clock is told from a suspended machine.
+// clock alone (an administrator sets it): that is how a jump of the clock is told from a suspended machine.
 import type { Clock } from '../../lib/clock.ts';
 
 interface Sleeper {
@@ -90,7 +90,7 @@ export class FakeClock implements Clock {
     if (this.#uptimeMs !== undefined) this.#uptimeMs += ms;
   }
 
-  /** Somebody sets the wall clock: uptime and timers know nothing of it. */
+  /** The wall clock is set: uptime and timers know nothing of it. */
   set(now: Date | string): void {
     this.#now = new Date(now).getTime();
   }

@@ -72,7 +72,7 @@ export async function createRequest(options: RequestOptions): Promise<string> {
 export const kubeletRequest = (node: string, options: Partial<RequestOptions> = {}): Promise<string> =>
   createRequest({ subject: ['O=system:nodes', `CN=system:node:${node}`], stringMask: 'default', ...options });
 
-/** The words of `request` under the signature of `other`: whoever sends it has not the key. */
+/** The words of `request` under the signature of `other`: its sender does not have the key. */
 export function withSignatureOf(other: string, request: string): string {
   const parts = (pem: string): Buffer[] => {
     const [block] = readPem(Buffer.from(pem), 'request');

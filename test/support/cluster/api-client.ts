@@ -38,7 +38,7 @@ function parsed(text: string): unknown {
 
 /** One request. Rejects only when there is no HTTP answer. */
 export function apiRequest(target: ApiTarget, path: string, options: ApiRequest = {}): Promise<ApiResponse> {
-  const { method = 'GET', body, timeoutMs = 10_000 } = options;
+  const { method = 'GET', body, timeoutMs = 60_000 } = options;
   const contentType = options.contentType ?? (method === 'PATCH' ? 'application/merge-patch+json' : 'application/json');
   return new Promise((resolve, reject) => {
     const sent = request(

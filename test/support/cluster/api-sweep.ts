@@ -1,5 +1,5 @@
 // Real requests for every resource that an API server has, by every verb that it knows of it: which of them are refused is
-// the answer to what somebody may do.
+// the answer to what a user may do.
 import type { Agent } from 'node:https';
 import { apiRequest, type ApiTarget } from './api-client.ts';
 

@@ -73,7 +73,7 @@ async function firstExecutable(paths: readonly string[]): Promise<string | undef
 
 async function fillCache(cache: string, names: readonly BinaryName[], options: Required<FindOptions>): Promise<void> {
   const { env, progress } = options;
-  // Whoever left these died: we hold the lock.
+  // Their process was killed: we hold the lock.
   for (const entry of await readdir(cache)) {
     if (entry.startsWith(partial)) await rm(join(cache, entry), { recursive: true, force: true });
   }

@@ -1,5 +1,5 @@
 // What the components of a test control plane are called and which flags they are started with: first what belongs to
-// the place (ports, directories), then certificates, which come from the PKI of the library or from whoever tests one.
+// the place (ports, directories), then certificates, which come from the PKI of the library or from the test.
 import { join } from 'node:path';
 import type { OwnPki } from './own-pki.ts';
 
@@ -37,7 +37,7 @@ export const portNames: Readonly<Record<ComponentName, keyof Ports>> = {
   'sample-apiserver': 'sampleApiserver',
 };
 
-/** kube-apiserver refuses a loopback address here. Nobody has this one (RFC 5737), and nobody needs to reach it. */
+/** kube-apiserver refuses a loopback address here. No host has this one (RFC 5737), and none needs to reach it. */
 export const advertiseAddress = '192.0.2.1';
 export const serviceAddress = '10.0.0.1';
 

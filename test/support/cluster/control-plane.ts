@@ -41,7 +41,7 @@ export interface ControlPlaneOptions {
   readonly start?: boolean;
 }
 
-const readyWithinMs = 60_000;
+const readyWithinMs = 300_000;
 
 const isServer = (name: ComponentName): boolean => name === 'etcd' || name === 'kube-apiserver';
 
@@ -194,7 +194,8 @@ export class ControlPlane implements AsyncDisposable {
         for (const each of this.#processes.values()) {
           if (each.failure !== undefined) throw new Error(`${each.name} ended: ${each.failure}\n${each.logTail()}`);
         }
-        if (performance.now() > deadline) throw new Error(`${name} is not ready after a minute:\n${process.logTail()}`);
+        if (performance.now() > deadline)
+          throw new Error(`${name} is not ready after five minutes:\n${process.logTail()}`);
         await delay(25);
       }
     }

@@ -9,6 +9,7 @@ import { containerName, type PodManifest } from '../../../lib/adopt/static-pods.
 import { createHealth, type Health, type HealthServer, serveHealth } from '../../../lib/health.ts';
 import { parseYaml } from '../../../lib/yaml.ts';
 import type { ControlPlane } from './control-plane.ts';
+import './health-ports.ts';
 
 const pods = '/api/v1/namespaces/kube-system/pods';
 const nodes = '/api/v1/nodes';
@@ -59,7 +60,7 @@ export class FakeKubelet implements AsyncDisposable {
         if (name.startsWith('.')) continue;
         const text = await readFile(join(this.#manifestsDir, name), 'utf8');
         if (this.isAsleep) break; // since it was told so, this may have been written
-        if (text === '') continue; // somebody writes it in place, as kubeadm does
+        if (text === '') continue; // it is being written in place, as kubeadm does
         const shown = JSON.stringify([text, ...this.waiting]);
         if (this.#seen.get(name) === shown) continue;
         this.#seen.set(name, shown);

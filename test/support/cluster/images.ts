@@ -1,5 +1,5 @@
 // Takes control-plane binaries out of the images that the Kubernetes project publishes. Only when a Docker daemon and
-// the registry answer at once: nobody waits here for a network that is not there. A tag is trusted as it is pulled.
+// the registry answer at once: a network that is not there is not waited for. A tag is trusted as it is pulled.
 import { execFile } from 'node:child_process';
 import { chmod } from 'node:fs/promises';
 import { promisify } from 'node:util';

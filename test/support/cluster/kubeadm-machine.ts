@@ -1,5 +1,5 @@
 // A control-plane node of kubeadm as files below a directory, made by the real kubeadm, which takes that directory for
-// its root. Programs that look at it run in a network of their own, where nobody answers unless a test starts it there.
+// its root. Programs that look at it run in a network of their own, where nothing answers unless a test starts it there.
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -11,7 +11,7 @@ import { guard } from './process.ts';
 export const advertiseAddress = '192.0.2.10';
 
 const program = fileURLToPath(new URL('../../../cmd/main.ts', import.meta.url));
-/** Whoever is not root becomes it in a user namespace: chroot and networks need it. */
+/** A user who is not root becomes it in a user namespace: chroot and networks need it. */
 const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
 
 /** In a PID namespace of its own: whatever else is tested on this machine refuses to write beside a running kubeadm. */

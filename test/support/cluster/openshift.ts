@@ -35,7 +35,7 @@ const namespaces = [
   'openshift-kube-scheduler',
 ];
 
-/** Whoever may do everything, by `POST` and by `PATCH` as a merge. */
+/** A user who may do everything, by `POST` and by `PATCH` as a merge. */
 export type Admin = Pick<ControlPlane, 'admin'>;
 
 export async function create(api: Admin, path: string, body: unknown): Promise<void> {

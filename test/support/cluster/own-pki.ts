@@ -1,4 +1,4 @@
-// The PKI that a test control plane brings when nobody hands it one: every pair in a directory of its own, so that a
+// The PKI that a test control plane brings when it is given none: every pair in a directory of its own, so that a
 // test can replace one by rename. The authorities are apart from each other, as a careful installation has them.
 import { writeFile } from 'node:fs/promises';
 import { existsSync } from 'node:fs';

@@ -1,5 +1,5 @@
 // Says on standard error what takes long and for how long: on a terminal one line that counts the seconds, elsewhere
-// (a log of a build machine) a line now and then, so that nobody takes work for a hang.
+// (a log of a build machine) a line now and then, so that work is not taken for a hang.
 import type { Writable } from 'node:stream';
 
 export interface Progress {

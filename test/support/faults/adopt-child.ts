@@ -7,6 +7,7 @@ import { realDisk } from '../../../lib/disk/disk.ts';
 import { openConnection } from '../../../lib/kube/connection.ts';
 import type { KubeRequest } from '../../../lib/kube/kube.ts';
 import { adoptOptions } from '../cluster/adopt-world.ts';
+import '../cluster/health-ports.ts';
 import { KubeadmMachine } from '../cluster/kubeadm-machine.ts';
 
 export type Sort = 'files' | 'objects' | 'rights';

@@ -1,5 +1,5 @@
 // One damage to one of the things that are read, and what may not follow from it: nothing throws, no other entry is
-// decided otherwise, nothing that is healthy is written; and what is damaged is mended, or said to need somebody.
+// decided otherwise, nothing that is healthy is written; and what is damaged is mended, or said to need a person.
 import type { ResolvedArtefact } from '../../../lib/inventory/model.ts';
 import { parseYaml, toYaml } from '../../../lib/yaml.ts';
 import { damageInsidePem, damages, damageValue, Dice } from './damage.ts';

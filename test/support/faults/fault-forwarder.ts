@@ -251,7 +251,7 @@ export class Forwarder {
     await this.#answer(asked, stream, pieces);
   }
 
-  /** By a connection of its own: the client's may be gone by then. Nobody waits for the answer any more. */
+  /** By a connection of its own: the client's may be gone by then. Nothing waits for the answer any more. */
   async #deliverLate(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, asked: Seen): Promise<void> {
     const { origin, ca, serverName } = this.#options;
     const body: Buffer[] = [];

@@ -1,5 +1,5 @@
 // Damaged certificates, pairs, bundles and kubeconfigs, read here and by Go: where one accepts what the other refuses, and
-// nobody has said that it is to be so.
+// it is not known to be intended.
 import { readKubeconfigView } from '../../../lib/kubeconfig/document.ts';
 import { type Certificate, parseCertificates } from '../../../lib/pki/certificate.ts';
 import type { KeyAlgorithm } from '../../../lib/pki/key.ts';

@@ -331,7 +331,7 @@ export class Story {
     this.clock.ms += Math.floor(random() * 40);
     const living = this.#living();
     const calls = living.flatMap((actor) => actor.calls.toSorted((a, b) => (order(a) < order(b) ? -1 : 1)));
-    // Now and then somebody looks before their time, as when a watch has told of a change.
+    // Now and then one looks before its time, as when a watch has told of a change.
     const early = random() < 0.1;
     const awake = living.filter(
       ({ state, restsUntil }) => state === 'resting' && (early || restsUntil <= this.clock.ms),

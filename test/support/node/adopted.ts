@@ -94,7 +94,7 @@ export async function configure(cluster: Cluster, content: string): Promise<void
       if (now?.ready !== true || now.containerID === before?.containerID)
         throw new Error(`Our container has not started again: ${JSON.stringify(now)}`);
     },
-    { withinMs: 120_000, everyMs: 500 },
+    { everyMs: 500 },
   );
 }
 
@@ -183,14 +183,14 @@ async function endAll(cluster: Cluster, options: Ending): Promise<number> {
         const late = leavesOfPods.filter((name) => !((found.get(name)?.getTime() ?? Infinity) < end + 2000));
         if (late.length > 0) throw new Error(`${node.name} does not have on disk yet: ${late.join(', ')}`);
       },
-      { withinMs: 10_000, everyMs: 300 },
+      { everyMs: 300 },
     );
   }
   return end;
 }
 
 /** Resolves when a machine has valid ones on disk. */
-export async function leavesValid(node: Node, withinMs = 60_000): Promise<void> {
+export async function leavesValid(node: Node, withinMs = 120_000): Promise<void> {
   await eventually(
     async () => {
       const found = await ends(node);
@@ -313,7 +313,7 @@ async function create(cluster: Cluster, object: ReturnType<typeof workload>): Pr
       if (status !== 201)
         throw new Error(`${object.kind} "${object.metadata.name}" was not made: ${JSON.stringify(body)}`);
     },
-    { withinMs: 60_000, everyMs: 200 },
+    { everyMs: 200 },
   );
 }
 

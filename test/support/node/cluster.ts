@@ -199,7 +199,7 @@ export class Cluster implements AsyncDisposable {
    * Resolves when the kubelet of `node` has reported Ready since that moment (its lease has been renewed too, so the
    * report is not an old one). The answer is when, in milliseconds since the epoch.
    */
-  async ready(node = this.node, { since = 0, withinMs = 90_000, via = node }: ReadyOptions = {}): Promise<number> {
+  async ready(node = this.node, { since = 0, withinMs = 180_000, via = node }: ReadyOptions = {}): Promise<number> {
     return eventually(
       async () => {
         const lease = await this.api(`/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/${node.name}`, {
@@ -220,7 +220,7 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** Makes a Pod on `node`, which the scheduler places and the kubelet runs; gone again when it has run. */
-  async runPod(node = this.node, { withinMs = 90_000, via = node } = {}): Promise<void> {
+  async runPod(node = this.node, { withinMs = 180_000, via = node } = {}): Promise<void> {
     const name = `probe-${randomBytes(4).toString('hex')}`;
     const pods = '/api/v1/namespaces/default/pods';
     const pod = {

@@ -3,7 +3,7 @@
 import type { Cluster } from './cluster.ts';
 import type { Node } from './node.ts';
 
-/** Nobody has this one (RFC 5737). */
+/** For documentation only (RFC 5737): no host has it. */
 const nameServer = '192.0.2.53';
 const rules = ['-o lo -d 127.0.0.11 -j DROP', '-p udp --dport 53 -j DROP', '-p tcp --dport 53 -j DROP'];
 
@@ -34,7 +34,7 @@ export async function resolvesNames(node: Node): Promise<boolean> {
   return code === 0;
 }
 
-/** Images that somebody has asked the container runtime to pull since the boot, one line each. */
+/** Images that the container runtime was asked to pull since the boot, one line each. */
 export async function pulls(node: Node): Promise<readonly string[]> {
   const text = await node.sh(String.raw`grep -o 'PullImage .*' /var/log/containerd.log || true`);
   return text.split('\n').filter((line) => line !== '');

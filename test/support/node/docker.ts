@@ -28,7 +28,7 @@ export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch (err) {
-    return systemCode(err) === 'EPERM'; // somebody else's
+    return systemCode(err) === 'EPERM'; // another user's
   }
 }
 
@@ -99,13 +99,10 @@ async function startDocker(progress: Progress): Promise<Docker> {
   };
   try {
     await progress.during('starting a Docker daemon', () =>
-      eventually(
-        async () => {
-          if (child.exitCode !== null) throw new Error(`dockerd ended: ${await tail(logFile)}`);
-          if (!(await answers(socket))) throw new Error(`dockerd does not answer: ${await tail(logFile)}`);
-        },
-        { withinMs: 60_000 },
-      ),
+      eventually(async () => {
+        if (child.exitCode !== null) throw new Error(`dockerd ended: ${await tail(logFile)}`);
+        if (!(await answers(socket))) throw new Error(`dockerd does not answer: ${await tail(logFile)}`);
+      }),
     );
   } catch (err) {
     await stop();

@@ -57,7 +57,7 @@ unshare --time true 2>/dev/null && own_uptime="unshare --time --boottime=-$(cut 
 $own_uptime containerd --config /etc/containerd/machine.toml > /var/log/containerd.log 2>&1 &
 runtime_ready &
 
-# Where there is no systemd somebody else runs the service once a minute, by the clock: so also after a suspend.
+# Where there is no systemd a loop runs the service once a minute, by the clock: so also after a suspend.
 (
   last=$(date +%M)
   while sleep 1; do

@@ -173,6 +173,9 @@ const checkScript = `
 check() {
   certificate=$2 key=\${3:-$2}
   case $2 in
+  *.pem) # read once: the kubelet may put a new one there at any moment
+    certificate=/tmp/leaf.pem key=/tmp/leaf.pem
+    cat "$2" > $certificate ;;
   *.conf)
     certificate=/tmp/leaf.crt key=/tmp/leaf.key
     sed -n 's/.*client-certificate-data: //p' "$2" | base64 -d > $certificate

@@ -61,7 +61,7 @@ export class Node {
   }
 
   async runtimeReady(): Promise<void> {
-    await eventually(() => this.sh('test -e /run/machine/runtime-ready'), { withinMs: 120_000, everyMs: 200 });
+    await eventually(() => this.sh('test -e /run/machine/runtime-ready'), { everyMs: 200 });
   }
 
   /** Runs a shell script on the machine; it ends after a minute at the latest, unless told otherwise. */
@@ -114,7 +114,7 @@ export class Node {
     return { start, runtime, command: first('command'), recovered: first('recovered'), kubelet: first('kubelet') };
   }
 
-  /** The ends of its logs, for whoever has to find out why it does not come up. */
+  /** The ends of its logs, to find out why it does not come up. */
   async journal(): Promise<string> {
     const logs = '/var/log/recovery.log /var/log/containerd.log /var/log/kubelet.log';
     const script = `ps -ef; ctr -n k8s.io tasks list; tail -n 40 ${logs}; tail -n 15 /var/log/pods/kube-system_*/*/*.log`;
@@ -146,7 +146,7 @@ export class Node {
   }
 
   /**
-   * The same for files below / of a machine that runs: whoever watches one sees it replaced and never absent, without
+   * The same for files below / of a machine that runs: a process that watches one sees it replaced and never absent, without
    * which kube-apiserver gives up watching for a minute (dynamiccertificates).
    */
   async renameIn(from: string): Promise<void> {

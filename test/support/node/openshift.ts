@@ -119,8 +119,8 @@ export async function becomeOpenshift(cluster: Cluster): Promise<void> {
     pkill -x kubelet`);
   cluster.useServerName('localhost-recovery', ca);
   await writeAdminConf(cluster);
-  await cluster.ready(node, { since: began, withinMs: 120_000 });
-  // kubeadm's kube-controller-manager is gone; nobody is to wait for its lease.
+  await cluster.ready(node, { since: began });
+  // kubeadm's kube-controller-manager is gone; its successor is not to wait for its lease.
   const lease = '/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager';
   await cluster.api(lease, { method: 'PATCH', body: { spec: { holderIdentity: '' } } });
 }
@@ -157,7 +157,7 @@ export async function giveBack(cluster: Cluster, component: Component): Promise<
     async () => {
       if ((await cluster.node.run(ours)).code === 0) throw new Error(`${component.name} still has our syncer`);
     },
-    { withinMs: 60_000, everyMs: 500 },
+    { everyMs: 500 },
   );
   const command = documentedCommand('uninstall').replaceAll('kube-scheduler', component.name);
   return cluster.node.sh(`KUBECONFIG=${adminConf} ${command} 2>&1`);

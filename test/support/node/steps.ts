@@ -39,7 +39,7 @@ export async function ownLog(node: Node, since: number): Promise<readonly Line[]
   });
 }
 
-/** When the API server of a node first showed an expired certificate, and when a valid one, to whoever asks for that name. */
+/** When the API server of a node first showed an expired certificate, and when a valid one, to who asks for that name. */
 export class Handshakes {
   expired: number | undefined;
   valid: number | undefined;

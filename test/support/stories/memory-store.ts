@@ -29,7 +29,7 @@ export class MemoryStore implements Store {
     return this.#objects.get(locationText(location));
   }
 
-  /** Not guarded: what somebody else does. */
+  /** Not guarded: what another writer does. */
   put(location: Location, material: Material | undefined): void {
     MemoryStore.#versions += 1;
     if (material === undefined) this.#objects.delete(locationText(location));

@@ -49,7 +49,7 @@ export class ObjectStore implements Store {
     return this.#objects.get(locationText(location));
   }
 
-  /** Not guarded: what somebody else does. */
+  /** Not guarded: what another writer does. */
   put(location: Location, material: Material | undefined): void {
     this.#versions += 1;
     if (material === undefined) this.#objects.delete(locationText(location));

@@ -46,7 +46,7 @@ export function namespacesOf({ inventories }: Pick<PresetWorld, 'inventories'>):
 
 const tenYears = 3650 * 24 * 3_600_000;
 
-/** What somebody else keeps at such a place: a CA that is nobody's here. */
+/** What others keep at such a place: a CA of none of the inventories. */
 export async function externalBundle({ name }: ApiLocation, now: Date): Promise<Material> {
   return { entries: { [caBundleKey]: Buffer.from(await externalAuthority(name, now)) }, annotations: {} };
 }

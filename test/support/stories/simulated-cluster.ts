@@ -49,14 +49,14 @@ export class SimulatedCluster {
     return renewals.length;
   }
 
-  /** As somebody else would. */
+  /** As another writer would. */
   make(name: string, now: Date): void {
     const row = this.resolved.artefacts.find((one) => one.name === name);
     if (row === undefined) throw new Error(`no artefact ${name}`);
     this.facts.set(name, this.#make(row, now));
   }
 
-  /** Artefacts that a reader would refuse at `now`: expired, not yet valid, or signed by nobody in their bundle. */
+  /** Artefacts that a reader would refuse at `now`: expired, not yet valid, or signed by no CA of their bundle. */
   unusable(now: Date): string[] {
     return this.resolved.artefacts
       .flatMap((row) => {

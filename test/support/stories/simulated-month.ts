@@ -86,7 +86,7 @@ class Machine {
     }).catch((err: unknown) => this.#month.faults.push(String(err)));
   }
 
-  /** Somebody sets its clock: that much ahead of the right time. */
+  /** Its clock is set: that much ahead of the right time. */
   set(offsetMs: number): void {
     this.clock?.set(new Date(this.#month.ms + offsetMs));
   }
@@ -152,7 +152,7 @@ export class SimulatedMonth {
     await this.#asleep();
   }
 
-  /** Until nobody has written for a minute: a race that was lost is run again within seconds. */
+  /** Until none has written for a minute: a race that was lost is run again within seconds. */
   async rest(): Promise<void> {
     for (let before = -1, tries = 0; before !== this.writes.length; tries += 1) {
       if (tries > 10) throw new Error(`they come to no rest: ${JSON.stringify(this.writes.slice(-20))}`);

@@ -1,5 +1,5 @@
 // A year of an OpenShift cluster in seconds: its operators and regen with the three presets on the same objects, real
-// keys and certificates, a clock that only the story moves. Whoever wakes, the other may come between two of its writes.
+// keys and certificates, a clock that only the story moves. Whichever wakes, the other may come between two of its writes.
 // Every write of either is kept, with the generation that it made: a certificate, a set of certificates, a content.
 import { createHash } from 'node:crypto';
 import type { Location, Resolved } from '../../../lib/inventory/model.ts';
@@ -197,7 +197,7 @@ export class SimulatedYear {
 
   async #operatorTurn(): Promise<void> {
     if (!this.isOperatorOn) return;
-    // A change wakes whoever reads it: rounds follow until there is nothing left to write.
+    // A change wakes its readers: rounds follow until there is nothing left to write.
     for (let [before, round] = [-1, 0]; before !== this.store.changes; round += 1) {
       if (round > mostRounds) throw new Error(`the operator comes to no rest: ${this.#last(12)}`);
       before = this.store.changes;
@@ -284,7 +284,7 @@ export class SimulatedYear {
     return outcome;
   }
 
-  /** A pair that was good and not due was replaced by nobody. */
+  /** A pair that was good and not due was not replaced. */
   #checkPair(object: string, by: string, before: Found | undefined): void {
     const refreshDays = pairs.find((one) => one.object === object)?.refreshDays;
     const [old] = leafs(before);

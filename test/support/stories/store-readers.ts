@@ -64,7 +64,7 @@ export class StoreReaders {
     });
   }
 
-  /** What is not as it should be when nobody has anything to do, by name. */
+  /** What is not as it should be when nothing is left to do, by name. */
   unsound(store: Peeked, at: Date): string[] {
     const refused = this.#readings.flatMap((reading) => {
       const why = refusal(store, at, reading);
