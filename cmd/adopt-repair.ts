@@ -108,7 +108,7 @@ export async function reach(
   throw new RecoveryError(err instanceof RecoveryError ? err.code : 'KubeUnavailable', message, { cause: err });
 }
 
-/** Whoever is not trusted has answered. */
+/** A server that is not trusted has answered. */
 function isAway(err: unknown): boolean {
   return isCode(err, 'KubeUnavailable', 'KubeWrongAnswer') && err.details['untrusted'] !== true;
 }

@@ -49,7 +49,7 @@ export function initText(outcome: InitOutcome, { directory }: Pick<InstallOption
   return `${lines.filter((line) => line !== '').join('\n')}\n`;
 }
 
-/** Whoever leaves signers' keys lying about must know. */
+/** Signers' keys that stay on disk must be named. */
 function stagingLines({ stagingRemoved, stagingKept }: InitOutcome): string[] {
   if (stagingRemoved) return ["The staging directory with the signers' keys was removed."];
   if (stagingKept === undefined) return [];

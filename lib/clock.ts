@@ -21,7 +21,7 @@ export interface Clock {
 
 /**
  * A time that was remembered, as long as it is not later than now: then the clock has been set back since, and what it
- * dates began now at the latest. Without it whoever waits for a time after it waits until the old time comes again. Pure.
+ * dates began now at the latest. Without it a wait for a later time lasts until the old time comes again. Pure.
  */
 export function notLater(remembered: Date | undefined, present: Date): Date {
   return remembered === undefined || remembered > present ? present : remembered;

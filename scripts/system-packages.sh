@@ -16,24 +16,51 @@ is_there() {
   esac
 }
 
-# From 1.21 on it fetches the version that test/controlplane asks for. The demo's binaries may also be brought.
+# The one that test/controlplane asks for, as a module of the Go module proxy, which has it for every Linux.
+go_version=1.25.0
+# As in test/support/cluster/binaries.ts.
+own_go=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/kube-cert-recovery/go-$go_version
+
+# From 1.21 on Go fetches the version that it needs. The demo's binaries may also be brought.
 has_go() {
-  go=$(command -v go || echo /usr/local/go/bin/go)
-  case $([ ! -x "$go" ] || "$go" version) in
-    '' | *' go1.'[0-9].* | *' go1.1'[0-9]* | *' go1.20'*)
-      [ "$wanted" = demo ] && { [ -n "${KUBEBUILDER_ASSETS:-}" ] || command -v docker >/dev/null; }
-      ;;
-  esac
+  for go in "$(command -v go)" "${GOROOT:-/usr/local/go}/bin/go" "$own_go/bin/go"; do
+    [ -x "$go" ] || continue
+    case $("$go" version) in
+      *' go1.'[0-9].* | *' go1.1'[0-9]* | *' go1.20'*) ;;
+      *) return 0 ;;
+    esac
+  done
+  [ "$wanted" = demo ] && { [ -n "${KUBEBUILDER_ASSETS:-}" ] || command -v docker >/dev/null; }
 }
 
-# Those that are not there: command, package of Debian and Ubuntu, what for. `npm test` needs what the demo needs, too.
+# The sums are those of the files that sum.golang.org vouches for (h1:wVC9wx2X..., h1:hHtJUQup...).
+fetch_go() {
+  case $(uname -m) in
+    x86_64) arch=amd64 sum=891083c63e4d7a5020bdaa1911a9c5a1a966b993d9d3c1137d1727be04435e02 ;;
+    aarch64) arch=arm64 sum=5b6d398c5062f2094ea8efd8487bd93f4b5a2876cbab4d635e747da9567b7705 ;;
+    *) return 1 ;;
+  esac
+  proxy=${GOPROXY:-https://proxy.golang.org}
+  module=v0.0.1-go$go_version.linux-$arch
+  echo "fetching Go $go_version (64 MB, once)" >&2
+  rm -rf "$own_go.new"
+  mkdir -p "$own_go.new"
+  curl -fsSL -o "$own_go.new/zip" "${proxy%%[,|]*}/golang.org/toolchain/@v/$module.zip"
+  echo "$sum  $own_go.new/zip" | sha256sum -c --status || return 1
+  unzip -q -d "$own_go.new" "$own_go.new/zip"
+  chmod -R +x "$own_go.new/golang.org/toolchain@$module/bin" "$own_go.new/golang.org/toolchain@$module/pkg/tool"
+  mv "$own_go.new/golang.org/toolchain@$module" "$own_go"
+  rm -rf "$own_go.new"
+}
+
+# Those that are not there: command, packages of Debian and Ubuntu (of Go the one that fetches it), what for. `npm test` needs what the demo needs, too.
 missing() {
   while read -r set command package purpose; do
     [ "$set" = demo ] || [ "$wanted" = test ] || continue
     is_there "$command" || echo "$command $package $purpose"
   done <<'END'
 demo npm npm brings Node and the packages (10 or newer)
-demo go golang-go builds the control plane, once (1.21 or newer)
+demo go curl builds the control plane, once (1.21 or newer)
 demo openssl openssl makes certificates, and reads ours as a second opinion
 test strace strace shows the order of writes
 test ip iproute2 takes routes away
@@ -64,7 +91,12 @@ END
 }
 
 packages=
-while read -r _ package _; do packages="$packages $package"; done <<END
+while read -r command package _; do
+  case $command in
+    go) packages="$packages curl unzip ca-certificates" ;;
+    *) packages="$packages $package" ;;
+  esac
+done <<END
 $lines
 END
 
@@ -80,5 +112,6 @@ echo "installing$packages" >&2
 $as_root apt-get update -qq
 # shellcheck disable=SC2086 # words
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >&2
+has_go || fetch_go || refuse 'Go could not be fetched. Install it'
 lines=$(missing)
 [ -z "$lines" ] || refuse "apt-get has installed$packages, which did not bring these, or too old ones. Install them"

@@ -35,7 +35,7 @@ function validAndNotIn(bundle: Uint8Array | undefined, other: Uint8Array | undef
 
 /**
  * Throws MaterialInvalid when a CA that the cluster trusts now is not in kubeadm's files: it has been replaced since the
- * machine was adopted, and whoever has a certificate of the new one, or trusts it alone, would be cut off.
+ * machine was adopted, and clients with a certificate of the new one, or that trust it alone, would be cut off.
  */
 export function requireTrustInFiles(
   resolved: Pick<Resolved, 'artefacts'>,

@@ -55,7 +55,7 @@ export function keyFiles(name: string, pkiDir: string): { readonly private: stri
 }
 
 // What the certificates on a machine of kubeadm say beyond what the inventory declares. An adoption takes nothing away
-// and gives nothing: whoever reaches the API server by a name today does so tomorrow, and an administrator has the
+// and gives nothing: a client that reaches the API server by a name today does so tomorrow, and an administrator has the
 // rights that the certificate on the machine has, not those of the declaration.
 
 /** The declarations, with the names of the serving certificate that is there and subjects that are to be kept. */
@@ -150,7 +150,7 @@ export function joinNames(declared: readonly string[], ...found: readonly (reado
   return canonicalHostnames(found.flat()).filter((name) => !declared.includes(name));
 }
 
-/** The API server of this machine, for whoever lives beside it. By address: no resolver is needed then. */
+/** The API server of this machine, for components on the same machine. By address: no resolver is needed then. */
 export function localServer({ local = '' }: Endpoints): string {
   const url = URL.parse(local);
   const host = url?.hostname.startsWith('[') === true ? '[::1]' : '127.0.0.1';

@@ -44,7 +44,7 @@ export interface Due {
 }
 
 /**
- * Of those that are due, at most so many, first one of this machine's own node, whoever else asks. Where not all have
+ * Of those that are due, at most so many, first one of this machine's own node, however many others ask. Where not all have
  * their turn, each node has one request in it, the newest, for which its kubelet waits, before any has a second.
  */
 export function nextBatch<T extends Due>(due: readonly T[], ownNode: string): readonly T[] {

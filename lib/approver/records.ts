@@ -54,7 +54,7 @@ export class Records {
     return { ...facts, watched };
   }
 
-  /** Any request as the API has it now, whoever asked. Never throws. */
+  /** Any request as the API has it now, of any requester. Never throws. */
   see(request: SigningRequest): void {
     if (request.spec.signerName !== kubeletClientSigner) return;
     const issued = issuedCertificate(request);

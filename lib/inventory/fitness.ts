@@ -28,7 +28,7 @@ const ownUsers: ReadonlySet<string> = new Set(['system:kube-controller-manager',
 /**
  * kube-apiserver takes the common name for the user and gives who has none no identity at all (apiserver
  * pkg/authentication/request/x509, CommonNameUserConversion). A kubelet is a node only by its name and its group together
- * (pkg/auth/nodeidentifier); the two components get their rights by their names (bootstrappolicy). Whoever has another group,
+ * (pkg/auth/nodeidentifier); the two components get their rights by their names (bootstrappolicy). An identity with another group,
  * or a name outside `system:`, may have been given rights by somebody.
  */
 function identityProblem(

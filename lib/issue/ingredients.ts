@@ -152,7 +152,7 @@ export function inputOf(input: ResolvedArtefact, from: Ingredients): Certificate
     : bundleCertificates(input, from);
 }
 
-/** Whoever plans has a decision of its own about what is broken. */
+/** The plan has a decision of its own about what is broken. */
 function unlessBroken<T>(read: () => T): T | undefined {
   try {
     return read();

@@ -91,7 +91,7 @@ function subjectOf(
  */
 function hostnamesOf(target: ResolvedTarget, { material }: Ingredients): readonly string[] {
   const { name, hostnames, usage, location, asks, namesUnknown } = target;
-  // Where the API tells the names, whoever else writes this goes by the same, and by no other.
+  // Where the API tells the names, other writers use the same names, and no others.
   if (asks !== undefined && namesUnknown === undefined) return hostnames;
   const pem = usage === 'client' ? undefined : material.get(name)?.entries[certificateKey];
   if (pem === undefined) return hostnames;

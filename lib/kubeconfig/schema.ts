@@ -62,7 +62,7 @@ const kubeconfig = mapping({
 
 /**
  * Why client-go cannot load it, with no word of its values; undefined: it can. `own`: where bytes are not
- * looked at, because whoever reads them says what is wrong with them: `users[2].user`.
+ * looked at, because their readers say what is wrong with them: `users[2].user`.
  */
 export function kubeconfigProblem(config: unknown, own: readonly string[] = []): string | undefined {
   const isOwn = (what: string): boolean => own.some((path) => what.startsWith(`its ${path}.`));

@@ -1,5 +1,5 @@
 // CA bundles as text, in the order in which OpenShift's library-go writes them, so that no two writers undo each other. A
-// signer's bundle is sorted by DER: the same set of certificates always gives the same bytes, whoever merges them and in
+// signer's bundle is sorted by DER: the same set of certificates always gives the same bytes, whichever process merges them and in
 // whatever order they were found.
 import { RecoveryError } from '../errors.ts';
 import type { Certificate } from './certificate.ts';

@@ -52,7 +52,7 @@ export interface Certificate {
   readonly x509: X509Certificate;
   /** Newly encoded: lines of 64 characters, no comments, a newline at the end. */
   readonly pem: string;
-  /** Without `signedBy`, which only whoever knows the other certificates can fill. */
+  /** Without `signedBy`, which only a caller that has the other certificates can fill. */
   readonly facts: CertificateFacts;
   readonly fields: CertificateFields;
 }

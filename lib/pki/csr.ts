@@ -23,7 +23,7 @@ export interface CertificateRequest {
   /** What of the subject's encoding Go's crypto/x509/pkix does not write; undefined: all of it is as there. */
   readonly unusualSubject?: string;
   readonly key: KeyAlgorithm;
-  /** Its signature is that of its own key: whoever made it has the private half. */
+  /** Its signature is that of its own key: its maker has the private key. */
   readonly provesPossession: boolean;
   readonly alternativeNames: readonly AlternativeName[];
   /** An extension asks for the rights of a CA. */

@@ -1,6 +1,6 @@
 // Whether a CA certificate is still what its signer made. Who trusts a certificate never checks the signature of a root
 // (Go's crypto/x509 neither), so a flipped bit in a file goes unnoticed until a name no longer fits, a parser refuses
-// the rest, or whoever renews copies it to where it was right. Pure.
+// the rest, or a renewal copies it to where it was right. Pure.
 import type { Certificate } from './certificate.ts';
 import { isSignedByKey, signatureMatches } from './verify.ts';
 

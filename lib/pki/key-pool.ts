@@ -57,7 +57,7 @@ export function createKeyPool({ algorithm, size }: { algorithm: KeyAlgorithm; si
   };
 }
 
-/** generateKey(), so many at a time; whoever asked first is served first. */
+/** generateKey(), so many at a time; in the order of the calls. */
 function limited(most: number): (algorithm: KeyAlgorithm) => Promise<PrivateKey> {
   const waiting: (() => void)[] = [];
   let running = 0;

@@ -15,7 +15,7 @@ interface Request {
   readonly key: KeyObject;
   /** Without it the certificate is self-signed. */
   readonly issuer?: Issuer | undefined;
-  /** Back-dated by whoever asks. */
+  /** Back-dated by the caller. */
   readonly notBefore: Date;
   /** The wanted end: the signer's, if that is earlier. */
   readonly notAfter: Date;

@@ -1,6 +1,6 @@
 // The limit of damage: whatever is thrown while one entry is read or judged is that entry's, and never ends the look at the
 // others. Material that cannot be used is no exception but a fact; what comes here is a fault of this program, and kept so
-// that whoever logs can tell its place in the code.
+// that a log line can name its place in the code.
 import { errorText } from '../errors.ts';
 
 /** What was thrown, by artefact. */

@@ -86,7 +86,7 @@ function latestRenewal({ artefact: { location, refresh, validity } }: PairCase, 
 
 /** A tenth of the refresh time after the signer was made (library-go certrotation/target.go: refresh / 10). */
 function signerTrustedFrom({ artefact, expected, resolved, now }: PairCase): Date | undefined {
-  // Without a bundle nothing has to spread: whoever reads the signer's own file knows it.
+  // Without a bundle nothing has to spread: readers of the signer's own file know it.
   if (artefact.issuer === undefined || bundlesAbove(resolved.artefacts, artefact).length === 0) return undefined;
   const signer = expected.get(artefact.issuer);
   const spread = artefact.refresh / 10;

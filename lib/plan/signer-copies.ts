@@ -223,7 +223,7 @@ function betterThanOwn(own: Certificate, evidence: Evidence): Proof {
 
 const backupName = 'its backup';
 
-/** Damage and such a signature exclude each other, whoever holds the certificate. */
+/** Damage and such a signature exclude each other, in whichever object the certificate is. */
 const isProven = (certificate: Certificate, { authorities }: Evidence): boolean =>
   [certificate, ...authorities].some((authority) => signatureMatches(certificate, authority));
 

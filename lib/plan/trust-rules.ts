@@ -41,7 +41,7 @@ function isSignedByOthers({ artefact, expected }: PairCase, { issuer, signedBy }
   return issuer !== signer.certificate.subject;
 }
 
-/** Its usage or its subject are of no use to its readers: they refuse it, whoever has signed it. */
+/** Its usage or its subject are of no use to its readers: they refuse it, by whichever CA it was signed. */
 export function unfit({ artefact }: PairCase, certificate: CertificateFacts): Fault | undefined {
   const problem = artefact.kind === 'target' ? unfitness(artefact, certificate) : undefined;
   return problem === undefined ? undefined : { reason: 'Unfit', message: problem };

@@ -91,7 +91,7 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
   }
 }
 
-/** Of a bundle without entry, or with an empty one: none. Whoever maintains it has nothing to say yet. */
+/** Of a bundle without entry, or with an empty one: none. Its owner has not written it yet. */
 function externalCertificates({ location }: External, entries: Entries, what: string): readonly Certificate[] {
   if (location.kind !== 'configMap')
     return parseCertificates(entry(entries, certificateKey, what), `${what} ${certificateKey}`);

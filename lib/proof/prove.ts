@@ -57,7 +57,7 @@ async function ask({ artefact, proof, publishedAt }: ProofQuestion, options: Ask
     }
     case 'lease': {
       const { namespace, name } = proof;
-      // Whoever renewed a Lease before the boot has not read a file since: its process has ended with it.
+      // A holder that renewed its Lease before the boot has not read a file since: its process ended with the boot.
       const bootedMs = now().getTime() - (clock.uptimeSeconds() ?? Infinity) * 1000;
       const since = new Date(Math.max(publishedAt.getTime(), bootedMs));
       return proveLease({ ...(await api()), lease: { namespace, name }, publishedAt: since, hostName });

@@ -9,7 +9,7 @@ import type { StepResult } from './execute.ts';
 interface KnownClock {
   /** At the begin of each look. Costs no process and no request. */
   observe(): Promise<ClockFacts>;
-  /** Whoever can say more is asked, other machines only where the API answers. May take some seconds. */
+  /** All other sources are asked, other machines only where the API answers. May take some seconds. */
   ask(where: { readonly apiAnswers: boolean }): Promise<ClockFacts>;
   /** After a look has carried out these steps. */
   dated(steps: readonly StepResult[]): void;

@@ -67,7 +67,7 @@ export async function releaseStaleLeases(options: ReleaseOptions): Promise<reado
 }
 
 /**
- * Whether its holder renews it while we look: whoever lives does so more often than five times in a lease's duration
+ * Whether its holder renews it while we look: a live holder does so more often than five times in a lease's duration
  * (client-go: every 2 s of 15, in OpenShift every 26 s of 137). Throws what the connection throws, and when it is stopped.
  */
 async function isRenewed(found: Lease, request: LeaseRequest, clock: Clock): Promise<boolean> {
@@ -106,7 +106,7 @@ function bootTimeMs(clock: Clock): number | undefined {
  * that was stepped since the boot would place renewals of a living holder before it. The boot time is worked out now (call
  * it when the process starts) and when the result is asked: a step in between moves it. It is also held against the
  * kernel's own: where /proc/uptime is not the machine's (lxcfs, time namespaces) the two differ, and nothing is known.
- * NOTE: a step between the boot and the start of this process cannot be seen; btime moves with the clock. So whoever may
+ * NOTE: a step between the boot and the start of this process cannot be seen; btime moves with the clock. So a holder that may
  * have renewed in that time is watched before his lease is released (mayHaveRenewed).
  */
 export function observeBoot(clock: Clock, kernel: () => number | undefined = kernelBootTimeMs): () => Boot {

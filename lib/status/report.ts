@@ -203,7 +203,7 @@ function stateOf(fact: ArtefactFacts, isPair: boolean, { action, reason }: Decis
     if (now < certificate.notBefore) return 'NOT YET VALID';
   }
   if (endingReasons.includes(reason)) return 'EXPIRING';
-  if (action !== 'keep') return 'BROKEN'; // valid by its dates, and still refused by whoever reads it
+  if (action !== 'keep') return 'BROKEN'; // valid by its dates, and still refused by its readers
   if (certificate === undefined || !isPair) return 'OK';
   const life = certificate.notAfter.getTime() - certificate.notBefore.getTime();
   return certificate.notAfter.getTime() - now.getTime() < life * announcedPart ? 'EXPIRING' : 'OK';

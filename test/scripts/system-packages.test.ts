@@ -91,15 +91,20 @@ it('is silent and asks nothing when all is there', async () => {
   await expect(asked()).rejects.toThrow('ENOENT');
 });
 
-it('says so when apt-get has brought a Go that is too old', async () => {
+it('fetches Go where there is none, or an old one, and says so where that cannot be', async () => {
   for (const command of demo) await put(command);
   await debian([]);
+  for (const command of ['rm', 'mkdir', 'uname']) await symlink(`/usr/bin/${command}`, join(path, command));
   await put('go', 'echo go version go1.19.8 linux/amd64');
-  const { code, stderr } = await run(['demo']);
+  await put('curl', `echo "$*" >> ${path}/asked; exit 1`);
+  const env = { HOME: path, GOROOT: path, GOPROXY: 'https://goproxy.example,direct' };
+  const { code, stderr } = await run(['demo'], env);
   expect(code).toBe(1);
-  expect(stderr).toContain('installing golang-go\n');
+  expect(stderr).toContain('installing curl unzip ca-certificates\nfetching Go 1.25.0 (64 MB, once)\n');
   expect(stderr).toContain('go: builds the control plane, once (1.21 or newer)\n');
-  expect(await run(['demo'], { KUBEBUILDER_ASSETS: '/assets' })).toMatchObject({ code: 0, stderr: '' });
+  expect(stderr).toContain('Go could not be fetched. Install it, and run the same command again.');
+  expect(await asked()).toContain('https://goproxy.example/golang.org/toolchain/@v/v0.0.1-go1.25.0.linux-');
+  expect(await run(['demo'], { ...env, KUBEBUILDER_ASSETS: '/assets' })).toMatchObject({ code: 0, stderr: '' });
 });
 
 it('is what the commands of the README and a build machine begin with', () => {

@@ -1,6 +1,6 @@
 // What a kubeadm machine has become whose static pods follow objects in the API (`init adopt`). Their flags name kubeadm's
 // files first and ours after them, and the last one counts. So kubeadm's files are kept good there for the way back, but
-// whoever is not named by a flag any more reads them no longer: nothing has to be restarted for them, and nobody serves
+// a component whose flags no longer name them reads them no longer: nothing has to be restarted for them, and none serves
 // them. Pure.
 //
 // The kubelet stays kubeadm's: its certificate is signed with the CA key on this machine. That serves only while the API
@@ -65,7 +65,7 @@ export function signingProblem(trust: KubeletTrust): string | undefined {
   return 'kubelet.conf knows the API server by that CA, which has not signed what it serves';
 }
 
-/** Empty where it names a file: whoever has written that keeps it up to date. Undefined where there is no CA in it. */
+/** Empty where it names a file: its owner keeps it up to date. Undefined where there is no CA in it. */
 function authoritiesOfKubelet({
   kubeletKubeconfig,
   kubeconfigFile,

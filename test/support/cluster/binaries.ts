@@ -5,13 +5,12 @@
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { access, mkdir, mkdtemp, readdir, readFile, rename, rm } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { withBuildLock } from './build-lock.ts';
 import type { BinaryName } from './components.ts';
 import { copyFromImage, reachableRegistry } from './images.ts';
-import { buildWithGo, findGo, goBuildFlags, goCommands } from './go-build.ts';
+import { buildWithGo, cacheRoot, findGo, goBuildFlags, goCommands } from './go-build.ts';
 import { createProgress, type Progress } from './progress.ts';
 
 export interface FindOptions {
@@ -29,11 +28,6 @@ async function isExecutable(path: string): Promise<boolean> {
     () => true,
     () => false,
   );
-}
-
-/** Where everything lies that is made once. */
-export function cacheRoot(env: NodeJS.ProcessEnv = process.env): string {
-  return join(env['XDG_CACHE_HOME'] || join(env['HOME'] ?? homedir(), '.cache'), 'kube-cert-recovery');
 }
 
 /** The directory for exactly these sources, built exactly this way, on this platform. */

@@ -1,5 +1,7 @@
 // Builds control-plane binaries from the Go module test/controlplane, which pins them.
 import { execFile } from 'node:child_process';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { BinaryName } from './components.ts';
 import { guard } from './process.ts';
@@ -39,17 +41,22 @@ export function goBuildFlags(version: string): string[] {
   return ['-trimpath', '-ldflags', ['-s', '-w', ...names].join(' ')];
 }
 
-/** On the PATH, or where Go's own archive is unpacked. */
-export const goCommands: readonly string[] = ['go', '/usr/local/go/bin/go'];
+/** Where everything lies that is made once. */
+export function cacheRoot(env: NodeJS.ProcessEnv = process.env): string {
+  return join(env['XDG_CACHE_HOME'] || join(env['HOME'] ?? homedir(), '.cache'), 'kube-cert-recovery');
+}
 
-/** The first of `commands` that answers, or undefined. */
+/** On the PATH, where Go's own archive is unpacked, or where scripts/system-packages.sh has put it. */
+export const goCommands: readonly string[] = ['go', '/usr/local/go/bin/go', `${cacheRoot()}/go-1.25.0/bin/go`];
+
+/** From 1.21 on Go fetches the version that a module asks for. */
+const isTooOld = (version: string): boolean => /\bgo1\.(?:\d|1\d|20)\b/.test(version);
+
+/** The first of `commands` that answers and is new enough, or undefined. */
 export async function findGo(env: NodeJS.ProcessEnv, commands = goCommands): Promise<string | undefined> {
   for (const go of commands) {
-    const answers = await run(go, ['version'], { env }).then(
-      () => true,
-      () => false,
-    );
-    if (answers) return go;
+    const version = await run(go, ['version'], { env }).catch(() => undefined);
+    if (version !== undefined && !isTooOld(version.stdout)) return go;
   }
   return undefined;
 }

@@ -6,9 +6,8 @@ import { constants } from 'node:fs';
 import { access, mkdir, mkdtemp, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { cacheRoot } from '../cluster/binaries.ts';
 import { withBuildLock } from '../cluster/build-lock.ts';
-import { compile, findGo } from '../cluster/go-build.ts';
+import { compile, findGo, cacheRoot } from '../cluster/go-build.ts';
 import { createProgress } from '../cluster/progress.ts';
 
 export interface GoQuestion {

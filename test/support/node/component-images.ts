@@ -8,10 +8,11 @@ import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { promisify } from 'node:util';
 import { systemCode } from '../../../lib/errors.ts';
-import { cacheRoot, componentVersions, findBinaries } from '../cluster/binaries.ts';
+import { componentVersions, findBinaries } from '../cluster/binaries.ts';
 import type { Progress } from '../cluster/progress.ts';
 import { nodeRoot } from './image.ts';
 import { removeUnused } from './program-image.ts';
+import { cacheRoot } from '../cluster/go-build.ts';
 
 const run = promisify(execFile);
 

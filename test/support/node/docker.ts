@@ -8,11 +8,11 @@ import { get } from 'node:http';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { systemCode } from '../../../lib/errors.ts';
-import { cacheRoot } from '../cluster/binaries.ts';
 import { eventually } from '../eventually.ts';
 import type { Progress } from '../cluster/progress.ts';
 import { asRoot } from './as-root.ts';
 import { takeFirewall } from './firewall.ts';
+import { cacheRoot } from '../cluster/go-build.ts';
 
 const run = promisify(execFile);
 const usualSocket = '/var/run/docker.sock';

@@ -7,10 +7,10 @@ import { mkdir, mkdtemp, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { getContainerRuntimeClient, ImageName } from 'testcontainers';
-import { cacheRoot } from '../cluster/binaries.ts';
 import { withBuildLock } from '../cluster/build-lock.ts';
 import type { Progress } from '../cluster/progress.ts';
 import { asRoot } from './as-root.ts';
+import { cacheRoot } from '../cluster/go-build.ts';
 
 const run = promisify(execFile);
 

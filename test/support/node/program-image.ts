@@ -10,11 +10,11 @@ import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { getContainerRuntimeClient } from 'testcontainers';
-import { cacheRoot } from '../cluster/binaries.ts';
 import { withBuildLock } from '../cluster/build-lock.ts';
 import type { Progress } from '../cluster/progress.ts';
 import { runLabel } from './container.ts';
 import { ensureNodeImage, nodeImage } from './image.ts';
+import { cacheRoot } from '../cluster/go-build.ts';
 
 const run = promisify(execFile);
 const projectRoot = fileURLToPath(new URL('../../..', import.meta.url));
