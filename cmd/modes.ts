@@ -75,6 +75,9 @@ interface Api {
   readonly signal: AbortSignal;
 }
 
+/** How long the end of a mode waits for its connection's files to be left alone and its Events to end. */
+const besideMs = 5_000;
+
 /** The connection of one mode: kept up to date while the process lasts, as its Events are sent, and closed at the end. */
 async function withApi<T>(connection: KubeConnection, runtime: Runtime, run: (api: Api) => Promise<T>): Promise<T> {
   const { config, clock, log, hostName } = runtime;
@@ -87,7 +90,10 @@ async function withApi<T>(connection: KubeConnection, runtime: Runtime, run: (ap
     return result;
   } finally {
     ended.abort();
-    await Promise.allSettled(beside);
+    // What hangs in a file system must not keep a failed mode from ending the process.
+    const waited = new AbortController();
+    await Promise.race([Promise.allSettled(beside), clock.sleep(besideMs, waited.signal)]);
+    waited.abort();
     await connection.close();
   }
 }

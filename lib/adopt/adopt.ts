@@ -27,7 +27,7 @@ import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
 import { containerLabel, type Images, requireImage } from './container.ts';
-import { requireKubeadmFlags, requireSameTrust } from './guard.ts';
+import { requireAdoptableInventory, requireKubeadmFlags, requireSameTrust } from './guard.ts';
 import { asPresent, type MachineOptions, readAuthorities } from './kubeadm-files.ts';
 import { forgetFailures, withManifestsLock } from './manifests-lock.ts';
 import { absentIn, bundlesOf, completeNames, createObjects, takeStock } from './first-objects.ts';
@@ -118,6 +118,8 @@ interface Adoptable {
 /** Everything that would stop it later stops it now. */
 async function requireAdoptable(adoption: Adoption): Promise<Adoptable> {
   const { api, rights, resolved, manifestsDir, nodeCertificate, clock } = adoption;
+  requireAdoptableInventory(resolved, adoption.additions);
+  bootstrapAuthority(adoption);
   const running = new Set<StaticPod>();
   for (const pod of staticPods) {
     const manifest = await readManifest(manifestPath(manifestsDir, pod), pod);
@@ -238,16 +240,19 @@ async function recordedAdditions(directory: string): Promise<readonly PodAdditio
 
 /** By which the kubelet asks for a certificate when its own has expired. */
 async function bootstrapKubeconfig(adoption: Adoption): Promise<string> {
-  const { directory, kubeletServer: server, recoveryServerName, resolved } = adoption;
-  // The kubelet.conf that the kubelet writes afterwards has this file as its CA, but not the name to ask for: so it must
-  // hold both, the CA of the recovery name and that of the API server's own.
-  const seen = readBy(resolved, componentsOfPod['kube-apiserver']);
-  const certificateAuthority = kubeconfigAuthority(seen, podLayout(directory, 'kube-apiserver'));
-  if (certificateAuthority === undefined) {
-    const message = `Cannot write the bootstrap kubeconfig of the kubelet: the inventory publishes no bundle that a kubeconfig beside kube-apiserver names; name "kubelet" among its readers`;
-    throw new RecoveryError('InventoryInvalid', message);
-  }
+  const { kubeletServer: server, recoveryServerName } = adoption;
+  const certificateAuthority = bootstrapAuthority(adoption);
   const { token } = await readToken('node-bootstrapper', adoption);
   const user = { name: 'kubelet-bootstrap', token };
   return kubeconfigYaml({ server, certificateAuthority, tlsServerName: recoveryServerName, user });
+}
+
+function bootstrapAuthority({ directory, resolved }: Adoption): string {
+  // The kubelet.conf that the kubelet writes afterwards has this file as its CA, but not the name to ask for: so it must
+  // hold both, the CA of the recovery name and that of the API server's own.
+  const seen = readBy(resolved, componentsOfPod['kube-apiserver']);
+  const certificateAuthority = kubeconfigAuthority(resolved, seen, podLayout(directory, 'kube-apiserver'));
+  if (certificateAuthority !== undefined) return certificateAuthority;
+  const message = `Cannot write the bootstrap kubeconfig of the kubelet: no bundle that a reader's "kubeconfig" names as its authority is published beside kube-apiserver; name "kubelet" among the readers of that bundle`;
+  throw new RecoveryError('InventoryInvalid', message);
 }

@@ -8,7 +8,28 @@ import type { Resolved } from '../inventory/model.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { caBundleKey, type Material } from '../store/store.ts';
 import { bundlesWith, type KubeadmDirectories } from './kubeadm-files.ts';
-import type { PodManifest } from './static-pods.ts';
+import type { PodAddition, PodManifest } from './static-pods.ts';
+
+/**
+ * Throws InventoryInvalid when an inventory does not say what an adoption is checked by: without it, keys would be made
+ * that exist already, or a trust of today be lost unnoticed.
+ */
+export function requireAdoptableInventory(
+  resolved: Pick<Resolved, 'name' | 'artefacts'>,
+  additions: readonly Pick<PodAddition, 'pod' | 'flags'>[],
+): void {
+  const keys = resolved.artefacts.filter(({ kind, adoptedFrom }) => kind === 'keyPair' && adoptedFrom === undefined);
+  const unchecked = (['adoptedFrom', 'givenBackTo'] as const).filter((one) => bundlesWith(resolved, one).length === 0);
+  const idle = additions.filter(({ flags }) => Object.keys(flags).length === 0);
+  const problems = [
+    ...keys.map(({ name }) => `"${name}" has no "adoptedFrom": a new key would make every token invalid`),
+    ...unchecked.map((field) => `no bundle has "${field}": nothing shows that the trust of today is kept`),
+    ...idle.map(({ pod }) => `no artefact has "flags" of ${pod}: it would go on with the files of kubeadm`),
+  ];
+  if (problems.length === 0) return;
+  const message = `Cannot adopt a machine by inventory "${resolved.name}": ${problems.join('; ')}`;
+  throw new RecoveryError('InventoryInvalid', message);
+}
 
 /** Throws MaterialInvalid when a CA that is trusted on this machine would not be any more. */
 export function requireSameTrust(
@@ -43,7 +64,12 @@ export function requireTrustInFiles(
   authorities: ReadonlyMap<string, Uint8Array>,
   now: Date,
 ): void {
-  for (const { name: artefact, file } of bundlesWith(resolved, 'givenBackTo')) {
+  const bundles = bundlesWith(resolved, 'givenBackTo');
+  if (bundles.length === 0) {
+    const message = `Cannot give the static pods back to kubeadm's files: no bundle of the inventory has "givenBackTo", so nothing shows that the trust of today is kept`;
+    throw new RecoveryError('InventoryInvalid', message);
+  }
+  for (const { name: artefact, file } of bundles) {
     const lost = validAndNotIn(material.get(artefact)?.entries[caBundleKey], authorities.get(file), now);
     if (lost.length === 0) continue;
     const names = lost.map(({ facts }) => `"${facts.subject}" (until ${facts.notAfter.toISOString()})`).join(', ');

@@ -68,10 +68,14 @@ export function componentKubeconfigs(
   });
 }
 
-/** The bundle by which kubeconfigs of this layout know the API server. */
-export function kubeconfigAuthority({ artefacts }: Resolved, layout: HostLayout): string | undefined {
+/** Where `seen`, which is published in this layout, has the bundle by which kubeconfigs know the API server. */
+export function kubeconfigAuthority(
+  { artefacts }: Resolved,
+  seen: Pick<Resolved, 'artefacts'>,
+  layout: HostLayout,
+): string | undefined {
   const named = new Set(artefacts.flatMap(({ readers }) => readers.map(({ kubeconfig }) => kubeconfig?.authority)));
-  const bundle = artefacts.find(({ name }) => named.has(name));
+  const bundle = seen.artefacts.find(({ name }) => named.has(name));
   return bundle && fileOf(bundle, caBundleKey, layout.certs);
 }
 

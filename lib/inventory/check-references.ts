@@ -182,6 +182,20 @@ function signersAreHeld(
   });
 }
 
+/** A server that no certificate of the inventory names is refused by every client that asks for it. */
+function serverNamesAreServed(entries: readonly ArtefactEntry[]): InventoryFinding[] {
+  const served = new Set(understood(entries).flatMap((one) => (one.kind === 'target' ? one.hostnames : [])));
+  if (entries.some(({ artefact }) => artefact === undefined)) return [];
+  return entries.flatMap(({ index, artefact }) =>
+    (artefact?.readers ?? []).flatMap(({ kubeconfig }, at): InventoryFinding[] => {
+      const name = kubeconfig?.tlsServerName;
+      if (name === undefined || served.has(name)) return [];
+      const message = `must be a host name of a target of this inventory, got "${name}"`;
+      return [{ index, path: ['readers', at, 'kubeconfig', 'tlsServerName'], kind: 'notFound', message }];
+    }),
+  );
+}
+
 /** Trust in a bundle needs no time before it is used. */
 function promotedPairs(entries: readonly ArtefactEntry[]): InventoryFinding[] {
   const artefacts = understood(entries);
@@ -203,6 +217,7 @@ export function checkReferences(entries: readonly ArtefactEntry[]): InventoryFin
     soundReferences(entries, byName),
     noCycles(entries, byName),
     signersAreHeld(entries, byName),
+    serverNamesAreServed(entries),
     promotedPairs(entries),
   ].flat();
 }

@@ -100,7 +100,7 @@ class Connection implements KubeConnection {
     options: { silenceMs: number; signal: AbortSignal },
   ): AsyncGenerator<WatchEvent, void, undefined> {
     const asked = { ...describeRequest('GET', path), verb: 'watch' };
-    const session = await this.#open(asked);
+    const session = this.#opened() ?? (await this.#open(asked));
     const attempt = this.#attempt(asked);
     const call = session.breaker.enterWatch(attempt);
     try {
@@ -134,6 +134,11 @@ class Connection implements KubeConnection {
     await this.#session?.pool.close(new RecoveryError('KubeUnavailable', 'the connection is closed'));
   }
 
+  /** Without a wait: who takes it and uses it at once cannot meet a change or the end in between. */
+  #opened(): Session | undefined {
+    return this.#isClosed ? undefined : this.#session;
+  }
+
   /** Throws KubeUnavailable while there are no credentials, and after the end. */
   async #open(asked: Asked): Promise<Session> {
     const closed = (): RecoveryError => unavailable(this.#attempt(asked), 'the connection is closed');
@@ -154,7 +159,7 @@ class Connection implements KubeConnection {
     const attempt = this.#attempt(asked);
     const call = await breaker.enter(attempt, request.signal);
     try {
-      const session = await this.#open(asked); // other credentials may be there since, or the end
+      const session = this.#opened() ?? (await this.#open(asked)); // other credentials may be there since, or the end
       try {
         const answer = await send<T>(this.#exchange(session, attempt, request.path), request);
         call.answered();

@@ -103,15 +103,18 @@ export async function* watchEvents(
   if (signal.aborted) return;
   const connection = pool.forWatch();
   const limit = new TimeLimit(clock, silenceMs, signal);
+  let refusal: Refusal | undefined;
   try {
     const asked = connection.client.request({ method: 'GET', path, headers, signal: limit.signal });
     const { statusCode, headers: answered, body } = await Promise.race([asked, limit.reached]);
     body.setEncoding('utf8');
     let rest = '';
+    if (statusCode !== 200) refusal = { status: statusCode, retryAfter: retryAfterOf(answered), text: '' };
     for await (const chunk of body as AsyncIterable<string>) {
       limit.restart();
       rest += chunk;
-      if (statusCode !== 200) {
+      if (refusal !== undefined) {
+        refusal.text = rest;
         if (rest.length > longestRefusal) break;
       } else if (chunk.includes('\n')) {
         const lines = rest.split('\n');
@@ -119,19 +122,27 @@ export async function* watchEvents(
         for (const line of lines) yield parseEvent(line, attempt);
       }
     }
-    if (statusCode !== 200) throw statusError(attempt, statusCode, rest, retryAfterOf(answered));
-    if (rest !== '') throw unavailable(attempt, 'the stream ended in the middle of an event');
+    if (refusal === undefined && rest !== '') throw unavailable(attempt, 'the stream ended in the middle of an event');
   } catch (err) {
     if (signal.aborted) return;
     if (limit.passed) {
       pool.drain(connection);
       throw unavailable(attempt, `nothing was heard for ${silenceMs} ms`);
     }
-    throw isAnswer(err) ? err : networkError(attempt, err);
+    if (refusal === undefined) throw isAnswer(err) ? err : networkError(attempt, err);
+    // Its status is known, though its text was cut off.
   } finally {
     limit.end();
     pool.release(connection);
   }
+  if (refusal !== undefined) throw statusError(attempt, refusal.status, refusal.text, refusal.retryAfter);
+}
+
+/** What a server answers instead of a watch. */
+interface Refusal {
+  readonly status: number;
+  readonly retryAfter: string | undefined;
+  text: string;
 }
 
 function parseEvent(line: string, attempt: Attempt): WatchEvent {

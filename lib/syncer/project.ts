@@ -31,7 +31,7 @@ export interface DiskFacts {
   readonly present: boolean;
   /** What publishing the API's content would do; undefined when that content cannot be published. */
   readonly difference?: PublishOutcome;
-  /** ArtefactContent on disk; undefined where there is none or nothing would be replaced. */
+  /** Content on disk; undefined where there is none or nothing would be replaced. */
   readonly material?: MaterialFacts;
 }
 

@@ -62,5 +62,5 @@ describe('runRender() under kill -9', () => {
     expect(verify('out/certs/configmaps/client-ca/ca-bundle.crt', ...clients).match(/OK/g)).toHaveLength(3);
     const etcd = ['pki/etcd/server.crt', 'pki/etcd/peer.crt', 'pki/apiserver-etcd-client.crt'];
     expect(verify('pki/etcd/ca-bundle.crt', ...etcd).match(/OK/g)).toHaveLength(3);
-  }, 120_000);
+  }, 600_000);
 });

@@ -95,8 +95,7 @@ const moved = (resolved: Resolved, story: string): Resolved => ({
 function partsOf(row: ResolvedArtefact): readonly string[] {
   if (row.kind === 'composedBundle') return row.inputs;
   if (row.kind === 'copy') return [row.of];
-  // It waits for its client; only the bundle may be written more than once.
-  return row.kind === 'kubeconfigs' ? [row.authority] : [];
+  return row.kind === 'kubeconfigs' ? [row.client, row.authority] : [];
 }
 
 /**
