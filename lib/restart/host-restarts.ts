@@ -9,7 +9,8 @@ import type { ProcessFacts } from '../host/proc.ts';
 import type { Log } from '../log.ts';
 import { type Component, due, type Marker } from './decide.ts';
 import type { Markers } from './markers.ts';
-import { readersOnHost, restartProcess, waitFor } from './processes.ts';
+import { poll } from '../retry.ts';
+import { readersOnHost, restartProcess } from './processes.ts';
 
 interface HostRestartOptions {
   readonly components: readonly Component[];
@@ -105,5 +106,5 @@ async function isStartedAgain({ components, clock, signal, hasRestarted }: Resta
   const kubelet = components.find(({ name }) => name === 'kubelet');
   if (kubelet === undefined) return true;
   const runs = (): true | undefined => (readersOnHost(kubelet).length > 0 ? true : undefined);
-  return (await waitFor(runs, { atMostMs: hasRestarted ? kubeletMs : 0, everyMs: 100, clock, signal })) ?? false;
+  return (await poll(runs, { forMs: hasRestarted ? kubeletMs : 0, everyMs: 100, clock, signal })) ?? false;
 }

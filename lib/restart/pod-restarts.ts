@@ -18,7 +18,8 @@ import {
   type WrittenInput,
 } from './decide.ts';
 import { rewriteManifest } from './manifest.ts';
-import { processesInPod, terminate, waitFor } from './processes.ts';
+import { poll } from '../retry.ts';
+import { processesInPod, terminate } from './processes.ts';
 import type { RestartLease } from './restart-lease.ts';
 
 /** Files that the component reads at its start only are whole on disk. */
@@ -257,7 +258,7 @@ export class PodRestarter {
       const hasEnded = !running.some((one) => due.some((old) => isSameProcess(old, one)));
       return { hasEnded, successor: hasEnded ? running[0] : undefined };
     };
-    const successor = await waitFor(() => look().successor, { atMostMs, everyMs: 200, clock, signal });
+    const successor = await poll(() => look().successor, { forMs: atMostMs, everyMs: 200, clock, signal });
     if (signal.aborted) return undefined;
     if (successor === undefined) {
       const state = look().hasEnded ? 'no new process has come' : 'the process has not ended';
@@ -275,7 +276,7 @@ export class PodRestarter {
   async #waitForApi(atMostMs: number, everyMs: number): Promise<boolean> {
     const { isApiReady, clock, signal } = this.#options;
     const look = async (): Promise<true | undefined> => ((await isApiReady()) ? true : undefined);
-    return (await waitFor(look, { atMostMs, everyMs, clock, signal })) === true && !signal.aborted;
+    return (await poll(look, { forMs: atMostMs, everyMs, clock, signal })) === true && !signal.aborted;
   }
 }
 

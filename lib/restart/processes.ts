@@ -1,10 +1,11 @@
 // The processes of a component here: found, ended so that systemd or the kubelet starts them again, and waited for. A
 // number that another process has got meanwhile is never signalled. The same user is enough for a signal, no capability is
 // needed (kill(2)).
-import { type Clock, steadyMs } from '../clock.ts';
+import type { Clock } from '../clock.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { isRunning, ourPlaces, type ProcessFacts, type ProcessId, readProcesses } from '../host/proc.ts';
 import { isOfSession, mainPidOf, runSystemctl, systemdRuns, unitOf } from '../host/systemd.ts';
+import { poll } from '../retry.ts';
 import { type Component, readersOf } from './decide.ts';
 
 /** On this host, of this machine's control plane. Throws ReadFailed. */
@@ -15,26 +16,6 @@ export function readersOnHost(component: Pick<Component, 'name' | 'kubeconfig'>)
 /** In our own PID namespace: with shareProcessNamespace that is the pod. Throws ReadFailed. */
 export function processesInPod(component: string): readonly ProcessId[] {
   return readProcesses([component]).filter(({ isInOurPidNamespace }) => isInOurPidNamespace);
-}
-
-interface WaitFor {
-  readonly atMostMs: number;
-  readonly everyMs: number;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-}
-
-/** What `look` finds; undefined when it has found nothing in time, or when the signal aborts. */
-export async function waitFor<T>(
-  look: () => T | undefined | Promise<T | undefined>,
-  { atMostMs, everyMs, clock, signal }: WaitFor,
-): Promise<T | undefined> {
-  const until = steadyMs(clock) + atMostMs;
-  for (;;) {
-    const found = await look();
-    if (found !== undefined || signal.aborted || steadyMs(clock) >= until) return found;
-    await clock.sleep(everyMs, signal);
-  }
 }
 
 type Cannot = (state: string, cause?: unknown) => RecoveryError;
@@ -90,7 +71,7 @@ export async function restartProcess(
   }
   terminate(reader, cannot);
   const hasEnded = (): true | undefined => (isRunning(reader) ? undefined : true);
-  if ((await waitFor(hasEnded, { atMostMs: endMs, everyMs: 50, clock, signal })) === undefined) {
+  if ((await poll(hasEnded, { forMs: endMs, everyMs: 50, clock, signal })) === undefined) {
     throw cannot(`process ${pid} has not ended ${endMs / 1000} s after SIGTERM`);
   }
   return `SIGTERM to process ${pid}`;
