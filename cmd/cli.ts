@@ -93,10 +93,10 @@ function program(io: Io): Program {
     async (line) => (await import('./host.ts')).initHostCommand(line, io),
   );
 
-  const uninstall = add(command, 'uninstall', 'take away what init made', async (line) =>
+  const uninstall = add(command, 'uninstall', 'remove what init made', async (line) =>
     (await import('./uninstall.ts')).uninstallCommand(line, io),
   ).allowExcessArguments();
-  add(uninstall, 'host', 'take away the systemd units of this host', async (line) =>
+  add(uninstall, 'host', 'remove the systemd units of this host', async (line) =>
     (await import('./host.ts')).uninstallHostCommand(line, io),
   );
   add(uninstall, 'adopt', "have the static pods of this control-plane node read kubeadm's files again", async (line) =>

@@ -22,6 +22,7 @@ import { createProver } from '../lib/proof/prove.ts';
 import { createOtherClocks } from '../lib/regen/other-clocks.ts';
 import { runRegen } from '../lib/regen/run.ts';
 import { observeBoot, releaseStaleLeases } from '../lib/regen/stale-leases.ts';
+import { waitAtMost } from '../lib/retry.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import { addressOf, connect, keepConnection, namesInApi, storeOf } from './connections.ts';
 import { type UnmetCondition, unmetConditions } from './exit-codes.ts';
@@ -91,9 +92,7 @@ async function withApi<T>(connection: KubeConnection, runtime: Runtime, run: (ap
   } finally {
     ended.abort();
     // What hangs in a file system must not keep a failed mode from ending the process.
-    const waited = new AbortController();
-    await Promise.race([Promise.allSettled(beside), clock.sleep(besideMs, waited.signal)]);
-    waited.abort();
+    await waitAtMost(besideMs, Promise.allSettled(beside), { clock });
     await connection.close();
   }
 }
@@ -173,7 +172,7 @@ async function renew(mode: RegenConfig, runtime: Runtime, api?: Api): Unmet {
     const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
     return once ? [...unmetConditions(report), ...unfinished] : [];
   } finally {
-    if (api !== undefined) await Promise.race([released, clock.sleep(leasesMs, api.signal)]);
+    if (api !== undefined) await waitAtMost(leasesMs, released, { clock, signal: api.signal });
   }
 }
 

@@ -51,6 +51,22 @@ export async function retry<T>(
   }
 }
 
+/** Resolves when `work` does, after `ms` milliseconds, or when the signal aborts; leaves no timer. Rejects when `work` does. */
+export async function waitAtMost(ms: number, work: Promise<unknown>, { clock, signal }: Waiting): Promise<void> {
+  const over = new AbortController();
+  const signals = signal === undefined ? [over.signal] : [over.signal, signal];
+  try {
+    await Promise.race([work, clock.sleep(ms, AbortSignal.any(signals))]);
+  } finally {
+    over.abort();
+  }
+}
+
+interface Waiting {
+  readonly clock: Clock;
+  readonly signal?: AbortSignal;
+}
+
 /** Wakes the one loop that waits for it. Any number of calls before that loop waits again are one. */
 export class Wake {
   #isCalled = false;
@@ -73,10 +89,8 @@ export class Wake {
    */
   async wait({ clock, signal }: { clock: Clock; signal: AbortSignal }, ms = anHourMs): Promise<boolean> {
     if (!this.#isCalled) {
-      const over = new AbortController();
       const called = new Promise<void>((resolve) => (this.#end = resolve));
-      await Promise.race([called, clock.sleep(ms, AbortSignal.any([signal, over.signal]))]);
-      over.abort();
+      await waitAtMost(ms, called, { clock, signal });
     }
     const isCalled = this.#isCalled;
     this.#isCalled = false;

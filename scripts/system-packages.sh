@@ -19,7 +19,7 @@ is_there() {
 # The one that test/controlplane asks for, as a module of the Go module proxy, which has it for every Linux.
 go_version=1.25.0
 # As in test/support/cluster/binaries.ts.
-own_go=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/kube-cert-recovery/go-$go_version
+own_go=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/kube-cert-recovery/go
 
 # From 1.21 on Go fetches the version that it needs. The demo's binaries may also be brought.
 has_go() {

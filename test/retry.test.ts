@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Repeats } from '../lib/log.ts';
-import { backoffMs, poll, retry, Wake } from '../lib/retry.ts';
+import { backoffMs, poll, retry, waitAtMost, Wake } from '../lib/retry.ts';
 import { FakeClock } from './support/fake-clock.ts';
 
 const options = { firstMs: 100, longestMs: 1000 };
@@ -16,6 +16,25 @@ it('backoffMs() spreads waiters over the upper half, and never returns 0', () =>
   expect(backoffMs(1, { ...options, random: () => 0 })).toBe(50);
   expect(backoffMs(0, { ...options, random: () => 0 })).toBe(50);
   expect(backoffMs(9, { ...options, random: () => 0.5 })).toBe(750);
+});
+
+describe('waitAtMost()', () => {
+  it('ends with the work and leaves no timer, whether it is done or fails', async () => {
+    const clock = new FakeClock();
+    await waitAtMost(1000, Promise.resolve(), { clock });
+    await expect(waitAtMost(1000, Promise.reject(new Error('no')), { clock })).rejects.toThrow('no');
+    expect(clock.nextWake).toBeUndefined();
+  });
+
+  it('ends when the time is over, and when the signal aborts', async () => {
+    const clock = new FakeClock();
+    const never = new Promise<void>(() => undefined);
+    const waiting = waitAtMost(1000, never, { clock });
+    await clock.waiting();
+    clock.advance(1000);
+    await waiting;
+    await waitAtMost(1000, never, { clock, signal: AbortSignal.abort() });
+  });
 });
 
 describe('Wake', () => {

@@ -13,9 +13,10 @@ import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact, ResolvedTarget }
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { generateKey } from '../pki/key.ts';
 import { createDiskStore } from '../store/disk-store.ts';
-import { certificateKey, type Found, locationText, type Material, privateKeyKey, type Store } from '../store/store.ts';
+import { type Found, locationText, type Material, type Store } from '../store/store.ts';
 import { type KubeadmDirectories, keyFiles, sourceOf } from './kubeadm-files.ts';
 import { defaultKeyAlgorithm } from '../well-known.ts';
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 interface FirstObjects extends KubeadmDirectories {
   /** Artefacts in the API alone. */

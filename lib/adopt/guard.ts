@@ -6,9 +6,10 @@ import { RecoveryError } from '../errors.ts';
 import type { StaticPod } from '../install/accounts.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
-import { caBundleKey, type Material } from '../store/store.ts';
+import { type Material } from '../store/store.ts';
 import { bundlesWith, type KubeadmDirectories } from './kubeadm-files.ts';
 import type { PodAddition, PodManifest } from './static-pods.ts';
+import { caBundleKey } from '../inventory/content.ts';
 
 /**
  * Throws InventoryInvalid when an inventory does not say what an adoption is checked by: without it, keys would be made

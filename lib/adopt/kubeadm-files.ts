@@ -11,8 +11,8 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { serverAddress } from '../address.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { createDiskStore } from '../store/disk-store.ts';
-import { certificateKey } from '../store/store.ts';
 import type { ManifestsLocking } from './manifests-lock.ts';
+import { certificateKey } from '../inventory/content.ts';
 
 export interface KubeadmDirectories {
   readonly kubernetesDir: string;

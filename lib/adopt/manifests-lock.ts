@@ -16,6 +16,7 @@ import { acquireLock } from '../host/lock.ts';
 import { refuseBesideKubeadm } from '../host/sole-writer.ts';
 import { digestOf, type PodAddition } from './static-pods.ts';
 import { defaultLockDir } from '../well-known.ts';
+import { retry } from '../retry.ts';
 
 /** On every machine, whatever a configuration says of other locks: commands that were given different ones must meet. */
 export const machineLockDir = defaultLockDir;
@@ -91,50 +92,53 @@ function noteOf({ addition, before }: Repair): string {
 }
 
 // kube-apiserver is restarted on one machine of a cluster at a time, by what changes its manifest here: an adoption, its
-// end, a repair. The turn is the one that the containers take, too (lib/restart/restart-lease.ts).
+// end, a repair. The Lease is the one that the containers acquire, too (lib/restart/restart-lease.ts).
 
-export interface TakingTurn {
+export interface RestartLeaseWait {
   readonly api: Api;
   readonly nodeName: string;
   readonly clock: Clock;
-  /** How long to wait for the turn; 0: not at all. Default: until one that a dead machine holds is over. */
-  readonly turnTimeoutMs?: number;
+  /** How long to wait for the Lease; 0: not at all. Default: until one that a dead machine holds has expired. */
+  readonly leaseTimeoutMs?: number;
   /** See RestartLease. */
-  readonly turnSeenFile?: string;
+  readonly leaseSeenFile?: string;
   /** Called once when it has to wait. */
   readonly print?: (line: string) => void;
 }
 
-const longestTurnMs = (restartLeaseSeconds + 10) * 1000;
+const longestLeaseMs = (restartLeaseSeconds + 10) * 1000;
 const askAgainMs = 1000;
 /** An API server that was just restarted answers within this. */
 const giveBackMs = 60_000;
 
-/** Throws KubeConflict when another machine still has the turn, what the connection throws, and what `work` throws. */
-export async function withRestartTurn<T>(restarting: TakingTurn, work: () => Promise<T>): Promise<T> {
-  const { api, nodeName: holder, clock, turnSeenFile: seenFile } = restarting;
-  const turn = new RestartLease({ ...api, holder, clock, seenFile });
-  const isOurs = await take(turn, restarting);
+/** Throws KubeConflict when another machine still holds the Lease, what the connection throws, and what `work` throws. */
+export async function withRestartLease<T>(restarting: RestartLeaseWait, work: () => Promise<T>): Promise<T> {
+  const { api, nodeName: holder, clock, leaseSeenFile: seenFile } = restarting;
+  const lease = new RestartLease({ ...api, holder, clock, seenFile });
+  const isOurs = await acquire(lease, restarting);
   try {
     return await work();
   } finally {
-    if (isOurs) await turn.release(giveBackMs);
+    if (isOurs) await lease.release(giveBackMs);
   }
 }
 
-async function take(turn: RestartLease, restarting: TakingTurn): Promise<boolean> {
-  const { api, clock, turnTimeoutMs = longestTurnMs, print } = restarting;
-  const until = clock.now().getTime() + turnTimeoutMs;
-  for (let isFirst = true; ; isFirst = false) {
-    try {
-      await turn.acquire();
-      return true;
-    } catch (err) {
-      // Where there is no namespace for the Lease no other machine can have taken it.
-      if (isCode(err, 'KubeNotFound')) return false;
-      if (!isCode(err, 'KubeConflict') || api.signal.aborted || clock.now().getTime() >= until) throw err;
-      if (isFirst) print?.(`Static pod kube-apiserver waits for its turn. ${err.message}`);
-    }
-    await clock.sleep(askAgainMs, api.signal);
+async function acquire(lease: RestartLease, restarting: RestartLeaseWait): Promise<boolean> {
+  const { api, clock, leaseTimeoutMs = longestLeaseMs, print } = restarting;
+  let waits = false;
+  const isHeld = (err: unknown): boolean => {
+    if (!isCode(err, 'KubeConflict')) return false;
+    if (!waits) print?.(`Static pod kube-apiserver waits for its turn. ${err.message}`);
+    waits = true;
+    return true;
+  };
+  const patience = { forMs: leaseTimeoutMs, everyMs: askAgainMs, clock, signal: api.signal };
+  try {
+    await retry(() => lease.acquire(), isHeld, patience);
+    return true;
+  } catch (err) {
+    // Where there is no namespace for the Lease no other machine can have taken it.
+    if (isCode(err, 'KubeNotFound')) return false;
+    throw err;
   }
 }

@@ -160,8 +160,8 @@ async function repairOne(drift: Drift, repairing: Repairing): Promise<void> {
       manifestsDir: join(record.kubernetesDir, 'manifests'),
       nodeName: record.nodeName,
       // The next run of the timer asks again, and must know since when this one has waited.
-      turnTimeoutMs: 0,
-      turnSeenFile: join(manifestsLockDirectory(lockDir), 'kube-apiserver-restart.seen'),
+      leaseTimeoutMs: 0,
+      leaseSeenFile: join(manifestsLockDirectory(lockDir), 'kube-apiserver-restart.seen'),
       timeoutMs,
       clock,
     });

@@ -10,10 +10,10 @@ import { digestAnnotation } from '../install/install-record.ts';
 import { editManifest } from '../restart/manifest.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
 import { askReady, type MirrorPod, readMirrorPod } from './container-state.ts';
-import { type TakingTurn, withRestartTurn } from './manifests-lock.ts';
+import { type RestartLeaseWait, withRestartLease } from './manifests-lock.ts';
 import { type Container, containerName, healthPorts, type PodManifest } from './static-pods.ts';
 
-interface StaticPodMachine extends TakingTurn {
+interface StaticPodMachine extends RestartLeaseWait {
   readonly manifestsDir: string;
   /** How long a pod may take until it runs. Default: three minutes. */
   readonly timeoutMs?: number | undefined;
@@ -41,7 +41,7 @@ export async function changeStaticPod(
   if (pod !== 'kube-apiserver') return work();
   const present = await readManifest(manifestPath(machine.manifestsDir, pod), pod);
   // Looking at what is as it should be restarts nothing.
-  return isDeepStrictEqual(change(present), present) ? work() : withRestartTurn(machine, work);
+  return isDeepStrictEqual(change(present), present) ? work() : withRestartLease(machine, work);
 }
 
 async function changeNow(

@@ -13,7 +13,7 @@ import { wholeCertificates } from '../pki/certificate.ts';
 import { readersOnHost, restartProcess } from '../restart/processes.ts';
 import { createApiStore } from '../store/api-store.ts';
 import { createDiskStore } from '../store/disk-store.ts';
-import { certificateKey, locationText, type Material } from '../store/store.ts';
+import { locationText, type Material } from '../store/store.ts';
 import { editYaml } from '../yaml.ts';
 import { requireTrustInFiles } from './guard.ts';
 import { isForPeople, type MachineOptions, readAuthorities, sourceOf } from './kubeadm-files.ts';
@@ -22,6 +22,7 @@ import { podLayout } from './pod-files.ts';
 import { removeRecord } from './record.ts';
 import { changeStaticPod } from './static-pods-apply.ts';
 import { removeFrom } from './static-pods.ts';
+import { certificateKey } from '../inventory/content.ts';
 
 /** Throws MaterialInvalid when kubeadm's files cannot be used, AlreadyRunning, and what changing a static pod throws. */
 export async function runUnadopt(options: MachineOptions): Promise<void> {

@@ -11,9 +11,10 @@ import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { generateKey, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import { verifyChain } from '../pki/verify.ts';
-import { locationText, type Material, privateKeyKey, verifyMaterial } from '../store/store.ts';
+import { locationText, type Material, verifyMaterial } from '../store/store.ts';
 import { namesIn, readIfPresent, removeDirectory } from './existing-files.ts';
 import type { HostLayout } from './layout.ts';
+import { privateKeyKey } from '../inventory/content.ts';
 
 interface GenerationOptions {
   readonly resolved: Resolved;

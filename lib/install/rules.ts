@@ -44,7 +44,7 @@ export function syncerRules(artefacts: Artefacts, { reacts }: { readonly reacts:
     ...objectRules(published, ['get', 'list', 'watch']),
     ...eventRules(published),
     ...leaseRules(artefacts, ['get']),
-    ...(reacts ? turnRules(artefacts) : []),
+    ...(reacts ? restartLeaseRules(artefacts) : []),
   ]);
 }
 
@@ -119,7 +119,7 @@ function leaseRules(artefacts: Artefacts, verbs: readonly string[]): Placed[] {
 }
 
 /** Where kube-apiserver must be restarted for what is observed, one machine after the other. */
-function turnRules(artefacts: Artefacts): Placed[] {
+function restartLeaseRules(artefacts: Artefacts): Placed[] {
   const isNeeded = observed(artefacts).some(({ readers }) =>
     readers.some(({ component, needs }) => component === 'kube-apiserver' && needs === 'restart'),
   );

@@ -11,7 +11,7 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/leases.ts';
 import { restartLease } from '../restart/restart-lease.ts';
 import { dataLink } from '../publish/scan.ts';
-import { giveBack } from '../publish/take-away.ts';
+import { giveBack } from '../publish/unpublish.ts';
 import { locationText } from '../store/store.ts';
 import { type Api, deleteObject, manifestText, ownObjects, pathInApi } from './apply.ts';
 import { isThere, namesIn, removeDirectory } from './existing-files.ts';
@@ -134,7 +134,7 @@ export function wanted(
   if (record !== undefined || resolved === undefined) return { objects: record?.objects ?? [], record };
   const objects = purgeable(resolved);
   if (force || objects.length === 0 || !isShared(resolved)) return { objects };
-  const message = `Cannot delete the objects of inventory "${resolved.name}": nothing tells which of its ${objects.length} Secrets and ConfigMaps init has created. What an operator keeps is among them, his CAs' keys, too: without these whoever trusts his certificates today would be refused. Without --purge identities and rights are removed, and no object; --force deletes all of them`;
+  const message = `Cannot delete the objects of inventory "${resolved.name}": nothing tells which of its ${objects.length} Secrets and ConfigMaps init has created. What an operator keeps is among them, with the keys of its CAs: without these its clients would be refused. Without --purge identities and rights are removed, and no object; --force deletes all of them`;
   throw new RecoveryError('KubeConflict', message);
 }
 

@@ -5,7 +5,9 @@ import type { Artefact, Kubeconfigs, Location, ResolvedArtefact } from './model.
 import { originalOf } from './order.ts';
 
 /** Keys of the entries, as kubernetes.io/tls Secrets and CA bundle ConfigMaps name them. */
-export const entryKeys = { certificate: 'tls.crt', privateKey: 'tls.key', caBundle: 'ca-bundle.crt' } as const;
+export const certificateKey = 'tls.crt';
+export const privateKeyKey = 'tls.key';
+export const caBundleKey = 'ca-bundle.crt';
 
 /** What the content must be, as far as it is understood. */
 export type ArtefactContent =
@@ -49,9 +51,9 @@ export function artefactContent<T extends Artefact | ResolvedArtefact>(
 export function keysOf(content: ArtefactContent): readonly string[] {
   switch (content.kind) {
     case 'pair':
-      return [entryKeys.certificate, entryKeys.privateKey];
+      return [certificateKey, privateKeyKey];
     case 'bundle':
-      return [entryKeys.caBundle];
+      return [caBundleKey];
     case 'keyPair':
       return [content.privateKey, content.publicKey];
     case 'kubeconfigs':
@@ -97,9 +99,9 @@ export function fileOf(artefact: Placed, key: string, destinationDir = ''): stri
 function filesByKey(location: Location): Readonly<Record<string, string>> | undefined {
   switch (location.kind) {
     case 'pemPair':
-      return { [entryKeys.certificate]: location.certFile, [entryKeys.privateKey]: location.keyFile };
+      return { [certificateKey]: location.certFile, [privateKeyKey]: location.keyFile };
     case 'pemFile':
-      return { [entryKeys.caBundle]: location.file };
+      return { [caBundleKey]: location.file };
     case 'combinedPem':
     case 'kubeconfig':
       return {};
@@ -129,7 +131,7 @@ export function filesOfReaders({ artefact, artefacts, destinationDir }: FilesOf)
   const files = keys.flatMap((key) => fileOf(artefact, key, destinationDir) ?? []);
   const [certFile, keyFile] = files;
   if (certFile === undefined) return undefined;
-  if (keys.includes(entryKeys.certificate) && keyFile !== undefined) return { kind: 'pair', certFile, keyFile };
+  if (keys.includes(certificateKey) && keyFile !== undefined) return { kind: 'pair', certFile, keyFile };
   return { kind: 'single', files };
 }
 

@@ -1,14 +1,21 @@
 // What an artefact is made from, found by name: signers, bundles, originals, as they are or as they have just been made.
 import type { KeyObject } from 'node:crypto';
 import { isCode, RecoveryError } from '../errors.ts';
-import type { CaBundle, ComposedBundle, Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import type { ResolvedTarget, Signer } from '../inventory/model.ts';
+import type {
+  CaBundle,
+  ComposedBundle,
+  Location,
+  Resolved,
+  ResolvedArtefact,
+  ResolvedTarget,
+  Signer,
+} from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
 import { isEncryptedKey, type KeyAlgorithm, keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
-import { caBundleKey, certificateKey, type Entries, type Found, locationText, privateKeyKey } from '../store/store.ts';
-import type { Material } from '../store/store.ts';
+import { type Entries, type Found, locationText, type Material } from '../store/store.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 /** An artefact with a certificate and a key of its own. */
 export type IssuedPair = Signer | ResolvedTarget;

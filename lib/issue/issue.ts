@@ -10,15 +10,7 @@ import { isDamaged, resembles } from '../pki/damage.ts';
 import { keyMatches, type PrivateKey, usableKey } from '../pki/key.ts';
 import { signSigner } from '../pki/sign.ts';
 import { verifyChain } from '../pki/verify.ts';
-import {
-  authorityKey,
-  caBundleKey,
-  certificateKey,
-  type Entries,
-  locationText,
-  type Material,
-} from '../store/store.ts';
-import { privateKeyKey } from '../store/store.ts';
+import { authorityKey, type Entries, locationText, type Material } from '../store/store.ts';
 import {
   artefactOf,
   type Authority,
@@ -26,11 +18,18 @@ import {
   bundleCertificates,
   formerOf,
   type Ingredients,
+  inputOf,
+  isLost,
+  type Issued,
+  type IssuedPair,
+  originalKind,
+  liveSigners,
+  materialOf,
 } from './ingredients.ts';
-import { inputOf, isLost, type Issued, type IssuedPair, originalKind, liveSigners, materialOf } from './ingredients.ts';
 import { authorityEntry, issueKubeconfigs } from './kubeconfigs.ts';
 import { validityFrom, issueDeclared, issueRenewal, pairOfEntries } from './leaf.ts';
 import { annotationsOf, registryMetadata } from './metadata.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 /** Throws SignFailed, MaterialInvalid. Takes a key for a signer or a target, and does nothing else that lasts. */
 export async function make(artefact: ResolvedArtefact, from: Ingredients): Promise<Issued> {

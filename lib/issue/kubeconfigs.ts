@@ -6,17 +6,11 @@ import type { Endpoints, Kubeconfigs } from '../inventory/model.ts';
 import { encodeBundle } from '../pki/bundle.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
-import {
-  authorityKey,
-  caBundleKey,
-  certificateKey,
-  type Entries,
-  locationText,
-  privateKeyKey,
-} from '../store/store.ts';
+import { authorityKey, type Entries, locationText } from '../store/store.ts';
 import { toYaml } from '../yaml.ts';
 import type { Held, Issued } from './ingredients.ts';
 import { annotationsOf, notAfterAnnotation, notBeforeAnnotation } from './metadata.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 interface KubeconfigsIssue {
   readonly artefact: Kubeconfigs;

@@ -15,9 +15,10 @@ import type { PrivateKey } from '../pki/key.ts';
 import { type LeafTemplate, signLeaf, signTemplate, templateOf } from '../pki/sign.ts';
 import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
 import { signatureMatches } from '../pki/verify.ts';
-import { certificateKey, locationText, type Material, privateKeyKey } from '../store/store.ts';
+import { locationText, type Material } from '../store/store.ts';
 import { type Authority, formerOf, type Ingredients, type Issued, type IssuedPair } from './ingredients.ts';
 import { annotationsOf } from './metadata.ts';
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 /** Throws SignFailed. */
 export async function issueDeclared(artefact: ResolvedTarget, issuer: Authority, from: Ingredients): Promise<Issued> {

@@ -11,7 +11,7 @@ import {
   sameCredentials,
 } from '../kubeconfig/credentials.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
-import type { Log } from '../log.ts';
+import { type Log, Repeats } from '../log.ts';
 import { describeRequest } from './answer.ts';
 import { type Attempt, isAway, unavailable } from './api-error.ts';
 import { Breakers, trialEveryMs, type IdentityBreaker } from './circuit-breaker.ts';
@@ -49,8 +49,6 @@ interface Session {
 interface Unusable {
   readonly err: unknown;
   readonly attempts: number;
-  /** Milliseconds since the epoch. */
-  readonly loggedAt: number;
 }
 
 class Connection implements KubeConnection {
@@ -59,12 +57,14 @@ class Connection implements KubeConnection {
   readonly #breakers: Breakers;
   #session: Session | undefined;
   #unusable: Unusable | undefined;
+  readonly #repeats: Repeats;
   #readAt = 0;
   #reloading: Promise<'unchanged' | 'changed'> | undefined;
   #isClosed = false;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
+    this.#repeats = new Repeats(options.clock, logAgainMs);
     this.#breakers = options.breakers ?? new Breakers(options.clock);
   }
 
@@ -193,18 +193,18 @@ class Connection implements KubeConnection {
     this.#change(next);
     const attempt = this.#unusable && { attempt: this.#unusable.attempts + 1 };
     this.#unusable = undefined;
+    this.#repeats.ended('kubeconfig');
     if (!isFirst) log?.info('connection.changed', { path: kubeconfigFile, server: this.server, ...attempt });
     return 'changed';
   }
 
   #wait(err: unknown): void {
     const { log, kubeconfigFile } = this.#options;
-    const { attempts = 0, loggedAt } = this.#unusable ?? {};
-    const isDue = loggedAt === undefined || Math.abs(this.#readAt - loggedAt) >= logAgainMs;
-    const attempt = attempts + 1;
-    this.#unusable = { err, attempts: attempt, loggedAt: isDue ? this.#readAt : loggedAt };
-    const code = err instanceof RecoveryError ? { code: err.code } : {};
-    if (isDue) log?.warn('api.waiting', { path: kubeconfigFile, err: oneLine(err), attempt, ...code });
+    const attempt = (this.#unusable?.attempts ?? 0) + 1;
+    this.#unusable = { err, attempts: attempt };
+    if (this.#repeats.met('kubeconfig') === undefined) return;
+    const code = err instanceof RecoveryError ? err.code : undefined;
+    log?.warn('api.waiting', { path: kubeconfigFile, err: oneLine(err), attempt, code });
   }
 
   #change(credentials: Credentials): void {

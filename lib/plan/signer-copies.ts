@@ -8,9 +8,10 @@ import { type Certificate, leadingCertificate, wholeCertificates } from '../pki/
 import { isDamaged, resembles } from '../pki/damage.ts';
 import { keyMatches, usableKey } from '../pki/key.ts';
 import { isSignedByKey, signatureMatches } from '../pki/verify.ts';
-import { authorityKey, caBundleKey, certificateKey, type Found, privateKeyKey, type Store } from '../store/store.ts';
+import { authorityKey, type Found, type Store } from '../store/store.ts';
 import { type ArtefactFacts, type Doubt, type Facts, isValid } from './facts.ts';
 import type { FaultKeeper } from './faults.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 /** The newest backup; undefined where there is none that can be read. */
 export async function readableBackup(

@@ -7,16 +7,9 @@ import { isFile } from '../inventory/places.ts';
 import { type Certificate, type CertificateFacts, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
 import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
-import {
-  authorityKey,
-  caBundleKey,
-  certificateKey,
-  type Entries,
-  type Found,
-  locationText,
-  privateKeyKey,
-} from '../store/store.ts';
+import { authorityKey, type Entries, type Found, locationText } from '../store/store.ts';
 import type { ArtefactFacts } from './facts.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 /** What is there, with its certificates as far as they can be used. */
 interface Understood {

@@ -5,7 +5,7 @@ import { readFile } from 'node:fs/promises';
 import type { Address } from '../address.ts';
 import type { Clock } from '../clock.ts';
 import { type ErrorDetails, errorText, RecoveryError, systemCode } from '../errors.ts';
-import { entryKeys, fileOf } from '../inventory/content.ts';
+import { certificateKey, fileOf } from '../inventory/content.ts';
 import type { Proof, Reader, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { type ApiProof, proveLease, proveProxied, proveSignsCsr } from './api-proofs.ts';
@@ -114,7 +114,7 @@ async function certificateOnDisk(
   artefact: ResolvedArtefact,
   destinationDir: string | undefined,
 ): Promise<X509Certificate> {
-  const path = fileOf(artefact, entryKeys.certificate, destinationDir);
+  const path = fileOf(artefact, certificateKey, destinationDir);
   if (!path) throw cannotProve(artefact, 'it has no certificate of its own');
   try {
     return new X509Certificate(await readFile(path));

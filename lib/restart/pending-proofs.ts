@@ -18,9 +18,10 @@ import type { Log } from '../log.ts';
 import { askForProof, type AskOptions } from '../proof/prove.ts';
 import type { ProofResult } from '../proof/result.ts';
 import { backoffMs } from '../retry.ts';
-import { certificateKey, type Store } from '../store/store.ts';
+import { type Store } from '../store/store.ts';
 import type { Component } from './decide.ts';
 import type { RestartNotes } from './markers.ts';
+import { certificateKey } from '../inventory/content.ts';
 
 export interface ProvingOptions {
   readonly resolved: Resolved;

@@ -9,6 +9,7 @@ import { bootId } from '../host/proc.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createLease, type Lease, type LeaseName, leasePath, type LeaseRequest, replaceLease } from '../kube/leases.ts';
 import { getIfPresent, microTime } from '../kube/objects.ts';
+import { retry } from '../retry.ts';
 import { judgeRestartLease, restartLeaseSeconds } from './decide.ts';
 
 /** `init` grants it by this name. */
@@ -69,19 +70,14 @@ export class RestartLease {
    */
   async release(withinMs = 0): Promise<void> {
     const { holder, clock, signal } = this.#options;
-    const until = clock.now().getTime() + withinMs;
-    for (;;) {
-      try {
-        const found = await this.#read(lastRequest);
-        if (found?.spec?.holderIdentity !== holder) return;
-        return await replaceLease(this.#request(lastRequest), found, { ...found.spec, holderIdentity: '' });
-      } catch (err) {
-        // Else another machine has found it expired, or our right has been taken away.
-        const isAway = isCode(err, 'KubeUnavailable', 'KubeWrongAnswer');
-        if (!isAway || signal.aborted || clock.now().getTime() >= until) return;
-      }
-      await clock.sleep(askAgainMs, signal);
-    }
+    const giveBack = async (): Promise<void> => {
+      const found = await this.#read(lastRequest);
+      if (found?.spec?.holderIdentity !== holder) return;
+      await replaceLease(this.#request(lastRequest), found, { ...found.spec, holderIdentity: '' });
+    };
+    // Else another machine has found it expired, or our right has been revoked.
+    const isAway = (err: unknown): boolean => isCode(err, 'KubeUnavailable', 'KubeWrongAnswer');
+    await retry(giveBack, isAway, { forMs: withinMs, everyMs: askAgainMs, clock, signal }).catch(() => undefined);
   }
 
   #request(asking: Asking = { signal: this.#options.signal }): LeaseRequest {

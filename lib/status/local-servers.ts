@@ -7,8 +7,9 @@ import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type Address, addressText, serverAddress } from '../address.ts';
 import type { ArtefactFacts, Facts } from '../plan/facts.ts';
 import { proveServed } from '../proof/served.ts';
-import { certificateKey, type Found, privateKeyKey } from '../store/store.ts';
+import { type Found } from '../store/store.ts';
 import type { ServedSight } from './node-report.ts';
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 export interface LocalServer extends Address {
   readonly component: string;

@@ -7,9 +7,17 @@ import { RecoveryError, isCode } from '../errors.ts';
 import type { ApiLocation, Location } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { objectEntries } from './object-entries.ts';
-import { locationText, privateKeyKey, verifyMaterial } from './store.ts';
-import type { Entries, Found, Material, Seen, Store } from './store.ts';
+import {
+  locationText,
+  verifyMaterial,
+  type Entries,
+  type Found,
+  type Material,
+  type Seen,
+  type Store,
+} from './store.ts';
 import { isFile } from '../inventory/places.ts';
+import { privateKeyKey } from '../inventory/content.ts';
 
 /** What a Secret and a ConfigMap have in common; whatever else the server sends goes back as it came. */
 interface ApiObject {

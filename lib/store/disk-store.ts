@@ -21,9 +21,9 @@ import { commitAll, discardAll, type Placement, placeAll, prepareAll } from './d
 import { kubeconfigLayout } from './kubeconfig.ts';
 import { combinedPemLayout, pemFileLayout, pemPairLayout } from './pem-files.ts';
 import { type Owner, refuseFilesOfOthers } from './shared-files.ts';
-import { caBundleKey, certificateKey, locationText, verifyMaterial } from './store.ts';
-import type { Found, Store } from './store.ts';
+import { locationText, verifyMaterial, type Found, type Store } from './store.ts';
 import { isFile } from '../inventory/places.ts';
+import { caBundleKey, certificateKey } from '../inventory/content.ts';
 
 export interface DiskStoreOptions {
   /** Where replaced files are copied to; without it nothing is kept. */

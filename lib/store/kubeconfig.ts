@@ -15,7 +15,8 @@ import { parseCertificates } from '../pki/certificate.ts';
 import { editYaml, toYaml, yamlText } from '../yaml.ts';
 import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './pem-files.ts';
 import { bytesOf, type Change, type Layout, type Part, type ReadFile, type Understood } from './disk-layout.ts';
-import { authorityKey, certificateKey, type Entries, locationText, privateKeyKey } from './store.ts';
+import { authorityKey, type Entries, locationText } from './store.ts';
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 const documentRole = 'kubeconfig';
 const clusterName = 'kubernetes';

@@ -6,7 +6,8 @@ import { errorText, RecoveryError } from '../errors.ts';
 import type { CombinedPemLocation, DiskLocation, PemFileLocation, PemPairLocation } from '../inventory/model.ts';
 import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
 import { bytesOf, type Change, type Layout } from './disk-layout.ts';
-import { caBundleKey, certificateKey, type Entries, locationText, privateKeyKey } from './store.ts';
+import { type Entries, locationText } from './store.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 interface File {
   readonly key: string;

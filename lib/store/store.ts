@@ -1,7 +1,7 @@
 // The interface to the location of an artefact, the same for objects in the API and for files on this host.
 // A write states what it saw; a store refuses it when that is no longer what is there ("conflict"), and the caller
 // looks again. There is no unconditional write.
-import { entryKeys } from '../inventory/content.ts';
+import { certificateKey, privateKeyKey, caBundleKey } from '../inventory/content.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Location } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
@@ -59,10 +59,6 @@ export interface Store {
   backup?(location: Location): Promise<Found | undefined>;
 }
 
-/** Keys of the entries. */
-export const certificateKey = entryKeys.certificate;
-export const privateKeyKey = entryKeys.privateKey;
-export const caBundleKey = entryKeys.caBundle;
 /** One store for all locations: objects of the API go to one, files of this host to the other. */
 export function createStore({ api, disk }: { readonly api: Store; readonly disk: Store }): Store {
   const storeOf = (location: Location): Store => (isFile(location) ? disk : api);

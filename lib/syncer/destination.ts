@@ -10,7 +10,7 @@ import { directoryMode, ensureDirectory } from '../disk/files.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { allow, isOwn, type ObjectDirectory } from '../publish/scan.ts';
-import { pruneRemoved } from '../publish/take-away.ts';
+import { pruneRemoved } from '../publish/unpublish.ts';
 import { acquireLock, type Lock } from '../host/lock.ts';
 import { publishedKinds } from '../inventory/content.ts';
 

@@ -4,10 +4,10 @@ import type { Kubeconfigs } from '../inventory/model.ts';
 import type { ConfigMap, Secret } from '../kube/kube.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
-import { caBundleKey, certificateKey, privateKeyKey, type Entries } from '../store/store.ts';
+import { type Entries } from '../store/store.ts';
 import { understandKubeconfigs } from '../plan/understand.ts';
 import type { MaterialFacts, Validity } from './project.ts';
-import type { ArtefactContent } from '../inventory/content.ts';
+import { type ArtefactContent, caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { SyncedObject } from './synced-objects.ts';
 
 export type ApiObject = Secret | ConfigMap;

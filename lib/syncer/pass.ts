@@ -6,7 +6,7 @@ import type { Clock } from '../clock.ts';
 import type { KubeConnection, ObjectState } from '../kube/kube.ts';
 import { namesProblem } from '../publish/file-names.ts';
 import { holdsOnlyPartsOf, readPublished, type Scan } from '../publish/scan.ts';
-import { unpublish } from '../publish/take-away.ts';
+import { unpublish } from '../publish/unpublish.ts';
 import { compare, publish, type PublishOutcome } from '../publish/writer.ts';
 import { objectEntries } from '../store/object-entries.ts';
 import type { Entries } from '../store/store.ts';

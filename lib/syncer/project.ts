@@ -3,8 +3,7 @@
 // content from the API is never written over files that are valid; these stay.
 import { mostNames, namesProblem } from '../publish/file-names.ts';
 import type { PublishOutcome } from '../publish/writer.ts';
-import { certificateKey, privateKeyKey } from '../store/store.ts';
-import { keysOf } from '../inventory/content.ts';
+import { keysOf, certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { SyncedObject } from './synced-objects.ts';
 
 /** What is known of content, without its bytes. */

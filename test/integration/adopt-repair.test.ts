@@ -268,7 +268,7 @@ describe('where a kubelet runs the pods', () => {
       // Who changes nothing restarts nothing.
       await other.acquire();
       const same = (before: PodManifest): PodManifest => before;
-      expect(await changeStaticPod('kube-apiserver', same, { ...machine, turnTimeoutMs: 0 })).toBe('unchanged');
+      expect(await changeStaticPod('kube-apiserver', same, { ...machine, leaseTimeoutMs: 0 })).toBe('unchanged');
     });
   });
 

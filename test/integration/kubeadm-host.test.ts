@@ -13,11 +13,12 @@ import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { issueSigner } from '../../lib/issue/issue.ts';
 import { parsePrivateKey, PrivateKey } from '../../lib/pki/key.ts';
-import { privateKeyKey, type Store } from '../../lib/store/store.ts';
+import { type Store } from '../../lib/store/store.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { expire } from '../support/cluster/expire.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
+import { privateKeyKey } from '../../lib/inventory/content.ts';
 
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
 const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];

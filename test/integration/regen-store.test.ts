@@ -9,12 +9,12 @@ import type { ConfigMapLocation, SecretLocation } from '../../lib/inventory/mode
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
 import { createApiStore } from '../../lib/store/api-store.ts';
-import { caBundleKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
 import type { Material, Store } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 import { bundleMaterial, pairMaterial } from '../store/material.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const run = promisify(execFile);
 const namespace = 'store-test';

@@ -10,7 +10,6 @@ import { systemClock } from '../../lib/clock.ts';
 import type { Location } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
-import { caBundleKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
 import type { Found, Store } from '../../lib/store/store.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
@@ -18,6 +17,7 @@ import { expire } from '../support/cluster/expire.ts';
 import { startFaultProxy } from '../support/faults/fault-proxy.ts';
 import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 import { Actor, Generations, apiRows, artefact, namespace, slice } from './regen-world.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const run = promisify(execFile);
 const { signal } = new AbortController();

@@ -9,10 +9,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
-import { authorityKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
-import type { Entries, Material } from '../../lib/store/store.ts';
+import { authorityKey, type Entries, type Material } from '../../lib/store/store.ts';
 import { hostFiles, layOut, materialIn, withAuthority } from '../store/host-files.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
+import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const child = fileURLToPath(new URL('../support/faults/store-child.ts', import.meta.url));
 const lanes = 2;

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { realDisk, type Disk } from '../../lib/disk/disk.ts';
 import { compare, prune, type Publication, publish } from '../../lib/publish/writer.ts';
 import { readPublished, scan } from '../../lib/publish/scan.ts';
-import { giveBack } from '../../lib/publish/take-away.ts';
+import { giveBack } from '../../lib/publish/unpublish.ts';
 import { entriesOf, layoutProblems, newObjectPath, pairGeneration, what, writePlain } from './object-directory.ts';
 
 const pair = ['tls.crt', 'tls.key'];

@@ -18,7 +18,7 @@ import { describe, expect, test } from 'vitest';
 import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 import { compare, prune, type Publication, publish } from '../../lib/publish/writer.ts';
 import { readPublished, scan } from '../../lib/publish/scan.ts';
-import { pruneRemoved, unpublish } from '../../lib/publish/take-away.ts';
+import { pruneRemoved, unpublish } from '../../lib/publish/unpublish.ts';
 import { entriesOf, generationAt, layoutProblems, newObjectPath, pairGeneration, what } from './object-directory.ts';
 
 const pair = ['tls.crt', 'tls.key'];

@@ -17,10 +17,10 @@ import { basename, join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 import { createDiskStore, type DiskStoreOptions } from '../../lib/store/disk-store.ts';
-import { certificateKey, privateKeyKey } from '../../lib/store/store.ts';
 import type { Material } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { combined, type HostFiles, layOut, materialIn } from './host-files.ts';
+import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const { signal } = new AbortController();
 const now = (): Date => new Date('2026-11-21T12:00:00');

@@ -7,11 +7,10 @@ import type { PemFileLocation, PemPairLocation } from '../../lib/inventory/model
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 import type { Found, Material, Seen } from '../../lib/store/store.ts';
-import { caBundleKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
-import { failingDisk } from './failing-disk.ts';
-import type { Failure } from './failing-disk.ts';
+import { failingDisk, type Failure } from './failing-disk.ts';
 import { bundleMaterial, pairMaterial } from './material.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const { signal } = new AbortController();
 const never = Number.POSITIVE_INFINITY;

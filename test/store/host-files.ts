@@ -3,8 +3,8 @@
 import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { CombinedPemLocation, KubeconfigLocation, PemPairLocation } from '../../lib/inventory/model.ts';
-import { authorityKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
-import type { Entries, Material } from '../../lib/store/store.ts';
+import { authorityKey, type Entries, type Material } from '../../lib/store/store.ts';
+import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 export interface HostFiles {
   readonly pair: PemPairLocation;

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { KubeconfigLocation } from '../../lib/inventory/model.ts';
 import { createDiskStore, type DiskStoreOptions } from '../../lib/store/disk-store.ts';
-import { authorityKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
-import type { Found, Material } from '../../lib/store/store.ts';
+import { authorityKey, type Found, type Material } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { embedded, type HostFiles, kubeconfigText, layOut, materialIn, withAuthority } from './host-files.ts';
+import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const { signal } = new AbortController();
 const server = 'https://10.0.0.1:6443';

@@ -17,8 +17,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readKubeconfig } from '../../lib/kubeconfig/credentials.ts';
 import type { KubeconfigLocation } from '../../lib/inventory/model.ts';
 import { createDiskStore, type DiskStoreOptions } from '../../lib/store/disk-store.ts';
-import { authorityKey, certificateKey, privateKeyKey } from '../../lib/store/store.ts';
-import type { Found, Material } from '../../lib/store/store.ts';
+import { authorityKey, type Found, type Material } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import {
   base64,
@@ -31,6 +30,7 @@ import {
   referenced,
   withAuthority,
 } from './host-files.ts';
+import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const { signal } = new AbortController();
 const server = 'https://10.0.0.1:6443';

@@ -11,10 +11,11 @@ import { RecoveryError } from '../../lib/errors.ts';
 import type { PemPairLocation } from '../../lib/inventory/model.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { restoreGeneration } from '../../lib/store/restore.ts';
-import { certificateKey, type Material, privateKeyKey, type Seen } from '../../lib/store/store.ts';
+import { type Material, type Seen } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { failingDisk } from './failing-disk.ts';
 import { pairMaterial } from './material.ts';
+import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const run = promisify(execFile);
 const { signal } = new AbortController();

@@ -7,9 +7,10 @@ import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 import type { DiskLocation } from '../../lib/inventory/model.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { listGenerations, restoreGeneration, type RestoreOptions } from '../../lib/store/restore.ts';
-import { certificateKey, type Material, privateKeyKey } from '../../lib/store/store.ts';
+import { type Material } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { combined, embedded, type HostFiles, kubeconfigText, layOut, materialIn, referenced } from './host-files.ts';
+import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const { signal } = new AbortController();
 const notAfter = new Date('2027-03-01T00:00:00Z');

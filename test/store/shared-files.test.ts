@@ -6,9 +6,10 @@ import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import type { PemPairLocation } from '../../lib/inventory/model.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import type { Owner } from '../../lib/store/shared-files.ts';
-import { certificateKey, type Material, privateKeyKey } from '../../lib/store/store.ts';
+import { type Material } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { pairMaterial } from './material.ts';
+import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const { signal } = new AbortController();
 let root: string;

@@ -6,7 +6,7 @@ import { readdirSync } from 'node:fs';
 import { describe, expect, test, vi } from 'vitest';
 import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 import { publish } from '../../lib/publish/writer.ts';
-import { giveBack, unpublish } from '../../lib/publish/take-away.ts';
+import { giveBack, unpublish } from '../../lib/publish/unpublish.ts';
 import {
   entriesOf,
   layoutProblems,

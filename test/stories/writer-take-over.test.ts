@@ -6,7 +6,7 @@ import { expect, test, vi } from 'vitest';
 import { Worker } from 'node:worker_threads';
 import { realDisk } from '../../lib/disk/disk.ts';
 import { publish } from '../../lib/publish/writer.ts';
-import { giveBack } from '../../lib/publish/take-away.ts';
+import { giveBack } from '../../lib/publish/unpublish.ts';
 import {
   entriesOf,
   generationAt,

@@ -1,13 +1,13 @@
 // Puts truly expired certificates in the place of valid ones: the same keys, the same names, real X.509 dates in the
 // past, signed by the same CAs (themselves with dates in the past). What a control plane finds after months off.
-import { type Authority } from '../../../lib/issue/ingredients.ts';
+import { type Authority, readAuthority, readBundle } from '../../../lib/issue/ingredients.ts';
 import { issueBundle, issueCopy, issueSigner } from '../../../lib/issue/issue.ts';
 import { issueTarget } from '../../../lib/issue/leaf.ts';
-import { readAuthority, readBundle } from '../../../lib/issue/ingredients.ts';
 import type { Resolved, ResolvedArtefact } from '../../../lib/inventory/model.ts';
 import { joinBundles, mergeBundle } from '../../../lib/pki/bundle.ts';
 import { PrivateKey, parsePrivateKey } from '../../../lib/pki/key.ts';
-import { type Found, type Material, privateKeyKey, type Store } from '../../../lib/store/store.ts';
+import { type Found, type Material, type Store } from '../../../lib/store/store.ts';
+import { privateKeyKey } from '../../../lib/inventory/content.ts';
 
 export interface ExpireOptions {
   readonly resolved: Resolved;

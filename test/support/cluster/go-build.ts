@@ -47,7 +47,7 @@ export function cacheRoot(env: NodeJS.ProcessEnv = process.env): string {
 }
 
 /** On the PATH, where Go's own archive is unpacked, or where scripts/system-packages.sh has put it. */
-export const goCommands: readonly string[] = ['go', '/usr/local/go/bin/go', `${cacheRoot()}/go-1.25.0/bin/go`];
+export const goCommands: readonly string[] = ['go', '/usr/local/go/bin/go', `${cacheRoot()}/go/bin/go`];
 
 /** From 1.21 on Go fetches the version that a module asks for. */
 const isTooOld = (version: string): boolean => /\bgo1\.(?:\d|1\d|20)\b/.test(version);

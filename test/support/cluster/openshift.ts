@@ -10,7 +10,7 @@ import { applyManifest } from '../../../lib/install/apply.ts';
 import { installManifests } from '../../../lib/install/rbac.ts';
 import type { Resolved } from '../../../lib/inventory/model.ts';
 import { openConnection } from '../../../lib/kube/connection.ts';
-import { caBundleKey, type Store } from '../../../lib/store/store.ts';
+import { type Store } from '../../../lib/store/store.ts';
 import { parseYaml } from '../../../lib/yaml.ts';
 import type { ControlPlane } from './control-plane.ts';
 import { eventually } from '../eventually.ts';
@@ -19,6 +19,7 @@ import { writeKubeconfig } from '../certificates/kubeconfig.ts';
 import { openshiftPresets, openshiftStatus } from './openshift-objects.ts';
 import { externalAuthority } from '../stories/preset-worlds.ts';
 import { isRecovery } from './recovery-world.ts';
+import { caBundleKey } from '../../../lib/inventory/content.ts';
 
 const definitions = new URL('./openshift-crds.yaml', import.meta.url);
 const group = '/apis/config.openshift.io/v1';

@@ -3,7 +3,7 @@
 // Usage: node publish-child.ts <directory> <first number> [<last number>]. Prints each number once it is published.
 import { writeSync } from 'node:fs';
 import { prune, publish } from '../../../lib/publish/writer.ts';
-import { giveBack } from '../../../lib/publish/take-away.ts';
+import { giveBack } from '../../../lib/publish/unpublish.ts';
 
 const [directory = '', first = '1', last = 'Infinity'] = process.argv.slice(2);
 const what = 'Secret "a/serving"';

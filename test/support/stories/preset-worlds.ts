@@ -7,8 +7,9 @@ import { loadPreset } from '../../../lib/inventory/preset.ts';
 import { resolve } from '../../../lib/inventory/resolve.ts';
 import { generateKey } from '../../../lib/pki/key.ts';
 import { signSigner } from '../../../lib/pki/sign.ts';
-import { caBundleKey, type Material } from '../../../lib/store/store.ts';
+import { type Material } from '../../../lib/store/store.ts';
 import { openshiftPresets, openshiftStatus } from '../cluster/openshift-objects.ts';
+import { caBundleKey } from '../../../lib/inventory/content.ts';
 
 export interface PresetWorld {
   readonly name: string;

@@ -9,11 +9,12 @@ import { createLog } from '../../../lib/log.ts';
 import { parseCertificates } from '../../../lib/pki/certificate.ts';
 import { createKeyPool } from '../../../lib/pki/key-pool.ts';
 import { runRegen } from '../../../lib/regen/run.ts';
-import { certificateKey, locationText, type Material, type Store } from '../../../lib/store/store.ts';
+import { locationText, type Material, type Store } from '../../../lib/store/store.ts';
 import { FakeClock } from '../fake-clock.ts';
 import { MemoryStore } from './memory-store.ts';
 import { shared } from '../cluster/shared-store.ts';
 import { StoreReaders } from './store-readers.ts';
+import { certificateKey } from '../../../lib/inventory/content.ts';
 
 export const minute = 60_000;
 export const hour = 60 * minute;

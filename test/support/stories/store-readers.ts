@@ -3,8 +3,9 @@ import { bundlesAbove } from '../../../lib/inventory/order.ts';
 import type { Location, Resolved, ResolvedArtefact, ResolvedTarget } from '../../../lib/inventory/model.ts';
 import { type Certificate, parseCertificates } from '../../../lib/pki/certificate.ts';
 import { verifyChain } from '../../../lib/pki/verify.ts';
-import { caBundleKey, certificateKey, type Found } from '../../../lib/store/store.ts';
+import { type Found } from '../../../lib/store/store.ts';
 import { type Contents, problems } from './soundness.ts';
+import { caBundleKey, certificateKey } from '../../../lib/inventory/content.ts';
 
 /** A store in memory. */
 interface Peeked {
