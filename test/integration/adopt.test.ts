@@ -384,14 +384,13 @@ describe('changeStaticPod()', () => {
   ])('gives the former manifest back when our image does not come (%s)', async (reason, patience) => {
     const before = await manifests();
     kubelet.waiting.set('kube-cert-recovery', reason);
-    const begun = performance.now();
+    // Not when its time is up: that is longer than this test may last.
     await expect(
-      changeStaticPod('kube-scheduler', change, { ...options(), timeoutMs: 60_000, ...patience }),
+      changeStaticPod('kube-scheduler', change, { ...options(), timeoutMs: 3_600_000, ...patience }),
     ).rejects.toThrow(
       `its container "kube-cert-recovery" has no image "localhost/nope:1" (${reason}): load it into the container ` +
         'runtime of this machine, or name one in a registry that the machine reaches; the former one is back in its place',
     );
-    expect(performance.now() - begun).toBeLessThan(60_000);
     expect(await manifests()).toEqual(before);
   });
 

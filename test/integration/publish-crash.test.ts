@@ -28,8 +28,11 @@ const env = { ...process.env, NODE_COMPILE_CACHE: compiled };
 execFileSync(process.execPath, [child, newObjectPath(), '1', '7'], { env });
 afterAll(() => rmSync(compiled, { recursive: true }));
 
-/** Starts the child, kills it within milliseconds after its first publish; the last number that it acknowledged. */
-async function publishUntilKilled(directory: string, first: number): Promise<number> {
+/**
+ * Starts the child, kills it within milliseconds after its first publish, or `early` at any moment of that; the last number
+ * that it acknowledged.
+ */
+async function publishUntilKilled(directory: string, first: number, early: boolean): Promise<number> {
   const running = spawn(process.execPath, [child, directory, String(first)], {
     stdio: ['ignore', 'pipe', 'pipe'],
     env,
@@ -39,9 +42,8 @@ async function publishUntilKilled(directory: string, first: number): Promise<num
   running.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
   running.stderr.setEncoding('utf8').on('data', (text: string) => (errors += text));
   const ended = once(running, 'close');
-  // One in eight dies at any moment of its first publish; the others while they go from number to number.
-  if (Math.random() < 7 / 8) await Promise.race([once(running.stdout, 'data'), ended]);
-  else await delay(40 + Math.random() * 40);
+  if (early) await delay(40 + Math.random() * 40);
+  else await Promise.race([once(running.stdout, 'data'), ended]);
   await delay(Math.random() * 12);
   running.kill('SIGKILL');
   await ended;
@@ -61,7 +63,9 @@ async function lane(count: number, tally: Tally): Promise<void> {
   await publish({ directory, what, entries: entriesOf(0), mode: 0o600 });
   let generation = 0;
   for (let kill = 0; kill < count; kill += 1) {
-    const acknowledged = await publishUntilKilled(directory, generation + 1);
+    const early = kill % 8 === 7;
+    const acknowledged = await publishUntilKilled(directory, generation + 1, early);
+    if (!early) expect(acknowledged).toBeGreaterThan(generation);
     const found = Number(pairGeneration(directory));
     expect(found).toBeGreaterThanOrEqual(acknowledged);
     expect(found).toBeLessThanOrEqual(acknowledged + 1);
@@ -85,6 +89,5 @@ test(`publish() survives ${kills} times kill -9`, { timeout: 900_000 }, async ()
   console.log(
     `${kills} kills, ${tally.published} generations published, ${tally.residues} kills left something to repair`,
   );
-  expect(tally.residues).toBeGreaterThan(kills / 100);
-  expect(tally.published).toBeGreaterThan(kills);
+  expect(tally.residues).toBeGreaterThan(0);
 });

@@ -6,7 +6,6 @@ import { X509Certificate } from 'node:crypto';
 import { request } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { connect } from 'node:tls';
 import { Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -119,18 +118,8 @@ function statusAs({ cert, key }: Pair): Promise<number> {
   });
 }
 
-/** Milliseconds from now until `check` holds. */
-async function timeUntil(check: () => Promise<boolean>): Promise<number> {
-  const began = performance.now();
-  for (;;) {
-    if (await check()) return performance.now() - began;
-    if (performance.now() - began > 10_000) return Infinity;
-    await delay(1);
-  }
-}
-
 /** What kube-apiserver does not notice at once it does not notice for 90 s and more; a busy machine is merely slower. */
-const atOnceMs = 5000;
+const atOnce = { withinMs: 60_000, everyMs: 10 };
 
 const serverLog = (): string => readFileSync(controlPlane.logFile('kube-apiserver'), 'utf8');
 
@@ -138,9 +127,7 @@ test('three successive generations of the serving pair are each served at once a
   for (const pair of servingGenerations.slice(1)) {
     const { fingerprint256 } = new X509Certificate(readFileSync(pair.cert));
     await putObject(controlPlane, serving, pairContent(pair));
-    const took = await timeUntil(async () => (await servedCertificate()).fingerprint256 === fingerprint256);
-    console.log(`serving pair served ${took.toFixed(0)} ms after the API update`);
-    expect(took).toBeLessThan(atOnceMs);
+    await eventually(async () => expect((await servedCertificate()).fingerprint256).toBe(fingerprint256), atOnce);
   }
 });
 
@@ -152,9 +139,7 @@ test('three successive generations of the client CA are each believed at once af
     const client = await createLeaf(join(directory, `client-${generation}`), ca, { commonName: 'somebody' });
     expect(await statusAs(client)).toBe(401);
     await putObject(controlPlane, clientCa, bundleOf(authority, ca));
-    const took = await timeUntil(async () => (await statusAs(client)) === 403);
-    console.log(`client CA believed ${took.toFixed(0)} ms after the API update`);
-    expect(took).toBeLessThan(atOnceMs);
+    await eventually(async () => expect(await statusAs(client)).toBe(403), atOnce);
   }
 });
 

@@ -68,7 +68,7 @@ function shows(destination: string, object: ObjectName, content: Content): Promi
   });
 }
 
-test('14 objects are on disk soon after the start, with their modes', async () => {
+test('14 objects are on disk after the start, with their modes', async () => {
   const namespace = await newNamespace();
   const pairs = Array.from(
     { length: 11 },
@@ -82,51 +82,34 @@ test('14 objects are on disk soon after the start, with their modes', async () =
     bundles.map((object) => putObject(controlPlane, object, { 'ca-bundle.crt': readFileSync(authority.cert) })),
   );
   const destinationDir = newDestination();
-  const began = performance.now();
-  let done = 0;
-  let tookMs = Infinity;
-  const objects = [...pairs, ...bundles];
-  const onWritten = (): void => {
-    if ((done += 1) === objects.length) tookMs = performance.now() - began;
-  };
   await using syncing = await startSyncing({
     controlPlane,
     destinationDir,
-    artefacts: objects.map((object) => opaque(object)),
-    onWritten,
+    artefacts: [...pairs, ...bundles].map((object) => opaque(object)),
   });
   await eventually(() => expect(syncing.health()).toEqual({ ok: true, message: '14 objects on disk' }));
   for (const object of pairs) await shows(destinationDir, object, pairContent(first));
   expect(statSync(join(destinationDir, 'secrets/pair-0/tls.key')).mode & 0o7777).toBe(0o600);
   expect(statSync(join(destinationDir, 'configmaps/client-ca/ca-bundle.crt')).mode & 0o7777).toBe(0o644);
   expect(JSON.stringify(syncing.log)).not.toContain('PRIVATE');
-  console.log(`14 objects on disk ${tookMs.toFixed(0)} ms after the start`);
-  expect(tookMs).toBeLessThan(15_000); // the goal, 300 ms, is measured by the benchmark on a quiet machine
 });
 
-test('an update is on disk milliseconds after it was acknowledged, and the newest one stays', async () => {
+test('an update is on disk by the watch, no poll brings it, and the newest one stays', async () => {
   const object = { kind: 'secret', namespace: await newNamespace(), name: 'serving' } as const;
   await putObject(controlPlane, object, pairContent(first));
   const destinationDir = newDestination();
-  const waiting: (() => void)[] = [];
   await using _ = await startSyncing({
     controlPlane,
     destinationDir,
     artefacts: [opaque(object)],
-    onWritten: () => waiting.pop()?.(),
+    recheckMs: 86_400_000,
   });
   await shows(destinationDir, object, pairContent(first));
-  const took: number[] = [];
-  for (let round = 0; round < 200; round += 1) {
-    const next = new Promise<void>((resolve) => void waiting.push(resolve));
-    await putObject(controlPlane, object, pairContent(round % 2 === 0 ? second : first));
-    const acknowledged = performance.now();
-    await next;
-    took.push(performance.now() - acknowledged);
+  for (let round = 0; round < 50; round += 1) {
+    const content = pairContent(round % 2 === 0 ? second : first);
+    await putObject(controlPlane, object, content);
+    await shows(destinationDir, object, content);
   }
-  const sorted = took.toSorted((a, b) => a - b);
-  console.log(`API update to disk: p50 ${sorted[100]?.toFixed(1)} ms, p99 ${sorted[197]?.toFixed(1)} ms`);
-  expect(sorted[100]).toBeLessThan(1000); // a watch, no poll; the goals are the benchmark's
   await Promise.all(Array.from({ length: 20 }, () => putObject(controlPlane, object, pairContent(first))));
   await putObject(controlPlane, object, pairContent(second));
   await shows(destinationDir, object, pairContent(second));

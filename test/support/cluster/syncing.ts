@@ -70,8 +70,6 @@ export interface Syncing extends AsyncDisposable {
 }
 
 export type SyncingOptions = Pick<SyncerOptions, 'destinationDir' | 'once' | 'dryRun' | 'recheckMs'> & {
-  /** After the files of an object changed. */
-  readonly onWritten?: () => void;
   /** Whose recovery kubeconfig is used. */
   readonly controlPlane: Pick<ControlPlane, 'recoveryKubeconfig'>;
   readonly artefacts: readonly ResolvedArtefact[];
@@ -80,12 +78,10 @@ export type SyncingOptions = Pick<SyncerOptions, 'destinationDir' | 'once' | 'dr
 };
 
 export async function startSyncing(given: SyncingOptions): Promise<Syncing> {
-  const { controlPlane, artefacts, pingMs, onWritten, ...options } = given;
+  const { controlPlane, artefacts, pingMs, ...options } = given;
   const lines: LogLine[] = [];
   const write = (line: string): void => {
-    const parsed = JSON.parse(line) as LogLine;
-    lines.push(parsed);
-    if (parsed.event === 'sync.written') onWritten?.();
+    lines.push(JSON.parse(line) as LogLine);
   };
   const log = createLog({ level: 'debug', write });
   const kubeconfigFile = controlPlane.recoveryKubeconfig;

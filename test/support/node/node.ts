@@ -7,6 +7,7 @@ import { pipeline } from 'node:stream/promises';
 import { getContainerRuntimeClient, type StartedTestContainer } from 'testcontainers';
 import { eventually } from '../eventually.ts';
 import { NodeContainer, programPath } from './container.ts';
+import { freezeContainer, thawContainer } from './stand-still.ts';
 import type { Workshop } from './workshop.ts';
 
 export const beforeKubelet = `${programPath} --mode=regen --once --preset=kubeadm`;
@@ -89,17 +90,18 @@ export class Node {
 
   /** Every process stands still, and the clock goes on: what a suspended machine looks like afterwards. */
   async freeze(): Promise<void> {
-    await (await this.#docker()).pause();
+    await freezeContainer(await this.#pid());
   }
 
   async thaw(): Promise<void> {
-    await (await this.#docker()).unpause();
+    await thawContainer(await this.#pid());
   }
 
   /** The machine is gone for good, with its disks. */
   async remove(): Promise<void> {
     if (this.#removed) return;
     this.#removed = true;
+    await this.thaw(); // where a test failed meanwhile: what stands still does not end
     await (await this.#docker()).remove({ force: true, v: true });
   }
 
@@ -162,6 +164,10 @@ export class Node {
       await writeFile(join(scratch, 'at-boot'), script);
       await this.copyIn(scratch, '/var/lib/machine');
     });
+  }
+
+  async #pid(): Promise<number> {
+    return (await (await this.#docker()).inspect()).State.Pid;
   }
 
   async #docker() {
