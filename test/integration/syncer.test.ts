@@ -153,7 +153,7 @@ describe('what is wrong in the API never replaces the last good files', () => {
       `Cannot publish ${kind === 'secret' ? 'Secret' : 'ConfigMap'} "${object.namespace}/x": `,
     );
     await shows(destinationDir, object, good[kind]());
-    expect(syncing.health().ok).toBe(false);
+    await eventually(() => expect(syncing.health().ok).toBe(false));
     const healed: Content = kind === 'secret' ? pairContent(second) : { 'ca-bundle.crt': `${bundle().toString()}\n` };
     await putObject(controlPlane, object, healed);
     await shows(destinationDir, object, healed);
@@ -175,8 +175,10 @@ test('an opaque object is written as it is, with a warning, unless its halves co
   };
   await putObject(controlPlane, object, odd);
   await shows(destinationDir, object, odd);
-  const told = syncing.log.find(({ event, level }) => event === 'sync.written' && level === 'warn');
-  expect(told?.['message']).toMatch(/^written as it is: cannot read certificates: /);
+  await eventually(() => {
+    const warned = syncing.log.find(({ event, level }) => event === 'sync.written' && level === 'warn');
+    expect(warned?.['message']).toMatch(/^written as it is: cannot read certificates: /);
+  });
   await putObject(controlPlane, pair, { ...pairContent(first), 'tls.key': readFileSync(second.key) });
   await eventually(() => expect(syncing.health().message).toContain('mismatchedPair'));
   await shows(destinationDir, pair, pairContent(first));
@@ -345,8 +347,10 @@ describe.skipIf(!isRoot && process.env['CI'] !== 'true')('a disk that refuses', 
     await shows(destinationDir, object, pairContent(first));
     await putObject(controlPlane, object, pairContent(second));
     await shows(destinationDir, object, pairContent(second));
-    const failed = syncing.log.find(({ event }) => event === 'sync.failed');
-    expect(failed?.['err']).toContain(`"${leftover}"`);
+    await eventually(() => {
+      const failed = syncing.log.find(({ event }) => event === 'sync.failed');
+      expect(failed?.['err']).toContain(`"${leftover}"`);
+    });
   });
 
   test.each<[string, string, (path: string) => void, (path: string) => void, string]>([
