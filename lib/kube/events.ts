@@ -5,9 +5,8 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
-import type { Log } from '../log.ts';
-import { withoutPem } from '../log.ts';
-import { backoffMs } from '../retry.ts';
+import { type Log, withoutPem } from '../log.ts';
+import { backoffMs, Wake } from '../retry.ts';
 import type { KubeConnection } from './kube.ts';
 import { microTime } from './objects.ts';
 
@@ -46,17 +45,6 @@ interface EventRecorderOptions {
   readonly instance: string;
   /** How many events wait at most; the oldest go first. Default 256. */
   readonly limit?: number;
-  readonly random?: () => number;
-}
-
-export interface EventRecorder {
-  record(event: RecordedEvent): void;
-  /** Sends what waits as soon as the API takes it, until `signal` aborts. Never rejects. */
-  run(signal: AbortSignal): Promise<void>;
-  /** Tries to send what waits, once. Resolves with the number of events that still wait. */
-  flush(signal: AbortSignal): Promise<number>;
-  readonly waiting: number;
-  readonly dropped: number;
 }
 
 const controller = 'kube-cert-recovery';
@@ -86,23 +74,15 @@ interface Queued {
   refusals: number;
 }
 
-class Recorder implements EventRecorder {
+export class EventRecorder {
   readonly #options: EventRecorderOptions;
   readonly #queue: Queued[] = [];
   #dropped = 0;
-  #wake: () => void = () => undefined;
+  readonly #wake = new Wake();
   #flushing: Promise<number> | undefined;
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
-  }
-
-  get waiting(): number {
-    return this.#queue.length;
-  }
-
-  get dropped(): number {
-    return this.#dropped;
   }
 
   record(event: RecordedEvent): void {
@@ -112,27 +92,26 @@ class Recorder implements EventRecorder {
       this.#queue.shift();
       this.#drop('too many events wait for the API');
     }
-    this.#wake();
+    this.#wake.call();
   }
 
+  /** Sends what waits as soon as the API takes it, until `signal` aborts. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
-    const { clock, random = Math.random } = this.#options;
-    const stop = (): void => this.#wake();
-    signal.addEventListener('abort', stop);
+    const { clock } = this.#options;
+    const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random: Math.random };
     for (let failures = 0; !signal.aborted;) {
-      const recorded = new Promise<void>((resolve) => (this.#wake = resolve));
+      this.#wake.clear();
       if (this.#queue.length === 0) {
-        await recorded;
+        await this.#wake.wait({ clock, signal });
         await clock.sleep(afterWorkMs, signal);
       }
       if (signal.aborted) break;
       failures = (await this.flush(signal)) === 0 ? 0 : failures + 1;
-      const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random };
       if (failures > 0) await clock.sleep(backoffMs(failures, delay), signal);
     }
-    signal.removeEventListener('abort', stop);
   }
 
+  /** Tries to send what waits, once. Resolves with the number of events that still wait. */
   flush(signal: AbortSignal): Promise<number> {
     this.#flushing ??= this.#flush(signal).finally(() => (this.#flushing = undefined));
     return this.#flushing;
@@ -188,8 +167,4 @@ class Recorder implements EventRecorder {
       note: withoutPem(note).slice(0, longestNote),
     };
   }
-}
-
-export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
-  return new Recorder(options);
 }
