@@ -8,6 +8,7 @@ import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import { type Lease, leasePath } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
 import { getIfPresent } from '../kube/objects.ts';
+import { pathOf } from '../kube/resources.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/key.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
@@ -45,10 +46,9 @@ export async function gatherNode(node: string, options: GatherOptions): Promise<
   const { nodeName, nodeCertificate, expectedNodes, records } = options;
   const known = { ...records.of(node), isExpected: expectedNodes.includes(node) };
   const own = node === nodeName ? await readOwnCertificate(nodeCertificate) : undefined;
-  const name = encodeURIComponent(node);
   const [object, lease] = await Promise.all([
-    getIfPresent<NodeObject>(options, `/api/v1/nodes/${name}`),
-    getIfPresent<Lease>(options, leasePath({ namespace: 'kube-node-lease', name })),
+    getIfPresent<NodeObject>(options, pathOf('Node', { name: node })),
+    getIfPresent<Lease>(options, leasePath({ namespace: 'kube-node-lease', name: node })),
   ]);
   if (object !== undefined && dateOf(object.metadata?.creationTimestamp) === undefined) {
     throw new RecoveryError('MaterialInvalid', `Cannot judge Node "${node}": it does not say since when it is there`);

@@ -7,11 +7,10 @@
 import { nodePrefix, nodesGroup } from '../well-known.ts';
 import { kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
+import { collectionPath, withQuery } from '../kube/resources.ts';
 import type { CertificateRequest } from '../pki/csr.ts';
 import { algorithmText } from '../pki/key.ts';
 import { clockSkewMs } from '../plan/clock-rules.ts';
-
-export const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
 
 /** The requests for kubelets' client certificates; all of them, or the one of that name. */
 export function requestsPath(name?: string): string {
@@ -19,7 +18,7 @@ export function requestsPath(name?: string): string {
     `spec.signerName=${kubeletClientSigner}`,
     ...(name === undefined ? [] : [`metadata.name=${name}`]),
   ];
-  return `${collection}?fieldSelector=${encodeURIComponent(selectors.join(','))}`;
+  return withQuery(collectionPath('CertificateSigningRequest'), { fieldSelector: selectors.join(',') });
 }
 
 export interface Condition {

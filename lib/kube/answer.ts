@@ -4,23 +4,12 @@
 import type { RecoveryError } from '../errors.ts';
 import { type Attempt, wrongAnswer } from './api-error.ts';
 import type { KubeRequest } from './kube.ts';
+import { collections } from './resources.ts';
 
-const kinds: Readonly<Record<string, string>> = {
-  secrets: 'Secret',
-  configmaps: 'ConfigMap',
-  leases: 'Lease',
-  events: 'Event',
-  namespaces: 'Namespace',
-  nodes: 'Node',
-  serviceaccounts: 'ServiceAccount',
-  roles: 'Role',
-  rolebindings: 'RoleBinding',
-  clusterroles: 'ClusterRole',
-  clusterrolebindings: 'ClusterRoleBinding',
-  certificatesigningrequests: 'CertificateSigningRequest',
-  mutatingwebhookconfigurations: 'MutatingWebhookConfiguration',
-  validatingwebhookconfigurations: 'ValidatingWebhookConfiguration',
-};
+/** By the last part of a collection's path. */
+const kinds: Readonly<Record<string, string>> = Object.fromEntries(
+  Object.entries(collections).map(([kind, path]) => [path.slice(path.lastIndexOf('/') + 1), kind]),
+);
 
 const verbs: Readonly<Record<string, string>> = { PUT: 'update', PATCH: 'apply', POST: 'create', DELETE: 'delete' };
 

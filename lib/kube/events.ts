@@ -9,6 +9,7 @@ import { type Log, withoutPem } from '../log.ts';
 import { backoffMs, Wake } from '../retry.ts';
 import type { KubeConnection } from './kube.ts';
 import { microTime } from './objects.ts';
+import { collectionPath, typeMeta } from './resources.ts';
 
 /** The reasons that OpenShift's certificate rotation uses (library-go, pkg/operator/certrotation), and the approver's. */
 export type EventReason =
@@ -48,7 +49,6 @@ interface EventRecorderOptions {
 }
 
 const controller = 'kube-cert-recovery';
-const apiVersion = 'events.k8s.io/v1';
 /** Limits of the API: pkg/apis/core/validation/events.go. */
 const longestNote = 1024;
 const longestInstance = 128;
@@ -58,12 +58,6 @@ const firstRetryMs = 1000;
 const longestRetryMs = 30_000;
 /** Every event is one more write for etcd: those of a recovery are sent when its own writes are through. */
 const afterWorkMs = 1000;
-
-const apiVersions: Readonly<Record<EventSubject['kind'], string>> = {
-  Secret: 'v1',
-  ConfigMap: 'v1',
-  CertificateSigningRequest: 'certificates.k8s.io/v1',
-};
 
 /** Where the API keeps Events about objects without a namespace (pkg/apis/core/validation/events.go). */
 const namespaceOf = (subject: EventSubject): string => ('namespace' in subject ? subject.namespace : 'default');
@@ -129,7 +123,7 @@ export class EventRecorder {
 
   /** Whether the event is done with: sent, or given up. */
   async #send(event: Queued, signal: AbortSignal): Promise<boolean> {
-    const path = `/apis/${apiVersion}/namespaces/${encodeURIComponent(event.namespace)}/events`;
+    const path = collectionPath('Event', event.namespace);
     try {
       await this.#options.connection.request({ method: 'POST', path, body: event.body, signal });
       return true;
@@ -151,8 +145,7 @@ export class EventRecorder {
   #body({ type, reason, regarding, note }: RecordedEvent): unknown {
     const { clock, instance } = this.#options;
     return {
-      apiVersion,
-      kind: 'Event',
+      ...typeMeta('Event'),
       metadata: {
         namespace: namespaceOf(regarding),
         name: `${regarding.name.slice(0, 230).replace(/[^a-z0-9]+$/, '')}.${randomBytes(8).toString('hex')}`,
@@ -163,7 +156,7 @@ export class EventRecorder {
       action: 'CertificateRecovery',
       reason,
       type,
-      regarding: { apiVersion: apiVersions[regarding.kind], ...regarding },
+      regarding: { ...typeMeta(regarding.kind), ...regarding },
       note: withoutPem(note).slice(0, longestNote),
     };
   }

@@ -12,6 +12,7 @@ import { backoffMs } from '../retry.ts';
 import { listed } from '../summary.ts';
 import type { KubeConnection, WatchEvent } from './kube.ts';
 import { list, type Pages } from './list.ts';
+import { withQuery } from './resources.ts';
 
 /** What a watch is doing now, for health checks. `lastProgress`: when the server last said something about its objects. */
 export type WatchStatus = { readonly lastProgress: Date | undefined } & (
@@ -96,9 +97,12 @@ class ListWatch<T, K> {
     const { connection, clock, signal } = this.#options;
     // The server's own limit, spread so that many watches do not all end at once.
     const timeoutSeconds = 300 + Math.floor(Math.random() * 300);
-    const path =
-      `${this.#options.path}${this.#options.path.includes('?') ? '&' : '?'}watch=true&allowWatchBookmarks=true` +
-      `&resourceVersion=${encodeURIComponent(from)}&timeoutSeconds=${timeoutSeconds}`;
+    const path = withQuery(this.#options.path, {
+      watch: 'true',
+      allowWatchBookmarks: 'true',
+      resourceVersion: from,
+      timeoutSeconds: `${timeoutSeconds}`,
+    });
     const began = clock.now().getTime();
     const lasted = (): boolean => Math.abs(clock.now().getTime() - began) >= shortestWatchMs;
     let heard = false;

@@ -5,6 +5,7 @@ import { isCode, RecoveryError } from '../errors.ts';
 import { describeRequest } from './answer.ts';
 import { wrongAnswer } from './api-error.ts';
 import type { KubeConnection } from './kube.ts';
+import { withQuery } from './resources.ts';
 
 export interface Pages<T, K> {
   /** Objects in one answer, at most. */
@@ -52,11 +53,10 @@ async function listOnce<T, K>({ connection, path, pages, signal }: ListOptions<T
   let read = 0;
   let from: string | undefined;
   for (;;) {
-    const query = [
-      ...(size === undefined ? [] : [`limit=${size}`]),
-      ...(from === undefined ? [] : [`continue=${encodeURIComponent(from)}`]),
-    ].join('&');
-    const pagePath = query === '' ? path : `${path}${path.includes('?') ? '&' : '?'}${query}`;
+    const pagePath = withQuery(path, {
+      ...(size !== undefined && { limit: `${size}` }),
+      ...(from !== undefined && { continue: from }),
+    });
     let page: ObjectList<T>;
     try {
       // No resourceVersion: a read that is as new as etcd itself, never from a cache that lags behind.

@@ -6,6 +6,7 @@ import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
 import type { ConfigMap, KubeConnection, KubeRequest, ObjectState, Secret } from './kube.ts';
 import { listWatch, type WatchStatus } from './list-watch.ts';
+import { collectionPath, pathOf, withQuery } from './resources.ts';
 
 interface ObjectName {
   readonly kind: 'secret' | 'configMap';
@@ -13,20 +14,13 @@ interface ObjectName {
   readonly name: string;
 }
 
-const resources = { secret: 'secrets', configMap: 'configmaps' } as const;
+const kinds = { secret: 'Secret', configMap: 'ConfigMap' } as const;
 
-/** Of all objects of this kind in the namespace. */
-function collectionPath({ kind, namespace }: Omit<ObjectName, 'name'>): string {
-  return `/api/v1/namespaces/${encodeURIComponent(namespace)}/${resources[kind]}`;
-}
-
-export function objectPath(object: ObjectName): string {
-  return `${collectionPath(object)}/${encodeURIComponent(object.name)}`;
-}
+export const objectPath = ({ kind, ...object }: ObjectName): string => pathOf(kinds[kind], object);
 
 /** A list of this object alone, which RBAC by resourceNames authorises; with `&watch=true` a watch of it. */
-export function namedListPath(object: ObjectName): string {
-  return `${collectionPath(object)}?fieldSelector=${encodeURIComponent(`metadata.name=${object.name}`)}`;
+export function namedListPath({ kind, namespace, name }: ObjectName): string {
+  return withQuery(collectionPath(kinds[kind], namespace), { fieldSelector: `metadata.name=${name}` });
 }
 
 /** A time as Events and Leases have it, with six digits after the second. */
