@@ -73,10 +73,6 @@ class Connection implements KubeConnection {
     return this.#session?.credentials.server ?? `unknown, by kubeconfig "${this.#options.kubeconfigFile}"`;
   }
 
-  get serverName(): string | undefined {
-    return this.#session?.credentials.serverName;
-  }
-
   get files(): readonly string[] {
     return this.#session?.credentials.files ?? [this.#options.kubeconfigFile];
   }
@@ -240,8 +236,8 @@ class Connection implements KubeConnection {
   }
 
   #attempt(asked: Asked): Attempt {
-    const name = this.serverName === undefined ? '' : ` (${this.serverName})`;
-    return { ...asked, server: `${this.server}${name}` };
+    const name = this.#session?.credentials.serverName;
+    return { ...asked, server: name === undefined ? this.server : `${this.server} (${name})` };
   }
 
   #exchange({ credentials: { server, token }, pool }: Session, attempt: Attempt, path: string) {

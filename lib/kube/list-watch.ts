@@ -14,13 +14,14 @@ import type { KubeConnection, WatchEvent } from './kube.ts';
 import { list, type Pages } from './list.ts';
 import { withQuery } from './resources.ts';
 
-/** What a watch is doing now, for health checks. `lastProgress`: when the server last said something about its objects. */
-export type WatchStatus = { readonly lastProgress: Date | undefined } & (
-  | { readonly phase: 'listing' }
-  | { readonly phase: 'watching'; readonly resourceVersion: string }
-  | { readonly phase: 'waiting'; readonly attempt: number; readonly until: Date; readonly message: string }
-  | { readonly phase: 'stopped' }
-);
+/** What a watch is doing now, for health checks. */
+export interface WatchStatus {
+  readonly phase: 'listing' | 'watching' | 'waiting' | 'stopped';
+  /** When the server last said something about its objects. */
+  readonly lastProgress: Date | undefined;
+  /** Why it waits. */
+  readonly message?: string;
+}
 
 interface ListWatchOptions<T, K = T> {
   readonly connection: KubeConnection;
@@ -77,14 +78,14 @@ class ListWatch<T, K> {
         if (!signal.aborted) await this.#failed(err);
       }
     }
-    this.#status({ phase: 'stopped' });
+    this.#status('stopped');
   }
 
   async #list(): Promise<string> {
-    const { log, onList } = this.#options;
-    this.#status({ phase: 'listing' });
+    const { clock, log, onList } = this.#options;
+    this.#status('listing');
     const { objects, resourceVersion } = await list(this.#options);
-    this.#progress();
+    this.#lastProgress = clock.now();
     onList(objects);
     this.#succeeded();
     log.debug(this.#listedOnce ? 'watch.restarted' : 'watch.synced', { resourceVersion });
@@ -106,7 +107,7 @@ class ListWatch<T, K> {
     const began = clock.now().getTime();
     const lasted = (): boolean => Math.abs(clock.now().getTime() - began) >= shortestWatchMs;
     let heard = false;
-    this.#status({ phase: 'watching', resourceVersion: from });
+    this.#status('watching');
     try {
       for await (const event of connection.watch(path, { silenceMs, signal })) {
         this.#take(event);
@@ -121,14 +122,12 @@ class ListWatch<T, K> {
   #take({ type, object }: WatchEvent): void {
     if (type === 'ERROR') throw eventError(object, this.#attempt());
     const version = (object as Metadata | undefined)?.metadata?.resourceVersion;
-    if (version === undefined) {
-      throw unavailable(this.#attempt(), 'an event has no resourceVersion');
-    }
+    if (version === undefined) throw unavailable(this.#attempt(), 'an event has no resourceVersion');
     this.#resourceVersion = version;
     this.#failures = 0;
-    this.#progress();
+    this.#lastProgress = this.#options.clock.now();
     if (type !== 'BOOKMARK') this.#options.onEvent(type, object as T);
-    this.#status({ phase: 'watching', resourceVersion: version });
+    this.#status('watching');
   }
 
   async #failed(err: unknown): Promise<void> {
@@ -160,7 +159,7 @@ class ListWatch<T, K> {
       this.#loggedAt = now;
       log.warn('watch.failed', fields);
     } else log.debug('watch.failed', fields);
-    this.#status({ phase: 'waiting', attempt: this.#failures, until: new Date(now.getTime() + ms), message });
+    this.#status('waiting', message);
     await clock.sleep(ms, signal);
     this.#succeeded = await connection.turn(signal);
   }
@@ -169,16 +168,10 @@ class ListWatch<T, K> {
     return { ...describeRequest('GET', this.#options.path), verb: 'watch', server: this.#options.connection.server };
   }
 
-  #progress(): void {
-    this.#lastProgress = this.#options.clock.now();
-  }
-
-  #status(status: WatchPhase): void {
-    this.#options.onStatus?.({ ...status, lastProgress: this.#lastProgress });
+  #status(phase: WatchStatus['phase'], message?: string): void {
+    this.#options.onStatus?.({ phase, lastProgress: this.#lastProgress, ...(message !== undefined && { message }) });
   }
 }
-
-type WatchPhase = WatchStatus extends infer S ? (S extends WatchStatus ? Omit<S, 'lastProgress'> : never) : never;
 
 /** An ERROR event carries a Status, as a refused request would. */
 function eventError(object: unknown, attempt: Attempt): RecoveryError {
