@@ -12,7 +12,7 @@ import { pathOf } from '../kube/resources.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/key.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
-import type { FirstApprovals } from './first-approvals.ts';
+import { readFirstApproval } from './first-approvals.ts';
 import type { NodeFacts, OwnCertificate } from './judge.ts';
 import { type Records, requestText } from './records.ts';
 import { type Content, requestsPath, type SigningRequest } from './request.ts';
@@ -21,10 +21,7 @@ import type { Signs } from './silence.ts';
 
 type Asking = Pick<ApproverOptions, 'connection' | 'signal'>;
 
-interface GatherOptions extends Asking, Pick<ApproverOptions, 'nodeName' | 'nodeCertificate' | 'expectedNodes'> {
-  readonly records: Records;
-  readonly firstApprovals: FirstApprovals;
-}
+type GatherOptions = Asking & Pick<ApproverOptions, 'nodeName' | 'nodeCertificate' | 'expectedNodes' | 'namespace'>;
 
 /** As it is now; undefined: it is gone. By a list, because the approver may list and watch, not get. */
 export async function readRequest(name: string, { connection, signal }: Asking): Promise<SigningRequest | undefined> {
@@ -42,8 +39,8 @@ export function contentOf(request: SigningRequest): Content {
 }
 
 /** Throws what the API refuses. */
-export async function gatherNode(node: string, options: GatherOptions): Promise<NodeFacts> {
-  const { nodeName, nodeCertificate, expectedNodes, records } = options;
+export async function gatherNode(node: string, records: Records, options: GatherOptions): Promise<NodeFacts> {
+  const { nodeName, nodeCertificate, expectedNodes } = options;
   const known = { ...records.of(node), isExpected: expectedNodes.includes(node) };
   const own = node === nodeName ? await readOwnCertificate(nodeCertificate) : undefined;
   const [object, lease] = await Promise.all([
@@ -54,7 +51,7 @@ export async function gatherNode(node: string, options: GatherOptions): Promise<
     throw new RecoveryError('MaterialInvalid', `Cannot judge Node "${node}": it does not say since when it is there`);
   }
   const isFirst = known.isExpected && object === undefined && own === undefined;
-  const first = isFirst ? await options.firstApprovals.of(node) : undefined;
+  const first = isFirst ? await readFirstApproval(node, options) : undefined;
   return records.watch(node, { ...known, own, first, ...signsOfLife(object, lease) });
 }
 
