@@ -42,9 +42,8 @@ export class Breaker {
   #away: Away | undefined;
   /** The request that finds out; it settles, and never rejects, when that is known. */
   #trial: Promise<void> | undefined;
-  /** Those that try again after a failure, in their order. */
-  readonly #waiters = new Set<() => void>();
-  #ended: AbortController | undefined;
+  /** Aborts for those that wait for a turn. */
+  #released = new AbortController();
   #lastTurnAt = -Infinity;
   #calls = 0;
   /** The newest call that had begun when an answer came: what failed before it says nothing about now. */
@@ -87,46 +86,23 @@ export class Breaker {
    * of them, or a server that was away, has answered. Call what it resolves with after a success. Never rejects.
    */
   async turn(signal: AbortSignal): Promise<() => void> {
-    if (!signal.aborted) {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      this.#waiters.add(resolve);
-      void this.#giveTurns();
-      await settled(promise, signal);
-      this.#leave(resolve);
+    const over = AbortSignal.any([signal, this.#released.signal]);
+    while (!over.aborted) {
+      const waitMs = Math.max(this.#leftMs(this.#lastTurnAt, this.#lastTurnAt + trialEveryMs), this.#awayForMs());
+      // Those that wait wake together, in their order: the first takes the turn, and the others wait for the next.
+      if (waitMs > 0) await this.#clock.sleep(waitMs, over);
+      else if (this.#trial !== undefined) await settled(this.#trial, over);
+      else {
+        this.#lastTurnAt = this.#now();
+        break;
+      }
     }
     return () => this.#releaseAll();
   }
 
-  async #giveTurns(): Promise<void> {
-    if (this.#ended !== undefined) return;
-    const ended = new AbortController();
-    this.#ended = ended;
-    while (this.#waiters.size > 0 && !ended.signal.aborted) {
-      const waitMs = Math.max(this.#leftMs(this.#lastTurnAt, this.#lastTurnAt + trialEveryMs), this.#awayForMs());
-      if (waitMs > 0) await this.#clock.sleep(waitMs, ended.signal);
-      else if (this.#trial !== undefined) await settled(this.#trial, ended.signal);
-      else {
-        this.#lastTurnAt = this.#now();
-        const [wake] = this.#waiters;
-        if (wake !== undefined) this.#leave(wake);
-        wake?.();
-      }
-    }
-    if (this.#ended === ended) this.#ended = undefined;
-  }
-
-  #leave(waiter: () => void): void {
-    this.#waiters.delete(waiter);
-    if (this.#waiters.size > 0) return;
-    this.#ended?.abort();
-    this.#ended = undefined;
-  }
-
   #releaseAll(): void {
-    for (const wake of this.#waiters) {
-      this.#leave(wake);
-      wake();
-    }
+    this.#released.abort();
+    this.#released = new AbortController();
   }
 
   #startTrial(): Call {
