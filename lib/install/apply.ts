@@ -4,17 +4,12 @@
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { getIfPresent } from '../kube/objects.ts';
-import { collectionPath, type Kind, pathOf, withQuery } from '../kube/resources.ts';
+import { collectionPath, type Kind, pathOf, typeMeta, withQuery } from '../kube/resources.ts';
 
 export const fieldManager = 'kube-cert-recovery-init';
 
 interface LiveObject {
-  readonly metadata?: {
-    readonly name?: string;
-    readonly namespace?: string;
-    readonly resourceVersion?: string;
-    readonly labels?: Readonly<Record<string, string>>;
-  };
+  readonly metadata: Manifest['metadata'] & { readonly resourceVersion?: string };
 }
 
 export interface Api {
@@ -42,11 +37,11 @@ export async function applyManifest(api: Api, manifest: Manifest): Promise<'crea
     signal: api.signal,
   });
   if (before === undefined) return 'created';
-  return before.metadata?.resourceVersion === after.metadata?.resourceVersion ? 'unchanged' : 'updated';
+  return before.metadata.resourceVersion === after.metadata.resourceVersion ? 'unchanged' : 'updated';
 }
 
 function isOurs({ metadata }: LiveObject): boolean {
-  return Object.entries(ownLabel).every(([key, value]) => metadata?.labels?.[key] === value);
+  return Object.entries(ownLabel).every(([key, value]) => metadata.labels?.[key] === value);
 }
 
 /** Deletes the object; one that is not there is as wanted. */
@@ -69,14 +64,7 @@ export async function ownObjects(api: Api, kind: Kind): Promise<Manifest[]> {
     ...(kind === 'Secret' && { fieldSelector: 'type=kubernetes.io/service-account-token' }),
   });
   const list = await getIfPresent<{ readonly items?: readonly LiveObject[] }>(api, path);
-  return (list?.items ?? []).map(({ metadata }) => ({
-    apiVersion: '',
-    kind,
-    metadata: {
-      name: metadata?.name ?? '',
-      ...(metadata?.namespace !== undefined && { namespace: metadata.namespace }),
-    },
-  }));
+  return (list?.items ?? []).map(({ metadata }) => ({ ...typeMeta(kind), metadata }));
 }
 
 export interface Manifest {

@@ -2,6 +2,7 @@
 // created in the API. So `uninstall` knows what was installed, and `--purge` finds the objects when no
 // configuration is left, and none that was there before. It stays as long as they do. Names only, no secrets.
 import { getIfPresent } from '../kube/objects.ts';
+import { typeMeta } from '../kube/resources.ts';
 import { RecoveryError } from '../errors.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
@@ -35,8 +36,7 @@ export function installedRecord(inventory: string, namespace: string, created: r
     return [...new Set(names)].toSorted().join('');
   };
   return {
-    apiVersion: 'v1',
-    kind: 'ConfigMap',
+    ...typeMeta('ConfigMap'),
     metadata: { namespace, name: `${prefix}${inventory}`, labels: ownLabel },
     data: { inventory, objects: 'created', secrets: lines('secret'), configMaps: lines('configMap') },
   };

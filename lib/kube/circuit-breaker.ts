@@ -16,7 +16,7 @@ export const trialEveryMs = 200;
 /** A server may ask for more patience than a recovery has. */
 const longestRetryAfterMs = 10_000;
 /** Credentials that were replaced leave theirs behind. */
-const mostBreakers = 16;
+const mostBreakers = 32;
 /** So long a request waits to be the trial; else it fails at once with what the last one met. */
 const longestWaitMs = 1000;
 
@@ -203,8 +203,8 @@ function joined(all: Call, own: Call): Call {
 /** The breakers of a process: one for each server, name and CA, because what one of these cannot reach another may. */
 export class Breakers {
   readonly #clock: Clock;
-  readonly #all = new Map<string, Breaker>();
-  readonly #own = new Map<string, Breaker>();
+  /** Those of all identities by server, name and CA, and those of one by its credentials besides. */
+  readonly #breakers = new Map<string, Breaker>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -213,16 +213,16 @@ export class Breakers {
   of({ server, serverName, ca, token, clientCertificate }: Credentials): IdentityBreaker {
     const place = [server, serverName, digest(ca)];
     const identity = [token && digest(token), clientCertificate && digest(clientCertificate.cert)];
-    return new IdentityBreaker(this.#find(this.#all, place), this.#find(this.#own, [...place, ...identity]));
+    return new IdentityBreaker(this.#find(place), this.#find([...place, ...identity]));
   }
 
-  #find(breakers: Map<string, Breaker>, names: readonly (string | undefined)[]): Breaker {
+  #find(names: readonly (string | undefined)[]): Breaker {
     const key = JSON.stringify(names);
-    const breaker = breakers.get(key) ?? new Breaker(this.#clock);
-    breakers.delete(key); // last in order, so what is asked for stays
-    breakers.set(key, breaker);
-    const [oldest] = breakers.keys();
-    if (breakers.size > mostBreakers && oldest !== undefined) breakers.delete(oldest);
+    const breaker = this.#breakers.get(key) ?? new Breaker(this.#clock);
+    this.#breakers.delete(key); // last in order, so what is asked for stays
+    this.#breakers.set(key, breaker);
+    const [oldest] = this.#breakers.keys();
+    if (this.#breakers.size > mostBreakers && oldest !== undefined) this.#breakers.delete(oldest);
     return breaker;
   }
 }

@@ -6,21 +6,19 @@ import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
 import type { ConfigMap, KubeConnection, KubeRequest, ObjectState, Secret } from './kube.ts';
 import { listWatch, type WatchStatus } from './list-watch.ts';
-import { collectionPath, pathOf, withQuery } from './resources.ts';
+import { collectionPath, objectKinds, pathOf, withQuery } from './resources.ts';
 
 interface ObjectName {
-  readonly kind: 'secret' | 'configMap';
+  readonly kind: keyof typeof objectKinds;
   readonly namespace: string;
   readonly name: string;
 }
 
-const kinds = { secret: 'Secret', configMap: 'ConfigMap' } as const;
-
-export const objectPath = ({ kind, ...object }: ObjectName): string => pathOf(kinds[kind], object);
+export const objectPath = ({ kind, ...object }: ObjectName): string => pathOf(objectKinds[kind], object);
 
 /** A list of this object alone, which RBAC by resourceNames authorises; with `&watch=true` a watch of it. */
 export function namedListPath({ kind, namespace, name }: ObjectName): string {
-  return withQuery(collectionPath(kinds[kind], namespace), { fieldSelector: `metadata.name=${name}` });
+  return withQuery(collectionPath(objectKinds[kind], namespace), { fieldSelector: `metadata.name=${name}` });
 }
 
 /** A time as Events and Leases have it, with six digits after the second. */

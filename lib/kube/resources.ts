@@ -23,6 +23,9 @@ export const collections = {
 
 export type Kind = keyof typeof collections;
 
+/** As inventories name them. */
+export const objectKinds = { secret: 'Secret', configMap: 'ConfigMap' } as const;
+
 /** Of all objects of a kind; without a namespace those of all. */
 export function collectionPath(kind: Kind, namespace?: string): string {
   return namespace === undefined
