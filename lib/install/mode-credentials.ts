@@ -24,6 +24,7 @@ export interface CredentialOptions {
   readonly resolved: Resolved;
   readonly layout: HostLayout;
   readonly namespace: string;
+  /** The API server's address. */
   readonly server: string;
   readonly recoveryServerName: string;
 }
