@@ -4,6 +4,7 @@
 // ValidateKubeletClientCSR), and more: one common name, the request's own signature, a key of some strength, and nothing
 // that a kubelet does not ask for (k8s.io/client-go/util/certificate: a subject as Go writes it, no attribute, no
 // extension, no lifetime).
+import { isDeepStrictEqual } from 'node:util';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
 import { kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
@@ -144,7 +145,7 @@ export function judgeSize(size: number): Unsuitable | undefined {
 export function judgeShape(request: SigningRequest, content: Content, requester: Requester): Shape {
   if (!isAskedBy(request, requester) || isDecided(request)) return { action: 'ignore' };
   const { groups = [], usages = [], expirationSeconds } = request.spec;
-  if (!sameSet(groups, requester.groups)) {
+  if (!isDeepStrictEqual(new Set(groups), new Set(requester.groups))) {
     return unsuitable(
       'RequesterDiffers',
       `its requester has the groups ${quoted(groups)}, wanted ${quoted(requester.groups)}`,
@@ -202,8 +203,4 @@ function isNodeSubject({ subject: { attributes } }: CertificateRequest): boolean
     organization?.value === nodesGroup &&
     attributes.filter(({ type }) => type === 'CN').length === 1
   );
-}
-
-function sameSet(a: readonly string[], b: readonly string[]): boolean {
-  return a.every((one) => b.includes(one)) && b.every((one) => a.includes(one));
 }

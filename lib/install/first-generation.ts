@@ -14,7 +14,7 @@ import { generateKey, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import { verifyChain } from '../pki/verify.ts';
 import { locationText, type Material, verifyMaterial } from '../store/store.ts';
 import type { Manifest } from './apply.ts';
-import { namesIn, readIfPresent, removeDirectory } from './existing-files.ts';
+import { readIfPresent } from './existing-files.ts';
 import type { HostLayout } from './layout.ts';
 import { privateKeyKey } from '../inventory/content.ts';
 
@@ -145,12 +145,4 @@ function materialOf(location: ApiLocation, bytes: Buffer, path: string): Materia
     const message = `Cannot read staged ${locationText(location)}: "${path}" is not a manifest of ours; remove it`;
     throw new RecoveryError('MaterialInvalid', message, { details: { path } });
   }
-}
-
-export async function isStaged(layout: HostLayout): Promise<boolean> {
-  return (await namesIn(layout.staging)).length > 0;
-}
-
-export function removeStaging(layout: HostLayout): Promise<void> {
-  return removeDirectory(layout.staging);
 }

@@ -2,20 +2,21 @@
 // only, and verifies it; makes the identities of regen and syncer with their rights; writes their credentials. Run
 // again, it changes nothing that is as it should be, and completes what a killed run began. The staging directory, which
 // holds signers' keys, goes last and only when every object in the API is byte for byte the staged one.
+import { isDeepStrictEqual } from 'node:util';
 import { installedConfig } from '../config/installed-settings.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createApiStore } from '../store/api-store.ts';
-import { type Entries, locationText, type Material } from '../store/store.ts';
+import { locationText, type Material } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
 import { defaultNamespace, type SyncerAccount } from './accounts.ts';
 import { type Api, applyManifest, fieldManager, type Manifest, manifestText } from './apply.ts';
 import { type CredentialOptions, credentialKubeconfig, writeCredential } from './mode-credentials.ts';
-import { writeIfAbsent } from './existing-files.ts';
-import { isStaged, objectManifest, readStaged, removeStaging } from './first-generation.ts';
+import { namesIn, removeDirectory, writeIfAbsent } from './existing-files.ts';
+import { objectManifest, readStaged } from './first-generation.ts';
 import { installedRecord, recordToCome } from './install-record.ts';
 import { hostLayout } from './layout.ts';
 import { installManifests, syncerOf } from './rbac.ts';
@@ -84,9 +85,9 @@ export async function runInit(options: InitOptions): Promise<InitOutcome> {
   for (const manifest of others) await apply(manifest);
 
   const files = await writeFiles(installing, syncer.account);
-  const isThere = await isStaged(layout);
+  const isThere = (await namesIn(layout.staging)).length > 0;
   const stagingRemoved = isThere && outcome.differing.length === 0;
-  if (stagingRemoved) await removeStaging(layout);
+  if (stagingRemoved) await removeDirectory(layout.staging);
   const stagingKept = isThere && !stagingRemoved ? layout.staging : undefined;
   return { ...outcome, webhooks, files, stagingRemoved, stagingKept };
 }
@@ -126,15 +127,9 @@ async function upload({ resolved, store, signal, staged }: Installing, outcome: 
     }
     const write = await store.write(location, material, 'absent', signal);
     const found = await store.read(location, signal);
-    if (found === undefined || !sameEntries(found.entries, material.entries)) outcome.differing.push(what);
+    if (found === undefined || !isDeepStrictEqual(found.entries, material.entries)) outcome.differing.push(what);
     else outcome[write === 'written' ? 'created' : 'unchanged'].push(what);
   }
-}
-
-function sameEntries(a: Entries, b: Entries): boolean {
-  const keys = Object.keys(b);
-  if (Object.keys(a).length !== keys.length) return false;
-  return keys.every((key) => a[key] !== undefined && b[key] !== undefined && Buffer.compare(a[key], b[key]) === 0);
 }
 
 async function writeFiles(installing: Installing, account: SyncerAccount): Promise<string[]> {

@@ -55,7 +55,7 @@ export function syncerOf(resolved: Resolved, components: readonly string[] | und
   return { account: pod === undefined ? 'syncer' : `syncer-${pod}`, artefacts, reacts: true };
 }
 
-export interface RbacOptions {
+export interface RbacOptions extends Partial<Pick<Resolved, 'name' | 'asks'>> {
   readonly artefacts: Artefacts;
   /** Where the ServiceAccounts live. */
   readonly namespace: string;
@@ -63,10 +63,6 @@ export interface RbacOptions {
   readonly syncers?: readonly SyncerGrant[];
   /** Also the identities by which kubelets get a new client certificate. Default: false. */
   readonly approver?: boolean;
-  /** Of the inventory. */
-  readonly name?: string;
-  /** Whom regen asks for host names. */
-  readonly asks?: Resolved['asks'];
 }
 
 const rbacGroup = 'rbac.authorization.k8s.io';

@@ -1,7 +1,6 @@
 // What a request asks for, by its method and path, and whether an answer of 2xx is one to that. A load balancer's page,
 // another program at the port or a confused cache also answer 200, and nothing of that may be taken for an object, or for
 // its absence.
-import type { RecoveryError } from '../errors.ts';
 import { type Attempt, wrongAnswer } from './api-error.ts';
 import type { KubeRequest } from './kube.ts';
 import { collections } from './resources.ts';
@@ -66,27 +65,23 @@ export function parseAnswer(request: KubeRequest, attempt: Attempt, text: string
     throw wrongAnswer(attempt, 'it is not JSON');
   }
   const problem = problemOf(request, value);
-  if (problem !== undefined) throw problem(attempt);
+  if (problem !== undefined) throw wrongAnswer(attempt, problem);
   return value;
 }
 
-function problemOf({ method, path }: KubeRequest, value: unknown): ((attempt: Attempt) => RecoveryError) | undefined {
+function problemOf({ method, path }: KubeRequest, value: unknown): string | undefined {
   const target = requestTarget(path);
   if (target?.resource === undefined) return undefined;
   const isObject = typeof value === 'object' && value !== null;
   const { kind, metadata }: Answered = isObject ? value : {};
-  if (typeof kind !== 'string' || !/^[A-Za-z]{1,63}$/.test(kind)) {
-    return (attempt) => wrongAnswer(attempt, 'it is no object of Kubernetes');
-  }
+  if (typeof kind !== 'string' || !/^[A-Za-z]{1,63}$/.test(kind)) return 'it is no object of Kubernetes';
   const wanted = wantedKind(method, target);
   if (method === 'DELETE' && kind === 'Status') return undefined;
-  if (wanted === undefined ? kind === 'Status' : kind !== wanted) {
-    return (attempt) => wrongAnswer(attempt, `it is of kind ${kind}`);
-  }
+  if (wanted === undefined ? kind === 'Status' : kind !== wanted) return `it is of kind ${kind}`;
   const { name, namespace, subresource } = target;
   if (name === undefined || subresource !== undefined || method === 'DELETE') return undefined;
   const isIt = metadata?.name === name && (metadata.namespace ?? undefined) === namespace;
-  return isIt ? undefined : (attempt) => wrongAnswer(attempt, `it is another ${kind}`);
+  return isIt ? undefined : `it is another ${kind}`;
 }
 
 /** Undefined: not known. */

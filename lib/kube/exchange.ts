@@ -5,8 +5,7 @@ import type { Client } from 'undici';
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import { parseAnswer } from './answer.ts';
-import { away, networkError, statusError, unavailable } from './api-error.ts';
-import type { Attempt } from './api-error.ts';
+import { type Attempt, networkError, statusError, unavailable } from './api-error.ts';
 import type { KubeRequest, WatchEvent } from './kube.ts';
 import type { ConnectionPool } from './pool.ts';
 
@@ -35,7 +34,8 @@ export async function send<T>({ pool, attempt, path, headers, clock }: Exchange,
   } catch (err) {
     if (limit.passed) {
       pool.drain(connection); // it may be lost: the next request gets a new one
-      throw away(attempt, `no answer within ${timeoutMs} ms, server ${attempt.server}`);
+      const state = `no answer within ${timeoutMs} ms, server ${attempt.server}`;
+      throw unavailable(attempt, state, undefined, { away: true });
     }
     if (signal.aborted) throw unavailable(attempt, 'stopped before the answer came');
     throw isAnswer(err) ? err : networkError(attempt, err);
@@ -47,7 +47,7 @@ export async function send<T>({ pool, attempt, path, headers, clock }: Exchange,
 interface Answer {
   readonly status: number;
   readonly retryAfter: string | undefined;
-  readonly text: string;
+  text: string;
 }
 
 async function readAnswer(
@@ -103,7 +103,8 @@ export async function* watchEvents(
   if (signal.aborted) return;
   const connection = pool.forWatch();
   const limit = new TimeLimit(clock, silenceMs, signal);
-  let refusal: Refusal | undefined;
+  /** What the server answers instead of a watch. */
+  let refusal: Answer | undefined;
   try {
     const asked = connection.client.request({ method: 'GET', path, headers, signal: limit.signal });
     const { statusCode, headers: answered, body } = await Promise.race([asked, limit.reached]);
@@ -136,13 +137,6 @@ export async function* watchEvents(
     pool.release(connection);
   }
   if (refusal !== undefined) throw statusError(attempt, refusal.status, refusal.text, refusal.retryAfter);
-}
-
-/** What a server answers instead of a watch. */
-interface Refusal {
-  readonly status: number;
-  readonly retryAfter: string | undefined;
-  text: string;
 }
 
 function parseEvent(line: string, attempt: Attempt): WatchEvent {

@@ -1,6 +1,6 @@
 // A Lease (coordination.k8s.io/v1): where the API has it, who holds it, and how it is read, made and replaced.
 import { RecoveryError } from '../errors.ts';
-import type { KubeConnection, KubeRequest } from './kube.ts';
+import type { GetRequest } from './objects.ts';
 import { pathOf, typeMeta, withQuery } from './resources.ts';
 
 export interface LeaseName {
@@ -21,8 +21,7 @@ export interface Lease {
 }
 
 /** Whom to ask, and for how long. */
-export interface LeaseRequest extends Pick<KubeRequest, 'signal' | 'timeoutMs'> {
-  readonly connection: Pick<KubeConnection, 'request'>;
+export interface LeaseRequest extends GetRequest {
   readonly lease: LeaseName;
 }
 

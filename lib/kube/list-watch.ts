@@ -10,8 +10,8 @@ import { describeRequest } from './answer.ts';
 import { type Attempt, isAway, statusError, unavailable } from './api-error.ts';
 import { backoffMs } from '../retry.ts';
 import { listed } from '../summary.ts';
-import type { KubeConnection, WatchEvent } from './kube.ts';
-import { list, type Pages } from './list.ts';
+import type { WatchEvent } from './kube.ts';
+import { list, type ListOptions } from './list.ts';
 import { withQuery } from './resources.ts';
 
 /** What a watch is doing now, for health checks. */
@@ -23,19 +23,13 @@ export interface WatchStatus {
   readonly message?: string;
 }
 
-interface ListWatchOptions<T, K = T> {
-  readonly connection: KubeConnection;
-  /** Of the collection, with the selectors that narrow it: `/api/v1/nodes?fieldSelector=...`. */
-  readonly path: string;
-  /** For a collection whose size others decide: lists come in pages. Default: in one answer, and all is kept. */
-  readonly pages?: Pages<T, K> | undefined;
+export interface ListWatchOptions<T, K = T> extends ListOptions<T, K> {
   /** All that there is. It is called after each list, `onEvent` after each event; both return at once and never throw. */
   readonly onList: (objects: readonly K[]) => void;
   readonly onEvent: (type: 'ADDED' | 'MODIFIED' | 'DELETED', object: T) => void;
   readonly onStatus?: (status: WatchStatus) => void;
   readonly clock: Clock;
   readonly log: Log;
-  readonly signal: AbortSignal;
 }
 
 /** A kube-apiserver sends a bookmark about every minute. */

@@ -16,11 +16,11 @@ export interface Pages<T, K> {
   readonly enough?: { readonly read: number };
 }
 
-interface ListOptions<T, K> {
+export interface ListOptions<T, K> {
   readonly connection: KubeConnection;
-  /** With the selectors that narrow the collection. */
+  /** Of the collection, with the selectors that narrow it: `/api/v1/nodes?fieldSelector=...`. */
   readonly path: string;
-  /** Default: one answer, and all of it. */
+  /** For a collection whose size others decide. Default: one answer, and all of it. */
   readonly pages?: Pages<T, K> | undefined;
   readonly signal: AbortSignal;
 }
