@@ -2,6 +2,7 @@
 // that verifies the API server by the name that outlives all others. Each identity has a directory of its own, so that a
 // pod can mount one and not the other.
 import { join } from 'node:path';
+import type { Secret } from '../kube/kube.ts';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
 import type { Clock } from '../clock.ts';
 import { poll } from '../retry.ts';
@@ -94,7 +95,7 @@ export async function readToken(
   const name = tokenSecretName(account);
   const path = objectPath({ kind: 'secret', namespace, name });
   const look = async (): Promise<TokenSecret | undefined> => {
-    const secret = await getIfPresent<{ readonly data?: Readonly<Record<string, string>> }>(api, path);
+    const secret = await getIfPresent<Secret>(api, path);
     const { token = '', 'ca.crt': rootCa = '' } = secret?.data ?? {};
     if (token === '') return undefined;
     const ca = rootCa === '' ? undefined : Buffer.from(rootCa, 'base64');
