@@ -27,16 +27,13 @@ export function thisMachine(signal: AbortSignal): HostMachine {
   if (!systemdRuns()) return { systemctl: undefined };
   const systemctl: Systemctl = async (...args) => {
     await runSystemctl(args, { timeoutMs: systemctlMs, signal }).catch((err: unknown) => {
-      throw failed(args, err as ExecFileException & { readonly stderr: string });
+      const cause = err as ExecFileException & { readonly stderr: string };
+      const state = cause.stderr.trim() || (systemCode(cause) ?? `exit ${String(cause.code)}`);
+      const message = `Cannot run command "systemctl ${args.join(' ')}": ${state}; run it as root, then the same command again`;
+      throw new RecoveryError('WriteFailed', message, { cause });
     });
   };
   return { systemctl };
-}
-
-function failed(args: readonly string[], cause: ExecFileException & { readonly stderr: string }): RecoveryError {
-  const state = cause.stderr.trim() || (systemCode(cause) ?? `exit ${String(cause.code)}`);
-  const message = `Cannot run command "systemctl ${args.join(' ')}": ${state}; run it as root, then the same command again`;
-  return new RecoveryError('WriteFailed', message, { cause });
 }
 
 interface HostOutcome {

@@ -81,20 +81,17 @@ export async function writeCredential(
   return written;
 }
 
-interface TokenSecret {
-  readonly token: string;
-  /** What kube-controller-manager knows the API server by (`--root-ca-file`). */
-  readonly rootCa: Uint8Array | undefined;
-}
-
-/** Of an account, from the Secret that kube-controller-manager fills. Throws KubeUnavailable when it has not in time. */
+/**
+ * Of an account, from the Secret that kube-controller-manager fills. `rootCa`: what that one knows the API server by
+ * (--root-ca-file). Throws KubeUnavailable when it has not in time.
+ */
 export async function readToken(
   account: Account,
   { api, namespace, clock }: Pick<CredentialOptions, 'api' | 'namespace' | 'clock'>,
-): Promise<TokenSecret> {
+) {
   const name = tokenSecretName(account);
   const path = objectPath({ kind: 'secret', namespace, name });
-  const look = async (): Promise<TokenSecret | undefined> => {
+  const look = async () => {
     const secret = await getIfPresent<Secret>(api, path);
     const { token = '', 'ca.crt': rootCa = '' } = secret?.data ?? {};
     if (token === '') return undefined;

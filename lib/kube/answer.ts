@@ -17,15 +17,8 @@ function readVerb(query: URLSearchParams, named: boolean): string {
   return named ? 'get' : 'list';
 }
 
-interface RequestTarget {
-  readonly resource: string | undefined;
-  readonly namespace: string | undefined;
-  readonly name: string | undefined;
-  readonly subresource: string | undefined;
-}
-
 /** What a path leads to; undefined for one that leads to no resource, such as /readyz. */
-function requestTarget(path: string): RequestTarget | undefined {
+function requestTarget(path: string) {
   const segments = new URL(path, 'https://api').pathname.split('/').filter((segment) => segment !== '');
   const root = segments.indexOf('api') === 0 ? 2 : segments.indexOf('apis') === 0 ? 3 : undefined;
   if (root === undefined) return undefined;
@@ -85,7 +78,7 @@ function problemOf({ method, path }: KubeRequest, value: unknown): string | unde
 }
 
 /** Undefined: not known. */
-function wantedKind(method: string, target: RequestTarget): string | undefined {
+function wantedKind(method: string, target: NonNullable<ReturnType<typeof requestTarget>>): string | undefined {
   const kind = kinds[target.resource ?? ''];
   if (kind === undefined || (target.subresource !== undefined && target.subresource !== 'approval')) return undefined;
   return method === 'GET' && target.name === undefined ? `${kind}List` : kind;

@@ -156,8 +156,12 @@ function networkState(met: readonly string[], server: string): string {
   return 'connection failed';
 }
 
-/** The error for a request that got no answer. `away` in its details: the server is, not only this request failed. */
+/**
+ * The error for a request that got no answer; one that stands for an answer already is complete. `away` in its details: the
+ * server is, not only this request failed.
+ */
 export function networkError(attempt: Attempt, err: unknown): RecoveryError {
+  if (err instanceof RecoveryError && err.details['verb'] !== undefined) return err;
   const causes = causesOf(err);
   // Why we ended the connection ourselves.
   const own = causes.find((cause) => cause instanceof RecoveryError);

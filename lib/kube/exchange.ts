@@ -3,7 +3,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Client } from 'undici';
 import type { Clock } from '../clock.ts';
-import { RecoveryError } from '../errors.ts';
 import { parseAnswer } from './answer.ts';
 import { type Attempt, networkError, statusError, unavailable } from './api-error.ts';
 import type { KubeRequest, WatchEvent } from './kube.ts';
@@ -38,7 +37,7 @@ export async function send<T>({ pool, attempt, path, headers, clock }: Exchange,
       throw unavailable(attempt, state, undefined, { away: true });
     }
     if (signal.aborted) throw unavailable(attempt, 'stopped before the answer came');
-    throw isAnswer(err) ? err : networkError(attempt, err);
+    throw networkError(attempt, err);
   } finally {
     limit.end();
   }
@@ -86,10 +85,6 @@ function untilSent(client: Client, signal: AbortSignal): AbortSignal {
   return stop.signal;
 }
 
-/** An error that is already complete: it stands for an answer of the server. Others are reasons why none came. */
-export const isAnswer = (err: unknown): err is RecoveryError =>
-  err instanceof RecoveryError && err.details['verb'] !== undefined;
-
 const longestRefusal = 65_536;
 
 /**
@@ -130,7 +125,7 @@ export async function* watchEvents(
       pool.drain(connection);
       throw unavailable(attempt, `nothing was heard for ${silenceMs} ms`);
     }
-    if (refusal === undefined) throw isAnswer(err) ? err : networkError(attempt, err);
+    if (refusal === undefined) throw networkError(attempt, err);
     // Its status is known, though its text was cut off.
   } finally {
     limit.end();
@@ -155,19 +150,18 @@ const looks = 4;
 /** A signal that aborts when the caller's does, or when the time is up since it began, or began again. */
 class TimeLimit {
   passed = false;
-  /** Rejects when the signal aborts. */
-  readonly reached: Promise<never>;
+  readonly #given = Promise.withResolvers<never>();
   readonly #stop = new AbortController();
   readonly #finished = new AbortController();
   readonly #caller: AbortSignal;
-  readonly #abort = (): void => this.#stop.abort();
+  readonly #abort = (): void => {
+    this.#stop.abort();
+    this.#given.reject(new Error('given up'));
+  };
   #hasRestarted = false;
 
   constructor(clock: Clock, ms: number, caller: AbortSignal) {
     this.#caller = caller;
-    this.reached = new Promise((_, reject) => {
-      this.#stop.signal.addEventListener('abort', () => reject(new Error('given up')), { once: true });
-    });
     this.reached.catch(() => undefined); // it may abort when nothing waits for it
     if (caller.aborted) this.#abort();
     else caller.addEventListener('abort', this.#abort, { once: true });
@@ -176,6 +170,11 @@ class TimeLimit {
 
   get signal(): AbortSignal {
     return this.#stop.signal;
+  }
+
+  /** Rejects when the signal aborts. */
+  get reached(): Promise<never> {
+    return this.#given.promise;
   }
 
   /** Costs nothing: a watch calls it for each piece that comes. The time is then up to a quarter longer. */
