@@ -150,36 +150,28 @@ export class Breaker {
   }
 }
 
-/** Of one identity at one API server: the breaker of all identities, and its own. */
-export class IdentityBreaker {
-  readonly #all: Breaker;
-  readonly #own: Breaker;
+/** Of one identity at one API server. */
+export type IdentityBreaker = Pick<Breaker, 'enter' | 'enterWatch' | 'turn'>;
 
-  constructor(all: Breaker, own: Breaker) {
-    this.#all = all;
-    this.#own = own;
-  }
-
-  /** Throws KubeUnavailable, KubeWrongAnswer. */
-  async enter(attempt: Attempt, signal: AbortSignal): Promise<Call> {
-    const own = await this.#own.enter(attempt, signal);
-    try {
-      return joined(await this.#all.enter(attempt, signal), own);
-    } catch (err) {
-      own.end();
-      throw err;
-    }
-  }
-
-  enterWatch(attempt: Attempt): Call {
-    const own = this.#own.enterWatch(attempt);
-    return joined(this.#all.enterWatch(attempt), own);
-  }
-
-  /** An identity that must be patient takes no turn from others. */
-  async turn(signal: AbortSignal): Promise<() => void> {
-    return this.#own.isOpen ? this.#own.turn(signal) : this.#all.turn(signal);
-  }
+/** `all`: of all identities. */
+function identityBreaker(all: Breaker, own: Breaker): IdentityBreaker {
+  return {
+    async enter(attempt, signal) {
+      const call = await own.enter(attempt, signal);
+      try {
+        return joined(await all.enter(attempt, signal), call);
+      } catch (err) {
+        call.end();
+        throw err;
+      }
+    },
+    enterWatch(attempt) {
+      const call = own.enterWatch(attempt);
+      return joined(all.enterWatch(attempt), call);
+    },
+    /** An identity that must be patient takes no turn from others. */
+    turn: (signal) => (own.isOpen ? own : all).turn(signal),
+  };
 }
 
 function joined(all: Call, own: Call): Call {
@@ -213,7 +205,7 @@ export class Breakers {
   of({ server, serverName, ca, token, clientCertificate }: Credentials): IdentityBreaker {
     const place = [server, serverName, digest(ca)];
     const identity = [token && digest(token), clientCertificate && digest(clientCertificate.cert)];
-    return new IdentityBreaker(this.#find(place), this.#find([...place, ...identity]));
+    return identityBreaker(this.#find(place), this.#find([...place, ...identity]));
   }
 
   #find(names: readonly (string | undefined)[]): Breaker {
