@@ -96,31 +96,30 @@ interface NodeObject {
 const useless: ReadonlySet<string> = new Set(['EISDIR', 'ELOOP', 'EFBIG', 'ENOTREG']);
 
 export async function readOwnCertificate(path: string): Promise<OwnCertificate> {
-  const looked = await lookAt(path);
-  if ('state' in looked) return looked;
+  let bytes: Buffer;
+  try {
+    bytes = await readFollowing(path);
+  } catch (err) {
+    return unreadable(path, systemCode(err) ?? errorText(err));
+  }
   try {
     // The key lies in the same file. Without it the kubelet cannot use the certificate, however long that is valid.
-    const [leaf] = parseCertificates(looked.bytes, `"${path}"`, 'skipped');
+    const [leaf] = parseCertificates(bytes, `"${path}"`, 'skipped');
     if (leaf === undefined) throw new RangeError('it holds no certificate');
-    if (!pairMatches(leaf, looked.bytes, `"${path}"`)) throw new RangeError('its key is not that of its certificate');
+    if (!pairMatches(leaf, bytes, `"${path}"`)) throw new RangeError('its key is not that of its certificate');
     return { state: 'present', path, commonName: leaf.facts.commonName, notAfter: leaf.facts.notAfter };
   } catch (err) {
     return { state: 'broken', problem: `the kubelet cannot use "${path}": ${errorText(err)}` };
   }
 }
 
-async function lookAt(path: string): Promise<OwnCertificate | { readonly bytes: Buffer }> {
-  try {
-    return { bytes: await readFollowing(path) };
-  } catch (err) {
-    const code = systemCode(err) ?? errorText(err);
-    if (code === 'ENOENT' && (await isDirectory(dirname(path)))) {
-      return { state: 'absent', problem: `there is no certificate "${path}" on this machine` };
-    }
-    if (useless.has(code)) return { state: 'broken', problem: `the kubelet cannot use "${path}" (${code})` };
-    // Not the kubelet's trouble, perhaps, but a mount that is missing: it is no evidence.
-    return { state: 'unknown', problem: `"${path}" cannot be looked at (${code}); mount its directory from the host` };
+async function unreadable(path: string, code: string): Promise<OwnCertificate> {
+  if (code === 'ENOENT' && (await isDirectory(dirname(path)))) {
+    return { state: 'absent', problem: `there is no certificate "${path}" on this machine` };
   }
+  if (useless.has(code)) return { state: 'broken', problem: `the kubelet cannot use "${path}" (${code})` };
+  // Not the kubelet's trouble, perhaps, but a mount that is missing: it is no evidence.
+  return { state: 'unknown', problem: `"${path}" cannot be looked at (${code}); mount its directory from the host` };
 }
 
 /**

@@ -31,7 +31,7 @@ export const defaultUnitDirectory = '/etc/systemd/system';
 const serviceName = 'kube-cert-recovery.service';
 const adoptedName = 'kube-cert-recovery-adopted.service';
 export const timerName = 'kube-cert-recovery.timer';
-const dropInName = 'kubelet.service.d/20-kube-cert-recovery.conf';
+export const dropInName = 'kubelet.service.d/20-kube-cert-recovery.conf';
 
 const written = '# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".';
 
