@@ -42,6 +42,8 @@ export class Breaker {
   #away: Away | undefined;
   /** The request that finds out; it settles, and never rejects, when that is known. */
   #trial: Promise<void> | undefined;
+  /** Settles when all that have asked for a turn so far have had it: those that try again have theirs in their order. */
+  #turns = Promise.resolve();
   /** Aborts for those that wait for a turn. */
   #released = new AbortController();
   #lastTurnAt = -Infinity;
@@ -87,9 +89,12 @@ export class Breaker {
    */
   async turn(signal: AbortSignal): Promise<() => void> {
     const over = AbortSignal.any([signal, this.#released.signal]);
+    const before = this.#turns;
+    const own = Promise.withResolvers<void>();
+    this.#turns = own.promise;
+    await settled(before, over);
     while (!over.aborted) {
       const waitMs = Math.max(this.#leftMs(this.#lastTurnAt, this.#lastTurnAt + trialEveryMs), this.#awayForMs());
-      // Those that wait wake together, in their order: the first takes the turn, and the others wait for the next.
       if (waitMs > 0) await this.#clock.sleep(waitMs, over);
       else if (this.#trial !== undefined) await settled(this.#trial, over);
       else {
@@ -97,6 +102,7 @@ export class Breaker {
         break;
       }
     }
+    void before.then(own.resolve); // who gives up makes nobody overtake those before
     return () => this.#releaseAll();
   }
 
