@@ -12,7 +12,7 @@ import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { isFile } from '../lib/inventory/places.ts';
 import { readBy } from '../lib/inventory/resolve.ts';
-import { createEventRecorder, type EventRecorder } from '../lib/kube/events.ts';
+import { EventRecorder } from '../lib/kube/events.ts';
 import { Breakers } from '../lib/kube/circuit-breaker.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import type { LeaseName } from '../lib/kube/leases.ts';
@@ -84,7 +84,7 @@ async function withApi<T>(connection: KubeConnection, runtime: Runtime, run: (ap
   const { config, clock, log, hostName } = runtime;
   const ended = new AbortController();
   const signal = AbortSignal.any([runtime.signal, ended.signal]);
-  const events = createEventRecorder({ connection, clock, log, instance: config.identity.podName ?? hostName });
+  const events = new EventRecorder({ connection, clock, log, instance: config.identity.podName ?? hostName });
   const beside = config.once ? [] : [keepConnection(connection, { ...runtime, signal }), events.run(signal)];
   try {
     const [result] = await Promise.all([run({ connection, events, signal }).finally(() => ended.abort()), ...beside]);

@@ -2,7 +2,8 @@
 // resourceVersion that was read, so that an approval or a denial by another in between wins. Never a denial.
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { collection, type Condition, type SigningRequest } from './request.ts';
+import { pathOf, typeMeta } from '../kube/resources.ts';
+import { type Condition, type SigningRequest } from './request.ts';
 
 interface ApproveOptions {
   readonly connection: KubeConnection;
@@ -30,12 +31,11 @@ export async function approve(options: ApproveOptions): Promise<'approved' | 'co
   };
   const conditions = [...(request.status?.conditions ?? []), condition];
   // Objects of a list come without their kind.
-  const kind = { apiVersion: 'certificates.k8s.io/v1', kind: 'CertificateSigningRequest' };
-  const body = { ...kind, ...request, status: { ...request.status, conditions } };
+  const body = { ...typeMeta('CertificateSigningRequest'), ...request, status: { ...request.status, conditions } };
   try {
     await connection.request({
       method: 'PUT',
-      path: `${collection}/${encodeURIComponent(name)}/approval`,
+      path: `${pathOf('CertificateSigningRequest', { name })}/approval`,
       body,
       signal,
     });

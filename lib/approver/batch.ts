@@ -48,7 +48,8 @@ export interface Due {
  * their turn, each node has one request in it, the newest, for which its kubelet waits, before any has a second.
  */
 export function nextBatch<T extends Due>(due: readonly T[], ownNode: string): readonly T[] {
-  const ordered = due.toSorted(byOrder).toSorted(ownFirst(ownNode));
+  const isOwn = ({ summary }: Due): number => Number(summary.node === ownNode);
+  const ordered = due.toSorted((a, b) => isOwn(b) - isOwn(a) || byOrder(a, b));
   if (due.length <= mostAtOnce) return ordered;
   const [first, ...others] = onePerNode(ordered);
   const batch = [...(first === undefined ? [] : [first]), ...interleaved(others)].slice(0, mostAtOnce);
@@ -77,11 +78,6 @@ function byOrder(a: Due, b: Due): number {
   }
   return (a.lookAt ?? -Infinity) - (b.lookAt ?? -Infinity);
 }
-
-const ownFirst =
-  (ownNode: string) =>
-  (a: Due, b: Due): number =>
-    Number(b.summary.node === ownNode) - Number(a.summary.node === ownNode);
 
 /** What names no node says nothing of whose it is: it stays. */
 function* onePerNode<T extends Due>(ordered: readonly T[]): Generator<T> {

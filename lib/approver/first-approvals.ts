@@ -6,6 +6,7 @@ import { objectPath } from '../kube/objects.ts';
 import { firstApprovalsName } from '../bootstrap-identity.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { ConfigMap } from '../kube/kube.ts';
+import { locationText } from '../store/store.ts';
 import type { ApproverOptions } from './settings.ts';
 
 export interface FirstApproval {
@@ -18,7 +19,7 @@ export interface FirstApproval {
 
 type Entries = Pick<ConfigMap, 'metadata' | 'data'>;
 
-type FirstApprovalsOptions = Pick<ApproverOptions, 'connection' | 'namespace' | 'signal'>;
+type Asking = Pick<ApproverOptions, 'connection' | 'namespace' | 'signal'>;
 
 /** `<time> <uid of the request>` */
 export function parseFirstApproval(text: string): FirstApproval {
@@ -27,60 +28,55 @@ export function parseFirstApproval(text: string): FirstApproval {
   return Number.isNaN(at.getTime()) ? { text } : { text, uid, at };
 }
 
-export class FirstApprovals {
-  readonly #options: FirstApprovalsOptions;
+/** Throws KubeNotFound and KubeForbidden with what to do, and what else the API refuses. */
+export async function readFirstApproval(node: string, options: Asking): Promise<FirstApproval | undefined> {
+  const text = entriesOf(await readEntries(options))[node];
+  return text === undefined ? undefined : parseFirstApproval(text);
+}
 
-  constructor(options: FirstApprovalsOptions) {
-    this.#options = options;
-  }
+interface Noted {
+  readonly node: string;
+  readonly uid: string;
+  readonly at: Date;
+  /** What was known of it when the request was judged. */
+  readonly seen: FirstApproval | undefined;
+}
 
-  /** Throws KubeNotFound and KubeForbidden with what to do, and what else the API refuses. */
-  async of(node: string): Promise<FirstApproval | undefined> {
-    const text = entriesOf(await this.#read())[node];
-    return text === undefined ? undefined : parseFirstApproval(text);
-  }
-
-  /** `conflict`: it was written by another since `seen` was read. */
-  async note(
-    node: string,
-    { uid, at, seen }: { readonly uid: string; readonly at: Date; readonly seen: FirstApproval | undefined },
-  ): Promise<'noted' | 'conflict'> {
-    const found = await this.#read();
-    const entries = entriesOf(found);
-    if (entries[node] !== seen?.text) return 'conflict';
-    if (seen?.uid === uid) return 'noted';
-    // Without a resourceVersion a PUT is unconditional.
-    if (!found.metadata?.resourceVersion)
-      throw new RecoveryError('KubeRejected', `${this.#what} has no resourceVersion`);
-    const body = { ...found, data: { ...entries, [node]: `${at.toISOString()} ${uid}` } };
-    try {
-      await this.#options.connection.request({ method: 'PUT', path: this.#path, body, signal: this.#options.signal });
-      return 'noted';
-    } catch (err) {
-      if (isCode(err, 'KubeConflict')) return 'conflict';
-      throw err;
-    }
-  }
-
-  async #read(): Promise<Entries> {
-    const { connection, signal } = this.#options;
-    try {
-      return await connection.request<Entries>({ method: 'GET', path: this.#path, signal });
-    } catch (err) {
-      if (!isCode(err, 'KubeNotFound', 'KubeForbidden')) throw err;
-      const state = err.code === 'KubeNotFound' ? 'is not there' : 'may not be read';
-      const message = `Cannot tell whether an expected node has had its certificate: ${this.#what} ${state}; run "kube-cert-recovery init" again, which makes it`;
-      throw new RecoveryError(err.code, message, { cause: err });
-    }
-  }
-
-  get #what(): string {
-    return `ConfigMap "${this.#options.namespace}/${firstApprovalsName}"`;
-  }
-
-  get #path(): string {
-    return objectPath({ kind: 'configMap', namespace: this.#options.namespace, name: firstApprovalsName });
+/** `conflict`: it was written by another since `seen` was read. */
+export async function noteFirstApproval(
+  { node, uid, at, seen }: Noted,
+  options: Asking,
+): Promise<'noted' | 'conflict'> {
+  const { connection, namespace, signal } = options;
+  const found = await readEntries(options);
+  const entries = entriesOf(found);
+  if (entries[node] !== seen?.text) return 'conflict';
+  if (seen?.uid === uid) return 'noted';
+  // Without a resourceVersion a PUT is unconditional.
+  if (!found.metadata?.resourceVersion)
+    throw new RecoveryError('KubeRejected', `${locationText(placeIn(namespace))} has no resourceVersion`);
+  const body = { ...found, data: { ...entries, [node]: `${at.toISOString()} ${uid}` } };
+  try {
+    await connection.request({ method: 'PUT', path: objectPath(placeIn(namespace)), body, signal });
+    return 'noted';
+  } catch (err) {
+    if (isCode(err, 'KubeConflict')) return 'conflict';
+    throw err;
   }
 }
+
+async function readEntries({ connection, namespace, signal }: Asking): Promise<Entries> {
+  const place = placeIn(namespace);
+  try {
+    return await connection.request<Entries>({ method: 'GET', path: objectPath(place), signal });
+  } catch (err) {
+    if (!isCode(err, 'KubeNotFound', 'KubeForbidden')) throw err;
+    const state = err.code === 'KubeNotFound' ? 'is not there' : 'may not be read';
+    const message = `Cannot tell whether an expected node has had its certificate: ${locationText(place)} ${state}; run "kube-cert-recovery init" again, which makes it`;
+    throw new RecoveryError(err.code, message, { cause: err });
+  }
+}
+
+const placeIn = (namespace: string) => ({ kind: 'configMap', namespace, name: firstApprovalsName }) as const;
 
 const entriesOf = ({ data }: Entries): Readonly<Record<string, string>> => data ?? {};

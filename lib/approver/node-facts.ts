@@ -8,10 +8,11 @@ import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import { type Lease, leasePath } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
 import { getIfPresent } from '../kube/objects.ts';
+import { pathOf } from '../kube/resources.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/key.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
-import type { FirstApprovals } from './first-approvals.ts';
+import { readFirstApproval } from './first-approvals.ts';
 import type { NodeFacts, OwnCertificate } from './judge.ts';
 import { type Records, requestText } from './records.ts';
 import { type Content, requestsPath, type SigningRequest } from './request.ts';
@@ -20,10 +21,7 @@ import type { Signs } from './silence.ts';
 
 type Asking = Pick<ApproverOptions, 'connection' | 'signal'>;
 
-interface GatherOptions extends Asking, Pick<ApproverOptions, 'nodeName' | 'nodeCertificate' | 'expectedNodes'> {
-  readonly records: Records;
-  readonly firstApprovals: FirstApprovals;
-}
+type GatherOptions = Asking & Pick<ApproverOptions, 'nodeName' | 'nodeCertificate' | 'expectedNodes' | 'namespace'>;
 
 /** As it is now; undefined: it is gone. By a list, because the approver may list and watch, not get. */
 export async function readRequest(name: string, { connection, signal }: Asking): Promise<SigningRequest | undefined> {
@@ -41,20 +39,19 @@ export function contentOf(request: SigningRequest): Content {
 }
 
 /** Throws what the API refuses. */
-export async function gatherNode(node: string, options: GatherOptions): Promise<NodeFacts> {
-  const { nodeName, nodeCertificate, expectedNodes, records } = options;
+export async function gatherNode(node: string, records: Records, options: GatherOptions): Promise<NodeFacts> {
+  const { nodeName, nodeCertificate, expectedNodes } = options;
   const known = { ...records.of(node), isExpected: expectedNodes.includes(node) };
   const own = node === nodeName ? await readOwnCertificate(nodeCertificate) : undefined;
-  const name = encodeURIComponent(node);
   const [object, lease] = await Promise.all([
-    getIfPresent<NodeObject>(options, `/api/v1/nodes/${name}`),
-    getIfPresent<Lease>(options, leasePath({ namespace: 'kube-node-lease', name })),
+    getIfPresent<NodeObject>(options, pathOf('Node', { name: node })),
+    getIfPresent<Lease>(options, leasePath({ namespace: 'kube-node-lease', name: node })),
   ]);
   if (object !== undefined && dateOf(object.metadata?.creationTimestamp) === undefined) {
     throw new RecoveryError('MaterialInvalid', `Cannot judge Node "${node}": it does not say since when it is there`);
   }
   const isFirst = known.isExpected && object === undefined && own === undefined;
-  const first = isFirst ? await options.firstApprovals.of(node) : undefined;
+  const first = isFirst ? await readFirstApproval(node, options) : undefined;
   return records.watch(node, { ...known, own, first, ...signsOfLife(object, lease) });
 }
 
@@ -99,31 +96,30 @@ interface NodeObject {
 const useless: ReadonlySet<string> = new Set(['EISDIR', 'ELOOP', 'EFBIG', 'ENOTREG']);
 
 export async function readOwnCertificate(path: string): Promise<OwnCertificate> {
-  const looked = await lookAt(path);
-  if ('state' in looked) return looked;
+  let bytes: Buffer;
+  try {
+    bytes = await readFollowing(path);
+  } catch (err) {
+    return unreadable(path, systemCode(err) ?? errorText(err));
+  }
   try {
     // The key lies in the same file. Without it the kubelet cannot use the certificate, however long that is valid.
-    const [leaf] = parseCertificates(looked.bytes, `"${path}"`, 'skipped');
+    const [leaf] = parseCertificates(bytes, `"${path}"`, 'skipped');
     if (leaf === undefined) throw new RangeError('it holds no certificate');
-    if (!pairMatches(leaf, looked.bytes, `"${path}"`)) throw new RangeError('its key is not that of its certificate');
+    if (!pairMatches(leaf, bytes, `"${path}"`)) throw new RangeError('its key is not that of its certificate');
     return { state: 'present', path, commonName: leaf.facts.commonName, notAfter: leaf.facts.notAfter };
   } catch (err) {
     return { state: 'broken', problem: `the kubelet cannot use "${path}": ${errorText(err)}` };
   }
 }
 
-async function lookAt(path: string): Promise<OwnCertificate | { readonly bytes: Buffer }> {
-  try {
-    return { bytes: await readFollowing(path) };
-  } catch (err) {
-    const code = systemCode(err) ?? errorText(err);
-    if (code === 'ENOENT' && (await isDirectory(dirname(path)))) {
-      return { state: 'absent', problem: `there is no certificate "${path}" on this machine` };
-    }
-    if (useless.has(code)) return { state: 'broken', problem: `the kubelet cannot use "${path}" (${code})` };
-    // Not the kubelet's trouble, perhaps, but a mount that is missing: it is no evidence.
-    return { state: 'unknown', problem: `"${path}" cannot be looked at (${code}); mount its directory from the host` };
+async function unreadable(path: string, code: string): Promise<OwnCertificate> {
+  if (code === 'ENOENT' && (await isDirectory(dirname(path)))) {
+    return { state: 'absent', problem: `there is no certificate "${path}" on this machine` };
   }
+  if (useless.has(code)) return { state: 'broken', problem: `the kubelet cannot use "${path}" (${code})` };
+  // Not the kubelet's trouble, perhaps, but a mount that is missing: it is no evidence.
+  return { state: 'unknown', problem: `"${path}" cannot be looked at (${code}); mount its directory from the host` };
 }
 
 /**

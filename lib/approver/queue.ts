@@ -4,15 +4,14 @@ import { backoffMs } from '../retry.ts';
 import { errorText, faultText } from '../errors.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 import { approve } from './approve.ts';
-import { type FirstApproval, FirstApprovals } from './first-approvals.ts';
+import { type FirstApproval, noteFirstApproval } from './first-approvals.ts';
 import { contentOf, gatherNode, readRequest } from './node-facts.ts';
 import { judge, type ApprovalVerdict } from './judge.ts';
 import type { ApproverOptions } from './settings.ts';
-import { type RequestSummary, requestSummary } from './batch.ts';
 import { Records } from './records.ts';
 import { isAskedBy, isDecided, judgeShape, judgeSize, type SigningRequest } from './request.ts';
 import { Reporter, type Reported } from './reporter.ts';
-import { mostAtOnce, nextBatch, batchEveryMs } from './batch.ts';
+import { batchEveryMs, mostAtOnce, nextBatch, type RequestSummary, requestSummary } from './batch.ts';
 
 const firstRetryMs = 100;
 const longestRetryMs = 10_000;
@@ -30,9 +29,6 @@ interface Waiting extends Reported {
   isWatched?: boolean;
 }
 
-/** With what was known of the node's first certificate when it was judged. */
-type Approving = Extract<ApprovalVerdict, { action: 'approve' }> & { readonly first: FirstApproval | undefined };
-
 export interface PassReport {
   readonly approved: number;
   /** Left as they are. */
@@ -49,7 +45,6 @@ export class RequestQueue {
   readonly #options: ApproverOptions;
   readonly #records: Records;
   readonly #reporter: Reporter;
-  readonly #firstApprovals: FirstApprovals;
   /** By name. */
   #waiting = new Map<string, Waiting>();
   /** What the machine says of its clock when it is asked thoroughly, once a pass. */
@@ -61,7 +56,6 @@ export class RequestQueue {
     this.#options = options;
     this.#records = new Records(options.requester, options.clock);
     this.#reporter = new Reporter(options);
-    this.#firstApprovals = new FirstApprovals(options);
   }
 
   /** Takes note of any request, and says what to keep of it; undefined: it does not wait for a decision here. */
@@ -147,31 +141,33 @@ export class RequestQueue {
   /** Whether it has been approved. */
   async #decide(waiting: Waiting): Promise<boolean> {
     const { clock, recheckMs } = this.#options;
-    const { name, uid, size } = waiting.summary;
-    const tooLarge = judgeSize(size);
+    const tooLarge = judgeSize(waiting.summary.size);
     if (tooLarge !== undefined) {
       this.#left(waiting, tooLarge);
       return false;
     }
-    const request = await readRequest(name, this.#options);
-    if (this.#waiting.get(name) !== waiting) return false; // the watch was faster, and the next pass sees what it brought
-    if (request === undefined) {
-      this.#waiting.delete(name);
-      return false;
-    }
-    if (request.metadata.uid !== uid || isDecided(request)) {
-      this.put(request); // a decision of another counts for the next request of the same node
-      return false;
-    }
+    const request = await this.#readAgain(waiting);
+    if (request === undefined) return false;
     const { verdict, first } = await this.#judge(request);
     waiting.failures = 0;
     waiting.failure = undefined;
     const lookAgainMs = verdict.action === 'leave' ? verdict.lookAgainMs : undefined;
     waiting.isWatched = lookAgainMs !== undefined;
     waiting.lookAt = clock.now().getTime() + Math.min(lookAgainMs ?? recheckMs, recheckMs);
-    if (verdict.action === 'approve') return this.#approve(waiting, request, { ...verdict, first });
+    if (verdict.action === 'approve') return this.#approve(waiting, request, verdict, first);
     if (verdict.action === 'leave') this.#left(waiting, verdict);
     return false;
+  }
+
+  /** Undefined when it does not wait any more, or is another: then that is known from here on. */
+  async #readAgain(waiting: Waiting): Promise<SigningRequest | undefined> {
+    const { name, uid } = waiting.summary;
+    const request = await readRequest(name, this.#options);
+    if (this.#waiting.get(name) !== waiting) return undefined; // the watch was faster, and the next pass sees what it brought
+    if (request === undefined) this.#waiting.delete(name);
+    else if (request.metadata.uid === uid && !isDecided(request)) return request;
+    else this.put(request); // a decision of another counts for the next request of the same node
+    return undefined;
   }
 
   async #judge(request: SigningRequest): Promise<{ verdict: ApprovalVerdict; first: FirstApproval | undefined }> {
@@ -179,8 +175,7 @@ export class RequestQueue {
     const shape = judgeShape(request, contentOf(request), requester);
     if (shape.action !== 'judge') return { verdict: shape, first: undefined };
     const { node } = shape;
-    const known = { records: this.#records, firstApprovals: this.#firstApprovals };
-    const facts = await gatherNode(node, { ...this.#options, ...known });
+    const facts = await gatherNode(node, this.#records, this.#options);
     const judgement = { request, node, facts, longestLifeMs, bootedAt: this.#options.bootedAt(), now: clock.now() };
     const said = await clockFacts(false);
     const verdict = judge({ ...judgement, clock: said });
@@ -193,19 +188,22 @@ export class RequestQueue {
   async #approve(
     waiting: Waiting,
     request: SigningRequest,
-    { node, message, isFirst, first }: Approving,
+    { node, message, isFirst }: Extract<ApprovalVerdict, { action: 'approve' }>,
+    seen: FirstApproval | undefined,
   ): Promise<boolean> {
     const { connection, clock, signal, dryRun } = this.#options;
     const now = clock.now();
     const { uid = '' } = request.metadata;
     if (dryRun) {
       this.#reporter.wouldApprove(waiting, node, message);
-    } else if (isFirst && (await this.#firstApprovals.note(node, { uid, at: now, seen: first })) === 'conflict') {
+    } else if (isFirst && (await noteFirstApproval({ node, uid, at: now, seen }, this.#options)) === 'conflict') {
       waiting.lookAt = now.getTime() + firstRetryMs;
       return false;
     } else if ((await approve({ connection, request, message, now, signal })) === 'conflict') {
       this.#options.metrics?.wrote('approver', 'conflict');
-      await this.#lost(waiting, request);
+      waiting.lookAt = clock.now().getTime() + longestRetryMs;
+      // What another has made of it counts before the next request of the same node is judged in this batch.
+      await this.#readAgain(waiting);
       return false;
     } else {
       this.#waiting.delete(request.metadata.name);
@@ -215,15 +213,6 @@ export class RequestQueue {
     // Before the watch brings it: the next request of the same node may be the next to be judged.
     this.#records.approved(node, request, now);
     return !dryRun;
-  }
-
-  /** What another has made of it counts before the next request of the same node is judged in this batch. */
-  async #lost(waiting: Waiting, { metadata: { name } }: SigningRequest): Promise<void> {
-    waiting.lookAt = this.#options.clock.now().getTime() + longestRetryMs;
-    const request = await readRequest(name, this.#options);
-    if (this.#waiting.get(name) !== waiting) return;
-    if (request === undefined) this.#waiting.delete(name);
-    else this.put(request);
   }
 
   #left(waiting: Waiting, verdict: Extract<ApprovalVerdict, { action: 'leave' }>): void {

@@ -4,14 +4,14 @@
 // ValidateKubeletClientCSR), and more: one common name, the request's own signature, a key of some strength, and nothing
 // that a kubelet does not ask for (k8s.io/client-go/util/certificate: a subject as Go writes it, no attribute, no
 // extension, no lifetime).
+import { isDeepStrictEqual } from 'node:util';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
 import { kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
+import { collectionPath, withQuery } from '../kube/resources.ts';
 import type { CertificateRequest } from '../pki/csr.ts';
 import { algorithmText } from '../pki/key.ts';
 import { clockSkewMs } from '../plan/clock-rules.ts';
-
-export const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
 
 /** The requests for kubelets' client certificates; all of them, or the one of that name. */
 export function requestsPath(name?: string): string {
@@ -19,7 +19,7 @@ export function requestsPath(name?: string): string {
     `spec.signerName=${kubeletClientSigner}`,
     ...(name === undefined ? [] : [`metadata.name=${name}`]),
   ];
-  return `${collection}?fieldSelector=${encodeURIComponent(selectors.join(','))}`;
+  return withQuery(collectionPath('CertificateSigningRequest'), { fieldSelector: selectors.join(',') });
 }
 
 export interface Condition {
@@ -145,7 +145,7 @@ export function judgeSize(size: number): Unsuitable | undefined {
 export function judgeShape(request: SigningRequest, content: Content, requester: Requester): Shape {
   if (!isAskedBy(request, requester) || isDecided(request)) return { action: 'ignore' };
   const { groups = [], usages = [], expirationSeconds } = request.spec;
-  if (!sameSet(groups, requester.groups)) {
+  if (!isDeepStrictEqual(new Set(groups), new Set(requester.groups))) {
     return unsuitable(
       'RequesterDiffers',
       `its requester has the groups ${quoted(groups)}, wanted ${quoted(requester.groups)}`,
@@ -203,8 +203,4 @@ function isNodeSubject({ subject: { attributes } }: CertificateRequest): boolean
     organization?.value === nodesGroup &&
     attributes.filter(({ type }) => type === 'CN').length === 1
   );
-}
-
-function sameSet(a: readonly string[], b: readonly string[]): boolean {
-  return a.every((one) => b.includes(one)) && b.every((one) => a.includes(one));
 }

@@ -1,6 +1,7 @@
 // What the approver is given by the process that runs it.
 import type { Requester } from '../bootstrap-identity.ts';
 import type { Clock } from '../clock.ts';
+import type { ApproverConfig } from '../config/config.ts';
 import type { Health } from '../health.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { KubeConnection } from '../kube/kube.ts';
@@ -8,16 +9,10 @@ import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 
-export interface ApproverOptions {
+export interface ApproverOptions extends Pick<ApproverConfig, 'nodeCertificate' | 'longestLifeMs' | 'expectedNodes'> {
   readonly connection: KubeConnection;
   /** The node of this machine. */
   readonly nodeName: string;
-  /** Its kubelet's client certificate. Absolute path. */
-  readonly nodeCertificate: string;
-  /** The longest that a client certificate of a kubelet lives here, in milliseconds. */
-  readonly longestLifeMs: number;
-  /** Names of Nodes that are to come. */
-  readonly expectedNodes: readonly string[];
   /** Of the approver's ServiceAccount, where it keeps what it must not forget. */
   readonly namespace: string;
   /** The only one whose requests are looked at. */

@@ -1,19 +1,15 @@
-// Manifests as plain data, and where the API keeps each kind that `init` makes. Brings one into the API and takes it out
-// again. Server-side apply: what the API server or another controller adds to the object (a token, a uid annotation)
-// stays, and applying the same manifest again changes nothing.
+// Manifests as plain data. Brings one into the API and takes it out again. Server-side apply: what the API server or
+// another controller adds to the object (a token, a uid annotation) stays, and applying the same manifest again changes
+// nothing.
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { getIfPresent } from '../kube/objects.ts';
+import { collectionPath, type Kind, pathOf, typeMeta, withQuery } from '../kube/resources.ts';
 
 export const fieldManager = 'kube-cert-recovery-init';
 
 interface LiveObject {
-  readonly metadata?: {
-    readonly name?: string;
-    readonly namespace?: string;
-    readonly resourceVersion?: string;
-    readonly labels?: Readonly<Record<string, string>>;
-  };
+  readonly metadata: Manifest['metadata'] & { readonly resourceVersion?: string };
 }
 
 export interface Api {
@@ -35,17 +31,17 @@ export async function applyManifest(api: Api, manifest: Manifest): Promise<'crea
   }
   const after = await api.connection.request<LiveObject>({
     method: 'PATCH',
-    path: `${path}?fieldManager=${fieldManager}&force=true`,
+    path: withQuery(path, { fieldManager, force: 'true' }),
     contentType: 'application/apply-patch+yaml',
     body: manifest,
     signal: api.signal,
   });
   if (before === undefined) return 'created';
-  return before.metadata?.resourceVersion === after.metadata?.resourceVersion ? 'unchanged' : 'updated';
+  return before.metadata.resourceVersion === after.metadata.resourceVersion ? 'unchanged' : 'updated';
 }
 
 function isOurs({ metadata }: LiveObject): boolean {
-  return Object.entries(ownLabel).every(([key, value]) => metadata?.labels?.[key] === value);
+  return Object.entries(ownLabel).every(([key, value]) => metadata.labels?.[key] === value);
 }
 
 /** Deletes the object; one that is not there is as wanted. */
@@ -60,27 +56,20 @@ export async function deleteObject({ connection, signal }: Api, path: string): P
 }
 
 /** Everything of one kind, in all namespaces, that carries our label. */
-export async function ownObjects(api: Api, kind: keyof typeof resources): Promise<Manifest[]> {
-  const [label] = Object.entries(ownLabel).map(([key, value]) => `${key}=${value}`);
-  const collection = resources[kind].replace('/namespaces/{namespace}', '');
-  // a Secret of another type is none of ours, whatever its label says
-  const type =
-    kind === 'Secret' ? `&fieldSelector=${encodeURIComponent('type=kubernetes.io/service-account-token')}` : '';
-  const path = `${collection}?labelSelector=${encodeURIComponent(label ?? '')}${type}`;
+export async function ownObjects(api: Api, kind: Kind): Promise<Manifest[]> {
+  const [label = ''] = Object.entries(ownLabel).map(([key, value]) => `${key}=${value}`);
+  const path = withQuery(collectionPath(kind), {
+    labelSelector: label,
+    // a Secret of another type is none of ours, whatever its label says
+    ...(kind === 'Secret' && { fieldSelector: 'type=kubernetes.io/service-account-token' }),
+  });
   const list = await getIfPresent<{ readonly items?: readonly LiveObject[] }>(api, path);
-  return (list?.items ?? []).map(({ metadata }) => ({
-    apiVersion: '',
-    kind,
-    metadata: {
-      name: metadata?.name ?? '',
-      ...(metadata?.namespace !== undefined && { namespace: metadata.namespace }),
-    },
-  }));
+  return (list?.items ?? []).map(({ metadata }) => ({ ...typeMeta(kind), metadata }));
 }
 
 export interface Manifest {
   readonly apiVersion: string;
-  readonly kind: keyof typeof resources;
+  readonly kind: Kind;
   readonly metadata: {
     readonly name: string;
     readonly namespace?: string;
@@ -98,26 +87,10 @@ export interface RbacRule {
   readonly verbs: readonly string[];
 }
 
-const rbac = '/apis/rbac.authorization.k8s.io/v1';
-
-/** Path of the collection by kind; `{namespace}` where objects live in one. */
-export const resources = {
-  Namespace: '/api/v1/namespaces',
-  ServiceAccount: '/api/v1/namespaces/{namespace}/serviceaccounts',
-  Secret: '/api/v1/namespaces/{namespace}/secrets',
-  ConfigMap: '/api/v1/namespaces/{namespace}/configmaps',
-  Role: `${rbac}/namespaces/{namespace}/roles`,
-  RoleBinding: `${rbac}/namespaces/{namespace}/rolebindings`,
-  ClusterRole: `${rbac}/clusterroles`,
-  ClusterRoleBinding: `${rbac}/clusterrolebindings`,
-} as const;
-
 /** On everything that `init` makes besides the certificates, so that `uninstall` finds it again. */
 export const ownLabel = { 'app.kubernetes.io/managed-by': 'kube-cert-recovery' } as const;
 
-export function pathInApi({ kind, metadata: { namespace = '', name } }: Manifest): string {
-  return `${resources[kind].replace('{namespace}', encodeURIComponent(namespace))}/${encodeURIComponent(name)}`;
-}
+export const pathInApi = ({ kind, metadata }: Manifest): string => pathOf(kind, metadata);
 
 export function manifestText({ kind, metadata: { namespace, name } }: Manifest): string {
   return `${kind} "${namespace === undefined ? name : `${namespace}/${name}`}"`;

@@ -38,12 +38,6 @@ export function flagArguments(flags: FlagValues): string[] {
   return Object.entries(flags).flatMap(([flag, value]) => [value].flat().map((one) => `--${flag}=${one}`));
 }
 
-interface ComponentKubeconfig {
-  readonly component: string;
-  readonly path: string;
-  readonly content: string;
-}
-
 /** Of every client whose certificate and whose CA bundle are published below this layout. */
 export function componentKubeconfigs(
   { artefacts }: Resolved,
@@ -51,7 +45,7 @@ export function componentKubeconfigs(
   server: string,
   /** That of the cluster, for people. */
   clusterServer = server,
-): readonly ComponentKubeconfig[] {
+) {
   return artefacts.flatMap((artefact) => {
     const [certFile, keyFile] = [certificateKey, privateKeyKey].map((key) => fileOf(artefact, key, layout.certs));
     return artefact.readers.flatMap(({ component, kubeconfig }) => {

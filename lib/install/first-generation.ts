@@ -9,10 +9,12 @@ import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { objectKinds, typeMeta } from '../kube/resources.ts';
 import { generateKey, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import { verifyChain } from '../pki/verify.ts';
 import { locationText, type Material, verifyMaterial } from '../store/store.ts';
-import { namesIn, readIfPresent, removeDirectory } from './existing-files.ts';
+import type { Manifest } from './apply.ts';
+import { readIfPresent } from './existing-files.ts';
 import type { HostLayout } from './layout.ts';
 import { privateKeyKey } from '../inventory/content.ts';
 
@@ -94,15 +96,7 @@ function keyPair({ privateKey, publicKey }: KeyPair, key: PrivateKey): Material 
 // The staging directory: every object of the first generation as one JSON manifest, mode 0600 in a 0700 directory,
 // because signers' keys are among them. It is the record of an interrupted `init render`, and what `init` uploads.
 
-interface ObjectManifest {
-  readonly apiVersion: 'v1';
-  readonly kind: 'Secret' | 'ConfigMap';
-  readonly metadata: {
-    readonly namespace: string;
-    readonly name: string;
-    readonly annotations?: Readonly<Record<string, string>>;
-  };
-  readonly type?: string;
+interface ObjectManifest extends Manifest {
   readonly data: Readonly<Record<string, string>>;
 }
 
@@ -110,8 +104,7 @@ export function objectManifest({ kind, namespace, name }: ApiLocation, material:
   const encoding = kind === 'secret' ? 'base64' : 'utf8';
   const data = Object.entries(material.entries).map(([key, bytes]) => [key, Buffer.from(bytes).toString(encoding)]);
   return {
-    apiVersion: 'v1',
-    kind: kind === 'secret' ? 'Secret' : 'ConfigMap',
+    ...typeMeta(objectKinds[kind]),
     metadata: { namespace, name, annotations: material.annotations },
     ...(kind === 'secret' && { type: privateKeyKey in material.entries ? 'kubernetes.io/tls' : 'Opaque' }),
     data: Object.fromEntries(data) as Record<string, string>,
@@ -152,12 +145,4 @@ function materialOf(location: ApiLocation, bytes: Buffer, path: string): Materia
     const message = `Cannot read staged ${locationText(location)}: "${path}" is not a manifest of ours; remove it`;
     throw new RecoveryError('MaterialInvalid', message, { details: { path } });
   }
-}
-
-export async function isStaged(layout: HostLayout): Promise<boolean> {
-  return (await namesIn(layout.staging)).length > 0;
-}
-
-export function removeStaging(layout: HostLayout): Promise<void> {
-  return removeDirectory(layout.staging);
 }

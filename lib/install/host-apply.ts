@@ -4,13 +4,13 @@
 import { execFile, type ExecFileException } from 'node:child_process';
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { readdir, realpath, stat, statfs } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { type Disk, realDisk } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { runSystemctl, systemdRuns } from '../host/systemd.ts';
 import { isThere, removeFile } from './existing-files.ts';
-import { defaultUnitDirectory, timerName, type UnitFile, unitPaths } from './host.ts';
+import { defaultUnitDirectory, dropInName, timerName, type UnitFile, unitPaths } from './host.ts';
 
 /** Runs `systemctl` with these arguments. Throws WriteFailed when it fails. */
 type Systemctl = (...args: readonly string[]) => Promise<void>;
@@ -27,16 +27,13 @@ export function thisMachine(signal: AbortSignal): HostMachine {
   if (!systemdRuns()) return { systemctl: undefined };
   const systemctl: Systemctl = async (...args) => {
     await runSystemctl(args, { timeoutMs: systemctlMs, signal }).catch((err: unknown) => {
-      throw failed(args, err as ExecFileException & { readonly stderr: string });
+      const cause = err as ExecFileException & { readonly stderr: string };
+      const state = cause.stderr.trim() || (systemCode(cause) ?? `exit ${String(cause.code)}`);
+      const message = `Cannot run command "systemctl ${args.join(' ')}": ${state}; run it as root, then the same command again`;
+      throw new RecoveryError('WriteFailed', message, { cause });
     });
   };
   return { systemctl };
-}
-
-function failed(args: readonly string[], cause: ExecFileException & { readonly stderr: string }): RecoveryError {
-  const state = cause.stderr.trim() || (systemCode(cause) ?? `exit ${String(cause.code)}`);
-  const message = `Cannot run command "systemctl ${args.join(' ')}": ${state}; run it as root, then the same command again`;
-  return new RecoveryError('WriteFailed', message, { cause });
 }
 
 interface HostOutcome {
@@ -97,7 +94,7 @@ export function missingUnits(directory: string = defaultUnitDirectory): readonly
   const absent = unitPaths(directory).find((path) => !existsSync(path));
   if (absent !== undefined) return [`"${absent}" is absent`];
   const link = join(directory, 'timers.target.wants', timerName);
-  const program = programIn(readText(unitPaths(directory).find((path) => basename(path).endsWith('.conf')) ?? ''));
+  const program = programIn(readText(join(directory, dropInName)));
   return [
     ...(existsSync(link) ? [] : [`the timer "${timerName}" is not enabled ("${link}" is absent)`]),
     ...(program === undefined || isExecutable(program)

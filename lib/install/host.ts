@@ -31,7 +31,7 @@ export const defaultUnitDirectory = '/etc/systemd/system';
 const serviceName = 'kube-cert-recovery.service';
 const adoptedName = 'kube-cert-recovery-adopted.service';
 export const timerName = 'kube-cert-recovery.timer';
-const dropInName = 'kubelet.service.d/20-kube-cert-recovery.conf';
+export const dropInName = 'kubelet.service.d/20-kube-cert-recovery.conf';
 
 const written = '# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".';
 
@@ -40,13 +40,20 @@ const longestSeconds = 45;
 const killSeconds = 5;
 
 /** In the order in which they are written: what starts others comes last. */
+const unitFiles: readonly (readonly [name: string, content: (units: HostUnits) => string])[] = [
+  [serviceName, service],
+  [adoptedName, adopted],
+  [dropInName, dropIn],
+  [timerName, timer],
+];
+
 export function unitPaths(directory: string = defaultUnitDirectory): readonly string[] {
-  return [serviceName, adoptedName, dropInName, timerName].map((name) => `${directory}/${name}`);
+  return unitFiles.map(([name]) => `${directory}/${name}`);
 }
 
 export function renderHost(units: HostUnits): readonly UnitFile[] {
-  const contents = [service(units), adopted(units), dropIn(units), timer()];
-  return unitPaths(units.unitDirectory).map((path, at) => ({ path, content: contents[at] ?? '' }));
+  const { unitDirectory = defaultUnitDirectory } = units;
+  return unitFiles.map(([name, content]) => ({ path: `${unitDirectory}/${name}`, content: content(units) }));
 }
 
 /** What other init systems run before each start of the kubelet. */

@@ -2,41 +2,36 @@
 // only, and verifies it; makes the identities of regen and syncer with their rights; writes their credentials. Run
 // again, it changes nothing that is as it should be, and completes what a killed run began. The staging directory, which
 // holds signers' keys, goes last and only when every object in the API is byte for byte the staged one.
-import type { Clock } from '../clock.ts';
+import { isDeepStrictEqual } from 'node:util';
 import { installedConfig } from '../config/installed-settings.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
-import type { ApiLocation, Resolved } from '../inventory/model.ts';
+import type { ApiLocation } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createApiStore } from '../store/api-store.ts';
-import { type Entries, locationText, type Material, type Store } from '../store/store.ts';
+import { locationText, type Material } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
 import { defaultNamespace, type SyncerAccount } from './accounts.ts';
 import { type Api, applyManifest, fieldManager, type Manifest, manifestText } from './apply.ts';
-import { credentialKubeconfig, writeCredential } from './mode-credentials.ts';
-import { writeIfAbsent } from './existing-files.ts';
-import { isStaged, objectManifest, readStaged, removeStaging } from './first-generation.ts';
+import { type CredentialOptions, credentialKubeconfig, writeCredential } from './mode-credentials.ts';
+import { namesIn, removeDirectory, writeIfAbsent } from './existing-files.ts';
+import { objectManifest, readStaged } from './first-generation.ts';
 import { installedRecord, recordToCome } from './install-record.ts';
-import { hostLayout, type HostLayout } from './layout.ts';
+import { hostLayout } from './layout.ts';
 import { installManifests, syncerOf } from './rbac.ts';
 
-interface InitOptions {
+interface InitOptions extends Omit<CredentialOptions, 'api' | 'store' | 'layout' | 'namespace'> {
   /** As an administrator who may create RBAC. */
   readonly connection: KubeConnection;
-  readonly resolved: Resolved;
   /** Where `init render` wrote to. Absolute path. */
   readonly directory: string;
   /** Of the ServiceAccounts. Default: kube-cert-recovery. */
   readonly namespace?: string | undefined;
   /** Whose files the syncer writes (syncer.components). Default: everybody's. */
   readonly components?: readonly string[] | undefined;
-  /** The API server's address for the credentials. */
-  readonly server: string;
-  readonly recoveryServerName: string;
   /** What config.yaml says besides modes and credentials: preset or inventory, parameters, directories. */
   readonly settings: Readonly<Record<string, unknown>>;
-  readonly clock: Clock;
   readonly signal: AbortSignal;
 }
 
@@ -60,48 +55,55 @@ export interface InitOutcome extends Changes {
   readonly stagingKept?: string | undefined;
 }
 
+/** What one run works with. */
+interface Installing extends InitOptions, CredentialOptions {
+  readonly namespace: string;
+  readonly staged: ReadonlyMap<string, Material>;
+}
+
 /** Throws what the API refuses, and WriteFailed. */
 export async function runInit(options: InitOptions): Promise<InitOutcome> {
-  const { connection, signal, resolved, namespace = defaultNamespace } = options;
+  const { connection, signal, resolved } = options;
   const layout = hostLayout(options.directory);
   const api: Api = { connection, signal };
-  const store = createApiStore({ connection, fieldManager });
   const outcome: Changes = { created: [], updated: [], unchanged: [], differing: [], missing: [] };
 
   const webhooks = await findWebhooks({ ...api, resolved });
-  const syncer = syncerOf(resolved, options.components);
-  const manifests = installManifests({ ...resolved, namespace, syncers: [syncer] });
+  const { namespace, syncer, namespaces, others } = manifestsOf(options);
   const apply = async (manifest: Manifest): Promise<void> => {
     outcome[await applyManifest(api, manifest)].push(manifestText(manifest));
   };
-  for (const manifest of manifests.filter(({ kind }) => kind === 'Namespace')) await apply(manifest);
+  for (const manifest of namespaces) await apply(manifest);
 
   const staged = await readStaged(layout, resolved);
+  const store = createApiStore({ connection, fieldManager });
+  const installing: Installing = { ...options, namespace, api, store, layout, staged };
   // The record before what it names: `uninstall` finds also what a killed run has made.
-  const uploading = { resolved, store, signal, staged };
-  const absent = await absentObjects(uploading);
-  await apply(await recordToCome(api, { resolved, namespace, absent }));
-  await upload(uploading, outcome);
+  await apply(await recordToCome(api, { resolved, namespace, absent: await absentObjects(installing) }));
+  await upload(installing, outcome);
 
-  for (const manifest of manifests.filter(({ kind }) => kind !== 'Namespace')) await apply(manifest);
+  for (const manifest of others) await apply(manifest);
 
-  const files = await writeFiles({ api, store, layout, namespace, account: syncer.account }, options);
-  const isThere = await isStaged(layout);
+  const files = await writeFiles(installing, syncer.account);
+  const isThere = (await namesIn(layout.staging)).length > 0;
   const stagingRemoved = isThere && outcome.differing.length === 0;
-  if (stagingRemoved) await removeStaging(layout);
+  if (stagingRemoved) await removeDirectory(layout.staging);
   const stagingKept = isThere && !stagingRemoved ? layout.staging : undefined;
   return { ...outcome, webhooks, files, stagingRemoved, stagingKept };
 }
 
-interface Uploading {
-  readonly resolved: Resolved;
-  readonly store: Store;
-  readonly signal: AbortSignal;
-  readonly staged: ReadonlyMap<string, Material>;
+type Named = Pick<InitOptions, 'resolved' | 'namespace' | 'components'>;
+
+/** Everything besides the certificates' own objects. */
+function manifestsOf({ resolved, namespace = defaultNamespace, components }: Named) {
+  const syncer = syncerOf(resolved, components);
+  const all = installManifests({ ...resolved, namespace, syncers: [syncer] });
+  const isNamespace = ({ kind }: Manifest): boolean => kind === 'Namespace';
+  return { namespace, syncer, namespaces: all.filter(isNamespace), others: all.filter((one) => !isNamespace(one)) };
 }
 
 /** What of the staged objects is to be created. */
-async function absentObjects({ resolved, store, signal, staged }: Uploading): Promise<ApiLocation[]> {
+async function absentObjects({ resolved, store, signal, staged }: Installing): Promise<ApiLocation[]> {
   const absent: ApiLocation[] = [];
   for (const { name, location } of resolved.artefacts) {
     if (isFile(location) || !staged.has(name)) continue;
@@ -111,7 +113,7 @@ async function absentObjects({ resolved, store, signal, staged }: Uploading): Pr
 }
 
 /** Creates each object that is absent, and reads every one back. */
-async function upload({ resolved, store, signal, staged }: Uploading, outcome: Changes): Promise<void> {
+async function upload({ resolved, store, signal, staged }: Installing, outcome: Changes): Promise<void> {
   for (const artefact of resolved.artefacts) {
     const { name, location, published } = artefact;
     if (isFile(location)) continue;
@@ -125,33 +127,16 @@ async function upload({ resolved, store, signal, staged }: Uploading, outcome: C
     }
     const write = await store.write(location, material, 'absent', signal);
     const found = await store.read(location, signal);
-    if (found === undefined || !sameEntries(found.entries, material.entries)) outcome.differing.push(what);
+    if (found === undefined || !isDeepStrictEqual(found.entries, material.entries)) outcome.differing.push(what);
     else outcome[write === 'written' ? 'created' : 'unchanged'].push(what);
   }
 }
 
-function sameEntries(a: Entries, b: Entries): boolean {
-  const keys = Object.keys(b);
-  if (Object.keys(a).length !== keys.length) return false;
-  return keys.every((key) => a[key] !== undefined && b[key] !== undefined && Buffer.compare(a[key], b[key]) === 0);
-}
-
-interface Places {
-  readonly api: Api;
-  readonly store: Store;
-  readonly layout: HostLayout;
-  readonly namespace: string;
-  /** Of the syncer. */
-  readonly account: SyncerAccount;
-}
-
-async function writeFiles(places: Places, options: InitOptions): Promise<string[]> {
-  const { layout } = places;
-  const { settings, components } = options;
-  const credentials = { ...options, ...places };
+async function writeFiles(installing: Installing, account: SyncerAccount): Promise<string[]> {
+  const { layout, settings, components } = installing;
   const written = [
-    ...(await writeCredential('regen', credentials)),
-    ...(await writeCredential('syncer', credentials, places.account)),
+    ...(await writeCredential('regen', installing)),
+    ...(await writeCredential('syncer', installing, account)),
   ];
   const content = installedConfig(settings, {
     regen: { kubeconfig: credentialKubeconfig(layout, 'regen') },
@@ -166,12 +151,10 @@ async function writeFiles(places: Places, options: InitOptions): Promise<string[
  * `init --dry-run`: every manifest as YAML, in the order in which it would be made; asks nothing of the API and writes
  * nothing. The data of Secrets is left out, so the text can be kept and shown.
  */
-export async function renderInitManifests(
-  options: Pick<InitOptions, 'resolved' | 'directory' | 'namespace' | 'components'>,
-): Promise<string> {
-  const { resolved, directory, namespace = defaultNamespace, components } = options;
+export async function renderInitManifests(options: Named & Pick<InitOptions, 'directory'>): Promise<string> {
+  const { resolved, directory } = options;
   const staged = await readStaged(hostLayout(directory), resolved);
-  const own = installManifests({ ...resolved, namespace, syncers: [syncerOf(resolved, components)] });
+  const { namespace, namespaces, others } = manifestsOf(options);
   const locations: ApiLocation[] = [];
   const objects = resolved.artefacts.flatMap(({ name, location }) => {
     const material = staged.get(name);
@@ -180,8 +163,6 @@ export async function renderInitManifests(
     const { data, ...manifest } = objectManifest(location, material);
     return [location.kind === 'secret' ? manifest : { ...manifest, data }];
   });
-  const namespaces = own.filter(({ kind }) => kind === 'Namespace');
-  const others = own.filter(({ kind }) => kind !== 'Namespace');
   return [...namespaces, installedRecord(resolved.name, namespace, locations), ...objects, ...others]
     .map((manifest) => toYaml(manifest))
     .join('---\n');

@@ -1,7 +1,9 @@
 // The record of an installation: a ConfigMap beside the accounts that names the inventory and the objects that `init` has
 // created in the API. So `uninstall` knows what was installed, and `--purge` finds the objects when no
 // configuration is left, and none that was there before. It stays as long as they do. Names only, no secrets.
+import type { ConfigMap } from '../kube/kube.ts';
 import { getIfPresent } from '../kube/objects.ts';
+import { typeMeta } from '../kube/resources.ts';
 import { RecoveryError } from '../errors.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
@@ -35,8 +37,7 @@ export function installedRecord(inventory: string, namespace: string, created: r
     return [...new Set(names)].toSorted().join('');
   };
   return {
-    apiVersion: 'v1',
-    kind: 'ConfigMap',
+    ...typeMeta('ConfigMap'),
     metadata: { namespace, name: `${prefix}${inventory}`, labels: ownLabel },
     data: { inventory, objects: 'created', secrets: lines('secret'), configMaps: lines('configMap') },
   };
@@ -51,14 +52,13 @@ export async function recordToCome(
   api: Api,
   { resolved, namespace, absent }: { resolved: Resolved; namespace: string; absent: readonly ApiLocation[] },
 ): Promise<Manifest> {
-  const empty = installedRecord(resolved.name, namespace, []);
-  const found = await getIfPresent<RecordObject>(api, pathInApi(empty));
-  const known = found === undefined ? [] : parseInstalled(found.data ?? {}, empty).objects;
-  return installedRecord(resolved.name, namespace, [...known, ...absent]);
+  const known = await readRecord(api, installedRecord(resolved.name, namespace, []));
+  return installedRecord(resolved.name, namespace, [...(known?.objects ?? []), ...absent]);
 }
 
-interface RecordObject {
-  readonly data?: Readonly<Record<string, string>>;
+async function readRecord(api: Api, manifest: Manifest): Promise<Installed | undefined> {
+  const found = await getIfPresent<ConfigMap>(api, pathInApi(manifest));
+  return found && parseInstalled(found.data ?? {}, manifest);
 }
 
 export const isInstalledRecord = ({ kind, metadata }: Manifest): boolean =>
@@ -69,8 +69,8 @@ export async function readInstalled(api: Api): Promise<readonly Installed[]> {
   const records: Installed[] = [];
   for (const manifest of await ownObjects(api, 'ConfigMap')) {
     if (!isInstalledRecord(manifest)) continue;
-    const found = await getIfPresent<RecordObject>(api, pathInApi(manifest));
-    if (found !== undefined) records.push(parseInstalled(found.data ?? {}, manifest));
+    const found = await readRecord(api, manifest);
+    if (found !== undefined) records.push(found);
   }
   return records.toSorted((a, b) => (a.inventory < b.inventory ? -1 : 1));
 }

@@ -5,31 +5,23 @@ import { join } from 'node:path';
 /** Of all that `init` writes on a machine. */
 export const defaultDirectory = '/etc/kubernetes/kube-cert-recovery';
 
-export interface HostLayout {
-  readonly directory: string;
-  /** The syncer's destination: `secrets/<name>/<key>` and `configmaps/<name>/<key>`. */
-  readonly certs: string;
-  readonly kubeconfigs: string;
-  /** Every object of the first generation, signers' keys included, until `init` has uploaded them. Mode 0700. */
-  readonly staging: string;
-  /** Tokens of regen and of syncer, one directory each. Mode 0700. */
-  readonly credentials: string;
-  /** Written last by `init render`: the first generation is complete. Holds no secrets. */
-  readonly generationFile: string;
-  readonly configFile: string;
-}
-
-export function hostLayout(directory: string): HostLayout {
+export function hostLayout(directory: string) {
   return {
     directory,
+    /** The syncer's destination: `secrets/<name>/<key>` and `configmaps/<name>/<key>`. */
     certs: join(directory, 'certs'),
     kubeconfigs: join(directory, 'kubeconfigs'),
+    /** Every object of the first generation, signers' keys included, until `init` has uploaded them. Mode 0700. */
     staging: join(directory, 'staging'),
+    /** Tokens of regen and of syncer, one directory each. Mode 0700. */
     credentials: join(directory, 'credentials'),
+    /** Written last by `init render`: the first generation is complete. Holds no secrets. */
     generationFile: join(directory, 'generation.json'),
     configFile: join(directory, 'config.yaml'),
   };
 }
+
+export type HostLayout = Readonly<ReturnType<typeof hostLayout>>;
 
 /** What `init adopt --repair` goes by; there where this machine is adopted. Beside the directories of the pods. */
 export function adoptionFile(directory: string): string {

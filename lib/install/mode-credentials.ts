@@ -2,6 +2,7 @@
 // that verifies the API server by the name that outlives all others. Each identity has a directory of its own, so that a
 // pod can mount one and not the other.
 import { join } from 'node:path';
+import type { Secret } from '../kube/kube.ts';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
 import type { Clock } from '../clock.ts';
 import { poll } from '../retry.ts';
@@ -24,6 +25,7 @@ export interface CredentialOptions {
   readonly resolved: Resolved;
   readonly layout: HostLayout;
   readonly namespace: string;
+  /** The API server's address. */
   readonly server: string;
   readonly recoveryServerName: string;
 }
@@ -79,21 +81,18 @@ export async function writeCredential(
   return written;
 }
 
-interface TokenSecret {
-  readonly token: string;
-  /** What kube-controller-manager knows the API server by (`--root-ca-file`). */
-  readonly rootCa: Uint8Array | undefined;
-}
-
-/** Of an account, from the Secret that kube-controller-manager fills. Throws KubeUnavailable when it has not in time. */
+/**
+ * Of an account, from the Secret that kube-controller-manager fills. `rootCa`: what that one knows the API server by
+ * (--root-ca-file). Throws KubeUnavailable when it has not in time.
+ */
 export async function readToken(
   account: Account,
   { api, namespace, clock }: Pick<CredentialOptions, 'api' | 'namespace' | 'clock'>,
-): Promise<TokenSecret> {
+) {
   const name = tokenSecretName(account);
   const path = objectPath({ kind: 'secret', namespace, name });
-  const look = async (): Promise<TokenSecret | undefined> => {
-    const secret = await getIfPresent<{ readonly data?: Readonly<Record<string, string>> }>(api, path);
+  const look = async () => {
+    const secret = await getIfPresent<Secret>(api, path);
     const { token = '', 'ca.crt': rootCa = '' } = secret?.data ?? {};
     if (token === '') return undefined;
     const ca = rootCa === '' ? undefined : Buffer.from(rootCa, 'base64');

@@ -4,6 +4,7 @@
 import { bootstrapAccount, firstApprovalsName } from '../bootstrap-identity.ts';
 import { readBy } from '../inventory/resolve.ts';
 import type { Resolved } from '../inventory/model.ts';
+import { typeMeta } from '../kube/resources.ts';
 import {
   type Account,
   accountName,
@@ -54,7 +55,7 @@ export function syncerOf(resolved: Resolved, components: readonly string[] | und
   return { account: pod === undefined ? 'syncer' : `syncer-${pod}`, artefacts, reacts: true };
 }
 
-export interface RbacOptions {
+export interface RbacOptions extends Partial<Pick<Resolved, 'name' | 'asks'>> {
   readonly artefacts: Artefacts;
   /** Where the ServiceAccounts live. */
   readonly namespace: string;
@@ -62,13 +63,8 @@ export interface RbacOptions {
   readonly syncers?: readonly SyncerGrant[];
   /** Also the identities by which kubelets get a new client certificate. Default: false. */
   readonly approver?: boolean;
-  /** Of the inventory. */
-  readonly name?: string;
-  /** Whom regen asks for host names. */
-  readonly asks?: Resolved['asks'];
 }
 
-const rbacVersion = 'rbac.authorization.k8s.io/v1';
 const rbacGroup = 'rbac.authorization.k8s.io';
 const kubeletClient = 'kube-apiserver-kubelet-client';
 /** No right of ours: `kubectl logs` and `exec` need it as long as the API server has a client certificate of ours. */
@@ -84,15 +80,24 @@ export function installManifests(options: RbacOptions): Manifest[] {
     ...syncers.map((one) => [one.account, syncerRules(one.artefacts, one)] as const),
   ];
   const accounts = rules.map(([account]) => account);
+  const subjectOf = (account: Account) => ({ kind: 'ServiceAccount', namespace, name: accountName(account) }) as const;
+  const proofs = syncers.flatMap((one) => {
+    const listed = proofRules(one.artefacts);
+    return listed.length === 0
+      ? []
+      : clusterRole(`${proofsName(one.account)}${suffix}`, listed, subjectOf(one.account));
+  });
   return [
     ...namespacesOf(options, rules),
     ...accounts.map((account) => accountManifest(account, namespace)),
-    ...rules.flatMap(([account, own]) => roles(`${accountName(account)}${suffix}`, own, subjectOf(account, namespace))),
-    ...syncers.flatMap((one) => proofs(one, namespace, suffix)),
-    ...(asks === undefined ? [] : readsNames(namespace, suffix)),
+    ...rules.flatMap(([account, own]) => roles(`${accountName(account)}${suffix}`, own, subjectOf(account))),
+    ...proofs,
+    ...(asks === undefined
+      ? []
+      : clusterRole(`${accountName('regen')}-names${suffix}`, namesRules, subjectOf('regen'))),
     ...kubeletAccess(artefacts),
     ...accounts.map((account) => token(account, namespace)),
-    ...(approver ? approverManifests(namespace) : []),
+    ...(approver ? approverManifests(namespace, subjectOf) : []),
   ];
 }
 
@@ -108,13 +113,12 @@ function namespacesOf(
       [...byNamespace].flatMap(([name, list]) => (list.some(({ verbs }) => verbs.includes('create')) ? [name] : [])),
     ),
   ]);
-  return [...own].toSorted().map((name) => ({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } }));
+  return [...own].toSorted().map((name) => ({ ...typeMeta('Namespace'), metadata: { name } }));
 }
 
 function accountManifest(account: Account, namespace: string): Manifest {
   return {
-    apiVersion: 'v1',
-    kind: 'ServiceAccount',
+    ...typeMeta('ServiceAccount'),
     metadata: { namespace, name: accountName(account), labels: ownLabel },
     automountServiceAccountToken: false,
   };
@@ -126,8 +130,7 @@ function accountManifest(account: Account, namespace: string): Manifest {
  */
 function token(account: Account, namespace: string): Manifest {
   return {
-    apiVersion: 'v1',
-    kind: 'Secret',
+    ...typeMeta('Secret'),
     metadata: {
       namespace,
       name: tokenSecretName(account),
@@ -138,34 +141,6 @@ function token(account: Account, namespace: string): Manifest {
   };
 }
 
-function roles(name: string, rules: RulesByNamespace, subject: Subject): Manifest[] {
-  return [...rules]
-    .toSorted(([a], [b]) => (a < b ? -1 : 1))
-    .flatMap(([where, granted]): Manifest[] => {
-      const metadata = { namespace: where, name, labels: ownLabel };
-      return [
-        { apiVersion: rbacVersion, kind: 'Role', metadata, rules: granted },
-        {
-          apiVersion: rbacVersion,
-          kind: 'RoleBinding',
-          metadata,
-          roleRef: { apiGroup: rbacGroup, kind: 'Role', name },
-          subjects: [subject],
-        },
-      ];
-    });
-}
-
-function proofs({ account, artefacts }: SyncerGrant, namespace: string, suffix: string): Manifest[] {
-  const rules = proofRules(artefacts);
-  const name = `${proofsName(account)}${suffix}`;
-  return rules.length === 0 ? [] : grantEverywhere(name, rules, subjectOf(account, namespace));
-}
-
-function readsNames(namespace: string, suffix: string): Manifest[] {
-  return grantEverywhere(`${accountName('regen')}-names${suffix}`, namesRules, subjectOf('regen', namespace));
-}
-
 /**
  * What is given to an inventory may be kept by another one in the same cluster (OpenShift's three). They have rights in the
  * same namespaces, and none may take another one's away: so their roles differ by the inventory's name.
@@ -174,44 +149,49 @@ function suffixOf({ artefacts, name }: RbacOptions): string {
   return name !== undefined && artefacts.some(({ kind }) => kind === 'external') ? `-${name}` : '';
 }
 
-/** A role of the whole cluster, for one ServiceAccount. */
-function grantEverywhere(name: string, rules: readonly RbacRule[], subject: Subject): Manifest[] {
-  const role: Manifest = { apiVersion: rbacVersion, kind: 'ClusterRole', metadata: { name, labels: ownLabel }, rules };
-  return [role, bindEverywhere(name, name, subject)];
-}
-
-function bindEverywhere(name: string, role: string, subject: Subject): Manifest {
-  return {
-    apiVersion: rbacVersion,
-    kind: 'ClusterRoleBinding',
-    metadata: { name, labels: ownLabel },
-    roleRef: { apiGroup: rbacGroup, kind: 'ClusterRole', name: role },
-    subjects: [subject],
-  };
-}
-
 type Subject =
   | { readonly kind: 'ServiceAccount'; readonly namespace: string; readonly name: string }
   | { readonly apiGroup: typeof rbacGroup; readonly kind: 'User'; readonly name: string };
 
-const subjectOf = (account: Account, namespace: string): Subject => ({
-  kind: 'ServiceAccount',
-  namespace,
-  name: accountName(account),
-});
+function roles(name: string, rules: RulesByNamespace, subject: Subject): Manifest[] {
+  return [...rules]
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .flatMap(([namespace, own]) => granted('Role', { namespace, name, labels: ownLabel }, own, subject));
+}
 
-function approverManifests(namespace: string): Manifest[] {
+const clusterRole = (name: string, rules: readonly RbacRule[], subject: Subject): Manifest[] =>
+  granted('ClusterRole', { name, labels: ownLabel }, rules, subject);
+
+type RoleKind = 'Role' | 'ClusterRole';
+
+function granted(
+  kind: RoleKind,
+  metadata: Manifest['metadata'],
+  rules: readonly RbacRule[],
+  subject: Subject,
+): Manifest[] {
+  return [{ ...typeMeta(kind), metadata, rules }, binding(kind, metadata, subject)];
+}
+
+/** `role`: default that of the same name. */
+function binding(kind: RoleKind, metadata: Manifest['metadata'], subject: Subject, role = metadata.name): Manifest {
+  const roleRef = { apiGroup: rbacGroup, kind, name: role };
+  return { ...typeMeta(`${kind}Binding`), metadata, roleRef, subjects: [subject] };
+}
+
+function approverManifests(namespace: string, subjectOf: (account: Account) => Subject): Manifest[] {
   const accounts = ['approver', 'node-bootstrapper'] as const;
-  const approver = subjectOf('approver', namespace);
+  const approver = subjectOf('approver');
   const name = accountName('approver');
+  const bootstrapper = { name: bootstrapAccount, labels: ownLabel };
   return [
     ...accounts.map((account) => accountManifest(account, namespace)),
-    ...grantEverywhere(name, approverClusterRules, approver),
+    ...clusterRole(name, approverClusterRules, approver),
     ...roles(name, approverRules(namespace), approver),
     // Without data: what the approvers have written there stays when it is applied again.
-    { apiVersion: 'v1', kind: 'ConfigMap', metadata: { namespace, name: firstApprovalsName, labels: ownLabel } },
+    { ...typeMeta('ConfigMap'), metadata: { namespace, name: firstApprovalsName, labels: ownLabel } },
     // Upstream's role for kubelets that have no certificate yet, without the one that has kcm approve by itself.
-    bindEverywhere(bootstrapAccount, 'system:node-bootstrapper', subjectOf('node-bootstrapper', namespace)),
+    binding('ClusterRole', bootstrapper, subjectOf('node-bootstrapper'), 'system:node-bootstrapper'),
     ...accounts.map((account) => token(account, namespace)),
   ];
 }
@@ -220,5 +200,6 @@ function approverManifests(namespace: string): Manifest[] {
 function kubeletAccess(artefacts: Artefacts): Manifest[] {
   if (!artefacts.some((artefact) => artefact.kind === 'target' && artefact.commonName === kubeletClient)) return [];
   const subject = { apiGroup: rbacGroup, kind: 'User', name: kubeletClient } as const;
-  return [bindEverywhere(kubeletClientBinding, 'system:kubelet-api-admin', subject)];
+  const metadata = { name: kubeletClientBinding, labels: ownLabel };
+  return [binding('ClusterRole', metadata, subject, 'system:kubelet-api-admin')];
 }

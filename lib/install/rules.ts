@@ -91,9 +91,8 @@ export function approverRules(namespace: string): RulesByNamespace {
 type Placed = readonly [namespace: string, rule: RbacRule];
 
 function byNamespace(placed: readonly Placed[]): RulesByNamespace {
-  const rules = new Map<string, RbacRule[]>();
-  for (const [namespace, rule] of placed) rules.set(namespace, [...(rules.get(namespace) ?? []), rule]);
-  return rules;
+  const grouped = Map.groupBy(placed, ([namespace]) => namespace);
+  return new Map([...grouped].map(([namespace, own]) => [namespace, own.map(([, rule]) => rule)]));
 }
 
 function objectRules(artefacts: Artefacts, verbs: readonly string[]): Placed[] {
@@ -140,7 +139,7 @@ function proofsOf(artefacts: Artefacts): readonly Proof[] {
 function namesByNamespace(
   named: readonly { readonly namespace: string; readonly name: string }[],
 ): readonly (readonly [namespace: string, names: { readonly resourceNames: readonly string[] }])[] {
-  const found = new Map<string, Set<string>>();
-  for (const { namespace, name } of named) found.set(namespace, (found.get(namespace) ?? new Set()).add(name));
-  return [...found].map(([namespace, names]) => [namespace, { resourceNames: [...names].toSorted() }] as const);
+  return [...Map.groupBy(named, ({ namespace }) => namespace)].map(([namespace, own]) => {
+    return [namespace, { resourceNames: [...new Set(own.map(({ name }) => name))].toSorted() }];
+  });
 }

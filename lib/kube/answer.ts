@@ -1,26 +1,14 @@
 // What a request asks for, by its method and path, and whether an answer of 2xx is one to that. A load balancer's page,
 // another program at the port or a confused cache also answer 200, and nothing of that may be taken for an object, or for
 // its absence.
-import type { RecoveryError } from '../errors.ts';
 import { type Attempt, wrongAnswer } from './api-error.ts';
 import type { KubeRequest } from './kube.ts';
+import { collections } from './resources.ts';
 
-const kinds: Readonly<Record<string, string>> = {
-  secrets: 'Secret',
-  configmaps: 'ConfigMap',
-  leases: 'Lease',
-  events: 'Event',
-  namespaces: 'Namespace',
-  nodes: 'Node',
-  serviceaccounts: 'ServiceAccount',
-  roles: 'Role',
-  rolebindings: 'RoleBinding',
-  clusterroles: 'ClusterRole',
-  clusterrolebindings: 'ClusterRoleBinding',
-  certificatesigningrequests: 'CertificateSigningRequest',
-  mutatingwebhookconfigurations: 'MutatingWebhookConfiguration',
-  validatingwebhookconfigurations: 'ValidatingWebhookConfiguration',
-};
+/** By the last part of a collection's path. */
+const kinds: Readonly<Record<string, string>> = Object.fromEntries(
+  Object.entries(collections).map(([kind, path]) => [path.slice(path.lastIndexOf('/') + 1), kind]),
+);
 
 const verbs: Readonly<Record<string, string>> = { PUT: 'update', PATCH: 'apply', POST: 'create', DELETE: 'delete' };
 
@@ -29,15 +17,8 @@ function readVerb(query: URLSearchParams, named: boolean): string {
   return named ? 'get' : 'list';
 }
 
-interface RequestTarget {
-  readonly resource: string | undefined;
-  readonly namespace: string | undefined;
-  readonly name: string | undefined;
-  readonly subresource: string | undefined;
-}
-
 /** What a path leads to; undefined for one that leads to no resource, such as /readyz. */
-function requestTarget(path: string): RequestTarget | undefined {
+function requestTarget(path: string) {
   const segments = new URL(path, 'https://api').pathname.split('/').filter((segment) => segment !== '');
   const root = segments.indexOf('api') === 0 ? 2 : segments.indexOf('apis') === 0 ? 3 : undefined;
   if (root === undefined) return undefined;
@@ -77,31 +58,27 @@ export function parseAnswer(request: KubeRequest, attempt: Attempt, text: string
     throw wrongAnswer(attempt, 'it is not JSON');
   }
   const problem = problemOf(request, value);
-  if (problem !== undefined) throw problem(attempt);
+  if (problem !== undefined) throw wrongAnswer(attempt, problem);
   return value;
 }
 
-function problemOf({ method, path }: KubeRequest, value: unknown): ((attempt: Attempt) => RecoveryError) | undefined {
+function problemOf({ method, path }: KubeRequest, value: unknown): string | undefined {
   const target = requestTarget(path);
   if (target?.resource === undefined) return undefined;
   const isObject = typeof value === 'object' && value !== null;
   const { kind, metadata }: Answered = isObject ? value : {};
-  if (typeof kind !== 'string' || !/^[A-Za-z]{1,63}$/.test(kind)) {
-    return (attempt) => wrongAnswer(attempt, 'it is no object of Kubernetes');
-  }
+  if (typeof kind !== 'string' || !/^[A-Za-z]{1,63}$/.test(kind)) return 'it is no object of Kubernetes';
   const wanted = wantedKind(method, target);
   if (method === 'DELETE' && kind === 'Status') return undefined;
-  if (wanted === undefined ? kind === 'Status' : kind !== wanted) {
-    return (attempt) => wrongAnswer(attempt, `it is of kind ${kind}`);
-  }
+  if (wanted === undefined ? kind === 'Status' : kind !== wanted) return `it is of kind ${kind}`;
   const { name, namespace, subresource } = target;
   if (name === undefined || subresource !== undefined || method === 'DELETE') return undefined;
   const isIt = metadata?.name === name && (metadata.namespace ?? undefined) === namespace;
-  return isIt ? undefined : (attempt) => wrongAnswer(attempt, `it is another ${kind}`);
+  return isIt ? undefined : `it is another ${kind}`;
 }
 
 /** Undefined: not known. */
-function wantedKind(method: string, target: RequestTarget): string | undefined {
+function wantedKind(method: string, target: NonNullable<ReturnType<typeof requestTarget>>): string | undefined {
   const kind = kinds[target.resource ?? ''];
   if (kind === undefined || (target.subresource !== undefined && target.subresource !== 'approval')) return undefined;
   return method === 'GET' && target.name === undefined ? `${kind}List` : kind;

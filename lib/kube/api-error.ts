@@ -68,8 +68,6 @@ function safeDetail(code: ErrorCode, status: Status): string {
 const reasonText = (status: Status): string =>
   typeof status.reason === 'string' && /^[A-Za-z]+$/.test(status.reason) ? ` ${status.reason}` : '';
 
-const asksForPatience = (status: number): boolean => status === 429 || status === 503;
-
 /** The error for an answer that is no success. `retryAfter` is the header of that name. */
 export function statusError(attempt: Attempt, httpStatus: number, body: string, retryAfter?: string): RecoveryError {
   const status = parseStatus(body);
@@ -78,7 +76,7 @@ export function statusError(attempt: Attempt, httpStatus: number, body: string, 
     status: httpStatus,
     verb: attempt.verb,
     server: attempt.server,
-    ...(asksForPatience(httpStatus) && Number.isFinite(seconds) && { retryAfterMs: seconds * 1000 }),
+    ...([429, 503].includes(httpStatus) && Number.isFinite(seconds) && { retryAfterMs: seconds * 1000 }),
   };
   const asked = `Cannot ${attempt.verb} ${attempt.object}`;
   const hook = admission(typeof status.message === 'string' ? status.message : '');
@@ -158,8 +156,12 @@ function networkState(met: readonly string[], server: string): string {
   return 'connection failed';
 }
 
-/** The error for a request that got no answer. `away` in its details: the server is, not only this request failed. */
+/**
+ * The error for a request that got no answer; one that stands for an answer already is complete. `away` in its details: the
+ * server is, not only this request failed.
+ */
 export function networkError(attempt: Attempt, err: unknown): RecoveryError {
+  if (err instanceof RecoveryError && err.details['verb'] !== undefined) return err;
   const causes = causesOf(err);
   // Why we ended the connection ourselves.
   const own = causes.find((cause) => cause instanceof RecoveryError);
@@ -175,7 +177,10 @@ export function networkError(attempt: Attempt, err: unknown): RecoveryError {
   });
 }
 
-/** KubeUnavailable with a state of our own finding. The foreign error gives its code, never its text. */
+/**
+ * KubeUnavailable with a state of our own finding. The foreign error gives its code, never its text. `away` in the details:
+ * the server does not answer at all.
+ */
 export function unavailable(
   { verb, object, server }: Attempt,
   state: string,
@@ -186,10 +191,6 @@ export function unavailable(
   const details = { verb, server, ...(system && { system }), ...more };
   return new RecoveryError('KubeUnavailable', `Cannot ${verb} ${object}: ${state}`, { details });
 }
-
-/** KubeUnavailable of a server that does not answer at all. */
-export const away = (attempt: Attempt, state: string): RecoveryError =>
-  unavailable(attempt, state, undefined, { away: true });
 
 /** Whether this failure says that the server need not be asked for a while. */
 export function isAway(err: unknown): err is RecoveryError {

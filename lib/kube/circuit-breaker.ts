@@ -16,7 +16,7 @@ export const trialEveryMs = 200;
 /** A server may ask for more patience than a recovery has. */
 const longestRetryAfterMs = 10_000;
 /** Credentials that were replaced leave theirs behind. */
-const mostBreakers = 16;
+const mostBreakers = 32;
 /** So long a request waits to be the trial; else it fails at once with what the last one met. */
 const longestWaitMs = 1000;
 
@@ -42,9 +42,10 @@ export class Breaker {
   #away: Away | undefined;
   /** The request that finds out; it settles, and never rejects, when that is known. */
   #trial: Promise<void> | undefined;
-  /** Those that try again after a failure, in their order. */
-  readonly #waiters = new Set<() => void>();
-  #ended: AbortController | undefined;
+  /** Settles when all that have asked for a turn so far have had it: those that try again have theirs in their order. */
+  #turns = Promise.resolve();
+  /** Aborts for those that wait for a turn. */
+  #released = new AbortController();
   #lastTurnAt = -Infinity;
   #calls = 0;
   /** The newest call that had begun when an answer came: what failed before it says nothing about now. */
@@ -87,46 +88,27 @@ export class Breaker {
    * of them, or a server that was away, has answered. Call what it resolves with after a success. Never rejects.
    */
   async turn(signal: AbortSignal): Promise<() => void> {
-    if (!signal.aborted) {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      this.#waiters.add(resolve);
-      void this.#giveTurns();
-      await settled(promise, signal);
-      this.#leave(resolve);
+    const over = AbortSignal.any([signal, this.#released.signal]);
+    const before = this.#turns;
+    const own = Promise.withResolvers<void>();
+    this.#turns = own.promise;
+    await settled(before, over);
+    while (!over.aborted) {
+      const waitMs = Math.max(this.#leftMs(this.#lastTurnAt, this.#lastTurnAt + trialEveryMs), this.#awayForMs());
+      if (waitMs > 0) await this.#clock.sleep(waitMs, over);
+      else if (this.#trial !== undefined) await settled(this.#trial, over);
+      else {
+        this.#lastTurnAt = this.#now();
+        break;
+      }
     }
+    void before.then(own.resolve); // who gives up makes nobody overtake those before
     return () => this.#releaseAll();
   }
 
-  async #giveTurns(): Promise<void> {
-    if (this.#ended !== undefined) return;
-    const ended = new AbortController();
-    this.#ended = ended;
-    while (this.#waiters.size > 0 && !ended.signal.aborted) {
-      const waitMs = Math.max(this.#leftMs(this.#lastTurnAt, this.#lastTurnAt + trialEveryMs), this.#awayForMs());
-      if (waitMs > 0) await this.#clock.sleep(waitMs, ended.signal);
-      else if (this.#trial !== undefined) await settled(this.#trial, ended.signal);
-      else {
-        this.#lastTurnAt = this.#now();
-        const [wake] = this.#waiters;
-        if (wake !== undefined) this.#leave(wake);
-        wake?.();
-      }
-    }
-    if (this.#ended === ended) this.#ended = undefined;
-  }
-
-  #leave(waiter: () => void): void {
-    this.#waiters.delete(waiter);
-    if (this.#waiters.size > 0) return;
-    this.#ended?.abort();
-    this.#ended = undefined;
-  }
-
   #releaseAll(): void {
-    for (const wake of this.#waiters) {
-      this.#leave(wake);
-      wake();
-    }
+    this.#released.abort();
+    this.#released = new AbortController();
   }
 
   #startTrial(): Call {
@@ -174,36 +156,28 @@ export class Breaker {
   }
 }
 
-/** Of one identity at one API server: the breaker of all identities, and its own. */
-export class IdentityBreaker {
-  readonly #all: Breaker;
-  readonly #own: Breaker;
+/** Of one identity at one API server. */
+export type IdentityBreaker = Pick<Breaker, 'enter' | 'enterWatch' | 'turn'>;
 
-  constructor(all: Breaker, own: Breaker) {
-    this.#all = all;
-    this.#own = own;
-  }
-
-  /** Throws KubeUnavailable, KubeWrongAnswer. */
-  async enter(attempt: Attempt, signal: AbortSignal): Promise<Call> {
-    const own = await this.#own.enter(attempt, signal);
-    try {
-      return joined(await this.#all.enter(attempt, signal), own);
-    } catch (err) {
-      own.end();
-      throw err;
-    }
-  }
-
-  enterWatch(attempt: Attempt): Call {
-    const own = this.#own.enterWatch(attempt);
-    return joined(this.#all.enterWatch(attempt), own);
-  }
-
-  /** An identity that must be patient takes no turn from others. */
-  async turn(signal: AbortSignal): Promise<() => void> {
-    return this.#own.isOpen ? this.#own.turn(signal) : this.#all.turn(signal);
-  }
+/** `all`: of all identities. */
+function identityBreaker(all: Breaker, own: Breaker): IdentityBreaker {
+  return {
+    async enter(attempt, signal) {
+      const call = await own.enter(attempt, signal);
+      try {
+        return joined(await all.enter(attempt, signal), call);
+      } catch (err) {
+        call.end();
+        throw err;
+      }
+    },
+    enterWatch(attempt) {
+      const call = own.enterWatch(attempt);
+      return joined(all.enterWatch(attempt), call);
+    },
+    /** An identity that must be patient takes no turn from others. */
+    turn: (signal) => (own.isOpen ? own : all).turn(signal),
+  };
 }
 
 function joined(all: Call, own: Call): Call {
@@ -227,8 +201,8 @@ function joined(all: Call, own: Call): Call {
 /** The breakers of a process: one for each server, name and CA, because what one of these cannot reach another may. */
 export class Breakers {
   readonly #clock: Clock;
-  readonly #all = new Map<string, Breaker>();
-  readonly #own = new Map<string, Breaker>();
+  /** Those of all identities by server, name and CA, and those of one by its credentials besides. */
+  readonly #breakers = new Map<string, Breaker>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -237,16 +211,16 @@ export class Breakers {
   of({ server, serverName, ca, token, clientCertificate }: Credentials): IdentityBreaker {
     const place = [server, serverName, digest(ca)];
     const identity = [token && digest(token), clientCertificate && digest(clientCertificate.cert)];
-    return new IdentityBreaker(this.#find(this.#all, place), this.#find(this.#own, [...place, ...identity]));
+    return identityBreaker(this.#find(place), this.#find([...place, ...identity]));
   }
 
-  #find(breakers: Map<string, Breaker>, names: readonly (string | undefined)[]): Breaker {
+  #find(names: readonly (string | undefined)[]): Breaker {
     const key = JSON.stringify(names);
-    const breaker = breakers.get(key) ?? new Breaker(this.#clock);
-    breakers.delete(key); // last in order, so what is asked for stays
-    breakers.set(key, breaker);
-    const [oldest] = breakers.keys();
-    if (breakers.size > mostBreakers && oldest !== undefined) breakers.delete(oldest);
+    const breaker = this.#breakers.get(key) ?? new Breaker(this.#clock);
+    this.#breakers.delete(key); // last in order, so what is asked for stays
+    this.#breakers.set(key, breaker);
+    const [oldest] = this.#breakers.keys();
+    if (this.#breakers.size > mostBreakers && oldest !== undefined) this.#breakers.delete(oldest);
     return breaker;
   }
 }

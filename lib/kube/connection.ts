@@ -15,7 +15,7 @@ import { type Log, Repeats } from '../log.ts';
 import { describeRequest } from './answer.ts';
 import { type Attempt, isAway, unavailable } from './api-error.ts';
 import { Breakers, trialEveryMs, type IdentityBreaker } from './circuit-breaker.ts';
-import { isAnswer, send, watchEvents } from './exchange.ts';
+import { send, watchEvents } from './exchange.ts';
 import type { KubeConnection, KubeRequest, WatchEvent } from './kube.ts';
 import { ConnectionPool, type PoolOptions } from './pool.ts';
 import { Trust } from './trust.ts';
@@ -71,10 +71,6 @@ class Connection implements KubeConnection {
   /** Before it is known, the file that does not say it. */
   get server(): string {
     return this.#session?.credentials.server ?? `unknown, by kubeconfig "${this.#options.kubeconfigFile}"`;
-  }
-
-  get serverName(): string | undefined {
-    return this.#session?.credentials.serverName;
   }
 
   get files(): readonly string[] {
@@ -141,17 +137,17 @@ class Connection implements KubeConnection {
 
   /** Throws KubeUnavailable while there are no credentials, and after the end. */
   async #open(asked: Asked): Promise<Session> {
-    const closed = (): RecoveryError => unavailable(this.#attempt(asked), 'the connection is closed');
-    if (this.#isClosed) throw closed();
-    if (this.#session !== undefined) return this.#session;
-    try {
-      if (this.#reloading === undefined && this.#isRecent(readAgainMs)) throw this.#unusable?.err;
-      await this.reload();
-    } catch (err) {
-      throw unavailable(this.#attempt(asked), oneLine(err), err);
+    if (this.#session === undefined && !this.#isClosed) {
+      try {
+        if (this.#reloading === undefined && this.#isRecent(readAgainMs)) throw this.#unusable?.err;
+        await this.reload();
+      } catch (err) {
+        throw unavailable(this.#attempt(asked), oneLine(err), err);
+      }
     }
-    if (this.#session === undefined) throw closed();
-    return this.#session;
+    const session = this.#opened();
+    if (session === undefined) throw unavailable(this.#attempt(asked), 'the connection is closed');
+    return session;
   }
 
   async #send<T>(request: KubeRequest, asked: Asked): Promise<T> {
@@ -168,7 +164,7 @@ class Connection implements KubeConnection {
       } catch (err) {
         this.#distrust(err, session);
         if (isAway(err)) call.failed(err);
-        else if (isAnswer(err) && (err.details['status'] ?? err.details['tooLarge']) !== undefined) call.answered();
+        else if (err instanceof RecoveryError && (err.details['status'] ?? err.details['tooLarge'])) call.answered();
         throw err;
       }
     } finally {
@@ -240,8 +236,8 @@ class Connection implements KubeConnection {
   }
 
   #attempt(asked: Asked): Attempt {
-    const name = this.serverName === undefined ? '' : ` (${this.serverName})`;
-    return { ...asked, server: `${this.server}${name}` };
+    const name = this.#session?.credentials.serverName;
+    return { ...asked, server: name === undefined ? this.server : `${this.server} (${name})` };
   }
 
   #exchange({ credentials: { server, token }, pool }: Session, attempt: Attempt, path: string) {

@@ -5,11 +5,11 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
-import type { Log } from '../log.ts';
-import { withoutPem } from '../log.ts';
-import { backoffMs } from '../retry.ts';
+import { type Log, withoutPem } from '../log.ts';
+import { backoffMs, Wake } from '../retry.ts';
 import type { KubeConnection } from './kube.ts';
 import { microTime } from './objects.ts';
+import { collectionPath, typeMeta } from './resources.ts';
 
 /** The reasons that OpenShift's certificate rotation uses (library-go, pkg/operator/certrotation), and the approver's. */
 export type EventReason =
@@ -46,21 +46,9 @@ interface EventRecorderOptions {
   readonly instance: string;
   /** How many events wait at most; the oldest go first. Default 256. */
   readonly limit?: number;
-  readonly random?: () => number;
-}
-
-export interface EventRecorder {
-  record(event: RecordedEvent): void;
-  /** Sends what waits as soon as the API takes it, until `signal` aborts. Never rejects. */
-  run(signal: AbortSignal): Promise<void>;
-  /** Tries to send what waits, once. Resolves with the number of events that still wait. */
-  flush(signal: AbortSignal): Promise<number>;
-  readonly waiting: number;
-  readonly dropped: number;
 }
 
 const controller = 'kube-cert-recovery';
-const apiVersion = 'events.k8s.io/v1';
 /** Limits of the API: pkg/apis/core/validation/events.go. */
 const longestNote = 1024;
 const longestInstance = 128;
@@ -71,12 +59,6 @@ const longestRetryMs = 30_000;
 /** Every event is one more write for etcd: those of a recovery are sent when its own writes are through. */
 const afterWorkMs = 1000;
 
-const apiVersions: Readonly<Record<EventSubject['kind'], string>> = {
-  Secret: 'v1',
-  ConfigMap: 'v1',
-  CertificateSigningRequest: 'certificates.k8s.io/v1',
-};
-
 /** Where the API keeps Events about objects without a namespace (pkg/apis/core/validation/events.go). */
 const namespaceOf = (subject: EventSubject): string => ('namespace' in subject ? subject.namespace : 'default');
 
@@ -86,23 +68,15 @@ interface Queued {
   refusals: number;
 }
 
-class Recorder implements EventRecorder {
+export class EventRecorder {
   readonly #options: EventRecorderOptions;
   readonly #queue: Queued[] = [];
   #dropped = 0;
-  #wake: () => void = () => undefined;
+  readonly #wake = new Wake();
   #flushing: Promise<number> | undefined;
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
-  }
-
-  get waiting(): number {
-    return this.#queue.length;
-  }
-
-  get dropped(): number {
-    return this.#dropped;
   }
 
   record(event: RecordedEvent): void {
@@ -112,27 +86,26 @@ class Recorder implements EventRecorder {
       this.#queue.shift();
       this.#drop('too many events wait for the API');
     }
-    this.#wake();
+    this.#wake.call();
   }
 
+  /** Sends what waits as soon as the API takes it, until `signal` aborts. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
-    const { clock, random = Math.random } = this.#options;
-    const stop = (): void => this.#wake();
-    signal.addEventListener('abort', stop);
+    const { clock } = this.#options;
+    const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random: Math.random };
     for (let failures = 0; !signal.aborted;) {
-      const recorded = new Promise<void>((resolve) => (this.#wake = resolve));
+      this.#wake.clear();
       if (this.#queue.length === 0) {
-        await recorded;
+        await this.#wake.wait({ clock, signal });
         await clock.sleep(afterWorkMs, signal);
       }
       if (signal.aborted) break;
       failures = (await this.flush(signal)) === 0 ? 0 : failures + 1;
-      const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random };
       if (failures > 0) await clock.sleep(backoffMs(failures, delay), signal);
     }
-    signal.removeEventListener('abort', stop);
   }
 
+  /** Tries to send what waits, once. Resolves with the number of events that still wait. */
   flush(signal: AbortSignal): Promise<number> {
     this.#flushing ??= this.#flush(signal).finally(() => (this.#flushing = undefined));
     return this.#flushing;
@@ -150,7 +123,7 @@ class Recorder implements EventRecorder {
 
   /** Whether the event is done with: sent, or given up. */
   async #send(event: Queued, signal: AbortSignal): Promise<boolean> {
-    const path = `/apis/${apiVersion}/namespaces/${encodeURIComponent(event.namespace)}/events`;
+    const path = collectionPath('Event', event.namespace);
     try {
       await this.#options.connection.request({ method: 'POST', path, body: event.body, signal });
       return true;
@@ -172,8 +145,7 @@ class Recorder implements EventRecorder {
   #body({ type, reason, regarding, note }: RecordedEvent): unknown {
     const { clock, instance } = this.#options;
     return {
-      apiVersion,
-      kind: 'Event',
+      ...typeMeta('Event'),
       metadata: {
         namespace: namespaceOf(regarding),
         name: `${regarding.name.slice(0, 230).replace(/[^a-z0-9]+$/, '')}.${randomBytes(8).toString('hex')}`,
@@ -184,12 +156,8 @@ class Recorder implements EventRecorder {
       action: 'CertificateRecovery',
       reason,
       type,
-      regarding: { apiVersion: apiVersions[regarding.kind], ...regarding },
+      regarding: { ...typeMeta(regarding.kind), ...regarding },
       note: withoutPem(note).slice(0, longestNote),
     };
   }
-}
-
-export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
-  return new Recorder(options);
 }

@@ -3,10 +3,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Client } from 'undici';
 import type { Clock } from '../clock.ts';
-import { RecoveryError } from '../errors.ts';
 import { parseAnswer } from './answer.ts';
-import { away, networkError, statusError, unavailable } from './api-error.ts';
-import type { Attempt } from './api-error.ts';
+import { type Attempt, networkError, statusError, unavailable } from './api-error.ts';
 import type { KubeRequest, WatchEvent } from './kube.ts';
 import type { ConnectionPool } from './pool.ts';
 
@@ -35,10 +33,11 @@ export async function send<T>({ pool, attempt, path, headers, clock }: Exchange,
   } catch (err) {
     if (limit.passed) {
       pool.drain(connection); // it may be lost: the next request gets a new one
-      throw away(attempt, `no answer within ${timeoutMs} ms, server ${attempt.server}`);
+      const state = `no answer within ${timeoutMs} ms, server ${attempt.server}`;
+      throw unavailable(attempt, state, undefined, { away: true });
     }
     if (signal.aborted) throw unavailable(attempt, 'stopped before the answer came');
-    throw isAnswer(err) ? err : networkError(attempt, err);
+    throw networkError(attempt, err);
   } finally {
     limit.end();
   }
@@ -47,7 +46,7 @@ export async function send<T>({ pool, attempt, path, headers, clock }: Exchange,
 interface Answer {
   readonly status: number;
   readonly retryAfter: string | undefined;
-  readonly text: string;
+  text: string;
 }
 
 async function readAnswer(
@@ -86,10 +85,6 @@ function untilSent(client: Client, signal: AbortSignal): AbortSignal {
   return stop.signal;
 }
 
-/** An error that is already complete: it stands for an answer of the server. Others are reasons why none came. */
-export const isAnswer = (err: unknown): err is RecoveryError =>
-  err instanceof RecoveryError && err.details['verb'] !== undefined;
-
 const longestRefusal = 65_536;
 
 /**
@@ -103,7 +98,8 @@ export async function* watchEvents(
   if (signal.aborted) return;
   const connection = pool.forWatch();
   const limit = new TimeLimit(clock, silenceMs, signal);
-  let refusal: Refusal | undefined;
+  /** What the server answers instead of a watch. */
+  let refusal: Answer | undefined;
   try {
     const asked = connection.client.request({ method: 'GET', path, headers, signal: limit.signal });
     const { statusCode, headers: answered, body } = await Promise.race([asked, limit.reached]);
@@ -129,20 +125,13 @@ export async function* watchEvents(
       pool.drain(connection);
       throw unavailable(attempt, `nothing was heard for ${silenceMs} ms`);
     }
-    if (refusal === undefined) throw isAnswer(err) ? err : networkError(attempt, err);
+    if (refusal === undefined) throw networkError(attempt, err);
     // Its status is known, though its text was cut off.
   } finally {
     limit.end();
     pool.release(connection);
   }
   if (refusal !== undefined) throw statusError(attempt, refusal.status, refusal.text, refusal.retryAfter);
-}
-
-/** What a server answers instead of a watch. */
-interface Refusal {
-  readonly status: number;
-  readonly retryAfter: string | undefined;
-  text: string;
 }
 
 function parseEvent(line: string, attempt: Attempt): WatchEvent {
@@ -161,19 +150,18 @@ const looks = 4;
 /** A signal that aborts when the caller's does, or when the time is up since it began, or began again. */
 class TimeLimit {
   passed = false;
-  /** Rejects when the signal aborts. */
-  readonly reached: Promise<never>;
+  readonly #given = Promise.withResolvers<never>();
   readonly #stop = new AbortController();
   readonly #finished = new AbortController();
   readonly #caller: AbortSignal;
-  readonly #abort = (): void => this.#stop.abort();
+  readonly #abort = (): void => {
+    this.#stop.abort();
+    this.#given.reject(new Error('given up'));
+  };
   #hasRestarted = false;
 
   constructor(clock: Clock, ms: number, caller: AbortSignal) {
     this.#caller = caller;
-    this.reached = new Promise((_, reject) => {
-      this.#stop.signal.addEventListener('abort', () => reject(new Error('given up')), { once: true });
-    });
     this.reached.catch(() => undefined); // it may abort when nothing waits for it
     if (caller.aborted) this.#abort();
     else caller.addEventListener('abort', this.#abort, { once: true });
@@ -182,6 +170,11 @@ class TimeLimit {
 
   get signal(): AbortSignal {
     return this.#stop.signal;
+  }
+
+  /** Rejects when the signal aborts. */
+  get reached(): Promise<never> {
+    return this.#given.promise;
   }
 
   /** Costs nothing: a watch calls it for each piece that comes. The time is then up to a quarter longer. */

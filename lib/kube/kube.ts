@@ -21,9 +21,8 @@ export interface KubeRequest {
 }
 
 export interface KubeConnection {
-  /** `https://127.0.0.1:6443` and the name asked for by SNI, for messages. */
+  /** `https://127.0.0.1:6443`, for messages. */
   readonly server: string;
-  readonly serverName: string | undefined;
   /** The kubeconfig and every file that it names, absolute paths: when one changes, `reload` has something to do. */
   readonly files: readonly string[];
   /**

@@ -1,6 +1,7 @@
 // A Lease (coordination.k8s.io/v1): where the API has it, who holds it, and how it is read, made and replaced.
 import { RecoveryError } from '../errors.ts';
-import type { KubeConnection, KubeRequest } from './kube.ts';
+import type { GetRequest } from './objects.ts';
+import { pathOf, typeMeta, withQuery } from './resources.ts';
 
 export interface LeaseName {
   readonly namespace: string;
@@ -20,14 +21,11 @@ export interface Lease {
 }
 
 /** Whom to ask, and for how long. */
-export interface LeaseRequest extends Pick<KubeRequest, 'signal' | 'timeoutMs'> {
-  readonly connection: Pick<KubeConnection, 'request'>;
+export interface LeaseRequest extends GetRequest {
   readonly lease: LeaseName;
 }
 
-export function leasePath({ namespace, name }: LeaseName): string {
-  return `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases/${name}`;
-}
+export const leasePath = (lease: LeaseName): string => pathOf('Lease', lease);
 
 /**
  * The host name in a holder's identity: client-go users write `<host name>_<UUID>`, and a UUID has no `_`. Cutting at the
@@ -43,17 +41,16 @@ export function readLease({ connection, lease, ...asking }: LeaseRequest): Promi
   return connection.request<Lease>({ method: 'GET', path: leasePath(lease), ...asking });
 }
 
-const query = '?fieldManager=kube-cert-recovery';
+const writePath = (lease: LeaseName): string => withQuery(leasePath(lease), { fieldManager: 'kube-cert-recovery' });
 
 /**
  * By server-side apply, because RBAC can name an object that is made so; the resourceVersion that no object has lets the
  * apply only create. Throws KubeConflict where another was quicker, and what the connection throws.
  */
 export async function createLease({ connection, lease, ...asking }: LeaseRequest, spec: object): Promise<void> {
-  const metadata = { ...lease, resourceVersion: '1' };
-  const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata, spec };
+  const body = { ...typeMeta('Lease'), metadata: { ...lease, resourceVersion: '1' }, spec };
   const contentType = 'application/apply-patch+yaml';
-  await connection.request({ method: 'PATCH', path: `${leasePath(lease)}${query}`, contentType, body, ...asking });
+  await connection.request({ method: 'PATCH', path: writePath(lease), contentType, body, ...asking });
 }
 
 /** Unless it has changed since it was read. Throws KubeConflict then, and what the connection throws. */
@@ -67,6 +64,5 @@ export async function replaceLease(
     const message = `Cannot write Lease "${lease.namespace}/${lease.name}": the answer has no resourceVersion`;
     throw new RecoveryError('KubeWrongAnswer', message);
   }
-  const path = `${leasePath(lease)}${query}`;
-  await connection.request({ method: 'PUT', path, body: { ...found, spec }, ...asking });
+  await connection.request({ method: 'PUT', path: writePath(lease), body: { ...found, spec }, ...asking });
 }

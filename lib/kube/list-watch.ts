@@ -10,30 +10,26 @@ import { describeRequest } from './answer.ts';
 import { type Attempt, isAway, statusError, unavailable } from './api-error.ts';
 import { backoffMs } from '../retry.ts';
 import { listed } from '../summary.ts';
-import type { KubeConnection, WatchEvent } from './kube.ts';
-import { list, type Pages } from './list.ts';
+import type { WatchEvent } from './kube.ts';
+import { list, type ListOptions } from './list.ts';
+import { withQuery } from './resources.ts';
 
-/** What a watch is doing now, for health checks. `lastProgress`: when the server last said something about its objects. */
-export type WatchStatus = { readonly lastProgress: Date | undefined } & (
-  | { readonly phase: 'listing' }
-  | { readonly phase: 'watching'; readonly resourceVersion: string }
-  | { readonly phase: 'waiting'; readonly attempt: number; readonly until: Date; readonly message: string }
-  | { readonly phase: 'stopped' }
-);
+/** What a watch is doing now, for health checks. */
+export interface WatchStatus {
+  readonly phase: 'listing' | 'watching' | 'waiting' | 'stopped';
+  /** When the server last said something about its objects. */
+  readonly lastProgress: Date | undefined;
+  /** Why it waits. */
+  readonly message?: string;
+}
 
-interface ListWatchOptions<T, K = T> {
-  readonly connection: KubeConnection;
-  /** Of the collection, with the selectors that narrow it: `/api/v1/nodes?fieldSelector=...`. */
-  readonly path: string;
-  /** For a collection whose size others decide: lists come in pages. Default: in one answer, and all is kept. */
-  readonly pages?: Pages<T, K> | undefined;
+export interface ListWatchOptions<T, K = T> extends ListOptions<T, K> {
   /** All that there is. It is called after each list, `onEvent` after each event; both return at once and never throw. */
   readonly onList: (objects: readonly K[]) => void;
   readonly onEvent: (type: 'ADDED' | 'MODIFIED' | 'DELETED', object: T) => void;
   readonly onStatus?: (status: WatchStatus) => void;
   readonly clock: Clock;
   readonly log: Log;
-  readonly signal: AbortSignal;
 }
 
 /** A kube-apiserver sends a bookmark about every minute. */
@@ -76,14 +72,14 @@ class ListWatch<T, K> {
         if (!signal.aborted) await this.#failed(err);
       }
     }
-    this.#status({ phase: 'stopped' });
+    this.#status('stopped');
   }
 
   async #list(): Promise<string> {
-    const { log, onList } = this.#options;
-    this.#status({ phase: 'listing' });
+    const { clock, log, onList } = this.#options;
+    this.#status('listing');
     const { objects, resourceVersion } = await list(this.#options);
-    this.#progress();
+    this.#lastProgress = clock.now();
     onList(objects);
     this.#succeeded();
     log.debug(this.#listedOnce ? 'watch.restarted' : 'watch.synced', { resourceVersion });
@@ -96,13 +92,16 @@ class ListWatch<T, K> {
     const { connection, clock, signal } = this.#options;
     // The server's own limit, spread so that many watches do not all end at once.
     const timeoutSeconds = 300 + Math.floor(Math.random() * 300);
-    const path =
-      `${this.#options.path}${this.#options.path.includes('?') ? '&' : '?'}watch=true&allowWatchBookmarks=true` +
-      `&resourceVersion=${encodeURIComponent(from)}&timeoutSeconds=${timeoutSeconds}`;
+    const path = withQuery(this.#options.path, {
+      watch: 'true',
+      allowWatchBookmarks: 'true',
+      resourceVersion: from,
+      timeoutSeconds: `${timeoutSeconds}`,
+    });
     const began = clock.now().getTime();
     const lasted = (): boolean => Math.abs(clock.now().getTime() - began) >= shortestWatchMs;
     let heard = false;
-    this.#status({ phase: 'watching', resourceVersion: from });
+    this.#status('watching');
     try {
       for await (const event of connection.watch(path, { silenceMs, signal })) {
         this.#take(event);
@@ -117,14 +116,12 @@ class ListWatch<T, K> {
   #take({ type, object }: WatchEvent): void {
     if (type === 'ERROR') throw eventError(object, this.#attempt());
     const version = (object as Metadata | undefined)?.metadata?.resourceVersion;
-    if (version === undefined) {
-      throw unavailable(this.#attempt(), 'an event has no resourceVersion');
-    }
+    if (version === undefined) throw unavailable(this.#attempt(), 'an event has no resourceVersion');
     this.#resourceVersion = version;
     this.#failures = 0;
-    this.#progress();
+    this.#lastProgress = this.#options.clock.now();
     if (type !== 'BOOKMARK') this.#options.onEvent(type, object as T);
-    this.#status({ phase: 'watching', resourceVersion: version });
+    this.#status('watching');
   }
 
   async #failed(err: unknown): Promise<void> {
@@ -156,7 +153,7 @@ class ListWatch<T, K> {
       this.#loggedAt = now;
       log.warn('watch.failed', fields);
     } else log.debug('watch.failed', fields);
-    this.#status({ phase: 'waiting', attempt: this.#failures, until: new Date(now.getTime() + ms), message });
+    this.#status('waiting', message);
     await clock.sleep(ms, signal);
     this.#succeeded = await connection.turn(signal);
   }
@@ -165,16 +162,10 @@ class ListWatch<T, K> {
     return { ...describeRequest('GET', this.#options.path), verb: 'watch', server: this.#options.connection.server };
   }
 
-  #progress(): void {
-    this.#lastProgress = this.#options.clock.now();
-  }
-
-  #status(status: WatchPhase): void {
-    this.#options.onStatus?.({ ...status, lastProgress: this.#lastProgress });
+  #status(phase: WatchStatus['phase'], message?: string): void {
+    this.#options.onStatus?.({ phase, lastProgress: this.#lastProgress, ...(message !== undefined && { message }) });
   }
 }
-
-type WatchPhase = WatchStatus extends infer S ? (S extends WatchStatus ? Omit<S, 'lastProgress'> : never) : never;
 
 /** An ERROR event carries a Status, as a refused request would. */
 function eventError(object: unknown, attempt: Attempt): RecoveryError {

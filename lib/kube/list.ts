@@ -5,6 +5,7 @@ import { isCode, RecoveryError } from '../errors.ts';
 import { describeRequest } from './answer.ts';
 import { wrongAnswer } from './api-error.ts';
 import type { KubeConnection } from './kube.ts';
+import { withQuery } from './resources.ts';
 
 export interface Pages<T, K> {
   /** Objects in one answer, at most. */
@@ -15,11 +16,11 @@ export interface Pages<T, K> {
   readonly enough?: { readonly read: number };
 }
 
-interface ListOptions<T, K> {
+export interface ListOptions<T, K> {
   readonly connection: KubeConnection;
-  /** With the selectors that narrow the collection. */
+  /** Of the collection, with the selectors that narrow it: `/api/v1/nodes?fieldSelector=...`. */
   readonly path: string;
-  /** Default: one answer, and all of it. */
+  /** For a collection whose size others decide. Default: one answer, and all of it. */
   readonly pages?: Pages<T, K> | undefined;
   readonly signal: AbortSignal;
 }
@@ -52,11 +53,10 @@ async function listOnce<T, K>({ connection, path, pages, signal }: ListOptions<T
   let read = 0;
   let from: string | undefined;
   for (;;) {
-    const query = [
-      ...(size === undefined ? [] : [`limit=${size}`]),
-      ...(from === undefined ? [] : [`continue=${encodeURIComponent(from)}`]),
-    ].join('&');
-    const pagePath = query === '' ? path : `${path}${path.includes('?') ? '&' : '?'}${query}`;
+    const pagePath = withQuery(path, {
+      ...(size !== undefined && { limit: `${size}` }),
+      ...(from !== undefined && { continue: from }),
+    });
     let page: ObjectList<T>;
     try {
       // No resourceVersion: a read that is as new as etcd itself, never from a cache that lags behind.

@@ -2,37 +2,27 @@
 // it is asked for.
 import { V1MicroTime } from '@kubernetes/client-node/dist/types.js';
 import { isCode } from '../errors.ts';
-import type { Clock } from '../clock.ts';
-import type { Log } from '../log.ts';
 import type { ConfigMap, KubeConnection, KubeRequest, ObjectState, Secret } from './kube.ts';
-import { listWatch, type WatchStatus } from './list-watch.ts';
+import { listWatch, type ListWatchOptions } from './list-watch.ts';
+import { collectionPath, objectKinds, pathOf, withQuery } from './resources.ts';
 
 interface ObjectName {
-  readonly kind: 'secret' | 'configMap';
+  readonly kind: keyof typeof objectKinds;
   readonly namespace: string;
   readonly name: string;
 }
 
-const resources = { secret: 'secrets', configMap: 'configmaps' } as const;
-
-/** Of all objects of this kind in the namespace. */
-function collectionPath({ kind, namespace }: Omit<ObjectName, 'name'>): string {
-  return `/api/v1/namespaces/${encodeURIComponent(namespace)}/${resources[kind]}`;
-}
-
-export function objectPath(object: ObjectName): string {
-  return `${collectionPath(object)}/${encodeURIComponent(object.name)}`;
-}
+export const objectPath = ({ kind, ...object }: ObjectName): string => pathOf(objectKinds[kind], object);
 
 /** A list of this object alone, which RBAC by resourceNames authorises; with `&watch=true` a watch of it. */
-export function namedListPath(object: ObjectName): string {
-  return `${collectionPath(object)}?fieldSelector=${encodeURIComponent(`metadata.name=${object.name}`)}`;
+export function namedListPath({ kind, namespace, name }: ObjectName): string {
+  return withQuery(collectionPath(objectKinds[kind], namespace), { fieldSelector: `metadata.name=${name}` });
 }
 
 /** A time as Events and Leases have it, with six digits after the second. */
 export const microTime = (date: Date): string => new V1MicroTime(date).toISOString();
 
-interface GetRequest extends Pick<KubeRequest, 'signal' | 'timeoutMs'> {
+export interface GetRequest extends Pick<KubeRequest, 'signal' | 'timeoutMs'> {
   readonly connection: Pick<KubeConnection, 'request'>;
 }
 
@@ -49,15 +39,11 @@ export async function getIfPresent<T>(
   }
 }
 
-interface WatchObjectOptions<T extends Secret | ConfigMap> extends ObjectName {
-  readonly connection: KubeConnection;
-  /** Called with the newest state after each list and each event. Must return at once and must not throw. */
-  readonly onState: (state: ObjectState<T>) => void;
-  readonly onStatus?: (status: WatchStatus) => void;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-}
+type WatchObjectOptions<T> = ObjectName &
+  Omit<ListWatchOptions<T>, 'path' | 'pages' | 'onList' | 'onEvent'> & {
+    /** Called with the newest state after each list and each event. Must return at once and must not throw. */
+    readonly onState: (state: ObjectState<T>) => void;
+  };
 
 /**
  * Reports the object's newest state until `signal` aborts, by a list and a watch narrowed to its name. "Absent" is said only

@@ -303,7 +303,6 @@ describe('runApprover()', () => {
     const connection = await openConnection({ kubeconfigFile: kubeconfig, clock: systemClock, userAgent: 'test' });
     const overtaken: KubeConnection = {
       server: connection.server,
-      serverName: connection.serverName,
       files: connection.files,
       request: async <T>(request: KubeRequest) => {
         // The other has sent the same just before.

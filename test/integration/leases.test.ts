@@ -169,7 +169,6 @@ test('a holder who may have renewed by a clock that was set since is given the t
 /** The real connection; `interfere` comes between the read of a lease and its write. */
 const interfered = (interfere: () => Promise<unknown>): KubeConnection => ({
   server: connection.server,
-  serverName: connection.serverName,
   files: connection.files,
   request: async <T>(request: KubeRequest) => {
     if (request.method === 'PUT') await interfere();

@@ -46,7 +46,6 @@ function recording(asked: URLSearchParams[], before: () => Promise<void> = () =>
   return {
     ...connection,
     server: connection.server,
-    serverName: connection.serverName,
     files: connection.files,
     async request<T>(request: KubeRequest): Promise<T> {
       asked.push(new URL(request.path, 'https://api').searchParams);

@@ -294,7 +294,6 @@ describe('createApiStore() with a token that may touch named objects only', () =
     const real = await openConnection({ kubeconfigFile, clock, userAgent: 'test' });
     limited = {
       server: real.server,
-      serverName: real.serverName,
       files: real.files,
       request: <T>(request: KubeRequest): Promise<T> => {
         methods.push(request.method);

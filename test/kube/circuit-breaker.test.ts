@@ -156,6 +156,22 @@ describe('Breaker', () => {
     await Promise.all(watches);
   });
 
+  it('gives turns in the order in which they were asked for, also when one of them has left', async () => {
+    await ask();
+    const left = new AbortController();
+    const order: number[] = [];
+    const turns = [0, 1, 2, 3].map(async (who) => {
+      await breaker.turn(who === 1 ? left.signal : signal);
+      order.push(who);
+    });
+    await settle();
+    left.abort();
+    await pass(1000);
+    await Promise.all(turns);
+    expect(order).toEqual([1, 0, 2, 3]);
+    expect(clock.sleeping).toBe(0);
+  });
+
   it.each([
     { seconds: 1, ms: 1000 },
     { seconds: 5, ms: 5000 },

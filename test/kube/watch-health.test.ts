@@ -8,19 +8,9 @@ describe('WatchHealth', () => {
   const rows: readonly (readonly [string, WatchStatus, Date, boolean])[] = [
     ['is well at the start', { phase: 'listing', lastProgress: undefined }, at(120), true],
     ['is ill when nothing was ever listed', { phase: 'listing', lastProgress: undefined }, at(121), false],
-    [
-      'is well two minutes after a bookmark',
-      { phase: 'watching', resourceVersion: '1', lastProgress: at(60) },
-      at(180),
-      true,
-    ],
-    ['is ill later', { phase: 'watching', resourceVersion: '1', lastProgress: at(60) }, at(181), false],
-    [
-      'is well while a failure is young',
-      { phase: 'waiting', attempt: 3, until: at(90), message: 'm', lastProgress: at(60) },
-      at(180),
-      true,
-    ],
+    ['is well two minutes after a bookmark', { phase: 'watching', lastProgress: at(60) }, at(180), true],
+    ['is ill later', { phase: 'watching', lastProgress: at(60) }, at(181), false],
+    ['is well while a failure is young', { phase: 'waiting', message: 'm', lastProgress: at(60) }, at(180), true],
     ['says nothing of a watch that was stopped', { phase: 'stopped', lastProgress: at(0) }, at(1000), true],
   ];
   it.each(rows)('%s', (_what, status, now, ok) => {
@@ -31,9 +21,9 @@ describe('WatchHealth', () => {
 
   it('names the objects, ten at most, and why', () => {
     const health = new WatchHealth(began);
-    const waiting = { phase: 'waiting', attempt: 9, until: at(200), message: 'Cannot list: 403' } as const;
+    const waiting = { phase: 'waiting', message: 'Cannot list: 403' } as const;
     for (let index = 0; index < 11; index += 1) health.set(`Secret "n/${index}"`, { ...waiting, lastProgress: at(0) });
-    health.set('Secret "n/well"', { phase: 'watching', resourceVersion: '1', lastProgress: at(190) });
+    health.set('Secret "n/well"', { phase: 'watching', lastProgress: at(190) });
     const { ok, message } = health.check(at(200));
     expect(ok).toBe(false);
     expect(message).toMatch(

@@ -1,0 +1,53 @@
+// Where the API keeps objects: the one table of kinds and paths. Pure.
+
+const rbac = '/apis/rbac.authorization.k8s.io/v1';
+const registration = '/apis/admissionregistration.k8s.io/v1';
+
+/** Path of the collection by kind; `{namespace}` where objects live in one. */
+export const collections = {
+  Namespace: '/api/v1/namespaces',
+  Node: '/api/v1/nodes',
+  Secret: '/api/v1/namespaces/{namespace}/secrets',
+  ConfigMap: '/api/v1/namespaces/{namespace}/configmaps',
+  ServiceAccount: '/api/v1/namespaces/{namespace}/serviceaccounts',
+  Lease: '/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases',
+  Event: '/apis/events.k8s.io/v1/namespaces/{namespace}/events',
+  Role: `${rbac}/namespaces/{namespace}/roles`,
+  RoleBinding: `${rbac}/namespaces/{namespace}/rolebindings`,
+  ClusterRole: `${rbac}/clusterroles`,
+  ClusterRoleBinding: `${rbac}/clusterrolebindings`,
+  CertificateSigningRequest: '/apis/certificates.k8s.io/v1/certificatesigningrequests',
+  MutatingWebhookConfiguration: `${registration}/mutatingwebhookconfigurations`,
+  ValidatingWebhookConfiguration: `${registration}/validatingwebhookconfigurations`,
+} as const;
+
+export type Kind = keyof typeof collections;
+
+/** As inventories name them. */
+export const objectKinds = { secret: 'Secret', configMap: 'ConfigMap' } as const;
+
+/** Of all objects of a kind; without a namespace those of all. */
+export function collectionPath(kind: Kind, namespace?: string): string {
+  return namespace === undefined
+    ? collections[kind].replace('/namespaces/{namespace}', '')
+    : collections[kind].replace('{namespace}', encodeURIComponent(namespace));
+}
+
+export function pathOf(
+  kind: Kind,
+  { namespace, name }: { readonly namespace?: string; readonly name: string },
+): string {
+  return `${collectionPath(kind, namespace)}/${encodeURIComponent(name)}`;
+}
+
+/** With more in the query. */
+export function withQuery(path: string, parameters: Record<string, string>): string {
+  const query = new URLSearchParams(parameters).toString();
+  return query === '' ? path : `${path}${path.includes('?') ? '&' : '?'}${query}`;
+}
+
+/** What an object says of itself. */
+export function typeMeta(kind: Kind): { readonly apiVersion: string; readonly kind: Kind } {
+  const [, apiVersion = ''] = /^\/apis?\/(.*?v\d+)\//.exec(collections[kind]) ?? [];
+  return { apiVersion, kind };
+}
