@@ -5,6 +5,7 @@ import { suggestion, valueText } from '../problems.ts';
 import { understood } from './check-references.ts';
 import type { ArtefactEntry, InventoryFinding } from './check-references.ts';
 import { artefactContent, keysOf } from './content.ts';
+import { locationKeys, locationKinds } from './location-kinds.ts';
 import { checkedHostname } from './values.ts';
 import type { Artefact, Location, Signer, Target } from './model.ts';
 import { originalOf } from './order.ts';
@@ -15,24 +16,16 @@ type What = Omit<InventoryFinding, 'index'>;
 
 const invalid = (path: readonly PropertyKey[], message: string): What => ({ path, kind: 'invalid', message });
 
-/** The kinds of location that can hold what an artefact is. */
-const fitting: Readonly<Record<Artefact['kind'], readonly Location['kind'][]>> = {
-  signer: ['secret', 'pemPair'],
-  target: ['secret', 'pemPair', 'combinedPem', 'kubeconfig'],
-  caBundle: ['configMap', 'pemFile'],
-  composedBundle: ['configMap', 'pemFile'],
-  kubeconfigs: ['secret'],
-  keyPair: ['secret'],
-  external: ['secret', 'configMap'],
-  opaque: ['secret', 'configMap'],
-  copy: ['secret', 'configMap', 'pemPair', 'pemFile', 'combinedPem', 'kubeconfig'],
-};
-
 /** A copy fits where its original would. */
 function fittingLocations(artefact: Artefact, all: readonly Artefact[]): readonly Location['kind'][] {
   const original = originalOf(all, artefact);
-  if (original === undefined || artefact.kind !== 'copy') return fitting[artefact.kind];
-  return original.kind === 'opaque' || original.kind === 'external' ? [original.location.kind] : fitting[original.kind];
+  const holding = (kind: Artefact['kind']): Location['kind'][] =>
+    locationKeys.filter((key) => {
+      const { holds }: { readonly holds: readonly Artefact['kind'][] } = locationKinds[key];
+      return holds.includes(kind);
+    });
+  if (original === undefined || artefact.kind !== 'copy') return holding(artefact.kind);
+  return original.kind === 'opaque' || original.kind === 'external' ? [original.location.kind] : holding(original.kind);
 }
 
 function fittingLocation(artefact: Artefact, all: readonly Artefact[]): What[] {
@@ -181,7 +174,7 @@ function declaredDirectories({ location }: Artefact, directories: ReadonlySet<st
     const name = directoryOf(file);
     if (name === undefined || directories.has(name)) return [];
     const message = `must begin with a declared directory, got "{${name}}"${suggestion(name, directories)}`;
-    return [{ path: ['location', ...path], kind: 'notFound', message }];
+    return [{ path, kind: 'notFound', message }];
   });
 }
 

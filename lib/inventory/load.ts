@@ -8,16 +8,10 @@ import type { ArtefactEntry, InventoryFinding } from './check-references.ts';
 import { checkPlaces, checkValues } from './check-values.ts';
 import { directoryOf, filesOf, isFile, parametersOf } from './places.ts';
 import { checkedHostname } from './values.ts';
-import type { DiskLocation, Inventory, Location } from './model.ts';
-import {
-  artefactSchema,
-  inventoryFileSchema,
-  inventoryHead,
-  inventorySchema,
-  locationKeys,
-  locationKeysText,
-} from './schema.ts';
-import type { RawInventory, RawLocation } from './schema.ts';
+import { fileKinds, locationKeys, locationKeysText, type RawLocation } from './location-kinds.ts';
+import type { ApiLocation, DiskLocation, Inventory, Location } from './model.ts';
+import { artefactSchema, inventoryFileSchema, inventoryHead, inventorySchema } from './schema.ts';
+import type { RawInventory } from './schema.ts';
 import { checkShape, problemAt } from './shape.ts';
 import type { DocumentPlace } from './shape.ts';
 
@@ -41,31 +35,23 @@ type Head = Omit<RawInventory, 'artefacts'>;
 
 function locationOf(raw: RawLocation, namespace: string | undefined): Location | What {
   const given = locationKeys.filter((key) => raw[key] !== undefined);
-  const path = ['location'];
-  if (given.length !== 1) {
-    const got = given.length === 0 ? 'none' : given.join(' and ');
-    return { path, kind: 'invalid', message: `must have exactly one of ${locationKeysText}, got ${got}` };
+  const [kind, ...others] = given;
+  if (kind === undefined || others.length > 0) {
+    const message = `must have exactly one of ${locationKeysText}, got ${given.join(' and ') || 'none'}`;
+    return { path: ['location'], kind: 'invalid', message };
   }
-  const file = fileLocation(raw);
-  if (file !== undefined) {
+  const value = raw[kind];
+  if (kind in fileKinds) {
     const message = 'must be left out for files on this host';
-    return raw.namespace === undefined ? file : { path: ['location', 'namespace'], kind: 'invalid', message };
+    if (raw.namespace !== undefined) return { path: ['location', 'namespace'], kind: 'invalid', message };
+    return { kind, ...(typeof value === 'string' ? { file: value } : value) } as DiskLocation;
   }
   const where = raw.namespace ?? namespace;
   if (where === undefined) {
     const message = 'is required: the namespace of the object, here or for the whole inventory';
     return { path: ['location', 'namespace'], kind: 'required', message };
   }
-  if (raw.secret !== undefined) return { kind: 'secret', namespace: where, name: raw.secret };
-  return { kind: 'configMap', namespace: where, name: raw.configMap ?? '' };
-}
-
-function fileLocation({ pemPair, pemFile, combinedPem, kubeconfig }: RawLocation): DiskLocation | undefined {
-  if (pemPair !== undefined) return { kind: 'pemPair', ...pemPair };
-  if (pemFile !== undefined) return { kind: 'pemFile', file: pemFile };
-  if (combinedPem !== undefined) return { kind: 'combinedPem', file: combinedPem };
-  if (kubeconfig === undefined) return undefined;
-  return { kind: 'kubeconfig', ...kubeconfig };
+  return { kind, namespace: where, name: value } as ApiLocation;
 }
 
 interface Reading {
