@@ -3,13 +3,12 @@
 import { problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import { readYaml } from '../yaml.ts';
-import { checkReferences, understood } from './check-references.ts';
-import type { ArtefactEntry, InventoryFinding } from './check-references.ts';
-import { checkPlaces, checkValues } from './check-values.ts';
+import { type ArtefactEntry, type Finding, invalid, type InventoryFinding, required } from './check-references.ts';
+import { checkArtefacts } from './check-values.ts';
 import { directoryOf, filesOf, isFile, parametersOf } from './places.ts';
 import { checkedHostname } from './values.ts';
 import { fileKinds, locationKeys, locationKeysText, type RawLocation } from './location-kinds.ts';
-import type { ApiLocation, DiskLocation, Inventory, Location } from './model.ts';
+import type { ApiLocation, Artefact, DiskLocation, Inventory, Location } from './model.ts';
 import { artefactSchema, inventoryFileSchema, inventoryHead, inventorySchema } from './schema.ts';
 import type { RawInventory } from './schema.ts';
 import { checkShape, problemAt } from './shape.ts';
@@ -30,26 +29,24 @@ interface Checked {
   readonly problems: readonly Problem[];
 }
 
-type What = Omit<InventoryFinding, 'index'>;
 type Head = Omit<RawInventory, 'artefacts'>;
 
-function locationOf(raw: RawLocation, namespace: string | undefined): Location | What {
+function locationOf(raw: RawLocation, namespace: string | undefined): Location | Finding {
   const given = locationKeys.filter((key) => raw[key] !== undefined);
   const [kind, ...others] = given;
   if (kind === undefined || others.length > 0) {
-    const message = `must have exactly one of ${locationKeysText}, got ${given.join(' and ') || 'none'}`;
-    return { path: ['location'], kind: 'invalid', message };
+    const got = given.join(' and ') || 'none';
+    return invalid(['location'], `must have exactly one of ${locationKeysText}, got ${got}`);
   }
   const value = raw[kind];
+  const path = ['location', 'namespace'];
   if (kind in fileKinds) {
-    const message = 'must be left out for files on this host';
-    if (raw.namespace !== undefined) return { path: ['location', 'namespace'], kind: 'invalid', message };
+    if (raw.namespace !== undefined) return invalid(path, 'must be left out for files on this host');
     return { kind, ...(typeof value === 'string' ? { file: value } : value) } as DiskLocation;
   }
   const where = raw.namespace ?? namespace;
   if (where === undefined) {
-    const message = 'is required: the namespace of the object, here or for the whole inventory';
-    return { path: ['location', 'namespace'], kind: 'required', message };
+    return required(path, 'is required: the namespace of the object, here or for the whole inventory');
   }
   return { kind, namespace: where, name: value } as ApiLocation;
 }
@@ -78,35 +75,35 @@ function readArtefacts(list: unknown, namespace: string | undefined): Reading {
   return { entries, findings };
 }
 
-function unusedDeclarations(head: Head, entries: readonly ArtefactEntry[]): { path: PropertyKey[]; message: string }[] {
-  if (entries.length === 0 || entries.some(({ artefact }) => artefact === undefined)) return [];
-  const artefacts = understood(entries);
-  const parameters = new Set(artefacts.flatMap((one) => parametersOf(one)));
+function unusedDeclarations({ parameters, directories }: Head, artefacts: readonly Artefact[]): Finding[] {
   const files = artefacts.flatMap(({ location }) => (isFile(location) ? filesOf(location) : []));
-  const directories = new Set(files.map(({ file }) => directoryOf(file)));
-  return [
-    ...Object.keys(head.parameters).flatMap((name) => (parameters.has(name) ? [] : [['parameters', name]])),
-    ...Object.keys(head.directories).flatMap((name) => (directories.has(name) ? [] : [['directories', name]])),
-  ].map((path) => ({ path, message: 'must be used by an artefact, got no use of it' }));
+  const used = {
+    parameters: new Set<string | undefined>(artefacts.flatMap((one) => parametersOf(one))),
+    directories: new Set(files.map(({ file }) => directoryOf(file))),
+  };
+  return Object.entries({ parameters, directories }).flatMap(([group, declared]) =>
+    Object.keys(declared)
+      .filter((name) => !used[group as keyof typeof used].has(name))
+      .map((name) => invalid([group, name], 'must be used by an artefact, got no use of it')),
+  );
 }
 
 /** A default may lie below a directory that is declared before it, so that no two wait for each other. */
-function wrongDirectories({ directories }: Head): { path: PropertyKey[]; message: string }[] {
+function wrongDirectories({ directories }: Head): Finding[] {
   const names = Object.keys(directories);
   return Object.entries(directories).flatMap(([name, declaration], at) => {
     const above = declaration.default === undefined ? undefined : directoryOf(declaration.default);
     if (above === undefined || names.slice(0, at).includes(above)) return [];
     const message = `must begin with a directory that is declared before it, got "{${above}}"`;
-    return [{ path: ['directories', name, 'default'], message }];
+    return [invalid(['directories', name, 'default'], message)];
   });
 }
 
-function wrongDefaults(head: Head): { path: PropertyKey[]; message: string }[] {
-  return Object.entries(head.parameters).flatMap(([name, declaration]) =>
+function wrongDefaults({ parameters }: Head): Finding[] {
+  return Object.entries(parameters).flatMap(([name, declaration]) =>
     (declaration.default ?? []).flatMap((text, at) => {
       if (checkedHostname(text) !== undefined) return [];
-      const message = `must be a DNS name or an IP address, got "${text}"`;
-      return [{ path: ['parameters', name, 'default', at], message }];
+      return [invalid(['parameters', name, 'default', at], `must be a DNS name or an IP address, got "${text}"`)];
     }),
   );
 }
@@ -146,18 +143,25 @@ export function checkInventory(
     directories: new Set(Object.keys(raw.directories ?? {})),
     discovers: head.discover !== undefined,
   };
-  const all = [...findings, ...checkReferences(entries), ...checkPlaces(entries), ...checkValues(entries, declared)];
+  const artefacts = entries.flatMap(({ artefact }) => artefact ?? []);
+  const isWhole = artefacts.length > 0 && artefacts.length === entries.length;
+  const all = [
+    ...wrongDefaults(head),
+    ...wrongDirectories(head),
+    ...(isWhole ? unusedDeclarations(head, artefacts) : []),
+    ...[...findings, ...checkArtefacts(entries, declared)].map(({ index, path, ...what }) => ({
+      path: ['artefacts', index, ...path],
+      ...what,
+    })),
+  ];
   const problems = [
     ...('problems' in shape ? shape.problems : []),
-    ...[...wrongDefaults(head), ...wrongDirectories(head), ...unusedDeclarations(head, entries)].map(
-      ({ path, message }) => problemAt(place, path, { kind: 'invalid', message }),
-    ),
-    ...all.map(({ index, path, ...what }) => problemAt(place, ['artefacts', index, ...path], what)),
+    ...all.map(({ path, ...what }) => problemAt(place, path, what)),
   ].map((problem) => named(problem, entries));
   if (problems.length > 0)
     return { inventory: undefined, problems: problems.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
   const { namespace: _namespace, inPodNamespace: _inPodNamespace, ...told } = head;
-  return { inventory: { ...told, artefacts: understood(entries) }, problems };
+  return { inventory: { ...told, artefacts }, problems };
 }
 
 /** Checks the text of an inventory file. */
