@@ -12,7 +12,7 @@ const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? val
 const text = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
 
 /** Undefined: no YAML, or no mapping. */
-export function document(yaml: string): Mapping | undefined {
+function document(yaml: string): Mapping | undefined {
   try {
     const value = parseYaml(yaml);
     return isMapping(value) ? value : undefined;
@@ -26,12 +26,15 @@ export function document(yaml: string): Mapping | undefined {
  * value, which counts. Without a name the first container's. Undefined where there are none.
  */
 export function flagsOf(manifest: string, wanted?: string): ReadonlyMap<string, string> | undefined {
-  const containers = list(mapping(document(manifest)?.['spec'])['containers']).map(mapping);
-  const container = containers.find((one) => wanted === undefined || one['name'] === wanted);
+  const container = containersOf(manifest).find((one) => wanted === undefined || one['name'] === wanted);
   const words = [...list(container?.['command']), ...list(container?.['args'])].flatMap((word) => text(word) ?? []);
   const flags = new Map(flagsIn(words).map(({ name, value = '' }) => [name, value]));
   return flags.size === 0 ? undefined : flags;
 }
+
+/** Of a static-pod manifest. */
+export const containersOf = (manifest: string): readonly Mapping[] =>
+  list(mapping(document(manifest)?.['spec'])['containers']).map(mapping);
 
 export function clusterDomainOf(kubeletConfiguration: string): string | undefined {
   return text(document(kubeletConfiguration)?.['clusterDomain']);
