@@ -11,10 +11,10 @@ import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { generateKey, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import { verifyChain } from '../pki/verify.ts';
+import { type NewObject, objectOf } from '../store/api-store.ts';
 import { locationText, type Material, verifyMaterial } from '../store/store.ts';
 import { namesIn, readIfPresent, removeDirectory } from './existing-files.ts';
 import type { HostLayout } from './layout.ts';
-import { privateKeyKey } from '../inventory/content.ts';
 
 interface GenerationOptions {
   readonly resolved: Resolved;
@@ -94,28 +94,11 @@ function keyPair({ privateKey, publicKey }: KeyPair, key: PrivateKey): Material 
 // The staging directory: every object of the first generation as one JSON manifest, mode 0600 in a 0700 directory,
 // because signers' keys are among them. It is the record of an interrupted `init render`, and what `init` uploads.
 
-interface ObjectManifest {
-  readonly apiVersion: 'v1';
-  readonly kind: 'Secret' | 'ConfigMap';
-  readonly metadata: {
-    readonly namespace: string;
-    readonly name: string;
-    readonly annotations?: Readonly<Record<string, string>>;
-  };
-  readonly type?: string;
-  readonly data: Readonly<Record<string, string>>;
-}
+type ObjectManifest = NewObject & { readonly metadata: Partial<Pick<Material, 'annotations'>> };
 
-export function objectManifest({ kind, namespace, name }: ApiLocation, material: Material): ObjectManifest {
-  const encoding = kind === 'secret' ? 'base64' : 'utf8';
-  const data = Object.entries(material.entries).map(([key, bytes]) => [key, Buffer.from(bytes).toString(encoding)]);
-  return {
-    apiVersion: 'v1',
-    kind: kind === 'secret' ? 'Secret' : 'ConfigMap',
-    metadata: { namespace, name, annotations: material.annotations },
-    ...(kind === 'secret' && { type: privateKeyKey in material.entries ? 'kubernetes.io/tls' : 'Opaque' }),
-    data: Object.fromEntries(data) as Record<string, string>,
-  };
+export function objectManifest(location: ApiLocation, { entries, annotations }: Material): ObjectManifest {
+  const object = objectOf(location, entries);
+  return { ...object, metadata: { ...object.metadata, annotations } };
 }
 
 function stagedFile({ staging }: HostLayout, { kind, namespace, name }: ApiLocation): string {

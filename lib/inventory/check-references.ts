@@ -14,18 +14,18 @@ export interface ArtefactEntry {
 }
 
 /** A problem inside an artefact. */
-export interface Finding extends Pick<Problem, 'kind' | 'message'> {
+export interface FieldProblem extends Pick<Problem, 'kind' | 'message'> {
   readonly path: readonly PropertyKey[];
 }
 
 /** A problem inside the artefact at `index`. */
-export interface InventoryFinding extends Finding {
+export interface InventoryFinding extends FieldProblem {
   readonly index: number;
 }
 
 const finding =
-  (kind: Finding['kind']) =>
-  (path: Finding['path'], message: string): Finding => ({ path, kind, message });
+  (kind: FieldProblem['kind']) =>
+  (path: FieldProblem['path'], message: string): FieldProblem => ({ path, kind, message });
 export const invalid = finding('invalid');
 export const required = finding('required');
 export const notFound = finding('notFound');
@@ -49,7 +49,7 @@ export function surroundingsOf(entries: readonly ArtefactEntry[]): Surroundings 
   return { all, isWhole: all.length === entries.length, byName: new Map(named) };
 }
 
-export function uniqueName({ index, name }: ArtefactEntry, { byName }: Surroundings): Finding[] {
+export function uniqueName({ index, name }: ArtefactEntry, { byName }: Surroundings): FieldProblem[] {
   const first = name === undefined ? index : byName.get(name)?.index;
   if (first === index) return [];
   const message = `must be unique, got "${name}" as artefacts[${first}] has`;
@@ -121,10 +121,10 @@ function referencesOfReaders({ readers }: Artefact): readonly Reference[] {
 
 export const kindText = (kind: Kind): string => (kind === 'opaque' ? 'an opaque object' : `a ${kind}`);
 
-export function soundReferences(artefact: Artefact, { all, byName }: Surroundings): Finding[] {
+export function soundReferences(artefact: Artefact, { all, byName }: Surroundings): FieldProblem[] {
   const seen = new Set<string>();
   const named = [...references(artefact), ...referencesOfReaders(artefact)];
-  return named.flatMap(({ path, name, wanted, kinds, byCopy }): Finding[] => {
+  return named.flatMap(({ path, name, wanted, kinds, byCopy }): FieldProblem[] => {
     const found = byName.get(name);
     if (found === undefined) {
       const near = suggestion(name, byName.keys());
@@ -170,7 +170,7 @@ export function noCycles({ all, byName }: Surroundings): InventoryFinding[] {
  * A leaf of a signer in the API that no bundle holds would be made, and trusted by nobody. Readers of a signer on disk
  * may be pointed at its own certificate file.
  */
-export function heldSigner(artefact: Artefact, { all, isWhole, byName }: Surroundings): Finding[] {
+export function heldSigner(artefact: Artefact, { all, isWhole, byName }: Surroundings): FieldProblem[] {
   if (!isWhole || (artefact.kind !== 'target' && artefact.kind !== 'signer')) return [];
   const { issuer: name } = artefact;
   const issuer = byName.get(name ?? '')?.artefact;
@@ -180,8 +180,8 @@ export function heldSigner(artefact: Artefact, { all, isWhole, byName }: Surroun
 }
 
 /** A server that no certificate of the inventory names is refused by every client that asks for it. */
-export function servedNames({ readers }: Artefact, { all, isWhole }: Surroundings): Finding[] {
-  return readers.flatMap(({ kubeconfig }, at): Finding[] => {
+export function servedServerName({ readers }: Artefact, { all, isWhole }: Surroundings): FieldProblem[] {
+  return readers.flatMap(({ kubeconfig }, at): FieldProblem[] => {
     const name = kubeconfig?.tlsServerName;
     if (!isWhole || name === undefined) return [];
     if (all.some((one) => one.kind === 'target' && one.hostnames.includes(name))) return [];

@@ -4,7 +4,7 @@ import { durationText } from '../duration.ts';
 import { suggestion, valueText } from '../problems.ts';
 import {
   type ArtefactEntry,
-  type Finding,
+  type FieldProblem,
   heldSigner,
   type InventoryFinding,
   invalid,
@@ -12,7 +12,7 @@ import {
   noCycles,
   notFound,
   required,
-  servedNames,
+  servedServerName,
   soundReferences,
   type Surroundings,
   surroundingsOf,
@@ -38,10 +38,10 @@ function fittingLocations(artefact: Artefact, all: readonly Artefact[]): readonl
   return original.kind === 'opaque' || original.kind === 'external' ? [original.location.kind] : holding(original.kind);
 }
 
-function fittingLocation(artefact: Artefact, { all }: Surroundings): Finding[] {
+function fittingLocation(artefact: Artefact, { all }: Surroundings): FieldProblem[] {
   const { location, kind, published } = artefact;
   const fits = fittingLocations(artefact, all);
-  const found: Finding[] = [];
+  const found: FieldProblem[] = [];
   if (!fits.includes(location.kind)) {
     found.push(invalid(['location'], `must be a ${fits.join(' or a ')} for a ${kind}, got a ${location.kind}`));
   }
@@ -55,7 +55,7 @@ function fittingLocation(artefact: Artefact, { all }: Surroundings): Finding[] {
 }
 
 /** A forgotten issuer must not make a certificate that nobody trusts: self-signed is only what is found to be so. */
-function selfSigned(artefact: Artefact): Finding[] {
+function selfSigned(artefact: Artefact): FieldProblem[] {
   if (artefact.kind !== 'target' || artefact.issuer !== undefined) return [];
   if (artefact.usage === 'serving' && artefact.template === 'present' && isFile(artefact.location)) return [];
   const message =
@@ -63,7 +63,7 @@ function selfSigned(artefact: Artefact): Finding[] {
   return [required(['issuer'], message)];
 }
 
-function life(artefact: Artefact): Finding[] {
+function life(artefact: Artefact): FieldProblem[] {
   if (artefact.kind !== 'signer' && artefact.kind !== 'target') return [];
   const { validity, refresh } = artefact;
   if (refresh > 0 && refresh < validity) return [];
@@ -76,7 +76,7 @@ function life(artefact: Artefact): Finding[] {
 }
 
 /** What is renewed again before it is promoted would never be in use. */
-function promotion(artefact: Artefact, { all }: Surroundings): Finding[] {
+function promotion(artefact: Artefact, { all }: Surroundings): FieldProblem[] {
   if (artefact.kind !== 'copy' || artefact.promoteAfter === undefined) return [];
   const original = originalOf(all, artefact);
   if (original === undefined) return [];
@@ -96,7 +96,7 @@ function promotion(artefact: Artefact, { all }: Surroundings): Finding[] {
 }
 
 /** Where nothing else tells whom a renewal is for. */
-function keptSubject(artefact: Artefact): Finding[] {
+function keptSubject(artefact: Artefact): FieldProblem[] {
   if (artefact.kind !== 'target' || artefact.keepsSubject !== true) return [];
   const { usage, template } = artefact;
   if (usage !== 'client')
@@ -105,15 +105,15 @@ function keptSubject(artefact: Artefact): Finding[] {
   return [invalid(['keepsSubject'], 'must be left out: template: present keeps the subject already')];
 }
 
-function declaredParameter(name: string, path: Finding['path'], { parameters }: Declarations): Finding[] {
+function declaredParameter(name: string, path: FieldProblem['path'], { parameters }: Declarations): FieldProblem[] {
   if (parameters.has(name)) return [];
   return [notFound(path, `must name a declared parameter, got "${name}"${suggestion(name, parameters)}`)];
 }
 
-function hostnames(artefact: Artefact, declared: Declarations): Finding[] {
+function hostnames(artefact: Artefact, declared: Declarations): FieldProblem[] {
   if (artefact.kind !== 'target') return [];
   const { usage, hostnames: sources, commonName } = artefact;
-  const found: Finding[] = [];
+  const found: FieldProblem[] = [];
   if (usage === 'client') {
     if (commonName === undefined)
       found.push(required(['commonName'], 'is required: the user name of a client certificate'));
@@ -137,15 +137,15 @@ function hostnames(artefact: Artefact, declared: Declarations): Finding[] {
 }
 
 /** A misspelt one would make a CA on each of several machines. */
-function ownership(artefact: Artefact, declared: Declarations): Finding[] {
+function ownership(artefact: Artefact, declared: Declarations): FieldProblem[] {
   if (artefact.kind !== 'signer' || typeof artefact.owned !== 'object') return [];
   return declaredParameter(artefact.owned.unlessSet, ['owned', 'unlessSet'], declared);
 }
 
-function proofs(artefact: Artefact, { all }: Surroundings): Finding[] {
+function proofs(artefact: Artefact, { all }: Surroundings): FieldProblem[] {
   const original = originalOf(all, artefact);
   if (original === undefined || original.kind === 'opaque') return [];
-  return artefact.readers.flatMap(({ proof }, at): Finding[] => {
+  return artefact.readers.flatMap(({ proof }, at): FieldProblem[] => {
     const path = ['readers', at, 'proof'];
     const { of } = proofKinds[proof.kind];
     const serves = original.kind === 'target' && original.usage !== 'client';
@@ -158,7 +158,7 @@ function proofs(artefact: Artefact, { all }: Surroundings): Finding[] {
 }
 
 /** A flag with the name of an entry that is not there would never be given. */
-function flagValues(artefact: Artefact, { all }: Surroundings): Finding[] {
+function flagValues(artefact: Artefact, { all }: Surroundings): FieldProblem[] {
   const keys = keysOf(artefactContent(artefact, all));
   return Object.entries(artefact.flags ?? {}).flatMap(([component, flags]) => {
     const hasKubeconfig = artefact.readers.some((one) => one.component === component && one.kubeconfig !== undefined);
@@ -175,7 +175,7 @@ function flagValues(artefact: Artefact, { all }: Surroundings): Finding[] {
 }
 
 /** Only a client has an identity that a kubeconfig could name. */
-function kubeconfigs(artefact: Artefact): Finding[] {
+function kubeconfigs(artefact: Artefact): FieldProblem[] {
   if (artefact.kind === 'target' && artefact.usage === 'client') return [];
   return artefact.readers.flatMap(({ kubeconfig }, at) => {
     const path = ['readers', at, 'kubeconfig'];
@@ -183,9 +183,9 @@ function kubeconfigs(artefact: Artefact): Finding[] {
   });
 }
 
-function declaredDirectories({ location }: Artefact, { directories }: Declarations): Finding[] {
+function declaredDirectories({ location }: Artefact, { directories }: Declarations): FieldProblem[] {
   if (!isFile(location)) return [];
-  return filesOf(location).flatMap(({ path, file }): Finding[] => {
+  return filesOf(location).flatMap(({ path, file }): FieldProblem[] => {
     const name = directoryOf(file);
     if (name === undefined || directories.has(name)) return [];
     return [notFound(path, `must begin with a declared directory, got "{${name}}"${suggestion(name, directories)}`)];
@@ -217,15 +217,15 @@ interface Declarations {
   readonly discovers: boolean;
 }
 
-function condition({ when }: Artefact, { discovers }: Declarations): Finding[] {
+function condition({ when }: Artefact, { discovers }: Declarations): FieldProblem[] {
   if (when === undefined || discovers) return [];
   return [invalid(['when'], 'must be left out: the inventory has no `discover`, so nobody finds out')];
 }
 
-const checks: readonly ((artefact: Artefact, around: Surroundings & Declarations) => Finding[])[] = [
+const checks: readonly ((artefact: Artefact, around: Surroundings & Declarations) => FieldProblem[])[] = [
   soundReferences,
   heldSigner,
-  servedNames,
+  servedServerName,
   fittingLocation,
   condition,
   selfSigned,

@@ -3,7 +3,7 @@
 import { problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import { readYaml } from '../yaml.ts';
-import { type ArtefactEntry, type Finding, invalid, type InventoryFinding, required } from './check-references.ts';
+import { type ArtefactEntry, type FieldProblem, invalid, type InventoryFinding, required } from './check-references.ts';
 import { checkArtefacts } from './check-values.ts';
 import { directoryOf, filesOf, isFile, parametersOf } from './places.ts';
 import { checkedHostname } from './values.ts';
@@ -31,7 +31,7 @@ interface Checked {
 
 type Head = Omit<RawInventory, 'artefacts'>;
 
-function locationOf(raw: RawLocation, namespace: string | undefined): Location | Finding {
+function locationOf(raw: RawLocation, namespace: string | undefined): Location | FieldProblem {
   const given = locationKeys.filter((key) => raw[key] !== undefined);
   const [kind, ...others] = given;
   if (kind === undefined || others.length > 0) {
@@ -75,7 +75,7 @@ function readArtefacts(list: unknown, namespace: string | undefined): Reading {
   return { entries, findings };
 }
 
-function unusedDeclarations({ parameters, directories }: Head, artefacts: readonly Artefact[]): Finding[] {
+function unusedDeclarations({ parameters, directories }: Head, artefacts: readonly Artefact[]): FieldProblem[] {
   const files = artefacts.flatMap(({ location }) => (isFile(location) ? filesOf(location) : []));
   const used = {
     parameters: new Set<string | undefined>(artefacts.flatMap((one) => parametersOf(one))),
@@ -89,7 +89,7 @@ function unusedDeclarations({ parameters, directories }: Head, artefacts: readon
 }
 
 /** A default may lie below a directory that is declared before it, so that no two wait for each other. */
-function wrongDirectories({ directories }: Head): Finding[] {
+function wrongDirectories({ directories }: Head): FieldProblem[] {
   const names = Object.keys(directories);
   return Object.entries(directories).flatMap(([name, declaration], at) => {
     const above = declaration.default === undefined ? undefined : directoryOf(declaration.default);
@@ -99,7 +99,7 @@ function wrongDirectories({ directories }: Head): Finding[] {
   });
 }
 
-function wrongDefaults({ parameters }: Head): Finding[] {
+function wrongDefaults({ parameters }: Head): FieldProblem[] {
   return Object.entries(parameters).flatMap(([name, declaration]) =>
     (declaration.default ?? []).flatMap((text, at) => {
       if (checkedHostname(text) !== undefined) return [];
