@@ -110,7 +110,7 @@ export interface Resolved {
   /** Why some of them are not known now, as the end of a sentence. */
   readonly endpointsUnknown?: string;
   /** Who tells names at each look. */
-  readonly asks?: 'openshift';
+  readonly asks?: Inventory['discover'];
   readonly tlsRegistry?: TlsRegistry;
   readonly artefacts: readonly ResolvedArtefact[];
 }

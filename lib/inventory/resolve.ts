@@ -2,6 +2,7 @@
 // the environment is was read elsewhere. All that is missing or wrong is told in one error.
 import { nearest, problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
+import { finderOf } from './finders.ts';
 import type { ArtefactEntry } from './check-references.ts';
 import { checkPlaces } from './check-values.ts';
 import type {
@@ -17,7 +18,6 @@ import type {
   Signer,
   Target,
 } from './model.ts';
-import { openshiftParameters } from './names-in-api.ts';
 import { topologicalOrder } from './order.ts';
 import { directoryOf, filesOf, isFile, parametersIn, parametersOf, withFiles, withParameters } from './places.ts';
 import { checkedHostname } from './values.ts';
@@ -115,9 +115,9 @@ function ambiguousNames({ artefacts }: Inventory, valuesOf: ValuesOf): Problem[]
 }
 
 /** Parameters whose values are read in the API at each look. */
-function askedIn({ discover, parameters: declared }: Inventory, given: Parameters): readonly string[] {
-  if (discover !== 'openshift') return [];
-  return openshiftParameters.filter((name) => Object.hasOwn(declared, name) && !Object.hasOwn(given, name));
+function askedIn(inventory: Inventory, given: Parameters): readonly string[] {
+  const { asks = [] } = finderOf(inventory) ?? {};
+  return asks.filter((name) => Object.hasOwn(inventory.parameters, name) && !Object.hasOwn(given, name));
 }
 
 /** Undefined where a parameter in it has no value: then only a template knows the name. */
@@ -229,7 +229,7 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   return {
     name: inventory.name,
     ...(endpoints !== undefined && { endpoints }),
-    ...(inventory.discover === 'openshift' && { asks: inventory.discover }),
+    ...(finderOf(inventory)?.looksAt === 'api' && { asks: inventory.discover }),
     ...(inventory.tlsRegistry !== undefined && { tlsRegistry: inventory.tlsRegistry }),
     artefacts,
   };

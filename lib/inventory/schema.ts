@@ -13,6 +13,7 @@ import {
   serverUrl,
   someText,
 } from './values.ts';
+import { finderNames } from './finders.ts';
 import { location } from './location-kinds.ts';
 import { flags, reader } from './reader.ts';
 import { apiVersion } from '../well-known.ts';
@@ -201,7 +202,7 @@ export const policyKind = z.enum(['OnlyWhenExpired', 'BeforeExpiry']);
 export const inventoryHead = z.object({
   name: objectName.default('custom').describe('Name of the inventory, for messages'),
   discover: z
-    .enum(['kubeadm', 'openshift'])
+    .enum(finderNames)
     .exactOptional()
     .describe(
       'Where what the configuration does not give is found. kubeadm: on this machine. openshift: in the API, in ' +
