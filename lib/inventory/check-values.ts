@@ -1,5 +1,5 @@
 // What an artefact says about itself and about places: kinds of location, places that two artefacts would share, lives,
-// host names, use of declared parameters and directories. Pure.
+// host names, use of declared parameters and directories; and the list of all checks. Pure.
 import { durationText } from '../duration.ts';
 import { suggestion, valueText } from '../problems.ts';
 import {

@@ -118,9 +118,7 @@ function named(problem: Problem, entries: readonly ArtefactEntry[]): Problem {
   return { ...problem, path };
 }
 
-interface CheckOptions {
-  readonly namespace?: string | undefined;
-  readonly podNamespace?: string | undefined;
+interface CheckOptions extends Omit<LoadOptions, 'source'> {
   /** A file of its own says apiVersion and kind; an inventory inside a configuration file does not. */
   readonly form: 'file' | 'inline';
 }

@@ -5,7 +5,7 @@ import { isUtf8 } from 'node:buffer';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { ApiLocation, Location } from '../inventory/model.ts';
-import type { KubeConnection } from '../kube/kube.ts';
+import type { ConfigMap, KubeConnection, Secret } from '../kube/kube.ts';
 import { objectEntries } from './object-entries.ts';
 import {
   locationText,
@@ -20,22 +20,14 @@ import { isFile } from '../inventory/places.ts';
 import { privateKeyKey } from '../inventory/content.ts';
 import { objectKinds } from '../inventory/location-kinds.ts';
 
-/** What a Secret and a ConfigMap have in common; whatever else the server sends goes back as it came. */
-interface ApiObject {
-  readonly apiVersion?: string;
-  readonly kind?: string;
-  readonly type?: string;
-  readonly metadata?: {
-    readonly namespace?: string;
-    readonly name?: string;
-    readonly resourceVersion?: string;
-    readonly annotations?: Readonly<Record<string, string>>;
-    readonly labels?: Readonly<Record<string, string>>;
-  };
-  readonly data?: Readonly<Record<string, string>>;
-  /** Of a ConfigMap, base64: what `kubectl create --from-file` takes for no text. No key is both here and in data. */
-  readonly binaryData?: Readonly<Record<string, string>>;
-  readonly immutable?: boolean;
+type ObjectMeta = NonNullable<Secret['metadata']>;
+
+/**
+ * Of either kind; whatever else the server sends goes back as it came. A ConfigMap has in `binaryData` what `kubectl create
+ * --from-file` takes for no text; no key is both there and in `data`.
+ */
+interface ApiObject extends Omit<Secret & ConfigMap, 'metadata'> {
+  readonly metadata?: Pick<ObjectMeta, 'namespace' | 'name' | 'resourceVersion' | 'annotations' | 'labels'>;
 }
 
 interface ApiStoreOptions {

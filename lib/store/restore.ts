@@ -3,7 +3,7 @@
 import { basename } from 'node:path';
 import { attempt } from '../disk/disk.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import type { DiskLocation, Location } from '../inventory/model.ts';
+import type { Artefact, DiskLocation } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import {
   artefactAt,
@@ -18,12 +18,6 @@ import type { Change, Layout } from './disk-layout.ts';
 import type { BackupDirectory, Files } from './backup-directory.ts';
 import { type Entries, locationText, type Material, verifyMaterial } from './store.ts';
 import { isFile } from '../inventory/places.ts';
-
-/** What is restored: an artefact of a resolved inventory. */
-export interface Restorable {
-  readonly name: string;
-  readonly location: Location;
-}
 
 export interface Generation {
   readonly artefact: string;
@@ -50,7 +44,7 @@ export interface RestoreOptions extends Pick<
  * with its problem: the others may be what is needed. Throws ReadFailed.
  */
 export async function listGenerations(
-  artefacts: readonly Restorable[],
+  artefacts: readonly Pick<Artefact, 'name' | 'location'>[],
   options: RestoreOptions,
 ): Promise<Generation[]> {
   const found: Generation[] = [];
