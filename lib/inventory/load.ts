@@ -165,18 +165,10 @@ export function checkInventory(
 /** Checks the text of an inventory file. */
 export function checkInventoryText(text: string, { namespace, podNamespace, source }: LoadOptions = {}): Checked {
   const { value, problems, lineOf } = readYaml(text);
-  const sourced = source === undefined ? {} : { source };
-  if (problems.length > 0) {
-    const told = problems.map(({ line, message }) => ({
-      path: '',
-      kind: 'syntax' as const,
-      line,
-      message,
-      ...sourced,
-    }));
-    return { inventory: undefined, problems: told };
-  }
-  return checkInventory(value, { path: [], lineOf, ...sourced }, { namespace, podNamespace, form: 'file' });
+  const place = { path: [], lineOf, source };
+  if (problems.length === 0) return checkInventory(value, place, { namespace, podNamespace, form: 'file' });
+  const told = problems.map(({ line, message }) => ({ ...problemAt(place, [], { kind: 'syntax', message }), line }));
+  return { inventory: undefined, problems: told };
 }
 
 /** Reads an inventory file. Throws InventoryInvalid, which lists all problems. */

@@ -56,7 +56,7 @@ export const locationKinds = { ...objectKinds, ...fileKinds };
 export const locationKeys = Object.keys(locationKinds) as readonly (keyof typeof locationKinds)[];
 export const locationKeysText = `${locationKeys.slice(0, -1).join(', ')} and ${locationKeys.at(-1)}`;
 
-export const location = z
+export const locationSchema = z
   .strictObject({
     secret: objectName.exactOptional().describe('Name of a Secret'),
     configMap: objectName.exactOptional().describe('Name of a ConfigMap'),
@@ -89,4 +89,4 @@ export const location = z
   })
   .meta({ oneOf: locationKeys.map((key) => ({ required: [key] })) })
   .describe(`Where the bytes live: exactly one of ${locationKeysText}`);
-export type RawLocation = z.output<typeof location>;
+export type RawLocation = z.output<typeof locationSchema>;

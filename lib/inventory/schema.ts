@@ -14,7 +14,7 @@ import {
   someText,
 } from './values.ts';
 import { finderNames } from './finders.ts';
-import { location } from './location-kinds.ts';
+import { locationSchema } from './location-kinds.ts';
 import { flags, reader } from './reader.ts';
 import { apiVersion } from '../well-known.ts';
 
@@ -23,7 +23,7 @@ const kubeadmFile = objectName.describe('Of kubeadm, without .crt, .key and .pub
 
 const base = {
   name: objectName.describe('Unique in the inventory'),
-  location,
+  location: locationSchema,
   when: z
     .enum(['stackedEtcd', 'trustedAuthority'])
     .exactOptional()
