@@ -4,7 +4,7 @@ import { systemClock } from '../lib/clock.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { isCode, RecoveryError } from '../lib/errors.ts';
-import type { Resolved } from '../lib/inventory/model.ts';
+import type { Resolved, ResolvedArtefact } from '../lib/inventory/model.ts';
 import { suggestion, type Problem } from '../lib/problems.ts';
 import { componentsOf } from '../lib/restart/decide.ts';
 import { createMarkingStore, Markers } from '../lib/restart/markers.ts';
@@ -14,7 +14,6 @@ import {
   type Generation,
   listGenerations,
   presentEnd,
-  type Restorable,
   restoreGeneration,
   type RestoreOptions,
 } from '../lib/store/restore.ts';
@@ -77,7 +76,7 @@ interface Told extends Pick<Io, 'stdout'> {
 
 /** What can be read is listed also where the copies of one artefact cannot. */
 async function list(
-  artefacts: readonly Restorable[],
+  artefacts: readonly ResolvedArtefact[],
   options: RestoreOptions,
   { stdout, tell }: Told,
 ): Promise<number> {

@@ -8,6 +8,7 @@ import { parseToolConfig } from '../lib/config/load.ts';
 import { missingUnits } from '../lib/install/host-apply.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
+import { finderOf } from '../lib/inventory/finders.ts';
 import { isFile } from '../lib/inventory/places.ts';
 import { allDirectories, resolve } from '../lib/inventory/resolve.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
@@ -52,9 +53,10 @@ export function statusFlags({ output = 'table', at }: OwnFlags): {
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
   const { options, problems } = statusFlags(line);
   const config = parseToolConfig({ ...configInput(orKubeadm(line), io), problems });
-  const isMachine =
-    config.inventory.discover === 'kubeadm' && config.inventory.artefacts.every(({ location }) => isFile(location));
-  if (isMachine) return nodeStatus(config, options, io);
+  const { inventory } = config;
+  const isOfMachine = finderOf(inventory)?.looksAt === 'machine';
+  if (isOfMachine && inventory.artefacts.every(({ location }) => isFile(location)))
+    return nodeStatus(config, options, io);
   const { clusterStatus } = await import('./status-api.ts');
   return clusterStatus(config, options, io);
 }

@@ -106,6 +106,16 @@ export function parseYaml(text: string): unknown {
   return value;
 }
 
+/** Undefined: no YAML, or no mapping. */
+export function yamlMapping(text: string): Mapping | undefined {
+  try {
+    const value = parseYaml(text);
+    return isMapping(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /**
  * `value` as YAML, without anchors: what people read and `kubectl apply -f` takes. Kubernetes reads YAML 1.1, in which
  * `on` and `0b11` are no text unless they stand in quotes. `indentSeq`: whether list items stand further in than their key.

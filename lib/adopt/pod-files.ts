@@ -21,7 +21,7 @@ import {
 } from '../install/mode-credentials.ts';
 import { isThere, namesIn } from '../install/existing-files.ts';
 import { type HostLayout, hostLayout } from '../install/layout.ts';
-import { publishedPlace } from '../inventory/content.ts';
+import { publishedPlace } from '../inventory/places.ts';
 import { readBy } from '../inventory/resolve.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { dataLink } from '../publish/scan.ts';

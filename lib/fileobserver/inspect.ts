@@ -4,7 +4,7 @@ import { X509Certificate, createHash, createPrivateKey } from 'node:crypto';
 import { type Disk, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { systemCode } from '../errors.ts';
-import { type ArtefactFiles, pathsOf } from '../inventory/content.ts';
+import { type ArtefactFiles, pathsOf } from '../inventory/places.ts';
 
 export type SeenFile =
   | {

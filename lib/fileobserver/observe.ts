@@ -3,7 +3,7 @@
 // what is there now, so a slow reader costs nothing and a burst is one batch.
 import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
-import { type ArtefactFiles, pathsOf } from '../inventory/content.ts';
+import { type ArtefactFiles, pathsOf } from '../inventory/places.ts';
 import { Wake } from '../retry.ts';
 import { openHints, type Hints } from './hints.ts';
 import {

@@ -6,7 +6,7 @@ import { errorText, faultText } from '../errors.ts';
 import type { Reader, ResolvedArtefact } from '../inventory/model.ts';
 import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
-import type { ArtefactFiles } from '../inventory/content.ts';
+import type { ArtefactFiles } from '../inventory/places.ts';
 import { proofKinds } from '../inventory/reader.ts';
 import type { InputChange } from '../restart/pod-restarts.ts';
 import { backoffMs, Wake } from '../retry.ts';

@@ -6,7 +6,7 @@ import type { Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
-import { filesOfReaders, pathsOf } from '../inventory/content.ts';
+import { filesOfReaders, pathsOf } from '../inventory/places.ts';
 import { observeFiles, reportChanges } from './observe.ts';
 import { type Pace, Reactor, type RestartRequest } from './react.ts';
 

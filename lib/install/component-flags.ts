@@ -1,9 +1,9 @@
 // The command-line flags and kubeconfigs with which the components of an upstream control plane read what the syncer
 // writes. Pure.
 // A flag whose artefact is not in the inventory is left out, so an inventory may cover a part of the control plane.
-import { fileOf, caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { Resolved } from '../inventory/model.ts';
-import { parametersIn, withParameters } from '../inventory/places.ts';
+import { fileOf, parametersIn, withParameters } from '../inventory/places.ts';
 import { kubeconfigPlaceholder } from '../inventory/reader.ts';
 import { toYaml } from '../yaml.ts';
 import { type HostLayout, kubeconfigFile } from './layout.ts';

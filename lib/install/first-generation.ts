@@ -9,14 +9,12 @@ import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { objectKinds, typeMeta } from '../kube/resources.ts';
 import { generateKey, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import { verifyChain } from '../pki/verify.ts';
+import { type NewObject, objectOf } from '../store/api-store.ts';
 import { locationText, type Material, verifyMaterial } from '../store/store.ts';
-import type { Manifest } from './apply.ts';
 import { readIfPresent } from './existing-files.ts';
 import type { HostLayout } from './layout.ts';
-import { privateKeyKey } from '../inventory/content.ts';
 
 interface GenerationOptions {
   readonly resolved: Resolved;
@@ -96,19 +94,11 @@ function keyPair({ privateKey, publicKey }: KeyPair, key: PrivateKey): Material 
 // The staging directory: every object of the first generation as one JSON manifest, mode 0600 in a 0700 directory,
 // because signers' keys are among them. It is the record of an interrupted `init render`, and what `init` uploads.
 
-interface ObjectManifest extends Manifest {
-  readonly data: Readonly<Record<string, string>>;
-}
+type ObjectManifest = NewObject & { readonly metadata: Partial<Pick<Material, 'annotations'>> };
 
-export function objectManifest({ kind, namespace, name }: ApiLocation, material: Material): ObjectManifest {
-  const encoding = kind === 'secret' ? 'base64' : 'utf8';
-  const data = Object.entries(material.entries).map(([key, bytes]) => [key, Buffer.from(bytes).toString(encoding)]);
-  return {
-    ...typeMeta(objectKinds[kind]),
-    metadata: { namespace, name, annotations: material.annotations },
-    ...(kind === 'secret' && { type: privateKeyKey in material.entries ? 'kubernetes.io/tls' : 'Opaque' }),
-    data: Object.fromEntries(data) as Record<string, string>,
-  };
+export function objectManifest(location: ApiLocation, { entries, annotations }: Material): ObjectManifest {
+  const object = objectOf(location, entries);
+  return { ...object, metadata: { ...object.metadata, annotations } };
 }
 
 function stagedFile({ staging }: HostLayout, { kind, namespace, name }: ApiLocation): string {

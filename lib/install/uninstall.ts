@@ -23,7 +23,7 @@ import {
   purgeable,
   readInstalled,
 } from './install-record.ts';
-import { publishedPlace } from '../inventory/content.ts';
+import { publishedPlace } from '../inventory/places.ts';
 import { hostLayout } from './layout.ts';
 import { kubeletClientBinding } from './rbac.ts';
 

@@ -13,39 +13,52 @@ export interface ArtefactEntry {
   readonly artefact?: Artefact;
 }
 
-/** A problem inside the artefact at `index`. */
-export interface InventoryFinding extends Pick<Problem, 'kind' | 'message'> {
-  readonly index: number;
+/** A problem inside an artefact. */
+export interface FieldProblem extends Pick<Problem, 'kind' | 'message'> {
   readonly path: readonly PropertyKey[];
+}
+
+/** A problem inside the artefact at `index`. */
+export interface InventoryFinding extends FieldProblem {
+  readonly index: number;
+}
+
+const finding =
+  (kind: FieldProblem['kind']) =>
+  (path: FieldProblem['path'], message: string): FieldProblem => ({ path, kind, message });
+export const invalid = finding('invalid');
+export const required = finding('required');
+export const notFound = finding('notFound');
+const conflict = finding('conflict');
+
+/** The inventory around the artefact that is checked. */
+export interface Surroundings {
+  /** All that could be understood. */
+  readonly all: readonly Artefact[];
+  /** Whether that is every one: only then it is known what no other says. */
+  readonly isWhole: boolean;
+  /** Of several with one name the first. */
+  readonly byName: ReadonlyMap<string, ArtefactEntry>;
+}
+
+export function surroundingsOf(entries: readonly ArtefactEntry[]): Surroundings {
+  const named = entries
+    .toReversed()
+    .flatMap((entry) => (entry.name === undefined ? [] : [[entry.name, entry] as const]));
+  const all = entries.flatMap(({ artefact }) => artefact ?? []);
+  return { all, isWhole: all.length === entries.length, byName: new Map(named) };
+}
+
+export function uniqueName({ index, name }: ArtefactEntry, { byName }: Surroundings): FieldProblem[] {
+  const first = name === undefined ? index : byName.get(name)?.index;
+  if (first === index) return [];
+  const message = `must be unique, got "${name}" as artefacts[${first}] has`;
+  return [{ path: ['name'], kind: 'duplicate', message }];
 }
 
 type Kind = Artefact['kind'];
 
-export function understood(entries: readonly ArtefactEntry[]): readonly Artefact[] {
-  return entries.flatMap(({ artefact }) => artefact ?? []);
-}
-
-function uniqueNames(entries: readonly ArtefactEntry[]): InventoryFinding[] {
-  const first = new Map<string, number>();
-  return entries.flatMap(({ index, name }): InventoryFinding[] => {
-    if (name === undefined) return [];
-    const before = first.get(name);
-    first.set(name, before ?? index);
-    if (before === undefined) return [];
-    return [
-      {
-        index,
-        path: ['name'],
-        kind: 'duplicate',
-        message: `must be unique, got "${name}" as artefacts[${before}] has`,
-      },
-    ];
-  });
-}
-
-interface Reference {
-  readonly path: readonly PropertyKey[];
-  readonly name: string;
+interface Wanted {
   readonly wanted: string;
   /** Kinds that may stand there. */
   readonly kinds: readonly Kind[];
@@ -53,13 +66,46 @@ interface Reference {
   readonly byCopy: boolean;
 }
 
-const target = { wanted: 'a target', kinds: ['target'], byCopy: false } as const;
-const bundle = {
+// A signer that issues is named itself, never by a copy: the copy may be the older one.
+const signer: Wanted = { wanted: 'a signer', kinds: ['signer'], byCopy: false };
+const target: Wanted = { wanted: 'a target', kinds: ['target'], byCopy: false };
+const bundle: Wanted = {
   wanted: 'a bundle or a copy of one',
   // Never an opaque object: nobody would see that the certificates in it have changed.
   kinds: ['caBundle', 'composedBundle', 'external'],
   byCopy: true,
-} as const;
+};
+/** What has entries that are understood: a copy is compared by them, and made of them. */
+const copied: Wanted = {
+  wanted: 'a signer, a target, a bundle or a copy of one',
+  kinds: ['signer', 'target', 'caBundle', 'composedBundle', 'external'],
+  byCopy: true,
+};
+
+/** By field of an artefact: what those are that it names. */
+const wantedBy: Readonly<Record<string, Wanted>> = {
+  issuer: signer,
+  supersededBy: target,
+  signers: signer,
+  inputs: bundle,
+  of: copied,
+  client: { ...target, wanted: 'a client target' },
+  authority: bundle,
+};
+
+interface Reference extends Wanted {
+  readonly path: readonly PropertyKey[];
+  readonly name: string;
+}
+
+function references(artefact: Artefact): readonly Reference[] {
+  const fields = artefact as Readonly<Record<string, unknown>>;
+  return Object.entries(wantedBy).flatMap(([field, wanted]) => {
+    const named = fields[field] as string | readonly string[] | undefined;
+    if (typeof named === 'string') return [{ path: [field], name: named, ...wanted }];
+    return (named ?? []).map((name, at) => ({ path: [field, at], name, ...wanted }));
+  });
+}
 
 /** What readers name beside the artefact itself. */
 function referencesOfReaders({ readers }: Artefact): readonly Reference[] {
@@ -73,73 +119,31 @@ function referencesOfReaders({ readers }: Artefact): readonly Reference[] {
   ]);
 }
 
-function references(artefact: Artefact): readonly Reference[] {
-  const signer = { wanted: 'a signer', kinds: ['signer'], byCopy: false } as const;
-  if (artefact.kind === 'signer' || artefact.kind === 'target') {
-    const successor = artefact.kind === 'target' ? artefact.supersededBy : undefined;
-    return [
-      ...(artefact.issuer === undefined ? [] : [{ path: ['issuer'], name: artefact.issuer, ...signer }]),
-      ...(successor === undefined ? [] : [{ path: ['supersededBy'], name: successor, ...target }]),
-    ];
-  }
-  if (artefact.kind === 'caBundle')
-    return artefact.signers.map((name, at) => ({ path: ['signers', at], name, ...signer }));
-  if (artefact.kind === 'composedBundle')
-    return artefact.inputs.map((name, at) => ({ path: ['inputs', at], name, ...bundle }));
-  if (artefact.kind === 'kubeconfigs') {
-    const client = { wanted: 'a client target', kinds: ['target'], byCopy: false } as const;
-    return [
-      { path: ['client'], name: artefact.client, ...client },
-      { path: ['authority'], name: artefact.authority, ...bundle },
-    ];
-  }
-  return artefact.kind === 'copy' ? [{ path: ['of'], name: artefact.of, ...copied }] : [];
-}
+export const kindText = (kind: Kind): string => (kind === 'opaque' ? 'an opaque object' : `a ${kind}`);
 
-/** What has entries that are understood: a copy is compared by them, and made of them. */
-const copied = {
-  wanted: 'a signer, a target, a bundle or a copy of one',
-  kinds: ['signer', 'target', 'caBundle', 'composedBundle', 'external'],
-  byCopy: true,
-} as const;
-
-const kindText = (kind: Kind): string => (kind === 'opaque' ? 'an opaque object' : `a ${kind}`);
-
-function soundReferences(
-  entries: readonly ArtefactEntry[],
-  byName: ReadonlyMap<string, ArtefactEntry>,
-): InventoryFinding[] {
-  const artefacts = understood(entries);
-  return entries.flatMap(({ index, artefact }): InventoryFinding[] => {
-    if (artefact === undefined) return [];
-    const seen = new Set<string>();
-    const named = [...references(artefact), ...referencesOfReaders(artefact)];
-    return named.flatMap(({ path, name, wanted, kinds, byCopy }): InventoryFinding[] => {
-      const found = byName.get(name);
-      if (found === undefined) {
-        const near = suggestion(name, byName.keys());
-        const hint = near.startsWith(' (did') ? near : '';
-        return [
-          { index, path, kind: 'notFound', message: `must name ${wanted} of this inventory, got "${name}"${hint}` },
-        ];
-      }
-      if (path[0] !== 'readers' && seen.has(name))
-        return [{ index, path, kind: 'duplicate', message: `must be named once, got "${name}" again` }];
-      seen.add(name);
-      if (found.artefact === undefined) return [];
-      // A signer that issues is named itself, never by a copy: the copy may be the older one.
-      const { when } = found.artefact;
-      if (when !== undefined && when !== artefact.when) {
-        const message = `must name what is there wherever this is, got "${name}", which is there only with ${when}`;
-        return [{ index, path, kind: 'conflict', message }];
-      }
-      const original = byCopy ? originalOf(artefacts, found.artefact) : found.artefact;
-      const isPair =
-        original?.kind === 'external' && original.location.kind !== 'configMap' && artefact.kind !== 'copy';
-      if (original === undefined || (kinds.includes(original.kind) && !isPair)) return [];
-      const got = `got "${name}", ${kindText(found.artefact.kind)}`;
-      return [{ index, path, kind: 'invalid', message: `must name ${wanted}, ${got}` }];
-    });
+export function soundReferences(artefact: Artefact, { all, byName }: Surroundings): FieldProblem[] {
+  const seen = new Set<string>();
+  const named = [...references(artefact), ...referencesOfReaders(artefact)];
+  return named.flatMap(({ path, name, wanted, kinds, byCopy }): FieldProblem[] => {
+    const found = byName.get(name);
+    if (found === undefined) {
+      const near = suggestion(name, byName.keys());
+      const hint = near.startsWith(' (did') ? near : '';
+      return [notFound(path, `must name ${wanted} of this inventory, got "${name}"${hint}`)];
+    }
+    if (path[0] !== 'readers' && seen.has(name))
+      return [{ path, kind: 'duplicate', message: `must be named once, got "${name}" again` }];
+    seen.add(name);
+    if (found.artefact === undefined) return [];
+    const { when } = found.artefact;
+    if (when !== undefined && when !== artefact.when) {
+      const got = `got "${name}", which is there only with ${when}`;
+      return [conflict(path, `must name what is there wherever this is, ${got}`)];
+    }
+    const original = byCopy ? originalOf(all, found.artefact) : found.artefact;
+    const isPair = original?.kind === 'external' && original.location.kind !== 'configMap' && artefact.kind !== 'copy';
+    if (original === undefined || (kinds.includes(original.kind) && !isPair)) return [];
+    return [invalid(path, `must name ${wanted}, got "${name}", ${kindText(found.artefact.kind)}`)];
   });
 }
 
@@ -154,70 +158,34 @@ function oneCycle(left: ReadonlySet<string>, dependencies: ReadonlyMap<string, r
   return at === undefined ? [] : [...walked.slice(walked.indexOf(at)), at];
 }
 
-function noCycles(entries: readonly ArtefactEntry[], byName: ReadonlyMap<string, ArtefactEntry>): InventoryFinding[] {
-  const artefacts = understood(entries);
-  const { unordered } = topologicalOrder(artefacts);
-  const cycle = oneCycle(new Set(unordered.map(({ name }) => name)), dependenciesOf(artefacts));
+/** Told of one that lies on it. */
+export function noCycles({ all, byName }: Surroundings): InventoryFinding[] {
+  const { unordered } = topologicalOrder(all);
+  const cycle = oneCycle(new Set(unordered.map(({ name }) => name)), dependenciesOf(all));
   const index = byName.get(cycle[0] ?? '')?.index;
-  if (index === undefined) return [];
-  return [{ index, path: [], kind: 'conflict', message: `must not wait for itself: ${cycle.join(' -> ')}` }];
+  return index === undefined ? [] : [{ index, ...conflict([], `must not wait for itself: ${cycle.join(' -> ')}`) }];
 }
 
 /**
  * A leaf of a signer in the API that no bundle holds would be made, and trusted by nobody. Readers of a signer on disk
  * may be pointed at its own certificate file.
  */
-function signersAreHeld(
-  entries: readonly ArtefactEntry[],
-  byName: ReadonlyMap<string, ArtefactEntry>,
-): InventoryFinding[] {
-  if (entries.some(({ artefact }) => artefact === undefined)) return [];
-  const held = new Set(understood(entries).flatMap((one) => (one.kind === 'caBundle' ? one.signers : [])));
-  return entries.flatMap(({ index, artefact }): InventoryFinding[] => {
-    if ((artefact?.kind !== 'target' && artefact?.kind !== 'signer') || artefact.issuer === undefined) return [];
-    const issuer = byName.get(artefact.issuer)?.artefact;
-    if (held.has(artefact.issuer) || issuer?.kind !== 'signer' || isFile(issuer.location)) return [];
-    const message = `must name a signer that a caBundle holds, got "${artefact.issuer}", which none holds`;
-    return [{ index, path: ['issuer'], kind: 'conflict', message }];
-  });
+export function heldSigner(artefact: Artefact, { all, isWhole, byName }: Surroundings): FieldProblem[] {
+  if (!isWhole || (artefact.kind !== 'target' && artefact.kind !== 'signer')) return [];
+  const { issuer: name } = artefact;
+  const issuer = byName.get(name ?? '')?.artefact;
+  if (name === undefined || issuer?.kind !== 'signer' || isFile(issuer.location)) return [];
+  if (all.some((one) => one.kind === 'caBundle' && one.signers.includes(name))) return [];
+  return [conflict(['issuer'], `must name a signer that a caBundle holds, got "${name}", which none holds`)];
 }
 
 /** A server that no certificate of the inventory names is refused by every client that asks for it. */
-function serverNamesAreServed(entries: readonly ArtefactEntry[]): InventoryFinding[] {
-  const served = new Set(understood(entries).flatMap((one) => (one.kind === 'target' ? one.hostnames : [])));
-  if (entries.some(({ artefact }) => artefact === undefined)) return [];
-  return entries.flatMap(({ index, artefact }) =>
-    (artefact?.readers ?? []).flatMap(({ kubeconfig }, at): InventoryFinding[] => {
-      const name = kubeconfig?.tlsServerName;
-      if (name === undefined || served.has(name)) return [];
-      const message = `must be a host name of a target of this inventory, got "${name}"`;
-      return [{ index, path: ['readers', at, 'kubeconfig', 'tlsServerName'], kind: 'notFound', message }];
-    }),
-  );
-}
-
-/** Trust in a bundle needs no time before it is used. */
-function promotedPairs(entries: readonly ArtefactEntry[]): InventoryFinding[] {
-  const artefacts = understood(entries);
-  return entries.flatMap(({ index, artefact }): InventoryFinding[] => {
-    if (artefact?.kind !== 'copy' || artefact.promoteAfter === undefined) return [];
-    const original = originalOf(artefacts, artefact);
-    if (original === undefined || original.kind === 'signer' || original.kind === 'target') return [];
-    const message = `must be left out: only a signer or a target is promoted, got a copy of "${original.name}", ${kindText(original.kind)}`;
-    return [{ index, path: ['promoteAfter'], kind: 'invalid', message }];
+export function servedServerName({ readers }: Artefact, { all, isWhole }: Surroundings): FieldProblem[] {
+  return readers.flatMap(({ kubeconfig }, at): FieldProblem[] => {
+    const name = kubeconfig?.tlsServerName;
+    if (!isWhole || name === undefined) return [];
+    if (all.some((one) => one.kind === 'target' && one.hostnames.includes(name))) return [];
+    const path = ['readers', at, 'kubeconfig', 'tlsServerName'];
+    return [notFound(path, `must be a host name of a target of this inventory, got "${name}"`)];
   });
-}
-
-export function checkReferences(entries: readonly ArtefactEntry[]): InventoryFinding[] {
-  const byName = new Map(
-    entries.toReversed().flatMap((entry) => (entry.name === undefined ? [] : [[entry.name, entry]])),
-  );
-  return [
-    uniqueNames(entries),
-    soundReferences(entries, byName),
-    noCycles(entries, byName),
-    signersAreHeld(entries, byName),
-    serverNamesAreServed(entries),
-    promotedPairs(entries),
-  ].flat();
 }

@@ -1,44 +1,47 @@
 // What an artefact says about itself and about places: kinds of location, places that two artefacts would share, lives,
-// host names, use of declared parameters and directories. Pure.
+// host names, use of declared parameters and directories; and the list of all checks. Pure.
 import { durationText } from '../duration.ts';
 import { suggestion, valueText } from '../problems.ts';
-import { understood } from './check-references.ts';
-import type { ArtefactEntry, InventoryFinding } from './check-references.ts';
+import {
+  type ArtefactEntry,
+  type FieldProblem,
+  heldSigner,
+  type InventoryFinding,
+  invalid,
+  kindText,
+  noCycles,
+  notFound,
+  required,
+  servedServerName,
+  soundReferences,
+  type Surroundings,
+  surroundingsOf,
+  uniqueName,
+} from './check-references.ts';
 import { artefactContent, keysOf } from './content.ts';
+import { locationKeys, locationKinds } from './location-kinds.ts';
 import { checkedHostname } from './values.ts';
-import type { Artefact, Location, Signer, Target } from './model.ts';
+import type { Artefact, Location } from './model.ts';
 import { originalOf } from './order.ts';
 import { kubeconfigPlaceholder, proofKinds } from './reader.ts';
 import { directoryOf, filesOf, isFile, parametersIn, placesOf } from './places.ts';
 
-type What = Omit<InventoryFinding, 'index'>;
-
-const invalid = (path: readonly PropertyKey[], message: string): What => ({ path, kind: 'invalid', message });
-
-/** The kinds of location that can hold what an artefact is. */
-const fitting: Readonly<Record<Artefact['kind'], readonly Location['kind'][]>> = {
-  signer: ['secret', 'pemPair'],
-  target: ['secret', 'pemPair', 'combinedPem', 'kubeconfig'],
-  caBundle: ['configMap', 'pemFile'],
-  composedBundle: ['configMap', 'pemFile'],
-  kubeconfigs: ['secret'],
-  keyPair: ['secret'],
-  external: ['secret', 'configMap'],
-  opaque: ['secret', 'configMap'],
-  copy: ['secret', 'configMap', 'pemPair', 'pemFile', 'combinedPem', 'kubeconfig'],
-};
-
 /** A copy fits where its original would. */
 function fittingLocations(artefact: Artefact, all: readonly Artefact[]): readonly Location['kind'][] {
   const original = originalOf(all, artefact);
-  if (original === undefined || artefact.kind !== 'copy') return fitting[artefact.kind];
-  return original.kind === 'opaque' || original.kind === 'external' ? [original.location.kind] : fitting[original.kind];
+  const holding = (kind: Artefact['kind']): Location['kind'][] =>
+    locationKeys.filter((key) => {
+      const { holds }: { readonly holds: readonly Artefact['kind'][] } = locationKinds[key];
+      return holds.includes(kind);
+    });
+  if (original === undefined || artefact.kind !== 'copy') return holding(artefact.kind);
+  return original.kind === 'opaque' || original.kind === 'external' ? [original.location.kind] : holding(original.kind);
 }
 
-function fittingLocation(artefact: Artefact, all: readonly Artefact[]): What[] {
+function fittingLocation(artefact: Artefact, { all }: Surroundings): FieldProblem[] {
   const { location, kind, published } = artefact;
   const fits = fittingLocations(artefact, all);
-  const found: What[] = [];
+  const found: FieldProblem[] = [];
   if (!fits.includes(location.kind)) {
     found.push(invalid(['location'], `must be a ${fits.join(' or a ')} for a ${kind}, got a ${location.kind}`));
   }
@@ -52,15 +55,15 @@ function fittingLocation(artefact: Artefact, all: readonly Artefact[]): What[] {
 }
 
 /** A forgotten issuer must not make a certificate that nobody trusts: self-signed is only what is found to be so. */
-function selfSigned(artefact: Artefact): What[] {
+function selfSigned(artefact: Artefact): FieldProblem[] {
   if (artefact.kind !== 'target' || artefact.issuer !== undefined) return [];
   if (artefact.usage === 'serving' && artefact.template === 'present' && isFile(artefact.location)) return [];
   const message =
     'is required: the signer that signs it (self-signed may be a serving certificate of this host with template: present)';
-  return [{ path: ['issuer'], kind: 'required', message }];
+  return [required(['issuer'], message)];
 }
 
-function life(artefact: Artefact): What[] {
+function life(artefact: Artefact): FieldProblem[] {
   if (artefact.kind !== 'signer' && artefact.kind !== 'target') return [];
   const { validity, refresh } = artefact;
   if (refresh > 0 && refresh < validity) return [];
@@ -73,10 +76,15 @@ function life(artefact: Artefact): What[] {
 }
 
 /** What is renewed again before it is promoted would never be in use. */
-function promotion(artefact: Artefact, all: readonly Artefact[]): What[] {
+function promotion(artefact: Artefact, { all }: Surroundings): FieldProblem[] {
   if (artefact.kind !== 'copy' || artefact.promoteAfter === undefined) return [];
   const original = originalOf(all, artefact);
-  if (original?.kind !== 'signer' && original?.kind !== 'target') return [];
+  if (original === undefined) return [];
+  // Trust in a bundle needs no time before it is used.
+  if (original.kind !== 'signer' && original.kind !== 'target') {
+    const got = `got a copy of "${original.name}", ${kindText(original.kind)}`;
+    return [invalid(['promoteAfter'], `must be left out: only a signer or a target is promoted, ${got}`)];
+  }
   if (original.kind === 'target' && original.template === 'present') {
     const message = `must be left out: a renewal of "${original.name}" begins with its CA (template: present), so nothing tells its age`;
     return [invalid(['promoteAfter'], message)];
@@ -88,55 +96,56 @@ function promotion(artefact: Artefact, all: readonly Artefact[]): What[] {
 }
 
 /** Where nothing else tells whom a renewal is for. */
-function keptSubject({ keepsSubject, usage, template }: Target): What[] {
-  if (keepsSubject !== true) return [];
+function keptSubject(artefact: Artefact): FieldProblem[] {
+  if (artefact.kind !== 'target' || artefact.keepsSubject !== true) return [];
+  const { usage, template } = artefact;
   if (usage !== 'client')
     return [invalid(['keepsSubject'], `must be left out: only a client has rights, got ${usage}`)];
   if (template !== 'present') return [];
   return [invalid(['keepsSubject'], 'must be left out: template: present keeps the subject already')];
 }
 
-function hostnames({ usage, hostnames: sources, commonName }: Target, parameters: ReadonlySet<string>): What[] {
-  const found: What[] = [];
+function declaredParameter(name: string, path: FieldProblem['path'], { parameters }: Declarations): FieldProblem[] {
+  if (parameters.has(name)) return [];
+  return [notFound(path, `must name a declared parameter, got "${name}"${suggestion(name, parameters)}`)];
+}
+
+function hostnames(artefact: Artefact, declared: Declarations): FieldProblem[] {
+  if (artefact.kind !== 'target') return [];
+  const { usage, hostnames: sources, commonName } = artefact;
+  const found: FieldProblem[] = [];
   if (usage === 'client') {
-    const message = 'is required: the user name of a client certificate';
-    if (commonName === undefined) found.push({ path: ['commonName'], kind: 'required', message });
+    if (commonName === undefined)
+      found.push(required(['commonName'], 'is required: the user name of a client certificate'));
     if (sources.length > 0) found.push(invalid(['hostnames'], 'must be left out for a client certificate'));
   } else if (sources.length === 0) {
-    const message = `is required: at least one name of a ${usage} certificate`;
-    found.push({ path: ['hostnames'], kind: 'required', message });
+    found.push(required(['hostnames'], `is required: at least one name of a ${usage} certificate`));
   }
   sources.forEach((source, at) => {
-    if (typeof source === 'string') {
-      if (checkedHostname(source) !== undefined) return;
+    if (typeof source !== 'string') {
+      found.push(...declaredParameter(source.parameter, ['hostnames', at, 'parameter'], declared));
+    } else if (checkedHostname(source) === undefined) {
       found.push(invalid(['hostnames', at], `must be a DNS name or an IP address, got ${valueText(source)}`));
-    } else if (!parameters.has(source.parameter)) {
-      const message = `must name a declared parameter, got "${source.parameter}"${suggestion(source.parameter, parameters)}`;
-      found.push({ path: ['hostnames', at, 'parameter'], kind: 'notFound', message });
     }
   });
+  const { parameters } = declared;
   const unknown = parametersIn(commonName ?? '').filter((name) => !parameters.has(name));
-  return [
-    ...found,
-    ...unknown.map((name): What => ({
-      path: ['commonName'],
-      kind: 'notFound',
-      message: `must hold declared parameters only, got "{${name}}"${suggestion(name, parameters)}`,
-    })),
-  ];
+  const inName = unknown.map(
+    (name) => `must hold declared parameters only, got "{${name}}"${suggestion(name, parameters)}`,
+  );
+  return [...found, ...inName.map((message) => notFound(['commonName'], message))];
 }
 
 /** A misspelt one would make a CA on each of several machines. */
-function ownership({ owned }: Signer, parameters: ReadonlySet<string>): What[] {
-  if (typeof owned !== 'object' || parameters.has(owned.unlessSet)) return [];
-  const message = `must name a declared parameter, got "${owned.unlessSet}"${suggestion(owned.unlessSet, parameters)}`;
-  return [{ path: ['owned', 'unlessSet'], kind: 'notFound', message }];
+function ownership(artefact: Artefact, declared: Declarations): FieldProblem[] {
+  if (artefact.kind !== 'signer' || typeof artefact.owned !== 'object') return [];
+  return declaredParameter(artefact.owned.unlessSet, ['owned', 'unlessSet'], declared);
 }
 
-function proofs(artefact: Artefact, all: readonly Artefact[]): What[] {
+function proofs(artefact: Artefact, { all }: Surroundings): FieldProblem[] {
   const original = originalOf(all, artefact);
   if (original === undefined || original.kind === 'opaque') return [];
-  return artefact.readers.flatMap(({ proof }, at): What[] => {
+  return artefact.readers.flatMap(({ proof }, at): FieldProblem[] => {
     const path = ['readers', at, 'proof'];
     const { of } = proofKinds[proof.kind];
     const serves = original.kind === 'target' && original.usage !== 'client';
@@ -149,7 +158,7 @@ function proofs(artefact: Artefact, all: readonly Artefact[]): What[] {
 }
 
 /** A flag with the name of an entry that is not there would never be given. */
-function flagValues(artefact: Artefact, all: readonly Artefact[]): What[] {
+function flagValues(artefact: Artefact, { all }: Surroundings): FieldProblem[] {
   const keys = keysOf(artefactContent(artefact, all));
   return Object.entries(artefact.flags ?? {}).flatMap(([component, flags]) => {
     const hasKubeconfig = artefact.readers.some((one) => one.component === component && one.kubeconfig !== undefined);
@@ -157,17 +166,16 @@ function flagValues(artefact: Artefact, all: readonly Artefact[]): What[] {
     return Object.entries(flags).flatMap(([flag, text]) =>
       parametersIn(text)
         .filter((key) => !known.includes(key))
-        .map((key) => ({
-          path: ['flags', component, flag],
-          kind: 'notFound' as const,
-          message: `must name entries of it, got "{${key}}"${suggestion(key, known)}`,
-        })),
+        .map((key) => {
+          const message = `must name entries of it, got "{${key}}"${suggestion(key, known)}`;
+          return notFound(['flags', component, flag], message);
+        }),
     );
   });
 }
 
 /** Only a client has an identity that a kubeconfig could name. */
-function kubeconfigs(artefact: Artefact): What[] {
+function kubeconfigs(artefact: Artefact): FieldProblem[] {
   if (artefact.kind === 'target' && artefact.usage === 'client') return [];
   return artefact.readers.flatMap(({ kubeconfig }, at) => {
     const path = ['readers', at, 'kubeconfig'];
@@ -175,13 +183,12 @@ function kubeconfigs(artefact: Artefact): What[] {
   });
 }
 
-function declaredDirectories({ location }: Artefact, directories: ReadonlySet<string>): What[] {
+function declaredDirectories({ location }: Artefact, { directories }: Declarations): FieldProblem[] {
   if (!isFile(location)) return [];
-  return filesOf(location).flatMap(({ path, file }): What[] => {
+  return filesOf(location).flatMap(({ path, file }): FieldProblem[] => {
     const name = directoryOf(file);
     if (name === undefined || directories.has(name)) return [];
-    const message = `must begin with a declared directory, got "{${name}}"${suggestion(name, directories)}`;
-    return [{ path: ['location', ...path], kind: 'notFound', message }];
+    return [notFound(path, `must begin with a declared directory, got "{${name}}"${suggestion(name, directories)}`)];
   });
 }
 
@@ -194,9 +201,8 @@ export function checkPlaces(entries: readonly ArtefactEntry[]): InventoryFinding
       const holder = taken.get(id);
       if (holder !== undefined) {
         const who = holder === artefact.name ? 'it has itself' : `"${holder}" has`;
-        return [
-          { index, path, kind: 'duplicate', message: `must be a place of its own, got ${text}, which ${who} already` },
-        ];
+        const message = `must be a place of its own, got ${text}, which ${who} already`;
+        return [{ index, path, kind: 'duplicate', message }];
       }
       taken.set(id, artefact.name);
     }
@@ -211,30 +217,36 @@ interface Declarations {
   readonly discovers: boolean;
 }
 
-function condition({ when }: Artefact, discovers: boolean): What[] {
+function condition({ when }: Artefact, { discovers }: Declarations): FieldProblem[] {
   if (when === undefined || discovers) return [];
   return [invalid(['when'], 'must be left out: the inventory has no `discover`, so nobody finds out')];
 }
 
-export function checkValues(
-  entries: readonly ArtefactEntry[],
-  { parameters, directories, discovers }: Declarations,
-): InventoryFinding[] {
-  const all = understood(entries);
-  return entries.flatMap(({ index, artefact }) => {
-    if (artefact === undefined) return [];
-    return [
-      ...fittingLocation(artefact, all),
-      ...condition(artefact, discovers),
-      ...selfSigned(artefact),
-      ...life(artefact),
-      ...promotion(artefact, all),
-      ...(artefact.kind === 'target' ? [...keptSubject(artefact), ...hostnames(artefact, parameters)] : []),
-      ...(artefact.kind === 'signer' ? ownership(artefact, parameters) : []),
-      ...proofs(artefact, all),
-      ...flagValues(artefact, all),
-      ...kubeconfigs(artefact),
-      ...declaredDirectories(artefact, directories),
-    ].map((what) => ({ index, ...what }));
+const checks: readonly ((artefact: Artefact, around: Surroundings & Declarations) => FieldProblem[])[] = [
+  soundReferences,
+  heldSigner,
+  servedServerName,
+  fittingLocation,
+  condition,
+  selfSigned,
+  life,
+  promotion,
+  keptSubject,
+  hostnames,
+  ownership,
+  proofs,
+  flagValues,
+  kubeconfigs,
+  declaredDirectories,
+];
+
+/** All that is wrong with artefacts, by themselves and between each other. */
+export function checkArtefacts(entries: readonly ArtefactEntry[], declared: Declarations): InventoryFinding[] {
+  const around = { ...surroundingsOf(entries), ...declared };
+  const found = entries.flatMap((entry) => {
+    const { index, artefact } = entry;
+    const own = artefact === undefined ? [] : checks.flatMap((check) => check(artefact, around));
+    return [...uniqueName(entry, around), ...own].map((what) => ({ index, ...what }));
   });
+  return [...found, ...noCycles(around), ...checkPlaces(entries)];
 }

@@ -3,21 +3,14 @@
 import { problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import { readYaml } from '../yaml.ts';
-import { checkReferences, understood } from './check-references.ts';
-import type { ArtefactEntry, InventoryFinding } from './check-references.ts';
-import { checkPlaces, checkValues } from './check-values.ts';
+import { type ArtefactEntry, type FieldProblem, invalid, type InventoryFinding, required } from './check-references.ts';
+import { checkArtefacts } from './check-values.ts';
 import { directoryOf, filesOf, isFile, parametersOf } from './places.ts';
 import { checkedHostname } from './values.ts';
-import type { DiskLocation, Inventory, Location } from './model.ts';
-import {
-  artefactSchema,
-  inventoryFileSchema,
-  inventoryHead,
-  inventorySchema,
-  locationKeys,
-  locationKeysText,
-} from './schema.ts';
-import type { RawInventory, RawLocation } from './schema.ts';
+import { fileKinds, locationKeys, locationKeysText, type RawLocation } from './location-kinds.ts';
+import type { ApiLocation, Artefact, DiskLocation, Inventory, Location } from './model.ts';
+import { artefactSchema, inventoryFileSchema, inventoryHead, inventorySchema } from './schema.ts';
+import type { RawInventory } from './schema.ts';
 import { checkShape, problemAt } from './shape.ts';
 import type { DocumentPlace } from './shape.ts';
 
@@ -36,36 +29,26 @@ interface Checked {
   readonly problems: readonly Problem[];
 }
 
-type What = Omit<InventoryFinding, 'index'>;
 type Head = Omit<RawInventory, 'artefacts'>;
 
-function locationOf(raw: RawLocation, namespace: string | undefined): Location | What {
+function locationOf(raw: RawLocation, namespace: string | undefined): Location | FieldProblem {
   const given = locationKeys.filter((key) => raw[key] !== undefined);
-  const path = ['location'];
-  if (given.length !== 1) {
-    const got = given.length === 0 ? 'none' : given.join(' and ');
-    return { path, kind: 'invalid', message: `must have exactly one of ${locationKeysText}, got ${got}` };
+  const [kind, ...others] = given;
+  if (kind === undefined || others.length > 0) {
+    const got = given.join(' and ') || 'none';
+    return invalid(['location'], `must have exactly one of ${locationKeysText}, got ${got}`);
   }
-  const file = fileLocation(raw);
-  if (file !== undefined) {
-    const message = 'must be left out for files on this host';
-    return raw.namespace === undefined ? file : { path: ['location', 'namespace'], kind: 'invalid', message };
+  const value = raw[kind];
+  const path = ['location', 'namespace'];
+  if (kind in fileKinds) {
+    if (raw.namespace !== undefined) return invalid(path, 'must be left out for files on this host');
+    return { kind, ...(typeof value === 'string' ? { file: value } : value) } as DiskLocation;
   }
   const where = raw.namespace ?? namespace;
   if (where === undefined) {
-    const message = 'is required: the namespace of the object, here or for the whole inventory';
-    return { path: ['location', 'namespace'], kind: 'required', message };
+    return required(path, 'is required: the namespace of the object, here or for the whole inventory');
   }
-  if (raw.secret !== undefined) return { kind: 'secret', namespace: where, name: raw.secret };
-  return { kind: 'configMap', namespace: where, name: raw.configMap ?? '' };
-}
-
-function fileLocation({ pemPair, pemFile, combinedPem, kubeconfig }: RawLocation): DiskLocation | undefined {
-  if (pemPair !== undefined) return { kind: 'pemPair', ...pemPair };
-  if (pemFile !== undefined) return { kind: 'pemFile', file: pemFile };
-  if (combinedPem !== undefined) return { kind: 'combinedPem', file: combinedPem };
-  if (kubeconfig === undefined) return undefined;
-  return { kind: 'kubeconfig', ...kubeconfig };
+  return { kind, namespace: where, name: value } as ApiLocation;
 }
 
 interface Reading {
@@ -92,35 +75,35 @@ function readArtefacts(list: unknown, namespace: string | undefined): Reading {
   return { entries, findings };
 }
 
-function unusedDeclarations(head: Head, entries: readonly ArtefactEntry[]): { path: PropertyKey[]; message: string }[] {
-  if (entries.length === 0 || entries.some(({ artefact }) => artefact === undefined)) return [];
-  const artefacts = understood(entries);
-  const parameters = new Set(artefacts.flatMap((one) => parametersOf(one)));
+function unusedDeclarations({ parameters, directories }: Head, artefacts: readonly Artefact[]): FieldProblem[] {
   const files = artefacts.flatMap(({ location }) => (isFile(location) ? filesOf(location) : []));
-  const directories = new Set(files.map(({ file }) => directoryOf(file)));
-  return [
-    ...Object.keys(head.parameters).flatMap((name) => (parameters.has(name) ? [] : [['parameters', name]])),
-    ...Object.keys(head.directories).flatMap((name) => (directories.has(name) ? [] : [['directories', name]])),
-  ].map((path) => ({ path, message: 'must be used by an artefact, got no use of it' }));
+  const used = {
+    parameters: new Set<string | undefined>(artefacts.flatMap((one) => parametersOf(one))),
+    directories: new Set(files.map(({ file }) => directoryOf(file))),
+  };
+  return Object.entries({ parameters, directories }).flatMap(([group, declared]) =>
+    Object.keys(declared)
+      .filter((name) => !used[group as keyof typeof used].has(name))
+      .map((name) => invalid([group, name], 'must be used by an artefact, got no use of it')),
+  );
 }
 
 /** A default may lie below a directory that is declared before it, so that no two wait for each other. */
-function wrongDirectories({ directories }: Head): { path: PropertyKey[]; message: string }[] {
+function wrongDirectories({ directories }: Head): FieldProblem[] {
   const names = Object.keys(directories);
   return Object.entries(directories).flatMap(([name, declaration], at) => {
     const above = declaration.default === undefined ? undefined : directoryOf(declaration.default);
     if (above === undefined || names.slice(0, at).includes(above)) return [];
     const message = `must begin with a directory that is declared before it, got "{${above}}"`;
-    return [{ path: ['directories', name, 'default'], message }];
+    return [invalid(['directories', name, 'default'], message)];
   });
 }
 
-function wrongDefaults(head: Head): { path: PropertyKey[]; message: string }[] {
-  return Object.entries(head.parameters).flatMap(([name, declaration]) =>
+function wrongDefaults({ parameters }: Head): FieldProblem[] {
+  return Object.entries(parameters).flatMap(([name, declaration]) =>
     (declaration.default ?? []).flatMap((text, at) => {
       if (checkedHostname(text) !== undefined) return [];
-      const message = `must be a DNS name or an IP address, got "${text}"`;
-      return [{ path: ['parameters', name, 'default', at], message }];
+      return [invalid(['parameters', name, 'default', at], `must be a DNS name or an IP address, got "${text}"`)];
     }),
   );
 }
@@ -135,9 +118,7 @@ function named(problem: Problem, entries: readonly ArtefactEntry[]): Problem {
   return { ...problem, path };
 }
 
-interface CheckOptions {
-  readonly namespace?: string | undefined;
-  readonly podNamespace?: string | undefined;
+interface CheckOptions extends Omit<LoadOptions, 'source'> {
   /** A file of its own says apiVersion and kind; an inventory inside a configuration file does not. */
   readonly form: 'file' | 'inline';
 }
@@ -160,35 +141,34 @@ export function checkInventory(
     directories: new Set(Object.keys(raw.directories ?? {})),
     discovers: head.discover !== undefined,
   };
-  const all = [...findings, ...checkReferences(entries), ...checkPlaces(entries), ...checkValues(entries, declared)];
+  const artefacts = entries.flatMap(({ artefact }) => artefact ?? []);
+  const isWhole = artefacts.length > 0 && artefacts.length === entries.length;
+  const all = [
+    ...wrongDefaults(head),
+    ...wrongDirectories(head),
+    ...(isWhole ? unusedDeclarations(head, artefacts) : []),
+    ...[...findings, ...checkArtefacts(entries, declared)].map(({ index, path, ...what }) => ({
+      path: ['artefacts', index, ...path],
+      ...what,
+    })),
+  ];
   const problems = [
     ...('problems' in shape ? shape.problems : []),
-    ...[...wrongDefaults(head), ...wrongDirectories(head), ...unusedDeclarations(head, entries)].map(
-      ({ path, message }) => problemAt(place, path, { kind: 'invalid', message }),
-    ),
-    ...all.map(({ index, path, ...what }) => problemAt(place, ['artefacts', index, ...path], what)),
+    ...all.map(({ path, ...what }) => problemAt(place, path, what)),
   ].map((problem) => named(problem, entries));
   if (problems.length > 0)
     return { inventory: undefined, problems: problems.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
   const { namespace: _namespace, inPodNamespace: _inPodNamespace, ...told } = head;
-  return { inventory: { ...told, artefacts: understood(entries) }, problems };
+  return { inventory: { ...told, artefacts }, problems };
 }
 
 /** Checks the text of an inventory file. */
 export function checkInventoryText(text: string, { namespace, podNamespace, source }: LoadOptions = {}): Checked {
   const { value, problems, lineOf } = readYaml(text);
-  const sourced = source === undefined ? {} : { source };
-  if (problems.length > 0) {
-    const told = problems.map(({ line, message }) => ({
-      path: '',
-      kind: 'syntax' as const,
-      line,
-      message,
-      ...sourced,
-    }));
-    return { inventory: undefined, problems: told };
-  }
-  return checkInventory(value, { path: [], lineOf, ...sourced }, { namespace, podNamespace, form: 'file' });
+  const place = { path: [], lineOf, source };
+  if (problems.length === 0) return checkInventory(value, place, { namespace, podNamespace, form: 'file' });
+  const told = problems.map(({ line, message }) => ({ ...problemAt(place, [], { kind: 'syntax', message }), line }));
+  return { inventory: undefined, problems: told };
 }
 
 /** Reads an inventory file. Throws InventoryInvalid, which lists all problems. */

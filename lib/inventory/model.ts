@@ -2,7 +2,8 @@
 // what regen renews, what the syncer writes, what is proven, which RBAC is granted, what `status` prints.
 // Types only, inferred from what schema.ts checks; presets are data (presets/*.yaml), loaded and checked by load.ts, made
 // concrete by resolve.ts.
-import type { RawArtefact, RawInventory, RawLocation } from './schema.ts';
+import type { fileKinds, objectKinds, RawLocation } from './location-kinds.ts';
+import type { RawArtefact, RawInventory } from './schema.ts';
 
 type DeepReadonly<T> = T extends readonly (infer Item)[]
   ? readonly DeepReadonly<Item>[]
@@ -13,40 +14,24 @@ type DeepReadonly<T> = T extends readonly (infer Item)[]
 /** Milliseconds. Written in YAML as "30d", "12h", "10m", "5s". */
 export type DurationMs = number;
 
-/** Where the bytes of an artefact live. */
-export type Location = ApiLocation | DiskLocation;
-export type ApiLocation = SecretLocation | ConfigMapLocation;
-export type DiskLocation = PemPairLocation | PemFileLocation | CombinedPemLocation | KubeconfigLocation;
+type FileKind = keyof typeof fileKinds;
+type Fields<Raw> = Raw extends string ? { readonly file: Raw } : DeepReadonly<Raw>;
+type Place = {
+  readonly [Kind in keyof typeof objectKinds]: {
+    readonly kind: Kind;
+    readonly namespace: string;
+    readonly name: string;
+  };
+} & { readonly [Kind in FileKind]: { readonly kind: Kind } & Fields<Required<RawLocation>[Kind]> };
 
-export interface SecretLocation {
-  readonly kind: 'secret';
-  readonly namespace: string;
-  readonly name: string;
-}
-export interface ConfigMapLocation {
-  readonly kind: 'configMap';
-  readonly namespace: string;
-  readonly name: string;
-}
-type Files<Key extends 'pemPair' | 'kubeconfig'> = DeepReadonly<Required<RawLocation>[Key]>;
 /**
- * Paths are absolute; in an inventory that is not resolved yet they may begin with a directory parameter,
- * `{pkiDir}/etcd/server.crt`.
+ * Where the bytes of an artefact of this kind live. Paths are absolute; in an inventory that is not resolved yet they may
+ * begin with a directory parameter, `{pkiDir}/etcd/server.crt`.
  */
-export interface PemPairLocation extends Files<'pemPair'> {
-  readonly kind: 'pemPair';
-}
-export interface PemFileLocation {
-  readonly kind: 'pemFile';
-  readonly file: string;
-}
-export interface CombinedPemLocation {
-  readonly kind: 'combinedPem';
-  readonly file: string;
-}
-export interface KubeconfigLocation extends Files<'kubeconfig'> {
-  readonly kind: 'kubeconfig';
-}
+export type LocationOf<Kind extends keyof Place> = Place[Kind];
+export type ApiLocation = LocationOf<keyof typeof objectKinds>;
+export type DiskLocation = LocationOf<FileKind>;
+export type Location = ApiLocation | DiskLocation;
 
 type Placed<Raw> = Raw extends unknown ? Omit<Raw, 'location'> & { readonly location: Location } : never;
 export type Artefact = Placed<DeepReadonly<RawArtefact>>;
@@ -125,7 +110,7 @@ export interface Resolved {
   /** Why some of them are not known now, as the end of a sentence. */
   readonly endpointsUnknown?: string;
   /** Who tells names at each look. */
-  readonly asks?: 'openshift';
+  readonly asks?: Inventory['discover'];
   readonly tlsRegistry?: TlsRegistry;
   readonly artefacts: readonly ResolvedArtefact[];
 }

@@ -1,13 +1,8 @@
 // Host names that only the API tells, and that may change while the process runs: filled in at each look. Pure.
+import type { finders } from './finders.ts';
 import type { Endpoints, Resolved, ResolvedArtefact } from './model.ts';
 
-/** Parameters of an OpenShift cluster that its API tells (discover/openshift.ts). */
-export const openshiftParameters = [
-  'externalLoadBalancerHostnames',
-  'internalLoadBalancerHostnames',
-  'serviceNetworkIPs',
-] as const;
-type OpenshiftParameter = (typeof openshiftParameters)[number];
+type OpenshiftParameter = (typeof finders.openshift.asks)[number];
 
 /** What is known of a parameter: its values, or why there are none, as the end of a sentence. */
 export type ParameterValue = { readonly values: readonly string[] } | { readonly problem: string };

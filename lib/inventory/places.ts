@@ -1,10 +1,14 @@
-// Where artefacts lie, whose they are by kind and place, and which parameters and directories a declaration names. Pure.
-import { publishedKinds } from './content.ts';
-import type { Artefact, DiskLocation, Location, Signer } from './model.ts';
+// Where artefacts lie and in which files their readers find them: the syncer's layout below its destination directory for
+// objects of the API, the paths themselves for locations on disk. Whose artefacts are by kind and place, and which
+// parameters and directories a declaration names. Pure.
+import { join } from 'node:path';
+import { artefactContent, certificateKey, keysOf } from './content.ts';
+import { fileKinds, objectKinds } from './location-kinds.ts';
+import type { Artefact, DiskLocation, Location, ResolvedArtefact, Signer } from './model.ts';
 
 /** Whether an artefact is a file of this host: then it can be healed with no API server, and has one owner only. */
 export function isFile(location: Location): location is DiskLocation {
-  return location.kind !== 'secret' && location.kind !== 'configMap';
+  return location.kind in fileKinds;
 }
 
 type OfKind = Pick<Artefact, 'kind'>;
@@ -20,28 +24,27 @@ export const isMadeHere = ({ owned, location }: Signer): boolean =>
   owned === undefined ? !isFile(location) : owned !== false;
 
 interface PlacedFile {
-  /** Where the inventory says it, below `location`. */
+  /** Where the inventory says it. */
   readonly path: readonly string[];
+  readonly field: string;
   readonly file: string;
+  /** The entry that is this file; null where its readers take it as a whole. */
+  readonly entry: string | null;
 }
 
-/** By kind of location on disk: its fields that hold a path, of which the first names it. */
-const fileFields: Readonly<Record<DiskLocation['kind'], readonly string[]>> = {
-  pemPair: ['certFile', 'keyFile'],
-  pemFile: ['file'],
-  combinedPem: ['file'],
-  kubeconfig: ['file', 'credentials'],
-};
-
-/** Every file that a location takes for itself. */
+/** Every file that a location takes for itself; the first one names it. */
 export function filesOf(place: DiskLocation): readonly PlacedFile[] {
-  const { [place.kind]: fields } = fileFields;
+  const fields = Object.entries<string | null>(fileKinds[place.kind].files);
   const values: Readonly<Partial<Record<string, string>>> = { ...place };
-  return fields.flatMap((field) => {
+  return fields.flatMap(([field, entry]) => {
     const file = values[field];
-    return file === undefined ? [] : [{ path: fields.length === 1 ? [place.kind] : [place.kind, field], file }];
+    const path = ['location', place.kind, ...(fields.length === 1 ? [] : [field])];
+    return file === undefined ? [] : [{ path, field, file, entry }];
   });
 }
+
+/** The path by which it is told from others. */
+export const pathOf = (place: DiskLocation): string => filesOf(place)[0]?.file ?? '';
 
 /** The directory parameter that a path begins with. */
 export function directoryOf(file: string): string | undefined {
@@ -51,7 +54,7 @@ export function directoryOf(file: string): string | undefined {
 /** The same place with every path changed. */
 export function withFiles(place: Location, change: (file: string) => string): Location {
   if (!isFile(place)) return place;
-  const files = filesOf(place).map(({ path, file }) => [path[1] ?? 'file', change(file)]);
+  const files = filesOf(place).map(({ field, file }) => [field, change(file)]);
   return { ...place, ...Object.fromEntries(files) };
 }
 
@@ -84,24 +87,66 @@ interface Place {
 
 /** Every place that an artefact takes for itself: its location, and its path below the syncer's directory. */
 export function placesOf({ location, published }: Artefact): readonly Place[] {
-  if (isFile(location)) {
-    return filesOf(location).map(({ path, file }) => ({
-      path: ['location', ...path],
-      id: file,
-      text: `file "${file}"`,
-    }));
-  }
+  if (isFile(location)) return filesOf(location).map(({ path, file }) => ({ path, id: file, text: `file "${file}"` }));
   const { kind, namespace, name } = location;
-  const word = kind === 'secret' ? 'Secret' : 'ConfigMap';
+  const { word, directory } = objectKinds[kind];
   const object = {
     path: ['location', kind],
     id: `${kind} ${namespace}/${name}`,
     text: `${word} "${namespace}/${name}"`,
   };
-  const directory = `${publishedKinds[kind].directory}/${name}`;
   if (published === undefined) return [object];
-  return [
-    object,
-    { path: ['published'], id: `published ${directory}`, text: `directory "${directory}" of the syncer` },
-  ];
+  const below = `${directory}/${name}`;
+  return [object, { path: ['published'], id: `published ${below}`, text: `directory "${below}" of the syncer` }];
 }
+
+type Placed = Pick<Artefact, 'location' | 'published'>;
+
+interface PublishedPlace {
+  readonly directory: string;
+  /** Of its files. */
+  readonly mode: 0o600 | 0o644;
+}
+
+/** Where the syncer writes an artefact; undefined for what it does not write. */
+export function publishedPlace({ location, published }: Placed, destinationDir: string): PublishedPlace | undefined {
+  if (published === undefined || isFile(location)) return undefined;
+  const { directory, mode } = objectKinds[location.kind];
+  return { directory: join(destinationDir, directory, location.name), mode };
+}
+
+/** The file that a component reads for one entry of an artefact; undefined when it is on no disk. */
+export function fileOf(artefact: Placed, key: string, destinationDir = ''): string | undefined {
+  const { location } = artefact;
+  if (isFile(location)) return filesOf(location).find(({ entry }) => entry === key)?.file;
+  const place = destinationDir === '' ? undefined : publishedPlace(artefact, destinationDir);
+  return place && join(place.directory, key);
+}
+
+/** A certificate and the key that must belong to it, or files that stand for themselves. Absolute paths. */
+export type ArtefactFiles =
+  | { readonly kind: 'pair'; readonly certFile: string; readonly keyFile: string }
+  | { readonly kind: 'single'; readonly files: readonly string[] };
+
+interface FilesOf {
+  readonly artefact: ResolvedArtefact;
+  /** All artefacts of the inventory: a copy has the entries of its original. */
+  readonly artefacts: readonly ResolvedArtefact[];
+  readonly destinationDir: string;
+}
+
+/** Undefined where there are none: an object that is not published, or one whose content is not understood here. */
+export function filesOfReaders({ artefact, artefacts, destinationDir }: FilesOf): ArtefactFiles | undefined {
+  const { location } = artefact;
+  const keys = isFile(location)
+    ? filesOf(location).flatMap(({ entry }) => entry ?? [])
+    : keysOf(artefactContent(artefact, artefacts));
+  const files = keys.flatMap((key) => fileOf(artefact, key, destinationDir) ?? []);
+  const [certFile, keyFile] = files;
+  if (certFile === undefined) return undefined;
+  if (keys.includes(certificateKey) && keyFile !== undefined) return { kind: 'pair', certFile, keyFile };
+  return { kind: 'single', files };
+}
+
+export const pathsOf = (files: ArtefactFiles): readonly string[] =>
+  files.kind === 'pair' ? [files.certFile, files.keyFile] : files.files;

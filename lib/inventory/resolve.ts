@@ -2,6 +2,7 @@
 // the environment is was read elsewhere. All that is missing or wrong is told in one error.
 import { nearest, problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
+import { finderOf } from './finders.ts';
 import type { ArtefactEntry } from './check-references.ts';
 import { checkPlaces } from './check-values.ts';
 import type {
@@ -17,7 +18,6 @@ import type {
   Signer,
   Target,
 } from './model.ts';
-import { openshiftParameters } from './names-in-api.ts';
 import { topologicalOrder } from './order.ts';
 import { directoryOf, filesOf, isFile, parametersIn, parametersOf, withFiles, withParameters } from './places.ts';
 import { checkedHostname } from './values.ts';
@@ -78,28 +78,34 @@ function wrongHostnames(parameters: Parameters): Problem[] {
   );
 }
 
+/** Of a parameter; undefined: neither given nor with a default. */
+type ValuesOf = (parameter: string) => readonly string[] | undefined;
+
+const valuesIn =
+  ({ parameters }: Inventory, given: Parameters): ValuesOf =>
+  (name) =>
+    given[name] ?? parameters[name]?.default;
+
 /** A target that has only parameters for names, all of them empty: a serving certificate that serves nobody. */
-function namelessTargets(inventory: Inventory, parameters: Parameters): Problem[] {
-  return inventory.artefacts.flatMap((artefact): Problem[] => {
+function namelessTargets({ artefacts }: Inventory, valuesOf: ValuesOf): Problem[] {
+  return artefacts.flatMap((artefact): Problem[] => {
     // One that is copied from what is there has its names from there.
     if (artefact.kind !== 'target' || artefact.usage === 'client' || artefact.template === 'present') return [];
     const asked = artefact.hostnames.flatMap((source) => (typeof source === 'string' ? [] : [source.parameter]));
     if (asked.length < artefact.hostnames.length) return [];
-    const missing = asked.some(
-      (name) => !Object.hasOwn(parameters, name) && inventory.parameters[name]?.default === undefined,
-    );
-    if (missing || flat(artefact.hostnames, inventory, parameters).length > 0) return [];
+    const isMissing = asked.some((name) => valuesOf(name) === undefined);
+    if (isMissing || flat(artefact.hostnames, valuesOf).length > 0) return [];
     const message = `must have at least one name between them, which "${artefact.name}" is to serve, got none`;
     return [{ path: asked.map((name) => `parameters.${name}`).join(', '), kind: 'required', message }];
   });
 }
 
 /** The user name that a client certificate is to hold can only be told where its parameter has one value. */
-function ambiguousNames(inventory: Inventory, parameters: Parameters): Problem[] {
-  return inventory.artefacts.flatMap((artefact): Problem[] => {
+function ambiguousNames({ artefacts }: Inventory, valuesOf: ValuesOf): Problem[] {
+  return artefacts.flatMap((artefact): Problem[] => {
     if (artefact.kind !== 'target') return [];
     return parametersIn(artefact.commonName ?? '').flatMap((name): Problem[] => {
-      const values = valuesOf(name, inventory, parameters);
+      const values = valuesOf(name);
       if (values === undefined || values.length === 1) return [];
       if (values.length === 0 && artefact.template === 'present') return [];
       const message = `must have one value, which "${artefact.name}" carries in its name, got ${values.length}`;
@@ -109,34 +115,22 @@ function ambiguousNames(inventory: Inventory, parameters: Parameters): Problem[]
 }
 
 /** Parameters whose values are read in the API at each look. */
-function askedIn({ discover, parameters: declared }: Inventory, given: Parameters): readonly string[] {
-  if (discover !== 'openshift') return [];
-  return openshiftParameters.filter((name) => Object.hasOwn(declared, name) && !Object.hasOwn(given, name));
-}
-
-/** Undefined: neither given nor with a default. */
-function valuesOf(name: string, { parameters }: Inventory, given: Parameters): readonly string[] | undefined {
-  return given[name] ?? parameters[name]?.default;
+function askedIn(inventory: Inventory, given: Parameters): readonly string[] {
+  const { asks = [] } = finderOf(inventory) ?? {};
+  return asks.filter((name) => Object.hasOwn(inventory.parameters, name) && !Object.hasOwn(given, name));
 }
 
 /** Undefined where a parameter in it has no value: then only a template knows the name. */
-function commonNameOf(
-  { commonName }: Target,
-  inventory: Inventory,
-  parameters: Parameters,
-): Pick<Target, 'commonName'> {
+function commonNameOf({ commonName }: Target, valuesOf: ValuesOf): Pick<Target, 'commonName'> {
   if (commonName === undefined) return {};
-  const single = (name: string): string | undefined => valuesOf(name, inventory, parameters)?.[0];
+  const single = (name: string): string | undefined => valuesOf(name)?.[0];
   if (parametersIn(commonName).some((name) => single(name) === undefined)) return {};
   const spelled = (name: string): string => checkedHostname(single(name) ?? '') ?? '';
   return { commonName: withParameters(commonName, spelled) };
 }
 
-function flat(sources: readonly HostnameSource[], inventory: Inventory, parameters: Parameters): readonly string[] {
-  const names = sources.flatMap((source) => {
-    if (typeof source === 'string') return [source];
-    return valuesOf(source.parameter, inventory, parameters) ?? [];
-  });
+function flat(sources: readonly HostnameSource[], valuesOf: ValuesOf): readonly string[] {
+  const names = sources.flatMap((source) => (typeof source === 'string' ? source : (valuesOf(source.parameter) ?? [])));
   // By code unit, not by locale: the order is compared across machines.
   return [...new Set(names.map((name) => checkedHostname(name) ?? name))].toSorted();
 }
@@ -165,11 +159,8 @@ export function allDirectories(
 function sharedPlaces(inventory: Inventory, given: Readonly<Record<string, string>>): Problem[] {
   const directories = allDirectories(inventory, given);
   const entries = inventory.artefacts.map((artefact, index): ArtefactEntry => {
-    const placed: Artefact = {
-      ...artefact,
-      location: withFiles(artefact.location, (file) => inDirectory(file, directories)),
-    };
-    return { index, name: artefact.name, artefact: placed };
+    const location = withFiles(artefact.location, (file) => inDirectory(file, directories));
+    return { index, artefact: { ...artefact, location } };
   });
   return checkPlaces(entries).map(({ index, kind, message }) => ({
     path: `artefacts[${inventory.artefacts[index]?.name ?? index}]`,
@@ -181,12 +172,13 @@ function sharedPlaces(inventory: Inventory, given: Readonly<Record<string, strin
 /** All that keeps the environment from filling in the inventory. Empty: resolve() succeeds. */
 export function checkEnvironment(inventory: Inventory, environment: Environment): Problem[] {
   const { parameters = {}, directories = {}, mayLack = false } = environment;
+  const valuesOf = valuesIn(inventory, parameters);
   const problems = [
     ...externalAndDeclared('parameters', inventory.parameters, parameters, askedIn(inventory, parameters)),
     ...externalAndDeclared('directories', inventory.directories ?? {}, directories),
     ...wrongHostnames(parameters),
-    ...namelessTargets(inventory, parameters),
-    ...ambiguousNames(inventory, parameters),
+    ...namelessTargets(inventory, valuesOf),
+    ...ambiguousNames(inventory, valuesOf),
   ].filter(({ kind }) => !(mayLack && kind === 'required'));
   return problems.length > 0 ? problems : sharedPlaces(inventory, directories);
 }
@@ -201,9 +193,9 @@ function readersHere(
 }
 
 /** Other machines that have the same CA are named: nobody makes one of his own. */
-function ownedHere({ owned }: Signer, inventory: Inventory, given: Parameters): Pick<Signer, 'owned'> {
+function ownedHere({ owned }: Signer, valuesOf: ValuesOf): Pick<Signer, 'owned'> {
   if (typeof owned !== 'object') return {};
-  return { owned: valuesOf(owned.unlessSet, inventory, given)?.length === 0 ? owned : false };
+  return { owned: valuesOf(owned.unlessSet)?.length === 0 ? owned : false };
 }
 
 /** Throws InventoryInvalid, which lists every missing parameter and every name that is no host name. */
@@ -214,31 +206,30 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   const directories = allDirectories(inventory, environment.directories ?? {});
   const { parameters = {}, lacks = [], reads = {}, endpoints } = environment;
   const asked = askedIn(inventory, parameters);
+  const valuesOf = valuesIn(inventory, parameters);
   const here = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
   const artefacts = topologicalOrder(here).ordered.map((artefact): ResolvedArtefact => {
     const location = withFiles(artefact.location, (file) => inDirectory(file, directories));
     const readers = readersHere({ location, readers: artefact.readers }, reads);
     if (artefact.kind === 'signer') {
-      return { ...artefact, ...ownedHere(artefact, inventory, parameters), location, readers };
+      return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };
     }
     if (artefact.kind !== 'target') return { ...artefact, location, readers };
     const { commonName: _, ...target } = artefact;
-    const names = commonNameOf(artefact, inventory, parameters);
     const asks = asked.filter((name) => parametersOf(artefact).includes(name));
-    const open = asks.length === 0 ? {} : { asks };
     return {
       ...target,
-      ...names,
-      ...open,
+      ...commonNameOf(artefact, valuesOf),
+      ...(asks.length > 0 && { asks }),
       location,
       readers,
-      hostnames: flat(artefact.hostnames, inventory, parameters),
+      hostnames: flat(artefact.hostnames, valuesOf),
     };
   });
   return {
     name: inventory.name,
     ...(endpoints !== undefined && { endpoints }),
-    ...(inventory.discover === 'openshift' && { asks: inventory.discover }),
+    ...(finderOf(inventory)?.looksAt === 'api' && { asks: inventory.discover }),
     ...(inventory.tlsRegistry !== undefined && { tlsRegistry: inventory.tlsRegistry }),
     artefacts,
   };

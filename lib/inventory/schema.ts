@@ -13,52 +13,17 @@ import {
   serverUrl,
   someText,
 } from './values.ts';
+import { finderNames } from './finders.ts';
+import { locationSchema } from './location-kinds.ts';
 import { flags, reader } from './reader.ts';
 import { apiVersion } from '../well-known.ts';
-
-export const locationKeys = ['secret', 'configMap', 'pemPair', 'pemFile', 'combinedPem', 'kubeconfig'] as const;
-export const locationKeysText = 'secret, configMap, pemPair, pemFile, combinedPem and kubeconfig';
-
-const location = z
-  .strictObject({
-    secret: objectName.exactOptional().describe('Name of a Secret'),
-    configMap: objectName.exactOptional().describe('Name of a ConfigMap'),
-    namespace: namespaceName
-      .exactOptional()
-      .describe('Namespace of the object; default: the namespace of the inventory'),
-    pemPair: z
-      .strictObject({ certFile: filePath, keyFile: filePath })
-      .exactOptional()
-      .describe('A certificate and its key as two PEM files on this host'),
-    pemFile: filePath.exactOptional().describe('CA certificates in one PEM file on this host'),
-    // As the kubelet keeps its own (client-go util/certificate/certificate_store.go): where the file is a symbolic link, a
-    // new dated file is made beside its target and the link is flipped.
-    combinedPem: filePath.exactOptional().describe('A certificate and its key in one PEM file on this host'),
-    // With the CA for its server, embedded or in the files that it names. Everything else in it stays.
-    kubeconfig: z
-      .strictObject({
-        file: filePath,
-        endpoint: z
-          .enum(['controlPlane', 'local'])
-          .describe(
-            'Of one written from nothing: the API server that it names, that of the cluster or the one beside it',
-          ),
-        credentials: filePath
-          .exactOptional()
-          .describe('Of one written from nothing: the PEM file of its certificate and key. Default: embedded'),
-      })
-      .exactOptional()
-      .describe('The credentials of the current context of a kubeconfig on this host'),
-  })
-  .meta({ oneOf: locationKeys.map((key) => ({ required: [key] })) })
-  .describe(`Where the bytes live: exactly one of ${locationKeysText}`);
 
 // A pair or a CA below pki/ without its ending, or a kubeconfig.
 const kubeadmFile = objectName.describe('Of kubeadm, without .crt, .key and .pub; with .conf a kubeconfig');
 
 const base = {
   name: objectName.describe('Unique in the inventory'),
-  location,
+  location: locationSchema,
   when: z
     .enum(['stackedEtcd', 'trustedAuthority'])
     .exactOptional()
@@ -231,14 +196,13 @@ export const artefactSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('opaque'), ...base }).describe('Only synced to disk; not understood'),
 ]);
 export type RawArtefact = z.output<typeof artefactSchema>;
-export type RawLocation = z.output<typeof location>;
 
 export const policyKind = z.enum(['OnlyWhenExpired', 'BeforeExpiry']);
 
 export const inventoryHead = z.object({
   name: objectName.default('custom').describe('Name of the inventory, for messages'),
   discover: z
-    .enum(['kubeadm', 'openshift'])
+    .enum(finderNames)
     .exactOptional()
     .describe(
       'Where what the configuration does not give is found. kubeadm: on this machine. openshift: in the API, in ' +

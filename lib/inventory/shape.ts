@@ -10,7 +10,7 @@ export interface DocumentPlace {
   /** Where the checked value lies in its file. */
   readonly path: readonly PropertyKey[];
   readonly lineOf: (path: readonly PropertyKey[]) => number | undefined;
-  readonly source?: string;
+  readonly source?: string | undefined;
 }
 
 export const nowhere: DocumentPlace = { path: [], lineOf: () => undefined };

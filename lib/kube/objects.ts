@@ -4,19 +4,19 @@ import { V1MicroTime } from '@kubernetes/client-node/dist/types.js';
 import { isCode } from '../errors.ts';
 import type { ConfigMap, KubeConnection, KubeRequest, ObjectState, Secret } from './kube.ts';
 import { listWatch, type ListWatchOptions } from './list-watch.ts';
-import { collectionPath, objectKinds, pathOf, withQuery } from './resources.ts';
+import { collectionPath, apiKinds, pathOf, withQuery } from './resources.ts';
 
 interface ObjectName {
-  readonly kind: keyof typeof objectKinds;
+  readonly kind: keyof typeof apiKinds;
   readonly namespace: string;
   readonly name: string;
 }
 
-export const objectPath = ({ kind, ...object }: ObjectName): string => pathOf(objectKinds[kind], object);
+export const objectPath = ({ kind, ...object }: ObjectName): string => pathOf(apiKinds[kind], object);
 
 /** A list of this object alone, which RBAC by resourceNames authorises; with `&watch=true` a watch of it. */
 export function namedListPath({ kind, namespace, name }: ObjectName): string {
-  return withQuery(collectionPath(objectKinds[kind], namespace), { fieldSelector: `metadata.name=${name}` });
+  return withQuery(collectionPath(apiKinds[kind], namespace), { fieldSelector: `metadata.name=${name}` });
 }
 
 /** A time as Events and Leases have it, with six digits after the second. */

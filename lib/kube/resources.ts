@@ -24,7 +24,7 @@ export const collections = {
 export type Kind = keyof typeof collections;
 
 /** As inventories name them. */
-export const objectKinds = { secret: 'Secret', configMap: 'ConfigMap' } as const;
+export const apiKinds = { secret: 'Secret', configMap: 'ConfigMap' } as const;
 
 /** Of all objects of a kind; without a namespace those of all. */
 export function collectionPath(kind: Kind, namespace?: string): string {

@@ -10,7 +10,7 @@
 // Where several answer alike, the current context counts.
 import { dirname, resolve } from 'node:path';
 import { errorText } from '../errors.ts';
-import { isMapping, isYamlText, parseYaml, yamlText } from '../yaml.ts';
+import { isMapping, isYamlText, parseYaml, yamlMapping, yamlText } from '../yaml.ts';
 import { isBase64, kubeconfigProblem } from './schema.ts';
 
 export type KubeconfigFields = Readonly<Record<string, unknown>>;
@@ -214,14 +214,9 @@ interface OnlyEntries {
 
 /** The only cluster and the only user; undefined where there is none, or what is there is no kubeconfig. */
 export function onlyEntries(bytes: Uint8Array): OnlyEntries {
-  let config: unknown;
-  try {
-    config = parseYaml(yamlText(bytes));
-  } catch {
-    return { cluster: undefined, user: undefined };
-  }
+  const config = yamlMapping(yamlText(bytes)) ?? {};
   const only = (kind: Kind): KubeconfigFields | undefined => {
-    const value = isMapping(config) ? listOf(config, kind)[0]?.[kind] : undefined;
+    const value = listOf(config, kind)[0]?.[kind];
     return isMapping(value) ? value : undefined;
   };
   return { cluster: only('cluster'), user: only('user') };

@@ -58,7 +58,11 @@ export function hostnameDer(hostname: string): Buffer {
 
 function addressBytes(address: string): Buffer {
   const text = canonicalHostname(address);
-  if (isIP(text) === 4) return Buffer.from(text.split('.').map(Number));
+  return isIP(text) === 4 ? Buffer.from(text.split('.').map(Number)) : ipv6Bytes(text);
+}
+
+/** Of any way to write the address. */
+export function ipv6Bytes(text: string): Buffer {
   const [head = '', tail] = text.split('::').map((half) => half.replace(/[^:]*\.[^:]*$/, dottedGroups));
   const groups = (half: string): string[] => half.split(':').filter((group) => group !== '');
   const after = tail === undefined ? [] : groups(tail);

@@ -11,7 +11,7 @@ import type { Decision } from '../plan/decision.ts';
 import type { Plan } from '../plan/plan.ts';
 import { locationText } from '../store/store.ts';
 import type { StepOutcome, StepResult } from './execute.ts';
-import { isFile } from '../inventory/places.ts';
+import { isFile, pathOf } from '../inventory/places.ts';
 import { DailySummary, type Summary, summaryOf } from '../summary.ts';
 
 export interface ArtefactReport {
@@ -249,5 +249,5 @@ const renewals: Readonly<Record<ResolvedArtefact['kind'], readonly [LogEvent, Ev
 function fieldsOf({ name, location }: ResolvedArtefact): LogFields {
   if (location.kind === 'secret') return { artefact: name, namespace: location.namespace, secret: location.name };
   if (location.kind === 'configMap') return { artefact: name, namespace: location.namespace, configMap: location.name };
-  return { artefact: name, path: location.kind === 'pemPair' ? location.certFile : location.file };
+  return { artefact: name, path: pathOf(location) };
 }

@@ -119,7 +119,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
     })
     .toSorted((a, b) => (a.artefact < b.artefact ? -1 : 1)); // by code unit, as Go sorts
   const authorities = rows.filter(({ kind }) => kind === 'signer');
-  const certificates = rows.filter(({ artefact }) => targetOf(artefact, artefacts)?.listedBy === 'kubeadm');
+  const certificates = rows.filter(({ artefact }) => targetOf(artefact, artefacts)?.listedBy !== undefined);
   const ofFiles = general.class === 'healthy' && served.some(isDifferent) ? 'recovering' : general.class;
   return {
     inventory: general.inventory,

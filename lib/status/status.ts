@@ -11,14 +11,14 @@ import { plan } from '../plan/plan.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 import type { RenewalPolicy } from '../plan/decision.ts';
 import type { Prove } from '../proof/prove.ts';
-import { filesOfReaders, pathsOf, certificateKey } from '../inventory/content.ts';
+import { certificateKey } from '../inventory/content.ts';
 import { type Entries, type Found, type Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import { askServers, localServers } from './local-servers.ts';
 import { type AdoptedSight, nodeReport, type NodeStatus } from './node-report.ts';
 import { type OnDisk, report, type StatusReport, type Use, type WebhookSight } from './report.ts';
 import { basename } from 'node:path';
-import { isFile } from '../inventory/places.ts';
+import { filesOfReaders, isFile, pathsOf } from '../inventory/places.ts';
 
 export interface StatusOptions {
   readonly resolved: Resolved;

@@ -5,7 +5,7 @@ import { isUtf8 } from 'node:buffer';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { ApiLocation, Location } from '../inventory/model.ts';
-import type { KubeConnection } from '../kube/kube.ts';
+import type { ConfigMap, KubeConnection, Secret } from '../kube/kube.ts';
 import { objectEntries } from './object-entries.ts';
 import {
   locationText,
@@ -18,34 +18,28 @@ import {
 } from './store.ts';
 import { isFile } from '../inventory/places.ts';
 import { privateKeyKey } from '../inventory/content.ts';
+import { apiKinds, typeMeta } from '../kube/resources.ts';
 
-/** What a Secret and a ConfigMap have in common; whatever else the server sends goes back as it came. */
-interface ApiObject {
-  readonly apiVersion?: string;
-  readonly kind?: string;
-  readonly type?: string;
-  readonly metadata?: {
-    readonly namespace?: string;
-    readonly name?: string;
-    readonly resourceVersion?: string;
-    readonly annotations?: Readonly<Record<string, string>>;
-    readonly labels?: Readonly<Record<string, string>>;
-  };
-  readonly data?: Readonly<Record<string, string>>;
-  /** Of a ConfigMap, base64: what `kubectl create --from-file` takes for no text. No key is both here and in data. */
-  readonly binaryData?: Readonly<Record<string, string>>;
-  readonly immutable?: boolean;
+type ObjectMeta = NonNullable<Secret['metadata']>;
+
+/**
+ * Of either kind; whatever else the server sends goes back as it came. A ConfigMap has in `binaryData` what `kubectl create
+ * --from-file` takes for no text; no key is both there and in `data`.
+ */
+interface ApiObject extends Omit<Secret & ConfigMap, 'metadata'> {
+  readonly metadata?: Pick<ObjectMeta, 'namespace' | 'name' | 'resourceVersion' | 'annotations' | 'labels'>;
 }
 
 interface ApiStoreOptions {
   readonly connection: KubeConnection;
   /** Named in the managedFields of every object that is written. */
   readonly fieldManager: string;
-  /** Until a read is given up, milliseconds. Default 3000: an API server that starts or hangs is asked again. */
-  readonly readTimeoutMs?: number;
 }
 
-export function createApiStore({ connection, fieldManager, readTimeoutMs = 3000 }: ApiStoreOptions): Store {
+/** Until a read is given up: an API server that starts or hangs is asked again. */
+const readTimeoutMs = 3000;
+
+export function createApiStore({ connection, fieldManager }: ApiStoreOptions): Store {
   // The object of the last read, by path. A PUT is made from it when its resourceVersion is the one that the caller
   // saw; then a second GET would prove nothing, because the server compares the resourceVersion again anyway, and
   // recovery would pay one more round trip for each artefact.
@@ -87,8 +81,9 @@ export function createApiStore({ connection, fieldManager, readTimeoutMs = 3000 
 
   return {
     async read(location, signal): Promise<Found | undefined> {
-      const object = await get(apiLocation(location), signal);
-      return object === undefined ? undefined : foundIn(location, object);
+      const at = apiLocation(location);
+      const object = await get(at, signal);
+      return object === undefined ? undefined : foundIn(at, object);
     },
 
     async write(location, next, seen: Seen, signal): Promise<'written' | 'conflict'> {
@@ -130,12 +125,12 @@ function immutable(location: ApiLocation): RecoveryError {
 }
 
 /** What an object holds. Throws ReadFailed where it has no version. */
-export function foundIn(location: Location, object: ApiObject): Found {
+export function foundIn(location: ApiLocation, object: ApiObject): Found {
   const version = object.metadata?.resourceVersion;
   if (version === undefined || version === '') {
     throw new RecoveryError('ReadFailed', `Cannot read ${locationText(location)}: the answer has no resourceVersion`);
   }
-  const { entries, problem } = objectEntries(location.kind === 'secret' ? 'secret' : 'configMap', object);
+  const { entries, problem } = objectEntries(location.kind, object);
   const { annotations, labels } = object.metadata ?? {};
   return {
     version,
@@ -146,34 +141,52 @@ export function foundIn(location: Location, object: ApiObject): Found {
   };
 }
 
-/** As the server takes them. A ConfigMap has text in data; what is no UTF-8 would not come back as it was. */
-function encoded(location: ApiLocation, entries: Entries): Required<Pick<ApiObject, 'data' | 'binaryData'>> {
-  const isText = (value: Uint8Array): boolean => location.kind === 'configMap' && isUtf8(value);
-  const as = (encoding: BufferEncoding, wanted: (value: Uint8Array) => boolean): Record<string, string> =>
-    Object.fromEntries(
-      Object.entries(entries).flatMap(([key, value]) =>
-        wanted(value) ? [[key, Buffer.from(value).toString(encoding)] as const] : [],
-      ),
-    );
-  if (location.kind === 'secret') return { data: as('base64', () => true), binaryData: {} };
-  return { data: as('utf8', isText), binaryData: as('base64', (value) => !isText(value)) };
+type Texts = Readonly<Record<string, string>>;
+
+export interface NewObject {
+  readonly apiVersion: 'v1';
+  readonly kind: 'Secret' | 'ConfigMap';
+  readonly metadata: { readonly namespace: string; readonly name: string };
+  readonly type?: string;
+  readonly data: Texts;
+  /** What is no UTF-8 would not come back from `data` as it was. */
+  readonly binaryData?: Texts;
 }
+
+export function objectOf({ kind, namespace, name }: ApiLocation, entries: Entries): NewObject {
+  const isSecret = kind === 'secret';
+  const isText = ([, bytes]: readonly [string, Uint8Array]): boolean => isSecret || isUtf8(bytes);
+  const all = Object.entries(entries);
+  const [plain, binary] = [all.filter(isText), all.filter((entry) => !isText(entry))];
+  return {
+    ...typeMeta(apiKinds[kind]),
+    metadata: { namespace, name },
+    ...(isSecret && { type: privateKeyKey in entries ? 'kubernetes.io/tls' : 'Opaque' }),
+    data: encoded(plain, isSecret ? 'base64' : 'utf8'),
+    ...(binary.length > 0 && { binaryData: encoded(binary, 'base64') }),
+  };
+}
+
+const encoded = (entries: readonly (readonly [string, Uint8Array])[], encoding: BufferEncoding): Texts =>
+  Object.fromEntries(entries.map(([key, bytes]) => [key, Buffer.from(bytes).toString(encoding)] as const));
 
 function merged(location: ApiLocation, live: ApiObject, next: Material): ApiObject {
   // A PUT without a resourceVersion overwrites whatever is there.
   if ((live.metadata?.resourceVersion ?? '') === '') throw changed(location);
-  const { data, binaryData } = encoded(location, next.entries);
-  const { binaryData: _, ...others } = live;
+  const { apiVersion, kind, data, binaryData } = objectOf(location, next.entries);
+  const { binaryData: before, ...others } = live;
+  const binary = { ...without(before, next.entries), ...binaryData };
   return {
     ...others,
-    ...typeMeta(location),
+    apiVersion,
+    kind,
     metadata: {
       ...live.metadata,
       ...labelled({ ...next.metadata?.labels, ...live.metadata?.labels }),
       annotations: { ...next.metadata?.annotations, ...live.metadata?.annotations, ...next.annotations },
     },
     data: { ...without(live.data, next.entries), ...data },
-    ...binary({ ...without(live.binaryData, next.entries), ...binaryData }),
+    ...(Object.keys(binary).length > 0 && { binaryData: binary }),
   };
 }
 
@@ -182,32 +195,20 @@ function without(held: ApiObject['data'], written: Entries): Record<string, stri
   return Object.fromEntries(Object.entries(held ?? {}).filter(([key]) => !(key in written)));
 }
 
-const binary = (binaryData: Readonly<Record<string, string>>): Pick<ApiObject, 'binaryData'> =>
-  Object.keys(binaryData).length === 0 ? {} : { binaryData };
-
 function absentObject(location: ApiLocation, next: Material): ApiObject {
-  const { namespace, name } = location;
-  const { data, binaryData } = encoded(location, next.entries);
+  const object = objectOf(location, next.entries);
   return {
-    ...typeMeta(location),
+    ...object,
     metadata: {
-      namespace,
-      name,
+      ...object.metadata,
       ...labelled({ ...next.metadata?.labels }),
       annotations: { ...next.metadata?.annotations, ...next.annotations },
       // No object ever has this version. With it the server answers 409 when something is there, and 201 when nothing
       // is; without it an apply by the same field manager overwrites what a second actor has just made.
       resourceVersion: '1',
     },
-    ...(location.kind === 'secret' ? { type: privateKeyKey in next.entries ? 'kubernetes.io/tls' : 'Opaque' } : {}),
-    data,
-    ...binary(binaryData),
   };
 }
 
 const labelled = (labels: Readonly<Record<string, string>>): Pick<NonNullable<ApiObject['metadata']>, 'labels'> =>
   Object.keys(labels).length === 0 ? {} : { labels };
-
-function typeMeta(location: ApiLocation): { apiVersion: string; kind: string } {
-  return { apiVersion: 'v1', kind: location.kind === 'secret' ? 'Secret' : 'ConfigMap' };
-}

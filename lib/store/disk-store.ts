@@ -13,17 +13,17 @@ import { systemClock } from '../clock.ts';
 import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
-import type { DiskLocation, Endpoints, Location } from '../inventory/model.ts';
+import type { DiskLocation, Endpoints, Location, LocationOf } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { BackupDirectory, type Files, type Owners } from './backup-directory.ts';
 import type { Change, Layout, Part } from './disk-layout.ts';
 import { commitAll, discardAll, type Placement, placeAll, prepareAll } from './disk-replace.ts';
 import { kubeconfigLayout } from './kubeconfig.ts';
-import { combinedPemLayout, pemFileLayout, pemPairLayout } from './pem-files.ts';
+import { combinedPemLayout, pemFilesLayout } from './pem-files.ts';
 import { type Owner, refuseFilesOfOthers } from './shared-files.ts';
 import { locationText, verifyMaterial, type Found, type Store } from './store.ts';
-import { isFile } from '../inventory/places.ts';
-import { caBundleKey, certificateKey } from '../inventory/content.ts';
+import { filesOf, isFile, pathOf } from '../inventory/places.ts';
+import { certificateKey } from '../inventory/content.ts';
 
 export interface DiskStoreOptions {
   /** Where replaced files are copied to; without it nothing is kept. */
@@ -100,9 +100,9 @@ export function artefactAt(
   location: DiskLocation,
   { disk = realDisk, backupDir, endpoints }: ArtefactOptions,
 ): DiskArtefact {
-  const layout = layoutOf(location, endpoints);
+  const layout = (layouts[location.kind] as (at: DiskLocation, known?: Endpoints) => Layout)(location, endpoints);
   const isUsable = (files: Files): boolean => canBeUnderstood(location, layout, files);
-  const path = firstFile(location);
+  const path = pathOf(location);
   const backups = backupDir === undefined ? undefined : new BackupDirectory({ disk, backupDir, path, isUsable });
   return { location, layout, disk, backups };
 }
@@ -132,7 +132,7 @@ export async function replaceParts(
     },
   };
   const writing = { code: 'WriteFailed', action: 'write', what: locationText(location) } as const;
-  return attempt({ ...writing, directory: dirname(firstFile(location)) }, async () => {
+  return attempt({ ...writing, directory: dirname(pathOf(location)) }, async () => {
     let placements: readonly Placement[] = [];
     try {
       placements = await placeAll(disk, changes, now()); // 3
@@ -185,7 +185,7 @@ function report(to: ((err: RecoveryError) => void) | undefined, err: unknown): v
 
 export async function lookAt({ disk, location, layout }: DiskArtefact): Promise<readonly Part[]> {
   const what = locationText(location);
-  const directory = dirname(firstFile(location));
+  const directory = dirname(pathOf(location));
   const read = async (file: string): Promise<Uint8Array | undefined> =>
     unlessAbsent(() => onPath(file, () => readRegularFile(disk, file)));
   return attempt({ code: 'ReadFailed', action: 'read', what, directory }, () => layout.look(read));
@@ -228,24 +228,16 @@ function canBeUnderstood(location: DiskLocation, layout: Layout, files: Files): 
 }
 
 /** The entry by which it is known how long an artefact is valid. */
-export const certificateEntry = ({ kind }: DiskLocation): string => (kind === 'pemFile' ? caBundleKey : certificateKey);
+export const certificateEntry = (location: DiskLocation): string => filesOf(location)[0]?.entry ?? certificateKey;
 
-/** The path by which an artefact's backups are found. */
-const firstFile = (location: DiskLocation): string => (location.kind === 'pemPair' ? location.certFile : location.file);
-
-function layoutOf(location: DiskLocation, endpoints?: Endpoints): Layout {
-  switch (location.kind) {
-    case 'pemPair':
-      return pemPairLayout(location);
-    case 'pemFile':
-      return pemFileLayout(location);
-    case 'combinedPem':
-      return combinedPemLayout(location);
-    case 'kubeconfig':
-      break;
-  }
-  return kubeconfigLayout(location, endpoints);
-}
+const layouts: {
+  readonly [Kind in DiskLocation['kind']]: (location: LocationOf<Kind>, endpoints?: Endpoints) => Layout;
+} = {
+  pemPair: pemFilesLayout,
+  pemFile: pemFilesLayout,
+  combinedPem: combinedPemLayout,
+  kubeconfig: kubeconfigLayout,
+};
 
 function diskLocation(location: Location): DiskLocation {
   if (isFile(location)) return location;

@@ -10,13 +10,15 @@ import {
   textDamage,
 } from '../kubeconfig/document.ts';
 import { RecoveryError } from '../errors.ts';
-import type { Endpoints, KubeconfigLocation } from '../inventory/model.ts';
+import type { Endpoints, LocationOf } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { editYaml, toYaml, yamlText } from '../yaml.ts';
 import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './pem-files.ts';
 import { bytesOf, type Change, type Layout, type Part, type ReadFile, type Understood } from './disk-layout.ts';
 import { authorityKey, type Entries, locationText } from './store.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+
+type KubeconfigLocation = LocationOf<'kubeconfig'>;
 
 const documentRole = 'kubeconfig';
 const clusterName = 'kubernetes';

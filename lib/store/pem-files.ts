@@ -3,31 +3,18 @@
 // together again with whatever else is in the file. Certificates that follow the leaf belong to its entry: issue decides
 // which of them stay. Blocks that are neither certificate nor key are in no entry; they stay here.
 import { errorText, RecoveryError } from '../errors.ts';
-import type { CombinedPemLocation, DiskLocation, PemFileLocation, PemPairLocation } from '../inventory/model.ts';
+import type { DiskLocation, LocationOf } from '../inventory/model.ts';
+import { filesOf } from '../inventory/places.ts';
 import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
 import { bytesOf, type Change, type Layout } from './disk-layout.ts';
 import { type Entries, locationText } from './store.ts';
-import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
-
-interface File {
-  readonly key: string;
-  readonly file: string;
-  readonly mode: number;
-}
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 /** The key first: what is read between the two renames is a certificate that readers know, without its key. */
-export function pemPairLayout(location: PemPairLocation): Layout {
-  return filesLayout(location, [
-    { key: privateKeyKey, file: location.keyFile, mode: 0o600 },
-    { key: certificateKey, file: location.certFile, mode: 0o644 },
-  ]);
-}
-
-export function pemFileLayout(location: PemFileLocation): Layout {
-  return filesLayout(location, [{ key: caBundleKey, file: location.file, mode: 0o644 }]);
-}
-
-function filesLayout(location: PemPairLocation | PemFileLocation, files: readonly File[]): Layout {
+export function pemFilesLayout(location: LocationOf<'pemPair' | 'pemFile'>): Layout {
+  const files = filesOf(location)
+    .map(({ entry, file }) => ({ key: entry ?? '', file, mode: entry === privateKeyKey ? 0o600 : 0o644 }))
+    .toReversed();
   const changes = (bytesFor: (key: string) => Uint8Array | undefined): Change[] =>
     files.flatMap(({ key, file, mode }) => {
       const bytes = bytesFor(key);
@@ -58,7 +45,7 @@ const combinedRole = 'combined.pem';
 const isKey = ({ label }: PemBlock): boolean => label.endsWith('PRIVATE KEY');
 const isCertificate = ({ label }: PemBlock): boolean => label === 'CERTIFICATE';
 
-export function combinedPemLayout(location: CombinedPemLocation): Layout {
+export function combinedPemLayout(location: LocationOf<'combinedPem'>): Layout {
   const { file } = location;
   const place = { file, mode: 0o600, secret: true, dated: true };
   return {

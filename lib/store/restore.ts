@@ -3,7 +3,7 @@
 import { basename } from 'node:path';
 import { attempt } from '../disk/disk.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import type { DiskLocation, Location } from '../inventory/model.ts';
+import type { Artefact, DiskLocation } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import {
   artefactAt,
@@ -19,12 +19,6 @@ import type { BackupDirectory, Files } from './backup-directory.ts';
 import { type Entries, locationText, type Material, verifyMaterial } from './store.ts';
 import { isFile } from '../inventory/places.ts';
 
-/** What is restored: an artefact of a resolved inventory. */
-export interface Restorable {
-  readonly name: string;
-  readonly location: Location;
-}
-
 export interface Generation {
   readonly artefact: string;
   readonly location: DiskLocation;
@@ -35,7 +29,7 @@ export interface Generation {
   /** End of its certificate, of the earliest where it has several roots; undefined where it has none that parses. */
   readonly notAfter?: Date | undefined;
   /** Why it cannot be put back. */
-  readonly problem?: string;
+  readonly problem?: string | undefined;
 }
 
 export interface RestoreOptions extends Pick<
@@ -50,7 +44,7 @@ export interface RestoreOptions extends Pick<
  * with its problem: the others may be what is needed. Throws ReadFailed.
  */
 export async function listGenerations(
-  artefacts: readonly Restorable[],
+  artefacts: readonly Pick<Artefact, 'name' | 'location'>[],
   options: RestoreOptions,
 ): Promise<Generation[]> {
   const found: Generation[] = [];
@@ -146,25 +140,16 @@ function entriesOf({ location, layout }: DiskArtefact, files: Files): Entries {
 function judged(artefact: DiskArtefact, files: Files): Pick<Generation, 'notAfter' | 'problem'> {
   const { location, layout } = artefact;
   const { entries = {} } = layout.understand(keptParts(files)) ?? {};
-  const notAfter = endOf(entries, location);
-  try {
-    verifyMaterial(location, { entries: entriesOf(artefact, files), annotations: {} });
-    return { notAfter };
-  } catch (err) {
-    if (!isCode(err, 'MaterialInvalid')) throw err;
-    return { notAfter, problem: err.message };
-  }
+  const verified = valueOrProblem(() =>
+    verifyMaterial(location, { entries: entriesOf(artefact, files), annotations: {} }),
+  );
+  return { notAfter: endOf(entries, location), problem: verified.problem };
 }
 
 /** When what lies there now ends; undefined where there is nothing that can be used. */
 export function presentEnd(location: DiskLocation, found: Material | undefined): Date | undefined {
-  if (found === undefined) return undefined;
-  try {
-    verifyMaterial(location, found);
-  } catch (err) {
-    if (isCode(err, 'MaterialInvalid')) return undefined;
-    throw err;
-  }
+  if (found === undefined || valueOrProblem(() => verifyMaterial(location, found)).problem !== undefined)
+    return undefined;
   return endOf(found.entries, location);
 }
 
@@ -172,12 +157,17 @@ export function presentEnd(location: DiskLocation, found: Material | undefined):
 function endOf(entries: Entries, location: DiskLocation): Date | undefined {
   const pem = entries[certificateEntry(location)];
   if (pem === undefined) return undefined;
+  const { value = [] } = valueOrProblem(() => parseCertificates(pem, locationText(location), 'skipped'));
+  const ends = value.map(({ facts }) => facts.notAfter).slice(0, location.kind === 'pemFile' ? undefined : 1);
+  return ends.toSorted((a, b) => a.getTime() - b.getTime())[0];
+}
+
+/** The value, or what MaterialInvalid says. */
+function valueOrProblem<T>(call: () => T): { readonly value?: T; readonly problem?: string } {
   try {
-    const certificates = parseCertificates(pem, locationText(location), 'skipped');
-    const ends = certificates.map(({ facts }) => facts.notAfter).slice(0, location.kind === 'pemFile' ? undefined : 1);
-    return ends.toSorted((a, b) => a.getTime() - b.getTime())[0];
+    return { value: call() };
   } catch (err) {
-    if (isCode(err, 'MaterialInvalid')) return undefined;
-    throw err;
+    if (!isCode(err, 'MaterialInvalid')) throw err;
+    return { problem: err.message };
   }
 }

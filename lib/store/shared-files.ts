@@ -4,17 +4,13 @@
 import { basename } from 'node:path';
 import { type Disk, unlessAbsent } from '../disk/disk.ts';
 import { RecoveryError } from '../errors.ts';
-import type { Artefact, DiskLocation, Location } from '../inventory/model.ts';
+import type { Artefact, DiskLocation } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
 import type { Placement } from './disk-replace.ts';
 import { locationText } from './store.ts';
 
 /** Another artefact whose files must stay what they are. */
-export interface Owner {
-  readonly name: string;
-  readonly kind: Artefact['kind'];
-  readonly location: Location;
-}
+export type Owner = Pick<Artefact, 'name' | 'kind' | 'location'>;
 
 /** kubeadm's (cmd/kubeadm/app/constants): no artefact of any preset, and never written. */
 const serviceAccountFiles: ReadonlySet<string> = new Set(['sa.key', 'sa.pub']);

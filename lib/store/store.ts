@@ -4,7 +4,8 @@
 import { certificateKey, privateKeyKey, caBundleKey } from '../inventory/content.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Location } from '../inventory/model.ts';
-import { isFile } from '../inventory/places.ts';
+import { locationKinds } from '../inventory/location-kinds.ts';
+import { isFile, pathOf } from '../inventory/places.ts';
 import { parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/key.ts';
 
@@ -74,20 +75,8 @@ export const authorityKey = 'ca.crt';
 
 /** How a location is named in a message: kind and name, or path. */
 export function locationText(location: Location): string {
-  switch (location.kind) {
-    case 'secret':
-      return `Secret "${location.namespace}/${location.name}"`;
-    case 'configMap':
-      return `ConfigMap "${location.namespace}/${location.name}"`;
-    case 'pemPair':
-      return `pair "${location.certFile}"`;
-    case 'kubeconfig':
-      return `kubeconfig "${location.file}"`;
-    case 'pemFile':
-    case 'combinedPem':
-      break;
-  }
-  return `file "${location.file}"`;
+  const name = isFile(location) ? pathOf(location) : `${location.namespace}/${location.name}`;
+  return `${locationKinds[location.kind].word} "${name}"`;
 }
 
 /**

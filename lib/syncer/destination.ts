@@ -12,7 +12,7 @@ import type { Log } from '../log.ts';
 import { allow, isOwn, type ObjectDirectory } from '../publish/scan.ts';
 import { pruneRemoved } from '../publish/unpublish.ts';
 import { acquireLock, type Lock } from '../host/lock.ts';
-import { publishedKinds } from '../inventory/content.ts';
+import { objectKinds } from '../inventory/location-kinds.ts';
 
 /** The problem of a path as destination directory; undefined when it can be one. */
 export function destinationProblem(path: string): string | undefined {
@@ -51,7 +51,7 @@ export class Destination {
     this.#path = path;
     this.#clock = clock;
     this.#log = log;
-    this.#kinds = Object.values(publishedKinds).map(({ directory }) => join(path, directory));
+    this.#kinds = Object.values(objectKinds).map(({ directory }) => join(path, directory));
   }
 
   /** Before the first object is written. Throws AlreadyRunning. */

@@ -1,7 +1,7 @@
 // Which objects the syncer writes, and where: the published artefacts of an inventory whose location is in the API. Pure.
 import { RecoveryError } from '../errors.ts';
-import { type ArtefactContent, artefactContent, publishedPlace } from '../inventory/content.ts';
-import { isFile, isOnlyRead } from '../inventory/places.ts';
+import { type ArtefactContent, artefactContent } from '../inventory/content.ts';
+import { isFile, isOnlyRead, publishedPlace } from '../inventory/places.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import type { FileMode } from '../publish/writer.ts';
 import { nameProblem } from '../publish/file-names.ts';

@@ -14,6 +14,7 @@ import { runRegen } from '../../lib/regen/run.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { fastKeys, movedClock } from '../regen/disk-world.ts';
 import { createAuthority } from '../support/certificates/certificates.ts';
+import { kubeadmCertificates } from '../support/kubeadm-names.ts';
 
 let directory: string;
 let pki: string;
@@ -77,10 +78,8 @@ async function once(later = 0): Promise<{ readonly exit: number; readonly slept:
 }
 
 const year = 366 * 86_400_000;
-const names = (
-  'apiserver apiserver-kubelet-client front-proxy-client apiserver-etcd-client etcd-server etcd-peer ' +
-  'etcd-healthcheck-client controller-manager.conf scheduler.conf kubelet.conf'
-).split(' ');
+/** Nobody makes the kubeconfigs of people. */
+const names = [...kubeadmCertificates.filter((name) => !name.endsWith('admin.conf')), 'kubelet.conf'];
 const allBut = (...left: readonly string[]): readonly string[] =>
   names.filter((name) => !left.includes(name)).toSorted();
 

@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
-import type { PemPairLocation } from '../../lib/inventory/model.ts';
+import type { LocationOf } from '../../lib/inventory/model.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
 
 let directory: string;
-let location: PemPairLocation;
+let location: LocationOf<'pemPair'>;
 let generations: readonly Pair[];
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'restore-'));

@@ -19,6 +19,7 @@ import { parseYaml } from '../../lib/yaml.ts';
 import { expire } from '../support/cluster/expire.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { privateKeyKey } from '../../lib/inventory/content.ts';
+import { kubeadmCertificates } from '../support/kubeadm-names.ts';
 
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
 const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
@@ -188,10 +189,7 @@ async function kubeadmAgrees(machine: KubeadmMachine): Promise<void> {
   expect(ours.stdout.slice(0, theirs.length), ours.stderr).toBe(theirs);
 }
 
-const leaves: readonly string[] = (
-  'apiserver apiserver-kubelet-client front-proxy-client apiserver-etcd-client etcd-server etcd-peer ' +
-  'etcd-healthcheck-client admin.conf super-admin.conf controller-manager.conf scheduler.conf kubelet.conf'
-).split(' ');
+const leaves: readonly string[] = [...kubeadmCertificates, 'kubelet.conf'];
 
 async function leavesOf(machine: KubeadmMachine): Promise<readonly ResolvedArtefact[]> {
   const rows = (await rowsOf(machine)).filter(({ name }) => leaves.includes(name));

@@ -16,6 +16,7 @@ import { generateKey } from '../../lib/pki/key.ts';
 import type { Material } from '../../lib/store/store.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { findBinaries } from '../support/cluster/binaries.ts';
+import { kubeadmCertificates, kubeadmPairs } from '../support/kubeadm-names.ts';
 
 const run = promisify(execFile);
 const now = new Date(Math.floor(Date.now() / 1000) * 1000);
@@ -165,18 +166,8 @@ async function structure(certificate: Certificate): Promise<string[]> {
 const text = (material: Material, key: string): string => Buffer.from(material.entries[key] ?? []).toString();
 const serialBytes = (certificate: Certificate): number => certificate.facts.serial.length / 2;
 
-const pairs = [
-  'apiserver',
-  'apiserver-kubelet-client',
-  'front-proxy-client',
-  'apiserver-etcd-client',
-  'etcd-server',
-  'etcd-peer',
-  'etcd-healthcheck-client',
-];
 /** Without root's rights theirs are compared as `kubeadm init` has made them. */
 const isRoot = process.getuid?.() === 0;
-const kubeconfigs = ['admin.conf', 'super-admin.conf', 'controller-manager.conf', 'scheduler.conf'];
 
 /** `ours` is `theirs` but for what must differ; `others` are further generations that it is unlike. */
 async function expectSame(ours: Material, theirs: Certificate, others: readonly Certificate[] = []): Promise<void> {
@@ -193,10 +184,10 @@ async function expectSame(ours: Material, theirs: Certificate, others: readonly 
 }
 
 describe.each<[string, readonly string[], readonly string[]]>([
-  ['RSA-2048', ['certs all', 'kubeconfig all'], [...pairs, ...kubeconfigs]],
+  ['RSA-2048', ['certs all', 'kubeconfig all'], kubeadmCertificates],
   ['RSA-4096', ['certs ca', 'certs apiserver', 'certs etcd-ca', 'certs etcd-peer'], ['apiserver', 'etcd-peer']],
-  ['ECDSA-P256', ['certs all', 'kubeconfig all'], [...pairs, ...kubeconfigs]],
-  ['ECDSA-P384', ['certs all', 'kubeconfig all'], [...pairs, ...kubeconfigs]],
+  ['ECDSA-P256', ['certs all', 'kubeconfig all'], kubeadmCertificates],
+  ['ECDSA-P384', ['certs all', 'kubeconfig all'], kubeadmCertificates],
 ])('a renewal in a cluster of %s', (algorithm, phases, names) => {
   let before: Machine;
   let after: Machine;
@@ -204,14 +195,18 @@ describe.each<[string, readonly string[], readonly string[]]>([
     before = await Machine.create(algorithm, phases);
     after = await before.copy(`${algorithm}-renewed`, algorithm);
     for (const name of names) {
-      if (pairs.includes(name)) await after.kubeadm('certs', 'renew', name);
+      if (kubeadmPairs.includes(name)) await after.kubeadm('certs', 'renew', name);
       else if (isRoot) await after.renewKubeconfig(name);
     }
   });
 
   test.each(names)('%s is what kubeadm makes of it', async (name) => {
     const ours = await before.renewed(name);
-    await expectSame(ours, await after.leaf(name), pairs.includes(name) || isRoot ? [await before.leaf(name)] : []);
+    await expectSame(
+      ours,
+      await after.leaf(name),
+      kubeadmPairs.includes(name) || isRoot ? [await before.leaf(name)] : [],
+    );
     const theirs = (await after.material()).get(name);
     const header = /-----BEGIN .*-----/.exec(text(ours, 'tls.key'))?.[0] ?? 'no header';
     expect(theirs && text(theirs, 'tls.key')).toContain(header);

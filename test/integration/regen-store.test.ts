@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock as clock } from '../../lib/clock.ts';
-import type { ConfigMapLocation, SecretLocation } from '../../lib/inventory/model.ts';
+import type { LocationOf } from '../../lib/inventory/model.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
 import { createApiStore } from '../../lib/store/api-store.ts';
@@ -28,8 +28,8 @@ let first: Material;
 let second: Material;
 let trust: Material;
 let count = 0;
-let secret: SecretLocation;
-let configMap: ConfigMapLocation;
+let secret: LocationOf<'secret'>;
+let configMap: LocationOf<'configMap'>;
 
 interface Live {
   readonly type?: string;
@@ -43,16 +43,16 @@ interface Live {
   readonly binaryData?: Record<string, string>;
 }
 
-const path = ({ kind, name }: SecretLocation | ConfigMapLocation): string =>
+const path = ({ kind, name }: LocationOf<'secret' | 'configMap'>): string =>
   `/api/v1/namespaces/${namespace}/${kind === 'secret' ? 'secrets' : 'configmaps'}/${name}`;
 
-async function live(location: SecretLocation | ConfigMapLocation): Promise<Live> {
+async function live(location: LocationOf<'secret' | 'configMap'>): Promise<Live> {
   const { status, body } = await controlPlane.admin(path(location));
   expect(status).toBe(200);
   return body as Live;
 }
 
-async function version(location: SecretLocation | ConfigMapLocation): Promise<{ version: string }> {
+async function version(location: LocationOf<'secret' | 'configMap'>): Promise<{ version: string }> {
   const found = await store.read(location, signal);
   if (found === undefined) throw new Error(`${location.name} is not there`);
   return { version: found.version };
@@ -263,7 +263,7 @@ describe('createApiStore() with an admission webhook that does not answer', () =
     await expect
       .poll(
         async () => {
-          const other: SecretLocation = { ...secret, name: `${secret.name}-${(count += 1)}` };
+          const other: LocationOf<'secret'> = { ...secret, name: `${secret.name}-${(count += 1)}` };
           return store.write(other, first, 'absent', signal).catch((err: unknown) => err);
         },
         { timeout: 60_000 },
@@ -275,7 +275,7 @@ describe('createApiStore() with an admission webhook that does not answer', () =
 describe('createApiStore() with a token that may touch named objects only', () => {
   let limited: KubeConnection;
   const methods: string[] = [];
-  const allowed: SecretLocation = { kind: 'secret', namespace, name: 'allowed' };
+  const allowed: LocationOf<'secret'> = { kind: 'secret', namespace, name: 'allowed' };
 
   beforeAll(async () => {
     await controlPlane.kubectl('-n', namespace, 'create', 'serviceaccount', 'limited');

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
-import { filesOfReaders } from '../../lib/inventory/content.ts';
+import { filesOfReaders } from '../../lib/inventory/places.ts';
 
 it('has the files of a copy of what others give', () => {
   const { artefacts } = resolve(loadPreset('openshift-kube-scheduler'), {});

@@ -8,6 +8,7 @@ import type { StatusRow } from '../../lib/status/report.ts';
 import { otherName, renamedPreset } from '../support/renamed-preset.ts';
 import { at, present } from '../support/facts.ts';
 import { authority, leaf, machine, tell, withoutKey } from './node.ts';
+import { kubeadmAuthorities, kubeadmCertificates } from '../support/kubeadm-names.ts';
 
 const rowOf = (status: NodeStatus, name: string): StatusRow => {
   const row = nodeRows(status).find(({ artefact }) => artefact === name);
@@ -76,20 +77,8 @@ describe('a kubeconfig with credentials of others', () => {
 describe('the rows of a kubeadm machine', () => {
   it('are those of kubeadm, sorted, and apart from them what kubeadm leaves out', () => {
     const status = tell();
-    expect(names(status.certificates)).toEqual([
-      'admin.conf',
-      'apiserver',
-      'apiserver-etcd-client',
-      'apiserver-kubelet-client',
-      'controller-manager.conf',
-      'etcd-healthcheck-client',
-      'etcd-peer',
-      'etcd-server',
-      'front-proxy-client',
-      'scheduler.conf',
-      'super-admin.conf',
-    ]);
-    expect(names(status.authorities)).toEqual(['ca', 'etcd-ca', 'front-proxy-ca']);
+    expect(names(status.certificates)).toEqual(kubeadmCertificates);
+    expect(names(status.authorities)).toEqual(kubeadmAuthorities);
     expect(names(status.own)).toEqual(['kubelet-server', 'kubelet-server-current', 'kubelet.conf']);
     expect(nodeRows(status).filter(({ state }) => state !== 'OK')).toEqual([]);
     expect([status.class, exitOfNode(status)]).toEqual(['healthy', 0]);

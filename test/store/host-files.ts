@@ -2,17 +2,17 @@
 // embedded, one that names the kubelet's file, and the kubelet's links to dated files.
 import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { CombinedPemLocation, KubeconfigLocation, PemPairLocation } from '../../lib/inventory/model.ts';
+import type { LocationOf } from '../../lib/inventory/model.ts';
 import { authorityKey, type Entries, type Material } from '../../lib/store/store.ts';
 import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 export interface HostFiles {
-  readonly pair: PemPairLocation;
-  readonly admin: KubeconfigLocation;
-  readonly kubelet: KubeconfigLocation;
-  readonly server: CombinedPemLocation;
+  readonly pair: LocationOf<'pemPair'>;
+  readonly admin: LocationOf<'kubeconfig'>;
+  readonly kubelet: LocationOf<'kubeconfig'>;
+  readonly server: LocationOf<'combinedPem'>;
   /** The kubelet's own: the link that its kubeconfig names. */
-  readonly client: CombinedPemLocation;
+  readonly client: LocationOf<'combinedPem'>;
   readonly kubeletPki: string;
 }
 

@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { KubeconfigLocation } from '../../lib/inventory/model.ts';
+import type { LocationOf } from '../../lib/inventory/model.ts';
 import { createDiskStore, type DiskStoreOptions } from '../../lib/store/disk-store.ts';
 import { authorityKey, type Found, type Material } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
@@ -42,9 +42,10 @@ beforeEach(async () => {
   files = await layOut(directory, first, oldCa);
 });
 
-const read = (location: KubeconfigLocation): Promise<Found | undefined> => createDiskStore().read(location, signal);
+const read = (location: LocationOf<'kubeconfig'>): Promise<Found | undefined> =>
+  createDiskStore().read(location, signal);
 
-async function renew(location: KubeconfigLocation, options: DiskStoreOptions = {}): Promise<string> {
+async function renew(location: LocationOf<'kubeconfig'>, options: DiskStoreOptions = {}): Promise<string> {
   const store = createDiskStore({ now, backupDir, ...options });
   const found = await store.read(location, signal);
   const seen = found === undefined ? ('absent' as const) : { version: found.version };

@@ -15,7 +15,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readKubeconfig } from '../../lib/kubeconfig/credentials.ts';
-import type { KubeconfigLocation } from '../../lib/inventory/model.ts';
+import type { LocationOf } from '../../lib/inventory/model.ts';
 import { createDiskStore, type DiskStoreOptions } from '../../lib/store/disk-store.ts';
 import { authorityKey, type Found, type Material } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
@@ -64,9 +64,10 @@ beforeEach(async () => {
   files = await layOut(directory, first, oldCa);
 });
 
-const read = (location: KubeconfigLocation): Promise<Found | undefined> => createDiskStore().read(location, signal);
+const read = (location: LocationOf<'kubeconfig'>): Promise<Found | undefined> =>
+  createDiskStore().read(location, signal);
 
-async function renew(location: KubeconfigLocation, options: DiskStoreOptions = {}): Promise<string> {
+async function renew(location: LocationOf<'kubeconfig'>, options: DiskStoreOptions = {}): Promise<string> {
   const store = createDiskStore({ now, backupDir, ...options });
   const found = await store.read(location, signal);
   const seen = found === undefined ? ('absent' as const) : { version: found.version };
@@ -393,7 +394,7 @@ describe('a kubeconfig whose current context is none', () => {
 });
 
 describe('a kubeconfig that is absent', () => {
-  const read0 = async (location: KubeconfigLocation): Promise<void> => {
+  const read0 = async (location: LocationOf<'kubeconfig'>): Promise<void> => {
     const { server: at, clientCertificate } = await readKubeconfig(location.file);
     expect(at).toBe(server);
     expect(clientCertificate?.cert.toString()).toContain(wanted(second, newCa)[certificateKey]);

@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 import { RecoveryError } from '../../lib/errors.ts';
-import type { PemPairLocation } from '../../lib/inventory/model.ts';
+import type { LocationOf } from '../../lib/inventory/model.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { restoreGeneration } from '../../lib/store/restore.ts';
 import { type Material, type Seen } from '../../lib/store/store.ts';
@@ -24,7 +24,7 @@ const works = { at: Number.POSITIVE_INFINITY, code: 'EIO', forever: false };
 let root: string;
 let pki: string;
 let backupDir: string;
-let pair: PemPairLocation;
+let pair: LocationOf<'pemPair'>;
 let first: Material;
 let second: Material;
 

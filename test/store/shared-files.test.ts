@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
-import type { PemPairLocation } from '../../lib/inventory/model.ts';
+import type { LocationOf } from '../../lib/inventory/model.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import type { Owner } from '../../lib/store/shared-files.ts';
 import { type Material } from '../../lib/store/store.ts';
@@ -38,7 +38,7 @@ beforeEach(async () => {
 });
 
 const path = (name: string): string => join(pki, name);
-const at = (name: string): PemPairLocation => ({
+const at = (name: string): LocationOf<'pemPair'> => ({
   kind: 'pemPair',
   certFile: path(`${name}.crt`),
   keyFile: path(`${name}.key`),

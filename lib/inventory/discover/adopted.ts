@@ -10,7 +10,7 @@ import { readKubeconfigView } from '../../kubeconfig/document.ts';
 import { type Certificate, wholeCertificates } from '../../pki/certificate.ts';
 import { signatureMatches } from '../../pki/verify.ts';
 import type { Endpoints } from '../model.ts';
-import { document, flagsOf } from './documents.ts';
+import { containersOf, flagsOf } from './documents.ts';
 
 /** The name of our container in a static pod (lib/adopt/static-pods.ts). */
 const ownContainer = 'kube-cert-recovery';
@@ -21,17 +21,10 @@ export type FilesRead = Readonly<Record<string, readonly string[]>>;
 /** `manifests`: their texts by component. */
 export function readByAdopted(manifests: Readonly<Record<string, string | undefined>>): FilesRead {
   const adopted = Object.entries(manifests).filter(
-    ([, text]) => text?.includes(ownContainer) === true && hasOwnContainer(text),
+    ([, text = '']) => text.includes(ownContainer) && containersOf(text).some(({ name }) => name === ownContainer),
   );
   return Object.fromEntries(
     adopted.map(([component, text]) => [component, [...(flagsOf(text ?? '', component)?.values() ?? [])]]),
-  );
-}
-
-function hasOwnContainer(manifest: string): boolean {
-  const { containers } = (document(manifest)?.['spec'] ?? {}) as { readonly containers?: unknown };
-  return (
-    Array.isArray(containers) && containers.some((one) => (one as { name?: unknown } | null)?.name === ownContainer)
   );
 }
 

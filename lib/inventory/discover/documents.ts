@@ -3,7 +3,7 @@
 import { type KnownServers, ownContext } from '../../kubeconfig/document.ts';
 import { flagsIn } from '../../command-flags.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
-import { isMapping, parseYaml } from '../../yaml.ts';
+import { isMapping, yamlMapping } from '../../yaml.ts';
 
 type Mapping = Readonly<Record<string, unknown>>;
 
@@ -11,30 +11,23 @@ const mapping = (value: unknown): Mapping => (isMapping(value) ? value : {});
 const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 const text = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
 
-/** Undefined: no YAML, or no mapping. */
-export function document(yaml: string): Mapping | undefined {
-  try {
-    const value = parseYaml(yaml);
-    return isMapping(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
 /**
  * Flags of a container of a static-pod manifest, by name without dashes; of one that is given several times the last
  * value, which counts. Without a name the first container's. Undefined where there are none.
  */
 export function flagsOf(manifest: string, wanted?: string): ReadonlyMap<string, string> | undefined {
-  const containers = list(mapping(document(manifest)?.['spec'])['containers']).map(mapping);
-  const container = containers.find((one) => wanted === undefined || one['name'] === wanted);
+  const container = containersOf(manifest).find((one) => wanted === undefined || one['name'] === wanted);
   const words = [...list(container?.['command']), ...list(container?.['args'])].flatMap((word) => text(word) ?? []);
   const flags = new Map(flagsIn(words).map(({ name, value = '' }) => [name, value]));
   return flags.size === 0 ? undefined : flags;
 }
 
+/** Of a static-pod manifest. */
+export const containersOf = (manifest: string): readonly Mapping[] =>
+  list(mapping(yamlMapping(manifest)?.['spec'])['containers']).map(mapping);
+
 export function clusterDomainOf(kubeletConfiguration: string): string | undefined {
-  return text(document(kubeletConfiguration)?.['clusterDomain']);
+  return text(yamlMapping(kubeletConfiguration)?.['clusterDomain']);
 }
 
 /** The value of a flag in kubeadm-flags.env: KUBELET_KUBEADM_ARGS="--hostname-override=..." */
@@ -50,7 +43,7 @@ interface KubeconfigSight {
 
 /** Of the context that is this machine's; of a text without, the only cluster and the only user. */
 export function kubeconfigOf(yaml: string, known: KnownServers = {}): KubeconfigSight | undefined {
-  const config = document(yaml);
+  const config = yamlMapping(yaml);
   if (config === undefined) return undefined;
   const own = ownContext(config, known);
   if ('foreign' in own) return {};

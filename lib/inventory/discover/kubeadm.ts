@@ -179,24 +179,20 @@ function urlOf(host: string | undefined, port: string | undefined): string | und
 
 function notesOf(files: KubeadmFiles): readonly string[] {
   const { apiServerManifest, etcdManifest, kubeletConfiguration, kubeletKubeconfig, adminKubeconfig } = files;
-  const state = (text: string | undefined, isUnderstood: boolean): string | undefined => {
-    if (text === undefined) return 'absent';
-    return isUnderstood ? undefined : 'not what it should be';
+  const told = (
+    what: string,
+    text: string | undefined,
+    read: (text: string) => unknown,
+    ifAbsent?: 'absent',
+  ): string[] => {
+    const problem = text === undefined ? ifAbsent : read(text) === undefined ? 'not what it should be' : undefined;
+    return problem === undefined ? [] : [`${what} is ${problem}; other files and kubeadm's defaults take its place`];
   };
-  const told = (what: string, problem: string | undefined): string[] =>
-    problem === undefined ? [] : [`${what} is ${problem}; other files and kubeadm's defaults take its place`];
-  const isGarbage = (text: string | undefined, read: (text: string) => unknown): boolean =>
-    text !== undefined && read(text) === undefined;
   return [
-    ...told('the manifest of kube-apiserver', state(apiServerManifest, flagsOf(apiServerManifest ?? '') !== undefined)),
-    ...(isGarbage(etcdManifest, flagsOf) ? told('the manifest of etcd', 'not what it should be') : []),
-    ...told(
-      'the configuration of the kubelet',
-      state(kubeletConfiguration, clusterDomainOf(kubeletConfiguration ?? '') !== undefined),
-    ),
-    ...(isGarbage(kubeletKubeconfig, (yaml) => kubeconfigOf(yaml))
-      ? told('kubelet.conf', 'not what it should be')
-      : []),
-    ...(isGarbage(adminKubeconfig, (yaml) => kubeconfigOf(yaml)) ? told('admin.conf', 'not what it should be') : []),
+    ...told('the manifest of kube-apiserver', apiServerManifest, flagsOf, 'absent'),
+    ...told('the manifest of etcd', etcdManifest, flagsOf),
+    ...told('the configuration of the kubelet', kubeletConfiguration, clusterDomainOf, 'absent'),
+    ...told('kubelet.conf', kubeletKubeconfig, kubeconfigOf),
+    ...told('admin.conf', adminKubeconfig, kubeconfigOf),
   ];
 }

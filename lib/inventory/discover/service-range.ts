@@ -1,6 +1,6 @@
 // The first address of a network, which Kubernetes gives to the API server's own service. Pure.
 import { isIP } from 'node:net';
-import { ipText } from '../../pki/names.ts';
+import { ipText, ipv6Bytes } from '../../pki/names.ts';
 
 /**
  * Of `--service-cluster-ip-range`, which may name two networks: the API server's service has its address in the first
@@ -29,21 +29,4 @@ function bytesOf(address: string): Buffer | undefined {
     default:
       return undefined;
   }
-}
-
-/** A valid address; an IPv4 part at its end stands for two groups. */
-function ipv6Bytes(address: string): Buffer {
-  const plain = address.replace(/(\d+)\.(\d+)\.(\d+)\.(\d+)$/, (_, a: string, b: string, c: string, d: string) =>
-    [a + '.' + b, c + '.' + d]
-      .map((pair) => {
-        const [high = 0, low = 0] = pair.split('.').map(Number);
-        return (high * 256 + low).toString(16);
-      })
-      .join(':'),
-  );
-  const [before = [], after = []] = plain.split('::').map((half) => (half === '' ? [] : half.split(':')));
-  const zeros = Array.from({ length: 8 - before.length - after.length }, () => '0');
-  const bytes = Buffer.alloc(16);
-  [...before, ...zeros, ...after].forEach((group, at) => bytes.writeUInt16BE(Number.parseInt(group, 16), at * 2));
-  return bytes;
 }

@@ -63,7 +63,7 @@ export class ObjectCases {
     try {
       const read: Store['read'] = async (location) => {
         if (locationText(location) !== locationText(row.location)) return this.#store.peek(location);
-        return foundIn(location, next as Parameters<typeof foundIn>[1]);
+        return foundIn(row.location, next as Parameters<typeof foundIn>[1]);
       };
       const store: Store = { read, write: this.#store.write.bind(this.#store) };
       const { facts, faults } = await gather({ resolved: this.#resolved, store, now, signal });

@@ -1,0 +1,22 @@
+// By whom what the configuration does not give is found (`discover` of an inventory). Each has its files in discover/.
+
+interface Finder {
+  /** Files of this machine, once; or objects of the API, at each look. */
+  readonly looksAt: 'machine' | 'api';
+  /** Parameters whose values it reads in the API. */
+  readonly asks: readonly string[];
+}
+
+export const finders = {
+  kubeadm: { looksAt: 'machine', asks: [] },
+  openshift: {
+    looksAt: 'api',
+    asks: ['externalLoadBalancerHostnames', 'internalLoadBalancerHostnames', 'serviceNetworkIPs'],
+  },
+} as const satisfies Readonly<Record<string, Finder>>;
+
+type FinderName = keyof typeof finders;
+export const finderNames = Object.keys(finders) as FinderName[];
+
+export const finderOf = ({ discover }: { readonly discover?: FinderName }): Finder | undefined =>
+  discover && finders[discover];
