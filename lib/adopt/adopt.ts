@@ -11,7 +11,8 @@
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import { componentsOfPod, defaultNamespace, type StaticPod, staticPods } from '../install/accounts.ts';
+import { type StaticPod, staticPods } from '../components.ts';
+import { defaultNamespace, podContainers } from '../install/accounts.ts';
 import { type Api, applyManifest, fieldManager, type Manifest, manifestText } from '../install/apply.ts';
 import { kubeconfigAuthority, kubeconfigYaml } from '../install/component-flags.ts';
 import { readToken } from '../install/mode-credentials.ts';
@@ -250,7 +251,7 @@ async function bootstrapKubeconfig(adoption: Adoption): Promise<string> {
 function bootstrapAuthority({ directory, resolved }: Adoption): string {
   // The kubelet.conf that the kubelet writes afterwards has this file as its CA, but not the name to ask for: so it must
   // hold both, the CA of the recovery name and that of the API server's own.
-  const seen = readBy(resolved, componentsOfPod['kube-apiserver']);
+  const seen = readBy(resolved, podContainers['kube-apiserver'].components);
   const certificateAuthority = kubeconfigAuthority(resolved, seen, podLayout(directory, 'kube-apiserver'));
   if (certificateAuthority !== undefined) return certificateAuthority;
   const message = `Cannot write the bootstrap kubeconfig of the kubelet: no bundle that a reader's "kubeconfig" names as its authority is published beside kube-apiserver; name "kubelet" among the readers of that bundle`;

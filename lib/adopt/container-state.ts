@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
-import { componentsOfPod, type StaticPod } from '../install/accounts.ts';
+import type { StaticPod } from '../components.ts';
+import { podContainers } from '../install/accounts.ts';
 import { type Api } from '../install/apply.ts';
 import { namesIn } from '../install/existing-files.ts';
 import { digestAnnotation } from '../install/install-record.ts';
@@ -14,7 +15,7 @@ import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { AdoptionRecord } from './record.ts';
-import { containerName, digestOf, healthPorts, type PodAddition, type PodManifest } from './static-pods.ts';
+import { containerName, digestOf, type PodAddition, type PodManifest } from './static-pods.ts';
 
 /** `wrong`: only a person puts it right. `waiting`: it runs and is not ready, which may pass. */
 interface ContainerState {
@@ -44,7 +45,7 @@ async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<Cont
   const { pod } = addition;
   const [byApi, unready, refused] = await Promise.all([
     seenInApi(addition, look),
-    askReady(healthPorts[pod], look.signal),
+    askReady(podContainers[pod].healthPort, look.signal),
     refusedIdentities(addition, look),
   ]);
   const again = 'run "kube-cert-recovery init adopt" again';
@@ -142,7 +143,7 @@ async function refusedIdentities(addition: PodAddition, look: AdoptedLook): Prom
 /** What a process of this identity may get by name. */
 function firstRead(identity: string, { pod }: PodAddition, resolved: Resolved): string {
   if (identity === 'approver') return '/apis/certificates.k8s.io/v1/certificatesigningrequests?limit=1';
-  const { artefacts } = identity === 'regen' ? resolved : readBy(resolved, componentsOfPod[pod]);
+  const { artefacts } = identity === 'regen' ? resolved : readBy(resolved, podContainers[pod].components);
   const isRead = ({ location, published }: ResolvedArtefact): boolean =>
     !isFile(location) && (identity === 'regen' || published !== undefined);
   const { location } = artefacts.find(isRead) ?? {};

@@ -7,7 +7,7 @@ import type { Clock } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
 import { isCode } from '../errors.ts';
-import { type StaticPod, staticPods } from '../install/accounts.ts';
+import { type StaticPod, staticPods } from '../components.ts';
 import type { Api } from '../install/apply.ts';
 import { readIfPresent } from '../install/existing-files.ts';
 import { restartLeaseSeconds } from '../restart/decide.ts';

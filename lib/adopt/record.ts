@@ -8,7 +8,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { type Disk, realDisk } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
-import { type StaticPod, staticPods } from '../install/accounts.ts';
+import { type StaticPod, staticPods } from '../components.ts';
 import { isThere, readIfPresent, removeFile } from '../install/existing-files.ts';
 import { adoptionFile } from '../install/layout.ts';
 import { podLayout } from './pod-files.ts';

@@ -5,13 +5,14 @@ import { isDeepStrictEqual } from 'node:util';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { errorText, RecoveryError } from '../errors.ts';
-import type { StaticPod } from '../install/accounts.ts';
+import type { StaticPod } from '../components.ts';
+import { podContainers } from '../install/accounts.ts';
 import { digestAnnotation } from '../install/install-record.ts';
 import { editManifest } from '../restart/manifest.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
 import { askReady, type MirrorPod, readMirrorPod } from './container-state.ts';
 import { type RestartLeaseWait, withRestartLease } from './manifests-lock.ts';
-import { type Container, containerName, healthPorts, type PodManifest } from './static-pods.ts';
+import { type Container, containerName, type PodManifest } from './static-pods.ts';
 
 interface StaticPodMachine extends RestartLeaseWait {
   readonly manifestsDir: string;
@@ -125,7 +126,8 @@ async function untilItRuns(
     if (image === undefined) lastWithImage = now;
     else if (neverPulled.includes(image) || now - lastWithImage >= pullTimeoutMs) return imageMissing(manifest, image);
     // Who answers there while the kubelet still runs the former pod is the former container.
-    const own = found === undefined && runsOurs(manifest) ? await askReady(healthPorts[pod], api.signal) : undefined;
+    const own =
+      found === undefined && runsOurs(manifest) ? await askReady(podContainers[pod].healthPort, api.signal) : undefined;
     if (found === undefined && own === undefined) return undefined;
     missing = found ?? `its container "${containerName}" runs, but is not ready: ${own ?? ''}`;
     await clock.sleep(pollMs, api.signal);

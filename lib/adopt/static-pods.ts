@@ -6,18 +6,12 @@
 // rewritten has none, and whatever a person has changed in it meanwhile stays.
 import { createHash } from 'node:crypto';
 import { timesyncdDirectory } from '../host/clock-synchronised.ts';
-import type { StaticPod } from '../install/accounts.ts';
+import type { StaticPod } from '../components.ts';
+import { podContainers } from '../install/accounts.ts';
 import { flagArguments, type FlagValues } from '../install/component-flags.ts';
 import { digestAnnotation } from '../install/install-record.ts';
 import type { HostLayout } from '../install/layout.ts';
 import type { SecurityLabel } from './container.ts';
-
-/** Where each container's health is asked, on the loopback address of the machine, whose network all three pods share. */
-export const healthPorts: Readonly<Record<StaticPod, number>> = {
-  'kube-apiserver': 11443,
-  'kube-controller-manager': 11444,
-  'kube-scheduler': 11445,
-};
 
 export const containerName = 'kube-cert-recovery';
 /** The flags that were added, as JSON. */
@@ -65,7 +59,7 @@ const fromField = (name: string, fieldPath: string) => ({ name, valueFrom: { fie
 
 function ownContainer(addition: PodAddition): Container {
   const { pod, image, layout, seLinux } = addition;
-  const probe = { httpGet: { host: '127.0.0.1', port: healthPorts[pod], path: '/livez', scheme: 'HTTP' } };
+  const probe = { httpGet: { host: '127.0.0.1', port: podContainers[pod].healthPort, path: '/livez', scheme: 'HTTP' } };
   return {
     name: containerName,
     image,

@@ -4,7 +4,7 @@
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import { staticPods } from '../install/accounts.ts';
+import { staticPods } from '../components.ts';
 import { fieldManager } from '../install/apply.ts';
 import { namesIn, readIfPresent, removeDirectory, removeFile } from '../install/existing-files.ts';
 import { adoptionFile } from '../install/layout.ts';

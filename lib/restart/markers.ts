@@ -7,11 +7,12 @@
 // When nothing was written the note is taken back, so that a write that fails again and again restarts nothing.
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { ComponentName } from '../components.ts';
 import { replaceFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import type { ProcessId } from '../host/proc.ts';
 import type { Store } from '../store/store.ts';
-import { type Component, type ComponentName, type Marker } from './decide.ts';
+import type { Component, Marker } from './decide.ts';
 import { readersOnHost } from './processes.ts';
 
 /** Where this run keeps what the next one must know. */

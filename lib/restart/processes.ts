@@ -2,6 +2,7 @@
 // number that another process has got meanwhile is never signalled. The same user is enough for a signal, no capability is
 // needed (kill(2)).
 import type { Clock } from '../clock.ts';
+import { controlPlane } from '../components.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { isRunning, ourPlaces, type ProcessFacts, type ProcessId, readProcesses } from '../host/proc.ts';
 import { isOfSession, mainPidOf, runSystemctl, systemdRuns, unitOf } from '../host/systemd.ts';
@@ -56,7 +57,7 @@ export async function restartProcess(
     return new RecoveryError('WriteFailed', message, { cause });
   };
   if (!isRunning(reader)) return 'it had ended';
-  if (name === 'kubelet' && systemd) {
+  if (controlPlane[name].startedBy === 'systemd' && systemd) {
     const unit = unitOf(cgroup);
     if (unit !== undefined && (await mainPidOf(unit, signal)) === pid) {
       await runSystemctl(['restart', unit], { timeoutMs: systemctlMs, signal }).catch((err: unknown) => {

@@ -12,7 +12,7 @@ import { changeStaticPod, podManifest } from '../../lib/adopt/static-pods-apply.
 import { type PodManifest, removeFrom } from '../../lib/adopt/static-pods.ts';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { isCode, RecoveryError } from '../../lib/errors.ts';
-import { staticPods } from '../../lib/install/accounts.ts';
+import { staticPods } from '../../lib/components.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { RestartLease, restartLease } from '../../lib/restart/restart-lease.ts';

@@ -8,7 +8,7 @@ import { requireKubeadmFlags, requireSameTrust } from '../../lib/adopt/guard.ts'
 import { podAddition, podLayout } from '../../lib/adopt/pod-files.ts';
 import { podManifest, runsOurs } from '../../lib/adopt/static-pods-apply.ts';
 import { addTo, containerName, type PodManifest, removeFrom } from '../../lib/adopt/static-pods.ts';
-import { type StaticPod, staticPods } from '../../lib/install/accounts.ts';
+import { type StaticPod, staticPods } from '../../lib/components.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { Material } from '../../lib/store/store.ts';

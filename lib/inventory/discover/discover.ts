@@ -4,6 +4,7 @@
 import { access } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
+import { staticPods } from '../../components.ts';
 import { realDisk } from '../../disk/disk.ts';
 import { readRegularFile } from '../../disk/files.ts';
 import { errorText, RecoveryError, systemCode } from '../../errors.ts';
@@ -95,11 +96,9 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const hasEtcdAuthority = await exists(join(root, etcdAuthority));
   const address = defaultAddress((await text('/proc/net/route')) ?? '', addresses());
   const discovery = decideKubeadm({ files, etcdAuthority, hasEtcdAuthority, address }, given);
-  const reads = readByAdopted({
-    'kube-apiserver': apiServerManifest,
-    'kube-controller-manager': await conf('manifests/kube-controller-manager.yaml'),
-    'kube-scheduler': await conf('manifests/kube-scheduler.yaml'),
-  });
+  const manifests: Record<string, string | undefined> = { 'kube-apiserver': apiServerManifest };
+  for (const pod of staticPods) if (!(pod in manifests)) manifests[pod] = await conf(`manifests/${pod}.yaml`);
+  const reads = readByAdopted(manifests);
   const authority = join(pkiDir, 'ca.crt');
   const flags = reads['kube-apiserver'] && flagsOf(apiServerManifest ?? '', 'kube-apiserver');
   const problem =

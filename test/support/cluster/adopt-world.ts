@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { AdoptOptions } from '../../../lib/adopt/adopt.ts';
 import { servedNames } from '../../../lib/adopt/kubeadm-files.ts';
 import { systemClock } from '../../../lib/clock.ts';
-import { staticPods } from '../../../lib/install/accounts.ts';
+import { staticPods } from '../../../lib/components.ts';
 import { loadPreset } from '../../../lib/inventory/preset.ts';
 import { resolve } from '../../../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../../../lib/kube/kube.ts';

@@ -6,7 +6,7 @@ import { podAddition } from '../../../lib/adopt/pod-files.ts';
 import { type AdoptionRecord, writeRecord } from '../../../lib/adopt/record.ts';
 import { podManifest } from '../../../lib/adopt/static-pods-apply.ts';
 import { addTo } from '../../../lib/adopt/static-pods.ts';
-import { staticPods } from '../../../lib/install/accounts.ts';
+import { staticPods } from '../../../lib/components.ts';
 import { flagArguments } from '../../../lib/install/component-flags.ts';
 import { loadPreset } from '../../../lib/inventory/preset.ts';
 import { resolve } from '../../../lib/inventory/resolve.ts';
