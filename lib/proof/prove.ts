@@ -3,16 +3,17 @@
 import { X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Address } from '../address.ts';
-import type { Clock } from '../clock.ts';
+import { type Clock, steadyMs } from '../clock.ts';
 import { type ErrorDetails, errorText, RecoveryError, systemCode } from '../errors.ts';
 import { certificateKey, fileOf } from '../inventory/content.ts';
-import type { Proof, Reader, ResolvedArtefact } from '../inventory/model.ts';
+import type { Proof, Reader, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import type { Store } from '../store/store.ts';
 import { type ApiProof, proveLease, proveProxied, proveSignsCsr } from './api-proofs.ts';
 import { combineProofs, type ProofResult } from './result.ts';
 import { fingerprintOf, proveServed } from './served.ts';
 
-export interface AskOptions {
+interface AskOptions {
   /** For the kinds that ask the API. */
   readonly connect?: () => Promise<KubeConnection>;
   /** The local API server's secure port, for `served`. */
@@ -32,13 +33,9 @@ interface ProofQuestion {
   readonly publishedAt: Date;
 }
 
-/** Asks once for one proof. Never rejects: what cannot be asked is unproven, with the reason. */
-export async function askForProof(question: ProofQuestion, options: AskOptions): Promise<ProofResult> {
-  try {
-    return await ask(question, options);
-  } catch (err) {
-    return { state: 'unproven', message: errorText(err), at: options.clock.now() };
-  }
+/** Never rejects: what cannot be asked is unproven, with the reason. */
+function orUnproven(asked: Promise<ProofResult>, { clock }: Pick<AskOptions, 'clock'>): Promise<ProofResult> {
+  return asked.catch((err: unknown) => ({ state: 'unproven', message: errorText(err), at: clock.now() }));
 }
 
 async function ask({ artefact, proof, publishedAt }: ProofQuestion, options: AskOptions): Promise<ProofResult> {
@@ -98,7 +95,7 @@ export function createProver({ connection, signal, ...more }: ProverOptions): Pr
 
   return async (artefact, publishedAt, readers = artefact.readers) => {
     const asked = readers.map(async ({ component, proof }): Promise<ProofResult> => {
-      const result = await askForProof({ artefact, proof, publishedAt }, options);
+      const result = await orUnproven(ask({ artefact, proof, publishedAt }, options), options);
       return { ...result, message: `${component}: ${result.message}` };
     });
     const proof = combineProofs(await Promise.all(asked), clock.now());
@@ -122,4 +119,82 @@ async function certificateOnDisk(
     const state = systemCode(err) ?? 'it holds no certificate';
     throw cannotProve(artefact, `file "${path}": ${state}`, { cause: err, details: { path } });
   }
+}
+
+export interface HostProofs extends Pick<AskOptions, 'apiServer' | 'clock' | 'signal' | 'hostName'> {
+  readonly resolved: Resolved;
+  /** Of the files of this host. */
+  readonly store: Pick<Store, 'read'>;
+  /** With a kubeconfig as credential. */
+  readonly connect: (kubeconfig: string) => Promise<KubeConnection>;
+}
+
+/**
+ * That the API server here serves what is on disk, asked for so long at most: a handshake needs no credential. Undefined
+ * where nothing is known that could be asked for.
+ */
+export async function proveServedHere(forMs: number, options: HostProofs): Promise<ProofResult | undefined> {
+  const { resolved, apiServer, clock, signal } = options;
+  for (const artefact of resolved.artefacts) {
+    const proof = artefact.readers.find((reader) => reader.proof.kind === 'served')?.proof;
+    if (proof === undefined || artefact.location.kind !== 'pemPair' || apiServer === undefined) continue;
+    const question = { artefact, proof, publishedAt: clock.now() };
+    return untilProven(() => ask(question, { apiServer, clock, signal }), forMs, options);
+  }
+  return undefined;
+}
+
+/** That the identity in a kubeconfig has been used since then, asked by itself for so long at most. */
+export async function proveIdentityHere(
+  { kubeconfig, since }: { readonly kubeconfig: string; readonly since: Date },
+  forMs: number,
+  options: HostProofs,
+): Promise<ProofResult> {
+  const { clock, signal } = options;
+  let connection: KubeConnection | undefined;
+  const connect = async (): Promise<KubeConnection> => (connection ??= await options.connect(kubeconfig));
+  const look = async (): Promise<ProofResult> => {
+    const question = { ...(await leaseOf(kubeconfig, options)), publishedAt: since };
+    const hostName = question.proof.namespace === nodeLeases ? undefined : options.hostName;
+    return ask(question, { connect, clock, signal, hostName });
+  };
+  try {
+    return await untilProven(look, forMs, options);
+  } finally {
+    await connection?.close();
+  }
+}
+
+const askAgainMs = 500;
+
+/** The last answer. */
+async function untilProven(look: () => Promise<ProofResult>, forMs: number, options: HostProofs): Promise<ProofResult> {
+  const { clock, signal } = options;
+  let last = await orUnproven(look(), options);
+  const until = steadyMs(clock) + forMs;
+  while (last.state === 'unproven' && !signal.aborted && steadyMs(clock) < until) {
+    await clock.sleep(askAgainMs, signal);
+    last = await orUnproven(look(), options);
+  }
+  return last;
+}
+
+/** Where every kubelet renews a Lease of its own node's name (KEP-589), whatever the host is called. */
+const nodeLeases = 'kube-node-lease';
+
+/** By which use of a kubeconfig is shown. Throws ProofFailed and what the store throws. */
+async function leaseOf(
+  kubeconfig: string,
+  { resolved, store, signal }: HostProofs,
+): Promise<{ readonly artefact: ResolvedArtefact; readonly proof: Proof & { readonly kind: 'lease' } }> {
+  const artefact = resolved.artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubeconfig);
+  if (artefact !== undefined) {
+    const declared = artefact.readers.flatMap(({ proof }) => (proof.kind === 'lease' ? [proof] : []))[0];
+    if (declared !== undefined) return { artefact, proof: declared };
+    const pem = (await store.read(artefact.location, signal))?.entries[certificateKey];
+    const name = pem && /^CN=system:node:(.+)$/m.exec(new X509Certificate(pem).subject)?.[1];
+    if (name) return { artefact, proof: { kind: 'lease', namespace: nodeLeases, name } };
+  }
+  const state = 'its certificate names no node, wanted system:node:NAME';
+  throw new RecoveryError('ProofFailed', `Cannot prove use of kubeconfig "${kubeconfig}": ${state}`);
 }
