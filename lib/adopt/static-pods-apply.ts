@@ -11,11 +11,11 @@ import { digestAnnotation } from '../install/install-record.ts';
 import { editManifest } from '../restart/manifest.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
 import { askReady, type MirrorPod, readMirrorPod } from './container-state.ts';
+import type { KubeadmDirectories } from './kubeadm-files.ts';
 import { type RestartLeaseWait, withRestartLease } from './manifests-lock.ts';
 import { type Container, containerName, type PodManifest } from './static-pods.ts';
 
-interface StaticPodMachine extends RestartLeaseWait {
-  readonly manifestsDir: string;
+interface StaticPodMachine extends RestartLeaseWait, Pick<KubeadmDirectories, 'kubernetesDir'> {
   /** How long a pod may take until it runs. Default: three minutes. */
   readonly timeoutMs?: number | undefined;
   /** How long the image of our container may fail to come: a registry may answer at the second try. Default: 20 s. */
@@ -40,7 +40,7 @@ export async function changeStaticPod(
 ): Promise<'written' | 'unchanged'> {
   const work = (): Promise<'written' | 'unchanged'> => changeNow(pod, change, machine);
   if (pod !== 'kube-apiserver') return work();
-  const present = await readManifest(manifestPath(machine.manifestsDir, pod), pod);
+  const present = await readManifest(manifestPath(machine, pod), pod);
   // Looking at what is as it should be restarts nothing.
   return isDeepStrictEqual(change(present), present) ? work() : withRestartLease(machine, work);
 }
@@ -50,8 +50,8 @@ async function changeNow(
   change: (before: PodManifest) => PodManifest,
   machine: StaticPodMachine,
 ): Promise<'written' | 'unchanged'> {
-  const path = manifestPath(machine.manifestsDir, pod);
-  const read = (bytes: Buffer): PodManifest => podManifest(parseYaml(bytes.toString('utf8')), pod, path);
+  const path = manifestPath(machine, pod);
+  const read = (bytes: Buffer): PodManifest => podManifest(bytes, pod, path);
   const former = await readMirrorPod(machine.api, pod, machine.nodeName).catch(() => undefined);
   const { outcome, before, after } = await editManifest(path, (bytes) => {
     const present = read(bytes);
@@ -98,7 +98,7 @@ export async function readManifest(path: string, pod: StaticPod): Promise<PodMan
   const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(path) }, () =>
     readRegularFile(realDisk, path),
   );
-  return podManifest(parseYaml(bytes.toString('utf8')), pod, path);
+  return podManifest(bytes, pod, path);
 }
 
 /** By the kubelet, of a container without its image (pkg/kubelet/images/types.go): what no time mends, and what may. */
@@ -188,13 +188,13 @@ function imageMissing({ spec }: PodManifest, reason: string): string {
   return `its container "${containerName}" has no image "${String(image)}" (${reason}): load it into the container runtime of this machine, or name one in a registry that the machine reaches`;
 }
 
-export function manifestPath(manifestsDir: string, pod: StaticPod): string {
-  return join(manifestsDir, `${pod}.yaml`);
+export function manifestPath({ kubernetesDir }: Pick<KubeadmDirectories, 'kubernetesDir'>, pod: StaticPod): string {
+  return join(kubernetesDir, 'manifests', `${pod}.yaml`);
 }
 
-/** The value of a manifest's text as the pod that it must be. Throws MaterialInvalid. */
-export function podManifest(value: unknown, pod: StaticPod, path: string): PodManifest {
-  const manifest = value as Partial<PodManifest> | null | undefined;
+/** A manifest as the pod that it must be. Throws MaterialInvalid. */
+export function podManifest(text: string | Buffer, pod: StaticPod, path: string): PodManifest {
+  const manifest = parseYaml(text.toString('utf8')) as Partial<PodManifest> | null | undefined;
   const containers: unknown = manifest?.spec?.containers;
   const isPod = manifest?.kind === 'Pod' && typeof manifest.metadata === 'object' && Array.isArray(containers);
   if (isPod && (containers as readonly Partial<Container>[]).some(({ name }) => name === pod)) {

@@ -53,11 +53,10 @@ async function requireWayBack(options: MachineOptions): Promise<void> {
 async function giveBackPods(options: MachineOptions): Promise<void> {
   const { connection, directory, kubernetesDir, nodeName, clock, signal, dryRun, print } = options;
   const done = dryRun ? 'Would change' : 'Changed';
-  const manifestsDir = join(kubernetesDir, 'manifests');
-  const machine = { api: { connection, signal }, manifestsDir, nodeName, clock, print };
+  const machine = { api: { connection, signal }, kubernetesDir, nodeName, clock, print };
   const bootstrap = join(kubernetesDir, 'bootstrap-kubelet.conf');
-  // It goes last, so a run that was killed in between is completed.
-  const isBegun = await holds(bootstrap, directory);
+  // One that names files of ours is ours. It goes last, so a run that was killed in between is completed.
+  const isBegun = (await readIfPresent(bootstrap, 'kubeconfig'))?.includes(directory) === true;
   // Clients first: while kube-apiserver starts again they have what they need already.
   for (const pod of staticPods.toReversed()) {
     const beforeWait = async (): Promise<void> => {
@@ -98,11 +97,6 @@ async function requireSameAuthorities({ connection, resolved, pkiDir, clock, sig
     if (found !== undefined) material.set(name, found);
   }
   requireTrustInFiles(resolved, material, await readAuthorities(resolved, pkiDir), clock.now());
-}
-
-/** A bootstrap kubeconfig that names files of ours is ours. */
-async function holds(path: string, directory: string): Promise<boolean> {
-  return (await readIfPresent(path, 'kubeconfig'))?.includes(directory) === true;
 }
 
 // A kubelet that has asked for a certificate with our bootstrap kubeconfig knows its API server by our bundle, and its

@@ -126,7 +126,7 @@ describe('where a kubelet runs the pods', () => {
     expect(await repair({ timeoutMs: 120_000 })).toEqual([]);
     expect(events()).toEqual(['manifest.repaired kube-apiserver', 'manifest.repaired kube-scheduler']);
     expect(await Promise.all(staticPods.map(text))).toEqual(before);
-    const manifest = podManifest(parseYaml(await text('kube-apiserver')), 'kube-apiserver', 'm');
+    const manifest = podManifest(await text('kube-apiserver'), 'kube-apiserver', 'm');
     expect(toYaml(removeFrom(manifest))).toBe(toYaml(parseYaml(kubeadmManifest('kube-apiserver', root))));
     told = [];
     expect(await repair()).toEqual([]);
@@ -245,7 +245,7 @@ describe('where a kubelet runs the pods', () => {
     test('whoever types a command is told that it waits, and waits', async () => {
       const machine = {
         api: { connection, signal },
-        manifestsDir: manifestsDir(),
+        kubernetesDir: join(root, 'kubernetes'),
         nodeName: 'node1',
         clock: systemClock,
       };

@@ -359,7 +359,7 @@ describe('changeStaticPod()', () => {
   };
   const options = () => ({
     api: { connection, signal },
-    manifestsDir: machine.path('manifests'),
+    kubernetesDir: machine.path(),
     nodeName: 'node1',
     clock: systemClock,
     timeoutMs: 8_000,
