@@ -27,7 +27,7 @@ import type { Material, Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
-import { containerLabel, type Images, requireImage } from './container.ts';
+import { containerLabel, requireImage } from './container.ts';
 import { requireAdoptableInventory, requireKubeadmFlags, requireSameTrust } from './guard.ts';
 import { asPresent, type MachineOptions, readAuthorities } from './kubeadm-files.ts';
 import { forgetFailures, withManifestsLock } from './manifests-lock.ts';
@@ -51,8 +51,6 @@ export interface AdoptOptions extends MachineOptions {
   readonly kubeletServer: string;
   readonly recoveryServerName: string;
   readonly settings: Readonly<Record<string, unknown>>;
-  /** Of the container runtime. Default: what crictl says. */
-  readonly images?: Images | undefined;
 }
 
 /** What is to be done on this machine. `resolved`: artefacts in the API alone, as the machine has them at present. */

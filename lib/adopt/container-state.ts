@@ -19,10 +19,13 @@ import { containerName, digestOf, type PodAddition, type PodManifest } from './s
 
 /** `wrong`: only a person puts it right. `waiting`: it runs and is not ready, which may pass. */
 interface ContainerState {
-  readonly pod: string;
   readonly state: 'ready' | 'waiting' | 'wrong' | 'unknown';
   /** One sentence; why it is not ready. */
   readonly message: string;
+}
+
+interface PodState extends ContainerState {
+  readonly pod: string;
 }
 
 interface AdoptedLook {
@@ -37,11 +40,11 @@ interface AdoptedLook {
 }
 
 /** In the order of the static pods. Never rejects. */
-export function lookAtPods(look: AdoptedLook): Promise<readonly ContainerState[]> {
+export function lookAtPods(look: AdoptedLook): Promise<readonly PodState[]> {
   return Promise.all(look.record.additions.map((addition) => lookAtPod(addition, look)));
 }
 
-async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<ContainerState> {
+async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<PodState> {
   const { pod } = addition;
   const [byApi, unready, refused] = await Promise.all([
     seenInApi(addition, look),
@@ -77,10 +80,7 @@ export function readMirrorPod(api: Api, pod: StaticPod, nodeName: string): Promi
   return getIfPresent<MirrorPod>(api, `/api/v1/namespaces/kube-system/pods/${pod}-${nodeName}`);
 }
 
-async function seenInApi(
-  addition: PodAddition,
-  { record, pods, signal }: AdoptedLook,
-): Promise<Pick<ContainerState, 'state' | 'message'>> {
+async function seenInApi(addition: PodAddition, { record, pods, signal }: AdoptedLook): Promise<ContainerState> {
   if ('problem' in pods) return { state: 'unknown', message: `whether it runs is not known: ${pods.problem}` };
   const name = `kube-system/${addition.pod}-${record.nodeName}`;
   try {
@@ -91,12 +91,8 @@ async function seenInApi(
 }
 
 /** Pure. `name`: of the pod, for the message. */
-export function judgePod(
-  found: MirrorPod | undefined,
-  addition: PodAddition,
-  name: string,
-): Pick<ContainerState, 'state' | 'message'> {
-  const wrong = (message: string): Pick<ContainerState, 'state' | 'message'> => ({ state: 'wrong', message });
+export function judgePod(found: MirrorPod | undefined, addition: PodAddition, name: string): ContainerState {
+  const wrong = (message: string): ContainerState => ({ state: 'wrong', message });
   if (found === undefined) return wrong(`Pod "${name}" is not in the API: the kubelet does not run its manifest`);
   const own = found.status?.containerStatuses?.find((one) => one.name === containerName);
   if (own === undefined)

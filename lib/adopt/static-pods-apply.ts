@@ -117,11 +117,20 @@ async function untilItRuns(
   const isFormer = (found: MirrorPod): boolean =>
     found.metadata?.annotations?.[digestAnnotation] !== digest ||
     (formerHash !== undefined && hashOf(found) === formerHash);
+  const look = async (): Promise<Look> => {
+    try {
+      const found = await readMirrorPod(api, pod, machine.nodeName);
+      if (found === undefined) return { missing: 'the API server does not know it' };
+      return isFormer(found) ? { missing: 'the kubelet runs the former manifest' } : waitsFor(found);
+    } catch (err) {
+      return { missing: errorText(err) }; // while it is kube-apiserver that starts again
+    }
+  };
   const deadline = clock.now().getTime() + timeoutMs;
   let missing = 'it was not looked at';
   let lastWithImage = clock.now().getTime();
   while (clock.now().getTime() < deadline && !api.signal.aborted) {
-    const { missing: found, image } = await look(() => readMirrorPod(machine.api, pod, machine.nodeName), isFormer);
+    const { missing: found, image } = await look();
     const now = clock.now().getTime();
     if (image === undefined) lastWithImage = now;
     else if (neverPulled.includes(image) || now - lastWithImage >= pullTimeoutMs) return imageMissing(manifest, image);
@@ -156,19 +165,6 @@ interface Look {
   readonly missing: string | undefined;
   /** Why our container has no image. */
   readonly image?: string;
-}
-
-async function look(
-  readPod: () => Promise<MirrorPod | undefined>,
-  isFormer: (found: MirrorPod) => boolean,
-): Promise<Look> {
-  try {
-    const found = await readPod();
-    if (found === undefined) return { missing: 'the API server does not know it' };
-    return isFormer(found) ? { missing: 'the kubelet runs the former manifest' } : waitsFor(found);
-  } catch (err) {
-    return { missing: errorText(err) }; // while it is kube-apiserver that starts again
-  }
 }
 
 function waitsFor({ status }: MirrorPod): Look {
