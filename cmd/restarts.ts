@@ -26,8 +26,9 @@ import {
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
 import { RestartLease } from '../lib/restart/restart-lease.ts';
 import type { Store } from '../lib/store/store.ts';
+import { connect } from './connections.ts';
 import { isUnmet, type UnmetCondition } from './exit-codes.ts';
-import { type Runtime, version } from './runtime.ts';
+import type { Runtime } from './runtime.ts';
 
 interface HostRestarts {
   /** Of the files of this host. */
@@ -82,10 +83,7 @@ function provingOptions(store: Store, components: readonly Component[], runtime:
     components,
     store,
     apiServer: config.apiServerAddress ?? (local === null ? undefined : serverAddress(local)),
-    connect: async (kubeconfigFile) => {
-      const { openConnection } = await import('../lib/kube/connection.ts');
-      return openConnection({ kubeconfigFile, userAgent: `kube-cert-recovery/${version}`, clock, log });
-    },
+    connect: (kubeconfig) => connect(kubeconfig, { config: {}, clock, log, signal }),
     hostName,
     clock,
     log,

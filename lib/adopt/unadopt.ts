@@ -9,33 +9,28 @@ import { fieldManager } from '../install/apply.ts';
 import { namesIn, readIfPresent, removeDirectory, removeFile } from '../install/existing-files.ts';
 import { adoptionFile } from '../install/layout.ts';
 import { unanswered } from '../kube/api-error.ts';
-import { wholeCertificates } from '../pki/certificate.ts';
 import { readersOnHost, restartProcess } from '../restart/processes.ts';
 import { createApiStore } from '../store/api-store.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { locationText, type Material } from '../store/store.ts';
 import { editYaml } from '../yaml.ts';
 import { requireTrustInFiles } from './guard.ts';
-import { isForPeople, type MachineOptions, readAuthorities, sourceOf } from './kubeadm-files.ts';
+import { isForPeople, leafOf, type MachineOptions, readAuthorities, sourceOf } from './kubeadm-files.ts';
 import { withManifestsLock } from './manifests-lock.ts';
 import { podLayout } from './pod-files.ts';
 import { removeRecord } from './record.ts';
 import { changeStaticPod } from './static-pods-apply.ts';
 import { removeFrom } from './static-pods.ts';
-import { certificateKey } from '../inventory/content.ts';
 
 /** Throws MaterialInvalid when kubeadm's files cannot be used, AlreadyRunning, and what changing a static pod throws. */
 export async function runUnadopt(options: MachineOptions): Promise<void> {
-  if (options.dryRun) {
-    await requireWayBack(options);
-    return giveBackPods(options);
-  }
-  await withManifestsLock(options, async () => {
+  const giveBack = async (): Promise<void> => {
     await requireWayBack(options);
     // First of all: from here on no timer adds again what is taken out below, also when this run dies.
-    await removeRecord(options.directory);
+    if (!options.dryRun) await removeRecord(options.directory);
     await giveBackPods(options);
-  });
+  };
+  await (options.dryRun ? giveBack() : withManifestsLock(options, giveBack));
 }
 
 async function requireWayBack(options: MachineOptions): Promise<void> {
@@ -81,7 +76,7 @@ async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: 
     if (source === undefined) continue;
     const found = await store.read(source, signal);
     if (found === undefined && isForPeople(artefact)) continue;
-    const [leaf] = wholeCertificates(found?.entries[certificateKey] ?? new Uint8Array());
+    const leaf = leafOf(found);
     if (leaf === undefined || leaf.facts.notAfter <= clock.now()) bad.push(locationText(source));
   }
   if (bad.length === 0) return;

@@ -1,7 +1,7 @@
 // Proofs that the API server shows: what each kind asks for, and what the answer says (pure).
 import { X509Certificate } from 'node:crypto';
 import type { KubeConnection } from '../kube/kube.ts';
-import { holderHost, type Lease, type LeaseName, readLease } from '../kube/leases.ts';
+import { holderHost, type Lease } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
 import type { ProofResult } from './result.ts';
 
@@ -51,16 +51,6 @@ export function judgeRenewal({ lease, publishedAt, now, hostName }: JudgeRenewal
   }
   const since = `renewed at ${when}, wanted after ${publishedAt.toISOString()}`;
   return say('unproven', `${holder} has not renewed the Lease since the files were published: ${since}`);
-}
-
-interface ProveLease extends ApiProof, Pick<JudgeRenewal, 'publishedAt' | 'hostName'> {
-  readonly lease: LeaseName;
-}
-
-/** Throws what the connection throws. */
-export async function proveLease({ connection, lease, signal, now, ...judged }: ProveLease): Promise<ProofResult> {
-  const found = await readLease({ connection, lease, signal });
-  return judgeRenewal({ lease: found, now: now(), ...judged });
 }
 
 export interface ApiService {

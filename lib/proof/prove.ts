@@ -8,8 +8,9 @@ import { type ErrorDetails, errorText, RecoveryError, systemCode } from '../erro
 import { certificateKey, fileOf } from '../inventory/content.ts';
 import type { Proof, Reader, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { readLease } from '../kube/leases.ts';
 import type { Store } from '../store/store.ts';
-import { type ApiProof, proveLease, proveProxied, proveSignsCsr } from './api-proofs.ts';
+import { type ApiProof, judgeRenewal, proveProxied, proveSignsCsr } from './api-proofs.ts';
 import { combineProofs, type ProofResult } from './result.ts';
 import { fingerprintOf, proveServed } from './served.ts';
 
@@ -57,7 +58,9 @@ async function ask({ artefact, proof, publishedAt }: ProofQuestion, options: Ask
       // A holder that renewed its Lease before the boot has not read a file since: its process ended with the boot.
       const bootedMs = now().getTime() - (clock.uptimeSeconds() ?? Infinity) * 1000;
       const since = new Date(Math.max(publishedAt.getTime(), bootedMs));
-      return proveLease({ ...(await api()), lease: { namespace, name }, publishedAt: since, hostName });
+      const { connection } = await api();
+      const lease = await readLease({ connection, lease: { namespace, name }, signal });
+      return judgeRenewal({ lease, publishedAt: since, now: now(), hostName });
     }
     case 'signsCsr':
       return proveSignsCsr((await certificateOnDisk(artefact, destinationDir)).toString(), await api());
@@ -71,9 +74,8 @@ async function ask({ artefact, proof, publishedAt }: ProofQuestion, options: Ask
 const cannotProve = ({ name }: ResolvedArtefact, state: string, more: ErrorDetails = {}): RecoveryError =>
   new RecoveryError('ProofFailed', `Cannot prove use of "${name}": ${state}`, more);
 
-export interface ProverOptions extends Omit<AskOptions, 'connect' | 'signal'> {
+export interface ProverOptions extends Omit<AskOptions, 'connect'> {
   readonly connection: KubeConnection;
-  readonly signal?: AbortSignal;
 }
 
 /** Proves use by all readers of the artefact, or by those given. See ProofQuestion. Never rejects. */
@@ -83,8 +85,8 @@ export type Prove = (
   readers?: readonly Reader[],
 ) => Promise<ProofResult>;
 
-export function createProver({ connection, signal, ...more }: ProverOptions): Prove {
-  const options = { ...more, connect: async () => connection, signal: signal ?? new AbortController().signal };
+export function createProver({ connection, ...more }: ProverOptions): Prove {
+  const options = { ...more, connect: async () => connection };
   const { clock, destinationDir } = options;
 
   /** What has expired is not what readers are to use, although they do. Undefined: it is valid, or no certificate. */
