@@ -35,17 +35,16 @@ interface ProofQuestion {
 }
 
 /** Never rejects: what cannot be asked is unproven, with the reason. */
-function orUnproven(asked: Promise<ProofResult>, { clock }: Pick<AskOptions, 'clock'>): Promise<ProofResult> {
-  return asked.catch((err: unknown) => ({ state: 'unproven', message: errorText(err), at: clock.now() }));
+function orUnproven(asked: Promise<ProofResult>): Promise<ProofResult> {
+  return asked.catch((err: unknown) => ({ state: 'unproven', message: errorText(err) }));
 }
 
 async function ask({ artefact, proof, publishedAt }: ProofQuestion, options: AskOptions): Promise<ProofResult> {
   const { connect, apiServer, destinationDir, clock, signal, hostName } = options;
-  const now = (): Date => clock.now();
   const api = async (): Promise<ApiProof> => {
     const connection = await connect?.();
     if (connection === undefined) throw cannotProve(artefact, 'no connection to the API server is known');
-    return { connection, now, signal };
+    return { connection, signal };
   };
   switch (proof.kind) {
     case 'served': {
@@ -56,18 +55,18 @@ async function ask({ artefact, proof, publishedAt }: ProofQuestion, options: Ask
     case 'lease': {
       const { namespace, name } = proof;
       // A holder that renewed its Lease before the boot has not read a file since: its process ended with the boot.
-      const bootedMs = now().getTime() - (clock.uptimeSeconds() ?? Infinity) * 1000;
+      const bootedMs = clock.now().getTime() - (clock.uptimeSeconds() ?? Infinity) * 1000;
       const since = new Date(Math.max(publishedAt.getTime(), bootedMs));
       const { connection } = await api();
       const lease = await readLease({ connection, lease: { namespace, name }, signal });
-      return judgeRenewal({ lease, publishedAt: since, now: now(), hostName });
+      return judgeRenewal({ lease, publishedAt: since, now: clock.now(), hostName });
     }
     case 'signsCsr':
       return proveSignsCsr((await certificateOnDisk(artefact, destinationDir)).toString(), await api());
     case 'proxied':
       return proveProxied(await api());
     case 'none':
-      return { state: 'notApplicable', message: 'Use cannot be seen from outside', at: now() };
+      return { state: 'notApplicable', message: 'Use cannot be seen from outside' };
   }
 }
 
@@ -97,10 +96,10 @@ export function createProver({ connection, ...more }: ProverOptions): Prove {
 
   return async (artefact, publishedAt, readers = artefact.readers) => {
     const asked = readers.map(async ({ component, proof }): Promise<ProofResult> => {
-      const result = await orUnproven(ask({ artefact, proof, publishedAt }, options), options);
+      const result = await orUnproven(ask({ artefact, proof, publishedAt }, options));
       return { ...result, message: `${component}: ${result.message}` };
     });
-    const proof = combineProofs(await Promise.all(asked), clock.now());
+    const proof = { ...combineProofs(await Promise.all(asked)), at: clock.now() };
     const expired = proof.state === 'proven' ? await expiredOnDisk(artefact) : undefined;
     if (expired === undefined) return proof;
     const at = expired.toISOString();
@@ -172,11 +171,11 @@ const askAgainMs = 500;
 /** The last answer. */
 async function untilProven(look: () => Promise<ProofResult>, forMs: number, options: HostProofs): Promise<ProofResult> {
   const { clock, signal } = options;
-  let last = await orUnproven(look(), options);
+  let last = await orUnproven(look());
   const until = steadyMs(clock) + forMs;
   while (last.state === 'unproven' && !signal.aborted && steadyMs(clock) < until) {
     await clock.sleep(askAgainMs, signal);
-    last = await orUnproven(look(), options);
+    last = await orUnproven(look());
   }
   return last;
 }

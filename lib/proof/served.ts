@@ -49,16 +49,14 @@ export async function proveServed(options: ServedOptions): Promise<ServedResult>
   const name = `"${serverName}" at ${host}:${port}`;
   // OpenSSL refuses some clients' pairs (a key that is too short) before anything is sent.
   const answer = await handshake(options).catch(errorText);
-  const at = clock.now();
-  if (typeof answer === 'string') return { state: 'unproven', message: `No TLS answer for ${name}: ${answer}`, at };
+  if (typeof answer === 'string') return { state: 'unproven', message: `No TLS answer for ${name}: ${answer}` };
   const { fingerprint, notAfter, problem } = answer;
   const served = {
-    at,
     servedFingerprint: fingerprint,
     servedNotAfter: notAfter,
     ...(options.trust === undefined ? {} : { verified: problem === undefined }),
   };
-  const ends = `${notAfter < at ? 'expired' : 'valid until'} ${notAfter.toISOString()}`;
+  const ends = `${notAfter < clock.now() ? 'expired' : 'valid until'} ${notAfter.toISOString()}`;
   const chain = options.trust !== undefined && problem !== undefined ? `, and does not verify: ${problem}` : '';
   if (fingerprint === expected) {
     return { ...served, state: 'proven', message: `The certificate on disk is served for ${name} (${ends}${chain})` };
