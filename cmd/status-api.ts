@@ -157,7 +157,7 @@ async function sightOf(
   const connection = 'connection' in tried ? tried.connection : undefined;
   const administrator = 'connection' in tried ? tried.connection : { problem: problemOf(tried.failures) };
   try {
-    const look = { record, resolved, pods: administrator, clock: systemClock, signal: io.signal };
+    const look = { record, resolved, pods: administrator, signal: io.signal };
     const reporting = { resolved, connection, record, at, signal: io.signal };
     const [pods, objects] = await Promise.all([
       at === undefined ? lookAtPods({ ...look, connect: (kubeconfig) => connect(kubeconfig, connecting) }) : [],

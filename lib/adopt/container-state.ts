@@ -3,7 +3,6 @@
 import { get } from 'node:http';
 import { join } from 'node:path';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
-import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { StaticPod } from '../components.ts';
 import { podContainers } from '../install/accounts.ts';
@@ -35,7 +34,6 @@ interface AdoptedLook {
   readonly pods: KubeConnection | { readonly problem: string };
   /** By a kubeconfig of one of our containers. */
   readonly connect: (kubeconfig: string) => Promise<KubeConnection>;
-  readonly clock: Clock;
   readonly signal: AbortSignal;
 }
 

@@ -67,13 +67,8 @@ export async function waitForApi(options: ProvingOptions): Promise<void> {
   await proveServedHere(defaultPatienceMs / 2, options);
 }
 
-interface PendingProof {
-  /** kube-apiserver, or a component that was restarted. */
-  readonly name: string;
-  /** Its processes have read the present files since then. */
-  readonly since: Date;
-  /** Why it was not proven the last time. */
-  readonly message: string;
+/** Whose processes have read the present files since then; `message`: why it was not proven the last time. */
+interface PendingProof extends NotProven {
   readonly askedAt: Date;
   readonly attempts: number;
 }

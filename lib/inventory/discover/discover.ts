@@ -44,15 +44,19 @@ export async function discoverEnvironment(
   machine: Machine = {},
 ): Promise<{ readonly environment: Environment; readonly notes: readonly string[] }> {
   if (inventory.discover !== 'kubeadm') return { environment: given, notes: [] };
-  const known = allDirectories(inventory, given.directories ?? {});
-  const { kubernetesDir = '/etc/kubernetes', kubeletDir = '/var/lib/kubelet' } = known;
-  const directories = { kubernetesDir, kubeletDir, pkiDir: known['pkiDir'] ?? join(kubernetesDir, 'pki') };
+  const directories = directoriesOfKubeadm(allDirectories(inventory, given.directories ?? {}));
   const { parameters, endpoints, lacks, reads, notes } = await discoverKubeadm({ ...machine, directories, given });
   // An inventory of your own may declare fewer.
   const declared = Object.entries(parameters).filter(
     ([name]) => Object.hasOwn(inventory.parameters, name) || Object.hasOwn(given.parameters ?? {}, name),
   );
   return { environment: { ...given, parameters: Object.fromEntries(declared), endpoints, lacks, reads }, notes };
+}
+
+/** Where kubeadm has its files, unless others are known. */
+export function directoriesOfKubeadm(known: Readonly<Record<string, string>>): KubeadmQuestion['directories'] {
+  const { kubernetesDir = '/etc/kubernetes', kubeletDir = '/var/lib/kubelet' } = known;
+  return { kubernetesDir, kubeletDir, pkiDir: known['pkiDir'] ?? join(kubernetesDir, 'pki') };
 }
 
 /** Throws ConfigInvalid on a machine that is no control plane of kubeadm. */
