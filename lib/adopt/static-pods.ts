@@ -84,7 +84,7 @@ function ownContainer(addition: PodAddition): Container {
       ...(seLinux !== undefined && { seLinuxOptions: seLinux }),
     },
     terminationMessagePolicy: 'FallbackToLogsOnError',
-    volumeMounts: mountsOf(addition).own.map(({ mount }) => mount),
+    volumeMounts: mountsOf(addition).own,
   };
 }
 
@@ -95,7 +95,7 @@ const wordsOf = ({ args }: Container): 'args' | 'command' => (args === undefined
 export function addTo(before: PodManifest, addition: PodAddition): PodManifest {
   const manifest = removeFrom(before);
   const { pod } = addition;
-  const { own, component } = mountsOf(addition);
+  const { component, volumes } = mountsOf(addition);
   const added = flagArguments(addition.flags);
   const containers = manifest.spec.containers.map((container): Container => {
     if (container.name !== pod) return container;
@@ -103,7 +103,7 @@ export function addTo(before: PodManifest, addition: PodAddition): PodManifest {
     return {
       ...container,
       [words]: [...(container[words] ?? []), ...added],
-      volumeMounts: [...(container.volumeMounts ?? []), ...component.map(({ mount }) => mount)],
+      volumeMounts: [...(container.volumeMounts ?? []), ...component],
     };
   });
   return {
@@ -116,7 +116,7 @@ export function addTo(before: PodManifest, addition: PodAddition): PodManifest {
       ...manifest.spec,
       ...(addition.sharesProcesses && { shareProcessNamespace: true }),
       containers: [...containers, ownContainer(addition)],
-      volumes: [...(manifest.spec.volumes ?? []), ...volumesOf([...own, ...component])],
+      volumes: [...(manifest.spec.volumes ?? []), ...volumes],
     },
   };
 }
@@ -187,7 +187,7 @@ export function digestOf(addition: PodAddition): string {
  */
 export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, unknown>> {
   const { pod, flags } = addition;
-  const { own, component } = mountsOf(addition);
+  const { component, volumes } = mountsOf(addition);
   const added = flagArguments(flags);
   return {
     [`${pod}0+json.yaml`]: added.map((value) => ({ op: 'add', path: '/spec/containers/0/command/-', value })),
@@ -195,8 +195,8 @@ export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, u
       metadata: { annotations: annotationsOf(addition) },
       spec: {
         ...(addition.sharesProcesses && { shareProcessNamespace: true }),
-        containers: [{ name: pod, volumeMounts: component.map(({ mount }) => mount) }, ownContainer(addition)],
-        volumes: volumesOf([...own, ...component]),
+        containers: [{ name: pod, volumeMounts: component }, ownContainer(addition)],
+        volumes,
       },
     },
   };
@@ -217,13 +217,11 @@ interface Mounted {
   readonly mount: Named;
 }
 
-interface HostPath {
-  readonly readOnly: boolean;
-  /** Default: `Directory`. */
-  readonly type?: 'Directory' | 'DirectoryOrCreate';
-}
-
-function hostPath(suffix: string, path: string, { readOnly, type = 'Directory' }: HostPath): Mounted {
+function hostPath(
+  suffix: string,
+  path: string,
+  { readOnly, type = 'Directory' }: { readonly readOnly: boolean; readonly type?: 'Directory' | 'DirectoryOrCreate' },
+): Mounted {
   const name = suffix === '' ? volumePrefix : `${volumePrefix}-${suffix}`;
   return {
     volume: { name, hostPath: { path, type } },
@@ -233,8 +231,9 @@ function hostPath(suffix: string, path: string, { readOnly, type = 'Directory' }
 
 /** The parent of what is flipped is mounted, never what is flipped: a mount keeps the directory that it has found. */
 function mountsOf({ pod, layout, kubeletPki }: PodAddition): {
-  readonly own: readonly Mounted[];
-  readonly component: readonly Mounted[];
+  readonly own: readonly Named[];
+  readonly component: readonly Named[];
+  readonly volumes: readonly Named[];
 } {
   // Configuration, kubeconfigs and tokens are read by root, too, so our container must not be able to write them.
   const files = [
@@ -249,10 +248,11 @@ function mountsOf({ pod, layout, kubeletPki }: PodAddition): {
   // By it a container that signs or approves can know that the clock is right. No pod waits for it: it is made where
   // something else than systemd-timesyncd keeps the time.
   const clock = hostPath('clock', timesyncdDirectory, { readOnly: true, type: 'DirectoryOrCreate' });
-  return { own: [...files, ...kubelet, ...(pod === 'kube-apiserver' ? [clock] : [])], component: read };
-}
-
-/** Each once: what we write the component reads. */
-function volumesOf(mounted: readonly Mounted[]): readonly Named[] {
-  return [...new Map(mounted.map(({ volume }) => [volume.name, volume])).values()];
+  const own = [...files, ...kubelet, ...(pod === 'kube-apiserver' ? [clock] : [])];
+  return {
+    own: own.map(({ mount }) => mount),
+    component: read.map(({ mount }) => mount),
+    // Each once: what we write the component reads.
+    volumes: [...new Map([...own, ...read].map(({ volume }) => [volume.name, volume])).values()],
+  };
 }
