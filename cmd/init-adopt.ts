@@ -9,8 +9,9 @@ import { systemClock } from '../lib/clock.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { installedSettings } from '../lib/config/installed-settings.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
+import type { Api } from '../lib/install/apply.ts';
 import { adoptedNodes } from '../lib/install/install-record.ts';
-import { discoverKubeadm, type Discovery } from '../lib/inventory/discover/discover.ts';
+import { directoriesOfKubeadm, discoverKubeadm, type Discovery } from '../lib/inventory/discover/discover.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { Problem } from '../lib/problems.ts';
 import { webhookText } from '../lib/webhooks/intercepting.ts';
@@ -21,9 +22,6 @@ import { type CommandLine, configInput, installFlags, type InstallLine } from '.
 import { purgeCommand } from './uninstall.ts';
 
 export type AdoptLine = InstallLine & Omit<FlagsOf<'init adopt'>, 'repair'>;
-
-/** Where kubeadm has its files; --directory names others. */
-const usual = { kubernetesDir: '/etc/kubernetes', kubeletDir: '/var/lib/kubelet' } as const;
 
 export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise<number> {
   const message = 'is required: the image of this program, as the container runtime of this machine knows it';
@@ -70,7 +68,8 @@ export async function leftInApi({
   nodeName,
   directory,
   kubeconfig,
-}: Pick<Machine['connecting'], 'connection' | 'signal' | 'nodeName'> & {
+}: Api & {
+  readonly nodeName: string;
   readonly directory: string;
   readonly kubeconfig: string;
 }): Promise<readonly string[]> {
@@ -101,7 +100,8 @@ async function onMachine(
 /** This machine, and a connection as its administrator. A wrong command line is refused before anything is asked. */
 async function machineOf(line: AdoptLine, io: Io, found: readonly Problem[]) {
   const { flags, options, problems } = installFlags(line, io);
-  const directories = directoriesOf(flags);
+  const typed = (flags.directory ?? []).map((text) => text.split(/=(.*)/s, 2) as [string, string]);
+  const directories = directoriesOfKubeadm(Object.fromEntries(typed));
   const admin = { kubeconfig: join(directories.kubernetesDir, 'admin.conf'), ...given(flags) };
   // Names are found later, in the cluster.
   const input = configInput(withNames(admin, ['localhost'], []), io);
@@ -118,18 +118,6 @@ async function machineOf(line: AdoptLine, io: Io, found: readonly Problem[]) {
     print: (text: string): void => void io.stdout.write(`${text}\n`),
   };
   return { flags, options, directories, admin, config, discovery, connecting };
-}
-
-interface Directories {
-  readonly kubernetesDir: string;
-  readonly pkiDir: string;
-  readonly kubeletDir: string;
-}
-
-function directoriesOf({ directory = [] }: CommandLine): Directories {
-  const typed = Object.fromEntries(directory.map((text) => text.split(/=(.*)/s, 2) as [string, string]));
-  const { kubernetesDir = usual.kubernetesDir, kubeletDir = usual.kubeletDir } = typed;
-  return { kubernetesDir, kubeletDir, pkiDir: typed['pkiDir'] ?? join(kubernetesDir, 'pki') };
 }
 
 /** The flags of the inventory's own; where kubeadm's files are it does not know. */
@@ -161,7 +149,7 @@ const declared = ['kubernetes', 'kubernetes.default', 'kubernetes.default.svc', 
 
 async function hostnamesOf(
   { parameters }: Discovery,
-  { connection, pkiDir, signal }: Pick<Machine['connecting'], 'connection' | 'signal'> & Pick<Directories, 'pkiDir'>,
+  { connection, pkiDir, signal }: Api & { readonly pkiDir: string },
 ): Promise<readonly string[]> {
   const own = ['nodeName', 'advertiseAddress', 'apiServerHostnames', 'clusterServiceNames'].flatMap(
     (name) => parameters[name] ?? [],

@@ -8,10 +8,8 @@ import type { RecoveryError } from '../lib/errors.ts';
 import type { RestartRequest } from '../lib/fileobserver/react.ts';
 import { bootId } from '../lib/host/proc.ts';
 import { componentsIn } from '../lib/inventory/resolve.ts';
-import type { Resolved } from '../lib/inventory/model.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { serverAddress } from '../lib/address.ts';
-import type { Log } from '../lib/log.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
 import { type Component, componentsOf } from '../lib/restart/decide.ts';
 import { restartMarked, type RestartOutcome } from '../lib/restart/host-restarts.ts';
@@ -26,8 +24,9 @@ import {
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
 import { RestartLease } from '../lib/restart/restart-lease.ts';
 import type { Store } from '../lib/store/store.ts';
+import { connect } from './connections.ts';
 import { isUnmet, type UnmetCondition } from './exit-codes.ts';
-import { type Runtime, version } from './runtime.ts';
+import type { Runtime } from './runtime.ts';
 
 interface HostRestarts {
   /** Of the files of this host. */
@@ -82,10 +81,7 @@ function provingOptions(store: Store, components: readonly Component[], runtime:
     components,
     store,
     apiServer: config.apiServerAddress ?? (local === null ? undefined : serverAddress(local)),
-    connect: async (kubeconfigFile) => {
-      const { openConnection } = await import('../lib/kube/connection.ts');
-      return openConnection({ kubeconfigFile, userAgent: `kube-cert-recovery/${version}`, clock, log });
-    },
+    connect: (kubeconfig) => connect(kubeconfig, { config: {}, clock, log, signal }),
     hostName,
     clock,
     log,
@@ -100,11 +96,9 @@ interface PodRestarts {
   run(): Promise<void>;
 }
 
-interface PodRestarting extends Pick<Runtime, 'clock' | 'signal' | 'hostName'> {
+/** `resolved`: what this mode publishes and observes. */
+interface PodRestarting extends Pick<Runtime, 'resolved' | 'clock' | 'log' | 'signal' | 'hostName'> {
   readonly connection: KubeConnection;
-  /** What this mode publishes and observes. */
-  readonly resolved: Resolved;
-  readonly log: Log;
 }
 
 const readyMs = 5_000;

@@ -11,7 +11,7 @@ import { systemClock } from '../lib/clock.ts';
 import type { ToolConfig } from '../lib/config/config.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { errorText } from '../lib/errors.ts';
-import { componentsOfPod } from '../lib/install/accounts.ts';
+import { podContainers } from '../lib/install/accounts.ts';
 import { adoptionFile } from '../lib/install/layout.ts';
 import { readBy } from '../lib/inventory/resolve.ts';
 import type { Resolved, ResolvedArtefact } from '../lib/inventory/model.ts';
@@ -94,7 +94,10 @@ type DirectoriesOf = (artefact: ResolvedArtefact) => readonly string[];
 /** Below which directories of this machine syncers publish an artefact. */
 function publishersOf({ destinationDir, components }: ToolConfig, { resolved, record }: Looking): DirectoriesOf {
   const own = destinationDir === undefined ? [] : [{ certs: destinationDir, components }];
-  const syncers = record?.additions.map(({ pod, layout: { certs } }) => ({ certs, components: componentsOfPod[pod] }));
+  const syncers = record?.additions.map(({ pod, layout: { certs } }) => ({
+    certs,
+    components: podContainers[pod].components,
+  }));
   const places = (syncers ?? own).map(({ certs, components: readers }) => {
     const { artefacts } = readers === undefined ? resolved : readBy(resolved, readers);
     const names = artefacts.flatMap(({ name, published }) => (published === undefined ? [] : [name]));
@@ -154,7 +157,7 @@ async function sightOf(
   const connection = 'connection' in tried ? tried.connection : undefined;
   const administrator = 'connection' in tried ? tried.connection : { problem: problemOf(tried.failures) };
   try {
-    const look = { record, resolved, pods: administrator, clock: systemClock, signal: io.signal };
+    const look = { record, resolved, pods: administrator, signal: io.signal };
     const reporting = { resolved, connection, record, at, signal: io.signal };
     const [pods, objects] = await Promise.all([
       at === undefined ? lookAtPods({ ...look, connect: (kubeconfig) => connect(kubeconfig, connecting) }) : [],

@@ -3,7 +3,8 @@
 import { format } from 'prettier';
 import { podAddition } from '../lib/adopt/pod-files.ts';
 import { kubeadmPatches, type PodAddition } from '../lib/adopt/static-pods.ts';
-import { defaultNamespace, type StaticPod, staticPods } from '../lib/install/accounts.ts';
+import { type StaticPod, staticPods } from '../lib/components.ts';
+import { defaultNamespace } from '../lib/install/accounts.ts';
 import { manifestsDirectories, renderHost } from '../lib/install/host.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
 import { installManifests, podSyncers, type RbacOptions } from '../lib/install/rbac.ts';

@@ -11,7 +11,8 @@
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import { componentsOfPod, defaultNamespace, type StaticPod, staticPods } from '../install/accounts.ts';
+import { type StaticPod, staticPods } from '../components.ts';
+import { defaultNamespace, podContainers } from '../install/accounts.ts';
 import { type Api, applyManifest, fieldManager, type Manifest, manifestText } from '../install/apply.ts';
 import { kubeconfigAuthority, kubeconfigYaml } from '../install/component-flags.ts';
 import { readToken } from '../install/mode-credentials.ts';
@@ -26,14 +27,14 @@ import type { Material, Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
-import { containerLabel, type Images, requireImage } from './container.ts';
+import { containerLabel, requireImage } from './container.ts';
 import { requireAdoptableInventory, requireKubeadmFlags, requireSameTrust } from './guard.ts';
 import { asPresent, type MachineOptions, readAuthorities } from './kubeadm-files.ts';
 import { forgetFailures, withManifestsLock } from './manifests-lock.ts';
 import { absentIn, bundlesOf, completeNames, createObjects, takeStock } from './first-objects.ts';
 import { podAddition, podLayout, requireNoPodLinks, writePodFiles } from './pod-files.ts';
 import { readRecord, writeRecord } from './record.ts';
-import { changeStaticPod, manifestPath, readManifest, runsOurs } from './static-pods-apply.ts';
+import { changeStaticPod, manifestPath, podManifest, readManifest, runsOurs } from './static-pods-apply.ts';
 import { addTo, kubeadmPatches, type PodAddition, removeFrom } from './static-pods.ts';
 
 export interface AdoptOptions extends MachineOptions {
@@ -50,8 +51,6 @@ export interface AdoptOptions extends MachineOptions {
   readonly kubeletServer: string;
   readonly recoveryServerName: string;
   readonly settings: Readonly<Record<string, unknown>>;
-  /** Of the container runtime. Default: what crictl says. */
-  readonly images?: Images | undefined;
 }
 
 /** What is to be done on this machine. `resolved`: artefacts in the API alone, as the machine has them at present. */
@@ -59,7 +58,6 @@ interface Adoption extends AdoptOptions {
   readonly namespace: string;
   readonly api: Api;
   readonly store: Store;
-  readonly manifestsDir: string;
   readonly nodeCertificate: string;
   readonly rights: readonly Manifest[];
   readonly additions: readonly PodAddition[];
@@ -89,7 +87,7 @@ export async function runAdopt(options: AdoptOptions): Promise<readonly WebhookF
 
 /** Writes nothing. */
 async function planAdoption(options: AdoptOptions): Promise<Adoption> {
-  const { connection, signal, directory, kubernetesDir, kubeletDir, image, namespace = defaultNamespace } = options;
+  const { connection, signal, directory, kubeletDir, image, namespace = defaultNamespace } = options;
   const inApi = options.resolved.artefacts.filter(({ location }) => !isFile(location));
   const resolved = await asPresent({ ...options.resolved, artefacts: inApi }, options, signal);
   const { artefacts } = resolved;
@@ -101,7 +99,6 @@ async function planAdoption(options: AdoptOptions): Promise<Adoption> {
     namespace,
     api: { connection, signal },
     store: createApiStore({ connection, fieldManager }),
-    manifestsDir: join(kubernetesDir, 'manifests'),
     nodeCertificate: join(kubeletPki, 'kubelet-client-current.pem'),
     rights: installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: true }),
     additions: staticPods.map((pod) => podAddition(pod, { resolved, directory, image, kubeletPki, seLinux })),
@@ -117,12 +114,12 @@ interface Adoptable {
 
 /** Everything that would stop it later stops it now. */
 async function requireAdoptable(adoption: Adoption): Promise<Adoptable> {
-  const { api, rights, resolved, manifestsDir, nodeCertificate, clock } = adoption;
+  const { api, rights, resolved, nodeCertificate } = adoption;
   requireAdoptableInventory(resolved, adoption.additions);
   bootstrapAuthority(adoption);
   const running = new Set<StaticPod>();
   for (const pod of staticPods) {
-    const manifest = await readManifest(manifestPath(manifestsDir, pod), pod);
+    const manifest = await readManifest(manifestPath(adoption, pod), pod);
     requireKubeadmFlags(removeFrom(manifest), pod, adoption);
     if (runsOurs(manifest)) running.add(pod);
     await requireNoPodLinks(pod, adoption);
@@ -132,20 +129,16 @@ async function requireAdoptable(adoption: Adoption): Promise<Adoptable> {
     throw new RecoveryError('MaterialInvalid', message);
   }
   const stock = await takeStock(adoption);
-  requireSameTrust(
-    resolved,
-    await bundlesOf(stock, adoption),
-    await readAuthorities(resolved, adoption.pkiDir),
-    clock.now(),
-  );
+  await requireTrustOfToday(await bundlesOf(stock, adoption), adoption);
   const absent = absentIn(stock, resolved);
   return { running, manifests: [...rights, await recordToCome(api, { ...adoption, absent })] };
 }
 
-async function printPlan({ additions, manifestsDir, print }: Adoption, { manifests }: Adoptable): Promise<void> {
+async function printPlan(adoption: Adoption, { manifests }: Adoptable): Promise<void> {
+  const { additions, print } = adoption;
   for (const manifest of manifests) print(`---\n${toYaml(manifest)}`.trimEnd());
   for (const addition of additions) {
-    const path = manifestPath(manifestsDir, addition.pod);
+    const path = manifestPath(adoption, addition.pod);
     print(`--- # ${path}\n${toYaml(addTo(await readManifest(path, addition.pod), addition))}`.trimEnd());
   }
 }
@@ -164,13 +157,15 @@ async function applyRights({ api, print }: Adoption, { manifests }: Adoptable): 
 async function adoptObjects(adoption: Adoption): Promise<ReadonlyMap<string, Material>> {
   const material = await completeNames(await createObjects(adoption), adoption);
   // Once more: another machine may have been quicker with an object, and this one is about to believe it.
-  requireSameTrust(
-    adoption.resolved,
-    material,
-    await readAuthorities(adoption.resolved, adoption.pkiDir),
-    adoption.clock.now(),
-  );
+  await requireTrustOfToday(material, adoption);
   return material;
+}
+
+async function requireTrustOfToday(
+  material: ReadonlyMap<string, Material>,
+  { resolved, pkiDir, clock }: Adoption,
+): Promise<void> {
+  requireSameTrust(resolved, material, await readAuthorities(resolved, pkiDir), clock.now());
 }
 
 /** All files but the manifests. */
@@ -191,10 +186,14 @@ async function writeMachine(
   }
 }
 
+/** By which the kubelet asks for a certificate when its own has expired. */
 async function writeBootstrapKubeconfig(adoption: Adoption): Promise<void> {
   const { kubernetesDir, directory, print } = adoption;
   const path = join(kubernetesDir, 'bootstrap-kubelet.conf');
-  const content = await bootstrapKubeconfig(adoption);
+  const user = { name: 'kubelet-bootstrap', token: (await readToken('node-bootstrapper', adoption)).token };
+  const { kubeletServer: server, recoveryServerName: tlsServerName } = adoption;
+  const certificateAuthority = bootstrapAuthority(adoption);
+  const content = kubeconfigYaml({ server, certificateAuthority, tlsServerName, user });
   const former = await readIfPresent(path, 'kubeconfig');
   if (former !== undefined && !former.includes(directory)) {
     const kept = join(directory, 'bootstrap-kubelet.conf.former');
@@ -221,10 +220,10 @@ async function changeStaticPods(adoption: Adoption): Promise<void> {
 }
 
 /** To be put back by hand: a run that is killed before the pod is seen to run cannot. */
-async function keepFormer({ pod, layout }: PodAddition, { manifestsDir }: Adoption): Promise<void> {
-  const path = manifestPath(manifestsDir, pod);
+async function keepFormer({ pod, layout }: PodAddition, adoption: Adoption): Promise<void> {
+  const path = manifestPath(adoption, pod);
   const content = await readIfPresent(path, 'manifest');
-  if (content === undefined || runsOurs(await readManifest(path, pod))) return;
+  if (content === undefined || runsOurs(podManifest(content, pod, path))) return;
   await replaceFile({ path: formerManifest(layout), content, mode: 0o600, what: 'manifest' });
 }
 
@@ -238,19 +237,10 @@ async function recordedAdditions(directory: string): Promise<readonly PodAdditio
   }
 }
 
-/** By which the kubelet asks for a certificate when its own has expired. */
-async function bootstrapKubeconfig(adoption: Adoption): Promise<string> {
-  const { kubeletServer: server, recoveryServerName } = adoption;
-  const certificateAuthority = bootstrapAuthority(adoption);
-  const { token } = await readToken('node-bootstrapper', adoption);
-  const user = { name: 'kubelet-bootstrap', token };
-  return kubeconfigYaml({ server, certificateAuthority, tlsServerName: recoveryServerName, user });
-}
-
 function bootstrapAuthority({ directory, resolved }: Adoption): string {
   // The kubelet.conf that the kubelet writes afterwards has this file as its CA, but not the name to ask for: so it must
   // hold both, the CA of the recovery name and that of the API server's own.
-  const seen = readBy(resolved, componentsOfPod['kube-apiserver']);
+  const seen = readBy(resolved, podContainers['kube-apiserver'].components);
   const certificateAuthority = kubeconfigAuthority(resolved, seen, podLayout(directory, 'kube-apiserver'));
   if (certificateAuthority !== undefined) return certificateAuthority;
   const message = `Cannot write the bootstrap kubeconfig of the kubelet: no bundle that a reader's "kubeconfig" names as its authority is published beside kube-apiserver; name "kubelet" among the readers of that bundle`;

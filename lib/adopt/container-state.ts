@@ -3,9 +3,9 @@
 import { get } from 'node:http';
 import { join } from 'node:path';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
-import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
-import { componentsOfPod, type StaticPod } from '../install/accounts.ts';
+import type { StaticPod } from '../components.ts';
+import { podContainers } from '../install/accounts.ts';
 import { type Api } from '../install/apply.ts';
 import { namesIn } from '../install/existing-files.ts';
 import { digestAnnotation } from '../install/install-record.ts';
@@ -14,14 +14,17 @@ import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { AdoptionRecord } from './record.ts';
-import { containerName, digestOf, healthPorts, type PodAddition, type PodManifest } from './static-pods.ts';
+import { containerName, digestOf, type PodAddition, type PodManifest } from './static-pods.ts';
 
 /** `wrong`: only a person puts it right. `waiting`: it runs and is not ready, which may pass. */
 interface ContainerState {
-  readonly pod: string;
   readonly state: 'ready' | 'waiting' | 'wrong' | 'unknown';
   /** One sentence; why it is not ready. */
   readonly message: string;
+}
+
+interface PodState extends ContainerState {
+  readonly pod: string;
 }
 
 interface AdoptedLook {
@@ -31,20 +34,19 @@ interface AdoptedLook {
   readonly pods: KubeConnection | { readonly problem: string };
   /** By a kubeconfig of one of our containers. */
   readonly connect: (kubeconfig: string) => Promise<KubeConnection>;
-  readonly clock: Clock;
   readonly signal: AbortSignal;
 }
 
 /** In the order of the static pods. Never rejects. */
-export function lookAtPods(look: AdoptedLook): Promise<readonly ContainerState[]> {
+export function lookAtPods(look: AdoptedLook): Promise<readonly PodState[]> {
   return Promise.all(look.record.additions.map((addition) => lookAtPod(addition, look)));
 }
 
-async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<ContainerState> {
+async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<PodState> {
   const { pod } = addition;
   const [byApi, unready, refused] = await Promise.all([
     seenInApi(addition, look),
-    askReady(healthPorts[pod], look.signal),
+    askReady(podContainers[pod].healthPort, look.signal),
     refusedIdentities(addition, look),
   ]);
   const again = 'run "kube-cert-recovery init adopt" again';
@@ -76,10 +78,7 @@ export function readMirrorPod(api: Api, pod: StaticPod, nodeName: string): Promi
   return getIfPresent<MirrorPod>(api, `/api/v1/namespaces/kube-system/pods/${pod}-${nodeName}`);
 }
 
-async function seenInApi(
-  addition: PodAddition,
-  { record, pods, signal }: AdoptedLook,
-): Promise<Pick<ContainerState, 'state' | 'message'>> {
+async function seenInApi(addition: PodAddition, { record, pods, signal }: AdoptedLook): Promise<ContainerState> {
   if ('problem' in pods) return { state: 'unknown', message: `whether it runs is not known: ${pods.problem}` };
   const name = `kube-system/${addition.pod}-${record.nodeName}`;
   try {
@@ -90,12 +89,8 @@ async function seenInApi(
 }
 
 /** Pure. `name`: of the pod, for the message. */
-export function judgePod(
-  found: MirrorPod | undefined,
-  addition: PodAddition,
-  name: string,
-): Pick<ContainerState, 'state' | 'message'> {
-  const wrong = (message: string): Pick<ContainerState, 'state' | 'message'> => ({ state: 'wrong', message });
+export function judgePod(found: MirrorPod | undefined, addition: PodAddition, name: string): ContainerState {
+  const wrong = (message: string): ContainerState => ({ state: 'wrong', message });
   if (found === undefined) return wrong(`Pod "${name}" is not in the API: the kubelet does not run its manifest`);
   const own = found.status?.containerStatuses?.find((one) => one.name === containerName);
   if (own === undefined)
@@ -142,7 +137,7 @@ async function refusedIdentities(addition: PodAddition, look: AdoptedLook): Prom
 /** What a process of this identity may get by name. */
 function firstRead(identity: string, { pod }: PodAddition, resolved: Resolved): string {
   if (identity === 'approver') return '/apis/certificates.k8s.io/v1/certificatesigningrequests?limit=1';
-  const { artefacts } = identity === 'regen' ? resolved : readBy(resolved, componentsOfPod[pod]);
+  const { artefacts } = identity === 'regen' ? resolved : readBy(resolved, podContainers[pod].components);
   const isRead = ({ location, published }: ResolvedArtefact): boolean =>
     !isFile(location) && (identity === 'regen' || published !== undefined);
   const { location } = artefacts.find(isRead) ?? {};

@@ -8,13 +8,6 @@ import { open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RecoveryError } from '../errors.ts';
 
-export interface Images {
-  /** `unknown`: no runtime here can be asked. */
-  look(image: string): Promise<'present' | 'absent' | 'unknown'>;
-  /** Why it cannot be had; undefined: it is there now. */
-  pull(image: string): Promise<string | undefined>;
-}
-
 const lookMs = 10_000;
 const pullMs = 180_000;
 
@@ -23,49 +16,32 @@ interface Answer {
   readonly output: string;
 }
 
-export function imagesOf(signal: AbortSignal, program = 'crictl'): Images {
-  const run = (args: readonly string[], timeout: number): Promise<Answer> =>
-    new Promise((resolve) => {
-      execFile(program, args, { timeout, signal, maxBuffer: 16 * 1024 * 1024 }, (err, _out, output) =>
-        resolve({ ok: err === null, output: output.trim() }),
-      );
-    });
-  return {
-    async look(image) {
-      const { ok, output } = await run(['inspecti', '--output=json', image], lookMs);
-      if (ok) return 'present';
-      // cmd/crictl/image.go of kubernetes-sigs/cri-tools; whatever else it says is no word about the image.
-      return output.includes('no such image') ? 'absent' : 'unknown';
-    },
-    async pull(image) {
-      const { ok, output } = await run(['pull', image], pullMs);
-      return ok ? undefined : (output.split('\n').at(-1) ?? 'no answer');
-    },
-  };
+function crictl(args: readonly string[], timeout: number, signal: AbortSignal): Promise<Answer> {
+  return new Promise((resolve) => {
+    execFile('crictl', args, { timeout, signal, maxBuffer: 16 * 1024 * 1024 }, (err, _out, output) =>
+      resolve({ ok: err === null, output: output.trim() }),
+    );
+  });
 }
 
 interface RequireImage {
   readonly image: string;
-  readonly images?: Images | undefined;
   readonly dryRun: boolean;
   readonly print: (line: string) => void;
   readonly signal: AbortSignal;
 }
 
 /** Pulls an image that is absent; with `dryRun` it only says so. Throws ReadFailed when it cannot be had. */
-export async function requireImage({
-  image,
-  dryRun,
-  print,
-  signal,
-  images = imagesOf(signal),
-}: RequireImage): Promise<void> {
-  if ((await images.look(image)) !== 'absent') return;
+export async function requireImage({ image, dryRun, print, signal }: RequireImage): Promise<void> {
+  const found = await crictl(['inspecti', '--output=json', image], lookMs, signal);
+  // cmd/crictl/image.go of kubernetes-sigs/cri-tools; whatever else it says is no word about the image.
+  if (found.ok || !found.output.includes('no such image')) return;
   if (dryRun)
     return print(`# The container runtime of this machine does not have image "${image}": it would be pulled first`);
   print(`The container runtime of this machine does not have image "${image}": pulling it`);
-  const problem = await images.pull(image);
-  if (problem === undefined) return;
+  const pulled = await crictl(['pull', image], pullMs, signal);
+  if (pulled.ok) return;
+  const problem = pulled.output.split('\n').at(-1) ?? 'no answer';
   const load = 'load it into the runtime (ctr --namespace=k8s.io images import FILE, or crictl pull --creds ...)';
   const message = `Cannot adopt this machine: image "${image}" cannot be pulled: ${problem}; ${load}, or name another one with --image. Nothing was written`;
   throw new RecoveryError('ReadFailed', message);

@@ -4,29 +4,23 @@
 import { dnsNameCovers } from '../pki/names.ts';
 import { make } from '../issue/issue.ts';
 import { annotationsOf } from '../issue/metadata.ts';
-import type { Clock } from '../clock.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { readIfPresent } from '../install/existing-files.ts';
 import { makeGeneration } from '../install/first-generation.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact, ResolvedTarget } from '../inventory/model.ts';
-import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { generateKey } from '../pki/key.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { type Found, locationText, type Material, type Store } from '../store/store.ts';
-import { type KubeadmDirectories, keyFiles, sourceOf } from './kubeadm-files.ts';
+import { type KubeadmDirectories, keyFiles, leafOf, type MachineOptions, sourceOf } from './kubeadm-files.ts';
 import { defaultKeyAlgorithm } from '../well-known.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
-interface FirstObjects extends KubeadmDirectories {
-  /** Artefacts in the API alone. */
-  readonly resolved: Resolved;
+/** `resolved`: artefacts in the API alone. */
+interface FirstObjects extends KubeadmDirectories, Pick<MachineOptions, 'resolved' | 'clock' | 'signal' | 'print'> {
   /** Of the API. */
   readonly store: Store;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  /** Called with a line for each object that is written. */
-  readonly print: (line: string) => void;
 }
 
 /** What the first generation is made of. */
@@ -208,7 +202,7 @@ async function withAllNames(
   for (let attempt = 1; attempt <= attempts && !signal.aborted; attempt += 1) {
     const found = await store.read(location, signal);
     if (found === undefined) break;
-    const [leaf] = wholeCertificates(found.entries[certificateKey] ?? new Uint8Array());
+    const leaf = leafOf(found);
     missing = missingNames(leaf?.facts.hostnames ?? [], artefact.hostnames);
     if (missing.length === 0) return found;
     const next = await make(artefact, {

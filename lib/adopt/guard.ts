@@ -3,7 +3,7 @@
 import { basename, join } from 'node:path';
 import { flagsIn } from '../command-flags.ts';
 import { RecoveryError } from '../errors.ts';
-import type { StaticPod } from '../install/accounts.ts';
+import { controlPlane, type StaticPod } from '../components.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { type Material } from '../store/store.ts';
@@ -98,13 +98,9 @@ const kubeadmFiles: Readonly<Record<string, string>> = {
   'service-account-private-key-file': 'sa.key',
 };
 const kubeconfigFlags = ['kubeconfig', 'authentication-kubeconfig', 'authorization-kubeconfig'];
-const kubeconfigFiles: Readonly<Partial<Record<StaticPod, string>>> = {
-  'kube-controller-manager': 'controller-manager.conf',
-  'kube-scheduler': 'scheduler.conf',
-};
 
 function expectedFile(pod: StaticPod, flag: string, directories: KubeadmDirectories): string | undefined {
-  const kubeconfig = kubeconfigFiles[pod];
+  const { kubeconfig } = controlPlane[pod];
   if (kubeconfig !== undefined && kubeconfigFlags.includes(flag)) return join(directories.kubernetesDir, kubeconfig);
   const file = kubeadmFiles[flag];
   return file === undefined ? undefined : join(directories.pkiDir, file);

@@ -11,6 +11,7 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { serverAddress } from '../address.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { createDiskStore } from '../store/disk-store.ts';
+import type { Material } from '../store/store.ts';
 import type { ManifestsLocking } from './manifests-lock.ts';
 import { certificateKey } from '../inventory/content.ts';
 
@@ -68,15 +69,14 @@ export async function asPresent(
   for (const artefact of resolved.artefacts) {
     const isWanted = artefact.kind === 'target' && (artefact.usage !== 'client' || artefact.keepsSubject === true);
     const source = isWanted ? sourceOf(artefact, directories) : undefined;
-    const leaf = source && (await leafAt(source, signal));
+    const leaf = source && leafOf(await createDiskStore().read(source, signal));
     artefacts.push(leaf === undefined ? withoutFile(artefact) : declaredLike(artefact, leaf));
   }
   return { ...resolved, artefacts };
 }
 
 /** Also one that has expired, or whose key is lost: it still says who it was for. */
-async function leafAt(source: DiskLocation, signal: AbortSignal): Promise<Certificate | undefined> {
-  const found = await createDiskStore().read(source, signal);
+export function leafOf(found: Pick<Material, 'entries'> | undefined): Certificate | undefined {
   return wholeCertificates(found?.entries[certificateKey] ?? new Uint8Array())[0];
 }
 

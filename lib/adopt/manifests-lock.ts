@@ -7,7 +7,7 @@ import type { Clock } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
 import { isCode } from '../errors.ts';
-import { type StaticPod, staticPods } from '../install/accounts.ts';
+import { type StaticPod, staticPods } from '../components.ts';
 import type { Api } from '../install/apply.ts';
 import { readIfPresent } from '../install/existing-files.ts';
 import { restartLeaseSeconds } from '../restart/decide.ts';
@@ -113,18 +113,8 @@ const giveBackMs = 60_000;
 
 /** Throws KubeConflict when another machine still holds the Lease, what the connection throws, and what `work` throws. */
 export async function withRestartLease<T>(restarting: RestartLeaseWait, work: () => Promise<T>): Promise<T> {
-  const { api, nodeName: holder, clock, leaseSeenFile: seenFile } = restarting;
+  const { api, nodeName: holder, clock, leaseSeenFile: seenFile, leaseTimeoutMs = longestLeaseMs, print } = restarting;
   const lease = new RestartLease({ ...api, holder, clock, seenFile });
-  const isOurs = await acquire(lease, restarting);
-  try {
-    return await work();
-  } finally {
-    if (isOurs) await lease.release(giveBackMs);
-  }
-}
-
-async function acquire(lease: RestartLease, restarting: RestartLeaseWait): Promise<boolean> {
-  const { api, clock, leaseTimeoutMs = longestLeaseMs, print } = restarting;
   let waits = false;
   const isHeld = (err: unknown): boolean => {
     if (!isCode(err, 'KubeConflict')) return false;
@@ -133,12 +123,15 @@ async function acquire(lease: RestartLease, restarting: RestartLeaseWait): Promi
     return true;
   };
   const patience = { forMs: leaseTimeoutMs, everyMs: askAgainMs, clock, signal: api.signal };
-  try {
-    await retry(() => lease.acquire(), isHeld, patience);
-    return true;
-  } catch (err) {
+  let isOurs = true;
+  await retry(() => lease.acquire(), isHeld, patience).catch((err: unknown) => {
     // Where there is no namespace for the Lease no other machine can have taken it.
-    if (isCode(err, 'KubeNotFound')) return false;
-    throw err;
+    if (!isCode(err, 'KubeNotFound')) throw err;
+    isOurs = false;
+  });
+  try {
+    return await work();
+  } finally {
+    if (isOurs) await lease.release(giveBackMs);
   }
 }

@@ -5,13 +5,8 @@ import { installedConfig } from '../config/installed-settings.ts';
 import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
-import {
-  type Account,
-  componentsOfPod,
-  type ModeIdentity,
-  restartedPods,
-  type StaticPod,
-} from '../install/accounts.ts';
+import type { StaticPod } from '../components.ts';
+import { type Account, type ModeIdentity, podContainers } from '../install/accounts.ts';
 import { componentFlags, componentKubeconfigs, type FlagValues } from '../install/component-flags.ts';
 import {
   credentialFiles,
@@ -28,7 +23,7 @@ import { dataLink } from '../publish/scan.ts';
 import { publish } from '../publish/writer.ts';
 import { locationText, type Material } from '../store/store.ts';
 import type { SecurityLabel } from './container.ts';
-import { healthPorts, type PodAddition } from './static-pods.ts';
+import type { PodAddition } from './static-pods.ts';
 
 interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
   /** Of all pods. Absolute path. */
@@ -45,13 +40,6 @@ interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
   readonly running: ReadonlySet<StaticPod>;
 }
 
-/** Modes of the container in each pod. */
-const modesOf: Readonly<Record<StaticPod, readonly ModeIdentity[]>> = {
-  'kube-apiserver': ['regen', 'syncer', 'approver'],
-  'kube-controller-manager': ['syncer'],
-  'kube-scheduler': ['syncer'],
-};
-
 /** Whose token a mode has in a pod. Only what writes files is in more than one, so only that has an account for each. */
 function accountIn(pod: StaticPod, identity: ModeIdentity): Account {
   return identity === 'syncer' ? `syncer-${pod}` : identity;
@@ -63,7 +51,7 @@ export function podLayout(directory: string, pod: StaticPod): HostLayout {
 
 /** Flags of the component that name files of ours. What goes with them (kubeadm says it, too) stays kubeadm's. */
 function podFlags(resolved: Resolved, layout: HostLayout, pod: StaticPod): FlagValues {
-  const all = componentFlags(readBy(resolved, componentsOfPod[pod]), layout)[pod] ?? {};
+  const all = componentFlags(readBy(resolved, podContainers[pod].components), layout)[pod] ?? {};
   return Object.fromEntries(
     Object.entries(all).filter(([, value]) => [value].flat().some((text) => text.includes(layout.directory))),
   );
@@ -78,7 +66,7 @@ export async function requireNoPodLinks(
   { directory, resolved: all }: Pick<PodFilesOptions, 'directory' | 'resolved'>,
 ): Promise<void> {
   const layout = podLayout(directory, pod);
-  const resolved = readBy(all, componentsOfPod[pod]);
+  const resolved = readBy(all, podContainers[pod].components);
   for (const artefact of resolved.artefacts) {
     const place = publishedPlace(artefact, layout.certs);
     if (place === undefined) continue;
@@ -86,7 +74,7 @@ export async function requireNoPodLinks(
     await requireNoForeignLink(place.directory);
   }
   const kubeconfigs = componentKubeconfigs(resolved, layout, '').map(({ path }) => path);
-  const credentials = modesOf[pod].flatMap((identity) => credentialFiles(layout, identity));
+  const credentials = podContainers[pod].modes.flatMap((identity) => credentialFiles(layout, identity));
   await requireNoLink(layout.directory, layout.kubeconfigs, 'directory');
   for (const path of [...kubeconfigs, ...credentials, layout.configFile]) {
     await requireNoLink(layout.directory, path, 'file');
@@ -139,7 +127,7 @@ function refusal(problem: string, path: string): RecoveryError {
 export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): Promise<readonly string[]> {
   const { directory, material, server } = options;
   const layout = podLayout(directory, pod);
-  const resolved = readBy(options.resolved, componentsOfPod[pod]);
+  const resolved = readBy(options.resolved, podContainers[pod].components);
   const written: string[] = [];
   await requireNoPodLinks(pod, options);
   for (const artefact of resolved.artefacts) {
@@ -156,7 +144,7 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
   for (const { path, content } of componentKubeconfigs(resolved, layout, server, options.kubeletServer)) {
     if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') written.push(path);
   }
-  for (const identity of modesOf[pod]) {
+  for (const identity of podContainers[pod].modes) {
     written.push(...(await writeCredential(identity, { ...options, resolved, layout }, accountIn(pod, identity))));
   }
   const content = podConfig(pod, layout, options);
@@ -177,16 +165,16 @@ function podConfig(
     syncer: {
       kubeconfig: kubeconfig('syncer'),
       destinationDir: layout.certs,
-      components: componentsOfPod[pod],
-      restart: restartedPods.has(pod) ? 'react' : undefined,
+      components: podContainers[pod].components,
+      restart: podContainers[pod].restarts ? 'react' : undefined,
     },
     approver: { kubeconfig: kubeconfig('approver'), bootstrapNamespace: namespace, nodeCertificate },
   };
-  const modes = modesOf[pod].map((mode) => [mode, sections[mode]] as const);
+  const modes = podContainers[pod].modes.map((mode) => [mode, sections[mode]] as const);
   const ofPod = Object.entries(settings).filter(
-    ([name]) => !(name in sections) || modesOf[pod].some((one) => one === name),
+    ([name]) => !(name in sections) || podContainers[pod].modes.some((one) => one === name),
   );
-  const healthProbeBindAddress = `127.0.0.1:${healthPorts[pod]}`;
+  const healthProbeBindAddress = `127.0.0.1:${podContainers[pod].healthPort}`;
   return installedConfig(Object.fromEntries(ofPod), Object.fromEntries(modes), { healthProbeBindAddress });
 }
 
@@ -206,8 +194,8 @@ export function podAddition(pod: StaticPod, { resolved, directory, image, kubele
     image,
     layout,
     flags: podFlags(resolved, layout, pod),
-    sharesProcesses: restartedPods.has(pod),
-    kubeletPki: modesOf[pod].includes('approver') ? kubeletPki : undefined,
+    sharesProcesses: podContainers[pod].restarts,
+    kubeletPki: podContainers[pod].modes.includes('approver') ? kubeletPki : undefined,
     seLinux,
   };
 }

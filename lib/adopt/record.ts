@@ -5,10 +5,9 @@
 import { createHash } from 'node:crypto';
 import { isAbsolute } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import { type Disk, realDisk } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
-import { type StaticPod, staticPods } from '../install/accounts.ts';
+import { type StaticPod, staticPods } from '../components.ts';
 import { isThere, readIfPresent, removeFile } from '../install/existing-files.ts';
 import { adoptionFile } from '../install/layout.ts';
 import { podLayout } from './pod-files.ts';
@@ -25,7 +24,6 @@ export interface AdoptionRecord {
 }
 
 const header = { apiVersion, kind: 'Adoption' } as const;
-const fields = ['apiVersion', 'kind', 'kubernetesDir', 'pkiDir', 'nodeName', 'additions', 'digests', 'placeDigest'];
 const additionFields = ['pod', 'image', 'layout', 'flags', 'kubeletPki', 'sharesProcesses', 'seLinux'];
 
 export function recordText(record: AdoptionRecord): string {
@@ -45,28 +43,32 @@ export function parseRecord(text: string, directory: string): AdoptionRecord {
   };
   const value = fieldsOf(jsonOf(text));
   if (value === undefined) throw problem('it is no JSON object');
-  if (value['apiVersion'] !== header.apiVersion || value['kind'] !== header.kind) {
+  const { apiVersion: version, kind, kubernetesDir, pkiDir, nodeName, additions, ...rest } = value;
+  if (version !== header.apiVersion || kind !== header.kind) {
     throw problem(`it is not of version "${header.apiVersion}" and kind "${header.kind}"`);
   }
-  const unknown = Object.keys(value).find((name) => !fields.includes(name));
+  const { digests: noted, placeDigest: place, ...more } = rest;
+  const [unknown] = Object.keys(more);
   if (unknown !== undefined) throw problem(`field "${unknown}" is unknown`);
-  const { kubernetesDir, pkiDir, nodeName, additions } = value;
   if (!isPath(kubernetesDir) || !isPath(pkiDir)) throw problem('a directory is no absolute path');
   if (!isName(nodeName) || nodeName.includes('/')) throw problem('it has no nodeName');
   const all = Array.isArray(additions) ? (additions as readonly unknown[]) : [];
   const pods = staticPods.filter((pod) => all.some((one) => fieldsOf(one)?.['pod'] === pod));
   if (all.length === 0 || all.length !== pods.length) throw problem('it does not name static pods, each once');
-  const digests = fieldsOf(value['digests']) ?? {};
+  const digests = fieldsOf(noted) ?? {};
   if (!isDeepStrictEqual(new Set(Object.keys(digests)), new Set(pods)))
     throw problem('it names other pods than its digests');
   const read = pods.map((pod, at) => {
-    const wrong = additionProblem(all[at], pod, directory) ?? digestProblem(all[at] as PodAddition, digests[pod]);
+    const addition = all[at] as PodAddition;
+    const isEdited = digestOf(addition) !== digests[pod];
+    const wrong =
+      additionProblem(addition, pod, directory) ??
+      (isEdited ? 'has been edited, or is of another version of this program' : undefined);
     if (wrong !== undefined) throw problem(`what is added to ${pod} ${wrong}`);
-    return all[at] as PodAddition;
+    return addition;
   });
   // Records of versions that did not write it have none.
-  const { placeDigest = placeDigestOf({ kubernetesDir, pkiDir, nodeName }) } = value;
-  if (placeDigest !== placeDigestOf({ kubernetesDir, pkiDir, nodeName })) {
+  if (place !== undefined && place !== placeDigestOf({ kubernetesDir, pkiDir, nodeName })) {
     throw problem('its directories or its nodeName have been edited');
   }
   return { kubernetesDir, pkiDir, nodeName, additions: read };
@@ -92,9 +94,9 @@ export async function writeRecord(directory: string, record: AdoptionRecord): Pr
 }
 
 /** Durably; one that is not there is as wanted. Throws WriteFailed. */
-export async function removeRecord(directory: string, disk: Disk = realDisk): Promise<void> {
+export async function removeRecord(directory: string): Promise<void> {
   const path = adoptionFile(directory);
-  if (await isThere(path, 'record', disk)) await removeFile(path, 'record', disk);
+  if (await isThere(path, 'record')) await removeFile(path, 'record');
 }
 
 /** What keeps a value from being what this version adds to a pod; undefined: nothing. */
@@ -111,10 +113,6 @@ function additionProblem(value: unknown, pod: StaticPod, directory: string): str
   if (![type, level].every(isName) || Object.keys(more).length > 0) return 'has a seLinux that is no label';
   const values = Object.values(fieldsOf(flags) ?? {}).flat();
   return values.length > 0 && values.every(isName) ? undefined : 'has no flags';
-}
-
-function digestProblem(addition: PodAddition, digest: unknown): string | undefined {
-  return digestOf(addition) === digest ? undefined : 'has been edited, or is of another version of this program';
 }
 
 function jsonOf(text: string): unknown {

@@ -19,7 +19,6 @@ import { adoptionFile } from '../install/layout.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { Log } from '../log.ts';
 import { refuseBesideKubeadm } from '../host/sole-writer.ts';
-import { parseYaml } from '../yaml.ts';
 import { requireKubeadmFlags } from './guard.ts';
 import {
   forgetFailures,
@@ -63,18 +62,16 @@ interface Drift {
 }
 
 /** An absent manifest is a pod that was stopped: there is nothing to add to. Throws ReadFailed, MaterialInvalid. */
-async function findDrift(record: AdoptionRecord): Promise<readonly Drift[]> {
+async function findDrift(record: AdoptionRecord, additions = record.additions): Promise<readonly Drift[]> {
   const found: Drift[] = [];
-  for (const addition of record.additions) found.push(...(await driftIn(record, addition)));
+  for (const addition of additions) {
+    const path = manifestPath(record, addition.pod);
+    const before = await readIfPresent(path, 'manifest');
+    if (before === undefined) continue;
+    const missing = driftOf(podManifest(before, addition.pod, path), addition);
+    if (missing !== undefined) found.push({ addition, path, before, message: `${basename(path)} ${missing}` });
+  }
   return found;
-}
-
-async function driftIn({ kubernetesDir }: AdoptionRecord, addition: PodAddition): Promise<readonly Drift[]> {
-  const path = manifestPath(join(kubernetesDir, 'manifests'), addition.pod);
-  const before = await readIfPresent(path, 'manifest');
-  if (before === undefined) return [];
-  const missing = driftOf(podManifest(parseYaml(before.toString('utf8')), addition.pod, path), addition);
-  return missing === undefined ? [] : [{ addition, path, before, message: `${basename(path)} ${missing}` }];
 }
 
 const nothing: RepairOutcome = { repaired: 0, failures: [] };
@@ -120,7 +117,7 @@ async function repairAll(repairing: Repairing): Promise<RepairOutcome> {
   for (const addition of record.additions) {
     // The pod before may have taken minutes.
     refuseBesideOthers();
-    const [drift] = await driftIn(record, addition);
+    const [drift] = await findDrift(record, [addition]);
     if (drift === undefined) continue;
     const fields = { component: addition.pod, path: drift.path };
     try {
@@ -156,9 +153,8 @@ async function repairOne(drift: Drift, repairing: Repairing): Promise<void> {
   };
   try {
     await changeStaticPod(pod, change, {
+      ...record,
       api: { connection, signal },
-      manifestsDir: join(record.kubernetesDir, 'manifests'),
-      nodeName: record.nodeName,
       // The next run of the timer asks again, and must know since when this one has waited.
       leaseTimeoutMs: 0,
       leaseSeenFile: join(manifestsLockDirectory(lockDir), 'kube-apiserver-restart.seen'),

@@ -5,16 +5,17 @@ import { isDeepStrictEqual } from 'node:util';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { errorText, RecoveryError } from '../errors.ts';
-import type { StaticPod } from '../install/accounts.ts';
+import type { StaticPod } from '../components.ts';
+import { podContainers } from '../install/accounts.ts';
 import { digestAnnotation } from '../install/install-record.ts';
 import { editManifest } from '../restart/manifest.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
 import { askReady, type MirrorPod, readMirrorPod } from './container-state.ts';
+import type { KubeadmDirectories } from './kubeadm-files.ts';
 import { type RestartLeaseWait, withRestartLease } from './manifests-lock.ts';
-import { type Container, containerName, healthPorts, type PodManifest } from './static-pods.ts';
+import { type Container, containerName, type PodManifest } from './static-pods.ts';
 
-interface StaticPodMachine extends RestartLeaseWait {
-  readonly manifestsDir: string;
+interface StaticPodMachine extends RestartLeaseWait, Pick<KubeadmDirectories, 'kubernetesDir'> {
   /** How long a pod may take until it runs. Default: three minutes. */
   readonly timeoutMs?: number | undefined;
   /** How long the image of our container may fail to come: a registry may answer at the second try. Default: 20 s. */
@@ -39,7 +40,7 @@ export async function changeStaticPod(
 ): Promise<'written' | 'unchanged'> {
   const work = (): Promise<'written' | 'unchanged'> => changeNow(pod, change, machine);
   if (pod !== 'kube-apiserver') return work();
-  const present = await readManifest(manifestPath(machine.manifestsDir, pod), pod);
+  const present = await readManifest(manifestPath(machine, pod), pod);
   // Looking at what is as it should be restarts nothing.
   return isDeepStrictEqual(change(present), present) ? work() : withRestartLease(machine, work);
 }
@@ -49,8 +50,8 @@ async function changeNow(
   change: (before: PodManifest) => PodManifest,
   machine: StaticPodMachine,
 ): Promise<'written' | 'unchanged'> {
-  const path = manifestPath(machine.manifestsDir, pod);
-  const read = (bytes: Buffer): PodManifest => podManifest(parseYaml(bytes.toString('utf8')), pod, path);
+  const path = manifestPath(machine, pod);
+  const read = (bytes: Buffer): PodManifest => podManifest(bytes, pod, path);
   const former = await readMirrorPod(machine.api, pod, machine.nodeName).catch(() => undefined);
   const { outcome, before, after } = await editManifest(path, (bytes) => {
     const present = read(bytes);
@@ -97,7 +98,7 @@ export async function readManifest(path: string, pod: StaticPod): Promise<PodMan
   const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(path) }, () =>
     readRegularFile(realDisk, path),
   );
-  return podManifest(parseYaml(bytes.toString('utf8')), pod, path);
+  return podManifest(bytes, pod, path);
 }
 
 /** By the kubelet, of a container without its image (pkg/kubelet/images/types.go): what no time mends, and what may. */
@@ -116,16 +117,26 @@ async function untilItRuns(
   const isFormer = (found: MirrorPod): boolean =>
     found.metadata?.annotations?.[digestAnnotation] !== digest ||
     (formerHash !== undefined && hashOf(found) === formerHash);
+  const look = async (): Promise<Look> => {
+    try {
+      const found = await readMirrorPod(api, pod, machine.nodeName);
+      if (found === undefined) return { missing: 'the API server does not know it' };
+      return isFormer(found) ? { missing: 'the kubelet runs the former manifest' } : waitsFor(found);
+    } catch (err) {
+      return { missing: errorText(err) }; // while it is kube-apiserver that starts again
+    }
+  };
   const deadline = clock.now().getTime() + timeoutMs;
   let missing = 'it was not looked at';
   let lastWithImage = clock.now().getTime();
   while (clock.now().getTime() < deadline && !api.signal.aborted) {
-    const { missing: found, image } = await look(() => readMirrorPod(machine.api, pod, machine.nodeName), isFormer);
+    const { missing: found, image } = await look();
     const now = clock.now().getTime();
     if (image === undefined) lastWithImage = now;
     else if (neverPulled.includes(image) || now - lastWithImage >= pullTimeoutMs) return imageMissing(manifest, image);
     // Who answers there while the kubelet still runs the former pod is the former container.
-    const own = found === undefined && runsOurs(manifest) ? await askReady(healthPorts[pod], api.signal) : undefined;
+    const own =
+      found === undefined && runsOurs(manifest) ? await askReady(podContainers[pod].healthPort, api.signal) : undefined;
     if (found === undefined && own === undefined) return undefined;
     missing = found ?? `its container "${containerName}" runs, but is not ready: ${own ?? ''}`;
     await clock.sleep(pollMs, api.signal);
@@ -156,19 +167,6 @@ interface Look {
   readonly image?: string;
 }
 
-async function look(
-  readPod: () => Promise<MirrorPod | undefined>,
-  isFormer: (found: MirrorPod) => boolean,
-): Promise<Look> {
-  try {
-    const found = await readPod();
-    if (found === undefined) return { missing: 'the API server does not know it' };
-    return isFormer(found) ? { missing: 'the kubelet runs the former manifest' } : waitsFor(found);
-  } catch (err) {
-    return { missing: errorText(err) }; // while it is kube-apiserver that starts again
-  }
-}
-
 function waitsFor({ status }: MirrorPod): Look {
   const containers = status?.containerStatuses ?? [];
   const waiting = containers.filter(({ ready }) => !ready);
@@ -186,13 +184,13 @@ function imageMissing({ spec }: PodManifest, reason: string): string {
   return `its container "${containerName}" has no image "${String(image)}" (${reason}): load it into the container runtime of this machine, or name one in a registry that the machine reaches`;
 }
 
-export function manifestPath(manifestsDir: string, pod: StaticPod): string {
-  return join(manifestsDir, `${pod}.yaml`);
+export function manifestPath({ kubernetesDir }: Pick<KubeadmDirectories, 'kubernetesDir'>, pod: StaticPod): string {
+  return join(kubernetesDir, 'manifests', `${pod}.yaml`);
 }
 
-/** The value of a manifest's text as the pod that it must be. Throws MaterialInvalid. */
-export function podManifest(value: unknown, pod: StaticPod, path: string): PodManifest {
-  const manifest = value as Partial<PodManifest> | null | undefined;
+/** A manifest as the pod that it must be. Throws MaterialInvalid. */
+export function podManifest(text: string | Buffer, pod: StaticPod, path: string): PodManifest {
+  const manifest = parseYaml(text.toString('utf8')) as Partial<PodManifest> | null | undefined;
   const containers: unknown = manifest?.spec?.containers;
   const isPod = manifest?.kind === 'Pod' && typeof manifest.metadata === 'object' && Array.isArray(containers);
   if (isPod && (containers as readonly Partial<Container>[]).some(({ name }) => name === pod)) {

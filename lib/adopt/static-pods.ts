@@ -6,18 +6,12 @@
 // rewritten has none, and whatever a person has changed in it meanwhile stays.
 import { createHash } from 'node:crypto';
 import { timesyncdDirectory } from '../host/clock-synchronised.ts';
-import type { StaticPod } from '../install/accounts.ts';
+import type { StaticPod } from '../components.ts';
+import { podContainers } from '../install/accounts.ts';
 import { flagArguments, type FlagValues } from '../install/component-flags.ts';
 import { digestAnnotation } from '../install/install-record.ts';
 import type { HostLayout } from '../install/layout.ts';
 import type { SecurityLabel } from './container.ts';
-
-/** Where each container's health is asked, on the loopback address of the machine, whose network all three pods share. */
-export const healthPorts: Readonly<Record<StaticPod, number>> = {
-  'kube-apiserver': 11443,
-  'kube-controller-manager': 11444,
-  'kube-scheduler': 11445,
-};
 
 export const containerName = 'kube-cert-recovery';
 /** The flags that were added, as JSON. */
@@ -65,7 +59,7 @@ const fromField = (name: string, fieldPath: string) => ({ name, valueFrom: { fie
 
 function ownContainer(addition: PodAddition): Container {
   const { pod, image, layout, seLinux } = addition;
-  const probe = { httpGet: { host: '127.0.0.1', port: healthPorts[pod], path: '/livez', scheme: 'HTTP' } };
+  const probe = { httpGet: { host: '127.0.0.1', port: podContainers[pod].healthPort, path: '/livez', scheme: 'HTTP' } };
   return {
     name: containerName,
     image,
@@ -90,7 +84,7 @@ function ownContainer(addition: PodAddition): Container {
       ...(seLinux !== undefined && { seLinuxOptions: seLinux }),
     },
     terminationMessagePolicy: 'FallbackToLogsOnError',
-    volumeMounts: mountsOf(addition).own.map(({ mount }) => mount),
+    volumeMounts: mountsOf(addition).own,
   };
 }
 
@@ -101,7 +95,7 @@ const wordsOf = ({ args }: Container): 'args' | 'command' => (args === undefined
 export function addTo(before: PodManifest, addition: PodAddition): PodManifest {
   const manifest = removeFrom(before);
   const { pod } = addition;
-  const { own, component } = mountsOf(addition);
+  const { component, volumes } = mountsOf(addition);
   const added = flagArguments(addition.flags);
   const containers = manifest.spec.containers.map((container): Container => {
     if (container.name !== pod) return container;
@@ -109,7 +103,7 @@ export function addTo(before: PodManifest, addition: PodAddition): PodManifest {
     return {
       ...container,
       [words]: [...(container[words] ?? []), ...added],
-      volumeMounts: [...(container.volumeMounts ?? []), ...component.map(({ mount }) => mount)],
+      volumeMounts: [...(container.volumeMounts ?? []), ...component],
     };
   });
   return {
@@ -122,7 +116,7 @@ export function addTo(before: PodManifest, addition: PodAddition): PodManifest {
       ...manifest.spec,
       ...(addition.sharesProcesses && { shareProcessNamespace: true }),
       containers: [...containers, ownContainer(addition)],
-      volumes: [...(manifest.spec.volumes ?? []), ...volumesOf([...own, ...component])],
+      volumes: [...(manifest.spec.volumes ?? []), ...volumes],
     },
   };
 }
@@ -193,7 +187,7 @@ export function digestOf(addition: PodAddition): string {
  */
 export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, unknown>> {
   const { pod, flags } = addition;
-  const { own, component } = mountsOf(addition);
+  const { component, volumes } = mountsOf(addition);
   const added = flagArguments(flags);
   return {
     [`${pod}0+json.yaml`]: added.map((value) => ({ op: 'add', path: '/spec/containers/0/command/-', value })),
@@ -201,8 +195,8 @@ export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, u
       metadata: { annotations: annotationsOf(addition) },
       spec: {
         ...(addition.sharesProcesses && { shareProcessNamespace: true }),
-        containers: [{ name: pod, volumeMounts: component.map(({ mount }) => mount) }, ownContainer(addition)],
-        volumes: volumesOf([...own, ...component]),
+        containers: [{ name: pod, volumeMounts: component }, ownContainer(addition)],
+        volumes,
       },
     },
   };
@@ -223,13 +217,11 @@ interface Mounted {
   readonly mount: Named;
 }
 
-interface HostPath {
-  readonly readOnly: boolean;
-  /** Default: `Directory`. */
-  readonly type?: 'Directory' | 'DirectoryOrCreate';
-}
-
-function hostPath(suffix: string, path: string, { readOnly, type = 'Directory' }: HostPath): Mounted {
+function hostPath(
+  suffix: string,
+  path: string,
+  { readOnly, type = 'Directory' }: { readonly readOnly: boolean; readonly type?: 'Directory' | 'DirectoryOrCreate' },
+): Mounted {
   const name = suffix === '' ? volumePrefix : `${volumePrefix}-${suffix}`;
   return {
     volume: { name, hostPath: { path, type } },
@@ -239,8 +231,9 @@ function hostPath(suffix: string, path: string, { readOnly, type = 'Directory' }
 
 /** The parent of what is flipped is mounted, never what is flipped: a mount keeps the directory that it has found. */
 function mountsOf({ pod, layout, kubeletPki }: PodAddition): {
-  readonly own: readonly Mounted[];
-  readonly component: readonly Mounted[];
+  readonly own: readonly Named[];
+  readonly component: readonly Named[];
+  readonly volumes: readonly Named[];
 } {
   // Configuration, kubeconfigs and tokens are read by root, too, so our container must not be able to write them.
   const files = [
@@ -255,10 +248,11 @@ function mountsOf({ pod, layout, kubeletPki }: PodAddition): {
   // By it a container that signs or approves can know that the clock is right. No pod waits for it: it is made where
   // something else than systemd-timesyncd keeps the time.
   const clock = hostPath('clock', timesyncdDirectory, { readOnly: true, type: 'DirectoryOrCreate' });
-  return { own: [...files, ...kubelet, ...(pod === 'kube-apiserver' ? [clock] : [])], component: read };
-}
-
-/** Each once: what we write the component reads. */
-function volumesOf(mounted: readonly Mounted[]): readonly Named[] {
-  return [...new Map(mounted.map(({ volume }) => [volume.name, volume])).values()];
+  const own = [...files, ...kubelet, ...(pod === 'kube-apiserver' ? [clock] : [])];
+  return {
+    own: own.map(({ mount }) => mount),
+    component: read.map(({ mount }) => mount),
+    // Each once: what we write the component reads.
+    volumes: [...new Map([...own, ...read].map(({ volume }) => [volume.name, volume])).values()],
+  };
 }

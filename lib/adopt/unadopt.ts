@@ -4,38 +4,33 @@
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import { staticPods } from '../install/accounts.ts';
+import { staticPods } from '../components.ts';
 import { fieldManager } from '../install/apply.ts';
 import { namesIn, readIfPresent, removeDirectory, removeFile } from '../install/existing-files.ts';
 import { adoptionFile } from '../install/layout.ts';
 import { unanswered } from '../kube/api-error.ts';
-import { wholeCertificates } from '../pki/certificate.ts';
 import { readersOnHost, restartProcess } from '../restart/processes.ts';
 import { createApiStore } from '../store/api-store.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { locationText, type Material } from '../store/store.ts';
 import { editYaml } from '../yaml.ts';
 import { requireTrustInFiles } from './guard.ts';
-import { isForPeople, type MachineOptions, readAuthorities, sourceOf } from './kubeadm-files.ts';
+import { isForPeople, leafOf, type MachineOptions, readAuthorities, sourceOf } from './kubeadm-files.ts';
 import { withManifestsLock } from './manifests-lock.ts';
 import { podLayout } from './pod-files.ts';
 import { removeRecord } from './record.ts';
 import { changeStaticPod } from './static-pods-apply.ts';
 import { removeFrom } from './static-pods.ts';
-import { certificateKey } from '../inventory/content.ts';
 
 /** Throws MaterialInvalid when kubeadm's files cannot be used, AlreadyRunning, and what changing a static pod throws. */
 export async function runUnadopt(options: MachineOptions): Promise<void> {
-  if (options.dryRun) {
-    await requireWayBack(options);
-    return giveBackPods(options);
-  }
-  await withManifestsLock(options, async () => {
+  const giveBack = async (): Promise<void> => {
     await requireWayBack(options);
     // First of all: from here on no timer adds again what is taken out below, also when this run dies.
-    await removeRecord(options.directory);
+    if (!options.dryRun) await removeRecord(options.directory);
     await giveBackPods(options);
-  });
+  };
+  await (options.dryRun ? giveBack() : withManifestsLock(options, giveBack));
 }
 
 async function requireWayBack(options: MachineOptions): Promise<void> {
@@ -53,11 +48,10 @@ async function requireWayBack(options: MachineOptions): Promise<void> {
 async function giveBackPods(options: MachineOptions): Promise<void> {
   const { connection, directory, kubernetesDir, nodeName, clock, signal, dryRun, print } = options;
   const done = dryRun ? 'Would change' : 'Changed';
-  const manifestsDir = join(kubernetesDir, 'manifests');
-  const machine = { api: { connection, signal }, manifestsDir, nodeName, clock, print };
+  const machine = { api: { connection, signal }, kubernetesDir, nodeName, clock, print };
   const bootstrap = join(kubernetesDir, 'bootstrap-kubelet.conf');
-  // It goes last, so a run that was killed in between is completed.
-  const isBegun = await holds(bootstrap, directory);
+  // One that names files of ours is ours. It goes last, so a run that was killed in between is completed.
+  const isBegun = (await readIfPresent(bootstrap, 'kubeconfig'))?.includes(directory) === true;
   // Clients first: while kube-apiserver starts again they have what they need already.
   for (const pod of staticPods.toReversed()) {
     const beforeWait = async (): Promise<void> => {
@@ -82,7 +76,7 @@ async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: 
     if (source === undefined) continue;
     const found = await store.read(source, signal);
     if (found === undefined && isForPeople(artefact)) continue;
-    const [leaf] = wholeCertificates(found?.entries[certificateKey] ?? new Uint8Array());
+    const leaf = leafOf(found);
     if (leaf === undefined || leaf.facts.notAfter <= clock.now()) bad.push(locationText(source));
   }
   if (bad.length === 0) return;
@@ -98,11 +92,6 @@ async function requireSameAuthorities({ connection, resolved, pkiDir, clock, sig
     if (found !== undefined) material.set(name, found);
   }
   requireTrustInFiles(resolved, material, await readAuthorities(resolved, pkiDir), clock.now());
-}
-
-/** A bootstrap kubeconfig that names files of ours is ours. */
-async function holds(path: string, directory: string): Promise<boolean> {
-  return (await readIfPresent(path, 'kubeconfig'))?.includes(directory) === true;
 }
 
 // A kubelet that has asked for a certificate with our bootstrap kubeconfig knows its API server by our bundle, and its

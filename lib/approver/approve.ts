@@ -2,7 +2,7 @@
 // resourceVersion that was read, so that an approval or a denial by another in between wins. Never a denial.
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { pathOf, typeMeta } from '../kube/resources.ts';
+import { resourcePath, typeMeta } from '../kube/resources.ts';
 import { type Condition, type SigningRequest } from './request.ts';
 
 interface ApproveOptions {
@@ -35,7 +35,7 @@ export async function approve(options: ApproveOptions): Promise<'approved' | 'co
   try {
     await connection.request({
       method: 'PUT',
-      path: `${pathOf('CertificateSigningRequest', { name })}/approval`,
+      path: `${resourcePath('CertificateSigningRequest', { name })}/approval`,
       body,
       signal,
     });

@@ -8,7 +8,7 @@ import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import { type Lease, leasePath } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
 import { getIfPresent } from '../kube/objects.ts';
-import { pathOf } from '../kube/resources.ts';
+import { resourcePath } from '../kube/resources.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/key.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
@@ -44,7 +44,7 @@ export async function gatherNode(node: string, records: Records, options: Gather
   const known = { ...records.of(node), isExpected: expectedNodes.includes(node) };
   const own = node === nodeName ? await readOwnCertificate(nodeCertificate) : undefined;
   const [object, lease] = await Promise.all([
-    getIfPresent<NodeObject>(options, pathOf('Node', { name: node })),
+    getIfPresent<NodeObject>(options, resourcePath('Node', { name: node })),
     getIfPresent<Lease>(options, leasePath({ namespace: 'kube-node-lease', name: node })),
   ]);
   if (object !== undefined && dateOf(object.metadata?.creationTimestamp) === undefined) {

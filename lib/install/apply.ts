@@ -4,7 +4,7 @@
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { getIfPresent } from '../kube/objects.ts';
-import { collectionPath, type Kind, pathOf, typeMeta, withQuery } from '../kube/resources.ts';
+import { collectionPath, type Kind, resourcePath, typeMeta, withQuery } from '../kube/resources.ts';
 
 export const fieldManager = 'kube-cert-recovery-init';
 
@@ -90,7 +90,7 @@ export interface RbacRule {
 /** On everything that `init` makes besides the certificates, so that `uninstall` finds it again. */
 export const ownLabel = { 'app.kubernetes.io/managed-by': 'kube-cert-recovery' } as const;
 
-export const pathInApi = ({ kind, metadata }: Manifest): string => pathOf(kind, metadata);
+export const pathInApi = ({ kind, metadata }: Manifest): string => resourcePath(kind, metadata);
 
 export function manifestText({ kind, metadata: { namespace, name } }: Manifest): string {
   return `${kind} "${namespace === undefined ? name : `${namespace}/${name}`}"`;

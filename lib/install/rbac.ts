@@ -2,16 +2,15 @@
 // do (rules.ts), and tokens. Pure. Each mode has an account of its own, because what reads signers' keys is as
 // powerful as cluster-admin, and the others need not; in static pods the syncer of each pod has one, too.
 import { bootstrapAccount, firstApprovalsName } from '../bootstrap-identity.ts';
+import { staticPods } from '../components.ts';
 import { readBy } from '../inventory/resolve.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { typeMeta } from '../kube/resources.ts';
 import {
   type Account,
   accountName,
-  componentsOfPod,
+  podContainers,
   proofsName,
-  restartedPods,
-  staticPods,
   type SyncerAccount,
   tokenSecretName,
 } from './accounts.ts';
@@ -39,8 +38,8 @@ interface SyncerGrant {
 /** What the syncer of each pod publishes and looks after. */
 export function podSyncers(resolved: Resolved): readonly SyncerGrant[] {
   return staticPods.map((pod) => {
-    const { artefacts } = readBy(resolved, componentsOfPod[pod]);
-    return { account: `syncer-${pod}`, artefacts, reacts: restartedPods.has(pod) };
+    const { artefacts } = readBy(resolved, podContainers[pod].components);
+    return { account: `syncer-${pod}`, artefacts, reacts: podContainers[pod].restarts };
   });
 }
 
@@ -50,8 +49,8 @@ export function podSyncers(resolved: Resolved): readonly SyncerGrant[] {
  */
 export function syncerOf(resolved: Resolved, components: readonly string[] | undefined): SyncerGrant {
   if (components === undefined) return { account: 'syncer', artefacts: resolved.artefacts, reacts: true };
-  const pod = staticPods.find((each) => components.every((one) => componentsOfPod[each].includes(one)));
-  const { artefacts } = readBy(resolved, pod === undefined ? components : componentsOfPod[pod]);
+  const pod = staticPods.find((each) => components.every((one) => podContainers[each].components.includes(one)));
+  const { artefacts } = readBy(resolved, pod === undefined ? components : podContainers[pod].components);
   return { account: pod === undefined ? 'syncer' : `syncer-${pod}`, artefacts, reacts: true };
 }
 

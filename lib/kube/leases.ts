@@ -1,7 +1,7 @@
 // A Lease (coordination.k8s.io/v1): where the API has it, who holds it, and how it is read, made and replaced.
 import { RecoveryError } from '../errors.ts';
 import type { GetRequest } from './objects.ts';
-import { pathOf, typeMeta, withQuery } from './resources.ts';
+import { resourcePath, typeMeta, withQuery } from './resources.ts';
 
 export interface LeaseName {
   readonly namespace: string;
@@ -25,7 +25,7 @@ export interface LeaseRequest extends GetRequest {
   readonly lease: LeaseName;
 }
 
-export const leasePath = (lease: LeaseName): string => pathOf('Lease', lease);
+export const leasePath = (lease: LeaseName): string => resourcePath('Lease', lease);
 
 /**
  * The host name in a holder's identity: client-go users write `<host name>_<UUID>`, and a UUID has no `_`. Cutting at the

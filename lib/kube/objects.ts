@@ -4,7 +4,7 @@ import { V1MicroTime } from '@kubernetes/client-node/dist/types.js';
 import { isCode } from '../errors.ts';
 import type { ConfigMap, KubeConnection, KubeRequest, ObjectState, Secret } from './kube.ts';
 import { listWatch, type ListWatchOptions } from './list-watch.ts';
-import { collectionPath, apiKinds, pathOf, withQuery } from './resources.ts';
+import { collectionPath, apiKinds, resourcePath, withQuery } from './resources.ts';
 
 interface ObjectName {
   readonly kind: keyof typeof apiKinds;
@@ -12,7 +12,7 @@ interface ObjectName {
   readonly name: string;
 }
 
-export const objectPath = ({ kind, ...object }: ObjectName): string => pathOf(apiKinds[kind], object);
+export const objectPath = ({ kind, ...object }: ObjectName): string => resourcePath(apiKinds[kind], object);
 
 /** A list of this object alone, which RBAC by resourceNames authorises; with `&watch=true` a watch of it. */
 export function namedListPath({ kind, namespace, name }: ObjectName): string {

@@ -33,7 +33,7 @@ export function collectionPath(kind: Kind, namespace?: string): string {
     : collections[kind].replace('{namespace}', encodeURIComponent(namespace));
 }
 
-export function pathOf(
+export function resourcePath(
   kind: Kind,
   { namespace, name }: { readonly namespace?: string; readonly name: string },
 ): string {

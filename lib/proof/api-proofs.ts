@@ -1,14 +1,13 @@
 // Proofs that the API server shows: what each kind asks for, and what the answer says (pure).
 import { X509Certificate } from 'node:crypto';
 import type { KubeConnection } from '../kube/kube.ts';
-import { holderHost, type Lease, type LeaseName, readLease } from '../kube/leases.ts';
+import { holderHost, type Lease } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
 import type { ProofResult } from './result.ts';
 
 /** Whom to ask. */
 export interface ApiProof {
   readonly connection: KubeConnection;
-  readonly now: () => Date;
   readonly signal: AbortSignal;
 }
 
@@ -33,7 +32,7 @@ const skewMs = 5_000;
  * node and of the holder differ.
  */
 export function judgeRenewal({ lease, publishedAt, now, hostName }: JudgeRenewal): ProofResult {
-  const say = (state: ProofResult['state'], message: string): ProofResult => ({ state, message, at: now });
+  const say = (state: ProofResult['state'], message: string): ProofResult => ({ state, message });
   const holder = lease.spec?.holderIdentity ?? '';
   const renewed = Date.parse(lease.spec?.renewTime ?? '');
   if (holder === '') return say('unproven', 'The Lease has no holder');
@@ -53,16 +52,6 @@ export function judgeRenewal({ lease, publishedAt, now, hostName }: JudgeRenewal
   return say('unproven', `${holder} has not renewed the Lease since the files were published: ${since}`);
 }
 
-interface ProveLease extends ApiProof, Pick<JudgeRenewal, 'publishedAt' | 'hostName'> {
-  readonly lease: LeaseName;
-}
-
-/** Throws what the connection throws. */
-export async function proveLease({ connection, lease, signal, now, ...judged }: ProveLease): Promise<ProofResult> {
-  const found = await readLease({ connection, lease, signal });
-  return judgeRenewal({ lease: found, now: now(), ...judged });
-}
-
 export interface ApiService {
   readonly metadata?: { readonly name?: string };
   readonly spec?: { readonly service?: unknown };
@@ -76,30 +65,30 @@ export interface ApiService {
  * check calls its backend with that certificate. Whether a backend answers is not ours to decide, so this is reported
  * and never holds up recovery. Only those with a Service go through the proxy; the others are kube-apiserver's own.
  */
-export function judgeProxied(services: readonly ApiService[], now: Date): ProofResult {
+export function judgeProxied(services: readonly ApiService[]): ProofResult {
   const remote = services.filter(({ spec }) => spec?.service !== undefined && spec.service !== null);
-  if (remote.length === 0) return { state: 'notApplicable', message: 'No aggregated API is registered', at: now };
+  if (remote.length === 0) return { state: 'notApplicable', message: 'No aggregated API is registered' };
   const conditionOf = (service: ApiService) => service.status?.conditions?.find(({ type }) => type === 'Available');
   const available = remote.find((service) => conditionOf(service)?.status === 'True');
   if (available !== undefined) {
     const name = available.metadata?.name ?? '';
-    return { state: 'proven', message: `APIService "${name}" is available through the aggregator`, at: now };
+    return { state: 'proven', message: `APIService "${name}" is available through the aggregator` };
   }
   const states = remote.map(
     (service) => `"${service.metadata?.name ?? ''}" (${conditionOf(service)?.reason ?? 'not checked yet'})`,
   );
-  return { state: 'unproven', message: `No aggregated API is available: APIService ${states.join(', ')}`, at: now };
+  return { state: 'unproven', message: `No aggregated API is available: APIService ${states.join(', ')}` };
 }
 
 /** Throws what the connection throws. */
-export async function proveProxied({ connection, now, signal }: ApiProof): Promise<ProofResult> {
+export async function proveProxied({ connection, signal }: ApiProof): Promise<ProofResult> {
   const path = '/apis/apiregistration.k8s.io/v1/apiservices';
   const { items } = await connection.request<{ readonly items?: readonly ApiService[] }>({
     method: 'GET',
     path,
     signal,
   });
-  return judgeProxied(items ?? [], now());
+  return judgeProxied(items ?? []);
 }
 
 interface SignedRequest {
@@ -121,10 +110,10 @@ export function isSignedBy(signer: string): (request: SignedRequest) => boolean 
 }
 
 /** What the name of a request that is signed so says; undefined: none is. */
-export function judgeSigned(name: string | undefined, now: Date): ProofResult {
+export function judgeSigned(name: string | undefined): ProofResult {
   return name === undefined
-    ? { state: 'unproven', message: 'No CertificateSigningRequest has been signed by the present signer yet', at: now }
-    : { state: 'proven', message: `CertificateSigningRequest "${name}" was signed by the present signer`, at: now };
+    ? { state: 'unproven', message: 'No CertificateSigningRequest has been signed by the present signer yet' }
+    : { state: 'proven', message: `CertificateSigningRequest "${name}" was signed by the present signer` };
 }
 
 function parse(pem: string): X509Certificate | undefined {
@@ -145,11 +134,11 @@ const enough = { read: 2000 };
  * at what has been signed and never asks for anything, because a CSR of ours could be approved by somebody. `signer`: PEM
  * of its certificate that lies on disk now. Throws what the connection throws.
  */
-export async function proveSignsCsr(signer: string, { connection, now, signal }: ApiProof): Promise<ProofResult> {
+export async function proveSignsCsr(signer: string, { connection, signal }: ApiProof): Promise<ProofResult> {
   const path = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
   const isSigned = isSignedBy(signer);
   const keep = (request: SignedRequest): string | undefined =>
     isSigned(request) ? (request.metadata?.name ?? '') : undefined;
   const { objects } = await list({ connection, path, pages: { size: pageSize, keep, enough }, signal });
-  return judgeSigned(objects[0], now());
+  return judgeSigned(objects[0]);
 }

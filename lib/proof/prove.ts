@@ -3,17 +3,19 @@
 import { X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Address } from '../address.ts';
-import type { Clock } from '../clock.ts';
+import { type Clock, steadyMs } from '../clock.ts';
 import { type ErrorDetails, errorText, RecoveryError, systemCode } from '../errors.ts';
 import { certificateKey } from '../inventory/content.ts';
 import { fileOf } from '../inventory/places.ts';
-import type { Proof, Reader, ResolvedArtefact } from '../inventory/model.ts';
+import type { Proof, Reader, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { type ApiProof, proveLease, proveProxied, proveSignsCsr } from './api-proofs.ts';
+import { readLease } from '../kube/leases.ts';
+import type { Store } from '../store/store.ts';
+import { type ApiProof, judgeRenewal, proveProxied, proveSignsCsr } from './api-proofs.ts';
 import { combineProofs, type ProofResult } from './result.ts';
 import { fingerprintOf, proveServed } from './served.ts';
 
-export interface AskOptions {
+interface AskOptions {
   /** For the kinds that ask the API. */
   readonly connect?: () => Promise<KubeConnection>;
   /** The local API server's secure port, for `served`. */
@@ -33,22 +35,17 @@ interface ProofQuestion {
   readonly publishedAt: Date;
 }
 
-/** Asks once for one proof. Never rejects: what cannot be asked is unproven, with the reason. */
-export async function askForProof(question: ProofQuestion, options: AskOptions): Promise<ProofResult> {
-  try {
-    return await ask(question, options);
-  } catch (err) {
-    return { state: 'unproven', message: errorText(err), at: options.clock.now() };
-  }
+/** Never rejects: what cannot be asked is unproven, with the reason. */
+function orUnproven(asked: Promise<ProofResult>): Promise<ProofResult> {
+  return asked.catch((err: unknown) => ({ state: 'unproven', message: errorText(err) }));
 }
 
 async function ask({ artefact, proof, publishedAt }: ProofQuestion, options: AskOptions): Promise<ProofResult> {
   const { connect, apiServer, destinationDir, clock, signal, hostName } = options;
-  const now = (): Date => clock.now();
   const api = async (): Promise<ApiProof> => {
     const connection = await connect?.();
     if (connection === undefined) throw cannotProve(artefact, 'no connection to the API server is known');
-    return { connection, now, signal };
+    return { connection, signal };
   };
   switch (proof.kind) {
     case 'served': {
@@ -59,25 +56,26 @@ async function ask({ artefact, proof, publishedAt }: ProofQuestion, options: Ask
     case 'lease': {
       const { namespace, name } = proof;
       // A holder that renewed its Lease before the boot has not read a file since: its process ended with the boot.
-      const bootedMs = now().getTime() - (clock.uptimeSeconds() ?? Infinity) * 1000;
+      const bootedMs = clock.now().getTime() - (clock.uptimeSeconds() ?? Infinity) * 1000;
       const since = new Date(Math.max(publishedAt.getTime(), bootedMs));
-      return proveLease({ ...(await api()), lease: { namespace, name }, publishedAt: since, hostName });
+      const { connection } = await api();
+      const lease = await readLease({ connection, lease: { namespace, name }, signal });
+      return judgeRenewal({ lease, publishedAt: since, now: clock.now(), hostName });
     }
     case 'signsCsr':
       return proveSignsCsr((await certificateOnDisk(artefact, destinationDir)).toString(), await api());
     case 'proxied':
       return proveProxied(await api());
     case 'none':
-      return { state: 'notApplicable', message: 'Use cannot be seen from outside', at: now() };
+      return { state: 'notApplicable', message: 'Use cannot be seen from outside' };
   }
 }
 
 const cannotProve = ({ name }: ResolvedArtefact, state: string, more: ErrorDetails = {}): RecoveryError =>
   new RecoveryError('ProofFailed', `Cannot prove use of "${name}": ${state}`, more);
 
-export interface ProverOptions extends Omit<AskOptions, 'connect' | 'signal'> {
+export interface ProverOptions extends Omit<AskOptions, 'connect'> {
   readonly connection: KubeConnection;
-  readonly signal?: AbortSignal;
 }
 
 /** Proves use by all readers of the artefact, or by those given. See ProofQuestion. Never rejects. */
@@ -87,8 +85,8 @@ export type Prove = (
   readers?: readonly Reader[],
 ) => Promise<ProofResult>;
 
-export function createProver({ connection, signal, ...more }: ProverOptions): Prove {
-  const options = { ...more, connect: async () => connection, signal: signal ?? new AbortController().signal };
+export function createProver({ connection, ...more }: ProverOptions): Prove {
+  const options = { ...more, connect: async () => connection };
   const { clock, destinationDir } = options;
 
   /** What has expired is not what readers are to use, although they do. Undefined: it is valid, or no certificate. */
@@ -99,10 +97,10 @@ export function createProver({ connection, signal, ...more }: ProverOptions): Pr
 
   return async (artefact, publishedAt, readers = artefact.readers) => {
     const asked = readers.map(async ({ component, proof }): Promise<ProofResult> => {
-      const result = await askForProof({ artefact, proof, publishedAt }, options);
+      const result = await orUnproven(ask({ artefact, proof, publishedAt }, options));
       return { ...result, message: `${component}: ${result.message}` };
     });
-    const proof = combineProofs(await Promise.all(asked), clock.now());
+    const proof = { ...combineProofs(await Promise.all(asked)), at: clock.now() };
     const expired = proof.state === 'proven' ? await expiredOnDisk(artefact) : undefined;
     if (expired === undefined) return proof;
     const at = expired.toISOString();
@@ -123,4 +121,82 @@ async function certificateOnDisk(
     const state = systemCode(err) ?? 'it holds no certificate';
     throw cannotProve(artefact, `file "${path}": ${state}`, { cause: err, details: { path } });
   }
+}
+
+export interface HostProofs extends Pick<AskOptions, 'apiServer' | 'clock' | 'signal' | 'hostName'> {
+  readonly resolved: Resolved;
+  /** Of the files of this host. */
+  readonly store: Pick<Store, 'read'>;
+  /** With a kubeconfig as credential. */
+  readonly connect: (kubeconfig: string) => Promise<KubeConnection>;
+}
+
+/**
+ * That the API server here serves what is on disk, asked for so long at most: a handshake needs no credential. Undefined
+ * where nothing is known that could be asked for.
+ */
+export async function proveServedHere(forMs: number, options: HostProofs): Promise<ProofResult | undefined> {
+  const { resolved, apiServer, clock, signal } = options;
+  for (const artefact of resolved.artefacts) {
+    const proof = artefact.readers.find((reader) => reader.proof.kind === 'served')?.proof;
+    if (proof === undefined || artefact.location.kind !== 'pemPair' || apiServer === undefined) continue;
+    const question = { artefact, proof, publishedAt: clock.now() };
+    return untilProven(() => ask(question, { apiServer, clock, signal }), forMs, options);
+  }
+  return undefined;
+}
+
+/** That the identity in a kubeconfig has been used since then, asked by itself for so long at most. */
+export async function proveIdentityHere(
+  { kubeconfig, since }: { readonly kubeconfig: string; readonly since: Date },
+  forMs: number,
+  options: HostProofs,
+): Promise<ProofResult> {
+  const { clock, signal } = options;
+  let connection: KubeConnection | undefined;
+  const connect = async (): Promise<KubeConnection> => (connection ??= await options.connect(kubeconfig));
+  const look = async (): Promise<ProofResult> => {
+    const question = { ...(await leaseOf(kubeconfig, options)), publishedAt: since };
+    const hostName = question.proof.namespace === nodeLeases ? undefined : options.hostName;
+    return ask(question, { connect, clock, signal, hostName });
+  };
+  try {
+    return await untilProven(look, forMs, options);
+  } finally {
+    await connection?.close();
+  }
+}
+
+const askAgainMs = 500;
+
+/** The last answer. */
+async function untilProven(look: () => Promise<ProofResult>, forMs: number, options: HostProofs): Promise<ProofResult> {
+  const { clock, signal } = options;
+  let last = await orUnproven(look());
+  const until = steadyMs(clock) + forMs;
+  while (last.state === 'unproven' && !signal.aborted && steadyMs(clock) < until) {
+    await clock.sleep(askAgainMs, signal);
+    last = await orUnproven(look());
+  }
+  return last;
+}
+
+/** Where every kubelet renews a Lease of its own node's name (KEP-589), whatever the host is called. */
+const nodeLeases = 'kube-node-lease';
+
+/** By which use of a kubeconfig is shown. Throws ProofFailed and what the store throws. */
+async function leaseOf(
+  kubeconfig: string,
+  { resolved, store, signal }: HostProofs,
+): Promise<{ readonly artefact: ResolvedArtefact; readonly proof: Proof & { readonly kind: 'lease' } }> {
+  const artefact = resolved.artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubeconfig);
+  if (artefact !== undefined) {
+    const declared = artefact.readers.flatMap(({ proof }) => (proof.kind === 'lease' ? [proof] : []))[0];
+    if (declared !== undefined) return { artefact, proof: declared };
+    const pem = (await store.read(artefact.location, signal))?.entries[certificateKey];
+    const name = pem && /^CN=system:node:(.+)$/m.exec(new X509Certificate(pem).subject)?.[1];
+    if (name) return { artefact, proof: { kind: 'lease', namespace: nodeLeases, name } };
+  }
+  const state = 'its certificate names no node, wanted system:node:NAME';
+  throw new RecoveryError('ProofFailed', `Cannot prove use of kubeconfig "${kubeconfig}": ${state}`);
 }

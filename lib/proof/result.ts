@@ -3,15 +3,16 @@ export interface ProofResult {
   readonly state: 'proven' | 'unproven' | 'notApplicable';
   /** One sentence for people. */
   readonly message: string;
-  readonly at: Date;
+  /** When a prover was asked. */
+  readonly at?: Date;
 }
 
 /** The results of several readers as one: unproven if any is, then proven if any is. */
-export function combineProofs(results: readonly ProofResult[], at: Date): ProofResult {
+export function combineProofs(results: readonly ProofResult[]): ProofResult {
   const state =
     (['unproven', 'proven'] as const).find((wanted) => results.some((result) => result.state === wanted)) ??
     'notApplicable';
   const told = results.filter((result) => result.state === state);
   const message = told.length > 0 ? told.map((result) => result.message).join('; ') : 'No reader is declared';
-  return { state, message, at };
+  return { state, message };
 }

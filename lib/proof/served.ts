@@ -4,11 +4,13 @@
 // hold, which is stronger than any chain, and an expired certificate must be seen and reported, not only refused.
 // Nothing is sent over this connection, and nothing that the server says is believed.
 import type { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
 import { connect, type TLSSocket } from 'node:tls';
 import { isIP } from 'node:net';
 import type { Address } from '../address.ts';
 import type { Clock } from '../clock.ts';
 import { errorText } from '../errors.ts';
+import { waitAtMost } from '../retry.ts';
 import type { ProofResult } from './result.ts';
 
 export interface ServedOptions extends Address {
@@ -46,17 +48,15 @@ export async function proveServed(options: ServedOptions): Promise<ServedResult>
   const { host, port, serverName, expected, clock } = options;
   const name = `"${serverName}" at ${host}:${port}`;
   // OpenSSL refuses some clients' pairs (a key that is too short) before anything is sent.
-  const answer = await handshake(options).catch((err: unknown): Answer => ({ failure: errorText(err) }));
-  const at = clock.now();
-  if ('failure' in answer) return { state: 'unproven', message: `No TLS answer for ${name}: ${answer.failure}`, at };
+  const answer = await handshake(options).catch(errorText);
+  if (typeof answer === 'string') return { state: 'unproven', message: `No TLS answer for ${name}: ${answer}` };
   const { fingerprint, notAfter, problem } = answer;
   const served = {
-    at,
     servedFingerprint: fingerprint,
     servedNotAfter: notAfter,
     ...(options.trust === undefined ? {} : { verified: problem === undefined }),
   };
-  const ends = `${notAfter < at ? 'expired' : 'valid until'} ${notAfter.toISOString()}`;
+  const ends = `${notAfter < clock.now() ? 'expired' : 'valid until'} ${notAfter.toISOString()}`;
   const chain = options.trust !== undefined && problem !== undefined ? `, and does not verify: ${problem}` : '';
   if (fingerprint === expected) {
     return { ...served, state: 'proven', message: `The certificate on disk is served for ${name} (${ends}${chain})` };
@@ -65,21 +65,15 @@ export async function proveServed(options: ServedOptions): Promise<ServedResult>
   return { ...served, state: 'unproven', message: `Another certificate is served for ${name} (${ends}): ${wanted}` };
 }
 
-type Answer =
-  | { readonly fingerprint: string; readonly notAfter: Date; readonly problem: string | undefined }
-  | { readonly failure: string };
+interface Answer {
+  readonly fingerprint: string;
+  readonly notAfter: Date;
+  readonly problem: string | undefined;
+}
 
-async function handshake({
-  host,
-  port,
-  serverName,
-  trust,
-  client,
-  timeoutMs = 2_000,
-  clock,
-  signal,
-}: ServedOptions): Promise<Answer> {
-  const done = new AbortController();
+/** Throws when there is none. */
+async function handshake(options: ServedOptions): Promise<Answer> {
+  const { host, port, serverName, trust, client, timeoutMs = 2_000, clock, signal } = options;
   const socket = connect({
     host,
     port,
@@ -91,21 +85,14 @@ async function handshake({
   });
   let isWhole = false;
   try {
-    return await Promise.race([
-      new Promise<Answer>((resolve) => {
-        socket.once('secureConnect', () => {
-          isWhole = true;
-          resolve(peerOf(socket));
-        });
-        socket.once('error', (err) => resolve({ failure: errorText(err) }));
-        socket.once('close', () => resolve({ failure: 'the connection was closed during the handshake' }));
-      }),
-      clock.sleep(timeoutMs, AbortSignal.any([signal, done.signal])).then((): Answer => {
-        return { failure: signal.aborted ? 'given up because the process stops' : `none within ${timeoutMs} ms` };
-      }),
-    ]);
+    await waitAtMost(
+      timeoutMs,
+      once(socket, 'secureConnect').then(() => (isWhole = true)),
+      { clock, signal },
+    );
+    if (isWhole) return peerOf(socket);
+    throw new Error(signal.aborted ? 'given up because the process stops' : `none within ${timeoutMs} ms`);
   } finally {
-    done.abort();
     socket.on('error', () => {}); // a reset after the decision is nobody's concern
     // A handshake that is whole on our side is made whole on the other, which else logs a broken one.
     if (isWhole) socket.destroySoon();
@@ -115,7 +102,7 @@ async function handshake({
 
 function peerOf(socket: TLSSocket): Answer {
   const leaf = socket.getPeerX509Certificate();
-  if (leaf === undefined) return { failure: 'the server showed no certificate' };
+  if (leaf === undefined) throw new Error('the server showed no certificate');
   const problem = socket.authorized ? undefined : errorText(socket.authorizationError);
   return { fingerprint: fingerprintOf(leaf), notAfter: new Date(leaf.validTo), problem };
 }

@@ -6,14 +6,12 @@
 // by themselves. In a pod the observer of files reports what has changed.
 import { createHash } from 'node:crypto';
 import { flagsIn } from '../command-flags.ts';
+import { type ComponentName, componentNames, controlPlane, isStaticPod } from '../components.ts';
 import { isSamePlace, placeOf, type MountedPlace } from '../host/mounts.ts';
 import { type ProcessFacts, type ProcessId, programOf, ticksPerSecond } from '../host/proc.ts';
 import { isOfSession } from '../host/systemd.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
-
-export const componentNames = ['kubelet', 'kube-controller-manager', 'kube-scheduler'] as const;
-export type ComponentName = (typeof componentNames)[number];
 
 /** Reads credentials on disk once, at its start. */
 export interface Component {
@@ -28,6 +26,7 @@ export interface Component {
 /** Components that read files of the inventory at their start only; none where no kubeconfig of theirs is on disk. */
 export function componentsOf({ artefacts }: Resolved): readonly Component[] {
   return componentNames.flatMap((name): Component[] => {
+    if (controlPlane[name].kubeconfig === undefined) return [];
     const read = artefacts.filter(
       ({ location, readers }) =>
         isFile(location) && readers.some(({ component, needs }) => component === name && needs === 'restart'),
@@ -60,7 +59,7 @@ export function readersOf<P extends ProcessFacts>(
     const named = flagOf(argv, 'kubeconfig');
     if (programOf(argv) !== name || named === undefined) return false;
     if (!isPrivileged && isOfSession(cgroup)) return false;
-    if (name === 'kubelet' && !(isInOurPidNamespace && isPrivileged)) return false;
+    if (controlPlane[name].startedBy === 'systemd' && !(isInOurPidNamespace && isPrivileged)) return false;
     const place = placeOf(mountinfo, named);
     return places.some((one) => isSamePlace(place, one));
   });
@@ -85,9 +84,6 @@ export function due<P extends ProcessId>(marker: Marker, readers: readonly P[], 
   if (marker.state === 'writing') return readers;
   return readers.filter((reader) => marker.running.some((one) => isSameProcess(one, reader)));
 }
-
-/** What runs as static pods whose processes this program can share a PID namespace with. */
-const podComponents: readonly string[] = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'];
 
 /**
  * The kubelet starts a container again at once only when that ran for more than 600 s since its last restart; else after
@@ -130,7 +126,7 @@ export function judgeRestart(situation: PodSituation): RestartVerdict {
     reason,
     message: `${component} must be restarted to use new files, ${why}`,
   });
-  if (!podComponents.includes(component)) return cannot('RestartNeeded', 'which is not done from here; restart it');
+  if (!isStaticPod(component)) return cannot('RestartNeeded', 'which is not done from here; restart it');
   if (processes.length === 0) {
     const wanted = 'its pod needs shareProcessNamespace: true and this program as one of its containers';
     return cannot('ProcessNotVisible', `and no process of it can be seen: ${wanted}`);

@@ -3,6 +3,7 @@
 // others again; they wait until the API server answers, because without it they would end at once and be held back
 // (CrashLoopBackOff), and until there is a kubelet: while it is stopped nothing would start them again. One restart each.
 import type { Clock } from '../clock.ts';
+import { type ComponentName, componentNames, controlPlane } from '../components.ts';
 import { together } from '../disk/disk.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { ProcessFacts } from '../host/proc.ts';
@@ -47,18 +48,18 @@ export async function restartMarked(options: HostRestartOptions): Promise<readon
   const apiAnswers = (): Promise<unknown> => (answers ??= options.apiAnswers());
   for (const component of components.toSorted((one, other) => rank(one) - rank(other))) {
     if (signal.aborted) break;
-    const hasRestarted = outcomes.some((one) => one.component.name === 'kubelet');
-    const outcome = await restart(component, { ...options, apiAnswers, hasRestarted, before });
+    const restarted = outcomes.map((one) => one.component);
+    const outcome = await restart(component, { ...options, apiAnswers, restarted, before });
     if (outcome !== undefined) outcomes.push(outcome);
   }
   return outcomes;
 }
 
-const rank = ({ name }: Component): number => (name === 'kubelet' ? 0 : 1);
+const rank = ({ name }: Component): number => componentNames.indexOf(name);
 
 interface Restarting extends HostRestartOptions {
-  /** The kubelet, in this run: it may be about to come back. */
-  readonly hasRestarted: boolean;
+  /** In this run: they may be about to come back. */
+  readonly restarted: readonly Component[];
   /** The markers that were there when this run began to restart. */
   readonly before: ReadonlyMap<string, Marker | undefined>;
 }
@@ -67,6 +68,7 @@ interface Restarting extends HostRestartOptions {
 async function restart(component: Component, options: Restarting): Promise<RestartOutcome | undefined> {
   const { markers, clock, log, signal, isReady, before } = options;
   const { name } = component;
+  const { startedBy } = controlPlane[name];
   const now = await markers.look(name);
   const marker = now?.state === 'writing' ? before.get(name) : now;
   if (marker === undefined) return undefined;
@@ -80,8 +82,8 @@ async function restart(component: Component, options: Restarting): Promise<Resta
   const dueNow = (): readonly ProcessFacts[] => due(marker, readersOnHost(component), markers.boot);
   let since = clock.now();
   try {
-    if (name !== 'kubelet' && dueNow().length > 0) {
-      if (!(await isStartedAgain(options))) return not('while no kubelet runs, which would start it again');
+    if (startedBy !== 'systemd' && dueNow().length > 0) {
+      if (!(await runs(startedBy, options))) return not(`while no ${startedBy} runs, which would start it again`);
       await options.apiAnswers();
     }
     const restarts = dueNow().map(async (reader) => {
@@ -101,10 +103,11 @@ async function restart(component: Component, options: Restarting): Promise<Resta
   }
 }
 
-/** Whether a kubelet of ours runs. Where none is known by a file of ours, nothing is known about it. */
-async function isStartedAgain({ components, clock, signal, hasRestarted }: Restarting): Promise<boolean> {
-  const kubelet = components.find(({ name }) => name === 'kubelet');
-  if (kubelet === undefined) return true;
-  const runs = (): true | undefined => (readersOnHost(kubelet).length > 0 ? true : undefined);
-  return (await poll(runs, { forMs: hasRestarted ? kubeletMs : 0, everyMs: 100, clock, signal })) ?? false;
+/** Whether one of ours runs. Where none is known by a file of ours, nothing is known about it. */
+async function runs(name: ComponentName, { components, clock, signal, restarted }: Restarting): Promise<boolean> {
+  const component = components.find((each) => each.name === name);
+  if (component === undefined) return true;
+  const look = (): true | undefined => (readersOnHost(component).length > 0 ? true : undefined);
+  const forMs = restarted.includes(component) ? kubeletMs : 0;
+  return (await poll(look, { forMs, everyMs: 100, clock, signal })) ?? false;
 }

@@ -7,7 +7,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { attempt, type Disk, realDisk } from '../disk/disk.ts';
 import { readRegularFile, removeLeftovers, syncDirectory, temporaryName, writeNewFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
-import { editYaml, parseYaml } from '../yaml.ts';
+import { editYaml, isMapping, parseYaml } from '../yaml.ts';
 
 interface ManifestEdit {
   /** `conflict`: another program has written it between our look and our write, and it is theirs. */
@@ -99,7 +99,7 @@ function annotated(text: string, { path, component, hash }: ManifestRewrite): st
   const { metadata } = pod;
   if (pod.apiVersion !== 'v1' || pod.kind !== 'Pod' || !Array.isArray(containers)) throw refused(path, 'it is no Pod');
   for (const map of [metadata, metadata?.annotations]) {
-    if (typeof (map ?? {}) !== 'object' || Array.isArray(map)) throw refused(path, 'its metadata is no mapping');
+    if (!isMapping(map ?? {})) throw refused(path, 'its metadata is no mapping');
   }
   if (!containers.some((one: { name?: unknown } | null) => one?.name === component)) {
     throw refused(path, `it has no container "${component}"`);
@@ -117,14 +117,13 @@ function annotated(text: string, { path, component, hash }: ManifestRewrite): st
 }
 
 function podOf(text: string, path: string): Pod {
-  const value = ((): unknown => {
-    try {
-      return parseYaml(text);
-    } catch (cause) {
-      throw refused(path, 'it is no YAML of one document', cause);
-    }
-  })();
-  if (typeof value !== 'object' || value === null) throw refused(path, 'it is no Pod');
+  let value: unknown;
+  try {
+    value = parseYaml(text);
+  } catch (cause) {
+    throw refused(path, 'it is no YAML of one document', cause);
+  }
+  if (!isMapping(value)) throw refused(path, 'it is no Pod');
   return value;
 }
 

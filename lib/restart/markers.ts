@@ -7,11 +7,12 @@
 // When nothing was written the note is taken back, so that a write that fails again and again restarts nothing.
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { ComponentName } from '../components.ts';
 import { replaceFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import type { ProcessId } from '../host/proc.ts';
 import type { Store } from '../store/store.ts';
-import { type Component, type ComponentName, type Marker } from './decide.ts';
+import type { Component, Marker } from './decide.ts';
 import { readersOnHost } from './processes.ts';
 
 /** Where this run keeps what the next one must know. */
@@ -100,22 +101,18 @@ export function createMarkingStore(store: Store, components: readonly Component[
   /** Files of one component one after the other: each takes back only its own note. */
   const last = new Map<Component, Promise<unknown>>();
 
+  /** Never rejects, as nothing in it does. */
   const marked = async (component: Component, write: () => Promise<WriteOutcome>): Promise<WriteOutcome> => {
     const { name } = component;
     // Not what was there when this run began: another may have left one since, and its note must outlast ours.
     const before = await markers.look(name);
     await markers.set(name, { boot, state: 'writing', running: before?.running ?? [] }); // 1
-    let changed = true;
-    try {
-      const written = await write(); // 2
-      changed = written.changed;
-      return written;
-    } finally {
-      if (changed)
-        await markers.set(name, { boot, state: 'written', running: runningOf(component) }); // 3
-      else if (before === undefined) await markers.remove(name);
-      else await markers.set(name, before);
-    }
+    const written = await write(); // 2
+    if (written.changed)
+      await markers.set(name, { boot, state: 'written', running: runningOf(component) }); // 3
+    else if (before === undefined) await markers.remove(name);
+    else await markers.set(name, before);
+    return written;
   };
 
   return {
@@ -126,10 +123,7 @@ export function createMarkingStore(store: Store, components: readonly Component[
       const all = readers.reduce<typeof write>(
         (inner, component) => () => {
           const marking = (last.get(component) ?? Promise.resolve()).then(() => marked(component, inner));
-          last.set(
-            component,
-            marking.catch(() => undefined),
-          );
+          last.set(component, marking);
           return marking;
         },
         write,
@@ -148,6 +142,7 @@ interface WriteOutcome {
   readonly changed: boolean;
 }
 
+/** Never rejects. */
 async function writeAndSee(store: Store, ...write: Parameters<Store['write']>): Promise<WriteOutcome> {
   const [location, , seen, signal] = write;
   try {

@@ -6,7 +6,7 @@ import { type Clock, steadyMs } from '../clock.ts';
 import { RecoveryError, errorText, isCode } from '../errors.ts';
 import type { ProcessId } from '../host/proc.ts';
 import type { Log } from '../log.ts';
-import { backoffMs, Wake } from '../retry.ts';
+import { backoffMs, poll, Wake } from '../retry.ts';
 import {
   type CannotReason,
   heldBack,
@@ -18,7 +18,6 @@ import {
   type WrittenInput,
 } from './decide.ts';
 import { rewriteManifest } from './manifest.ts';
-import { poll } from '../retry.ts';
 import { processesInPod, terminate } from './processes.ts';
 import type { RestartLease } from './restart-lease.ts';
 
@@ -74,11 +73,9 @@ export interface PodRestartOptions {
   readonly pace?: Partial<PodRestartPace>;
 }
 
-/** `LeaseHeld`: by another machine of the cluster. */
-type FailureReason = 'RestartFailed' | 'LeaseHeld';
-
 interface Failure {
-  readonly reason: CannotReason | FailureReason;
+  /** `LeaseHeld`: by another machine of the cluster. */
+  readonly reason: CannotReason | 'RestartFailed' | 'LeaseHeld';
   readonly message: string;
 }
 
@@ -253,15 +250,16 @@ export class PodRestarter {
     const { component, clock, signal } = this.#options;
     const atMostMs = this.#pace.successorMs;
     const until = steadyMs(clock) + atMostMs;
-    const look = (): { readonly hasEnded: boolean; readonly successor: ProcessId | undefined } => {
+    let hasEnded = false;
+    const look = (): ProcessId | undefined => {
       const running = this.#processes(component);
-      const hasEnded = !running.some((one) => due.some((old) => isSameProcess(old, one)));
-      return { hasEnded, successor: hasEnded ? running[0] : undefined };
+      hasEnded = !running.some((one) => due.some((old) => isSameProcess(old, one)));
+      return hasEnded ? running[0] : undefined;
     };
-    const successor = await poll(() => look().successor, { forMs: atMostMs, everyMs: 200, clock, signal });
+    const successor = await poll(look, { forMs: atMostMs, everyMs: 200, clock, signal });
     if (signal.aborted) return undefined;
     if (successor === undefined) {
-      const state = look().hasEnded ? 'no new process has come' : 'the process has not ended';
+      const state = hasEnded ? 'no new process has come' : 'the process has not ended';
       const message = `Cannot restart ${component}: ${state} within ${atMostMs / 1000} s; look at the kubelet's log`;
       throw new RecoveryError('ProofFailed', message);
     }

@@ -2,6 +2,7 @@
 // number that another process has got meanwhile is never signalled. The same user is enough for a signal, no capability is
 // needed (kill(2)).
 import type { Clock } from '../clock.ts';
+import { controlPlane } from '../components.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { isRunning, ourPlaces, type ProcessFacts, type ProcessId, readProcesses } from '../host/proc.ts';
 import { isOfSession, mainPidOf, runSystemctl, systemdRuns, unitOf } from '../host/systemd.ts';
@@ -34,13 +35,6 @@ export function terminate({ pid, started }: ProcessId, cannot: Cannot): void {
 const systemctlMs = 60_000;
 const endMs = 30_000;
 
-interface RestartingProcess {
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  /** Whether systemd runs here. Default: as this machine says. */
-  readonly systemd?: boolean;
-}
-
 /**
  * On the host. A unit is restarted only for its main process: a kubelet may have been started by hand below the unit of
  * something else. Says what was done. Resolves when the old process has ended. Throws WriteFailed.
@@ -48,7 +42,7 @@ interface RestartingProcess {
 export async function restartProcess(
   { name }: Pick<Component, 'name'>,
   reader: ProcessFacts,
-  { clock, signal, systemd = systemdRuns() }: RestartingProcess,
+  { clock, signal }: { readonly clock: Clock; readonly signal: AbortSignal },
 ): Promise<string> {
   const { pid, cgroup } = reader;
   const cannot: Cannot = (state, cause) => {
@@ -56,7 +50,7 @@ export async function restartProcess(
     return new RecoveryError('WriteFailed', message, { cause });
   };
   if (!isRunning(reader)) return 'it had ended';
-  if (name === 'kubelet' && systemd) {
+  if (controlPlane[name].startedBy === 'systemd' && systemdRuns()) {
     const unit = unitOf(cgroup);
     if (unit !== undefined && (await mainPidOf(unit, signal)) === pid) {
       await runSystemctl(['restart', unit], { timeoutMs: systemctlMs, signal }).catch((err: unknown) => {

@@ -18,7 +18,7 @@ import {
 } from './store.ts';
 import { isFile } from '../inventory/places.ts';
 import { privateKeyKey } from '../inventory/content.ts';
-import { apiKinds, typeMeta } from '../kube/resources.ts';
+import { apiKinds } from '../kube/resources.ts';
 
 type ObjectMeta = NonNullable<Secret['metadata']>;
 
@@ -159,7 +159,8 @@ export function objectOf({ kind, namespace, name }: ApiLocation, entries: Entrie
   const all = Object.entries(entries);
   const [plain, binary] = [all.filter(isText), all.filter((entry) => !isText(entry))];
   return {
-    ...typeMeta(apiKinds[kind]),
+    apiVersion: 'v1',
+    kind: apiKinds[kind],
     metadata: { namespace, name },
     ...(isSecret && { type: privateKeyKey in entries ? 'kubernetes.io/tls' : 'Opaque' }),
     data: encoded(plain, isSecret ? 'base64' : 'utf8'),

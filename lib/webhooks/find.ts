@@ -5,13 +5,11 @@ import type { ApiLocation, Resolved, ResolvedArtefact } from '../inventory/model
 import { registryMetadata } from '../issue/metadata.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
+import type { AdmissionPolicy, AdmissionPolicyBinding, WebhookConfiguration } from '../kube/admission.ts';
 import {
-  type AdmissionPolicy,
-  type AdmissionPolicyBinding,
   interceptingWebhooks,
   isRestricting,
   judgingPolicies,
-  type WebhookConfiguration,
   type WebhookFinding,
   type WrittenObject,
 } from './intercepting.ts';

@@ -2,17 +2,14 @@
 // is down, or whose certificate has expired, refuses every write, and its backend may itself wait for this recovery.
 // Pure. A webhook that can only be judged by evaluating CEL (matchConditions) counts as one that could.
 import type { ApiLocation } from '../inventory/model.ts';
-
-export interface WebhookConfiguration {
-  readonly metadata?: { readonly name?: string };
-  readonly webhooks?: readonly {
-    readonly name: string;
-    readonly failurePolicy?: string;
-    readonly rules?: readonly AdmissionRule[];
-    readonly namespaceSelector?: Selector;
-    readonly objectSelector?: Selector;
-  }[];
-}
+import type {
+  AdmissionPolicy,
+  AdmissionPolicyBinding,
+  AdmissionRule,
+  LabelSelector,
+  MatchResources,
+  WebhookConfiguration,
+} from '../kube/admission.ts';
 
 /** What recovery writes. */
 interface Written {
@@ -36,7 +33,7 @@ export interface WebhookFinding {
   readonly blocks: boolean;
   readonly namespaces: readonly string[];
   /** What to add to the webhook, or to `matchResources` of the binding, so that it leaves recovery alone. */
-  readonly exemption: { readonly namespaceSelector: Selector };
+  readonly exemption: { readonly namespaceSelector: LabelSelector };
 }
 
 export function interceptingWebhooks({
@@ -80,25 +77,6 @@ export function webhookText({ configuration, webhook, isPolicy, blocks, exemptio
 
 type Labels = Readonly<Record<string, string>>;
 
-interface Requirement {
-  readonly key: string;
-  readonly operator: string;
-  readonly values?: readonly string[] | null;
-}
-interface Selector {
-  readonly matchLabels?: Labels;
-  readonly matchExpressions?: readonly Requirement[];
-}
-interface AdmissionRule {
-  readonly apiGroups?: readonly string[];
-  readonly apiVersions?: readonly string[];
-  readonly operations?: readonly string[];
-  readonly resources?: readonly string[];
-  readonly scope?: string;
-  /** Of policies only; empty or absent: all names. */
-  readonly resourceNames?: readonly string[] | null;
-}
-
 /** An object that recovery writes. */
 export interface WrittenObject {
   readonly location: ApiLocation;
@@ -111,10 +89,7 @@ type NamespaceLabels = ReadonlyMap<string, Labels>;
 
 const nameLabel = 'kubernetes.io/metadata.name';
 
-interface Reach {
-  readonly namespaceSelector?: Selector;
-  readonly objectSelector?: Selector;
-}
+type Reach = Pick<MatchResources, 'namespaceSelector' | 'objectSelector'>;
 
 /** Whether both selectors take the object in. */
 function reaches(
@@ -129,7 +104,7 @@ function reaches(
   );
 }
 
-export const isRestricting = ({ matchLabels = {}, matchExpressions = [] }: Selector = {}): boolean =>
+export const isRestricting = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector = {}): boolean =>
   Object.keys(matchLabels).length + matchExpressions.length > 0;
 
 const has = (list: readonly string[], ...wanted: readonly string[]): boolean =>
@@ -154,7 +129,7 @@ function covers(
 }
 
 /** As metav1.LabelSelectorAsSelector: an absent or empty selector selects everything. */
-function selects({ matchLabels = {}, matchExpressions = [] }: Selector = {}, labels: Labels): boolean {
+function selects({ matchLabels = {}, matchExpressions = [] }: LabelSelector = {}, labels: Labels): boolean {
   const expressions = matchExpressions.every(({ key, operator, values }) => {
     const value = labels[key];
     const isListed = value !== undefined && (values ?? []).includes(value);
@@ -176,24 +151,6 @@ function selects({ matchLabels = {}, matchExpressions = [] }: Selector = {}, lab
 
 // Which ValidatingAdmissionPolicies judge the objects that recovery writes. Their expressions (CEL) are not evaluated here,
 // so one that can deny counts as one that could. They have no backend that may be down. Pure.
-
-/** MatchResources (staging/src/k8s.io/api/admissionregistration/v1/types.go). */
-interface MatchResources extends Reach {
-  readonly resourceRules?: readonly AdmissionRule[] | null;
-  readonly excludeResourceRules?: readonly AdmissionRule[] | null;
-}
-export interface AdmissionPolicy {
-  readonly metadata?: { readonly name?: string };
-  readonly spec?: { readonly matchConstraints?: MatchResources };
-}
-export interface AdmissionPolicyBinding {
-  readonly metadata?: { readonly name?: string };
-  readonly spec?: {
-    readonly policyName?: string;
-    readonly validationActions?: readonly string[];
-    readonly matchResources?: MatchResources;
-  };
-}
 
 export interface PolicyQuestion extends Written {
   readonly policies: readonly AdmissionPolicy[];

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { requireAdoptableInventory } from '../../lib/adopt/guard.ts';
 import { podAddition } from '../../lib/adopt/pod-files.ts';
-import { staticPods } from '../../lib/install/accounts.ts';
+import { staticPods } from '../../lib/components.ts';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';

@@ -2,13 +2,12 @@ import { describe, expect, it } from 'vitest';
 import { driftOf } from '../../lib/adopt/repair.ts';
 import { podManifest } from '../../lib/adopt/static-pods-apply.ts';
 import { addTo } from '../../lib/adopt/static-pods.ts';
-import { parseYaml } from '../../lib/yaml.ts';
 import { kubeadmManifest, recordIn } from '../support/cluster/adopted-files.ts';
 
 const root = '/srv';
 describe('driftOf()', () => {
   const addition = () => recordIn(root).additions[1] ?? expect.unreachable();
-  const plain = () => podManifest(parseYaml(kubeadmManifest('kube-controller-manager', root)), addition().pod, 'm');
+  const plain = () => podManifest(kubeadmManifest('kube-controller-manager', root), addition().pod, 'm');
   const added = () => addTo(plain(), addition());
   const container = () => added().spec.containers.find(({ name }) => name === addition().pod) ?? expect.unreachable();
   const withContainer = (change: object) => ({

@@ -8,7 +8,7 @@ import { removeRecord } from '../../lib/adopt/record.ts';
 import { adoptionNotes, type RepairOutcome, runRepair } from '../../lib/adopt/repair.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { RecoveryError } from '../../lib/errors.ts';
-import { staticPods } from '../../lib/install/accounts.ts';
+import { staticPods } from '../../lib/components.ts';
 import { adoptionFile } from '../../lib/install/layout.ts';
 import { createLog } from '../../lib/log.ts';
 import { acquireLock } from '../../lib/host/lock.ts';

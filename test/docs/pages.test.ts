@@ -342,7 +342,7 @@ describe('docs/troubleshooting.md', () => {
       await diskMessage('EPERM'),
       await kubeadmMessage(),
       leaseMessage(),
-      judgeSigned(undefined, start).message,
+      judgeSigned(undefined).message,
     ].map((message) => flat(message ?? ''));
   });
 

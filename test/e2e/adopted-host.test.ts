@@ -2,7 +2,7 @@
 // the kubelet's own identity; and what an upgrade of kubeadm takes out of the manifests they put back.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { staticPods } from '../../lib/install/accounts.ts';
+import { staticPods } from '../../lib/components.ts';
 import { digestAnnotation } from '../../lib/install/install-record.ts';
 import { eventually } from '../support/eventually.ts';
 import { adopt, endLeaves, leavesValid, networkFromDaemonSet } from '../support/node/adopted.ts';

@@ -2,7 +2,7 @@
 // in the API. A kubeadm machine is adopted; its certificates expire while it is off; switched on, it comes back with
 // nothing typed, with no registry, no names, no network for pods and no holder of a lease.
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { staticPods } from '../../lib/install/accounts.ts';
+import { staticPods } from '../../lib/components.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { blocks, page, section } from '../docs/markdown.ts';
 import { eventually } from '../support/eventually.ts';

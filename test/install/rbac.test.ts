@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { type Account, accountName, staticPods } from '../../lib/install/accounts.ts';
+import { staticPods } from '../../lib/components.ts';
+import { type Account, accountName } from '../../lib/install/accounts.ts';
 import type { Manifest } from '../../lib/install/apply.ts';
 import { installManifests, podSyncers, syncerOf } from '../../lib/install/rbac.ts';
 import type { Artefact } from '../../lib/inventory/model.ts';

@@ -12,7 +12,7 @@ import { changeStaticPod, podManifest } from '../../lib/adopt/static-pods-apply.
 import { type PodManifest, removeFrom } from '../../lib/adopt/static-pods.ts';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { isCode, RecoveryError } from '../../lib/errors.ts';
-import { staticPods } from '../../lib/install/accounts.ts';
+import { staticPods } from '../../lib/components.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { RestartLease, restartLease } from '../../lib/restart/restart-lease.ts';
@@ -126,7 +126,7 @@ describe('where a kubelet runs the pods', () => {
     expect(await repair({ timeoutMs: 120_000 })).toEqual([]);
     expect(events()).toEqual(['manifest.repaired kube-apiserver', 'manifest.repaired kube-scheduler']);
     expect(await Promise.all(staticPods.map(text))).toEqual(before);
-    const manifest = podManifest(parseYaml(await text('kube-apiserver')), 'kube-apiserver', 'm');
+    const manifest = podManifest(await text('kube-apiserver'), 'kube-apiserver', 'm');
     expect(toYaml(removeFrom(manifest))).toBe(toYaml(parseYaml(kubeadmManifest('kube-apiserver', root))));
     told = [];
     expect(await repair()).toEqual([]);
@@ -245,7 +245,7 @@ describe('where a kubelet runs the pods', () => {
     test('whoever types a command is told that it waits, and waits', async () => {
       const machine = {
         api: { connection, signal },
-        manifestsDir: manifestsDir(),
+        kubernetesDir: join(root, 'kubernetes'),
         nodeName: 'node1',
         clock: systemClock,
       };

@@ -11,12 +11,13 @@ import { type AdoptOptions, runAdopt } from '../../lib/adopt/adopt.ts';
 import { withManifestsLock } from '../../lib/adopt/manifests-lock.ts';
 import { readRecord } from '../../lib/adopt/record.ts';
 import { changeStaticPod } from '../../lib/adopt/static-pods-apply.ts';
-import { healthPorts, type PodManifest } from '../../lib/adopt/static-pods.ts';
+import type { PodManifest } from '../../lib/adopt/static-pods.ts';
 import type { MachineOptions } from '../../lib/adopt/kubeadm-files.ts';
 import { runUnadopt } from '../../lib/adopt/unadopt.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { RecoveryError } from '../../lib/errors.ts';
 import { createHealth, serveHealth } from '../../lib/health.ts';
+import { podContainers } from '../../lib/install/accounts.ts';
 import { runUninstall } from '../../lib/install/uninstall.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
@@ -176,7 +177,7 @@ describe('runAdopt()', () => {
     kubelet = fakeKubelet(machine, 'node1', false);
     const other = fakeKubelet(second, 'node2', false);
     const end = new AbortController();
-    const served = Object.values(healthPorts).map((port) =>
+    const served = Object.values(podContainers).map(({ healthPort: port }) =>
       serveHealth({ address: { host: '127.0.0.1', port }, health: createHealth(), signal: end.signal }),
     );
     try {
@@ -354,11 +355,11 @@ describe('changeStaticPod()', () => {
   const own = {
     name: 'kube-cert-recovery',
     image: 'localhost/nope:1',
-    livenessProbe: { httpGet: { host: '127.0.0.1', port: healthPorts['kube-scheduler'], path: '/livez' } },
+    livenessProbe: { httpGet: { host: '127.0.0.1', port: podContainers['kube-scheduler'].healthPort, path: '/livez' } },
   };
   const options = () => ({
     api: { connection, signal },
-    manifestsDir: machine.path('manifests'),
+    kubernetesDir: machine.path(),
     nodeName: 'node1',
     clock: systemClock,
     timeoutMs: 8_000,
@@ -369,7 +370,7 @@ describe('changeStaticPod()', () => {
     kubelet.healthOf('kube-scheduler').set('syncer', { ok: false, message: 'ConfigMap "a/b" is absent' });
     await expect(changeStaticPod('kube-scheduler', change, options())).rejects.toThrow(
       'Pod "kube-system/kube-scheduler-node1" has not come to run as its new manifest says: its container ' +
-        `"kube-cert-recovery" runs, but is not ready: http://127.0.0.1:${healthPorts['kube-scheduler']}/readyz ` +
+        `"kube-cert-recovery" runs, but is not ready: http://127.0.0.1:${podContainers['kube-scheduler'].healthPort}/readyz ` +
         'answers 500: syncer failed: ' +
         'ConfigMap "a/b" is absent; the former one is back in its place. Look at',
     );

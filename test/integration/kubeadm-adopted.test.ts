@@ -11,11 +11,11 @@ import { writeRecord } from '../../lib/adopt/record.ts';
 import { driftOf } from '../../lib/adopt/repair.ts';
 import { podManifest } from '../../lib/adopt/static-pods-apply.ts';
 import { addTo } from '../../lib/adopt/static-pods.ts';
-import { staticPods } from '../../lib/install/accounts.ts';
+import { staticPods } from '../../lib/components.ts';
 import { flagArguments } from '../../lib/install/component-flags.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
-import { parseYaml, toYaml } from '../../lib/yaml.ts';
+import { toYaml } from '../../lib/yaml.ts';
 import { createAuthority } from '../support/certificates/certificates.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { kubeletClient, type Leaf, leaves, past, reissueFiles } from '../support/node/leaves.ts';
@@ -51,7 +51,7 @@ async function adoptedMachine(): Promise<KubeadmMachine> {
   const machine = await pristine.copy();
   for (const addition of additionsOf(machine)) {
     const path = machine.path('manifests', `${addition.pod}.yaml`);
-    const manifest = podManifest(parseYaml(await readFile(path, 'utf8')), addition.pod, path);
+    const manifest = podManifest(await readFile(path, 'utf8'), addition.pod, path);
     await writeFile(path, toYaml(addTo(manifest, addition)));
     const pattern = new RegExp(`${addition.layout.directory}[^,:]*`, 'g');
     for (const file of flagArguments(addition.flags).flatMap((flag) => flag.match(pattern) ?? [])) {
@@ -163,7 +163,7 @@ it('status says whose files are read, and what has drifted', async () => {
   await machine.kubeadmDone('init', 'phase', 'control-plane', 'all');
   const [addition = expect.unreachable()] = additions;
   const path = machine.path('manifests/kube-apiserver.yaml');
-  const written = podManifest(parseYaml(await readFile(path, 'utf8')), addition.pod, path);
+  const written = podManifest(await readFile(path, 'utf8'), addition.pod, path);
   expect(driftOf(written, addition)).toBe('has nothing of this program: it has been rewritten');
   const drifted = (await machine.status()).stdout.replaceAll(/\s+/g, ' ');
   for (const pod of staticPods) {

@@ -30,6 +30,7 @@ const proverWith = (options: Partial<ProverOptions> = {}): Prove =>
     apiServer: { host: '127.0.0.1', port: controlPlane.port },
     destinationDir: controlPlane.directory,
     clock: systemClock,
+    signal: new AbortController().signal,
     ...options,
   });
 

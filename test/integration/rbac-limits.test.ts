@@ -2,7 +2,8 @@
 // the API server's own account of the rights of whoever asks, and real requests for everything that it has.
 import { Agent } from 'node:https';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Account, accountName, defaultNamespace as own, staticPods } from '../../lib/install/accounts.ts';
+import { staticPods } from '../../lib/components.ts';
+import { type Account, accountName, defaultNamespace as own } from '../../lib/install/accounts.ts';
 import { apiRequest, type ApiTarget } from '../support/cluster/api-client.ts';
 import {
   type ApiResource,

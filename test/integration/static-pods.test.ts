@@ -8,11 +8,11 @@ import { requireKubeadmFlags, requireSameTrust } from '../../lib/adopt/guard.ts'
 import { podAddition, podLayout } from '../../lib/adopt/pod-files.ts';
 import { podManifest, runsOurs } from '../../lib/adopt/static-pods-apply.ts';
 import { addTo, containerName, type PodManifest, removeFrom } from '../../lib/adopt/static-pods.ts';
-import { type StaticPod, staticPods } from '../../lib/install/accounts.ts';
+import { type StaticPod, staticPods } from '../../lib/components.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { Material } from '../../lib/store/store.ts';
-import { parseYaml, toYaml } from '../../lib/yaml.ts';
+import { toYaml } from '../../lib/yaml.ts';
 import { publishedAddition } from '../../scripts/published-manifests.ts';
 import { root } from '../docs/markdown.ts';
 import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
@@ -30,7 +30,7 @@ afterAll(() => machine[Symbol.asyncDispose]());
 
 const pathOf = (pod: StaticPod): string => join(machine.root, 'etc/kubernetes/manifests', `${pod}.yaml`);
 async function manifestOf(pod: StaticPod): Promise<PodManifest> {
-  return podManifest(parseYaml(await readFile(pathOf(pod), 'utf8')), pod, pathOf(pod));
+  return podManifest(await readFile(pathOf(pod), 'utf8'), pod, pathOf(pod));
 }
 const containerOf = ({ spec }: PodManifest, wanted: string) => spec.containers.find(({ name }) => name === wanted);
 
@@ -118,9 +118,9 @@ describe.each(staticPods)('the static pod %s', (pod) => {
   test('added twice it is the same as added once, and removed it is as it was', async () => {
     const before = await manifestOf(pod);
     const once = addTo(before, additionTo(pod));
-    const read = podManifest(parseYaml(toYaml(once)), pod, 'copy');
+    const read = podManifest(toYaml(once), pod, 'copy');
     expect(isDeepStrictEqual(addTo(read, additionTo(pod)), once)).toBe(true);
-    expect(removeFrom(podManifest(parseYaml(toYaml(once)), pod, 'copy'))).toEqual(before);
+    expect(removeFrom(podManifest(toYaml(once), pod, 'copy'))).toEqual(before);
     expect(removeFrom(before)).toBe(before);
   });
 
@@ -160,7 +160,7 @@ test('kubeadm, given manifests/kubeadm-patches, writes the pods that init adopt 
     await patched.kubeadmDone('init', 'phase', 'control-plane', 'all');
     for (const pod of staticPods) {
       const path = join(patched.root, 'etc/kubernetes/manifests', `${pod}.yaml`);
-      const written = podManifest(parseYaml(await readFile(path, 'utf8')), pod, path);
+      const written = podManifest(await readFile(path, 'utf8'), pod, path);
       const ours = addTo(await manifestOf(pod), publishedAddition(pod));
       expect(sorted(written)).toEqual(sorted(ours));
       // and it is taken out of those in the same way
@@ -270,7 +270,7 @@ test.each([
   ['a Pod of another component', 'kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: kube-scheduler}]}'],
   ['a Pod without containers', 'kind: Pod\nmetadata: {name: a}\nspec: {}'],
 ])('refuses %s', (_, text) => {
-  expect(() => podManifest(parseYaml(text), 'kube-apiserver', '/etc/kube-apiserver.yaml')).toThrow(
+  expect(() => podManifest(text, 'kube-apiserver', '/etc/kube-apiserver.yaml')).toThrow(
     'Cannot use manifest "/etc/kube-apiserver.yaml": it is no Pod with a container "kube-apiserver"',
   );
 });

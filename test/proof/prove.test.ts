@@ -18,8 +18,16 @@ it.each([
   const clock = new FakeClock('2026-01-01T10:00:00Z', 60);
   const lease = { spec: { holderIdentity: 'node1_x', renewTime } };
   const connection = { request: async () => lease } as unknown as KubeConnection;
+  const { signal } = new AbortController();
   const apiServer = { host: '127.0.0.1', port: 1 };
-  const prove = createProver({ connection, apiServer, destinationDir: '/nonexistent', clock, hostName: 'node1' });
+  const prove = createProver({
+    connection,
+    apiServer,
+    destinationDir: '/nonexistent',
+    clock,
+    signal,
+    hostName: 'node1',
+  });
   const proof = await prove(artefact, new Date('2026-01-01T08:00:00Z'));
   expect(proof.state, proof.message).toBe(state);
 });

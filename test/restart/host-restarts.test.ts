@@ -8,12 +8,21 @@ import { type Clock, systemClock } from '../../lib/clock.ts';
 import type { Location } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import { restartProcess } from '../../lib/restart/processes.ts';
-import type { Component, ComponentName } from '../../lib/restart/decide.ts';
+import type { Component } from '../../lib/restart/decide.ts';
+import type { ComponentName } from '../../lib/components.ts';
 import { createMarkingStore, Markers } from '../../lib/restart/markers.ts';
 import { bootId, startOf } from '../../lib/host/proc.ts';
+import type * as systemd from '../../lib/host/systemd.ts';
 import { restartMarked } from '../../lib/restart/host-restarts.ts';
 import type { Store } from '../../lib/store/store.ts';
 import { isGone, Processes } from './processes.ts';
+
+/** What this machine says of systemd. */
+const runs = vi.hoisted(() => ({ systemd: false }));
+vi.mock('../../lib/host/systemd.ts', async (original) => ({
+  ...(await original<typeof systemd>()),
+  systemdRuns: () => runs.systemd,
+}));
 
 let directory: string;
 let processes: Processes;
@@ -349,11 +358,14 @@ describe('a kubelet where systemd runs', () => {
       isInOurPidNamespace: true,
       isPrivileged: true,
     };
-    const options = { clock: systemClock, signal, systemd: true };
-    const done = await restartProcess({ name: 'kubelet' }, reader, options).catch(String);
+    runs.systemd = true;
+    const done = await restartProcess({ name: 'kubelet' }, reader, { clock: systemClock, signal }).catch(String);
     return { done, told: await readFile(told, 'utf8').catch(() => ''), gone: await isGone(pid) };
   }
-  afterEach(() => void vi.unstubAllEnvs());
+  afterEach(() => {
+    vi.unstubAllEnvs();
+    runs.systemd = false;
+  });
 
   it('is restarted with its unit, as its main process', async () => {
     const { done, told, gone } = await act(unit, (pid) => pid);

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import type { WebhookConfiguration } from '../../lib/kube/admission.ts';
 import {
   interceptingWebhooks,
   judgingPolicies,
   type PolicyQuestion,
-  type WebhookConfiguration,
   webhookText,
   type WrittenObject,
 } from '../../lib/webhooks/intercepting.ts';

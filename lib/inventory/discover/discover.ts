@@ -4,6 +4,7 @@
 import { access } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
+import { staticPods } from '../../components.ts';
 import { realDisk } from '../../disk/disk.ts';
 import { readRegularFile } from '../../disk/files.ts';
 import { errorText, RecoveryError, systemCode } from '../../errors.ts';
@@ -43,15 +44,19 @@ export async function discoverEnvironment(
   machine: Machine = {},
 ): Promise<{ readonly environment: Environment; readonly notes: readonly string[] }> {
   if (inventory.discover !== 'kubeadm') return { environment: given, notes: [] };
-  const known = allDirectories(inventory, given.directories ?? {});
-  const { kubernetesDir = '/etc/kubernetes', kubeletDir = '/var/lib/kubelet' } = known;
-  const directories = { kubernetesDir, kubeletDir, pkiDir: known['pkiDir'] ?? join(kubernetesDir, 'pki') };
+  const directories = directoriesOfKubeadm(allDirectories(inventory, given.directories ?? {}));
   const { parameters, endpoints, lacks, reads, notes } = await discoverKubeadm({ ...machine, directories, given });
   // An inventory of your own may declare fewer.
   const declared = Object.entries(parameters).filter(
     ([name]) => Object.hasOwn(inventory.parameters, name) || Object.hasOwn(given.parameters ?? {}, name),
   );
   return { environment: { ...given, parameters: Object.fromEntries(declared), endpoints, lacks, reads }, notes };
+}
+
+/** Where kubeadm has its files, unless others are known. */
+export function directoriesOfKubeadm(known: Readonly<Record<string, string>>): KubeadmQuestion['directories'] {
+  const { kubernetesDir = '/etc/kubernetes', kubeletDir = '/var/lib/kubelet' } = known;
+  return { kubernetesDir, kubeletDir, pkiDir: known['pkiDir'] ?? join(kubernetesDir, 'pki') };
 }
 
 /** Throws ConfigInvalid on a machine that is no control plane of kubeadm. */
@@ -95,11 +100,9 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const hasEtcdAuthority = await exists(join(root, etcdAuthority));
   const address = defaultAddress((await text('/proc/net/route')) ?? '', addresses());
   const discovery = decideKubeadm({ files, etcdAuthority, hasEtcdAuthority, address }, given);
-  const reads = readByAdopted({
-    'kube-apiserver': apiServerManifest,
-    'kube-controller-manager': await conf('manifests/kube-controller-manager.yaml'),
-    'kube-scheduler': await conf('manifests/kube-scheduler.yaml'),
-  });
+  const manifests: Record<string, string | undefined> = { 'kube-apiserver': apiServerManifest };
+  for (const pod of staticPods) if (!(pod in manifests)) manifests[pod] = await conf(`manifests/${pod}.yaml`);
+  const reads = readByAdopted(manifests);
   const authority = join(pkiDir, 'ca.crt');
   const flags = reads['kube-apiserver'] && flagsOf(apiServerManifest ?? '', 'kube-apiserver');
   const problem =

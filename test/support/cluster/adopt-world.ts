@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { AdoptOptions } from '../../../lib/adopt/adopt.ts';
 import { servedNames } from '../../../lib/adopt/kubeadm-files.ts';
 import { systemClock } from '../../../lib/clock.ts';
-import { staticPods } from '../../../lib/install/accounts.ts';
+import { staticPods } from '../../../lib/components.ts';
 import { loadPreset } from '../../../lib/inventory/preset.ts';
 import { resolve } from '../../../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../../../lib/kube/kube.ts';
@@ -42,10 +42,21 @@ export interface Adopting {
   readonly print?: (line: string) => void;
 }
 
+/** The container runtime of the machine that runs the tests is not asked, if it has one. */
+async function hideRuntime(machine: KubeadmMachine): Promise<void> {
+  const bin = join(machine.root, 'bin');
+  const path = process.env['PATH'] ?? '';
+  if (path.startsWith(`${bin}:`)) return;
+  await mkdir(bin, { recursive: true });
+  await writeFile(join(bin, 'crictl'), '#!/bin/sh\nexit 1\n', { mode: 0o755 });
+  process.env['PATH'] = `${bin}:${path}`;
+}
+
 /** What `init adopt` finds on this machine. */
 export async function adoptOptions(machine: KubeadmMachine, adopting: Adopting): Promise<AdoptOptions> {
   const { nodeName = 'node1', server = 'https://127.0.0.1:6443', print = () => undefined } = adopting;
   const parameters = { apiServerHostnames: await servedNames(machine.path('pki')) };
+  await hideRuntime(machine);
   return {
     ...adopting,
     print,
@@ -63,8 +74,6 @@ export async function adoptOptions(machine: KubeadmMachine, adopting: Adopting):
     lockDir: join(machine.root, 'run'),
     // Other tests on this machine may run a kubeadm.
     refuseBesideOthers: () => undefined,
-    // Nor is the runtime of this machine asked, if it has one.
-    images: { look: async () => 'unknown', pull: async () => undefined },
     clock: systemClock,
     dryRun: false,
   };

@@ -6,11 +6,11 @@ import { podAddition } from '../../../lib/adopt/pod-files.ts';
 import { type AdoptionRecord, writeRecord } from '../../../lib/adopt/record.ts';
 import { podManifest } from '../../../lib/adopt/static-pods-apply.ts';
 import { addTo } from '../../../lib/adopt/static-pods.ts';
-import { staticPods } from '../../../lib/install/accounts.ts';
+import { staticPods } from '../../../lib/components.ts';
 import { flagArguments } from '../../../lib/install/component-flags.ts';
 import { loadPreset } from '../../../lib/inventory/preset.ts';
 import { resolve } from '../../../lib/inventory/resolve.ts';
-import { parseYaml, toYaml } from '../../../lib/yaml.ts';
+import { toYaml } from '../../../lib/yaml.ts';
 
 const directories = (root: string) => ({
   kubernetesDir: join(root, 'kubernetes'),
@@ -62,7 +62,7 @@ export async function adoptedMachine(root: string): Promise<void> {
     const path = join(kubernetesDir, 'manifests', `${addition.pod}.yaml`);
     await writeFile(
       path,
-      toYaml(addTo(podManifest(parseYaml(kubeadmManifest(addition.pod, root)), addition.pod, path), addition)),
+      toYaml(addTo(podManifest(kubeadmManifest(addition.pod, root), addition.pod, path), addition)),
     );
     const named = flagArguments(addition.flags).flatMap(
       (flag) => flag.match(new RegExp(`${directory}[^,:]*`, 'g')) ?? [],

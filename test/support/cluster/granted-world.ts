@@ -6,12 +6,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { podLayout, writePodFiles } from '../../../lib/adopt/pod-files.ts';
 import { systemClock } from '../../../lib/clock.ts';
-import {
-  type Account,
-  defaultNamespace as namespace,
-  type StaticPod,
-  staticPods,
-} from '../../../lib/install/accounts.ts';
+import { type StaticPod, staticPods } from '../../../lib/components.ts';
+import { type Account, defaultNamespace as namespace } from '../../../lib/install/accounts.ts';
 import { type Api, applyManifest, type Manifest } from '../../../lib/install/apply.ts';
 import { type CredentialOptions, readToken } from '../../../lib/install/mode-credentials.ts';
 import { installManifests, podSyncers } from '../../../lib/install/rbac.ts';
