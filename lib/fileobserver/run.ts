@@ -8,7 +8,7 @@ import type { Log } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
 import { filesOfReaders, pathsOf } from '../inventory/content.ts';
 import { observeFiles, reportChanges } from './observe.ts';
-import { type Pace, Reactor, type RestartRequest } from './react.ts';
+import { Reactor, type RestartRequest } from './react.ts';
 
 interface FileObserverOptions {
   readonly resolved: Resolved;
@@ -20,8 +20,6 @@ interface FileObserverOptions {
   readonly signal: AbortSignal;
   /** What is not yet proven is a remark there, no failure: some proofs wait for others to do something. */
   readonly health?: Pick<Health, 'set'>;
-  readonly rescanMs?: number;
-  readonly pace?: Partial<Pace>;
   /** Sees to a restart where a reader needs one. Must not block. Without it such readers are only reported. */
   readonly restart?: ((request: RestartRequest) => void) | undefined;
 }
