@@ -68,12 +68,17 @@ export async function gather(input: GatherInput): Promise<Gathered> {
   const seenFacts = relate(seen, understood, { previous: input.previous, readAt }, keeper);
   const { facts: related, agreed } = await withSignerCopies(seenFacts, { ...input, now: readAt, found }, keeper.keep);
   const backups = await backupsOf(related, input, keeper.keep);
-  const facts = new Map(
-    [...related].map(([name, fact]) => [
-      name,
-      isFromNothing(name, { fact, resolved: input.resolved, found, backups }) ? fromNothing(fact) : fact,
-    ]),
-  );
+  const facts = new Map(related);
+  for (const artefact of artefacts) {
+    const { name } = artefact;
+    const fact = related.get(name);
+    // A kubeconfig of which neither the document nor a backup can be understood.
+    const isUnknown = artefact.location.kind === 'kubeconfig' && isTemplateLost(artefact, fact) && !backups.has(name);
+    const there = found.get(name);
+    const isWithoutDocument =
+      there?.problem === undefined ? there === undefined : Object.keys(there.entries).length === 0;
+    if (isUnknown && isWithoutDocument) facts.set(name, { ...fact, madeFromNothing: true });
+  }
   return { facts, found, failures, faults: keeper.faults, readAt, backups, signerCopies: agreed };
 }
 
@@ -81,10 +86,6 @@ function asOriginal(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefa
   const original = originalOf(artefacts, copy);
   if (original === undefined || !isExternalPair(original)) return pairOf(artefacts, copy) ?? copy;
   return { ...original, name: copy.name, location: copy.location };
-}
-
-function fromNothing(fact: ArtefactFacts): ArtefactFacts {
-  return fact.state === 'absent' || fact.state === 'broken' ? { ...fact, madeFromNothing: true } : fact;
 }
 
 interface Look {
@@ -258,24 +259,11 @@ async function backupsOf(
   return backups;
 }
 
+type Unusable = Extract<ArtefactFacts, { readonly state: 'absent' | 'broken' }>;
+
 /** It is to be like its predecessor, and there is none that could be read. */
-function isTemplateLost(artefact: ResolvedArtefact, fact: ArtefactFacts | undefined): boolean {
+function isTemplateLost(artefact: ResolvedArtefact, fact: ArtefactFacts | undefined): fact is Unusable {
   if (artefact.kind !== 'target' || artefact.template !== 'present') return false;
   if (fact?.state === 'absent') return artefact.presence !== 'optional';
   return fact?.state === 'broken' && fact.problem !== 'foreign' && (fact.certificates ?? []).length === 0;
-}
-
-interface Lost {
-  readonly fact: ArtefactFacts;
-  readonly resolved: Resolved;
-  readonly found: ReadonlyMap<string, Found>;
-  readonly backups: ReadonlyMap<string, Found>;
-}
-
-/** A kubeconfig of which neither the document nor a backup can be understood. */
-function isFromNothing(name: string, { fact, resolved, found, backups }: Lost): boolean {
-  const artefact = resolved.artefacts.find((one) => one.name === name);
-  if (artefact?.location.kind !== 'kubeconfig' || !isTemplateLost(artefact, fact) || backups.has(name)) return false;
-  const there = found.get(name);
-  return there === undefined || (there.problem !== undefined && Object.keys(there.entries).length === 0);
 }
