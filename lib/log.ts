@@ -110,6 +110,13 @@ export interface Log {
   with(fields: LogFields): Log;
 }
 
+/** What lasts is given these: the time, where to report, and when to end. */
+export interface Running {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
 export type LogFormat = 'json' | 'text';
 

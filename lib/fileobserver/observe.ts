@@ -1,8 +1,7 @@
 // The files as they are, change by change: a hint says when to look, the content's hash what is so, a slow rescan finds
 // what no hint told. There is no queue: the reader pulls, and gets the difference between what it was given last and
 // what is there now, so a slow reader costs nothing and a burst is one batch.
-import type { Clock } from '../clock.ts';
-import { type Log, Repeats } from '../log.ts';
+import { type Log, Repeats, type Running } from '../log.ts';
 import { type ArtefactFiles, pathsOf } from '../inventory/content.ts';
 import { Wake } from '../retry.ts';
 import { openHints, type Hints } from './hints.ts';
@@ -16,12 +15,9 @@ import {
   type LookDisk,
 } from './inspect.ts';
 
-export interface ObserveOptions {
+export interface ObserveOptions extends Running {
   /** With absolute paths, which need not exist, nor their directories. */
   readonly artefacts: readonly ArtefactFiles[];
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
   readonly disk?: LookDisk;
   readonly hints?: typeof openHints;
 }

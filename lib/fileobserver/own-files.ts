@@ -1,20 +1,16 @@
 // The tool's own kubeconfig, token and CA: when one of them changes, the connection reads them again. A reload
 // that fails (a half-written kubeconfig, say) is tried again until it succeeds or the files change once more; the
 // connection keeps what it had. A failure is logged when it is news.
-import type { Clock } from '../clock.ts';
 import { errorText } from '../errors.ts';
-import { type Log, Repeats } from '../log.ts';
+import { Repeats, type Running } from '../log.ts';
 import { backoffMs, Wake } from '../retry.ts';
 import { observeFiles, reportChanges } from './observe.ts';
 
-interface OwnFilesOptions {
+interface OwnFilesOptions extends Running {
   /** Absolute paths of the kubeconfig and of every file that it names. */
   readonly files: () => readonly string[];
   /** KubeConnection.reload: reads everything again and says whether it differs. */
   readonly reload: () => Promise<'unchanged' | 'changed'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
 }
 
 /** After failed reloads. */

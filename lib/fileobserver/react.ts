@@ -1,10 +1,9 @@
 // The reaction to changes of one artefact: wait until its files agree, then prove that every reader uses them. Done is
 // only what succeeded; everything else is tried again, quickly at first, and slowly once it has been reported.
 // Only the newest state counts: a change during an attempt voids the attempt, so a burst ends in one reaction.
-import type { Clock } from '../clock.ts';
 import { errorText, faultText } from '../errors.ts';
 import type { Reader, ResolvedArtefact } from '../inventory/model.ts';
-import type { Log } from '../log.ts';
+import type { Log, Running } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
 import type { ArtefactFiles } from '../inventory/content.ts';
 import { proofKinds } from '../inventory/reader.ts';
@@ -58,13 +57,10 @@ export interface RestartRequest extends InputChange {
   readonly component: string;
 }
 
-export interface ReactorOptions {
+export interface ReactorOptions extends Running {
   readonly artefact: ResolvedArtefact;
   readonly files: ArtefactFiles;
   readonly prove: Prove;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
   /** Sees to a restart where one is needed. Without it such readers are only reported. */
   readonly restart?: ((request: RestartRequest) => void) | undefined;
 }

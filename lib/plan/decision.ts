@@ -19,7 +19,7 @@ export interface Decision {
   /** Artefacts whose renewal must have succeeded before this one is carried out. */
   readonly after: readonly string[];
   /** Somebody must bring it, or the CA that would sign it: waiting and trying again do not help. */
-  readonly byHand?: true;
+  readonly byHand?: true | undefined;
   /** A signer of which only the certificate is written, as its copies have it: nothing is signed. */
   readonly putsBack?: true;
   /** An external input has nothing valid for it: others may bring that at any moment. */

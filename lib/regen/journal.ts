@@ -14,14 +14,8 @@ import type { StepOutcome, StepResult } from './execute.ts';
 import { isFile } from '../inventory/places.ts';
 import { DailySummary, type Summary, summaryOf } from '../summary.ts';
 
-export interface ArtefactReport {
-  readonly artefact: string;
-  /** The last decision about it. */
-  readonly action: Decision['action'];
-  readonly reason: Decision['reason'];
-  readonly message: string;
-  /** An administrator must bring it, or the CA that would sign it. */
-  readonly byHand?: true | undefined;
+/** With the last decision about it. */
+export interface ArtefactReport extends Pick<Decision, 'artefact' | 'action' | 'reason' | 'message' | 'byHand'> {
   /** Of the last attempt to renew it; undefined when there was none. */
   readonly outcome?: StepOutcome | undefined;
   readonly err?: string | undefined;

@@ -1,8 +1,7 @@
 // What this process knows of its machine's clock, from look to look: what the machine says of it, whether it was set
 // while we ran, which certificates we have dated by it while nothing confirmed it, and, when something is to be signed and nothing says
 // that the clock is right, what the clocks of other machines show.
-import type { Clock } from '../clock.ts';
-import type { Log } from '../log.ts';
+import type { Running } from '../log.ts';
 import { type ClockFacts, isConfirmed, type OtherClock } from '../plan/clock-rules.ts';
 import type { StepResult } from './execute.ts';
 
@@ -16,7 +15,7 @@ interface KnownClock {
 }
 
 /** What can be asked about the time. */
-export interface ClockSources {
+export interface ClockSources extends Running {
   /**
    * What is known about the machine's clock; jumps are noticed here. `thorough`: somebody must be signed for and may not,
    * because nothing says that the clock is synchronised, so asking is worth its time.
@@ -26,9 +25,6 @@ export interface ClockSources {
   ) => Omit<ClockFacts, 'settlesAt' | 'made' | 'others'> | Promise<Omit<ClockFacts, 'settlesAt' | 'made' | 'others'>>;
   /** The clocks of other machines, asked when something is to be signed and nothing says that ours is right. Never rejects. */
   readonly otherClocks?: ((signal: AbortSignal) => Promise<readonly OtherClock[]>) | undefined;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
 }
 
 export function knownClock({ clock, clockFacts, otherClocks, log, signal }: ClockSources): KnownClock {

@@ -3,18 +3,15 @@
 import type { Clock } from '../clock.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { type Log, Repeats } from '../log.ts';
+import { Repeats, type Running } from '../log.ts';
 import { type Found, locationText, type Store } from '../store/store.ts';
 import type { Journal } from './journal.ts';
 import { apiPollDelay, type PollPace, unreadDelay } from './waits.ts';
 
-interface ApiPoll {
+interface ApiPoll extends Running {
   readonly artefacts: readonly ResolvedArtefact[];
   readonly store: Store;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly journal: Journal;
-  readonly signal: AbortSignal;
   /** Called once, at the first answer there ever is. Must not throw. */
   readonly onFirstAnswer?: (seen: { readonly wasAway: boolean }) => void;
   /** Called with what each failed try met. Must not throw. */

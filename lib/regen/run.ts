@@ -12,17 +12,8 @@ import type { Location, ResolvedArtefact } from '../inventory/model.ts';
 import { pause, untilAnswered } from './poll.ts';
 import { Journal, type JournalOptions, type RegenReport } from './journal.ts';
 import { createLook, type Look, type LookOptions } from './look.ts';
-import {
-  counted,
-  filesPatienceMs,
-  pollPace,
-  isOver,
-  isSettled,
-  apiPollDelay,
-  next,
-  noStreaks,
-  patienceMs,
-} from './waits.ts';
+import { apiPollDelay, counted, filesPatienceMs, isOver, isSettled, next, noStreaks, patienceMs } from './waits.ts';
+import { pollPace } from './waits.ts';
 import type { PollPace, PassOutcome } from './waits.ts';
 import { isFile } from '../inventory/places.ts';
 

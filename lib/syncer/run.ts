@@ -2,21 +2,20 @@
 // recheck of everything each minute finds what changed on disk. It ends when the signal aborts, or after one pass.
 import { writeFile } from 'node:fs/promises';
 import { WatchHealth } from '../kube/list-watch.ts';
-import type { Clock } from '../clock.ts';
 import { errorText } from '../errors.ts';
 import type { CheckState, Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { watchObject } from '../kube/objects.ts';
-import type { Log } from '../log.ts';
+import type { Log, Running } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import { DailySummary, listed, type Summary, summaryOf } from '../summary.ts';
 import { checkDestination, Destination } from './destination.ts';
 import { defaultRecheckMs, ObjectSync, type SyncStatus } from './object-sync.ts';
 import { type SyncedObject, syncedObjects } from './synced-objects.ts';
 
-export interface SyncerOptions {
+export interface SyncerOptions extends Running {
   readonly resolved: Resolved;
   readonly connection: KubeConnection;
   /** Absolute. Made, with its parents, unless this is a dry run. */
@@ -25,12 +24,9 @@ export interface SyncerOptions {
   readonly once?: boolean;
   /** Nothing is written; the report says what would be. */
   readonly dryRun?: boolean;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly health?: Pick<Health, 'set'>;
   readonly events?: Pick<EventRecorder, 'record'>;
   readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;
-  readonly signal: AbortSignal;
   /** Made, empty, once every object has been looked at: for a readiness probe. Absolute. */
   readonly cachesSyncedFile?: string | undefined;
   /** Milliseconds between two full checks of an object's files. Default 60 000. */
