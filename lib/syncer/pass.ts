@@ -39,14 +39,8 @@ export type PassResult = {
   readonly resourceVersion: string | undefined;
   readonly notAfter: Date | undefined;
 } & (
-  | { readonly action: 'none' }
-  | {
-      readonly action: 'write';
-      readonly reason: string;
-      readonly outcome: PublishOutcome;
-      readonly warning?: string | undefined;
-    }
-  | Extract<SyncDecision, { action: 'remove' | 'keep' | 'refuse' }>
+  | Exclude<SyncDecision, { action: 'write' }>
+  | (Extract<SyncDecision, { action: 'write' }> & { readonly outcome: PublishOutcome })
 );
 
 /** What is known at one moment: the decision, and what acting on it needs. */

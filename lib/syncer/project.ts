@@ -1,6 +1,7 @@
 // Decides what becomes of one object's files. Pure: what the API has, what lies on disk and the time are arguments.
 // Nothing that works is replaced by something that is worse: broken, mismatched, incomplete, expired or not yet valid
 // content from the API is never written over files that are valid; these stay.
+import type { CertificateFacts } from '../pki/certificate.ts';
 import { mostNames, namesProblem } from '../publish/file-names.ts';
 import type { PublishOutcome } from '../publish/writer.ts';
 import { keysOf, certificateKey, privateKeyKey } from '../inventory/content.ts';
@@ -13,12 +14,7 @@ export interface MaterialFacts {
   /** Of an opaque object: what is not as its keys promise. It is written all the same. */
   readonly warning?: string;
   /** When its certificates are valid: of a pair the leaf, of a bundle each. */
-  readonly validity?: readonly Validity[] | undefined;
-}
-
-export interface Validity {
-  readonly notBefore: Date;
-  readonly notAfter: Date;
+  readonly validity?: readonly Pick<CertificateFacts, 'notBefore' | 'notAfter'>[] | undefined;
 }
 
 export type ApiFacts =

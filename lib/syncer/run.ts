@@ -1,23 +1,21 @@
 // The syncer: the published objects of an inventory become files below a directory, and stay so. Changes drive it; a
 // recheck of everything each minute finds what changed on disk. It ends when the signal aborts, or after one pass.
 import { writeFile } from 'node:fs/promises';
-import { WatchHealth } from '../kube/list-watch.ts';
+import { WatchHealth, type WatchStatus } from '../kube/list-watch.ts';
 import { errorText } from '../errors.ts';
 import type { CheckState, Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
-import type { EventRecorder } from '../kube/events.ts';
-import type { KubeConnection } from '../kube/kube.ts';
 import { watchObject } from '../kube/objects.ts';
-import type { Log, Running } from '../log.ts';
-import type { Metrics } from '../metrics.ts';
+import type { Running } from '../log.ts';
 import { DailySummary, listed, type Summary, summaryOf } from '../summary.ts';
 import { checkDestination, Destination } from './destination.ts';
-import { defaultRecheckMs, ObjectSync, type SyncStatus } from './object-sync.ts';
+import { defaultRecheckMs, ObjectSync, type ObjectSyncOptions, type SyncStatus } from './object-sync.ts';
 import { type SyncedObject, syncedObjects } from './synced-objects.ts';
 
-export interface SyncerOptions extends Running {
+type ForObjects = Pick<ObjectSyncOptions, 'connection' | 'events' | 'metrics' | 'recheckMs'>;
+
+export interface SyncerOptions extends Running, ForObjects {
   readonly resolved: Resolved;
-  readonly connection: KubeConnection;
   /** Absolute. Made, with its parents, unless this is a dry run. */
   readonly destinationDir: string;
   /** One pass over every object, without watches. */
@@ -25,12 +23,8 @@ export interface SyncerOptions extends Running {
   /** Nothing is written; the report says what would be. */
   readonly dryRun?: boolean;
   readonly health?: Pick<Health, 'set'>;
-  readonly events?: Pick<EventRecorder, 'record'>;
-  readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;
   /** Made, empty, once every object has been looked at: for a readiness probe. Absolute. */
   readonly cachesSyncedFile?: string | undefined;
-  /** Milliseconds between two full checks of an object's files. Default 60 000. */
-  readonly recheckMs?: number;
 }
 
 export interface SyncReport {
@@ -63,7 +57,7 @@ async function follow(
 ): Promise<SyncReport> {
   const { once = false, dryRun = false, connection, clock, log, signal, health } = options;
   const hold = (): Promise<void> => destination.hold();
-  const caches = new CachesSynced({ ...options, dryRun });
+  const caches = new CachesSynced(options);
   const onLooked = (): void => caches.count(report());
   const syncs = objects.map((object) => new ObjectSync({ ...options, object, dryRun, hold, onLooked }));
   const report = (): SyncReport => reportOf(syncs.map(({ status }) => status));
@@ -77,20 +71,9 @@ async function follow(
   }
   const follows = objects.flatMap(({ location, what }, at) => {
     const sync = syncs[at] as ObjectSync;
-    const { kind, namespace, name } = location;
     const onState = sync.offer.bind(sync);
-    const watch = watchObject({
-      connection,
-      kind,
-      namespace,
-      name,
-      onState,
-      onStatus: (status) => watches.set(what, status),
-      clock,
-      log,
-      signal,
-    });
-    return [watch, sync.run()];
+    const onStatus = (status: WatchStatus): void => watches.set(what, status);
+    return [watchObject({ ...location, connection, onState, onStatus, clock, log, signal }), sync.run()];
   });
   await Promise.all([recheck(destination, options, report), ...follows]);
   return report();
@@ -127,11 +110,7 @@ function healthOf({ objects, ok }: SyncReport): CheckState & { readonly message:
   return { ok, message: ok ? `${objects.length} objects on disk` : listed(names) };
 }
 
-interface CachesSyncedOptions {
-  readonly cachesSyncedFile?: string | undefined;
-  readonly dryRun: boolean;
-  readonly log: Log;
-}
+type CachesSyncedOptions = Pick<SyncerOptions, 'cachesSyncedFile' | 'dryRun' | 'log'>;
 
 /**
  * The file by which a readiness probe sees that the syncer has begun: OpenShift's cert-syncer makes it when its caches are
@@ -145,7 +124,7 @@ export class CachesSynced {
 
   constructor(options: CachesSyncedOptions) {
     this.#options = options;
-    this.#isDone = options.dryRun || options.cachesSyncedFile === undefined;
+    this.#isDone = options.dryRun === true || options.cachesSyncedFile === undefined;
   }
 
   /** To be called after each look: how the objects stand. */
