@@ -84,7 +84,11 @@ function onlyBlock(blocks: readonly PemBlock[]): Buffer {
   throw new WrongBlocks(`PEM blocks: ${found}, wanted one "CERTIFICATE REQUEST"`);
 }
 
-interface RequestParts extends Signed {
+interface RequestParts {
+  /** What is signed. */
+  readonly info: DerValue;
+  readonly signatureAlgorithm: DerValue;
+  readonly signature: DerValue;
   readonly subject: DerValue;
   readonly publicKey: DerValue;
   readonly attributes: DerValue | undefined;
@@ -103,7 +107,8 @@ function partsOf(der: Buffer): RequestParts {
 }
 
 function readRequest(der: Buffer): CertificateRequest {
-  const { info, signatureAlgorithm, signature, subject, publicKey, attributes } = partsOf(der);
+  const parts = partsOf(der);
+  const { subject, publicKey, attributes } = parts;
   if (attributes !== undefined && attributes.tag !== attributesTag)
     throw new RangeError('attributes are something else');
   const key = createPublicKey({ key: publicKey.raw, format: 'der', type: 'spki' });
@@ -119,7 +124,7 @@ function readRequest(der: Buffer): CertificateRequest {
     subject: readDistinguishedName(subject),
     ...(unusualSubject !== undefined && { unusualSubject }),
     key: algorithm,
-    provesPossession: isSignedBy({ key, algorithm }, { info, signatureAlgorithm, signature }),
+    provesPossession: isSignedBy({ key, algorithm }, parts),
     alternativeNames: readNames(extensions),
     wantsCa: wantsCa || asked(keyUsage, readKeyUsage)?.certSign === true,
     extensions: [...extensions.keys()],
@@ -176,15 +181,9 @@ function readNames(extensions: Extensions): AlternativeName[] {
   });
 }
 
-interface Signed {
-  readonly info: DerValue;
-  readonly signatureAlgorithm: DerValue;
-  readonly signature: DerValue;
-}
-
 function isSignedBy(
   { key, algorithm }: { readonly key: KeyObject; readonly algorithm: KeyAlgorithm },
-  { info, signatureAlgorithm, signature }: Signed,
+  { info, signatureAlgorithm, signature }: RequestParts,
 ): boolean {
   const scheme = signatures[new DerReader(signatureAlgorithm.content).oid('signature algorithm')];
   if (scheme?.key !== algorithm.name) return false;

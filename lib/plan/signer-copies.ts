@@ -4,7 +4,7 @@
 // signed what the signer has signed.
 import { isCode } from '../errors.ts';
 import type { Resolved, ResolvedArtefact, Signer } from '../inventory/model.ts';
-import { type Certificate, leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
+import { type Certificate, isSame, leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged, resembles } from '../pki/damage.ts';
 import { keyMatches, usableKey } from '../pki/key.ts';
 import { isSignedByKey, signatureMatches } from '../pki/verify.ts';
@@ -245,7 +245,6 @@ function names({ fields: { issuer, authorityKeyId } }: Certificate, { fields }: 
   return isSameKeyId && issuer.der.equals(fields.subject.der);
 }
 
-const isSame = (a: Certificate, b: Certificate): boolean => a.facts.fingerprint === b.facts.fingerprint;
 const placesOf = (copies: readonly FoundCopy[]): readonly string[] => [...new Set(copies.map(({ from }) => from))];
 
 /** Where all are one and the same. */
