@@ -3,7 +3,7 @@
 import type { Clock } from '../clock.ts';
 import { faultText } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import type { EventReason, EventRecorder } from '../kube/events.ts';
+import type { EventReason, EventRecorder, RecordedEvent } from '../kube/events.ts';
 import { type Log, type LogEvent, type LogFields, Repeats } from '../log.ts';
 import { type Metrics, noMetrics } from '../metrics.ts';
 import type { Facts } from '../plan/facts.ts';
@@ -61,11 +61,7 @@ interface Entry {
 const mode = 'regen';
 const minuteMs = 60_000;
 
-interface Note {
-  readonly type: 'Normal' | 'Warning';
-  readonly reason: EventReason | undefined;
-  readonly note: string;
-}
+type Note = Pick<RecordedEvent, 'type' | 'note'> & { readonly reason: EventReason | undefined };
 
 export class Journal {
   firstAnswerAt: Date | undefined;
