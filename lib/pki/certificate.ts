@@ -3,7 +3,7 @@
 // This room has its own DER reader and node:crypto beside @peculiar/x509, which only writes (encode.ts): to load the package
 // costs about 10 MB and 50 ms, which a process that reads and never signs does not pay; and what is read here must be what
 // Go accepts, to the bit, where other parsers take more.
-import { createHash, X509Certificate } from 'node:crypto';
+import { hash, X509Certificate } from 'node:crypto';
 import { errorText } from '../errors.ts';
 import { type CertificateFields, readCertificateFields } from './certificate-fields.ts';
 import { usageOids } from './extensions.ts';
@@ -99,9 +99,9 @@ const known = new Recent<Certificate>(1000);
 const mostBytes = 16_384;
 
 function parseDer(der: Buffer): Certificate {
-  const hash = sha256(der);
-  const certificate = known.get(hash) ?? readCertificate(der);
-  if (der.length <= mostBytes) known.set(hash, certificate);
+  const fingerprint = hash('sha256', der);
+  const certificate = known.get(fingerprint) ?? readCertificate(der);
+  if (der.length <= mostBytes) known.set(fingerprint, certificate);
   return certificate;
 }
 
@@ -115,14 +115,12 @@ function readCertificate(der: Buffer): Certificate {
   return { x509, pem: x509.toString(), facts: factsOf(x509, fields), fields };
 }
 
-const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
-
 function factsOf(x509: X509Certificate, fields: CertificateFields): CertificateFacts {
   const { subject, issuer, notBefore, notAfter, extendedKeyUsage, refusal } = fields;
   const key = fields.isKeyRead ? certifiedAlgorithmOf(x509.publicKey) : undefined;
   const restricted = extendedKeyUsage !== undefined && !extendedKeyUsage.includes(anyUsage);
   return {
-    fingerprint: sha256(x509.raw),
+    fingerprint: hash('sha256', x509.raw),
     subject: subject.text,
     issuer: issuer.text,
     serial: x509.serialNumber.toLowerCase(),

@@ -34,7 +34,7 @@ export interface SyncReport {
 }
 
 /**
- * Throws ConfigInvalid (destination), InventoryInvalid, and AlreadyRunning when another syncer has the destination;
+ * Throws ConfigInvalid (destination), and AlreadyRunning when another syncer has the destination;
  * everything later is in the report, the log and health.
  */
 export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
