@@ -3,36 +3,26 @@
 // every syncer of it sees, also through different mounts and paths.
 import type { Stats } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { isAbsolute, join, normalize } from 'node:path';
+import { join } from 'node:path';
 import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { directoryMode, ensureDirectory } from '../disk/files.ts';
-import { errorText, isCode, RecoveryError } from '../errors.ts';
+import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import type { Running } from '../log.ts';
 import { allow, isOwn, type ObjectDirectory } from '../publish/scan.ts';
 import { pruneRemoved } from '../publish/unpublish.ts';
 import { acquireLock, type Lock } from '../host/lock.ts';
 import { publishedKinds } from '../inventory/content.ts';
 
-/** The problem of a path as destination directory; undefined when it can be one. */
-export function destinationProblem(path: string): string | undefined {
-  if (!isAbsolute(path)) return 'is not absolute';
-  if (path.split('/').includes('..')) return 'holds ".."';
-  if (normalize(path) === '/') return 'is the root directory';
-  return path.includes('\0') ? 'holds a NUL character' : undefined;
-}
-
-/** Throws ConfigInvalid. */
+/** The configuration has said that it is an absolute path. Throws ConfigInvalid where something else lies there. */
 export async function checkDestination(path: string): Promise<void> {
   // What cannot be looked at now is reported by the objects, and may be repaired while this runs.
-  const problem =
-    destinationProblem(path) ??
-    (await stat(path).then(
-      (stats) => (stats.isDirectory() ? undefined : 'is not a directory'),
-      ({ code }: NodeJS.ErrnoException) => (code === 'ENOTDIR' ? 'is not a directory' : undefined),
-    ));
-  if (problem === undefined) return;
-  const message = `Cannot use destination directory "${path}": it ${problem}; the absolute path of a directory is wanted`;
-  throw new RecoveryError('ConfigInvalid', message);
+  const isInTheWay = await stat(path).then(
+    (stats) => !stats.isDirectory(),
+    (err: unknown) => systemCode(err) === 'ENOTDIR',
+  );
+  if (!isInTheWay) return;
+  const problem = 'it is not a directory; the absolute path of a directory is wanted';
+  throw new RecoveryError('ConfigInvalid', `Cannot use destination directory "${path}": ${problem}`);
 }
 
 /** Not one of the directories that hold objects, and closed to everybody else. */

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test 
 import { systemClock } from '../../lib/clock.ts';
 import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 import { createLog } from '../../lib/log.ts';
-import { Destination, destinationProblem, repairParent } from '../../lib/syncer/destination.ts';
+import { Destination, repairParent } from '../../lib/syncer/destination.ts';
 
 const options = { clock: systemClock, log: createLog({ write: () => undefined }) };
 
@@ -29,17 +29,6 @@ it.each(['certs', `${'deep/'.repeat(30)}certs`])('hold() lets one syncer in at a
   await first.release();
   await second.hold();
   await second.release();
-});
-
-test.each([
-  ['/etc/kubernetes/static-pod-certs', undefined],
-  ['certs', 'is not absolute'],
-  ['', 'is not absolute'],
-  ['/certs/../etc', 'holds ".."'],
-  ['/', 'is the root directory'],
-  ['//', 'is the root directory'],
-])('destinationProblem() of %j: %s', (path, problem) => {
-  expect(destinationProblem(path)).toBe(problem);
 });
 
 describe('repairParent()', () => {
