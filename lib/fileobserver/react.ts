@@ -61,7 +61,7 @@ export interface ReactorOptions extends Running {
   readonly artefact: ResolvedArtefact;
   readonly files: ArtefactFiles;
   readonly prove: Prove;
-  /** Sees to a restart where one is needed. Without it such readers are only reported. */
+  /** Sees to a restart where a reader needs one. Must not block. Without it such readers are only reported. */
   readonly restart?: ((request: RestartRequest) => void) | undefined;
 }
 

@@ -4,20 +4,16 @@
 import type { Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { Running } from '../log.ts';
-import type { Prove } from '../proof/prove.ts';
 import { filesOfReaders, pathsOf } from '../inventory/content.ts';
 import { observeFiles, reportChanges } from './observe.ts';
-import { Reactor, type RestartRequest } from './react.ts';
+import { Reactor, type ReactorOptions } from './react.ts';
 
-interface FileObserverOptions extends Running {
+interface FileObserverOptions extends Running, Pick<ReactorOptions, 'prove' | 'restart'> {
   readonly resolved: Resolved;
   /** Where the syncer publishes. */
   readonly destinationDir: string;
-  readonly prove: Prove;
   /** What is not yet proven is a remark there, no failure: some proofs wait for others to do something. */
   readonly health?: Pick<Health, 'set'>;
-  /** Sees to a restart where a reader needs one. Must not block. Without it such readers are only reported. */
-  readonly restart?: ((request: RestartRequest) => void) | undefined;
 }
 
 /** Runs until the signal aborts. */

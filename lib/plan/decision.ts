@@ -61,17 +61,23 @@ export interface Expected {
   readonly isPutBack?: true;
 }
 
-export interface Case<A extends ResolvedArtefact = ResolvedArtefact> {
-  readonly artefact: A;
-  readonly fact: ArtefactFacts;
-  readonly facts: Facts;
-  readonly expected: ReadonlyMap<string, Expected>;
+export interface PlanInput {
   readonly resolved: Resolved;
+  readonly facts: Facts;
   readonly policy: RenewalPolicy;
   readonly clock: ClockFacts;
   readonly now: Date;
-  /** As in PlanInput. */
+  /**
+   * Something that had expired was found so within the last minute, after its owner's grace: nobody else seems to renew
+   * these objects, so external inputs are followed without waiting.
+   */
   readonly unattended?: boolean;
+}
+
+export interface Case<A extends ResolvedArtefact = ResolvedArtefact> extends PlanInput {
+  readonly artefact: A;
+  readonly fact: ArtefactFacts;
+  readonly expected: ReadonlyMap<string, Expected>;
 }
 
 /** What has a certificate and a key of its own. */

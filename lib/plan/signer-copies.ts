@@ -9,7 +9,7 @@ import { isDamaged, resembles } from '../pki/damage.ts';
 import { keyMatches, usableKey } from '../pki/key.ts';
 import { isSignedByKey, signatureMatches } from '../pki/verify.ts';
 import { authorityKey, type Found, type Store } from '../store/store.ts';
-import { type ArtefactFacts, type Doubt, type Facts, isValid } from './facts.ts';
+import { type ArtefactFacts, type Facts, isValid, type SignerCopies } from './facts.ts';
 import type { FaultKeeper } from './faults.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -168,11 +168,9 @@ interface Evidence {
   readonly now: Date;
 }
 
-interface Proof {
+interface Proof extends Pick<SignerCopies, 'from' | 'doubt'> {
   /** The one to put back. */
   readonly certificate?: Certificate | undefined;
-  readonly from: readonly string[];
-  readonly doubt?: Doubt | undefined;
 }
 
 /** Without further proof: what a signer's file begins with cannot be what was there. `beside`: what follows it. */

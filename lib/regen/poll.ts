@@ -1,6 +1,5 @@
 // Polls: reads of one object or few, which can come often, where a look at everything could not. At the API server, until
 // it answers; between two looks, while others are expected to write, at external inputs.
-import type { Clock } from '../clock.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { Repeats, type Running } from '../log.ts';
@@ -83,15 +82,12 @@ export function externalVersions(
 }
 
 /** Between two looks. */
-export interface Pause {
+export interface Pause extends Pick<ApiPoll, 'store' | 'clock' | 'signal'> {
   readonly external: ExternalVersions;
   /** What the last look could not read: while there is any, it alone is asked for. Default: nothing. */
   readonly unread?: readonly Location[];
   /** Since when. */
   readonly unreadSince?: Date | undefined;
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
   /** Until the next look, milliseconds. */
   readonly delayMs: number;
   /** How to poll; undefined: not at all. */
