@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { type Disk, realDisk } from '../../lib/disk/disk.ts';
+import { directoryPath } from '../../lib/inventory/values.ts';
 import { createLog } from '../../lib/log.ts';
 import { Destination, repairParent } from '../../lib/syncer/destination.ts';
 
@@ -29,6 +30,19 @@ it.each(['certs', `${'deep/'.repeat(30)}certs`])('hold() lets one syncer in at a
   await first.release();
   await second.hold();
   await second.release();
+});
+
+// As the configuration takes it: syncer.destinationDir, --destination-dir.
+test.each([
+  ['/etc/kubernetes/static-pod-certs', true],
+  ['certs', false],
+  ['', false],
+  ['/certs/../etc', false],
+  ['/certs/\0', false],
+  ['/', false],
+  ['//', false],
+])('destination directory %j: %s', (path, isTaken) => {
+  expect(directoryPath.safeParse(path).success).toBe(isTaken);
 });
 
 describe('repairParent()', () => {
