@@ -10,7 +10,7 @@ import { basicConstraints, keyUsage, listExtensions, readBasicConstraints, readK
 import { subjectAltName } from './extensions.ts';
 import { type KeyAlgorithm, keyAlgorithmOf } from './key.ts';
 import { type DistinguishedName, ipText, nameTags, readDistinguishedName } from './names.ts';
-import { type PemBlock, readPem, unreadable } from './pem.ts';
+import { readPem, unreadable } from './pem.ts';
 
 /** A name that a request asks for besides its subject. `kind` is `other` for what Kubernetes has no use for. */
 interface AlternativeName {
@@ -59,29 +59,26 @@ const kinds: Readonly<Record<number, AlternativeName['kind']>> = {
 export function parseCertificateRequest(pem: Uint8Array, what: string): CertificateRequest {
   const subject = `request of ${what}`;
   const refuse = unreadable(subject);
-  const blocks = readPem(pem, subject);
+  const der = onlyBlock(pem, subject);
   try {
-    return readRequest(onlyBlock(blocks));
+    return readRequest(der);
   } catch (err) {
     if (isCode(err, 'MaterialInvalid')) throw refuse(err.message);
-    throw refuse(
-      err instanceof WrongBlocks ? err.message : `the block is not a certificate request (${errorText(err)})`,
-    );
+    throw refuse(`the block is not a certificate request (${errorText(err)})`);
   }
 }
 
 /** Its subject and nothing else, at a fraction of the cost. Throws where it cannot be read. */
 export function readRequestSubject(pem: Uint8Array): DistinguishedName {
-  return readDistinguishedName(partsOf(onlyBlock(readPem(pem, 'request'))).subject);
+  return readDistinguishedName(partsOf(onlyBlock(pem, 'request')).subject);
 }
 
-class WrongBlocks extends RangeError {}
-
-function onlyBlock(blocks: readonly PemBlock[]): Buffer {
+function onlyBlock(pem: Uint8Array, subject: string): Buffer {
+  const blocks = readPem(pem, subject);
   const [block] = blocks;
   if (block?.label === 'CERTIFICATE REQUEST' && blocks.length === 1) return block.der;
   const found = block === undefined ? 'none' : blocks.map(({ label }) => `"${label}"`).join(', ');
-  throw new WrongBlocks(`PEM blocks: ${found}, wanted one "CERTIFICATE REQUEST"`);
+  throw unreadable(subject)(`PEM blocks: ${found}, wanted one "CERTIFICATE REQUEST"`);
 }
 
 interface RequestParts {

@@ -112,15 +112,7 @@ export async function pause(options: Pause): Promise<void> {
   }
 }
 
-interface Poll {
-  readonly afterMs: number;
-  readonly hasNews: () => Promise<boolean>;
-}
-
-function pollOf(
-  { external, unread = [], unreadSince, store, signal, clock, pace, delayMs }: Pause,
-  count: number,
-): Poll {
+function pollOf({ external, unread = [], unreadSince, store, signal, clock, pace, delayMs }: Pause, count: number) {
   const now = clock.now();
   const [missing] = oneOf(unread, count);
   if (missing !== undefined) {

@@ -143,15 +143,8 @@ function remains({ unavailable, failed, conflicts, blocked }: PassOutcome): stri
   return `${unavailable} not readable, ${failed} failed, ${conflicts} changed meanwhile, ${blocked} blocked`;
 }
 
-interface Pulse {
-  readonly beat: () => void;
-  /** Away, or not for us: the failure says which. */
-  readonly away: (failure: RecoveryError) => void;
-  readonly looked: (outcome: PassOutcome) => void;
-}
-
 /** Liveness: the loop turns. Readiness: the last look has left nothing to do. */
-function watchPulse({ health, clock }: RegenOptions): Pulse {
+function watchPulse({ health, clock }: RegenOptions) {
   let lastBeat = clock.now().getTime();
   health?.set(
     'regen-loop',
@@ -165,13 +158,14 @@ function watchPulse({ health, clock }: RegenOptions): Pulse {
   );
   health?.set('regen', { ok: false, message: 'nothing has been looked at yet' });
   return {
-    beat() {
+    beat(): void {
       lastBeat = clock.now().getTime();
     },
-    away({ message }) {
+    /** Away, or not for us: the failure says which. */
+    away: ({ message }: RecoveryError): void => {
       health?.set('regen', { ok: false, message });
     },
-    looked(outcome) {
+    looked(outcome: PassOutcome): void {
       const { unavailable, failed, conflicts, blocked } = outcome;
       const ok = unavailable + failed + conflicts + blocked === 0;
       health?.set('regen', ok ? { ok } : { ok, message: remains(outcome) });
