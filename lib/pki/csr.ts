@@ -121,7 +121,7 @@ function readRequest(der: Buffer): CertificateRequest {
     subject: readDistinguishedName(subject),
     ...(unusualSubject !== undefined && { unusualSubject }),
     key: algorithm,
-    provesPossession: isSignedBy({ key, algorithm }, parts),
+    provesPossession: isSignedBy(key, parts),
     alternativeNames: readNames(extensions),
     wantsCa: wantsCa || asked(keyUsage, readKeyUsage)?.certSign === true,
     extensions: [...extensions.keys()],
@@ -178,12 +178,9 @@ function readNames(extensions: Extensions): AlternativeName[] {
   });
 }
 
-function isSignedBy(
-  { key, algorithm }: { readonly key: KeyObject; readonly algorithm: KeyAlgorithm },
-  { info, signatureAlgorithm, signature }: RequestParts,
-): boolean {
+function isSignedBy(key: KeyObject, { info, signatureAlgorithm, signature }: RequestParts): boolean {
   const scheme = signatures[new DerReader(signatureAlgorithm.content).oid('signature algorithm')];
-  if (scheme?.key !== algorithm.name) return false;
+  if (scheme?.key !== keyAlgorithmOf(key).name) return false;
   // BIT STRING: its first byte counts unused bits
   if (signature.tag !== tags.bitString || signature.content[0] !== 0) return false;
   try {

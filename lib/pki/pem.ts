@@ -15,9 +15,7 @@ const end = /^-----END ([A-Z0-9 ]+)-----$/;
 const blanks = /[ \t]+$/;
 const boundary = /-----(?:BEGIN|END)\b/;
 
-interface OpenBlock {
-  readonly label: string;
-  readonly line: number;
+interface OpenBlock extends Pick<PemBlock, 'label' | 'line'> {
   readonly body: string[];
 }
 

@@ -60,7 +60,10 @@ async function follow(
   const caches = new CachesSynced(options);
   const onLooked = (): void => caches.count(report());
   const syncs = objects.map((object) => new ObjectSync({ ...options, object, dryRun, hold, onLooked }));
-  const report = (): SyncReport => reportOf(syncs.map(({ status }) => status));
+  const report = (): SyncReport => {
+    const all = syncs.map(({ status }) => status);
+    return { objects: all, ok: all.every(isGood) };
+  };
   const watches = new WatchHealth(clock.now());
   if (!once) health?.set('syncer-watches', () => watches.check(clock.now()));
   health?.set('syncer', () => healthOf(report()));
@@ -92,10 +95,6 @@ async function recheck(destination: Destination, options: SyncerOptions, report:
 }
 
 const isGood = ({ state }: SyncStatus): boolean => state === 'synced' || state === 'absent';
-
-function reportOf(objects: readonly SyncStatus[]): SyncReport {
-  return { objects, ok: objects.every(isGood) };
-}
 
 /** How many objects are on disk as the API has them, and whose certificate ends first. Pure. */
 export const syncSummary = ({ objects }: SyncReport): Summary =>
