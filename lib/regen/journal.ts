@@ -1,10 +1,9 @@
 // Reports what regen decides and does: log lines, metrics, Events, and the report at the end. A decision is logged when
 // it changes, not at every look; nothing here decides anything, and no field ever holds material.
-import type { Clock } from '../clock.ts';
 import { faultText } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { EventReason, EventRecorder, RecordedEvent } from '../kube/events.ts';
-import { type Log, type LogEvent, type LogFields, Repeats } from '../log.ts';
+import { type LogEvent, type LogFields, Repeats, type Running } from '../log.ts';
 import { type Metrics, noMetrics } from '../metrics.ts';
 import type { Facts } from '../plan/facts.ts';
 import type { Decision } from '../plan/decision.ts';
@@ -35,10 +34,8 @@ export interface RegenReport {
   readonly summaryLoggedAt?: Date | undefined;
 }
 
-export interface JournalOptions {
+export interface JournalOptions extends Pick<Running, 'clock' | 'log'> {
   readonly resolved: Resolved;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly dryRun: boolean;
   readonly metrics?: Metrics;
   readonly events?: Pick<EventRecorder, 'record'> | undefined;

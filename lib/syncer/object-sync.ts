@@ -4,7 +4,7 @@ import { errorText, RecoveryError } from '../errors.ts';
 import type { EventReason, EventRecorder } from '../kube/events.ts';
 import type { ObjectState } from '../kube/kube.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
-import type { Log, LogFields } from '../log.ts';
+import type { Log, LogFields, Running } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import { scan, type Scan } from '../publish/scan.ts';
 import { prune } from '../publish/writer.ts';
@@ -28,8 +28,7 @@ export interface SyncStatus extends Pick<SyncedObject, 'name' | 'what' | 'publis
   readonly at?: Date;
 }
 
-export interface ObjectSyncOptions extends PassContext {
-  readonly log: Log;
+export interface ObjectSyncOptions extends PassContext, Running {
   readonly events?: Pick<EventRecorder, 'record'>;
   readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;
   /** After each look. */
