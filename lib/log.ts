@@ -110,6 +110,13 @@ export interface Log {
   with(fields: LogFields): Log;
 }
 
+/** What lasts is given these: the time, where to report, and when to end. */
+export interface Running {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
 export type LogFormat = 'json' | 'text';
 
@@ -165,13 +172,16 @@ interface Lasting {
   readonly loggedAt: number;
 }
 
-/** Logs what lasts when it begins or changes, and then again: after `firstMs`, after twice as long, up to `longestMs`. */
+/**
+ * Logs what lasts when it begins or changes, and then again: after `firstMs`, after twice as long, up to `longestMs`; where
+ * none is given, never again.
+ */
 export class Repeats {
   readonly #clock: Pick<Clock, 'now'>;
   readonly #pace: { readonly firstMs: number; readonly longestMs: number };
   readonly #lasting = new Map<string, Lasting>();
 
-  constructor(clock: Pick<Clock, 'now'>, firstMs: number, longestMs = firstMs) {
+  constructor(clock: Pick<Clock, 'now'>, firstMs = Infinity, longestMs = firstMs) {
     this.#clock = clock;
     this.#pace = { firstMs, longestMs };
   }
@@ -182,8 +192,9 @@ export class Repeats {
     const known = this.#lasting.get(key);
     const last = known?.text === text ? known : { text, count: 0, logged: 0, loggedAt: now };
     const quietMs = now - last.loggedAt;
+    const waitMs = backoffMs(last.logged, this.#pace);
     // negative: the clock was set back
-    const isDue = last.logged === 0 || quietMs < 0 || quietMs >= backoffMs(last.logged, this.#pace);
+    const isDue = last.logged === 0 || (waitMs < Infinity && (quietMs < 0 || quietMs >= waitMs));
     const count = last.count + 1;
     this.#lasting.set(key, isDue ? { text, count, logged: last.logged + 1, loggedAt: now } : { ...last, count });
     return isDue ? count : undefined;

@@ -1,6 +1,6 @@
 // The one reader of observed files. Contents are held as long as a look takes: what leaves is a digest for each file, and
 // for the files of an artefact whether they are all there and whether a certificate and its key belong together.
-import { X509Certificate, createHash, createPrivateKey } from 'node:crypto';
+import { X509Certificate, createPrivateKey, hash } from 'node:crypto';
 import { type Disk, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { systemCode } from '../errors.ts';
@@ -35,7 +35,7 @@ async function lookAtOne(file: string, disk: LookDisk): Promise<SeenFile> {
     try {
       const { ctimeMs } = await disk.stat(file); // before the content: what comes in between is a change of its own
       const content = await readRegularFile(disk, file);
-      return { state: 'present', content, digest: sha256(content), changedMs: ctimeMs };
+      return { state: 'present', content, digest: hash('sha256', content), changedMs: ctimeMs };
     } catch (err) {
       const code = systemCode(err) ?? 'unknown';
       if (code !== 'ENOENT' && code !== 'ENOTDIR') return { state: 'unreadable', code };
@@ -44,8 +44,6 @@ async function lookAtOne(file: string, disk: LookDisk): Promise<SeenFile> {
     }
   }
 }
-
-const sha256 = (content: Uint8Array | string): string => createHash('sha256').update(content).digest('hex');
 
 /** The files of one artefact taken together, as they lie on disk now. */
 export type FilesState =
@@ -84,7 +82,7 @@ export function inspectSeen(files: ArtefactFiles, seen: ReadonlyMap<string, Seen
     return incomplete('mismatched');
   }
   const newest = Math.max(...present.map(({ changedMs }) => changedMs));
-  const digest = sha256(present.map((file) => file.digest).join());
+  const digest = hash('sha256', present.map((file) => file.digest).join());
   return { state: 'complete', digest, changedAt: new Date(Math.ceil(newest)) };
 }
 

@@ -1,8 +1,7 @@
 // The files as they are, change by change: a hint says when to look, the content's hash what is so, a slow rescan finds
 // what no hint told. There is no queue: the reader pulls, and gets the difference between what it was given last and
 // what is there now, so a slow reader costs nothing and a burst is one batch.
-import type { Clock } from '../clock.ts';
-import type { Log } from '../log.ts';
+import { type Log, Repeats, type Running } from '../log.ts';
 import { type ArtefactFiles, pathsOf } from '../inventory/places.ts';
 import { Wake } from '../retry.ts';
 import { openHints, type Hints } from './hints.ts';
@@ -14,17 +13,11 @@ import {
   type Known,
   lookAtFiles,
   type LookDisk,
-  type SeenFile,
 } from './inspect.ts';
 
-export interface ObserveOptions {
+export interface ObserveOptions extends Running {
   /** With absolute paths, which need not exist, nor their directories. */
   readonly artefacts: readonly ArtefactFiles[];
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-  /** Milliseconds between looks without a hint. Default 10 000. */
-  readonly rescanMs?: number;
   readonly disk?: LookDisk;
   readonly hints?: typeof openHints;
 }
@@ -39,6 +32,7 @@ export interface Batch {
 /** A burst of hints is one look: the first is followed at once, the next looks keep this distance. */
 const burstMs = 50;
 
+const rescanMs = 10_000;
 /** Until everything can be read and every hint comes, looks are this close. */
 const troubledRescanMs = 1_000;
 
@@ -47,30 +41,34 @@ const troubledRescanMs = 1_000;
  * start is missed. Ends when the signal aborts.
  */
 export async function* observeFiles(options: ObserveOptions): AsyncGenerator<Batch, void, void> {
-  const { artefacts, clock, log, signal, rescanMs = 10_000 } = options;
+  const { artefacts, clock, log, signal } = options;
   if (signal.aborted) return;
   const files = [...new Set(artefacts.flatMap(pathsOf))];
-  const trouble = new Trouble(log);
+  const told = new Repeats(clock);
   const wake = new Wake();
   const onHint = (): void => wake.call();
-  const open = (): Promise<Hints> =>
-    (options.hints ?? openHints)({ files, onHint, onError: (code) => trouble.watch(code) });
+  const onError = (code: string): void => {
+    if (told.met('watch', code) === undefined) return;
+    const message = `Cannot watch files: ${code}; they are read again every second until watching works`;
+    log.error('observe.failed', { code, message });
+  };
+  const open = (): Promise<Hints> => (options.hints ?? openHints)({ files, onHint, onError });
   let hints = await open();
   try {
     let known: Known = new Map();
     while (!signal.aborted) {
       const rested = clock.sleep(burstMs, signal);
       wake.clear(); // before the look: a hint that comes during it stays
-      const looked = await look(known, { ...options, files, trouble });
+      const looked = await look(known, { ...options, files, told });
       known = looked.known;
       if (looked.changes.length > 0) yield looked;
       if (signal.aborted) break;
       await hints.refresh();
-      const soon = trouble.unreadable || !hints.complete;
-      const isHinted = await wake.wait({ clock, signal }, soon ? Math.min(rescanMs, troubledRescanMs) : rescanMs);
+      const isTroubled = looked.isUnreadable || !hints.complete;
+      const isHinted = await wake.wait({ clock, signal }, isTroubled ? troubledRescanMs : rescanMs);
       await rested;
       if (isHinted || signal.aborted) continue;
-      if (hints.complete) trouble.watchWorks();
+      if (hints.complete) told.ended('watch');
       else {
         await hints.close();
         hints = await open();
@@ -81,59 +79,33 @@ export async function* observeFiles(options: ObserveOptions): AsyncGenerator<Bat
   }
 }
 
-interface LookOptions extends Pick<ObserveOptions, 'artefacts' | 'clock' | 'disk'> {
+interface LookOptions extends ObserveOptions {
   readonly files: readonly string[];
-  readonly trouble: Trouble;
+  /** Each trouble is logged once, and again only after it has gone. */
+  readonly told: Repeats;
+}
+
+interface Looked extends Batch {
+  readonly known: Known;
+  readonly isUnreadable: boolean;
 }
 
 /** Contents, keys among them, are not held beyond this call. */
-async function look(
-  before: Known,
-  { artefacts, files, clock, disk, trouble }: LookOptions,
-): Promise<Batch & { readonly known: Known }> {
+async function look(before: Known, { artefacts, files, clock, log, disk, told }: LookOptions): Promise<Looked> {
   const seen = await lookAtFiles(files, disk);
-  trouble.read(seen);
+  for (const [path, file] of seen) {
+    if (file.state !== 'unreadable') told.ended(path);
+    else if (told.met(path, file.code) !== undefined) {
+      const message = `Cannot read file "${path}": ${file.code}; wanted a readable file; it is tried again`;
+      log.error('observe.failed', { path, code: file.code, message });
+    }
+  }
   const { changes, known } = compareSeen(before, seen, clock.now());
   const changed = new Set(changes.map(({ path }) => path));
   const concerned = artefacts.filter((artefact) => pathsOf(artefact).some((path) => changed.has(path)));
-  return { changes, known, inspected: new Map(concerned.map((artefact) => [artefact, inspectSeen(artefact, seen)])) };
-}
-
-/** Reports each trouble once, and again only after it has gone. */
-class Trouble {
-  readonly #log: Log;
-  readonly #reported = new Map<string, string>();
-  #watch: string | undefined;
-
-  constructor(log: Log) {
-    this.#log = log;
-  }
-
-  get unreadable(): boolean {
-    return this.#reported.size > 0;
-  }
-
-  read(seen: ReadonlyMap<string, SeenFile>): void {
-    for (const [path, file] of seen) {
-      if (file.state !== 'unreadable') this.#reported.delete(path);
-      else if (this.#reported.get(path) !== file.code) {
-        this.#reported.set(path, file.code);
-        const message = `Cannot read file "${path}": ${file.code}; wanted a readable file; it is tried again`;
-        this.#log.error('observe.failed', { path, code: file.code, message });
-      }
-    }
-  }
-
-  watch(code: string): void {
-    if (this.#watch === code) return;
-    this.#watch = code;
-    const message = `Cannot watch files: ${code}; they are read again every second until watching works`;
-    this.#log.error('observe.failed', { code, message });
-  }
-
-  watchWorks(): void {
-    this.#watch = undefined;
-  }
+  const inspected = new Map(concerned.map((artefact) => [artefact, inspectSeen(artefact, seen)]));
+  const isUnreadable = [...seen.values()].some(({ state }) => state === 'unreadable');
+  return { changes, known, inspected, isUnreadable };
 }
 
 /** For the loops that react: one line for each change. What was found at the start is none. */

@@ -1,24 +1,20 @@
 // The tool's own kubeconfig, token and CA: when one of them changes, the connection reads them again. A reload
 // that fails (a half-written kubeconfig, say) is tried again until it succeeds or the files change once more; the
 // connection keeps what it had. A failure is logged when it is news.
-import type { Clock } from '../clock.ts';
 import { errorText } from '../errors.ts';
-import type { Log } from '../log.ts';
+import { Repeats, type Running } from '../log.ts';
 import { backoffMs, Wake } from '../retry.ts';
 import { observeFiles, reportChanges } from './observe.ts';
 
-interface OwnFilesOptions {
+interface OwnFilesOptions extends Running {
   /** Absolute paths of the kubeconfig and of every file that it names. */
   readonly files: () => readonly string[];
   /** KubeConnection.reload: reads everything again and says whether it differs. */
   readonly reload: () => Promise<'unchanged' | 'changed'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-  readonly rescanMs?: number;
-  /** Milliseconds after a failed reload; doubled after each, up to ten times as much. Default 500. */
-  readonly retryMs?: number;
 }
+
+/** After failed reloads. */
+const retries = { firstMs: 500, longestMs: 5000 };
 
 /** Runs until the signal aborts. The first look reloads too: the files may have changed since the connection was made. */
 export async function observeOwnFiles(options: OwnFilesOptions): Promise<void> {
@@ -27,7 +23,7 @@ export async function observeOwnFiles(options: OwnFilesOptions): Promise<void> {
 
 /** Until the files are others: a kubeconfig was replaced by one that names another token. */
 async function observeUntilOthers(options: OwnFilesOptions): Promise<void> {
-  const { reload, log, clock, retryMs = 500 } = options;
+  const { reload, log, clock } = options;
   const others = new AbortController();
   const signal = AbortSignal.any([options.signal, others.signal]);
   const files = options.files();
@@ -39,21 +35,20 @@ async function observeUntilOthers(options: OwnFilesOptions): Promise<void> {
     }
   };
   const react = async (): Promise<void> => {
-    let told: string | undefined;
+    const told = new Repeats(clock);
     for (let failures = 0; ;) {
-      const retryIn = backoffMs(failures, { firstMs: retryMs, longestMs: retryMs * 10 });
-      const isChange = await wake.wait({ clock, signal }, failures === 0 ? undefined : retryIn);
+      const isChange = await wake.wait({ clock, signal }, failures === 0 ? undefined : backoffMs(failures, retries));
       if (signal.aborted) return;
       if (!isChange && failures === 0) continue;
       try {
         await reload(); // says by itself what has changed
-        [failures, told] = [0, undefined];
+        failures = 0;
+        told.ended('reload');
         if (files.join('\0') !== options.files().join('\0')) others.abort();
       } catch (err) {
         failures = isChange ? 1 : failures + 1;
         const text = errorText(err);
-        if (text !== told) log.warn('reaction.failed', { reason: 'ReloadFailed', err: text });
-        told = text;
+        if (told.met('reload', text) !== undefined) log.warn('reaction.failed', { reason: 'ReloadFailed', err: text });
       }
     }
   };

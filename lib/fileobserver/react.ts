@@ -1,10 +1,9 @@
 // The reaction to changes of one artefact: wait until its files agree, then prove that every reader uses them. Done is
 // only what succeeded; everything else is tried again, quickly at first, and slowly once it has been reported.
 // Only the newest state counts: a change during an attempt voids the attempt, so a burst ends in one reaction.
-import type { Clock } from '../clock.ts';
 import { errorText, faultText } from '../errors.ts';
 import type { Reader, ResolvedArtefact } from '../inventory/model.ts';
-import type { Log } from '../log.ts';
+import type { Log, Running } from '../log.ts';
 import type { Prove } from '../proof/prove.ts';
 import type { ArtefactFiles } from '../inventory/places.ts';
 import { proofKinds } from '../inventory/reader.ts';
@@ -12,7 +11,7 @@ import type { InputChange } from '../restart/pod-restarts.ts';
 import { backoffMs, Wake } from '../retry.ts';
 import { type FilesState, inspectFiles, type Inspection } from './inspect.ts';
 
-export interface ReactionFacts {
+interface ReactionFacts {
   readonly files: FilesState;
   /** `found`: they were there when we started, so a reader that needs a restart may well have started after them. */
   readonly since: 'found' | 'changed';
@@ -21,62 +20,48 @@ export interface ReactionFacts {
   readonly canRestart: boolean;
 }
 
-export type Reaction =
-  | { readonly kind: 'none'; readonly reason: 'NoReader' | 'FilesGone' | 'NothingToSee' }
-  | { readonly kind: 'wait'; readonly reason: 'PairIncomplete' | 'PairMismatched' | 'FilesUnreadable' }
+type Reaction =
+  /** No reader, or nothing to see of one. */
+  | { readonly kind: 'none' }
+  /** For what `problem` says. */
+  | { readonly kind: 'wait'; readonly problem: string }
   | { readonly kind: 'react'; readonly prove: readonly Reader[]; readonly restart: readonly Reader[] };
+
+const problems: Readonly<Partial<Record<FilesState, string>>> = {
+  partial: 'a file is missing; wanted all of them',
+  mismatched: 'the certificate and the key on disk do not belong together; wanted one generation of both',
+  unreadable: 'a file cannot be read; wanted readable files',
+};
 
 /** Which reaction a change of an artefact's files asks for. Pure. */
 export function decideReaction({ files, since, readers, canRestart }: ReactionFacts): Reaction {
-  if (readers.length === 0) return { kind: 'none', reason: 'NoReader' };
-  switch (files) {
-    case 'absent':
-      return { kind: 'none', reason: 'FilesGone' };
-    case 'partial':
-      return { kind: 'wait', reason: 'PairIncomplete' };
-    case 'mismatched':
-      return { kind: 'wait', reason: 'PairMismatched' };
-    case 'unreadable':
-      return { kind: 'wait', reason: 'FilesUnreadable' };
-    case 'complete':
-      break;
-  }
+  if (readers.length === 0 || files === 'absent') return { kind: 'none' };
+  const { [files]: problem } = problems;
+  if (problem !== undefined) return { kind: 'wait', problem };
   const prove = readers.filter(({ needs, proof }) => needs === 'nothing' && proof.kind !== 'none');
   const restart = since === 'changed' || canRestart ? readers.filter(({ needs }) => needs === 'restart') : [];
-  if (prove.length + restart.length === 0) return { kind: 'none', reason: 'NothingToSee' };
-  return { kind: 'react', prove, restart };
+  return prove.length + restart.length === 0 ? { kind: 'none' } : { kind: 'react', prove, restart };
 }
 
-/** Milliseconds. */
-export interface Pace {
-  /** Delay after the first failed attempt; doubled after each. */
-  readonly firstMs: number;
-  readonly mostMs: number;
-  /** When what is not proven by then is reported. */
-  readonly boundMs: number;
-  /** Delay between attempts after the report. */
-  readonly slowMs: number;
-  /** First delay where others must do something that proves use; doubled after each, up to `slowMs`. */
-  readonly othersMs: number;
-}
-
-/** A lease is renewed every two seconds and a failed start of a component is seen within a minute. */
-const defaultPace: Pace = { firstMs: 10, mostMs: 1_000, boundMs: 60_000, slowMs: 30_000, othersMs: 2_000 };
+/** Between the first attempts: a lease is renewed every two seconds. */
+const quick = { firstMs: 10, longestMs: 1_000 };
+/** When what is not proven by then is reported: a failed start of a component is seen within a minute. */
+const boundMs = 60_000;
+/** Delay between attempts after the report. */
+const slowMs = 30_000;
+/** Where others must do something that proves use. */
+const patient = { firstMs: 2_000, longestMs: slowMs };
 
 /** By whom the files of a change are read. */
 export interface RestartRequest extends InputChange {
   readonly component: string;
 }
 
-export interface ReactorOptions {
+export interface ReactorOptions extends Running {
   readonly artefact: ResolvedArtefact;
   readonly files: ArtefactFiles;
   readonly prove: Prove;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-  readonly pace?: Partial<Pace>;
-  /** Sees to a restart where one is needed. Without it such readers are only reported. */
+  /** Sees to a restart where a reader needs one. Must not block. Without it such readers are only reported. */
   readonly restart?: ((request: RestartRequest) => void) | undefined;
 }
 
@@ -95,15 +80,8 @@ type Outcome =
       readonly waitsForOthers?: boolean;
     };
 
-const waiting: Record<(Reaction & { kind: 'wait' })['reason'], string> = {
-  PairIncomplete: 'a file is missing; wanted all of them',
-  PairMismatched: 'the certificate and the key on disk do not belong together; wanted one generation of both',
-  FilesUnreadable: 'a file cannot be read; wanted readable files',
-};
-
 export class Reactor {
   readonly #options: ReactorOptions;
-  readonly #pace: Pace;
   readonly #log: Log;
   #newest: Noticed | undefined;
   readonly #wake = new Wake();
@@ -114,7 +92,6 @@ export class Reactor {
 
   constructor(options: ReactorOptions) {
     this.#options = options;
-    this.#pace = { ...defaultPace, ...options.pace };
     this.#log = options.log.with({ artefact: options.artefact.name });
   }
 
@@ -162,9 +139,8 @@ export class Reactor {
     // What was found at the start may have come into its place before the machine was switched off.
     const from = change.since === 'found' ? begun : change.at.getTime();
     const elapsed = (): number => clock.now().getTime() - from;
-    const { firstMs, mostMs } = this.#pace;
     let reported = false;
-    let patientMs = this.#pace.othersMs;
+    let waits = 0;
     for (let attempt = 1; ; attempt += 1) {
       const inspection = attempt === 1 ? change.inspection : undefined;
       const outcome = await this.#attempt(change, inspection).catch((err: unknown) => this.#fault(err));
@@ -175,19 +151,16 @@ export class Reactor {
         if (outcome.proven !== undefined) this.#log.info('proof.given', { ...fields, message: outcome.proven });
         return true;
       }
-      if (!reported && clock.now().getTime() - begun >= this.#pace.boundMs) {
+      if (!reported && clock.now().getTime() - begun >= boundMs) {
         reported = true;
         const fields = { duration: elapsed(), attempt, message: outcome.message };
         if (outcome.event === 'proof.missing' && artefact.readers.every(waitsForOthers)) {
           this.#log.info(outcome.event, fields);
         } else this.#log.warn(outcome.event, fields);
       }
-      let pauseMs = reported ? this.#pace.slowMs : backoffMs(attempt, { firstMs, longestMs: mostMs });
-      if (outcome.waitsForOthers) {
-        pauseMs = Math.max(pauseMs, patientMs);
-        patientMs = Math.min(patientMs * 2, this.#pace.slowMs);
-      }
-      await this.#wake.wait(this.#options, pauseMs);
+      if (outcome.waitsForOthers) waits += 1;
+      const patientMs = outcome.waitsForOthers ? backoffMs(waits, patient) : 0;
+      await this.#wake.wait(this.#options, Math.max(reported ? slowMs : backoffMs(attempt, quick), patientMs));
       if (signal.aborted || this.#newest !== change) return false;
     }
   }
@@ -206,7 +179,7 @@ export class Reactor {
     const reaction = decideReaction({ files: filesState, since: change.since, readers: artefact.readers, canRestart });
     if (reaction.kind === 'none' || (digest !== '' && digest === this.#settled)) return { done: true, digest };
     if (reaction.kind === 'wait') {
-      const message = `Cannot use the files of "${artefact.name}": ${waiting[reaction.reason]}`;
+      const message = `Cannot use the files of "${artefact.name}": ${reaction.problem}`;
       return { done: false, event: 'reaction.failed', message };
     }
     if (this.#newest !== change) return { done: true, digest }; // void: the caller sees it too

@@ -1,29 +1,19 @@
 // The loop of the observer: disk -> observe -> react -> prove. It watches the files of every published artefact (and of
 // those whose location is on disk), says what changed, and reacts to each artefact on its own, so that a proof that takes
 // long holds up no other.
-import type { Clock } from '../clock.ts';
 import type { Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
-import type { Log } from '../log.ts';
-import type { Prove } from '../proof/prove.ts';
+import type { Running } from '../log.ts';
 import { filesOfReaders, pathsOf } from '../inventory/places.ts';
 import { observeFiles, reportChanges } from './observe.ts';
-import { type Pace, Reactor, type RestartRequest } from './react.ts';
+import { Reactor, type ReactorOptions } from './react.ts';
 
-interface FileObserverOptions {
+interface FileObserverOptions extends Running, Pick<ReactorOptions, 'prove' | 'restart'> {
   readonly resolved: Resolved;
   /** Where the syncer publishes. */
   readonly destinationDir: string;
-  readonly prove: Prove;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
   /** What is not yet proven is a remark there, no failure: some proofs wait for others to do something. */
   readonly health?: Pick<Health, 'set'>;
-  readonly rescanMs?: number;
-  readonly pace?: Partial<Pace>;
-  /** Sees to a restart where a reader needs one. Must not block. Without it such readers are only reported. */
-  readonly restart?: ((request: RestartRequest) => void) | undefined;
 }
 
 /** Runs until the signal aborts. */

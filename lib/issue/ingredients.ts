@@ -1,6 +1,6 @@
 // What an artefact is made from, found by name: signers, bundles, originals, as they are or as they have just been made.
 import type { KeyObject } from 'node:crypto';
-import { isCode, RecoveryError } from '../errors.ts';
+import { RecoveryError } from '../errors.ts';
 import type {
   CaBundle,
   ComposedBundle,
@@ -14,6 +14,7 @@ import { originalOf } from '../inventory/order.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
 import { isEncryptedKey, type KeyAlgorithm, keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
+import { unlessInvalid } from '../pki/pem.ts';
 import { type Entries, type Found, locationText, type Material } from '../store/store.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -36,7 +37,7 @@ export interface Ingredients {
   /** The newest backup that can still be understood, by artefact. */
   readonly backups?: ReadonlyMap<string, Held>;
   /** By signer of which only the certificate is put back: the one that its copies are. */
-  readonly signerCopies?: ReadonlyMap<string, Certificate>;
+  readonly signerCopies?: ReadonlyMap<string, Certificate> | undefined;
   /** A key for one use. Asked for signers and targets only; `like` is that of what it follows, else of its issuer. */
   readonly takeKey: (artefact: IssuedPair, like?: KeyAlgorithm) => Promise<PrivateKey>;
   /** What held nothing usable before: certificates that were only there may live on in what is made of it. */
@@ -124,14 +125,14 @@ export function liveSigners({ signers }: CaBundle, from: Ingredients): Certifica
     const material = from.material.get(name);
     if (material === undefined) return [];
     const { location } = artefactOf(name, from);
-    const certificate = unlessBroken(() => readSigner(location, material.entries));
+    const certificate = unlessInvalid(() => readSigner(location, material.entries));
     return certificate !== undefined && from.now < certificate.facts.notAfter ? [certificate] : [];
   });
 }
 
 /** What a bundle holds now; of a damaged one what is whole, because good trust must not go with a torn block. */
 export function formerOf(bundle: CaBundle | ComposedBundle, from: Ingredients): Certificate[] {
-  const whole = unlessBroken(() => bundleCertificates(bundle, from));
+  const whole = unlessInvalid(() => bundleCertificates(bundle, from));
   const pem = from.material.get(bundle.name)?.entries[caBundleKey];
   return whole ?? (pem === undefined ? [] : wholeCertificates(pem));
 }
@@ -155,16 +156,6 @@ export const originalKind = (
 /** What others maintain counts for nothing while it is broken: the plan says so. */
 export function inputOf(input: ResolvedArtefact, from: Ingredients): Certificate[] {
   return originalKind(input, from) === 'external'
-    ? (unlessBroken(() => bundleCertificates(input, from)) ?? [])
+    ? (unlessInvalid(() => bundleCertificates(input, from)) ?? [])
     : bundleCertificates(input, from);
-}
-
-/** The plan has a decision of its own about what is broken. */
-function unlessBroken<T>(read: () => T): T | undefined {
-  try {
-    return read();
-  } catch (err) {
-    if (isCode(err, 'MaterialInvalid')) return undefined;
-    throw err;
-  }
 }

@@ -3,17 +3,17 @@
 // the former certificate, also of an expired one or one whose key is lost; else of the newest backup; else what is declared.
 // Three things of a renewal are ours: it begins with its CA and ends with it at the latest, and what stood behind the old
 // leaf in its file stays there.
-import { isCode, RecoveryError } from '../errors.ts';
+import { RecoveryError } from '../errors.ts';
 import { unfitness, usagesOf } from '../inventory/fitness.ts';
 import type { Location, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
 import { encodeBundle } from '../pki/bundle.ts';
 import { backDatedMs, type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
-import { usageOids } from '../pki/encode.ts';
+import { usageOids } from '../pki/extensions.ts';
 import { canonicalHostnames, hostnameDer } from '../pki/names.ts';
 import type { PrivateKey } from '../pki/key.ts';
 import { type LeafTemplate, signLeaf, signTemplate, templateOf } from '../pki/sign.ts';
-import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
+import { encodePem, type PemBlock, readPem, unlessInvalid } from '../pki/pem.ts';
 import { signatureMatches } from '../pki/verify.ts';
 import { locationText, type Material } from '../store/store.ts';
 import { type Authority, formerOf, type Ingredients, type Issued, type IssuedPair } from './ingredients.ts';
@@ -96,13 +96,8 @@ function hostnamesOf(target: ResolvedTarget, { material }: Ingredients): readonl
   if (asks !== undefined && namesUnknown === undefined) return hostnames;
   const pem = usage === 'client' ? undefined : material.get(name)?.entries[certificateKey];
   if (pem === undefined) return hostnames;
-  try {
-    const [present] = parseCertificates(pem, locationText(location));
-    return canonicalHostnames([...hostnames, ...(present?.facts.hostnames ?? [])]);
-  } catch (err) {
-    if (isCode(err, 'MaterialInvalid')) return hostnames;
-    throw err;
-  }
+  const present = unlessInvalid(() => parseCertificates(pem, locationText(location)))?.[0];
+  return present === undefined ? hostnames : canonicalHostnames([...hostnames, ...present.facts.hostnames]);
 }
 
 /**
@@ -208,16 +203,13 @@ function canServe(target: ResolvedTarget, { facts }: Certificate): boolean {
 
 /** Of a torn file whatever is whole. A private key is never carried on: the new leaf has its own. */
 function readFormer(pem: Uint8Array): Omit<Former, 'isFit'> | undefined {
-  let blocks: readonly Pick<PemBlock, 'label' | 'der'>[];
-  let all: readonly Certificate[];
-  try {
-    all = parseCertificates(pem, 'the former certificate', 'skipped');
-    blocks = readPem(pem, 'the former certificate').filter(({ label }) => !label.endsWith('PRIVATE KEY'));
-  } catch (err) {
-    if (!isCode(err, 'MaterialInvalid')) throw err;
-    all = wholeCertificates(pem);
-    blocks = all.map(({ x509 }) => ({ label: 'CERTIFICATE', der: x509.raw }));
-  }
+  const what = 'the former certificate';
+  const sound = unlessInvalid(() => parseCertificates(pem, what, 'skipped'));
+  const all = sound ?? wholeCertificates(pem);
+  const blocks: Former['others'] =
+    sound === undefined
+      ? all.map(({ x509 }) => ({ label: 'CERTIFICATE', der: x509.raw }))
+      : readPem(pem, what).filter(({ label }) => !label.endsWith('PRIVATE KEY'));
   const [leaf] = all;
   if (leaf === undefined) return undefined;
   const own = leaf.x509.raw;

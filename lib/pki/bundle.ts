@@ -24,8 +24,7 @@ export function mergeBundle({ first = [], rest, now }: BundleParts): Certificate
     );
   }
   const live = usable(rest, now);
-  const different = new Map([...first, ...live].map((certificate) => [certificate.facts.fingerprint, certificate]));
-  return [...different.values()].toSorted((a, b) => Buffer.compare(a.x509.raw, b.x509.raw));
+  return different([...first, ...live]).toSorted((a, b) => Buffer.compare(a.x509.raw, b.x509.raw));
 }
 
 /**
@@ -33,12 +32,16 @@ export function mergeBundle({ first = [], rest, now }: BundleParts): Certificate
  * coming: of a composed bundle that of its inputs, as library-go's pkg/operator/resourcesynccontroller (CombineCABundleConfigMaps) has it.
  */
 export function joinBundles({ certificates, now }: { certificates: readonly Certificate[]; now: Date }): Certificate[] {
-  const live = usable(certificates, now);
-  return [...new Map(live.map((certificate) => [certificate.facts.fingerprint, certificate])).values()];
+  return different(usable(certificates, now));
 }
 
 const usable = (all: readonly Certificate[], now: Date): readonly Certificate[] =>
   all.filter((certificate) => certificate.facts.notAfter > now && !isDamaged(certificate, all));
+
+/** Each once, in the order of their first coming. */
+const different = (all: readonly Certificate[]): Certificate[] => [
+  ...new Map(all.map((certificate) => [certificate.facts.fingerprint, certificate])).values(),
+];
 
 /** PEM of the certificates in the given order, a newline after each. */
 export function encodeBundle(certificates: readonly Certificate[]): string {

@@ -13,6 +13,7 @@ import {
   readExtensions,
 } from './extensions.ts';
 import type { LaterRefusal } from './extensions.ts';
+import { curves } from './key-encoding.ts';
 import { type DistinguishedName, readDistinguishedName } from './names.ts';
 
 export interface CertificateFields extends ExtensionFields {
@@ -139,13 +140,7 @@ const isPositive = (reader: DerReader, below?: bigint): boolean => {
   return value > 0n && (below === undefined || value < below);
 };
 
-/** Curves by the length of an uncompressed point: P-224, P-256, P-384, P-521. */
-const pointLengths: Readonly<Record<string, number>> = {
-  '1.3.132.0.33': 57,
-  '1.2.840.10045.3.1.7': 65,
-  '1.3.132.0.34': 97,
-  '1.3.132.0.35': 133,
-};
+const p224 = '1.3.132.0.33';
 
 const keyChecks: Readonly<Record<string, (key: Buffer, parameters: Buffer) => void>> = {
   // RSA
@@ -156,9 +151,10 @@ const keyChecks: Readonly<Record<string, (key: Buffer, parameters: Buffer) => vo
   },
   // ECDSA
   '1.2.840.10045.2.1'(key, parameters) {
-    const length = pointLengths[new DerReader(parameters).oid('elliptic curve')];
-    if (length === undefined) return; // certifiedAlgorithmOf() refuses it by its name
-    if (key[0] !== 4 || key.length !== length) throw new RangeError('point is not uncompressed');
+    const oid = new DerReader(parameters).oid('elliptic curve');
+    const size = oid === p224 ? 28 : curves[oid]?.size;
+    if (size === undefined) return; // certifiedAlgorithmOf() refuses it by its name
+    if (key[0] !== 4 || key.length !== 1 + 2 * size) throw new RangeError('point is not uncompressed');
   },
   // DSA
   '1.2.840.10040.4.1'(key, parameters) {

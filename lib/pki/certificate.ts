@@ -3,11 +3,12 @@
 // This room has its own DER reader and node:crypto beside @peculiar/x509, which only writes (encode.ts): to load the package
 // costs about 10 MB and 50 ms, which a process that reads and never signs does not pay; and what is read here must be what
 // Go accepts, to the bit, where other parsers take more.
-import { createHash, X509Certificate } from 'node:crypto';
-import { errorText, isCode } from '../errors.ts';
+import { hash, X509Certificate } from 'node:crypto';
+import { errorText } from '../errors.ts';
 import { type CertificateFields, readCertificateFields } from './certificate-fields.ts';
+import { usageOids } from './extensions.ts';
 import { certifiedAlgorithmOf, type KeyAlgorithm } from './key.ts';
-import { readPem, unreadable } from './pem.ts';
+import { readPem, unlessInvalid, unreadable } from './pem.ts';
 import { Recent } from './recent.ts';
 
 /**
@@ -57,10 +58,10 @@ export interface Certificate {
   readonly fields: CertificateFields;
 }
 
-const usageNames: Readonly<Record<string, string>> = {
-  '1.3.6.1.5.5.7.3.1': 'serverAuth',
-  '1.3.6.1.5.5.7.3.2': 'clientAuth',
-};
+/** To the byte. */
+export const isSame = (a: Certificate, b: Certificate): boolean => a.facts.fingerprint === b.facts.fingerprint;
+
+const usageNames = new Map<string, string>(Object.entries(usageOids).map(([name, oid]) => [oid, name]));
 const anyUsage = '2.5.29.37.0';
 
 /**
@@ -98,9 +99,9 @@ const known = new Recent<Certificate>(1000);
 const mostBytes = 16_384;
 
 function parseDer(der: Buffer): Certificate {
-  const hash = sha256(der);
-  const certificate = known.get(hash) ?? readCertificate(der);
-  if (der.length <= mostBytes) known.set(hash, certificate);
+  const fingerprint = hash('sha256', der);
+  const certificate = known.get(fingerprint) ?? readCertificate(der);
+  if (der.length <= mostBytes) known.set(fingerprint, certificate);
   return certificate;
 }
 
@@ -114,14 +115,12 @@ function readCertificate(der: Buffer): Certificate {
   return { x509, pem: x509.toString(), facts: factsOf(x509, fields), fields };
 }
 
-const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
-
 function factsOf(x509: X509Certificate, fields: CertificateFields): CertificateFacts {
   const { subject, issuer, notBefore, notAfter, extendedKeyUsage, refusal } = fields;
   const key = fields.isKeyRead ? certifiedAlgorithmOf(x509.publicKey) : undefined;
   const restricted = extendedKeyUsage !== undefined && !extendedKeyUsage.includes(anyUsage);
   return {
-    fingerprint: sha256(x509.raw),
+    fingerprint: hash('sha256', x509.raw),
     subject: subject.text,
     issuer: issuer.text,
     serial: x509.serialNumber.toLowerCase(),
@@ -131,7 +130,7 @@ function factsOf(x509: X509Certificate, fields: CertificateFields): CertificateF
     hostnames: [...new Set([...fields.dnsNames, ...fields.ipAddresses])].toSorted(),
     commonName: subject.commonName,
     organizations: subject.organizations,
-    ...(restricted && { usages: extendedKeyUsage.map((oid) => usageNames[oid] ?? oid) }),
+    ...(restricted && { usages: extendedKeyUsage.map((oid) => usageNames.get(oid) ?? oid) }),
     ...(key !== undefined && { key }),
     ...(refusal !== undefined && { newerGo: `Go ${refusal.since} and newer refuse it: ${refusal.problem}` }),
     signedBy: [],
@@ -157,12 +156,7 @@ const wholeBlock = /^-----BEGIN CERTIFICATE-----$[^-]+^-----END CERTIFICATE-----
  */
 export function wholeCertificates(pem: Uint8Array): Certificate[] {
   const text = Buffer.from(pem).toString('latin1').replaceAll('\r', '');
-  return [...text.matchAll(wholeBlock)].flatMap(([block]) => {
-    try {
-      return parseCertificates(Buffer.from(block), 'block');
-    } catch (err) {
-      if (isCode(err, 'MaterialInvalid')) return [];
-      throw err;
-    }
-  });
+  return [...text.matchAll(wholeBlock)].flatMap(
+    ([block]) => unlessInvalid(() => parseCertificates(Buffer.from(block), 'block')) ?? [],
+  );
 }

@@ -10,7 +10,7 @@ import { basicConstraints, keyUsage, listExtensions, readBasicConstraints, readK
 import { subjectAltName } from './extensions.ts';
 import { type KeyAlgorithm, keyAlgorithmOf } from './key.ts';
 import { type DistinguishedName, ipText, nameTags, readDistinguishedName } from './names.ts';
-import { type PemBlock, readPem, unreadable } from './pem.ts';
+import { readPem, unreadable } from './pem.ts';
 
 /** A name that a request asks for besides its subject. `kind` is `other` for what Kubernetes has no use for. */
 interface AlternativeName {
@@ -59,32 +59,33 @@ const kinds: Readonly<Record<number, AlternativeName['kind']>> = {
 export function parseCertificateRequest(pem: Uint8Array, what: string): CertificateRequest {
   const subject = `request of ${what}`;
   const refuse = unreadable(subject);
-  const blocks = readPem(pem, subject);
+  const der = onlyBlock(pem, subject);
   try {
-    return readRequest(onlyBlock(blocks));
+    return readRequest(der);
   } catch (err) {
     if (isCode(err, 'MaterialInvalid')) throw refuse(err.message);
-    throw refuse(
-      err instanceof WrongBlocks ? err.message : `the block is not a certificate request (${errorText(err)})`,
-    );
+    throw refuse(`the block is not a certificate request (${errorText(err)})`);
   }
 }
 
 /** Its subject and nothing else, at a fraction of the cost. Throws where it cannot be read. */
 export function readRequestSubject(pem: Uint8Array): DistinguishedName {
-  return readDistinguishedName(partsOf(onlyBlock(readPem(pem, 'request'))).subject);
+  return readDistinguishedName(partsOf(onlyBlock(pem, 'request')).subject);
 }
 
-class WrongBlocks extends RangeError {}
-
-function onlyBlock(blocks: readonly PemBlock[]): Buffer {
+function onlyBlock(pem: Uint8Array, subject: string): Buffer {
+  const blocks = readPem(pem, subject);
   const [block] = blocks;
   if (block?.label === 'CERTIFICATE REQUEST' && blocks.length === 1) return block.der;
   const found = block === undefined ? 'none' : blocks.map(({ label }) => `"${label}"`).join(', ');
-  throw new WrongBlocks(`PEM blocks: ${found}, wanted one "CERTIFICATE REQUEST"`);
+  throw unreadable(subject)(`PEM blocks: ${found}, wanted one "CERTIFICATE REQUEST"`);
 }
 
-interface RequestParts extends Signed {
+interface RequestParts {
+  /** What is signed. */
+  readonly info: DerValue;
+  readonly signatureAlgorithm: DerValue;
+  readonly signature: DerValue;
   readonly subject: DerValue;
   readonly publicKey: DerValue;
   readonly attributes: DerValue | undefined;
@@ -103,7 +104,8 @@ function partsOf(der: Buffer): RequestParts {
 }
 
 function readRequest(der: Buffer): CertificateRequest {
-  const { info, signatureAlgorithm, signature, subject, publicKey, attributes } = partsOf(der);
+  const parts = partsOf(der);
+  const { subject, publicKey, attributes } = parts;
   if (attributes !== undefined && attributes.tag !== attributesTag)
     throw new RangeError('attributes are something else');
   const key = createPublicKey({ key: publicKey.raw, format: 'der', type: 'spki' });
@@ -119,7 +121,7 @@ function readRequest(der: Buffer): CertificateRequest {
     subject: readDistinguishedName(subject),
     ...(unusualSubject !== undefined && { unusualSubject }),
     key: algorithm,
-    provesPossession: isSignedBy({ key, algorithm }, { info, signatureAlgorithm, signature }),
+    provesPossession: isSignedBy(key, parts),
     alternativeNames: readNames(extensions),
     wantsCa: wantsCa || asked(keyUsage, readKeyUsage)?.certSign === true,
     extensions: [...extensions.keys()],
@@ -176,18 +178,9 @@ function readNames(extensions: Extensions): AlternativeName[] {
   });
 }
 
-interface Signed {
-  readonly info: DerValue;
-  readonly signatureAlgorithm: DerValue;
-  readonly signature: DerValue;
-}
-
-function isSignedBy(
-  { key, algorithm }: { readonly key: KeyObject; readonly algorithm: KeyAlgorithm },
-  { info, signatureAlgorithm, signature }: Signed,
-): boolean {
+function isSignedBy(key: KeyObject, { info, signatureAlgorithm, signature }: RequestParts): boolean {
   const scheme = signatures[new DerReader(signatureAlgorithm.content).oid('signature algorithm')];
-  if (scheme?.key !== algorithm.name) return false;
+  if (scheme?.key !== keyAlgorithmOf(key).name) return false;
   // BIT STRING: its first byte counts unused bits
   if (signature.tag !== tags.bitString || signature.content[0] !== 0) return false;
   try {

@@ -23,9 +23,6 @@ export interface WantedCertificate {
   readonly notAfter: Date;
 }
 
-/** Usages that a chain can be verified for. */
-export const usageOids = { serverAuth: '1.3.6.1.5.5.7.3.1', clientAuth: '1.3.6.1.5.5.7.3.2' } as const;
-
 export interface Issuer {
   readonly certificate: Certificate;
   readonly key: KeyObject;

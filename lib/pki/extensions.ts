@@ -125,6 +125,9 @@ const neverCritical: Readonly<Record<string, string>> = {
 
 type Reader = (value: DerReader, later: Later) => Partial<ExtensionFields> | undefined;
 
+/** Usages that a chain can be verified for. */
+export const usageOids = { serverAuth: '1.3.6.1.5.5.7.3.1', clientAuth: '1.3.6.1.5.5.7.3.2' } as const;
+
 export const keyUsage = '2.5.29.15';
 export const subjectAltName = '2.5.29.17';
 export const basicConstraints = '2.5.29.19';

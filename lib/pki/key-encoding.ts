@@ -86,18 +86,23 @@ function readPkcs8(der: Buffer): JsonWebKey | undefined {
   return { kty: 'OKP', crv: 'Ed25519', d: seed.toString('base64url'), x: '' }; // OpenSSL computes x
 }
 
-interface Curve {
-  readonly crv: string;
-  readonly openssl: string;
-  /** Bytes of a number. */
-  readonly size: number;
-}
-
-const curves: Readonly<Record<string, Curve>> = {
+/** By object identifier: names for JWK and for OpenSSL, bytes of a number. */
+export const curves: Readonly<Record<string, Curve>> = {
   '1.2.840.10045.3.1.7': { crv: 'P-256', openssl: 'prime256v1', size: 32 },
   '1.3.132.0.34': { crv: 'P-384', openssl: 'secp384r1', size: 48 },
   '1.3.132.0.35': { crv: 'P-521', openssl: 'secp521r1', size: 66 },
 };
+
+interface Curve {
+  readonly crv: 'P-256' | 'P-384' | 'P-521';
+  readonly openssl: string;
+  readonly size: number;
+}
+
+/** By the name that OpenSSL has for it. */
+export const curveNames: ReadonlyMap<string, Curve['crv']> = new Map(
+  Object.values(curves).map(({ openssl, crv }) => [openssl, crv]),
+);
 
 function readSec1(der: Buffer, given?: string): JsonWebKey | undefined {
   const parts = new DerReader(der).inside(tags.sequence, 'EC key');

@@ -10,9 +10,9 @@ import {
   X509Certificate,
 } from 'node:crypto';
 import { inspect, promisify } from 'node:util';
-import { errorText, isCode, RecoveryError } from '../errors.ts';
-import { readKeyEncoding } from './key-encoding.ts';
-import { readPem, type PemBlock, unreadable } from './pem.ts';
+import { errorText, RecoveryError } from '../errors.ts';
+import { curveNames, readKeyEncoding } from './key-encoding.ts';
+import { readPem, type PemBlock, unlessInvalid, unreadable } from './pem.ts';
 import { Recent } from './recent.ts';
 
 export type KeyAlgorithm =
@@ -76,12 +76,7 @@ export function parsePrivateKey(pem: Uint8Array, what: string): KeyObject {
 
 /** As parsePrivateKey; undefined where the key is encrypted or damaged. */
 export function usableKey(pem: Uint8Array, what: string): KeyObject | undefined {
-  try {
-    return parsePrivateKey(pem, what);
-  } catch (err) {
-    if (isCode(err, 'MaterialInvalid')) return undefined;
-    throw err;
-  }
+  return unlessInvalid(() => parsePrivateKey(pem, what));
 }
 
 /** Whether it holds a key that only its passphrase opens: PKCS#8, or the older form with headers (RFC 1421). */
@@ -160,12 +155,6 @@ function generatePair(algorithm: KeyAlgorithm): Promise<{ privateKey: KeyObject 
   return algorithm.name === 'ECDSA' ? generate('ec', { namedCurve: algorithm.curve }) : generate('ed25519');
 }
 
-const curves: Readonly<Record<string, 'P-256' | 'P-384' | 'P-521'>> = {
-  prime256v1: 'P-256',
-  secp384r1: 'P-384',
-  secp521r1: 'P-521',
-};
-
 /** Of a public or a private key that is to be used. Throws MaterialInvalid for a kind that is never made here. */
 export function keyAlgorithmOf(key: KeyObject): KeyAlgorithm {
   const algorithm = knownAlgorithmOf(key);
@@ -190,6 +179,6 @@ function knownAlgorithmOf(key: KeyObject): KeyAlgorithm | undefined {
   const { modulusLength, namedCurve = '' } = key.asymmetricKeyDetails ?? {};
   if (key.asymmetricKeyType === 'rsa' && modulusLength !== undefined) return { name: 'RSA', bits: modulusLength };
   if (key.asymmetricKeyType === 'ed25519') return { name: 'Ed25519' };
-  const curve = curves[namedCurve];
+  const curve = curveNames.get(namedCurve);
   return key.asymmetricKeyType === 'ec' && curve !== undefined ? { name: 'ECDSA', curve } : undefined;
 }

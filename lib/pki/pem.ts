@@ -1,7 +1,7 @@
 // Reads PEM text strictly: whatever looks like a block is one, whole and well-formed, or the text is refused. Lenient
 // readers drop a damaged block silently, and a bundle that lost a certificate to a torn write then looks healthy.
 // Text and comments between blocks are allowed, headers inside a block (RFC 1421) are not.
-import { RecoveryError } from '../errors.ts';
+import { isCode, RecoveryError } from '../errors.ts';
 
 export interface PemBlock {
   readonly label: string;
@@ -15,9 +15,7 @@ const end = /^-----END ([A-Z0-9 ]+)-----$/;
 const blanks = /[ \t]+$/;
 const boundary = /-----(?:BEGIN|END)\b/;
 
-interface OpenBlock {
-  readonly label: string;
-  readonly line: number;
+interface OpenBlock extends Pick<PemBlock, 'label' | 'line'> {
   readonly body: string[];
 }
 
@@ -26,6 +24,16 @@ export const unreadable =
   (subject: string) =>
   (problem: string): RecoveryError =>
     new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem}`);
+
+/** What `read` makes of some bytes; undefined where they cannot be used (MaterialInvalid). */
+export function unlessInvalid<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch (err) {
+    if (isCode(err, 'MaterialInvalid')) return undefined;
+    throw err;
+  }
+}
 
 /** The blocks of `text` in their order. `subject` says what is read, for the message: `certificates of Secret "a/b"`. */
 export function readPem(text: Uint8Array, subject: string): PemBlock[] {

@@ -5,9 +5,10 @@ import type { KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { type Certificate, parseCertificates } from './certificate.ts';
-import { encode, type Issuer, usageOids, type WantedCertificate } from './encode.ts';
+import { encode, type Issuer, type WantedCertificate } from './encode.ts';
+import { usageOids } from './extensions.ts';
 import { keyMatches } from './key.ts';
-import { canonicalHostnames, distinguishedName, hostnameDer, orderedNames } from './names.ts';
+import { canonicalHostnames, type DistinguishedName, distinguishedName, hostnameDer, orderedNames } from './names.ts';
 import { isSignedByKey, verifyChain } from './verify.ts';
 
 interface Request {
@@ -34,14 +35,8 @@ export interface LeafRequest extends Request {
 }
 
 /** What a new leaf takes over from another one, as `kubeadm certs renew` does; nothing else. */
-export interface LeafTemplate {
-  readonly commonName: string;
-  readonly organizations: readonly string[];
-  /** Object identifiers; without them the certificate is not restricted. */
-  readonly extendedKeyUsage?: readonly string[] | undefined;
-  /** DER of each name. */
-  readonly alternativeNames: readonly Buffer[];
-}
+export type LeafTemplate = Pick<DistinguishedName, 'commonName' | 'organizations'> &
+  Pick<WantedCertificate, 'extendedKeyUsage' | 'alternativeNames'>;
 
 export function templateOf({ fields }: Certificate): LeafTemplate {
   const { subject, extendedKeyUsage, alternativeNames } = fields;
@@ -113,7 +108,7 @@ async function sign(request: Request, says: Omit<WantedCertificate, 'notBefore' 
     if (isCode(err, 'MaterialInvalid')) throw refusal(commonName, err.message);
     throw refusal(commonName, `it cannot be encoded (${errorText(err)})`);
   }
-  return checked(pem, wanted, { key, issuer: issuer?.certificate, now });
+  return checked(pem, wanted, request);
 }
 
 function issuerProblem({ certificate, key }: Issuer, wanted: WantedCertificate, now: Date): string | undefined {
@@ -138,19 +133,12 @@ function dateText(date: Date): string {
   return Number.isNaN(date.getTime()) ? 'an invalid date' : date.toISOString();
 }
 
-interface SignedWith {
-  readonly key: KeyObject;
-  /** Undefined for a self-signed CA. */
-  readonly issuer: Certificate | undefined;
-  readonly now: Date;
-}
-
 /**
  * The certificate that `pem` is, read back with another parser (OpenSSL, node:crypto) than the one that encoded it: it says
  * what was asked for and verifies as a Go program would verify it. Throws SignFailed when it is not the one that
  * was wanted.
  */
-function checked(pem: string, wanted: WantedCertificate, signedWith: SignedWith): Certificate {
+function checked(pem: string, wanted: WantedCertificate, request: Request): Certificate {
   const refuse = (problem: string): RecoveryError => refusal(wanted.subject.commonName, `its check failed, ${problem}`);
   let certificates: Certificate[];
   try {
@@ -160,12 +148,12 @@ function checked(pem: string, wanted: WantedCertificate, signedWith: SignedWith)
   }
   const [made, other] = certificates;
   if (made === undefined || other !== undefined) throw refuse('it is not one certificate');
-  const problem = problemOf(made, wanted, signedWith);
+  const problem = problemOf(made, wanted, request);
   if (problem !== undefined) throw refuse(problem);
   return made;
 }
 
-function problemOf(made: Certificate, wanted: WantedCertificate, { key, issuer, now }: SignedWith): string | undefined {
+function problemOf(made: Certificate, wanted: WantedCertificate, { key, issuer, now }: Request): string | undefined {
   const wrong = wrongFields(made, wanted);
   if (wrong.length > 0) return `not as asked for: ${wrong.join(', ')}`;
   if (!keyMatches(made, key)) return 'its key is another one';
@@ -173,7 +161,7 @@ function problemOf(made: Certificate, wanted: WantedCertificate, { key, issuer, 
     wanted.extendedKeyUsage?.includes(usageOids[usage]),
   );
   for (const usage of verifiable.length > 0 ? verifiable : [undefined]) {
-    const answer = verifyChain({ leaf: made, intermediates: [], roots: [issuer ?? made], at: now, usage });
+    const answer = verifyChain({ leaf: made, intermediates: [], roots: [issuer?.certificate ?? made], at: now, usage });
     if (!answer.ok) return answer.reason;
   }
   // a chain ends at a trusted certificate without looking at that one's own signature

@@ -3,7 +3,7 @@
 // signatures, dates of the whole chain, CA flag and key usage, path length, extended key usages, host name.
 // Pure. Not done: name constraints, which no control plane's CA carries.
 import { isIP } from 'node:net';
-import type { Certificate } from './certificate.ts';
+import { type Certificate, isSame } from './certificate.ts';
 import { canonicalHostname, dnsNameCovers } from './names.ts';
 
 export interface ChainQuestion {
@@ -80,10 +80,6 @@ function searchProblem(chain: Chain, question: Search): string | undefined {
     found ??= problem;
   }
   return found ?? `${nameOf(last)} is signed by "${last.facts.issuer}", which is not among the trusted certificates`;
-}
-
-function isSame(a: Certificate, b: Certificate): boolean {
-  return a.facts.fingerprint === b.facts.fingerprint;
 }
 
 function nameOf({ facts }: Certificate): string {

@@ -3,19 +3,9 @@
 // composed bundle keeps its own while one of its inputs has been lost.
 import type { CaBundle, ComposedBundle, Copy, Resolved } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
-import {
-  afterPart,
-  blocked,
-  type Case,
-  concluded,
-  earliest,
-  type Expected,
-  type Fault,
-  type Finding,
-  firstOf,
-} from './decision.ts';
-import { idleMs, keep, laterMs, lookAgainMs, nothing, partSettles, refusedByNewer, renew } from './decision.ts';
-import { renewedOf, settled, settlesAt, unusable, validNow, type Verdict } from './decision.ts';
+import { afterPart, blocked, type Case, decide, earliest, type Expected, type Fault, type Faulty } from './decision.ts';
+import { type Finding, idleMs, keep, laterMs, lookAgainMs, nothing, partSettles, refusedByNewer } from './decision.ts';
+import { renew, renewedOf, settled, settlesAt, unusable, validNow, type Verdict } from './decision.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { usableCertificates } from './facts.ts';
 
@@ -40,10 +30,11 @@ export function judgeBundle(given: Case<CaBundle>): Verdict {
   });
   const at: BundleCase = { ...given, present, renewed, live };
   const leaves = { trusted: new Set([...present, ...live.map(({ print }) => print)]), newFrom: new Set(renewed) };
-  const finding =
-    firstOf(at, [signerUnread, noSignerAtHand, unusable, signerRegenerated, signerMissing, holdsExpired]) ??
-    healthy(at);
-  return concluded(finding, (fault) => renew({ ...fault, now, after: renewed, leaves }));
+  return decide(at, {
+    checks: [signerUnread, noSignerAtHand, unusable, signerRegenerated, signerMissing, holdsExpired],
+    otherwise: healthy,
+    renewal: (faulty) => renew(faulty, renewed, leaves),
+  });
 }
 
 function signerUnread(at: BundleCase): Verdict | undefined {
@@ -119,11 +110,11 @@ export function judgeComposedBundle(given: Case<ComposedBundle>): Verdict {
   };
   const lacking = inputs.filter((_, at) => [...(states[at]?.trusted ?? [])].some((print) => !present.has(print)));
   const at: ComposedCase = { ...given, renewed: renewedOf(inputs, given), lacking, leaves };
-  const checks = [nothingFromInputs, unusable, inputSettles, inputRewritten, inputMissing, holdsExpired];
-  const finding = firstOf(at, checks) ?? healthy(at, artefact.inputs);
-  return concluded(finding, (fault) => {
-    const held = firstOf({ ...at, fault }, [inputUnread, signerOfInputUnread]);
-    return held ?? renew({ ...fault, now, after: at.renewed, leaves });
+  return decide(at, {
+    checks: [nothingFromInputs, unusable, inputSettles, inputRewritten, inputMissing, holdsExpired],
+    otherwise: () => healthy(at, inputs),
+    obstacles: [inputUnread, signerOfInputUnread],
+    renewal: (faulty) => renew(faulty, at.renewed, leaves),
   });
 }
 
@@ -152,15 +143,13 @@ function inputMissing(at: ComposedCase): Finding | undefined {
   return followsAtOnce(at, lacking, leaves.trusted) ? fault : settled(at, [artefact.name, ...lacking], fault);
 }
 
-type Faulty = ComposedCase & { readonly fault: Fault };
-
-function inputUnread({ artefact, facts, now, fault }: Faulty): Verdict | undefined {
+function inputUnread({ artefact, facts, now, fault }: Faulty<ComposedCase>): Verdict | undefined {
   const unread = artefact.inputs.find((name) => facts.get(name)?.state === 'unavailable');
   return unread === undefined ? undefined : cannotCompose(fault, unread, now);
 }
 
 /** Whether an input is about to be rewritten only its signers tell. */
-function signerOfInputUnread(at: Faulty): Verdict | undefined {
+function signerOfInputUnread(at: Faulty<ComposedCase>): Verdict | undefined {
   const { artefact, facts, resolved, fault } = at;
   const unsure = artefact.inputs.flatMap((name) => {
     const input = resolved.artefacts.find((one) => one.name === name);

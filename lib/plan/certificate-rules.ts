@@ -8,63 +8,47 @@ import { isFile, isMadeHere } from '../inventory/places.ts';
 import { dnsNameCovers } from '../pki/names.ts';
 import { locationText } from '../store/store.ts';
 import { clockSkewMs, doubt } from './clock-rules.ts';
-import { blocked, bring, type Case, type Check, concluded, earliest, type Fault, type Finding } from './decision.ts';
-import {
-  firstOf,
-  idleMs,
-  keep,
-  laterMs,
-  lookAgainMs,
-  type PairCase,
-  type PlannedPair,
-  refusedByNewer,
-} from './decision.ts';
-import { renew, settlesAt, soonMs, stillUnusable, type Verdict } from './decision.ts';
+import { blocked, bring, type Case, type Check, decide, earliest, type Fault, type Faulty } from './decision.ts';
+import { type Finding, firstOf, idleMs, keep, laterMs, lookAgainMs, type PairCase } from './decision.ts';
+import { refusedByNewer, renew, settlesAt, soonMs, stillUnusable, type Verdict } from './decision.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { certificateOf, certificatesOf, type Doubt, isClosed, isValid } from './facts.ts';
 import { expiryWithGrace, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
 import { authorityDiffers, holds, isKeyElsewhere, notTrusted, signedByOthers, unfit } from './trust-rules.ts';
 
-type Checks<A extends PlannedPair> = readonly Check<Case<A>>[];
-/** Why a fault is not, or not simply, renewed away. */
-type Obstacles<A extends PlannedPair> = readonly ((at: Case<A> & { readonly fault: Fault }) => Verdict | undefined)[];
-
 export const certificateIs = (
   ...checks: readonly ((at: PairCase, certificate: CertificateFacts) => Finding | undefined)[]
-): Checks<PlannedPair> =>
+): readonly Check<PairCase>[] =>
   checks.map((check) => (at) => {
     const certificate = certificateOf(at.fact);
     return certificate && check(at, certificate);
   });
 
 export function judgeSigner(at: Case<Signer>): Verdict {
-  const checks: Checks<Signer> = [
-    keyElsewhere,
-    stillUnusable,
-    ...certificateIs(notYetValid, expired, notTrusted, undated, refreshDue),
-  ];
-  return judgePair(at, checks, [...issuerObstacles, putBack, onOtherMachines, damagedForGood, notMadeHere]);
+  return decide(at, {
+    checks: [keyElsewhere, stillUnusable, ...certificateIs(notYetValid, expired, notTrusted, undated, refreshDue)],
+    otherwise: healthy,
+    obstacles: [...issuerObstacles, putBack, onOtherMachines, damagedForGood, notMadeHere],
+    renewal: renewed,
+  });
 }
 
 export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
   const leftAlone = firstOf(at, [absentAsItMayBe, credentialsOfOthers, superseded]);
   if (leftAlone !== undefined) return leftAlone;
   const trust = [notTrusted, authorityDiffers, signedByOthers];
-  const checks: Checks<ResolvedTarget> = [
-    stillUnusable,
-    ...certificateIs(notYetValid, expired, unfit, hostnameMissing, ...trust, undated, refreshDue),
-  ];
-  const verdict = judgePair(at, checks, [...issuerObstacles, namesUnknown, serverUnknown]);
+  const looks = certificateIs(notYetValid, expired, unfit, hostnameMissing, ...trust, undated, refreshDue);
+  const verdict = decide(at, {
+    checks: [stillUnusable, ...looks],
+    otherwise: healthy,
+    obstacles: [...issuerObstacles, namesUnknown, serverUnknown],
+    renewal: renewed,
+  });
   const unknown = at.artefact.namesUnknown;
   if (unknown === undefined || verdict.action !== 'keep') return verdict;
   const message = `${verdict.message}; whether it holds all its names is not known, because ${unknown}`;
   const recheckAt = earliest(verdict.recheckAt, laterMs(at.now, lookAgainMs));
   return { ...verdict, reason: 'HostnameUnknown', message, recheckAt };
-}
-
-function judgePair<A extends PlannedPair>(at: Case<A>, checks: Checks<A>, obstacles: Obstacles<A>): Verdict {
-  const finding = firstOf(at, checks) ?? healthy(at);
-  return concluded(finding, (fault) => firstOf({ ...at, fault }, obstacles) ?? renewed(at, fault));
 }
 
 function absentAsItMayBe({ artefact, fact, now }: Case<ResolvedTarget>): Verdict | undefined {
@@ -145,19 +129,17 @@ function hostnameMissing({ artefact }: PairCase, { hostnames }: CertificateFacts
 const covers = (held: string, name: string): boolean =>
   held === name || (isIP(name) === 0 && dnsNameCovers(held, name));
 
-type Faulty<A extends PlannedPair = PlannedPair> = Case<A> & { readonly fault: Fault };
+const issuerObstacles = [keyOfIssuerElsewhere, issuerCannotSign, issuerUnknownToReaders];
 
-const issuerObstacles: Obstacles<PlannedPair> = [keyOfIssuerElsewhere, issuerCannotSign, issuerUnknownToReaders];
-
-function renewed(at: PairCase, fault: Fault): Verdict {
-  const { artefact, expected, now } = at;
+function renewed(at: Faulty<PairCase>): Verdict {
+  const { artefact, expected } = at;
   const { issuer, name } = artefact;
   const before = issuer === undefined ? [] : [issuer, ...readersOf(at).map((reader) => reader.name)];
   const after = before.filter((one) => {
     const state = expected.get(one);
     return state?.renewed === true || state?.isPutBack === true;
   });
-  return renew({ ...fault, now, after, leaves: { newFrom: new Set([name]), newNotAfter: newNotAfter(at) } });
+  return renew(at, after, { newFrom: new Set([name]), newNotAfter: newNotAfter(at) });
 }
 
 /**
@@ -172,7 +154,7 @@ function readersOf({ artefact, fact, resolved, now }: PairCase): readonly Resolv
 }
 
 /** What still works is left alone; it is said beforehand, because nobody here can renew it. */
-function keyOfIssuerElsewhere(at: Faulty): Verdict | undefined {
+function keyOfIssuerElsewhere(at: Faulty<PairCase>): Verdict | undefined {
   const { artefact, facts, now, fault } = at;
   const { issuer } = artefact;
   if (issuer === undefined || !isKeyElsewhere(at, issuer)) return undefined;
@@ -189,7 +171,7 @@ function keyOfIssuerElsewhere(at: Faulty): Verdict | undefined {
   return (fault.reason === 'RefreshDue' ? keep : bring)('SignerExternal', told, laterMs(now, lookAgainMs));
 }
 
-function issuerCannotSign({ artefact: { issuer }, expected, now, fault }: Faulty): Verdict | undefined {
+function issuerCannotSign({ artefact: { issuer }, expected, now, fault }: Faulty<PairCase>): Verdict | undefined {
   const signer = expected.get(issuer ?? '');
   const certificate = signer?.certificate;
   const begun = certificate !== undefined && certificate.notBefore <= now && signer?.hasKey === true;
@@ -201,7 +183,7 @@ function issuerCannotSign({ artefact: { issuer }, expected, now, fault }: Faulty
   return (signer?.byHand === true ? bring : blocked)('SignerUnusable', told, until);
 }
 
-function issuerUnknownToReaders(at: Faulty): Verdict | undefined {
+function issuerUnknownToReaders(at: Faulty<PairCase>): Verdict | undefined {
   const { artefact, expected, facts, now, fault } = at;
   const { issuer = '' } = artefact;
   const signer = expected.get(issuer);
@@ -219,7 +201,8 @@ function issuerUnknownToReaders(at: Faulty): Verdict | undefined {
  * The certificate that was there, from its copies (signer-copies.ts). Nothing is signed for that and no other file
  * changes, so it needs no right to make a CA (`owned`) and no clock that is known to be right.
  */
-function putBack({ artefact, fact, now, fault }: Faulty<Signer>): Verdict | undefined {
+function putBack(at: Faulty<Case<Signer>>): Verdict | undefined {
+  const { artefact, fact, now, fault } = at;
   const copies = fact.state === 'broken' ? fact.copies : undefined;
   const certificate = copies?.certificate;
   if (copies === undefined || certificate === undefined) return undefined;
@@ -228,11 +211,11 @@ function putBack({ artefact, fact, now, fault }: Faulty<Signer>): Verdict | unde
   const message = `${fault.message}; put back as ${copies.from.join(', ')} ${copies.from.length === 1 ? 'has' : 'have'} it`;
   const trusted = new Set(isValid(certificate, now) ? [certificate.fingerprint] : []);
   const leaves = { renewed: false, hasKey: copies.hasKey, trusted, certificate, isPutBack: true } as const;
-  return { ...renew({ ...fault, message, now, after: [], leaves }), putsBack: true };
+  return { ...renew({ ...at, fault: { ...fault, message } }, [], leaves), putsBack: true };
 }
 
 /** A second machine that does not have it yet looks just like the only one, which has lost it. */
-function onOtherMachines({ artefact, now, fault }: Faulty<Signer>): Verdict | undefined {
+function onOtherMachines({ artefact, now, fault }: Faulty<Case<Signer>>): Verdict | undefined {
   if (fault.reason !== 'Absent' || typeof artefact.owned !== 'object') return undefined;
   const wanted = 'copy it from another machine or from a backup; where there is no other, run "init render" again';
   return bring('NotOurs', `${fault.message}, and other machines may have it: ${wanted}`, laterMs(now, lookAgainMs));
@@ -245,7 +228,12 @@ const doubts: Readonly<Record<Doubt, (places: string) => string>> = {
 };
 
 /** It is not made here, and its copies do not tell what it was. */
-function damagedForGood({ artefact, fact, now, fault: { reason, message } }: Faulty<Signer>): Verdict | undefined {
+function damagedForGood({
+  artefact,
+  fact,
+  now,
+  fault: { reason, message },
+}: Faulty<Case<Signer>>): Verdict | undefined {
   const copies = fact.state === 'broken' ? fact.copies : undefined;
   const isDamaged = reason === 'Damaged';
   if (isMadeHere(artefact) || (!isDamaged && copies?.doubt === undefined)) return undefined;
@@ -258,7 +246,7 @@ function damagedForGood({ artefact, fact, now, fault: { reason, message } }: Fau
   return bring(isDamaged ? reason : 'NotOurs', `${message}; ${wanted}`, laterMs(now, lookAgainMs));
 }
 
-function notMadeHere({ artefact, now, fault: { reason, message } }: Faulty<Signer>): Verdict | undefined {
+function notMadeHere({ artefact, now, fault: { reason, message } }: Faulty<Case<Signer>>): Verdict | undefined {
   if (isMadeHere(artefact)) return undefined;
   const later = laterMs(now, lookAgainMs);
   if (reason === 'RefreshDue') return keep('NotOurs', `${message}; renew it by hand, it is not made here`, later);
@@ -268,14 +256,14 @@ function notMadeHere({ artefact, now, fault: { reason, message } }: Faulty<Signe
 }
 
 /** A renewal keeps the names of the certificate that is there; without one there are none to go by. */
-function namesUnknown({ artefact, fact, now, fault }: Faulty<ResolvedTarget>): Verdict | undefined {
+function namesUnknown({ artefact, fact, now, fault }: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
   if (artefact.namesUnknown === undefined || certificatesOf(fact).length > 0) return undefined;
   const message = `${fault.message}; its names are not known, because ${artefact.namesUnknown}`;
   return blocked('HostnameUnknown', message, laterMs(now, soonMs));
 }
 
 /** A kubeconfig that has to be made from nothing names a server; without one each attempt would be refused. */
-function serverUnknown({ artefact, fact, resolved, now, fault }: Faulty<ResolvedTarget>): Verdict | undefined {
+function serverUnknown({ artefact, fact, resolved, now, fault }: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
   const { location } = artefact;
   if (location.kind !== 'kubeconfig' || resolved.endpoints?.[location.endpoint] !== undefined) return undefined;
   if ((fact.state !== 'absent' && fact.state !== 'broken') || fact.madeFromNothing !== true) return undefined;

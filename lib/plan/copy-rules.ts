@@ -9,32 +9,23 @@ import { isFile } from '../inventory/places.ts';
 import { madeAt } from '../pki/certificate.ts';
 import { awaitingExternal, followsAtOnce, healthy, isExternal } from './bundle-rules.ts';
 import { certificateIs, expired, notYetValid, undated } from './certificate-rules.ts';
-import { blocked, bring, type Case, concluded, earliest, type Expected, type Fault, type Finding } from './decision.ts';
-import {
-  firstOf,
-  isVerdict,
-  keep,
-  laterMs,
-  lookAgainMs,
-  nothing,
-  type PlannedPair,
-  renew,
-  renewedOf,
-} from './decision.ts';
-import { settled, settlesAt, stillUnusable, validNow, type Verdict } from './decision.ts';
+import { blocked, bring, type Case, decide, earliest, type Expected, type Fault, type Faulty } from './decision.ts';
+import { type Finding, firstOf, isVerdict, keep, laterMs, lookAgainMs, nothing, type PlannedPair } from './decision.ts';
+import { renew, renewedOf, settled, settlesAt, stillUnusable, validNow, type Verdict } from './decision.ts';
 import { type ArtefactFacts, certificateOf, isValid } from './facts.ts';
 import { expiryWithGrace, isOwner } from './refresh-rules.ts';
 import { holds, notTrusted } from './trust-rules.ts';
 
 /** Holds the same bytes as its original. */
 export function judgeCopy(at: Case<Copy>): Verdict {
-  const { artefact, expected, now } = at;
+  const { artefact, expected } = at;
   if (artefact.promoteAfter !== undefined) return judgePromotion(at, artefact.promoteAfter);
   const { trusted, newFrom } = expected.get(artefact.of) ?? nothing;
-  const after = renewedOf([artefact.of], at);
-  const checks = [originalRewritten, originalUnusable, stillUnusable, sameAsOriginal, originalExpired];
-  const finding = firstOf<Case<Copy>, Finding>(at, checks) ?? differs(at);
-  return concluded(finding, (fault) => renew({ ...fault, now, after, leaves: { trusted, newFrom } }));
+  return decide(at, {
+    checks: [originalRewritten, originalUnusable, stillUnusable, sameAsOriginal, originalExpired],
+    otherwise: differs,
+    renewal: (faulty) => renew(faulty, renewedOf([artefact.of], at), { trusted, newFrom }),
+  });
 }
 
 function originalRewritten(at: Case<Copy>): Fault | undefined {
@@ -115,8 +106,8 @@ function judgePromotion(given: Case<Copy>, promoteAfter: DurationMs): Verdict {
   const pair = { ...from, location: artefact.location };
   const held = heldFinding(given, pair);
   const at: Promotion = { ...given, promoteAfter, pair, source: sourceOf(given), bundles, readers, held };
-  const finding = firstOf(at, [heldUnusable, sameAsSource, notDueYet, unknownToReaders]) ?? promotionDue(at);
-  return concluded(finding, (fault) => promoted(at, fault));
+  const checks = [heldUnusable, sameAsSource, notDueYet, unknownToReaders];
+  return decide(at, { checks, otherwise: promotionDue, renewal: promoted });
 }
 
 /** It cannot be used any more: its original comes in its place as soon as that can be. */
@@ -229,11 +220,11 @@ function knows({ pair, source, expected }: Promotion, bundle: Expected | undefin
   return signer !== undefined && holds(bundle, pair.issuer ?? '', signer);
 }
 
-function promoted(at: Promotion, fault: Fault): Verdict {
-  const { artefact, source, readers, now } = at;
+function promoted(at: Faulty<Promotion>): Verdict {
+  const { artefact, source, readers } = at;
   const { trusted, newFrom, certificate, newNotAfter } = source.expected ?? nothing;
   const after = renewedOf([artefact.of, ...readers.map(({ name }) => name)], at);
-  return renew({ ...fault, now, after, leaves: { trusted, newFrom, certificate, newNotAfter } });
+  return renew(at, after, { trusted, newFrom, certificate, newNotAfter });
 }
 
 /** When what the copy holds can no longer be used. */

@@ -19,7 +19,7 @@ export interface Decision {
   /** Artefacts whose renewal must have succeeded before this one is carried out. */
   readonly after: readonly string[];
   /** Somebody must bring it, or the CA that would sign it: waiting and trying again do not help. */
-  readonly byHand?: true;
+  readonly byHand?: true | undefined;
   /** A signer of which only the certificate is written, as its copies have it: nothing is signed. */
   readonly putsBack?: true;
   /** An external input has nothing valid for it: others may bring that at any moment. */
@@ -61,17 +61,23 @@ export interface Expected {
   readonly isPutBack?: true;
 }
 
-export interface Case<A extends ResolvedArtefact = ResolvedArtefact> {
-  readonly artefact: A;
-  readonly fact: ArtefactFacts;
-  readonly facts: Facts;
-  readonly expected: ReadonlyMap<string, Expected>;
+export interface PlanInput {
   readonly resolved: Resolved;
+  readonly facts: Facts;
   readonly policy: RenewalPolicy;
   readonly clock: ClockFacts;
   readonly now: Date;
-  /** As in PlanInput. */
+  /**
+   * Something that had expired was found so within the last minute, after its owner's grace: nobody else seems to renew
+   * these objects, so external inputs are followed without waiting.
+   */
   readonly unattended?: boolean;
+}
+
+export interface Case<A extends ResolvedArtefact = ResolvedArtefact> extends PlanInput {
+  readonly artefact: A;
+  readonly fact: ArtefactFacts;
+  readonly expected: ReadonlyMap<string, Expected>;
 }
 
 /** What has a certificate and a key of its own. */
@@ -109,9 +115,24 @@ export function firstOf<C, F extends Finding>(at: C, checks: readonly ((at: C) =
   return undefined;
 }
 
-/** The verdict of a finding: a fault is renewed away. */
-export const concluded = (finding: Finding, renewal: (fault: Fault) => Verdict): Verdict =>
-  isVerdict(finding) ? finding : renewal(finding);
+export type Faulty<C> = C & { readonly fault: Fault };
+
+interface Rules<C> {
+  readonly checks: readonly Check<C>[];
+  /** What is found where no check finds anything. */
+  readonly otherwise: (at: C) => Finding;
+  /** Why a fault is not, or not simply, renewed away. */
+  readonly obstacles?: readonly ((at: Faulty<C>) => Verdict | undefined)[];
+  readonly renewal: (at: Faulty<C>) => Verdict;
+}
+
+/** The verdict of the first check that finds something: a fault is renewed away, unless an obstacle stands in the way. */
+export function decide<C>(at: C, { checks, otherwise, obstacles = [], renewal }: Rules<C>): Verdict {
+  const finding = firstOf(at, checks) ?? otherwise(at);
+  if (isVerdict(finding)) return finding;
+  const faulty = { ...at, fault: finding };
+  return firstOf(faulty, obstacles) ?? renewal(faulty);
+}
 
 export const nothing: Expected = { renewed: false, hasKey: false, trusted: new Set(), newFrom: new Set() };
 
@@ -128,14 +149,10 @@ export function bring(reason: Reason, message: string, recheckAt: Date): Verdict
   return { ...blocked(reason, message, recheckAt), byHand: true };
 }
 
-interface Renewal extends Fault {
-  readonly now: Date;
-  readonly after: readonly string[];
-  readonly leaves?: Partial<Expected>;
-}
-
-export function renew({ now: recheckAt, leaves, ...fault }: Renewal): Verdict {
-  return { ...fault, action: 'renew', recheckAt, leaves: { ...nothing, renewed: true, hasKey: true, ...leaves } };
+/** `after`: what must have been renewed before. */
+export function renew({ fault, now }: Faulty<Case>, after: readonly string[], leaves?: Partial<Expected>): Verdict {
+  const left = { ...nothing, renewed: true, hasKey: true, ...leaves };
+  return { ...fault, action: 'renew', recheckAt: now, after, leaves: left };
 }
 
 /** Those of them that are renewed by the same plan. */

@@ -36,44 +36,41 @@ export interface Gathered {
   /** Errors of reads that failed, by artefact. */
   readonly failures: ReadonlyMap<string, RecoveryError>;
   /** What was thrown while an entry was read: it counts as broken, and the others are not concerned. */
-  readonly faults?: Faults;
+  readonly faults: Faults;
   /** When all of it had been read: the time to plan for. */
   readonly readAt: Date;
   /**
    * By artefact: the newest backup of a target that is to be made like what was there, where nothing of that can be read
    * any more.
    */
-  readonly backups?: ReadonlyMap<string, Found>;
+  readonly backups: ReadonlyMap<string, Found>;
   /** By signer whose certificate cannot be used: the one that was there. */
-  readonly signerCopies?: ReadonlyMap<string, Certificate>;
+  readonly signerCopies: ReadonlyMap<string, Certificate>;
 }
 
 export async function gather(input: GatherInput): Promise<Gathered> {
-  const found = new Map<string, Found>();
-  const failures = new Map<string, RecoveryError>();
-  const seen = new Map<string, Look>();
   const keeper = new FaultKeeper();
   const { artefacts } = input.resolved;
   // What a copy of a pair holds may be another generation, and broken by itself: it is understood as its original is.
   const understood = artefacts.map((one) => (one.kind === 'copy' ? asOriginal(artefacts, one) : one));
-  await Promise.all(
-    understood.map(async (artefact) => {
-      const look = await lookAt(artefact, input, keeper);
-      seen.set(artefact.name, look);
-      if (look.found !== undefined) found.set(artefact.name, look.found);
-      if (look.failure !== undefined) failures.set(artefact.name, look.failure);
-    }),
-  );
+  const looks = await Promise.all(understood.map((artefact) => lookAt(artefact, input, keeper)));
+  const found = new Map(looks.flatMap(({ artefact, found: there }) => (there ? [[artefact.name, there]] : [])));
+  const failures = new Map(looks.flatMap(({ artefact, failure }) => (failure ? [[artefact.name, failure]] : [])));
   const readAt = input.readAt?.() ?? input.now;
-  const seenFacts = relate(seen, understood, { previous: input.previous, readAt }, keeper);
+  const seenFacts = relate(looks, { previous: input.previous, readAt }, keeper);
   const { facts: related, agreed } = await withSignerCopies(seenFacts, { ...input, now: readAt, found }, keeper.keep);
   const backups = await backupsOf(related, input, keeper.keep);
-  const facts = new Map(
-    [...related].map(([name, fact]) => [
-      name,
-      isFromNothing(name, { fact, resolved: input.resolved, found, backups }) ? fromNothing(fact) : fact,
-    ]),
-  );
+  const facts = new Map(related);
+  for (const artefact of artefacts) {
+    const { name } = artefact;
+    const fact = related.get(name);
+    // A kubeconfig of which neither the document nor a backup can be understood.
+    const isUnknown = artefact.location.kind === 'kubeconfig' && isTemplateLost(artefact, fact) && !backups.has(name);
+    const there = found.get(name);
+    const isWithoutDocument =
+      there?.problem === undefined ? there === undefined : Object.keys(there.entries).length === 0;
+    if (isUnknown && isWithoutDocument) facts.set(name, { ...fact, madeFromNothing: true });
+  }
   return { facts, found, failures, faults: keeper.faults, readAt, backups, signerCopies: agreed };
 }
 
@@ -83,11 +80,9 @@ function asOriginal(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefa
   return { ...original, name: copy.name, location: copy.location };
 }
 
-function fromNothing(fact: ArtefactFacts): ArtefactFacts {
-  return fact.state === 'absent' || fact.state === 'broken' ? { ...fact, madeFromNothing: true } : fact;
-}
-
 interface Look {
+  /** A copy as what its original is. */
+  readonly artefact: ResolvedArtefact;
   readonly facts: ArtefactFacts;
   readonly found?: Found;
   readonly certificates?: readonly Certificate[];
@@ -100,7 +95,7 @@ async function lookAt(
   keeper: FaultKeeper,
 ): Promise<Look> {
   if (only !== undefined && !only(artefact.location)) {
-    return { facts: { state: 'unavailable', message: 'it was not looked at' } };
+    return { artefact, facts: { state: 'unavailable', message: 'it was not looked at' } };
   }
   let found: Found | undefined;
   try {
@@ -109,14 +104,14 @@ async function lookAt(
     if (!(err instanceof RecoveryError)) keeper.keep(artefact.name, err);
     const failure =
       err instanceof RecoveryError ? err : new RecoveryError('ReadFailed', errorText(err), { cause: err });
-    return { facts: { state: 'unavailable', message: failure.message }, failure };
+    return { artefact, facts: { state: 'unavailable', message: failure.message }, failure };
   }
-  if (found === undefined) return { facts: { state: 'absent' } };
+  if (found === undefined) return { artefact, facts: { state: 'absent' } };
   const there = found;
   return keeper.contain(
     artefact.name,
-    () => ({ found: there, ...understand(artefact, there) }),
-    (message) => ({ found: there, facts: brokenBy(message, there) }),
+    () => ({ artefact, found: there, ...understand(artefact, there) }),
+    (message) => ({ artefact, found: there, facts: brokenBy(message, there) }),
   );
 }
 
@@ -131,40 +126,28 @@ interface Read {
 }
 
 /** Adds what only the whole shows: who signed what, and since when a version has been there. */
-function relate(
-  seen: ReadonlyMap<string, Look>,
-  artefacts: readonly ResolvedArtefact[],
-  read: Read,
-  keeper: FaultKeeper,
-): Facts {
-  const all = [...seen.values()].flatMap(({ certificates }) => certificates ?? []);
-  const authorities = new Map(all.filter(({ facts }) => facts.isCa).map((ca) => [ca.facts.fingerprint, ca]));
-  const facts = new Map<string, ArtefactFacts>();
-  for (const artefact of artefacts) {
-    const { name } = artefact;
-    const look = seen.get(name);
-    if (look === undefined) continue;
-    const { found } = look;
-    const broken = (message: string): ArtefactFacts => (found === undefined ? look.facts : brokenBy(message, found));
-    facts.set(
-      name,
-      keeper.contain(name, () => relateOne(artefact, look, { ...read, seen, authorities }), broken),
-    );
-  }
-  return facts;
+function relate(looks: readonly Look[], read: Read, keeper: FaultKeeper): Facts {
+  const whole = new Map(looks.map(({ artefact, certificates = [] }) => [artefact.name, certificates]));
+  const cas = [...whole.values()].flat().filter(({ facts }) => facts.isCa);
+  const authorities = new Map(cas.map((ca) => [ca.facts.fingerprint, ca]));
+  return new Map(
+    looks.map((look) => {
+      const { facts, found } = look;
+      const { name } = look.artefact;
+      const broken = (message: string): ArtefactFacts => (found === undefined ? facts : brokenBy(message, found));
+      return [name, keeper.contain(name, () => relateOne(look, { ...read, whole, authorities }), broken)];
+    }),
+  );
 }
 
 interface Whole extends Read {
-  readonly seen: ReadonlyMap<string, Look>;
+  /** By artefact, its certificates. */
+  readonly whole: ReadonlyMap<string, readonly Certificate[]>;
   readonly authorities: ReadonlyMap<string, Certificate>;
 }
 
-function relateOne(
-  artefact: ResolvedArtefact,
-  look: Look,
-  { previous, readAt, seen, authorities }: Whole,
-): ArtefactFacts {
-  const { facts, found, certificates = [] } = look;
+function relateOne(look: Look, { previous, readAt, whole, authorities }: Whole): ArtefactFacts {
+  const { artefact, facts, found, certificates = [] } = look;
   const before = previous?.get(artefact.name);
   const changed = found && justChanged(found, { previous, readAt });
   if (facts.state === 'absent') return facts;
@@ -190,17 +173,13 @@ function relateOne(
       signedBy: signedBy(one, index),
     })),
     since: found?.changedAt === undefined ? previous && notLater(same, readAt) : changed,
-    othersAuthorityEnds: found && othersAuthorityEnds(artefact, found, seen),
+    othersAuthorityEnds: found && othersAuthorityEnds(artefact, found, whole),
   };
 }
 
-function othersAuthorityEnds(
-  artefact: ResolvedArtefact,
-  { entries }: Found,
-  seen: ReadonlyMap<string, Look>,
-): Date | undefined {
+function othersAuthorityEnds(artefact: ResolvedArtefact, { entries }: Found, whole: Whole['whole']): Date | undefined {
   if (artefact.kind !== 'target' || artefact.location.kind !== 'kubeconfig') return undefined;
-  const [live] = seen.get(artefact.issuer ?? '')?.certificates ?? [];
+  const [live] = whole.get(artefact.issuer ?? '') ?? [];
   return othersEnd(wholeCertificates(entries[authorityKey] ?? Buffer.alloc(0)), live);
 }
 
@@ -258,24 +237,11 @@ async function backupsOf(
   return backups;
 }
 
+type Unusable = Extract<ArtefactFacts, { readonly state: 'absent' | 'broken' }>;
+
 /** It is to be like its predecessor, and there is none that could be read. */
-function isTemplateLost(artefact: ResolvedArtefact, fact: ArtefactFacts | undefined): boolean {
+function isTemplateLost(artefact: ResolvedArtefact, fact: ArtefactFacts | undefined): fact is Unusable {
   if (artefact.kind !== 'target' || artefact.template !== 'present') return false;
   if (fact?.state === 'absent') return artefact.presence !== 'optional';
   return fact?.state === 'broken' && fact.problem !== 'foreign' && (fact.certificates ?? []).length === 0;
-}
-
-interface Lost {
-  readonly fact: ArtefactFacts;
-  readonly resolved: Resolved;
-  readonly found: ReadonlyMap<string, Found>;
-  readonly backups: ReadonlyMap<string, Found>;
-}
-
-/** A kubeconfig of which neither the document nor a backup can be understood. */
-function isFromNothing(name: string, { fact, resolved, found, backups }: Lost): boolean {
-  const artefact = resolved.artefacts.find((one) => one.name === name);
-  if (artefact?.location.kind !== 'kubeconfig' || !isTemplateLost(artefact, fact) || backups.has(name)) return false;
-  const there = found.get(name);
-  return there === undefined || (there.problem !== undefined && Object.keys(there.entries).length === 0);
 }

@@ -3,29 +3,9 @@
 // OpenShift's operator composes its own of the same parts (cluster-kube-apiserver-operator
 // pkg/operator/nodekubeconfigcontroller), whenever these differ.
 import type { Kubeconfigs } from '../inventory/model.ts';
-import {
-  blocked,
-  type Case,
-  concluded,
-  earliest,
-  type Fault,
-  type Finding,
-  firstOf,
-  idleMs,
-  keep,
-} from './decision.ts';
-import {
-  laterMs,
-  lookAgainMs,
-  partSettles,
-  renew,
-  renewedOf,
-  settled,
-  soonMs,
-  stillUnusable,
-  validNow,
-  type Verdict,
-} from './decision.ts';
+import { blocked, type Case, decide, earliest, type Fault, type Faulty, type Finding, idleMs } from './decision.ts';
+import { keep, laterMs, lookAgainMs, partSettles, renew, renewedOf, settled, soonMs } from './decision.ts';
+import { stillUnusable, validNow, type Verdict } from './decision.ts';
 import { isValid, usableCertificates } from './facts.ts';
 
 interface KubeconfigsCase extends Case<Kubeconfigs> {
@@ -35,16 +15,15 @@ interface KubeconfigsCase extends Case<Kubeconfigs> {
 }
 
 export function judgeKubeconfigs(given: Case<Kubeconfigs>): Verdict {
-  const { artefact, now } = given;
+  const { artefact } = given;
   const parts = [artefact.client, artefact.authority];
   const renewed = renewedOf(parts, given);
   const at: KubeconfigsCase = { ...given, parts, renewed };
-  const finding =
-    firstOf<KubeconfigsCase, Finding>(at, [partRewritten, stillUnusable, otherCredentials, caMissing, otherServer]) ??
-    healthy(at);
-  return concluded(finding, (fault) => {
-    const held = partSettles(at, parts, fault) ?? firstOf({ ...at, fault }, [partUnusable, serverUnknown]);
-    return held ?? renew({ ...fault, now, after: renewed });
+  return decide(at, {
+    checks: [partRewritten, stillUnusable, otherCredentials, caMissing, otherServer],
+    otherwise: healthy,
+    obstacles: [({ fault }) => partSettles(at, parts, fault), partUnusable, serverUnknown],
+    renewal: (faulty) => renew(faulty, renewed),
   });
 }
 
@@ -92,9 +71,7 @@ function healthy({ artefact, fact, now }: KubeconfigsCase): Verdict {
   return keep('Healthy', `${artefact.servers.length} kubeconfig(s)`, until);
 }
 
-type Faulty = KubeconfigsCase & { readonly fault: Fault };
-
-function partUnusable({ parts, renewed, facts, now, fault }: Faulty): Verdict | undefined {
+function partUnusable({ parts, renewed, facts, now, fault }: Faulty<KubeconfigsCase>): Verdict | undefined {
   const missing = parts.find((name) => !renewed.includes(name) && facts.get(name)?.state !== 'present');
   if (missing === undefined) return undefined;
   const message = `${fault.message}; ${missing}, of which they are made, is not there or not usable`;
@@ -102,7 +79,7 @@ function partUnusable({ parts, renewed, facts, now, fault }: Faulty): Verdict | 
 }
 
 /** A server that nobody knows now is the one that is there; where there is none, they wait. */
-function serverUnknown({ artefact, fact, resolved, now, fault }: Faulty): Verdict | undefined {
+function serverUnknown({ artefact, fact, resolved, now, fault }: Faulty<KubeconfigsCase>): Verdict | undefined {
   const { endpoints, endpointsUnknown = 'nobody tells them' } = resolved;
   const there = fact.state === 'present' ? fact.servers : undefined;
   const unknown = artefact.servers.filter(

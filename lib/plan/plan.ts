@@ -4,14 +4,14 @@
 // Artefacts are judged in the order signer, bundle, target. Each judgement sees what the earlier ones will have left
 // behind (`Expected`), so that one plan holds a whole recovery: an expired signer, the bundle that must hold its
 // successor, and the targets that the successor signs.
-import type { External, KeyPair, Opaque, Resolved } from '../inventory/model.ts';
+import type { External, KeyPair, Opaque } from '../inventory/model.ts';
 import { judgeBundle, judgeComposedBundle } from './bundle-rules.ts';
 import { judgeSigner, judgeTarget } from './certificate-rules.ts';
-import { type ClockFacts, judgeClock } from './clock-rules.ts';
+import { judgeClock } from './clock-rules.ts';
 import { judgeCopy } from './copy-rules.ts';
 import { blocked, type Case, type Decision, earliest, type Expected, idleMs, keep, laterMs } from './decision.ts';
-import { lookAgainMs, type RenewalPolicy, validNow, type Verdict } from './decision.ts';
-import { type ArtefactFacts, certificatesOf, type Facts } from './facts.ts';
+import { lookAgainMs, type PlanInput, validNow, type Verdict } from './decision.ts';
+import { type ArtefactFacts, certificatesOf } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
 
@@ -25,30 +25,18 @@ export interface Plan {
   readonly faults?: Faults;
 }
 
-export interface PlanInput {
-  readonly resolved: Resolved;
-  readonly facts: Facts;
-  readonly policy: RenewalPolicy;
-  readonly clock: ClockFacts;
-  readonly now: Date;
-  /**
-   * Something that had expired was found so within the last minute, after its owner's grace: nobody else seems to renew
-   * these objects, so external inputs are followed without waiting.
-   */
-  readonly unattended?: boolean;
-}
-
 /** An unavailable artefact is looked at again after this time at the latest; the loop's own retries come sooner. */
 const unavailableMs = 1000;
 
-export function plan({ resolved, facts, policy, clock, now, unattended = false }: PlanInput): Plan {
-  const distrust = judgeClock({ resolved, facts, clock, now });
+export function plan(input: PlanInput): Plan {
+  const { resolved, facts, now } = input;
+  const distrust = judgeClock(input);
   const expected = new Map<string, Expected>();
   const decisions: Decision[] = [];
   const keeper = new FaultKeeper();
   for (const artefact of resolved.artefacts) {
     const fact = facts.get(artefact.name) ?? { state: 'unavailable', message: 'it has not been read' };
-    const at: Case = { artefact, fact, facts, expected, resolved, policy, clock, now, unattended };
+    const at: Case = { ...input, artefact, fact, expected };
     // A rule that meets a fault of this program may not meet it again when something else has changed.
     const isStuck = (message: string): Verdict =>
       blocked('Unreadable', `it cannot be judged: ${message}`, laterMs(now, lookAgainMs));

@@ -4,12 +4,12 @@
 // signed what the signer has signed.
 import { isCode } from '../errors.ts';
 import type { Resolved, ResolvedArtefact, Signer } from '../inventory/model.ts';
-import { type Certificate, leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
+import { type Certificate, isSame, leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged, resembles } from '../pki/damage.ts';
 import { keyMatches, usableKey } from '../pki/key.ts';
 import { isSignedByKey, signatureMatches } from '../pki/verify.ts';
 import { authorityKey, type Found, type Store } from '../store/store.ts';
-import { type ArtefactFacts, type Doubt, type Facts, isValid } from './facts.ts';
+import { type ArtefactFacts, type Facts, isValid, type SignerCopies } from './facts.ts';
 import type { FaultKeeper } from './faults.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -168,11 +168,9 @@ interface Evidence {
   readonly now: Date;
 }
 
-interface Proof {
+interface Proof extends Pick<SignerCopies, 'from' | 'doubt'> {
   /** The one to put back. */
   readonly certificate?: Certificate | undefined;
-  readonly from: readonly string[];
-  readonly doubt?: Doubt | undefined;
 }
 
 /** Without further proof: what a signer's file begins with cannot be what was there. `beside`: what follows it. */
@@ -245,7 +243,6 @@ function names({ fields: { issuer, authorityKeyId } }: Certificate, { fields }: 
   return isSameKeyId && issuer.der.equals(fields.subject.der);
 }
 
-const isSame = (a: Certificate, b: Certificate): boolean => a.facts.fingerprint === b.facts.fingerprint;
 const placesOf = (copies: readonly FoundCopy[]): readonly string[] => [...new Set(copies.map(({ from }) => from))];
 
 /** Where all are one and the same. */

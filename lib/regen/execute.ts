@@ -87,7 +87,6 @@ interface Step {
 
 async function step({ artefact, decision, results, material, execution }: Step): Promise<StepResult> {
   const { resolved, store, gathered, keptKeys, now, signal } = execution;
-  const { backups = new Map<string, Material>() } = gathered;
   const result = { artefact, decision };
   const stopped = results.find(({ outcome }) => outcome !== 'written');
   if (stopped !== undefined) {
@@ -101,8 +100,9 @@ async function step({ artefact, decision, results, material, execution }: Step):
     const takeKey = (pair: IssuedPair, like?: KeyAlgorithm): Promise<PrivateKey> =>
       keyFor(pair, algorithmOf(pair, execution, like), execution);
     const lost = (name: string): boolean => gathered.facts.get(name)?.state !== 'present';
-    const signerCopies = decision.putsBack === true ? gathered.signerCopies : undefined;
-    const from = { resolved, material, backups, takeKey, lost, now, ...(signerCopies && { signerCopies }) };
+    const { backups, signerCopies: copies } = gathered;
+    const signerCopies = decision.putsBack === true ? copies : undefined;
+    const from = { resolved, material, backups, takeKey, lost, now, signerCopies };
     const issued = await make(artefact, from);
     const version = gathered.found.get(artefact.name)?.version;
     const seen = version === undefined ? 'absent' : { version };

@@ -1,10 +1,9 @@
 // Reports what regen decides and does: log lines, metrics, Events, and the report at the end. A decision is logged when
 // it changes, not at every look; nothing here decides anything, and no field ever holds material.
-import type { Clock } from '../clock.ts';
 import { faultText } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import type { EventReason, EventRecorder } from '../kube/events.ts';
-import { type Log, type LogEvent, type LogFields, Repeats } from '../log.ts';
+import type { EventReason, EventRecorder, RecordedEvent } from '../kube/events.ts';
+import { type LogEvent, type LogFields, Repeats, type Running } from '../log.ts';
 import { type Metrics, noMetrics } from '../metrics.ts';
 import type { Facts } from '../plan/facts.ts';
 import type { Decision } from '../plan/decision.ts';
@@ -14,14 +13,8 @@ import type { StepOutcome, StepResult } from './execute.ts';
 import { isFile, pathOf } from '../inventory/places.ts';
 import { DailySummary, type Summary, summaryOf } from '../summary.ts';
 
-export interface ArtefactReport {
-  readonly artefact: string;
-  /** The last decision about it. */
-  readonly action: Decision['action'];
-  readonly reason: Decision['reason'];
-  readonly message: string;
-  /** An administrator must bring it, or the CA that would sign it. */
-  readonly byHand?: true | undefined;
+/** With the last decision about it. */
+export interface ArtefactReport extends Pick<Decision, 'artefact' | 'action' | 'reason' | 'message' | 'byHand'> {
   /** Of the last attempt to renew it; undefined when there was none. */
   readonly outcome?: StepOutcome | undefined;
   readonly err?: string | undefined;
@@ -41,10 +34,8 @@ export interface RegenReport {
   readonly summaryLoggedAt?: Date | undefined;
 }
 
-export interface JournalOptions {
+export interface JournalOptions extends Pick<Running, 'clock' | 'log'> {
   readonly resolved: Resolved;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly dryRun: boolean;
   readonly metrics?: Metrics;
   readonly events?: Pick<EventRecorder, 'record'> | undefined;
@@ -67,11 +58,7 @@ interface Entry {
 const mode = 'regen';
 const minuteMs = 60_000;
 
-interface Note {
-  readonly type: 'Normal' | 'Warning';
-  readonly reason: EventReason | undefined;
-  readonly note: string;
-}
+type Note = Pick<RecordedEvent, 'type' | 'note'> & { readonly reason: EventReason | undefined };
 
 export class Journal {
   firstAnswerAt: Date | undefined;

@@ -10,12 +10,11 @@ export interface Boot {
   readonly clockStepped: boolean;
 }
 
-export type LeaseVerdict = { readonly release: true } | { readonly release: false; readonly reason: LeaseReason };
-
+/** Why a lease is kept. */
 export type LeaseReason =
   'NoHolder' | 'OtherHolder' | 'NeverRenewed' | 'RenewedSinceBoot' | 'RenewedInFuture' | 'BootUnknown' | 'ClockStepped';
 
-export interface JudgeLease extends Boot {
+interface JudgeLease extends Boot {
   readonly lease: Lease;
   /** As the components see it: Go's os.Hostname(), compared byte for byte. */
   readonly hostName: string;
@@ -25,16 +24,15 @@ export interface JudgeLease extends Boot {
 /** An uptime and a clock agree within this much; a renewal so close to the boot is not known to be older. */
 export const toleranceMs = 2_000;
 
-const keep = (reason: LeaseReason): LeaseVerdict => ({ release: false, reason });
-
-export function judgeLease({ lease, hostName, bootedAt, clockStepped, now }: JudgeLease): LeaseVerdict {
+/** Undefined: it is stale, and may be released. */
+export function judgeLease({ lease, hostName, bootedAt, clockStepped, now }: JudgeLease): LeaseReason | undefined {
   const holder = lease.spec?.holderIdentity ?? '';
-  if (holder === '') return keep('NoHolder');
-  if (holderHost(holder) !== hostName) return keep('OtherHolder');
+  if (holder === '') return 'NoHolder';
+  if (holderHost(holder) !== hostName) return 'OtherHolder';
   const renewed = Date.parse(lease.spec?.renewTime ?? '');
-  if (Number.isNaN(renewed)) return keep('NeverRenewed');
-  if (bootedAt === undefined) return keep('BootUnknown');
-  if (clockStepped) return keep('ClockStepped');
-  if (renewed > now.getTime()) return keep('RenewedInFuture');
-  return renewed < bootedAt.getTime() - toleranceMs ? { release: true } : keep('RenewedSinceBoot');
+  if (Number.isNaN(renewed)) return 'NeverRenewed';
+  if (bootedAt === undefined) return 'BootUnknown';
+  if (clockStepped) return 'ClockStepped';
+  if (renewed > now.getTime()) return 'RenewedInFuture';
+  return renewed < bootedAt.getTime() - toleranceMs ? undefined : 'RenewedSinceBoot';
 }

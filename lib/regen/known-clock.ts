@@ -1,37 +1,25 @@
 // What this process knows of its machine's clock, from look to look: what the machine says of it, whether it was set
 // while we ran, which certificates we have dated by it while nothing confirmed it, and, when something is to be signed and nothing says
 // that the clock is right, what the clocks of other machines show.
-import type { Clock } from '../clock.ts';
-import type { Log } from '../log.ts';
+import type { Running } from '../log.ts';
 import { type ClockFacts, isConfirmed, type OtherClock } from '../plan/clock-rules.ts';
 import type { StepResult } from './execute.ts';
 
-interface KnownClock {
-  /** At the begin of each look. Costs no process and no request. */
-  observe(): Promise<ClockFacts>;
-  /** All other sources are asked, other machines only where the API answers. May take some seconds. */
-  ask(where: { readonly apiAnswers: boolean }): Promise<ClockFacts>;
-  /** After a look has carried out these steps. */
-  dated(steps: readonly StepResult[]): void;
-}
+/** What the machine itself says. */
+type MachineClock = Omit<ClockFacts, 'settlesAt' | 'made' | 'others'>;
 
 /** What can be asked about the time. */
-export interface ClockSources {
+export interface ClockSources extends Running {
   /**
    * What is known about the machine's clock; jumps are noticed here. `thorough`: somebody must be signed for and may not,
    * because nothing says that the clock is synchronised, so asking is worth its time.
    */
-  readonly clockFacts: (
-    thorough: boolean,
-  ) => Omit<ClockFacts, 'settlesAt' | 'made' | 'others'> | Promise<Omit<ClockFacts, 'settlesAt' | 'made' | 'others'>>;
+  readonly clockFacts: (thorough: boolean) => MachineClock | Promise<MachineClock>;
   /** The clocks of other machines, asked when something is to be signed and nothing says that ours is right. Never rejects. */
   readonly otherClocks?: ((signal: AbortSignal) => Promise<readonly OtherClock[]>) | undefined;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
 }
 
-export function knownClock({ clock, clockFacts, otherClocks, log, signal }: ClockSources): KnownClock {
+export function knownClock({ clock, clockFacts, otherClocks, log, signal }: ClockSources) {
   let watch: ClockWatch | undefined;
   const made = new Set<string>();
   let latest: ClockFacts | undefined;
@@ -47,15 +35,18 @@ export function knownClock({ clock, clockFacts, otherClocks, log, signal }: Cloc
   };
 
   return {
+    /** At the begin of each look. Costs no process and no request. */
     observe: () => factsOf(false),
-    async ask({ apiAnswers }) {
+    /** All other sources are asked, other machines only where the API answers. May take some seconds. */
+    async ask({ apiAnswers }: { readonly apiAnswers: boolean }): Promise<ClockFacts> {
       const facts = await factsOf(true);
       if (facts.synchronised || !apiAnswers || otherClocks === undefined) return facts;
       const others = await otherClocks(signal);
       latest = { ...(await factsOf(false)), others };
       return latest;
     },
-    dated(steps) {
+    /** After a look has carried out these steps. */
+    dated(steps: readonly StepResult[]): void {
       // What a clock has dated that is known to be right tells the time, whatever this clock shows later.
       if (latest !== undefined && isConfirmed(latest, clock.now())) return;
       for (const { artefact, certificates } of steps) {

@@ -109,9 +109,10 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
       if (guard.lock !== undefined) seen = await see(only);
       const { resolved, gathered, unread, plan, now } = seen;
       const external = externalVersions(resolved, gathered.found, only);
-      if (signal.aborted) return { unavailable: gathered.failures, external, outcome: nothingDone(clock.now()) };
+      if (signal.aborted)
+        return { unavailable: gathered.failures, external, outcome: outcomeOf({ ...seen, steps: [], decisions: [] }) };
       if (hasFoundExpired(seen)) foundExpiredAt = now;
-      for (const [name, err] of [...(gathered.faults ?? []), ...(plan.faults ?? [])]) journal.faulted(name, err);
+      for (const [name, err] of [...gathered.faults, ...(plan.faults ?? [])]) journal.faulted(name, err);
       journal.measured(gathered.facts);
       journal.decided(plan, ({ location }) => only(location));
       const onStep = journal.stepped.bind(journal);
@@ -208,7 +209,3 @@ async function guardDisk({ decisions }: Plan, options: LookOptions): Promise<Gua
 }
 
 const farMs = 24 * 3_600_000;
-
-function nothingDone(now: Date): PassOutcome {
-  return { unavailable: 0, written: 0, conflicts: 0, failed: 0, blocked: 0, settling: 0, awaiting: 0, recheckAt: now };
-}

@@ -1,20 +1,16 @@
 // Polls: reads of one object or few, which can come often, where a look at everything could not. At the API server, until
 // it answers; between two looks, while others are expected to write, at external inputs.
-import type { Clock } from '../clock.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { type Log, Repeats } from '../log.ts';
+import { Repeats, type Running } from '../log.ts';
 import { type Found, locationText, type Store } from '../store/store.ts';
 import type { Journal } from './journal.ts';
 import { apiPollDelay, type PollPace, unreadDelay } from './waits.ts';
 
-interface ApiPoll {
+interface ApiPoll extends Running {
   readonly artefacts: readonly ResolvedArtefact[];
   readonly store: Store;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly journal: Journal;
-  readonly signal: AbortSignal;
   /** Called once, at the first answer there ever is. Must not throw. */
   readonly onFirstAnswer?: (seen: { readonly wasAway: boolean }) => void;
   /** Called with what each failed try met. Must not throw. */
@@ -86,15 +82,12 @@ export function externalVersions(
 }
 
 /** Between two looks. */
-export interface Pause {
+export interface Pause extends Pick<ApiPoll, 'store' | 'clock' | 'signal'> {
   readonly external: ExternalVersions;
   /** What the last look could not read: while there is any, it alone is asked for. Default: nothing. */
   readonly unread?: readonly Location[];
   /** Since when. */
   readonly unreadSince?: Date | undefined;
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
   /** Until the next look, milliseconds. */
   readonly delayMs: number;
   /** How to poll; undefined: not at all. */
@@ -119,15 +112,7 @@ export async function pause(options: Pause): Promise<void> {
   }
 }
 
-interface Poll {
-  readonly afterMs: number;
-  readonly hasNews: () => Promise<boolean>;
-}
-
-function pollOf(
-  { external, unread = [], unreadSince, store, signal, clock, pace, delayMs }: Pause,
-  count: number,
-): Poll {
+function pollOf({ external, unread = [], unreadSince, store, signal, clock, pace, delayMs }: Pause, count: number) {
   const now = clock.now();
   const [missing] = oneOf(unread, count);
   if (missing !== undefined) {

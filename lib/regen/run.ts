@@ -12,17 +12,8 @@ import type { Location, ResolvedArtefact } from '../inventory/model.ts';
 import { pause, untilAnswered } from './poll.ts';
 import { Journal, type JournalOptions, type RegenReport } from './journal.ts';
 import { createLook, type Look, type LookOptions } from './look.ts';
-import {
-  counted,
-  filesPatienceMs,
-  pollPace,
-  isOver,
-  isSettled,
-  apiPollDelay,
-  next,
-  noStreaks,
-  patienceMs,
-} from './waits.ts';
+import { apiPollDelay, counted, filesPatienceMs, isOver, isSettled, next, noStreaks, patienceMs } from './waits.ts';
+import { pollPace } from './waits.ts';
 import type { PollPace, PassOutcome } from './waits.ts';
 import { isFile } from '../inventory/places.ts';
 
@@ -152,15 +143,8 @@ function remains({ unavailable, failed, conflicts, blocked }: PassOutcome): stri
   return `${unavailable} not readable, ${failed} failed, ${conflicts} changed meanwhile, ${blocked} blocked`;
 }
 
-interface Pulse {
-  readonly beat: () => void;
-  /** Away, or not for us: the failure says which. */
-  readonly away: (failure: RecoveryError) => void;
-  readonly looked: (outcome: PassOutcome) => void;
-}
-
 /** Liveness: the loop turns. Readiness: the last look has left nothing to do. */
-function watchPulse({ health, clock }: RegenOptions): Pulse {
+function watchPulse({ health, clock }: RegenOptions) {
   let lastBeat = clock.now().getTime();
   health?.set(
     'regen-loop',
@@ -174,13 +158,14 @@ function watchPulse({ health, clock }: RegenOptions): Pulse {
   );
   health?.set('regen', { ok: false, message: 'nothing has been looked at yet' });
   return {
-    beat() {
+    beat(): void {
       lastBeat = clock.now().getTime();
     },
-    away({ message }) {
+    /** Away, or not for us: the failure says which. */
+    away: ({ message }: RecoveryError): void => {
       health?.set('regen', { ok: false, message });
     },
-    looked(outcome) {
+    looked(outcome: PassOutcome): void {
       const { unavailable, failed, conflicts, blocked } = outcome;
       const ok = unavailable + failed + conflicts + blocked === 0;
       health?.set('regen', ok ? { ok } : { ok, message: remains(outcome) });

@@ -9,18 +9,15 @@ import { kernelBootTimeMs } from '../host/proc.ts';
 import { unanswered } from '../kube/api-error.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { type Lease, type LeaseName, type LeaseRequest, readLease, replaceLease } from '../kube/leases.ts';
-import type { Log } from '../log.ts';
+import type { Running } from '../log.ts';
 import { retry } from '../retry.ts';
 import { type Boot, judgeLease, type LeaseReason, toleranceMs } from './judge-lease.ts';
 
-export interface ReleaseOptions {
+export interface ReleaseOptions extends Running {
   readonly connection: KubeConnection;
   readonly leases: readonly LeaseName[];
   /** As kube-controller-manager and kube-scheduler see it: Go's os.Hostname(). */
   readonly hostName: string;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
   /** From observeBoot at the start of the process; without it a step of the clock before this call stays unseen. */
   readonly boot?: () => Boot;
   /**
@@ -83,8 +80,8 @@ async function releaseOne(lease: LeaseName, boot: () => Boot, options: ReleaseOp
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
     try {
       const found = await readLease(request);
-      const verdict = judgeLease({ lease: found, hostName, ...boot(), now: clock.now() });
-      if (!verdict.release) return kept(verdict.reason);
+      const keptFor = judgeLease({ lease: found, hostName, ...boot(), now: clock.now() });
+      if (keptFor !== undefined) return kept(keptFor);
       if (mayHaveRenewed && (await isRenewed(found, request, clock))) return kept('RenewedSinceBoot');
       await replaceLease(request, found, { ...found.spec, holderIdentity: '' });
       return { ...lease, outcome: 'released', holder: found.spec?.holderIdentity ?? '' };

@@ -3,37 +3,26 @@
 // every syncer of it sees, also through different mounts and paths.
 import type { Stats } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { isAbsolute, join, normalize } from 'node:path';
-import type { Clock } from '../clock.ts';
+import { join } from 'node:path';
 import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { directoryMode, ensureDirectory } from '../disk/files.ts';
-import { errorText, isCode, RecoveryError } from '../errors.ts';
-import type { Log } from '../log.ts';
+import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
+import type { Running } from '../log.ts';
 import { allow, isOwn, type ObjectDirectory } from '../publish/scan.ts';
 import { pruneRemoved } from '../publish/unpublish.ts';
 import { acquireLock, type Lock } from '../host/lock.ts';
 import { objectKinds } from '../inventory/location-kinds.ts';
 
-/** The problem of a path as destination directory; undefined when it can be one. */
-export function destinationProblem(path: string): string | undefined {
-  if (!isAbsolute(path)) return 'is not absolute';
-  if (path.split('/').includes('..')) return 'holds ".."';
-  if (normalize(path) === '/') return 'is the root directory';
-  return path.includes('\0') ? 'holds a NUL character' : undefined;
-}
-
-/** Throws ConfigInvalid. */
+/** The configuration has said that it is an absolute path. Throws ConfigInvalid where something else lies there. */
 export async function checkDestination(path: string): Promise<void> {
   // What cannot be looked at now is reported by the objects, and may be repaired while this runs.
-  const problem =
-    destinationProblem(path) ??
-    (await stat(path).then(
-      (stats) => (stats.isDirectory() ? undefined : 'is not a directory'),
-      ({ code }: NodeJS.ErrnoException) => (code === 'ENOTDIR' ? 'is not a directory' : undefined),
-    ));
-  if (problem === undefined) return;
-  const message = `Cannot use destination directory "${path}": it ${problem}; the absolute path of a directory is wanted`;
-  throw new RecoveryError('ConfigInvalid', message);
+  const isInTheWay = await stat(path).then(
+    (stats) => !stats.isDirectory(),
+    (err: unknown) => systemCode(err) === 'ENOTDIR',
+  );
+  if (!isInTheWay) return;
+  const problem = 'it is not a directory; the absolute path of a directory is wanted';
+  throw new RecoveryError('ConfigInvalid', `Cannot use destination directory "${path}": ${problem}`);
 }
 
 /** Not one of the directories that hold objects, and closed to everybody else. */
@@ -41,16 +30,14 @@ const lockDirectory = '.lock';
 
 export class Destination {
   readonly #path: string;
-  readonly #clock: Clock;
-  readonly #log: Log;
+  readonly #options: Pick<Running, 'clock' | 'log'>;
   readonly #kinds: readonly string[];
   readonly #reported = new Set<string>();
   #holding: Promise<Lock> | undefined;
 
-  constructor(path: string, { clock, log }: { readonly clock: Clock; readonly log: Log }) {
+  constructor(path: string, options: Pick<Running, 'clock' | 'log'>) {
     this.#path = path;
-    this.#clock = clock;
-    this.#log = log;
+    this.#options = options;
     this.#kinds = Object.values(objectKinds).map(({ directory }) => join(path, directory));
   }
 
@@ -63,13 +50,13 @@ export class Destination {
     } catch (err) {
       if (isCode(err, 'AlreadyRunning')) throw err;
       // The disk may be repaired while this runs: each write takes the lock before.
-      this.#log.warn('sync.failed', { path: this.#path, err: errorText(err) });
+      this.#options.log.warn('sync.failed', { path: this.#path, err: errorText(err) });
       return;
     }
     // Residue of an interrupted removal. Not worth a stop: each object reports a disk that refuses.
     for (const directory of this.#kinds) {
       await pruneRemoved({ directory, what: `directory "${directory}"` }).catch((err: unknown) =>
-        this.#log.warn('sync.failed', { path: directory, err: errorText(err) }),
+        this.#options.log.warn('sync.failed', { path: directory, err: errorText(err) }),
       );
     }
   }
@@ -92,12 +79,12 @@ export class Destination {
   }
 
   #acquire(): Promise<Lock> {
-    const destination = this.#path;
+    const [destination, { clock }] = [this.#path, this.#options];
     const what = `destination directory "${destination}"`;
     return attempt({ code: 'WriteFailed', action: 'lock', what, directory: destination }, async () => {
       await ensureDirectory(realDisk, destination); // the lock's own mode is not for its parents
       const guards = `files below "${destination}"`;
-      return acquireLock({ directory: join(destination, lockDirectory), clock: this.#clock, guards });
+      return acquireLock({ directory: join(destination, lockDirectory), clock, guards });
     });
   }
 
@@ -108,11 +95,11 @@ export class Destination {
         const mode = await repairParent({ directory, what: `directory "${directory}"` });
         if (mode === undefined) continue;
         const message = `its mode was 0${mode.toString(8)}: it shut this process out, or let others replace what is below`;
-        this.#log.warn('sync.repaired', { path: directory, message });
+        this.#options.log.warn('sync.repaired', { path: directory, message });
       } catch (err) {
         if (this.#reported.has(errorText(err))) continue;
         this.#reported.add(errorText(err));
-        this.#log.warn('sync.failed', { path: directory, err: errorText(err) });
+        this.#options.log.warn('sync.failed', { path: directory, err: errorText(err) });
       }
     }
     // Else the lock cannot be released; a lock that is taken later makes its own directory right.

@@ -2,24 +2,23 @@
 import { faultText, isCode, type RecoveryError } from '../errors.ts';
 import type { Kubeconfigs } from '../inventory/model.ts';
 import type { ConfigMap, Secret } from '../kube/kube.ts';
-import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { type Certificate, type CertificateFacts, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
 import { type Entries } from '../store/store.ts';
 import { understandKubeconfigs } from '../plan/understand.ts';
-import type { MaterialFacts, Validity } from './project.ts';
+import type { MaterialFacts } from './project.ts';
 import { type ArtefactContent, caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { SyncedObject } from './synced-objects.ts';
 
 export type ApiObject = Secret | ConfigMap;
 
-class Mismatch extends Error {}
+const mismatch = (message: string): MaterialFacts => ({ problem: { reason: 'mismatchedPair', message } });
 
 /** What the entries of an object are worth; those that are missing are project's to judge. */
 export function factsOf({ expects, what }: Pick<SyncedObject, 'expects' | 'what'>, entries: Entries): MaterialFacts {
   try {
     return checked(expects, entries, what);
   } catch (err) {
-    if (err instanceof Mismatch) return { problem: { reason: 'mismatchedPair', message: err.message } };
     // A fault of this program is this object's, and on disk no reason to keep what cannot be read.
     if (!isCode(err, 'MaterialInvalid')) {
       return { problem: { reason: 'unreadable', message: `cannot read it: fault of this program, ${faultText(err)}` } };
@@ -74,7 +73,7 @@ function pairFacts(entries: Entries, what: string): MaterialFacts {
   const [leaf] = parseCertificates(pem, what, 'skipped');
   if (leaf === undefined) return {};
   if (!pairMatches(leaf, key, what)) {
-    throw new Mismatch(`"${certificateKey}" was not made for the key in "${privateKeyKey}", a matching pair is wanted`);
+    return mismatch(`"${certificateKey}" was not made for the key in "${privateKeyKey}", a matching pair is wanted`);
   }
   return { validity: [validityOf(leaf)] };
 }
@@ -92,7 +91,7 @@ function kubeconfigsFacts(of: Kubeconfigs, entries: Entries): MaterialFacts {
   return { validity: certificates.map(validityOf) };
 }
 
-function validityOf({ facts: { notBefore, notAfter } }: Certificate): Validity {
+function validityOf({ facts: { notBefore, notAfter } }: Certificate): Pick<CertificateFacts, 'notBefore' | 'notAfter'> {
   return { notBefore, notAfter };
 }
 
@@ -101,7 +100,7 @@ function keyPairFacts(entries: Entries, names: { privateKey: string; publicKey: 
   if (privatePem === undefined || publicPem === undefined) return {};
   const key = parsePrivateKey(privatePem, what);
   if (!publicKeyMatches(publicPem, key, what)) {
-    throw new Mismatch(`"${names.publicKey}" does not hold the public half of "${names.privateKey}"`);
+    return mismatch(`"${names.publicKey}" does not hold the public half of "${names.privateKey}"`);
   }
   return {};
 }

@@ -4,19 +4,17 @@ import { errorText, RecoveryError } from '../errors.ts';
 import type { EventReason, EventRecorder } from '../kube/events.ts';
 import type { ObjectState } from '../kube/kube.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
-import type { Log, LogFields } from '../log.ts';
+import type { Log, LogFields, Running } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import { scan, type Scan } from '../publish/scan.ts';
 import { prune } from '../publish/writer.ts';
 import { backoffMs, Wake } from '../retry.ts';
 import type { ApiObject } from './material.ts';
 import { type PassContext, type PassResult, readLive, syncObject } from './pass.ts';
+import type { SyncedObject } from './synced-objects.ts';
 
 /** How an object stands. Only `synced` and `absent` (optional, and gone) are as they should be. */
-export interface SyncStatus {
-  readonly name: string;
-  readonly what: string;
-  readonly published: 'required' | 'optional';
+export interface SyncStatus extends Pick<SyncedObject, 'name' | 'what' | 'published'> {
   readonly state: 'pending' | 'synced' | 'absent' | 'kept' | 'refused' | 'failed';
   /** `missing`, `expired`, `mismatchedPair`, ... or an error code. */
   readonly reason?: string;
@@ -30,12 +28,12 @@ export interface SyncStatus {
   readonly at?: Date;
 }
 
-interface ObjectSyncOptions extends PassContext {
-  readonly log: Log;
+export interface ObjectSyncOptions extends PassContext, Running {
   readonly events?: Pick<EventRecorder, 'record'>;
   readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;
   /** After each look. */
   readonly onLooked?: () => void;
+  /** Milliseconds between two full checks of an object's files. Default 60 000. */
   readonly recheckMs?: number | undefined;
 }
 

@@ -2,8 +2,8 @@
 // before anything is written or removed, decide again, act. Files of an object in step that were removed come back
 // from memory without a read: a kube-apiserver that has lost its own certificate never answers one.
 import { getIfPresent, namedListPath, objectPath } from '../kube/objects.ts';
-import type { Clock } from '../clock.ts';
 import type { KubeConnection, ObjectState } from '../kube/kube.ts';
+import type { Running } from '../log.ts';
 import { namesProblem } from '../publish/file-names.ts';
 import { holdsOnlyPartsOf, readPublished, type Scan } from '../publish/scan.ts';
 import { unpublish } from '../publish/unpublish.ts';
@@ -14,12 +14,10 @@ import { factsOf, type ApiObject } from './material.ts';
 import { lastEnd, project, type ApiFacts, type SyncDecision, type DiskFacts, type MaterialFacts } from './project.ts';
 import type { SyncedObject } from './synced-objects.ts';
 
-export interface PassContext {
+export interface PassContext extends Pick<Running, 'clock' | 'signal'> {
   readonly object: SyncedObject;
   readonly connection: KubeConnection;
-  readonly clock: Clock;
   readonly dryRun: boolean;
-  readonly signal: AbortSignal;
   /** Takes the lock of the destination, unless it is held. Throws AlreadyRunning, WriteFailed. */
   readonly hold: () => Promise<void>;
 }
@@ -39,14 +37,8 @@ export type PassResult = {
   readonly resourceVersion: string | undefined;
   readonly notAfter: Date | undefined;
 } & (
-  | { readonly action: 'none' }
-  | {
-      readonly action: 'write';
-      readonly reason: string;
-      readonly outcome: PublishOutcome;
-      readonly warning?: string | undefined;
-    }
-  | Extract<SyncDecision, { action: 'remove' | 'keep' | 'refuse' }>
+  | Exclude<SyncDecision, { action: 'write' }>
+  | (Extract<SyncDecision, { action: 'write' }> & { readonly outcome: PublishOutcome })
 );
 
 /** What is known at one moment: the decision, and what acting on it needs. */

@@ -1,6 +1,7 @@
 // Decides what becomes of one object's files. Pure: what the API has, what lies on disk and the time are arguments.
 // Nothing that works is replaced by something that is worse: broken, mismatched, incomplete, expired or not yet valid
 // content from the API is never written over files that are valid; these stay.
+import type { CertificateFacts } from '../pki/certificate.ts';
 import { mostNames, namesProblem } from '../publish/file-names.ts';
 import type { PublishOutcome } from '../publish/writer.ts';
 import { keysOf, certificateKey, privateKeyKey } from '../inventory/content.ts';
@@ -13,12 +14,7 @@ export interface MaterialFacts {
   /** Of an opaque object: what is not as its keys promise. It is written all the same. */
   readonly warning?: string;
   /** When its certificates are valid: of a pair the leaf, of a bundle each. */
-  readonly validity?: readonly Validity[] | undefined;
-}
-
-export interface Validity {
-  readonly notBefore: Date;
-  readonly notAfter: Date;
+  readonly validity?: readonly Pick<CertificateFacts, 'notBefore' | 'notAfter'>[] | undefined;
 }
 
 export type ApiFacts =
@@ -104,32 +100,27 @@ function refusal(
   return undefined;
 }
 
-function projectPresent({ object, disk, now }: Projection, material: MaterialFacts): SyncDecision {
+function projectPresent(projection: Projection, material: MaterialFacts): SyncDecision {
+  const { disk, now } = projection;
   if (disk.difference === 'unchanged') return { action: 'none' };
   if (disk.difference === 'repaired') return { action: 'write', reason: 'drifted' };
   if (isOutOfTime(material, now) && disk.material !== undefined && isValid(disk.material, now)) {
-    return outOfTime(object, { theirs: material, ours: disk.material, now });
+    return outOfTime(projection, material, disk.material);
   }
   const { warning } = material;
   return { action: 'write', reason: disk.present ? 'changed' : 'absent', warning };
-}
-
-interface Compared {
-  readonly theirs: MaterialFacts;
-  readonly ours: MaterialFacts;
-  readonly now: Date;
 }
 
 /**
  * Expired: an older etcd snapshot was restored, or its rotator is behind. Not yet valid: signed by a machine whose clock
  * is ahead, or this one's is behind. What is on disk still works.
  */
-function outOfTime({ what }: Projection['object'], { theirs, ours, now }: Compared): SyncDecision {
+function outOfTime({ object, now }: Projection, theirs: MaterialFacts, ours: MaterialFacts): SyncDecision {
   const begins = (theirs.validity ?? []).map(({ notBefore }) => notBefore).filter((date) => date > now);
   const first = begins.toSorted((a, b) => a.getTime() - b.getTime())[0];
   const keep = (reason: 'expired' | 'notYetValid', state: string, until: string): SyncDecision => {
     const files = `the files are valid until ${lastEnd(ours)?.toISOString()}`;
-    const message = `Cannot publish ${what}: it ${state}, and ${files}; they stay in use until ${until}`;
+    const message = `Cannot publish ${object.what}: it ${state}, and ${files}; they stay in use until ${until}`;
     return { action: 'keep', reason, message };
   };
   return first === undefined

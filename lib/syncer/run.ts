@@ -1,40 +1,30 @@
 // The syncer: the published objects of an inventory become files below a directory, and stay so. Changes drive it; a
 // recheck of everything each minute finds what changed on disk. It ends when the signal aborts, or after one pass.
 import { writeFile } from 'node:fs/promises';
-import { WatchHealth } from '../kube/list-watch.ts';
-import type { Clock } from '../clock.ts';
+import { WatchHealth, type WatchStatus } from '../kube/list-watch.ts';
 import { errorText } from '../errors.ts';
 import type { CheckState, Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
-import type { EventRecorder } from '../kube/events.ts';
-import type { KubeConnection } from '../kube/kube.ts';
 import { watchObject } from '../kube/objects.ts';
-import type { Log } from '../log.ts';
-import type { Metrics } from '../metrics.ts';
+import type { Running } from '../log.ts';
 import { DailySummary, listed, type Summary, summaryOf } from '../summary.ts';
 import { checkDestination, Destination } from './destination.ts';
-import { defaultRecheckMs, ObjectSync, type SyncStatus } from './object-sync.ts';
+import { defaultRecheckMs, ObjectSync, type ObjectSyncOptions, type SyncStatus } from './object-sync.ts';
 import { type SyncedObject, syncedObjects } from './synced-objects.ts';
 
-export interface SyncerOptions {
+type ForObjects = Pick<ObjectSyncOptions, 'connection' | 'events' | 'metrics' | 'recheckMs'>;
+
+export interface SyncerOptions extends Running, ForObjects {
   readonly resolved: Resolved;
-  readonly connection: KubeConnection;
   /** Absolute. Made, with its parents, unless this is a dry run. */
   readonly destinationDir: string;
   /** One pass over every object, without watches. */
   readonly once?: boolean;
   /** Nothing is written; the report says what would be. */
   readonly dryRun?: boolean;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly health?: Pick<Health, 'set'>;
-  readonly events?: Pick<EventRecorder, 'record'>;
-  readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;
-  readonly signal: AbortSignal;
   /** Made, empty, once every object has been looked at: for a readiness probe. Absolute. */
   readonly cachesSyncedFile?: string | undefined;
-  /** Milliseconds between two full checks of an object's files. Default 60 000. */
-  readonly recheckMs?: number;
 }
 
 export interface SyncReport {
@@ -44,7 +34,7 @@ export interface SyncReport {
 }
 
 /**
- * Throws ConfigInvalid (destination), InventoryInvalid, and AlreadyRunning when another syncer has the destination;
+ * Throws ConfigInvalid (destination), and AlreadyRunning when another syncer has the destination;
  * everything later is in the report, the log and health.
  */
 export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
@@ -67,10 +57,13 @@ async function follow(
 ): Promise<SyncReport> {
   const { once = false, dryRun = false, connection, clock, log, signal, health } = options;
   const hold = (): Promise<void> => destination.hold();
-  const caches = new CachesSynced({ ...options, dryRun });
+  const caches = new CachesSynced(options);
   const onLooked = (): void => caches.count(report());
   const syncs = objects.map((object) => new ObjectSync({ ...options, object, dryRun, hold, onLooked }));
-  const report = (): SyncReport => reportOf(syncs.map(({ status }) => status));
+  const report = (): SyncReport => {
+    const all = syncs.map(({ status }) => status);
+    return { objects: all, ok: all.every(isGood) };
+  };
   const watches = new WatchHealth(clock.now());
   if (!once) health?.set('syncer-watches', () => watches.check(clock.now()));
   health?.set('syncer', () => healthOf(report()));
@@ -81,20 +74,9 @@ async function follow(
   }
   const follows = objects.flatMap(({ location, what }, at) => {
     const sync = syncs[at] as ObjectSync;
-    const { kind, namespace, name } = location;
     const onState = sync.offer.bind(sync);
-    const watch = watchObject({
-      connection,
-      kind,
-      namespace,
-      name,
-      onState,
-      onStatus: (status) => watches.set(what, status),
-      clock,
-      log,
-      signal,
-    });
-    return [watch, sync.run()];
+    const onStatus = (status: WatchStatus): void => watches.set(what, status);
+    return [watchObject({ ...location, connection, onState, onStatus, clock, log, signal }), sync.run()];
   });
   await Promise.all([recheck(destination, options, report), ...follows]);
   return report();
@@ -114,10 +96,6 @@ async function recheck(destination: Destination, options: SyncerOptions, report:
 
 const isGood = ({ state }: SyncStatus): boolean => state === 'synced' || state === 'absent';
 
-function reportOf(objects: readonly SyncStatus[]): SyncReport {
-  return { objects, ok: objects.every(isGood) };
-}
-
 /** How many objects are on disk as the API has them, and whose certificate ends first. Pure. */
 export const syncSummary = ({ objects }: SyncReport): Summary =>
   summaryOf(
@@ -131,11 +109,7 @@ function healthOf({ objects, ok }: SyncReport): CheckState & { readonly message:
   return { ok, message: ok ? `${objects.length} objects on disk` : listed(names) };
 }
 
-interface CachesSyncedOptions {
-  readonly cachesSyncedFile?: string | undefined;
-  readonly dryRun: boolean;
-  readonly log: Log;
-}
+type CachesSyncedOptions = Pick<SyncerOptions, 'cachesSyncedFile' | 'dryRun' | 'log'>;
 
 /**
  * The file by which a readiness probe sees that the syncer has begun: OpenShift's cert-syncer makes it when its caches are
@@ -149,7 +123,7 @@ export class CachesSynced {
 
   constructor(options: CachesSyncedOptions) {
     this.#options = options;
-    this.#isDone = options.dryRun || options.cachesSyncedFile === undefined;
+    this.#isDone = options.dryRun === true || options.cachesSyncedFile === undefined;
   }
 
   /** To be called after each look: how the objects stand. */

@@ -5,7 +5,7 @@ import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import { systemClock } from '../../lib/clock.ts';
+import { type Clock, systemClock } from '../../lib/clock.ts';
 import type { FileChange } from '../../lib/fileobserver/inspect.ts';
 import { type Batch, observeFiles, type ObserveOptions } from '../../lib/fileobserver/observe.ts';
 import { createLog } from '../../lib/log.ts';
@@ -23,8 +23,13 @@ export class TemporaryDirectory implements AsyncDisposable {
   }
 }
 
-/** Longer than any test: what is seen is seen by a hint. */
-const never = 3_600_000;
+/** Waits are short by it: what comes after ten seconds without a hint comes at once. */
+export const hurried: Clock = {
+  ...systemClock,
+  sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 5), signal),
+};
+
+/** By the clock of the system a rescan comes later than any test waits: what is seen is seen by a hint. */
 
 export class Observation implements AsyncDisposable {
   readonly lines: Record<string, unknown>[] = [];
@@ -37,7 +42,6 @@ export class Observation implements AsyncDisposable {
       clock: systemClock,
       log: createLog({ write: (line) => this.lines.push(JSON.parse(line) as Record<string, unknown>) }),
       signal: this.#stop.signal,
-      rescanMs: never,
       ...options,
     });
   }

@@ -70,7 +70,6 @@ function observe(): AsyncDisposable {
       destinationDir: directory.path,
       prove: async () => ({ state: 'proven', message: 'not asked', at: new Date() }),
       restart: (change) => reaction.notice(change),
-      rescanMs: 3_600_000,
     }),
   ]);
   return {

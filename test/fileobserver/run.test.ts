@@ -11,7 +11,7 @@ import type { Location, Reader, Resolved } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import { publish } from '../../lib/publish/writer.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
-import { TemporaryDirectory, soon } from './observation.ts';
+import { hurried, TemporaryDirectory, soon } from './observation.ts';
 
 const made = new TemporaryDirectory();
 const pairs: Pair[] = [];
@@ -70,7 +70,6 @@ test('runFileObserver() reacts to each artefact when its pair is published, at o
     log: createLog({ write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) }),
     signal: stop.signal,
     health,
-    rescanMs: 3_600_000,
   });
   const given = (): unknown[] => lines.filter(({ event }) => event === 'proof.given').map(({ artefact }) => artefact);
   await publishPair(destination.path, 'serving-cert', pairs[0] as Pair);
@@ -139,11 +138,9 @@ test('observeOwnFiles() reloads at the start and after a change, and again until
       if (content === 'two' && seen.filter((each) => each === 'two').length < 3) throw new Error('half-written');
       return 'changed';
     },
-    clock: systemClock,
+    clock: hurried,
     log: createLog({ write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) }),
     signal: stop.signal,
-    rescanMs: 3_600_000,
-    retryMs: 1,
   });
   await soon(() => seen).toEqual(['one']);
   for (const content of ['two', 'three']) {
@@ -174,7 +171,6 @@ test('observeOwnFiles() observes the files that a changed kubeconfig names', asy
     clock: systemClock,
     log: createLog({ write: () => {} }),
     signal: stop.signal,
-    rescanMs: 3_600_000,
   });
   await soon(() => seen).toContain('old-token one');
   await writeFile(at('kubeconfig'), 'two');

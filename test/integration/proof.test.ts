@@ -82,7 +82,6 @@ test('runFileObserver() proves three successive generations of the serving pair 
     clock: systemClock,
     log: createLog({ write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) }),
     signal: stop.signal,
-    rescanMs: 3_600_000,
   });
   await eventually(() => expect(given()).toHaveLength(1));
   for (let generation = 1; generation <= 3; generation += 1) {

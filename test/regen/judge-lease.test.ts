@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { judgeLease, type JudgeLease, type LeaseVerdict } from '../../lib/regen/judge-lease.ts';
+import { judgeLease, type LeaseReason } from '../../lib/regen/judge-lease.ts';
 
 const bootedAt = new Date('2026-11-21T08:00:00Z');
 const now = new Date('2026-11-21T08:00:30Z');
@@ -12,22 +12,23 @@ const lease = (holderIdentity: string | null | undefined, renewTime: string | nu
     ...(renewTime === undefined ? {} : { renewTime }),
   },
 });
-const kept = (reason: string) => ({ release: false, reason }) as LeaseVerdict;
+const kept = (reason: LeaseReason) => reason;
+const released = undefined;
 
 interface Row {
-  readonly given: Partial<JudgeLease>;
-  readonly want: LeaseVerdict;
+  readonly given: Partial<Parameters<typeof judgeLease>[0]>;
+  readonly want: LeaseReason | undefined;
 }
 
 const rows: Record<string, Row> = {
-  'holder on this node, renewed before the boot': { given: { lease: lease(`node1_${uuid}`) }, want: { release: true } },
+  'holder on this node, renewed before the boot': { given: { lease: lease(`node1_${uuid}`) }, want: released },
   'host name with dots': {
     given: { lease: lease(`node1.example.com_${uuid}`), hostName: 'node1.example.com' },
-    want: { release: true },
+    want: released,
   },
   'host name with an underscore': {
     given: { lease: lease(`node1_x_${uuid}`), hostName: 'node1_x' },
-    want: { release: true },
+    want: released,
   },
   'holder on another node': { given: { lease: lease(`node2_${uuid}`) }, want: kept('OtherHolder') },
   'holder whose host name begins with ours': { given: { lease: lease(`node10_${uuid}`) }, want: kept('OtherHolder') },
@@ -60,7 +61,7 @@ const rows: Record<string, Row> = {
   },
   'renewed three seconds before the boot': {
     given: { lease: lease(`node1_${uuid}`, '2026-11-21T07:59:57.000000Z') },
-    want: { release: true },
+    want: released,
   },
   'renewed in the future': {
     given: { lease: lease(`node1_${uuid}`, '2036-01-01T00:00:00.000000Z') },

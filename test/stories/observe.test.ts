@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 import { publish } from '../../lib/publish/writer.ts';
 import type { Hints } from '../../lib/fileobserver/hints.ts';
 import { realDisk } from '../../lib/disk/disk.ts';
-import { Observation, TemporaryDirectory, sha256, soon } from '../fileobserver/observation.ts';
+import { hurried, Observation, TemporaryDirectory, sha256, soon } from '../fileobserver/observation.ts';
 
 const operations = 20;
 
@@ -242,7 +242,7 @@ test('observeFiles() finds by rescan what no hint told', async () => {
     refresh: () => Promise.resolve(),
     close: () => Promise.resolve(),
   };
-  await using observation = new Observation([file], { rescanMs: 20, hints: () => Promise.resolve(deaf) });
+  await using observation = new Observation([file], { clock: hurried, hints: () => Promise.resolve(deaf) });
   await observation.until(file, 'first');
   replaceByRename(file, 'second');
   expect(await observation.until(file, 'second')).toMatchObject([{ change: 'changed' }]);
@@ -262,7 +262,7 @@ test('observeFiles() opens its watches again after one has failed, and reports t
     };
     return Promise.resolve(closed);
   };
-  await using observation = new Observation([file], { rescanMs: 5, hints: failing });
+  await using observation = new Observation([file], { clock: hurried, hints: failing });
   await observation.until(file, 'first');
   const pulled = observation.next();
   await soon(() => opened).toBeGreaterThan(3);
@@ -286,7 +286,7 @@ test.each(['EACCES', 'EIO'])(
         return Promise.reject(Object.assign(new Error(code), { code }));
       }) as typeof realDisk.readFile,
     };
-    await using observation = new Observation([file, other], { disk, rescanMs: 5 });
+    await using observation = new Observation([file, other], { disk, clock: hurried });
     const pulled = observation.next();
     await soon(() => looks).toBeGreaterThan(3);
     failing = false;
@@ -301,7 +301,7 @@ test.each(['EACCES', 'EIO'])(
 
 test('observeFiles() takes a directory in the place of a file for unreadable, not for gone', async () => {
   await using root = new TemporaryDirectory();
-  await using observation = new Observation([root.path], { rescanMs: 5 });
+  await using observation = new Observation([root.path], { clock: hurried });
   const pulled = observation.next().catch(() => undefined);
   await soon(() => observation.lines).toMatchObject([{ event: 'observe.failed', code: 'EISDIR' }]);
   await observation[Symbol.asyncDispose]();

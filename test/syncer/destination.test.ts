@@ -5,8 +5,9 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { type Disk, realDisk } from '../../lib/disk/disk.ts';
+import { directoryPath } from '../../lib/inventory/values.ts';
 import { createLog } from '../../lib/log.ts';
-import { Destination, destinationProblem, repairParent } from '../../lib/syncer/destination.ts';
+import { Destination, repairParent } from '../../lib/syncer/destination.ts';
 
 const options = { clock: systemClock, log: createLog({ write: () => undefined }) };
 
@@ -31,15 +32,17 @@ it.each(['certs', `${'deep/'.repeat(30)}certs`])('hold() lets one syncer in at a
   await second.release();
 });
 
+// As the configuration takes it: syncer.destinationDir, --destination-dir.
 test.each([
-  ['/etc/kubernetes/static-pod-certs', undefined],
-  ['certs', 'is not absolute'],
-  ['', 'is not absolute'],
-  ['/certs/../etc', 'holds ".."'],
-  ['/', 'is the root directory'],
-  ['//', 'is the root directory'],
-])('destinationProblem() of %j: %s', (path, problem) => {
-  expect(destinationProblem(path)).toBe(problem);
+  ['/etc/kubernetes/static-pod-certs', true],
+  ['certs', false],
+  ['', false],
+  ['/certs/../etc', false],
+  ['/certs/\0', false],
+  ['/', false],
+  ['//', false],
+])('destination directory %j: %s', (path, isTaken) => {
+  expect(directoryPath.safeParse(path).success).toBe(isTaken);
 });
 
 describe('repairParent()', () => {

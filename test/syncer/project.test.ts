@@ -5,7 +5,6 @@ import {
   type SyncDecision,
   type DiskFacts,
   type Projection,
-  type Validity,
 } from '../../lib/syncer/project.ts';
 
 const now = new Date('2026-11-20T08:30:00Z');
@@ -37,7 +36,7 @@ const keyPairObject = {
   expects: { kind: 'keyPair', privateKey: 'sa.key', publicKey: 'sa.pub' },
 } as const;
 
-const between = (...all: readonly { readonly validity: readonly Validity[] }[]) => ({
+const between = (...all: readonly ReturnType<typeof until>[]) => ({
   validity: all.flatMap(({ validity }) => validity),
 });
 

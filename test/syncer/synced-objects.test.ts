@@ -59,17 +59,4 @@ describe('syncedObjects()', () => {
     const onDisk = { ...opaque, location: { kind: 'pemFile', file: '/x' } } as const;
     expect(objectsFor(unpublished, onDisk)).toEqual([]);
   });
-
-  test('refuses two objects for one directory', () => {
-    const other = { ...opaque, name: 'other', location: secret('user', 'b') };
-    expect(() => objectsFor(opaque, other)).toThrow(
-      'Cannot publish Secret "b/user": Secret "a/user" has the same directory "/certs/secrets/user"; publish one of them',
-    );
-  });
-
-  test.each(['..', '../x', 'a/b', ''])('refuses the object name %j', (name) => {
-    expect(() => objectsFor({ ...opaque, location: secret(name) })).toThrow(
-      /^Cannot publish Secret "a\/.*": its name /,
-    );
-  });
 });

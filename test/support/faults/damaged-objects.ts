@@ -5,8 +5,9 @@ import { resolve } from '../../../lib/inventory/resolve.ts';
 import type { ApiLocation, Resolved, ResolvedArtefact } from '../../../lib/inventory/model.ts';
 import { isFile } from '../../../lib/inventory/places.ts';
 import { createKeyPool } from '../../../lib/pki/key-pool.ts';
+import type { Facts } from '../../../lib/plan/facts.ts';
 import { gather } from '../../../lib/plan/gather.ts';
-import { type PlanInput, plan } from '../../../lib/plan/plan.ts';
+import { plan } from '../../../lib/plan/plan.ts';
 import { execute } from '../../../lib/regen/execute.ts';
 import { foundIn } from '../../../lib/store/api-store.ts';
 import { objectEntries } from '../../../lib/store/object-entries.ts';
@@ -127,7 +128,7 @@ export class ObjectCases {
   }
 }
 
-const planOf = (resolved: Resolved, facts: PlanInput['facts']): ReturnType<typeof plan> =>
+const planOf = (resolved: Resolved, facts: Facts): ReturnType<typeof plan> =>
   plan({
     resolved,
     facts,
