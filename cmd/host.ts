@@ -3,7 +3,7 @@
 import { realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { ToolConfig } from '../lib/config/config.ts';
+import type { ToolConfig } from '../lib/config/load.ts';
 import { flagRows, isRepeatable, typedValue, type FlagRow, type FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import {

@@ -2,7 +2,7 @@
 // commands, which no file says, are judged here. And what a configuration means on this machine: its names and its clock.
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { CommonConfig, HostConfig } from '../lib/config/config.ts';
+import type { CommonConfig, ToolConfig } from '../lib/config/load.ts';
 import type { ConfigInput } from '../lib/config/sources.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
@@ -54,7 +54,7 @@ export async function resolveHere(
 
 /** For a mode, which asks again and again; `thorough` costs a process. */
 export const clockFactsFor =
-  ({ clockSynchronised }: Pick<HostConfig, 'clockSynchronised'>, builtAt: Date) =>
+  ({ clockSynchronised }: Pick<ToolConfig, 'clockSynchronised'>, builtAt: Date) =>
   async (thorough: boolean): Promise<ClockFacts> => ({
     builtAt,
     synchronised: await isClockSynchronised(clockSynchronised, { thorough }),
@@ -63,7 +63,7 @@ export const clockFactsFor =
 /** For `status`: now, or at another time, of which nothing is known that its clock will show. */
 export async function clockFactsAt(
   at: Date | undefined,
-  config: Pick<HostConfig, 'clockSynchronised'>,
+  config: Pick<ToolConfig, 'clockSynchronised'>,
 ): Promise<ClockFacts> {
   return at === undefined ? clockFactsFor(config, thisBuild)(true) : { builtAt: thisBuild, synchronised: true };
 }

@@ -1,6 +1,6 @@
 // What a command gets from its process, what the build says of itself, and what the modes of one process share.
 import type { Clock } from '../lib/clock.ts';
-import type { Config } from '../lib/config/config.ts';
+import type { Config } from '../lib/config/load.ts';
 import type { Health } from '../lib/health.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { Breakers } from '../lib/kube/circuit-breaker.ts';

@@ -8,7 +8,7 @@ import { podLayout } from '../lib/adopt/pod-files.ts';
 import { type AdoptionRecord, readRecord } from '../lib/adopt/record.ts';
 import { adoptionNotes } from '../lib/adopt/repair.ts';
 import { systemClock } from '../lib/clock.ts';
-import type { ToolConfig } from '../lib/config/config.ts';
+import type { ToolConfig } from '../lib/config/load.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { errorText } from '../lib/errors.ts';
 import { componentsOfPod } from '../lib/install/accounts.ts';

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
-import type { ToolConfig } from '../lib/config/config.ts';
+import type { ToolConfig } from '../lib/config/load.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { missingUnits } from '../lib/install/host-apply.ts';

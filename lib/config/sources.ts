@@ -11,7 +11,7 @@ import { readYaml } from '../yaml.ts';
 import { flagOfField, flagRows, typedValue } from './flags.ts';
 import type { FlagRow, ConfigFlags } from './flags.ts';
 import { looseConfigSchema, settingsSchema, soundSettings } from './schema.ts';
-import type { Settings } from './schema.ts';
+import type { GivenSettings, Settings } from './schema.ts';
 
 export interface ConfigInput {
   readonly flags: ConfigFlags;
@@ -26,7 +26,7 @@ export interface ConfigInput {
 }
 
 interface FileSettings {
-  readonly settings: Settings;
+  readonly settings: GivenSettings;
   readonly place: DocumentPlace;
   /** The inventory that stands in the file, unchecked. */
   readonly inline: unknown;
@@ -38,9 +38,9 @@ interface FileSettings {
 /** All sources read, and the problems met so far; every step adds to them. */
 export interface ConfigReading {
   readonly input: ConfigInput;
-  readonly flags: Settings;
+  readonly flags: GivenSettings;
   readonly file: FileSettings;
-  /** Both, as far as they are right. */
+  /** Both, as far as they are right, with defaults. */
   readonly settings: Settings;
   readonly problems: Problem[];
 }
@@ -96,7 +96,7 @@ function valueOf(row: FlagRow, flags: ConfigFlags, { cwd, problems }: { cwd: str
   return text;
 }
 
-function settingsOfFlags(flags: ConfigFlags, cwd: string): { settings: Settings; problems: readonly Problem[] } {
+function settingsOfFlags(flags: ConfigFlags, cwd: string): { settings: GivenSettings; problems: readonly Problem[] } {
   const raw: Record<string, unknown> = {};
   const problems: Problem[] = [];
   for (const row of flagRows) {
@@ -106,7 +106,7 @@ function settingsOfFlags(flags: ConfigFlags, cwd: string): { settings: Settings;
     raw[group] = field === undefined ? value : { ...(raw[group] as object | undefined), [field]: value };
   }
   const shape = checkShape(settingsSchema, raw);
-  if ('value' in shape) return { settings: shape.value, problems };
+  if ('value' in shape) return { settings: raw, problems };
   const named = shape.problems.map((problem) => ({
     ...problem,
     path: flagOfField(problem.path)?.flag ?? problem.path,
@@ -131,10 +131,10 @@ function settingsOfFile(file: ConfigInput['file']): FileSettings {
   return { settings: soundSettings(rest), place, inline, problems: inOrder, unread };
 }
 
-function merged(file: Settings, flags: Settings): Settings {
+function merged(file: GivenSettings, flags: GivenSettings): Settings {
   const groups = ['parameters', 'directories', 'regen', 'syncer', 'approver', 'policy', 'log'] as const;
   const both = groups.map((key) => [key, { ...file[key], ...flags[key] }] as const);
-  return { ...file, ...flags, ...(Object.fromEntries(both) as Settings) };
+  return settingsSchema.parse({ ...file, ...flags, ...Object.fromEntries(both) });
 }
 
 export function readSources(input: ConfigInput): ConfigReading {
