@@ -32,7 +32,7 @@ export const version: string = typeof VERSION === 'undefined' ? 'development' : 
 /** No correct clock shows an earlier time. */
 export const builtAt: Date = new Date(typeof BUILT_AT === 'undefined' ? '2026-11-01T00:00:00Z' : BUILT_AT);
 
-export interface Runtime {
+export interface Runtime extends Pick<Config, 'once' | 'dryRun'> {
   readonly config: Config;
   readonly clock: Clock;
   readonly log: Log;
