@@ -8,7 +8,7 @@ import { bootstrapRequester } from '../lib/bootstrap-identity.ts';
 import type { Config } from '../lib/config/load.ts';
 import type { ApproverConfig, ModeConfig, RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
 import { replaceFile } from '../lib/disk/files.ts';
-import { createHealth, keepServingHealth } from '../lib/health.ts';
+import { Health, keepServingHealth } from '../lib/health.ts';
 import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { isFile } from '../lib/inventory/places.ts';
@@ -45,7 +45,7 @@ export async function runModes(config: Config, given: Pick<Runtime, 'clock' | 'l
     dryRun,
     signal: AbortSignal.any([given.signal, failed.signal]),
     resolved: await resolveHere(config, given.log),
-    health: createHealth(),
+    health: new Health(),
     metrics: address === undefined ? noMetrics : await createMetrics({ version, modes: modes.map(({ mode }) => mode) }),
     breakers: new Breakers(given.clock),
     hostName: hostname(),
