@@ -213,8 +213,9 @@ async function syncer(mode: SyncerConfig, runtime: Runtime): Unmet {
     }
     const apiServer = addressOf(runtime.config, connected.connection);
     const prove = createProver({ ...connected, ...mode, apiServer });
-    const { restart, run: restartReaders } = createPodRestarts(mode, connected);
-    await Promise.all([run, runFileObserver({ ...connected, ...mode, prove, restart }), restartReaders()]);
+    const restarts = createPodRestarts(mode, connected);
+    const observing = runFileObserver({ ...connected, ...mode, prove, restart: restarts.restart });
+    await Promise.all([run, observing, restarts.run()]);
     return [];
   });
 }

@@ -83,28 +83,11 @@ export function outputFormat<T extends string>(
 
 const installFormats = ['text', 'json'] as const;
 
-export interface InstallOptions {
-  /** Absolute. */
-  readonly directory: string;
-  readonly server: string | undefined;
-  readonly output: (typeof installFormats)[number];
-  readonly purge: boolean;
-  readonly force: boolean;
-  readonly giveBack: boolean;
-}
+export type InstallOptions = ReturnType<typeof installFlags>['options'];
 
-export function installFlags(
-  {
-    out = defaultDirectory,
-    server,
-    output = 'text',
-    purge = false,
-    force = false,
-    giveBack = false,
-    ...flags
-  }: InstallLine,
-  { cwd }: Pick<Io, 'cwd'>,
-): { flags: CommandLine; options: InstallOptions; problems: readonly Problem[] } {
+export function installFlags(line: InstallLine, { cwd }: Pick<Io, 'cwd'>) {
+  const { out = defaultDirectory, server, output = 'text', purge = false, force = false, ...rest } = line;
+  const { giveBack = false, ...flags } = rest;
   const problems: Problem[] = [];
   const wanted = outputFormat(output, installFormats);
   if (wanted.format === undefined) problems.push(wanted.problem);
@@ -112,7 +95,8 @@ export function installFlags(
     const message = `must be an address such as https://localhost:6443, got ${valueText(server)}`;
     problems.push({ path: '--server', kind: 'invalid', message });
   }
-  const options = { directory: resolve(cwd, out), server, output: wanted.format ?? 'text', purge, force, giveBack };
+  const directory = resolve(cwd, out);
+  const options = { directory, server, output: wanted.format ?? 'text', purge, force, giveBack };
   return { flags, options, problems };
 }
 

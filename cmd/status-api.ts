@@ -69,23 +69,17 @@ interface Looking {
 }
 
 async function clusterReport(config: ToolConfig, looking: Looking): Promise<StatusReport> {
-  const { resolved, connection, at, signal } = looking;
-  const { locations, policy, recoveryServerName } = config;
+  const { resolved, connection, at } = looking;
   const directoriesOf = publishersOf(config, looking);
   return runStatus({
-    resolved,
+    ...config,
+    ...looking,
     store: storeOf(connection, createDiskStore()),
     namesInApi: namesInApi(resolved, connection),
-    policy,
-    locations,
     clockFacts: await clockFactsAt(at, config),
     clock: systemClock,
-    at,
     directoriesOf,
     prove: proverOf(config, looking, directoriesOf),
-    connection,
-    recoveryServerName,
-    signal,
   });
 }
 
@@ -119,21 +113,15 @@ function proverOf(
   };
 }
 
-export interface AdoptedMachine {
+interface AdoptedMachine {
   /** Of `status` itself. */
   readonly config: ToolConfig;
   readonly at: Date | undefined;
   readonly io: Io;
 }
 
-export interface AdoptionStatus {
-  /** Undefined: the machine is not adopted. */
-  readonly sight: AdoptedSight | undefined;
-  readonly notes: readonly string[];
-}
-
-/** Never rejects: what cannot be looked at is said as such. */
-export async function adoptionStatus(directory: string, machine: AdoptedMachine): Promise<AdoptionStatus> {
+/** Without a sight where the machine is not adopted. Never rejects: what cannot be looked at is said as such. */
+export async function adoptionStatus(directory: string, machine: AdoptedMachine) {
   const sight = readRecord(directory)
     .then((record) => record && sightOf(directory, record, machine))
     .catch((err: unknown): AdoptedSight => ({ pods: [], problem: errorText(err) }));

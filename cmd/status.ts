@@ -18,7 +18,7 @@ import { storeOf } from './connections.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
 import { clockFactsAt, type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
-import type { AdoptedMachine, AdoptionStatus, StatusRequest } from './status-api.ts';
+import type { StatusRequest } from './status-api.ts';
 
 const formats: readonly StatusFormat[] = ['table', 'json', 'yaml'];
 
@@ -66,15 +66,16 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
   const { environment, notes } = await discoverEnvironment(config.inventory, config.environment);
   const resolved = resolve(config.inventory, environment);
   const directory = adoptionDirectory(config);
-  const adoption = directory === undefined ? undefined : await adoptionOf(directory, { config, at, io });
+  const api = directory === undefined ? undefined : await import('./status-api.ts');
+  const adoption = directory === undefined ? undefined : await api?.adoptionStatus(directory, { config, at, io });
   const missing = missingUnits();
   const status = await runNodeStatus({
     resolved,
+    policy: config.policy,
     notes: [...notes, ...unitNotes(missing, directory !== undefined), ...(adoption?.notes ?? [])],
     isArmed: missing.length === 0,
     isRoot: process.getuid?.() === 0,
     store: storeOf(undefined, createDiskStore({ backupDir: config.backupDir, endpoints: resolved.endpoints })),
-    policy: config.policy,
     clockFacts: await clockFactsAt(at, config),
     clock: systemClock,
     at,
@@ -83,11 +84,6 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
   });
   stdout.write(renderNode(status, output));
   return exitOfNode(status);
-}
-
-async function adoptionOf(directory: string, machine: AdoptedMachine): Promise<AdoptionStatus> {
-  const { adoptionStatus } = await import('./status-api.ts');
-  return adoptionStatus(directory, machine);
 }
 
 /** Whatever the plan says: without the units nothing carries it out. Other init systems have no place to look at. */

@@ -165,11 +165,10 @@ async function answer(request: IncomingMessage, { health, metrics }: HealthServe
   return probe(page as Probe, health.report(), new URLSearchParams(query).has('verbose'));
 }
 
-type Probe = 'livez' | 'readyz' | 'healthz';
+const probes = ['livez', 'readyz', 'healthz'] as const;
+type Probe = (typeof probes)[number];
 
-function isProbe(page: string): page is Probe {
-  return page === 'livez' || page === 'readyz' || page === 'healthz';
-}
+const isProbe = (page: string): page is Probe => (probes as readonly string[]).includes(page);
 
 /**
  * /healthz shows every check and is decided by those of liveness: it is where the liveness probes of existing static

@@ -10,7 +10,6 @@ import {
   report,
   type ReportInput,
   type RowState,
-  type StatusClass,
   type StatusReport,
   type StatusRow,
   tellEach,
@@ -29,16 +28,11 @@ export interface ServedSight {
   readonly message: string;
 }
 
-export interface NodeStatus {
-  readonly inventory: string;
-  /** The time that the report speaks of. */
-  readonly at: Date;
+export interface NodeStatus extends Omit<StatusReport, 'apiProblem' | 'rows' | 'webhooks'> {
   /** Another time than now was asked for. */
   readonly isForecast: boolean;
-  readonly class: StatusClass;
   /** Whether something on this machine puts right what can be put right. */
   readonly isArmed: boolean;
-  readonly problems: readonly string[];
   /** Those of kubeadm, sorted by name as kubeadm does. */
   readonly certificates: readonly StatusRow[];
   readonly authorities: readonly StatusRow[];
@@ -50,7 +44,6 @@ export interface NodeStatus {
   readonly adopted?: AdoptedSight | undefined;
   /** What else is to be known: what could not be found out about this machine, what is not installed on it. */
   readonly notes: readonly string[];
-  readonly recheckAt: Date;
 }
 
 /** The container of this program in one static pod. `wrong`: only a person puts it right. */
@@ -101,7 +94,7 @@ interface NodeInput extends ReportInput {
 export function nodeReport(input: NodeInput): NodeStatus {
   const { served = [], notes = [], isForecast = false, isArmed = true, adopted } = input;
   const each = tellEach(input);
-  const general = report(input, each);
+  const { inventory, at, recheckAt, ...general } = report(input, each);
   const told = each
     .map(({ artefact, row }): Told => ({ artefact, row: nodeRow(row, artefact, input) }))
     .toSorted((a, b) => (a.row.artefact < b.row.artefact ? -1 : 1)); // by code unit, as Go sorts
@@ -117,8 +110,8 @@ export function nodeReport(input: NodeInput): NodeStatus {
     adopted?.pods.some(({ state }) => state === 'waiting') === true;
   const rowsOf = (group: readonly Told[]): StatusRow[] => group.map(({ row }) => row);
   return {
-    inventory: general.inventory,
-    at: general.at,
+    inventory,
+    at,
     isForecast,
     isArmed,
     class: classOf(problems, isRecovering),
@@ -129,7 +122,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
     own: rowsOf(own),
     served,
     notes: [...notes, ...listed.flatMap(absenceNote)],
-    recheckAt: general.recheckAt,
+    recheckAt,
   };
 }
 

@@ -132,14 +132,8 @@ export function classOf(problems: readonly string[], isRecovering: boolean): Sta
   return isRecovering ? 'recovering' : 'healthy';
 }
 
-interface RowGroups {
-  readonly certificates: readonly StatusRow[];
-  readonly authorities: readonly StatusRow[];
-  readonly others: readonly StatusRow[];
-}
-
 /** As they are printed, each kind by itself. */
-export function groupsOf({ rows }: StatusReport): RowGroups {
+export function groupsOf({ rows }: StatusReport) {
   const own = rows.filter(({ isForeign }) => !isForeign);
   return {
     certificates: rows.filter(({ kind }) => kind === 'target'),
