@@ -82,11 +82,7 @@ interface Connected extends Runtime {
 const besideMs = 5_000;
 
 /** The connection of one mode: kept up to date while the process lasts, as its Events are sent, and closed at the end. */
-async function withApi<T>(
-  connection: KubeConnection,
-  runtime: Runtime,
-  run: (connected: Connected) => Promise<T>,
-): Promise<T> {
+async function withApi(connection: KubeConnection, runtime: Runtime, run: (connected: Connected) => Unmet): Unmet {
   const { config, clock, log, hostName } = runtime;
   const ended = new AbortController();
   const signal = AbortSignal.any([runtime.signal, ended.signal]);
