@@ -68,17 +68,20 @@ export async function clockFactsAt(
   return at === undefined ? clockFactsFor(config, thisBuild)(true) : { builtAt: thisBuild, synchronised: true };
 }
 
-/** The format that --output wants, or why there is none. */
+/** The format that --output wants; without it, and where there is no such format, the first. */
 export function outputFormat<T extends string>(
-  output: string,
-  formats: readonly T[],
-): { readonly format: T } | { readonly format?: undefined; readonly problem: Problem } {
-  const format = formats.find((one) => one === output);
-  if (format !== undefined) return { format };
-  const near = nearest(output, formats);
+  formats: readonly [T, ...T[]],
+  wanted: string | undefined,
+  problems: Problem[],
+): T {
+  const [usual] = formats;
+  const format = formats.find((one) => one === (wanted ?? usual));
+  if (format !== undefined) return format;
+  const near = nearest(wanted ?? '', formats);
   const hint = near === undefined ? '' : ` (did you mean "${near}"?)`;
-  const message = `must be one of ${formats.join(', ')}, got ${valueText(output)}${hint}`;
-  return { problem: { path: '--output', kind: 'invalid', message } };
+  const message = `must be one of ${formats.join(', ')}, got ${valueText(wanted)}${hint}`;
+  problems.push({ path: '--output', kind: 'invalid', message });
+  return usual;
 }
 
 const installFormats = ['text', 'json'] as const;
@@ -86,17 +89,15 @@ const installFormats = ['text', 'json'] as const;
 export type InstallOptions = ReturnType<typeof installFlags>['options'];
 
 export function installFlags(line: InstallLine, { cwd }: Pick<Io, 'cwd'>) {
-  const { out = defaultDirectory, server, output = 'text', purge = false, force = false, ...rest } = line;
+  const { out = defaultDirectory, server, output: wanted, purge = false, force = false, ...rest } = line;
   const { giveBack = false, ...flags } = rest;
   const problems: Problem[] = [];
-  const wanted = outputFormat(output, installFormats);
-  if (wanted.format === undefined) problems.push(wanted.problem);
+  const output = outputFormat(installFormats, wanted, problems);
   if (server !== undefined && !isServer(server)) {
     const message = `must be an address such as https://localhost:6443, got ${valueText(server)}`;
     problems.push({ path: '--server', kind: 'invalid', message });
   }
-  const directory = resolve(cwd, out);
-  const options = { directory, server, output: wanted.format ?? 'text', purge, force, giveBack };
+  const options = { directory: resolve(cwd, out), server, output, purge, force, giveBack };
   return { flags, options, problems };
 }
 

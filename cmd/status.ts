@@ -20,7 +20,7 @@ import type { Io } from './runtime.ts';
 import { clockFactsAt, type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
 import type { StatusRequest } from './status-api.ts';
 
-const formats: readonly StatusFormat[] = ['table', 'json', 'yaml'];
+const formats = ['table', 'json', 'yaml'] as const satisfies readonly StatusFormat[];
 
 type OwnFlags = FlagsOf<'status'>;
 export type StatusLine = CommandLine & OwnFlags;
@@ -34,19 +34,15 @@ function dateOf(text: string): Date | undefined {
   return midnight.toISOString().slice(0, 10) === day ? date : undefined;
 }
 
-export function statusFlags({ output = 'table', at }: OwnFlags): {
-  readonly options: StatusRequest;
-  readonly problems: readonly Problem[];
-} {
+export function statusFlags({ output: wanted, at }: OwnFlags) {
   const problems: Problem[] = [];
-  const wanted = outputFormat(output, formats);
-  if (wanted.format === undefined) problems.push(wanted.problem);
+  const output = outputFormat(formats, wanted, problems);
   const date = at === undefined ? undefined : dateOf(at);
   if (at !== undefined && date === undefined) {
     const message = `must be a date such as 2027-05-31 or 2027-05-31T08:00:00Z, got ${valueText(at)}`;
     problems.push({ path: '--at', kind: 'invalid', message });
   }
-  return { options: { output: wanted.format ?? 'table', at: date }, problems };
+  return { options: { output, at: date }, problems };
 }
 
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
