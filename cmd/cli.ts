@@ -33,14 +33,9 @@ type Line = FlagsOf<FlagOwner>;
 
 type Act = (line: Line, args: readonly string[]) => Promise<number>;
 
-interface Program {
-  readonly command: Command;
+function program(io: Io) {
   /** Set by the command that ran. */
-  readonly outcome: { exit: number };
-}
-
-function program(io: Io): Program {
-  const outcome: Program['outcome'] = { exit: exitCodes.done };
+  const outcome: { exit: number } = { exit: exitCodes.done };
   const command = new Command(name)
     .description('Zero-touch certificate recovery for Kubernetes control planes')
     .version(version, '-V, --version', 'print the version')

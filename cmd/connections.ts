@@ -1,6 +1,6 @@
 // Connections as the modes and commands need them: opened from a kubeconfig, kept up to date when its files change. What
 // a connection needs is loaded for the first one: a repair of files alone has none, and a kubelet waits for it.
-import type { CommonConfig, ToolConfig } from '../lib/config/config.ts';
+import type { Config, ToolConfig } from '../lib/config/load.ts';
 import { RecoveryError } from '../lib/errors.ts';
 import type { Location, Resolved } from '../lib/inventory/model.ts';
 import type { NamesInApi } from '../lib/inventory/names-in-api.ts';
@@ -15,7 +15,7 @@ import { type Io, version } from './runtime.ts';
 
 export interface Connecting {
   /** With `once: false` the process lasts, and waits for a kubeconfig that cannot be used yet. */
-  readonly config: Pick<CommonConfig, 'tlsServerNameOverride'> & { readonly once?: boolean };
+  readonly config: Partial<Pick<Config, 'tlsServerNameOverride' | 'once'>>;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
@@ -84,7 +84,7 @@ export function namesInApi(
 
 /** Where proofs meet the local API server. Looked up when a proof asks: kubeconfigs change, or come late. */
 export function addressOf(
-  { apiServerAddress }: Pick<CommonConfig, 'apiServerAddress'>,
+  { apiServerAddress }: Partial<Pick<Config, 'apiServerAddress'>>,
   connection: Pick<KubeConnection, 'server'>,
 ): Address {
   const url = (): URL => {

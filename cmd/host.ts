@@ -3,7 +3,7 @@
 import { realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { ToolConfig } from '../lib/config/config.ts';
+import type { ToolConfig } from '../lib/config/load.ts';
 import { flagRows, isRepeatable, typedValue, type FlagRow, type FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import {
@@ -34,13 +34,7 @@ import { type CommandLine, configInput, type InstallLine, orKubeadm, resolveHere
 
 export type HostLine = InstallLine & FlagsOf<'init host'>;
 
-interface HostFlags {
-  readonly flags: CommandLine;
-  readonly executable: string;
-  readonly problems: readonly Problem[];
-}
-
-function hostFlags({ executable, ...line }: HostLine, cwd: string): HostFlags {
+function hostFlags({ executable, ...line }: HostLine, cwd: string) {
   const idle = flagRows.filter((row) => row.units === 'idle' && typedValue(line, row) !== undefined);
   const message = 'must be left out: the units of this host do not use it';
   const problems = idle.map(({ flag }): Problem => ({ path: flag, kind: 'conflict', message }));

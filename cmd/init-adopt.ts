@@ -44,7 +44,7 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
       server,
       kubeletServer: discovery.endpoints.local ?? server,
       recoveryServerName,
-      settings: installedSettings({ ...input, environment }),
+      settings: installedSettings(input, environment),
     });
     for (const webhook of webhooks) print(webhookText(webhook));
     if (!config.dryRun) print(`For kubeadm upgrade: --patches=${join(directory, 'patches')}`);

@@ -17,9 +17,7 @@ export async function initCommand(line: InstallLine, io: Io): Promise<number> {
   const input = configInput(flags, io);
   const config = parseToolConfig({ ...input, problems });
   const resolved = resolve(config.inventory, config.environment);
-  const { namespace } = flags;
-  const { components, recoveryServerName } = config;
-  const where = { resolved, directory: options.directory, namespace, components };
+  const where = { ...config, resolved, directory: options.directory, namespace: flags.namespace };
   if (config.dryRun) {
     io.stdout.write(await renderInitManifests(where));
     return exitCodes.done;
@@ -27,8 +25,8 @@ export async function initCommand(line: InstallLine, io: Io): Promise<number> {
   const connecting = connectingOf(config, io);
   return withConnection(config.kubeconfig, connecting, async (connection) => {
     const { server = connection.server } = options;
-    const settings = installedSettings({ ...input, environment: config.environment });
-    const outcome = await runInit({ ...where, ...connecting, connection, server, recoveryServerName, settings });
+    const settings = installedSettings(input, config.environment);
+    const outcome = await runInit({ ...where, ...connecting, connection, server, settings });
     io.stdout.write(options.output === 'json' ? jsonText(outcome) : initText(outcome, options));
     return exitOfUnmet([...outcome.differing, ...outcome.missing].map((message) => ({ message })));
   });
@@ -63,15 +61,8 @@ function stagingLines({ stagingRemoved, stagingKept }: InitOutcome): string[] {
 export async function initRenderCommand(line: InstallLine, io: Io): Promise<number> {
   const { flags, options, problems } = installFlags(line, io);
   const config = parseToolConfig({ ...configInput(flags, io), problems });
-  const outcome = await runRender({
-    resolved: resolve(config.inventory, config.environment),
-    directory: options.directory,
-    server: options.server,
-    keyAlgorithm: config.keyAlgorithm,
-    dryRun: config.dryRun,
-    clock: systemClock,
-    signal: io.signal,
-  });
+  const resolved = resolve(config.inventory, config.environment);
+  const outcome = await runRender({ ...config, ...options, resolved, clock: systemClock, signal: io.signal });
   io.stdout.write(options.output === 'json' ? jsonText(outcome) : renderText(outcome, config.dryRun));
   return exitCodes.done;
 }

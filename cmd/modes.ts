@@ -5,9 +5,10 @@ import { stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { bootstrapRequester } from '../lib/bootstrap-identity.ts';
-import type { ApproverConfig, Config, ModeConfig, RegenConfig, SyncerConfig } from '../lib/config/config.ts';
+import type { Config } from '../lib/config/load.ts';
+import type { ApproverConfig, ModeConfig, RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
 import { replaceFile } from '../lib/disk/files.ts';
-import { createHealth, keepServingHealth } from '../lib/health.ts';
+import { Health, keepServingHealth } from '../lib/health.ts';
 import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { isFile } from '../lib/inventory/places.ts';
@@ -36,13 +37,15 @@ type Unmet = Promise<readonly UnmetCondition[]>;
 /** Resolves when all modes have stopped: after one pass with `once`, otherwise when the signal aborts. */
 export async function runModes(config: Config, given: Pick<Runtime, 'clock' | 'log' | 'signal' | 'builtAt'>): Unmet {
   const failed = new AbortController();
-  const { healthProbeBindAddress: address, modes, once } = config;
+  const { healthProbeBindAddress: address, modes, once, dryRun } = config;
   const runtime: Runtime = {
     ...given,
     config,
+    once,
+    dryRun,
     signal: AbortSignal.any([given.signal, failed.signal]),
     resolved: await resolveHere(config, given.log),
-    health: createHealth(),
+    health: new Health(),
     metrics: address === undefined ? noMetrics : await createMetrics({ version, modes: modes.map(({ mode }) => mode) }),
     breakers: new Breakers(given.clock),
     hostName: hostname(),
@@ -69,26 +72,25 @@ export async function runModes(config: Config, given: Pick<Runtime, 'clock' | 'l
   }
 }
 
-interface Api {
+/** `signal` aborts when the process is asked to stop, and when the mode has ended. */
+interface Connected extends Runtime {
   readonly connection: KubeConnection;
   readonly events: EventRecorder;
-  /** Aborts when the process is asked to stop, and when the mode has ended. */
-  readonly signal: AbortSignal;
 }
 
 /** How long the end of a mode waits for its connection's files to be left alone and its Events to end. */
 const besideMs = 5_000;
 
 /** The connection of one mode: kept up to date while the process lasts, as its Events are sent, and closed at the end. */
-async function withApi<T>(connection: KubeConnection, runtime: Runtime, run: (api: Api) => Promise<T>): Promise<T> {
+async function withApi(connection: KubeConnection, runtime: Runtime, run: (connected: Connected) => Unmet): Unmet {
   const { config, clock, log, hostName } = runtime;
   const ended = new AbortController();
   const signal = AbortSignal.any([runtime.signal, ended.signal]);
   const events = new EventRecorder({ connection, clock, log, instance: config.identity.podName ?? hostName });
-  const beside = config.once ? [] : [keepConnection(connection, { ...runtime, signal }), events.run(signal)];
+  const beside = runtime.once ? [] : [keepConnection(connection, { ...runtime, signal }), events.run(signal)];
   try {
-    const [result] = await Promise.all([run({ connection, events, signal }).finally(() => ended.abort()), ...beside]);
-    return result;
+    const running = run({ ...runtime, connection, events, signal }).finally(() => ended.abort());
+    return (await Promise.all([running, ...beside]))[0];
   } finally {
     ended.abort();
     // What hangs in a file system must not keep a failed mode from ending the process.
@@ -108,21 +110,21 @@ async function regen(mode: RegenConfig, runtime: Runtime): Unmet {
   const connection = await connect(kubeconfig, runtime).catch(async (err: unknown) => {
     // Files are healed first: they need no API.
     if (locations === 'all' && artefacts.some(({ location }) => isFile(location))) {
-      await renew(mode, { ...runtime, config: { ...runtime.config, once: true } });
+      await renew(mode, { ...runtime, once: true });
     }
     throw err;
   });
-  return withApi(connection, runtime, (api) => renew(mode, runtime, api));
+  return withApi(connection, runtime, (connected) => renew(mode, connected));
 }
 
 /** How long the process stays for the release of stale leases, when everything else is done. */
 const leasesMs = 15_000;
 
-/** Without `api` the files of this host alone. */
-async function renew(mode: RegenConfig, runtime: Runtime, api?: Api): Unmet {
-  const { config, resolved, hostName, clock, log, signal, health, metrics } = runtime;
-  const { once, dryRun } = config;
-  const { backupDir, lockDir, policy, keyAlgorithm } = mode;
+/** Without a connection the files of this host alone. */
+async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
+  const { resolved, clock, log, once, dryRun } = runtime;
+  const { connection, events } = 'connection' in runtime ? runtime : {};
+  const { backupDir, lockDir, keyAlgorithm } = mode;
   const leases = leasesOf(resolved);
   // At once: a clock that is set later must not move the time of the boot.
   const boot = observeBoot(clock);
@@ -138,41 +140,32 @@ async function renew(mode: RegenConfig, runtime: Runtime, api?: Api): Unmet {
   const noted = once && !dryRun ? await summaryNotedAt(lockDir) : undefined;
   try {
     const report = await runRegen({
-      resolved,
-      store: storeOf(api?.connection, restarts.store),
-      namesInApi: namesInApi(resolved, api?.connection),
-      policy,
+      ...runtime,
+      ...mode,
+      store: storeOf(connection, restarts.store),
+      namesInApi: namesInApi(resolved, connection),
       clockFacts: clockFactsFor(mode, runtime.builtAt),
-      otherClocks: api && createOtherClocks({ connection: api.connection, leases, hostName, clock }),
+      otherClocks: connection && createOtherClocks({ ...runtime, connection, leases }),
       keyPool: createKeyPool({
         algorithm: keyAlgorithm ?? defaultKeyAlgorithm,
         size: resolved.artefacts.filter(({ kind }) => kind === 'signer' || kind === 'target').length,
       }),
-      keyAlgorithm,
-      locations: api === undefined ? 'disk' : mode.locations,
-      events: api?.events,
+      locations: connection === undefined ? 'disk' : mode.locations,
       summaryLoggedAt: noted,
       onFirstAnswer({ wasAway }) {
-        if (api === undefined || dryRun) return;
-        released = releaseStaleLeases({ ...api, leases, hostName, clock, log, boot, mayHaveRenewed: !wasAway });
+        if (connection === undefined || dryRun) return;
+        released = releaseStaleLeases({ ...runtime, connection, leases, boot, mayHaveRenewed: !wasAway });
       },
-      lockDisk: () => lockHost({ lockDir, once, clock, signal }),
+      lockDisk: () => lockHost({ ...runtime, lockDir }),
       refuseBesideOthers: refuseBesideKubeadm,
-      once,
-      dryRun,
-      clock,
-      log,
-      signal,
-      health,
-      metrics,
     });
-    if (api !== undefined) await sendEvents(api.events);
+    if (events !== undefined) await sendEvents(events);
     const { summaryLoggedAt: loggedAt } = report;
     if (once && !dryRun && loggedAt !== undefined && loggedAt !== noted) await noteSummary(lockDir, loggedAt);
     const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
     return once ? [...unmetConditions(report), ...unfinished] : [];
   } finally {
-    if (api !== undefined) await waitAtMost(leasesMs, released, { clock, signal: api.signal });
+    await waitAtMost(leasesMs, released, runtime);
   }
 }
 
@@ -202,24 +195,23 @@ async function noteSummary(lockDir: string, at: Date): Promise<void> {
 
 /** Publishes objects as files, observes the files, proves that they are in use. */
 async function syncer(mode: SyncerConfig, runtime: Runtime): Unmet {
-  const { config, clock, log, hostName, health, metrics } = runtime;
-  const { once, dryRun } = config;
-  const { destinationDir, cachesSyncedFile, components } = mode;
+  const { once, dryRun } = runtime;
+  const { kubeconfig, components } = mode;
   const resolved = components === undefined ? runtime.resolved : readBy(runtime.resolved, components);
   const { runSyncer } = await import('../lib/syncer/run.ts');
   const { runFileObserver } = await import('../lib/fileobserver/run.ts');
-  return withApi(await connect(mode.kubeconfig, runtime), runtime, async ({ connection, events, signal }) => {
-    const common = { resolved, destinationDir, clock, log, signal, health };
-    const run = runSyncer({ ...common, connection, cachesSyncedFile, once, dryRun, metrics, events });
+  return withApi(await connect(kubeconfig, runtime), { ...runtime, resolved }, async (connected) => {
+    const run = runSyncer({ ...connected, ...mode });
     if (once || dryRun) {
       const { ok } = await run;
-      await sendEvents(events);
+      await sendEvents(connected.events);
       return once && !ok ? [{ message: 'not every object is on disk' }] : [];
     }
-    const apiServer = addressOf(config, connection);
-    const prove = createProver({ connection, apiServer, destinationDir, clock, signal, hostName });
-    const restarts = createPodRestarts(mode, { connection, resolved, hostName, clock, log, signal });
-    await Promise.all([run, runFileObserver({ ...common, prove, restart: restarts.restart }), restarts.run()]);
+    const apiServer = addressOf(runtime.config, connected.connection);
+    const prove = createProver({ ...connected, ...mode, apiServer });
+    const restarts = createPodRestarts(mode, connected);
+    const observing = runFileObserver({ ...connected, ...mode, prove, restart: restarts.restart });
+    await Promise.all([run, observing, restarts.run()]);
     return [];
   });
 }
@@ -228,33 +220,24 @@ const approverRecheckMs = 30_000;
 
 /** Approves the requests of kubelets whose client certificate has expired. */
 async function approver(mode: ApproverConfig, runtime: Runtime): Unmet {
-  const { config, clock, log, hostName, health, metrics } = runtime;
-  const { once, dryRun, identity } = config;
-  const { nodeCertificate, longestLifeMs, expectedNodes, bootstrapNamespace: namespace } = mode;
+  const { config, clock, hostName, once } = runtime;
+  const { kubeconfig, bootstrapNamespace: namespace } = mode;
   const { runApprover } = await import('../lib/approver/run.ts');
   const boot = observeBoot(clock);
-  return withApi(await connect(mode.kubeconfig, runtime), runtime, async (api) => {
+  return withApi(await connect(kubeconfig, runtime), runtime, async (connected) => {
     const { failed } = await runApprover({
-      ...api,
+      ...connected,
+      ...mode,
       // A kubelet registers its host name in lower case (pkg/util/node/node.go, GetHostname).
-      nodeName: identity.nodeName ?? hostName.toLowerCase(),
-      nodeCertificate,
-      longestLifeMs,
-      expectedNodes,
+      nodeName: config.identity.nodeName ?? hostName.toLowerCase(),
       namespace,
       requester: bootstrapRequester(namespace),
       clockFacts: clockFactsFor(mode, runtime.builtAt),
       bootedAt: () => (boot().clockStepped ? undefined : boot().bootedAt),
-      once,
-      dryRun,
       recheckMs: approverRecheckMs,
-      clock,
-      log,
-      health,
-      metrics,
     });
     if (!once) return [];
-    await sendEvents(api.events);
+    await sendEvents(connected.events);
     return failed.map((message) => ({ message }));
   });
 }

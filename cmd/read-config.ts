@@ -2,7 +2,7 @@
 // commands, which no file says, are judged here. And what a configuration means on this machine: its names and its clock.
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { CommonConfig, HostConfig } from '../lib/config/config.ts';
+import type { CommonConfig, ToolConfig } from '../lib/config/load.ts';
 import type { ConfigInput } from '../lib/config/sources.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
@@ -54,7 +54,7 @@ export async function resolveHere(
 
 /** For a mode, which asks again and again; `thorough` costs a process. */
 export const clockFactsFor =
-  ({ clockSynchronised }: Pick<HostConfig, 'clockSynchronised'>, builtAt: Date) =>
+  ({ clockSynchronised }: Pick<ToolConfig, 'clockSynchronised'>, builtAt: Date) =>
   async (thorough: boolean): Promise<ClockFacts> => ({
     builtAt,
     synchronised: await isClockSynchronised(clockSynchronised, { thorough }),
@@ -63,56 +63,41 @@ export const clockFactsFor =
 /** For `status`: now, or at another time, of which nothing is known that its clock will show. */
 export async function clockFactsAt(
   at: Date | undefined,
-  config: Pick<HostConfig, 'clockSynchronised'>,
+  config: Pick<ToolConfig, 'clockSynchronised'>,
 ): Promise<ClockFacts> {
   return at === undefined ? clockFactsFor(config, thisBuild)(true) : { builtAt: thisBuild, synchronised: true };
 }
 
-/** The format that --output wants, or why there is none. */
+/** The format that --output wants; without it, and where there is no such format, the first. */
 export function outputFormat<T extends string>(
-  output: string,
-  formats: readonly T[],
-): { readonly format: T } | { readonly format?: undefined; readonly problem: Problem } {
-  const format = formats.find((one) => one === output);
-  if (format !== undefined) return { format };
-  const near = nearest(output, formats);
+  formats: readonly [T, ...T[]],
+  wanted: string | undefined,
+  problems: Problem[],
+): T {
+  const [usual] = formats;
+  const format = formats.find((one) => one === (wanted ?? usual));
+  if (format !== undefined) return format;
+  const near = nearest(wanted ?? '', formats);
   const hint = near === undefined ? '' : ` (did you mean "${near}"?)`;
-  const message = `must be one of ${formats.join(', ')}, got ${valueText(output)}${hint}`;
-  return { problem: { path: '--output', kind: 'invalid', message } };
+  const message = `must be one of ${formats.join(', ')}, got ${valueText(wanted)}${hint}`;
+  problems.push({ path: '--output', kind: 'invalid', message });
+  return usual;
 }
 
 const installFormats = ['text', 'json'] as const;
 
-export interface InstallOptions {
-  /** Absolute. */
-  readonly directory: string;
-  readonly server: string | undefined;
-  readonly output: (typeof installFormats)[number];
-  readonly purge: boolean;
-  readonly force: boolean;
-  readonly giveBack: boolean;
-}
+export type InstallOptions = ReturnType<typeof installFlags>['options'];
 
-export function installFlags(
-  {
-    out = defaultDirectory,
-    server,
-    output = 'text',
-    purge = false,
-    force = false,
-    giveBack = false,
-    ...flags
-  }: InstallLine,
-  { cwd }: Pick<Io, 'cwd'>,
-): { flags: CommandLine; options: InstallOptions; problems: readonly Problem[] } {
+export function installFlags(line: InstallLine, { cwd }: Pick<Io, 'cwd'>) {
+  const { out = defaultDirectory, server, output: wanted, purge = false, force = false, ...rest } = line;
+  const { giveBack = false, ...flags } = rest;
   const problems: Problem[] = [];
-  const wanted = outputFormat(output, installFormats);
-  if (wanted.format === undefined) problems.push(wanted.problem);
+  const output = outputFormat(installFormats, wanted, problems);
   if (server !== undefined && !isServer(server)) {
     const message = `must be an address such as https://localhost:6443, got ${valueText(server)}`;
     problems.push({ path: '--server', kind: 'invalid', message });
   }
-  const options = { directory: resolve(cwd, out), server, output: wanted.format ?? 'text', purge, force, giveBack };
+  const options = { directory: resolve(cwd, out), server, output, purge, force, giveBack };
   return { flags, options, problems };
 }
 

@@ -3,7 +3,7 @@
 // only one with --restart acts on them. In a pod the observer of files tells what has changed, each component has a
 // restarter of its own, and kube-apiserver waits for the restart Lease of the cluster.
 import { join } from 'node:path';
-import type { RegenConfig, SyncerConfig } from '../lib/config/config.ts';
+import type { RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
 import type { RecoveryError } from '../lib/errors.ts';
 import type { RestartRequest } from '../lib/fileobserver/react.ts';
 import { bootId } from '../lib/host/proc.ts';

@@ -1,7 +1,7 @@
 // The command without a name: runs modes. From here on all that happens is told by log lines.
 import { systemClock } from '../lib/clock.ts';
 import { parseConfig } from '../lib/config/load.ts';
-import type { Config } from '../lib/config/config.ts';
+import type { Config } from '../lib/config/load.ts';
 import { createLog } from '../lib/log.ts';
 import type { Log } from '../lib/log.ts';
 import { exitCodes, exitOfFailure, exitOfUnmet } from './exit-codes.ts';

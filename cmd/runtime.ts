@@ -1,6 +1,6 @@
 // What a command gets from its process, what the build says of itself, and what the modes of one process share.
 import type { Clock } from '../lib/clock.ts';
-import type { Config } from '../lib/config/config.ts';
+import type { Config } from '../lib/config/load.ts';
 import type { Health } from '../lib/health.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { Breakers } from '../lib/kube/circuit-breaker.ts';
@@ -32,7 +32,7 @@ export const version: string = typeof VERSION === 'undefined' ? 'development' : 
 /** No correct clock shows an earlier time. */
 export const builtAt: Date = new Date(typeof BUILT_AT === 'undefined' ? '2026-11-01T00:00:00Z' : BUILT_AT);
 
-export interface Runtime {
+export interface Runtime extends Pick<Config, 'once' | 'dryRun'> {
   readonly config: Config;
   readonly clock: Clock;
   readonly log: Log;

@@ -8,7 +8,7 @@ import { podLayout } from '../lib/adopt/pod-files.ts';
 import { type AdoptionRecord, readRecord } from '../lib/adopt/record.ts';
 import { adoptionNotes } from '../lib/adopt/repair.ts';
 import { systemClock } from '../lib/clock.ts';
-import type { ToolConfig } from '../lib/config/config.ts';
+import type { ToolConfig } from '../lib/config/load.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { errorText } from '../lib/errors.ts';
 import { podContainers } from '../lib/install/accounts.ts';
@@ -69,23 +69,17 @@ interface Looking {
 }
 
 async function clusterReport(config: ToolConfig, looking: Looking): Promise<StatusReport> {
-  const { resolved, connection, at, signal } = looking;
-  const { locations, policy, recoveryServerName } = config;
+  const { resolved, connection, at } = looking;
   const directoriesOf = publishersOf(config, looking);
   return runStatus({
-    resolved,
+    ...config,
+    ...looking,
     store: storeOf(connection, createDiskStore()),
     namesInApi: namesInApi(resolved, connection),
-    policy,
-    locations,
     clockFacts: await clockFactsAt(at, config),
     clock: systemClock,
-    at,
     directoriesOf,
     prove: proverOf(config, looking, directoriesOf),
-    connection,
-    recoveryServerName,
-    signal,
   });
 }
 
@@ -122,21 +116,15 @@ function proverOf(
   };
 }
 
-export interface AdoptedMachine {
+interface AdoptedMachine {
   /** Of `status` itself. */
   readonly config: ToolConfig;
   readonly at: Date | undefined;
   readonly io: Io;
 }
 
-export interface AdoptionStatus {
-  /** Undefined: the machine is not adopted. */
-  readonly sight: AdoptedSight | undefined;
-  readonly notes: readonly string[];
-}
-
-/** Never rejects: what cannot be looked at is said as such. */
-export async function adoptionStatus(directory: string, machine: AdoptedMachine): Promise<AdoptionStatus> {
+/** Without a sight where the machine is not adopted. Never rejects: what cannot be looked at is said as such. */
+export async function adoptionStatus(directory: string, machine: AdoptedMachine) {
   const sight = readRecord(directory)
     .then((record) => record && sightOf(directory, record, machine))
     .catch((err: unknown): AdoptedSight => ({ pods: [], problem: errorText(err) }));

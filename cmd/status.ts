@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
-import type { ToolConfig } from '../lib/config/config.ts';
+import type { ToolConfig } from '../lib/config/load.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { missingUnits } from '../lib/install/host-apply.ts';
@@ -19,9 +19,9 @@ import { storeOf } from './connections.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
 import { clockFactsAt, type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
-import type { AdoptedMachine, AdoptionStatus, StatusRequest } from './status-api.ts';
+import type { StatusRequest } from './status-api.ts';
 
-const formats: readonly StatusFormat[] = ['table', 'json', 'yaml'];
+const formats = ['table', 'json', 'yaml'] as const satisfies readonly StatusFormat[];
 
 type OwnFlags = FlagsOf<'status'>;
 export type StatusLine = CommandLine & OwnFlags;
@@ -35,19 +35,15 @@ function dateOf(text: string): Date | undefined {
   return midnight.toISOString().slice(0, 10) === day ? date : undefined;
 }
 
-export function statusFlags({ output = 'table', at }: OwnFlags): {
-  readonly options: StatusRequest;
-  readonly problems: readonly Problem[];
-} {
+export function statusFlags({ output: wanted, at }: OwnFlags) {
   const problems: Problem[] = [];
-  const wanted = outputFormat(output, formats);
-  if (wanted.format === undefined) problems.push(wanted.problem);
+  const output = outputFormat(formats, wanted, problems);
   const date = at === undefined ? undefined : dateOf(at);
   if (at !== undefined && date === undefined) {
     const message = `must be a date such as 2027-05-31 or 2027-05-31T08:00:00Z, got ${valueText(at)}`;
     problems.push({ path: '--at', kind: 'invalid', message });
   }
-  return { options: { output: wanted.format ?? 'table', at: date }, problems };
+  return { options: { output, at: date }, problems };
 }
 
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
@@ -68,15 +64,16 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
   const { environment, notes } = await discoverEnvironment(config.inventory, config.environment);
   const resolved = resolve(config.inventory, environment);
   const directory = adoptionDirectory(config);
-  const adoption = directory === undefined ? undefined : await adoptionOf(directory, { config, at, io });
+  const api = directory === undefined ? undefined : await import('./status-api.ts');
+  const adoption = directory === undefined ? undefined : await api?.adoptionStatus(directory, { config, at, io });
   const missing = missingUnits();
   const status = await runNodeStatus({
     resolved,
+    policy: config.policy,
     notes: [...notes, ...unitNotes(missing, directory !== undefined), ...(adoption?.notes ?? [])],
     isArmed: missing.length === 0,
     isRoot: process.getuid?.() === 0,
     store: storeOf(undefined, createDiskStore({ backupDir: config.backupDir, endpoints: resolved.endpoints })),
-    policy: config.policy,
     clockFacts: await clockFactsAt(at, config),
     clock: systemClock,
     at,
@@ -85,11 +82,6 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
   });
   stdout.write(renderNode(status, output));
   return exitOfNode(status);
-}
-
-async function adoptionOf(directory: string, machine: AdoptedMachine): Promise<AdoptionStatus> {
-  const { adoptionStatus } = await import('./status-api.ts');
-  return adoptionStatus(directory, machine);
 }
 
 /** Whatever the plan says: without the units nothing carries it out. Other init systems have no place to look at. */

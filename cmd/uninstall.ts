@@ -9,7 +9,14 @@ import type { Problem } from '../lib/problems.ts';
 import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
-import { type CommandLine, configInput, installFlags, type InstallLine, orKubeadm } from './read-config.ts';
+import {
+  type CommandLine,
+  configInput,
+  installFlags,
+  type InstallLine,
+  type InstallOptions,
+  orKubeadm,
+} from './read-config.ts';
 
 /** Of a machine of kubeadm: whose credential is taken where none is given. */
 const administrator = '/etc/kubernetes/admin.conf';
@@ -26,18 +33,9 @@ export async function uninstallCommand(line: InstallLine, io: Io): Promise<numbe
   return withConnection(kubeconfig, connectingOf(config, io), async (connection) => {
     const { dryRun, destinationDir = hostLayout(options.directory).certs } = config;
     const resolved = isNamed ? resolve(config.inventory, config.environment) : undefined;
-    const { directory, purge, force } = options;
     // With --give-back it names whose files become plain ones, which may never have had an identity of its own.
-    const named = options.giveBack && !purge ? undefined : resolved;
-    const outcome = await runUninstall({
-      connection,
-      resolved: named,
-      directory,
-      purge,
-      force,
-      dryRun,
-      signal: io.signal,
-    });
+    const named = options.giveBack && !options.purge ? undefined : resolved;
+    const outcome = await runUninstall({ ...options, connection, resolved: named, dryRun, signal: io.signal });
     const given =
       options.giveBack && resolved !== undefined ? await giveBackFiles({ resolved, destinationDir, dryRun }) : [];
     const lines = [
@@ -45,7 +43,7 @@ export async function uninstallCommand(line: InstallLine, io: Io): Promise<numbe
       ...given.map((made) => `${dryRun ? 'Would make' : 'Made'} plain files in ${made}`),
     ];
     const told = lines.length === 0 ? ['Nothing to remove.'] : lines;
-    const rest = keptLines(outcome, { purge, directory, kubeconfig: kubeconfig ?? '' });
+    const rest = keptLines(outcome, { ...options, kubeconfig: kubeconfig ?? '' });
     io.stdout.write([...told, ...rest].map((text) => `${text}\n`).join(''));
     return exitCodes.done;
   });
@@ -58,9 +56,7 @@ function asInstalled(flags: CommandLine, directory: string): CommandLine {
   return { ...flags, config: configFile };
 }
 
-interface Uninstalled {
-  readonly purge: boolean;
-  readonly directory: string;
+interface Uninstalled extends Pick<InstallOptions, 'purge' | 'directory'> {
   readonly kubeconfig: string;
 }
 

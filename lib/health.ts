@@ -25,31 +25,22 @@ interface CheckReport extends CheckState {
 /** A liveness check counts for readiness too. */
 type CheckKind = 'liveness' | 'readiness';
 
-export interface Health {
-  /** Sets a check's state, or how to learn it at each probe. A new check is one of readiness unless said. */
-  set(name: string, state: CheckState | (() => CheckState), kind?: CheckKind): void;
-  remove(name: string): void;
-  /** All checks in the order in which they were first set. */
-  report(): readonly CheckReport[];
-}
+export class Health {
+  readonly #checks = new Map<string, { readonly kind: CheckKind; readonly state: () => CheckState }>();
 
-export function createHealth(): Health {
-  const checks = new Map<string, { kind: CheckKind; state: () => CheckState }>();
-  return {
-    set(name, state, kind) {
-      const known = checks.get(name)?.kind;
-      checks.set(name, {
-        kind: kind ?? known ?? 'readiness',
-        state: typeof state === 'function' ? state : () => state,
-      });
-    },
-    remove(name) {
-      checks.delete(name);
-    },
-    report() {
-      return [...checks].map(([name, { kind, state }]) => ({ ...stateOf(state), name, kind }));
-    },
-  };
+  /** Sets a check's state, or how to learn it at each probe. A new check is one of readiness unless said. */
+  set(name: string, state: CheckState | (() => CheckState), kind?: CheckKind): void {
+    const known = this.#checks.get(name)?.kind;
+    this.#checks.set(name, {
+      kind: kind ?? known ?? 'readiness',
+      state: typeof state === 'function' ? state : () => state,
+    });
+  }
+
+  /** All checks in the order in which they were first set. */
+  report(): readonly CheckReport[] {
+    return [...this.#checks].map(([name, { kind, state }]) => ({ ...stateOf(state), name, kind }));
+  }
 }
 
 function stateOf(state: () => CheckState): CheckState {
@@ -76,11 +67,12 @@ export interface HealthServer {
 }
 
 /** Serves /livez, /readyz, /healthz and, with metrics, /metrics. Throws AlreadyRunning, ConfigInvalid. */
-export async function serveHealth({ address, health, metrics, signal }: HealthServerOptions): Promise<HealthServer> {
+export async function serveHealth(options: HealthServerOptions): Promise<HealthServer> {
+  const { address, signal } = options;
   const server = createServer({ requestTimeout: 10_000, headersTimeout: 5000, keepAliveTimeout: 5000 });
   server.maxConnections = 64;
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    answer(request, { health, metrics }).then(
+    answer(request, options).then(
       (found) => send(response, found),
       (err: unknown) => send(response, { status: 500, body: `${errorText(err)}\n` }),
     );
@@ -161,12 +153,7 @@ interface Answer {
   readonly allow?: string;
 }
 
-interface Sources {
-  readonly health: Health;
-  readonly metrics: Metrics | undefined;
-}
-
-async function answer(request: IncomingMessage, { health, metrics }: Sources): Promise<Answer> {
+async function answer(request: IncomingMessage, { health, metrics }: HealthServerOptions): Promise<Answer> {
   const [path = '', query] = (request.url ?? '').split('?', 2);
   const page = path.slice(1);
   const isMetrics = page === 'metrics' && metrics !== undefined;
@@ -178,11 +165,10 @@ async function answer(request: IncomingMessage, { health, metrics }: Sources): P
   return probe(page as Probe, health.report(), new URLSearchParams(query).has('verbose'));
 }
 
-type Probe = 'livez' | 'readyz' | 'healthz';
+const probes = ['livez', 'readyz', 'healthz'] as const;
+type Probe = (typeof probes)[number];
 
-function isProbe(page: string): page is Probe {
-  return page === 'livez' || page === 'readyz' || page === 'healthz';
-}
+const isProbe = (page: string): page is Probe => (probes as readonly string[]).includes(page);
 
 /**
  * /healthz shows every check and is decided by those of liveness: it is where the liveness probes of existing static

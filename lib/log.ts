@@ -123,8 +123,8 @@ export type LogFormat = 'json' | 'text';
 interface LogOptions {
   readonly level?: LogLevel;
   readonly format?: LogFormat;
-  /** Receives whole lines. Default: standard error, unbuffered. */
-  readonly write?: (line: string) => void;
+  /** Receives whole lines. */
+  readonly write: (line: string) => void;
 }
 
 const pem = /-----BEGIN [A-Z0-9 ]+-----[\s\S]*?(?:-----END [A-Z0-9 ]+-----|$)/g;
@@ -143,8 +143,7 @@ function textLine(line: string): string {
   return [time, String(level).toUpperCase().padEnd(5), event, ...rest].join(' ') + '\n';
 }
 
-export function createLog({ level = 'info', format = 'json', write }: LogOptions = {}): Log {
-  const sink = write ?? ((line: string) => void process.stderr.write(line));
+export function createLog({ level = 'info', format = 'json', write }: LogOptions): Log {
   const root = pino(
     {
       level,
@@ -153,7 +152,7 @@ export function createLog({ level = 'info', format = 'json', write }: LogOptions
       timestamp: stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
     },
-    { write: (line: string) => sink(withoutPem(format === 'text' ? textLine(line) : line)) },
+    { write: (line: string) => write(withoutPem(format === 'text' ? textLine(line) : line)) },
   );
   const wrap = (at: typeof root): Log => ({
     debug: (event, fields = {}) => at.debug(fields, event),

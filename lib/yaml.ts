@@ -6,15 +6,10 @@ import { Document, LineCounter, isMap, isScalar, isSeq, parseDocument, stringify
 import type { YAMLError } from 'yaml';
 import { RecoveryError } from './errors.ts';
 
-interface YamlSyntaxProblem {
-  readonly line: number;
-  readonly message: string;
-}
-
 interface YamlFile {
   readonly value: unknown;
   /** What is wrong with the text as YAML; `value` is of no use then. */
-  readonly problems: readonly YamlSyntaxProblem[];
+  readonly problems: readonly { readonly line: number; readonly message: string }[];
   /** Line of the key or the list item at `path`, or of the nearest thing around it that is there. */
   readonly lineOf: (path: readonly PropertyKey[]) => number | undefined;
 }
@@ -39,17 +34,12 @@ export function isYamlText(bytes: Uint8Array): boolean {
 
 const byteOrderMark = (buffer: Buffer): number => (buffer.length >= 2 ? buffer.readUInt16BE(0) : 0);
 
-interface Parsed {
-  readonly doc: Document.Parsed;
-  readonly lines: LineCounter;
-}
-
-function parse(text: string): Parsed {
+function parse(text: string) {
   const lines = new LineCounter();
   return { doc: parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true }), lines };
 }
 
-function valueOf(doc: Document.Parsed): { value: unknown; tooManyAliases: boolean } {
+function valueOf(doc: Document): { value: unknown; tooManyAliases: boolean } {
   try {
     return { value: doc.toJS({ maxAliasCount: 100 }), tooManyAliases: false };
   } catch {
@@ -57,7 +47,7 @@ function valueOf(doc: Document.Parsed): { value: unknown; tooManyAliases: boolea
   }
 }
 
-function lineAt({ doc, lines }: Parsed, path: readonly PropertyKey[]): number | undefined {
+function lineAt({ doc, lines }: ReturnType<typeof parse>, path: readonly PropertyKey[]): number | undefined {
   let node: unknown = doc.contents;
   let offset = doc.contents?.range[0];
   for (const segment of path) {

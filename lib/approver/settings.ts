@@ -1,7 +1,7 @@
 // What the approver is given by the process that runs it.
 import type { Requester } from '../bootstrap-identity.ts';
 import type { Clock } from '../clock.ts';
-import type { ApproverConfig } from '../config/config.ts';
+import type { ApproverConfig } from '../config/mode-settings.ts';
 import type { Health } from '../health.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { KubeConnection } from '../kube/kube.ts';

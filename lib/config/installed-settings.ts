@@ -4,14 +4,7 @@ import { apiVersion } from '../well-known.ts';
 import type { Environment } from '../inventory/resolve.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
 import { flagRows, typedValue } from './flags.ts';
-import type { ConfigFlags } from './flags.ts';
-
-interface InstalledInput {
-  readonly flags: ConfigFlags;
-  /** The file of --config, found sound before. */
-  readonly file?: { readonly text: string };
-  readonly environment: Environment;
-}
+import type { ConfigInput } from './sources.ts';
 
 const notOfTheCluster = new Set(['apiVersion', 'kind', 'modes', 'kubeconfig', 'syncer', 'once', 'dryRun']);
 
@@ -19,7 +12,10 @@ const notOfTheCluster = new Set(['apiVersion', 'kind', 'modes', 'kubeconfig', 's
  * The flag --tls-server-name-override is how `init` itself connects: kept, it would take the place of the recovery name
  * in the kubeconfigs of the modes. In the file it is meant for the modes.
  */
-export function installedSettings({ flags, file, environment }: InstalledInput): Readonly<Record<string, unknown>> {
+export function installedSettings(
+  { flags, file }: Pick<ConfigInput, 'flags' | 'file'>, // found sound before
+  environment: Environment,
+): Readonly<Record<string, unknown>> {
   const settings = file === undefined ? {} : (parseYaml(file.text) as Readonly<Record<string, unknown>>);
   const kept = Object.entries(settings).filter(([key]) => !notOfTheCluster.has(key));
   const typed = flagRows

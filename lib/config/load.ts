@@ -1,17 +1,15 @@
 // Command line + configuration file + environment -> what the program is to do. Pure. Flags beat the file; all that is
-// wrong in any of them, in the inventory and in its parameters is told at once.
+// wrong in any of them, in the inventory and in its parameters is told at once. What comes of it is checked and complete.
 import { checkInventory, checkInventoryText } from '../inventory/load.ts';
 import type { Inventory } from '../inventory/model.ts';
 import { checkEnvironment, type Environment } from '../inventory/resolve.ts';
 import { checkShape } from '../inventory/shape.ts';
 import { namespaceName } from '../inventory/values.ts';
 import { problemsError, suggestion, type Problem } from '../problems.ts';
-import type { CommonConfig, Config, ProcessIdentity, ToolConfig } from './config.ts';
 import { flagRows } from './flags.ts';
-import { checkComponents, hostOf, modesOf, renewalOf, sharedKubeconfig } from './mode-settings.ts';
+import { checkComponents, modesOf, policyOf, sharedKubeconfig } from './mode-settings.ts';
 import { missing, readSources, type ConfigInput, type ConfigReading } from './sources.ts';
-import { parseAddress, type Settings } from './schema.ts';
-import { defaultRecoveryServerName } from '../well-known.ts';
+import type { Settings } from './schema.ts';
 
 /** What stands for an inventory where none is named and nothing but requests of kubelets is looked at. */
 function inventoryOfApprover({ settings, file }: ConfigReading): Inventory | undefined {
@@ -80,30 +78,26 @@ function checkParameters(reading: ConfigReading, inventory: Inventory, environme
   }
 }
 
-function identityOf({ POD_NAME: podName = '', NODE_NAME: nodeName = '' }: ConfigInput['env']): ProcessIdentity {
-  return { podName: podName || undefined, nodeName: nodeName || undefined };
+function environmentOf({ parameters, directories }: Settings, mayLack: boolean): Environment {
+  return { parameters, directories, ...(mayLack && { mayLack }) };
 }
 
-function environmentOf({ parameters = {}, directories = {} }: Settings, mayLack: boolean): Environment {
-  return { parameters, directories, ...(mayLack ? { mayLack } : {}) };
-}
+export type CommonConfig = ReturnType<typeof commonOf>;
 
-function commonOf(
-  { input, settings }: ConfigReading,
-  inventory: Inventory | undefined,
-  environment: Environment,
-): CommonConfig {
-  const { tlsServerNameOverride, apiServerAddress = '', log } = settings;
-  const { host, port = 0 } = parseAddress(apiServerAddress) ?? {};
+function commonOf({ input, settings }: ConfigReading, inventory: Inventory | undefined, environment: Environment) {
+  const { tlsServerNameOverride, recoveryServerName, apiServerAddress, log, dryRun } = settings;
+  const { POD_NAME: podName = '', NODE_NAME: nodeName = '' } = input.env;
   return {
     inventory: inventory as Inventory, // without an inventory there were problems
+    /** For resolve(). Where only the syncer runs names may lack: it makes no certificate. */
     environment,
     tlsServerNameOverride,
-    recoveryServerName: settings.recoveryServerName ?? defaultRecoveryServerName,
-    apiServerAddress: host === undefined ? undefined : { host, port },
-    log: { level: log?.level ?? 'info', format: log?.format ?? 'json' },
-    dryRun: settings.dryRun ?? false,
-    identity: identityOf(input.env),
+    recoveryServerName,
+    apiServerAddress,
+    log,
+    dryRun,
+    /** Who this process is, from the downward API. */
+    identity: { podName: podName || undefined, nodeName: nodeName || undefined },
   };
 }
 
@@ -117,8 +111,8 @@ function idleFlags({ flags, file, settings, problems }: ConfigReading): void {
     const isTyped = Object.hasOwn(flags[mode] ?? {}, setting);
     if (isTyped && !modes.includes(mode)) idle(flag, `must be left out without mode ${mode}`);
   }
-  if (flags.regen?.restart === true && settings.once !== true) idle('--restart', 'must be left out without --once');
-  const named = modes.filter((mode) => settings[mode]?.kubeconfig !== undefined);
+  if (flags.regen?.restart === true && !settings.once) idle('--restart', 'must be left out without --once');
+  const named = modes.filter((mode) => settings[mode].kubeconfig !== undefined);
   if (flags.kubeconfig !== undefined && modes.length > 0 && named.length === modes.length) {
     const inFile = named.filter((mode) => file.settings[mode]?.kubeconfig !== undefined);
     const which = inFile
@@ -135,11 +129,13 @@ function refuse(problems: readonly Problem[]): void {
   if (problems.length > 0) throw problemsError('ConfigInvalid', 'Cannot use the configuration', problems);
 }
 
+export type Config = ReturnType<typeof parseConfig>;
+
 /** For a process that runs modes. Throws ConfigInvalid, which lists all problems. */
-export function parseConfig(input: ConfigInput): Config {
+export function parseConfig(input: ConfigInput) {
   const reading = readSources(input);
   const { settings, problems } = reading;
-  const { modes: wanted, healthProbeBindAddress } = settings;
+  const { modes: wanted, once, healthProbeBindAddress } = settings;
   if (wanted === undefined) missing(reading, ['--mode', 'modes'], 'is required: regen, syncer, approver, or several');
   const inventory = inventoryOfApprover(reading) ?? inventoryOf(reading);
   // A syncer copies what is there: it needs no names.
@@ -148,32 +144,23 @@ export function parseConfig(input: ConfigInput): Config {
   const modes = modesOf(reading, inventory);
   if (!reading.file.unread && wanted !== undefined) idleFlags(reading);
   refuse(problems);
-  return {
-    ...commonOf(reading, inventory, environment),
-    modes,
-    once: settings.once ?? false,
-    healthProbeBindAddress: healthProbeBindAddress === undefined ? undefined : parseAddress(healthProbeBindAddress),
-  };
+  return { ...commonOf(reading, inventory, environment), modes, once, healthProbeBindAddress };
 }
 
+export type ToolConfig = ReturnType<typeof parseToolConfig>;
+
 /** For a command that looks at or prepares a cluster. Throws ConfigInvalid, which lists all problems. */
-export function parseToolConfig(input: ConfigInput): ToolConfig {
+export function parseToolConfig(input: ConfigInput) {
   const reading = readSources(input);
   const { settings, problems } = reading;
   const inventory = inventoryOf(reading);
   const environment = environmentOf(settings, false);
   if (inventory !== undefined) checkParameters(reading, inventory, environment);
-  const kubeconfig = reading.flags.kubeconfig ?? settings.regen?.kubeconfig ?? sharedKubeconfig(reading);
-  const { destinationDir, components } = settings.syncer ?? {};
-  if (inventory !== undefined && components !== undefined) checkComponents(reading, inventory, components);
+  const kubeconfig = reading.flags.kubeconfig ?? settings.regen.kubeconfig ?? sharedKubeconfig(reading);
+  const { destinationDir, components } = settings.syncer;
+  checkComponents(reading, inventory);
   refuse(problems);
-  return {
-    ...commonOf(reading, inventory, environment),
-    ...hostOf(settings),
-    ...renewalOf(settings, inventory),
-    locations: settings.regen?.locations ?? 'all',
-    kubeconfig,
-    destinationDir,
-    components,
-  };
+  const common = { ...commonOf(reading, inventory, environment), ...settings.regen };
+  const { keyAlgorithm } = settings;
+  return { ...common, policy: policyOf(settings, inventory), keyAlgorithm, kubeconfig, destinationDir, components };
 }

@@ -1,44 +1,25 @@
 // What each mode is told: its settings with their defaults, its credential, and what it cannot be without. Pure.
-import type { KeyAlgorithm } from '../pki/key.ts';
-import { defaultBootstrapNamespace } from '../bootstrap-identity.ts';
+import type { RenewalPolicy } from '../plan/decision.ts';
 import type { Inventory } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import { componentsIn } from '../inventory/resolve.ts';
 import { suggestion } from '../problems.ts';
-import type { ApproverConfig, HostConfig, ModeConfig, RenewalConfig, SyncerConfig } from './config.ts';
 import { missing } from './sources.ts';
 import type { ConfigReading } from './sources.ts';
 import type { Settings } from './schema.ts';
-import { defaultBackupDir, defaultLockDir } from '../well-known.ts';
 
-const yearMs = 365 * 86_400_000;
+/** A union by mode: a syncer never sees what only regen needs, and each mode has the credential of its own. */
+export type ModeConfig = ReturnType<typeof modeOf>[number];
+export type RegenConfig = Extract<ModeConfig, { mode: 'regen' }>;
+export type SyncerConfig = Extract<ModeConfig, { mode: 'syncer' }>;
+export type ApproverConfig = Extract<ModeConfig, { mode: 'approver' }>;
 
-const keyAlgorithms: Readonly<Record<NonNullable<Settings['keyAlgorithm']>, KeyAlgorithm>> = {
-  rsa2048: { name: 'RSA', bits: 2048 },
-  rsa4096: { name: 'RSA', bits: 4096 },
-  ecdsaP256: { name: 'ECDSA', curve: 'P-256' },
-  ecdsaP384: { name: 'ECDSA', curve: 'P-384' },
-};
+type Mode = NonNullable<Settings['modes']>[number];
 
 /** Who maintains these artefacts the inventory knows; an owner leaves nobody else a turn. */
-export function renewalOf({ policy, keyAlgorithm }: Settings, inventory: Inventory | undefined): RenewalConfig {
-  const kind = policy?.kind ?? inventory?.policy?.kind ?? 'OnlyWhenExpired';
-  return {
-    policy: {
-      kind,
-      graceMs: policy?.grace ?? (kind === 'BeforeExpiry' ? 0 : 60_000),
-      settleMs: policy?.settle ?? 1000,
-    },
-    keyAlgorithm: keyAlgorithm && keyAlgorithms[keyAlgorithm],
-  };
-}
-
-export function hostOf({ regen }: Settings): HostConfig {
-  return {
-    backupDir: regen?.backupDir ?? defaultBackupDir,
-    lockDir: regen?.lockDir ?? defaultLockDir,
-    clockSynchronised: regen?.clockSynchronised ?? 'auto',
-  };
+export function policyOf({ policy }: Settings, inventory: Inventory | undefined): RenewalPolicy {
+  const kind = policy.kind ?? inventory?.policy?.kind ?? 'OnlyWhenExpired';
+  return { kind, graceMs: policy.grace ?? (kind === 'BeforeExpiry' ? 0 : 60_000), settleMs: policy.settle };
 }
 
 /** The credential of everything that has none of its own: flag, file, KUBECONFIG. */
@@ -56,71 +37,64 @@ export function sharedKubeconfig({ input, settings, problems }: ConfigReading): 
 export function modesOf(reading: ConfigReading, inventory: Inventory | undefined): readonly ModeConfig[] {
   const { settings } = reading;
   const wanted = [...new Set(settings.modes)];
-  const own = wanted.length > 0 && wanted.every((mode) => settings[mode]?.kubeconfig !== undefined);
+  const own = wanted.length > 0 && wanted.every((mode) => settings[mode].kubeconfig !== undefined);
   const shared = own ? undefined : sharedKubeconfig(reading);
   const usesApi = inventory?.artefacts.some(({ location }) => !isFile(location)) ?? false;
   return wanted.flatMap((mode): readonly ModeConfig[] => {
-    const kubeconfig = settings[mode]?.kubeconfig ?? shared;
-    const { locations = 'all', restart = false } = settings.regen ?? {};
-    if (kubeconfig === undefined && (mode !== 'regen' || (locations !== 'disk' && usesApi))) {
+    const kubeconfig = settings[mode].kubeconfig ?? shared;
+    if (kubeconfig === undefined && (mode !== 'regen' || (settings.regen.locations !== 'disk' && usesApi))) {
       const given = ['kubeconfig', `${mode}.kubeconfig`, `--${mode}-kubeconfig`, 'env KUBECONFIG'];
       const message = `is required in mode ${mode} (or ${mode}.kubeconfig in the file, or env KUBECONFIG)`;
       missing(reading, ['--kubeconfig', ...given], message);
     }
-    if (mode === 'regen') {
-      return [{ mode, locations, restart, kubeconfig, ...hostOf(settings), ...renewalOf(settings, inventory) }];
-    }
-    if (mode === 'approver') return kubeconfig === undefined ? [] : [approverOf(settings, kubeconfig)];
-    return syncerOf(reading, inventory, kubeconfig);
+    return modeOf(mode, { ...reading, inventory, kubeconfig });
   });
 }
 
-function syncerOf(
-  reading: ConfigReading,
-  inventory: Inventory | undefined,
-  kubeconfig: string | undefined,
-): readonly SyncerConfig[] {
-  const { destinationDir, components, cachesSyncedFile } = reading.settings.syncer ?? {};
+interface ModeReading extends ConfigReading {
+  readonly inventory: Inventory | undefined;
+  readonly kubeconfig: string | undefined;
+}
+
+/** One, or none where something that it cannot be without is missing. */
+function modeOf(mode: Mode, reading: ModeReading) {
+  const { settings, inventory, kubeconfig } = reading;
+  const { keyAlgorithm } = settings;
+  if (mode === 'regen') {
+    return [{ mode, ...settings.regen, kubeconfig, policy: policyOf(settings, inventory), keyAlgorithm }];
+  }
+  if (mode === 'syncer') return syncerOf(mode, reading);
+  if (kubeconfig === undefined) return [];
+  const { longestLife: longestLifeMs, ...own } = settings.approver;
+  const { clockSynchronised } = settings.regen; // one machine has one clock
+  return [{ mode, ...own, longestLifeMs, kubeconfig, clockSynchronised }];
+}
+
+function syncerOf(mode: 'syncer', reading: ModeReading) {
+  const { settings, inventory, kubeconfig, problems } = reading;
+  const { destinationDir, restart: reaction, manifestsDir, shortBackOff, ...own } = settings.syncer;
   if (destinationDir === undefined) {
     const message = 'is required in mode syncer (or syncer.destinationDir in the file)';
     missing(reading, ['--destination-dir', 'syncer.destinationDir'], message);
   }
   if (kubeconfig === undefined || destinationDir === undefined) return [];
-  if (inventory !== undefined && components !== undefined) checkComponents(reading, inventory, components);
-  return [{ mode: 'syncer', kubeconfig, destinationDir, components, cachesSyncedFile, restart: restartOf(reading) }];
-}
-
-/** How it restarts readers. Settings that would do nothing are told. */
-function restartOf({ settings, problems }: ConfigReading): SyncerConfig['restart'] {
-  const { restart, manifestsDir, shortBackOff } = settings.syncer ?? {};
-  if (restart === 'react') return { hasShortBackOff: shortBackOff ?? false, manifestsDir };
+  checkComponents(reading, inventory);
+  const restart = reaction === 'react' ? { hasShortBackOff: shortBackOff ?? false, manifestsDir } : undefined;
   const message = 'must be left out without syncer.restart: react';
-  for (const [name, value] of Object.entries({ manifestsDir, shortBackOff }))
+  for (const [name, value] of Object.entries(restart === undefined ? { manifestsDir, shortBackOff } : {}))
     if (value !== undefined) problems.push({ path: `syncer.${name}`, kind: 'conflict', message });
-  return undefined;
+  return [{ mode, ...own, kubeconfig, destinationDir, restart }];
 }
 
-export function checkComponents(reading: ConfigReading, inventory: Inventory, components: readonly string[]): void {
-  const known = componentsIn(inventory);
-  const path = reading.flags.syncer?.components === undefined ? 'syncer.components' : '--component';
+export function checkComponents({ flags, settings, problems }: ConfigReading, inventory: Inventory | undefined): void {
+  const { components = [] } = settings.syncer;
+  const known = inventory === undefined ? components : componentsIn(inventory);
+  const path = flags.syncer?.components === undefined ? 'syncer.components' : '--component';
   for (const name of components.filter((one) => !known.includes(one))) {
     const message =
       known.length === 0
         ? 'must be left out: the inventory does not say who reads what'
         : `must name components that read artefacts of the inventory (${known.join(', ')}), got "${name}"${suggestion(name, known)}`;
-    reading.problems.push({ path, kind: 'notFound', message });
+    problems.push({ path, kind: 'notFound', message });
   }
-}
-
-function approverOf({ approver, regen }: Settings, kubeconfig: string): ApproverConfig {
-  return {
-    mode: 'approver',
-    kubeconfig,
-    nodeCertificate: approver?.nodeCertificate ?? '/var/lib/kubelet/pki/kubelet-client-current.pem',
-    longestLifeMs: approver?.longestLife ?? yearMs,
-    expectedNodes: approver?.expectedNodes ?? [],
-    bootstrapNamespace: approver?.bootstrapNamespace ?? defaultBootstrapNamespace,
-    // One machine has one clock.
-    clockSynchronised: regen?.clockSynchronised ?? 'auto',
-  };
 }

@@ -1,5 +1,6 @@
-// The configuration file as it is written. Strict; an `error` text names the wanted state. No defaults here: a value
-// that is absent must stay absent until the command line has had its say.
+// The configuration file: how it is written (the schema's input), and what it says with defaults (its output). Strict; an
+// `error` text names the wanted state. What is written is merged before it is parsed, so that no default of one source
+// beats a value of the other.
 import * as z from 'zod';
 import { inventoryFileSchema, inventorySchema, policyKind } from '../inventory/schema.ts';
 import {
@@ -10,11 +11,13 @@ import {
   namespaceName,
   objectName,
 } from '../inventory/values.ts';
-import { apiVersion } from '../well-known.ts';
+import { defaultBootstrapNamespace } from '../bootstrap-identity.ts';
+import type { KeyAlgorithm } from '../pki/key.ts';
+import { apiVersion, defaultBackupDir, defaultLockDir, defaultRecoveryServerName } from '../well-known.ts';
 import type { Address } from '../address.ts';
 
 /** `host:port`, `[v6]:port`, `:port`. */
-export function parseAddress(text: string): Address | undefined {
+function parseAddress(text: string): Address | undefined {
   const [, v6, name, digits] = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]*)):(\d{1,5})$/.exec(text) ?? [];
   const port = Number(digits);
   if (digits === undefined || port < 1 || port > 65_535) return undefined;
@@ -24,55 +27,65 @@ export function parseAddress(text: string): Address | undefined {
   return checked === undefined ? undefined : { host: checked, port };
 }
 
-const bindAddress = z
-  .string({ error: 'an address such as "127.0.0.1:8081" or ":8081", or "0" for none' })
-  .refine((text) => text === '0' || parseAddress(text) !== undefined, {
-    error: 'an address such as "127.0.0.1:8081" or ":8081", or "0" for none',
-  });
-const serverAddress = z
-  .string({ error: 'an address such as "127.0.0.1:6443"' })
-  .refine((text) => (parseAddress(text)?.host ?? '') !== '', { error: 'an address such as "127.0.0.1:6443"' });
+const address = (error: string, fits: (text: string) => boolean) =>
+  z.string({ error }).refine(fits, { error }).transform(parseAddress);
+const bindAddress = address(
+  'an address such as "127.0.0.1:8081" or ":8081", or "0" for none',
+  (text) => text === '0' || parseAddress(text) !== undefined,
+);
+const serverAddress = address('an address such as "127.0.0.1:6443"', (text) => (parseAddress(text)?.host ?? '') !== '');
 const serverName = hostnameText.refine((text) => checkedHostname(text) !== undefined, {
   error: 'a DNS name or an IP address',
 });
 
 const modeNames = ['regen', 'syncer', 'approver'] as const;
-const keyAlgorithmNames = ['rsa2048', 'rsa4096', 'ecdsaP256', 'ecdsaP384'] as const;
+const keyAlgorithms = {
+  rsa2048: { name: 'RSA', bits: 2048 },
+  rsa4096: { name: 'RSA', bits: 4096 },
+  ecdsaP256: { name: 'ECDSA', curve: 'P-256' },
+  ecdsaP384: { name: 'ECDSA', curve: 'P-384' },
+} as const satisfies Readonly<Record<string, KeyAlgorithm>>;
 
-const fields = {
-  modes: z.array(z.enum(modeNames)).min(1).describe('What this process does'),
-  preset: objectName.describe('An inventory that comes with the program'),
-  inventory: inventorySchema.describe('An inventory of your own, in place of a preset'),
-  namespace: namespaceName.describe('Takes the place of the default namespace of the inventory'),
+/** What the command line can say, in the form of the file. */
+export const settingsSchema = z.strictObject({
+  modes: z.array(z.enum(modeNames)).min(1).optional().describe('What this process does'),
+  preset: objectName.optional().describe('An inventory that comes with the program'),
+  inventory: inventorySchema.optional().describe('An inventory of your own, in place of a preset'),
+  namespace: namespaceName.optional().describe('Takes the place of the default namespace of the inventory'),
   parameters: z
     .record(z.string(), z.array(hostnameText))
+    .default({})
     .describe('DNS names and IP addresses by parameter of the inventory'),
-  directories: z.record(z.string(), directoryPath).describe('Absolute paths by directory parameter of the inventory'),
-  kubeconfig: directoryPath.describe('Credential of every mode that has none of its own'),
+  directories: z
+    .record(z.string(), directoryPath)
+    .default({})
+    .describe('Absolute paths by directory parameter of the inventory'),
+  kubeconfig: directoryPath.optional().describe('Credential of every mode that has none of its own'),
   regen: z
     .strictObject({
       kubeconfig: directoryPath.optional().describe('Credential of mode regen'),
       locations: z
         .enum(['all', 'disk', 'api'])
-        .optional()
+        .default('all')
         .describe('Which artefacts: all (default), those in files of this host, or those in the API'),
       restart: z
         .boolean()
-        .optional()
+        .default(false)
         .describe('With once: restart components of this host that must read renewed files again, and prove their use'),
       backupDir: directoryPath
-        .optional()
+        .default(defaultBackupDir)
         .describe('Where files that are replaced are copied to. Default: /var/lib/kube-cert-recovery/backups'),
       lockDir: directoryPath
-        .optional()
+        .default(defaultLockDir)
         .describe('Keeps a second process from writing the same files. Default: /run/kube-cert-recovery'),
       clockSynchronised: z
         .union([z.literal('auto'), z.boolean()], { error: 'auto, true or false' })
-        .optional()
+        .default('auto')
         .describe(
           'Whether the clock of this machine is synchronised. Default: auto, what this machine and leaders on others say',
         ),
     })
+    .prefault({})
     .describe('Settings of mode regen'),
   syncer: z
     .strictObject({
@@ -88,7 +101,7 @@ const fields = {
         .describe('File that is made once every object has been looked at, for a readiness probe. Default: none'),
       restart: z
         .enum(['report', 'react'])
-        .optional()
+        .default('report')
         .describe('Readers that read files at their start only: report (default), or restart those in the same pod'),
       manifestsDir: directoryPath
         .optional()
@@ -98,26 +111,28 @@ const fields = {
         .optional()
         .describe('Whether crashLoopBackOff.maxContainerRestartPeriod of the kubelet is few seconds. Default: false'),
     })
+    .prefault({})
     .describe('Settings of mode syncer'),
   approver: z
     .strictObject({
       kubeconfig: directoryPath.optional().describe('Credential of mode approver'),
       nodeCertificate: directoryPath
-        .optional()
+        .default('/var/lib/kubelet/pki/kubelet-client-current.pem')
         .describe(
           "The client certificate of this machine's kubelet. Default: /var/lib/kubelet/pki/kubelet-client-current.pem",
         ),
       longestLife: durationUpTo('10000d')
-        .optional()
+        .prefault('365d')
         .describe('The longest that a client certificate of a kubelet lives in this cluster. Default: 365d'),
       expectedNodes: z
         .array(objectName)
-        .optional()
+        .default([])
         .describe('Names of nodes that are to come: the first request of each is approved. Default: none'),
       bootstrapNamespace: namespaceName
-        .optional()
+        .default(defaultBootstrapNamespace)
         .describe('Namespace of the ServiceAccount of the bootstrap identity. Default: kube-cert-recovery'),
     })
+    .prefault({})
     .describe('Settings of mode approver'),
   policy: z
     .strictObject({
@@ -132,40 +147,50 @@ const fields = {
           'How long after its end an artefact in the API is left to others. Default: 1m; 0s with BeforeExpiry, because there are none',
         ),
       settle: durationUpTo('10m')
-        .optional()
+        .prefault('1s')
         .describe('How long two objects may contradict each other before that is taken for a fault. Default: 1s'),
     })
+    .prefault({})
     .describe('When an artefact is renewed'),
   keyAlgorithm: z
-    .enum(keyAlgorithmNames)
+    .enum(Object.keys(keyAlgorithms) as (keyof typeof keyAlgorithms)[])
+    .transform((name): KeyAlgorithm => keyAlgorithms[name])
+    .optional()
     .describe('Of new keys. Default: that of the key that is replaced, rsa2048 where there is none'),
-  tlsServerNameOverride: serverName.describe('Name asked for in TLS handshakes, in place of what kubeconfigs say'),
-  recoveryServerName: serverName.describe(
-    'Name under which the API server serves the certificate that outlives all others. Default: localhost-recovery',
-  ),
-  apiServerAddress: serverAddress.describe('Where proofs meet the API server. Default: the server of the kubeconfig'),
-  healthProbeBindAddress: bindAddress.describe(
-    'Where /livez, /readyz, /healthz and /metrics are served. Default: "0", nowhere',
-  ),
+  tlsServerNameOverride: serverName
+    .optional()
+    .describe('Name asked for in TLS handshakes, in place of what kubeconfigs say'),
+  recoveryServerName: serverName
+    .default(defaultRecoveryServerName)
+    .describe(
+      'Name under which the API server serves the certificate that outlives all others. Default: localhost-recovery',
+    ),
+  apiServerAddress: serverAddress
+    .optional()
+    .describe('Where proofs meet the API server. Default: the server of the kubeconfig'),
+  healthProbeBindAddress: bindAddress
+    .optional()
+    .describe('Where /livez, /readyz, /healthz and /metrics are served. Default: "0", nowhere'),
   log: z
     .strictObject({
-      level: z.enum(['debug', 'info', 'warn', 'error']).optional().describe('Default: info'),
-      format: z.enum(['json', 'text']).optional().describe('Default: json'),
+      level: z.enum(['debug', 'info', 'warn', 'error']).default('info').describe('Default: info'),
+      format: z.enum(['json', 'text']).default('json').describe('Default: json'),
     })
+    .prefault({})
     .describe('Log lines on standard error'),
-  once: z.boolean().describe('Make one full pass, then exit'),
-  dryRun: z.boolean().describe('Write nothing, say what would be written'),
-};
-
-/** What the command line can say, in the form of the file. */
-export const settingsSchema = z.strictObject(fields).partial();
+  once: z.boolean().default(false).describe('Make one full pass, then exit'),
+  dryRun: z.boolean().default(false).describe('Write nothing, say what would be written'),
+});
+/** With defaults. */
 export type Settings = z.output<typeof settingsSchema>;
+/** As one source gives them. */
+export type GivenSettings = z.input<typeof settingsSchema>;
 
 /**
  * What is right in settings of which something is wrong: a second look at the rest then finds what else is wrong, and
  * does not take for missing what is there.
  */
-export function soundSettings(value: object): Settings {
+export function soundSettings(value: object): GivenSettings {
   const sound = structuredClone(value);
   for (const issue of settingsSchema.safeParse(value).error?.issues ?? []) {
     const end = issue.path.findIndex((key) => typeof key === 'number'); // a list is right as a whole
@@ -173,7 +198,7 @@ export function soundSettings(value: object): Settings {
     if (issue.code === 'unrecognized_keys') for (const key of issue.keys) remove(sound, [...path, key]);
     else remove(sound, path);
   }
-  return settingsSchema.safeParse(sound).data ?? {};
+  return sound;
 }
 
 function remove(from: object, [key = '', ...rest]: readonly PropertyKey[]): void {

@@ -7,11 +7,11 @@ import { checkShape, nowhere } from '../inventory/shape.ts';
 import type { DocumentPlace } from '../inventory/shape.ts';
 import { valueText } from '../problems.ts';
 import type { Problem } from '../problems.ts';
-import { readYaml } from '../yaml.ts';
+import { isMapping, readYaml } from '../yaml.ts';
 import { flagOfField, flagRows, typedValue } from './flags.ts';
 import type { FlagRow, ConfigFlags } from './flags.ts';
 import { looseConfigSchema, settingsSchema, soundSettings } from './schema.ts';
-import type { Settings } from './schema.ts';
+import type { GivenSettings, Settings } from './schema.ts';
 
 export interface ConfigInput {
   readonly flags: ConfigFlags;
@@ -25,25 +25,8 @@ export interface ConfigInput {
   readonly problems?: readonly Problem[];
 }
 
-interface FileSettings {
-  readonly settings: Settings;
-  readonly place: DocumentPlace;
-  /** The inventory that stands in the file, unchecked. */
-  readonly inline: unknown;
-  readonly problems: readonly Problem[];
-  /** The file is no YAML or no mapping: nobody knows what it was to say. */
-  readonly unread: boolean;
-}
-
 /** All sources read, and the problems met so far; every step adds to them. */
-export interface ConfigReading {
-  readonly input: ConfigInput;
-  readonly flags: Settings;
-  readonly file: FileSettings;
-  /** Both, as far as they are right. */
-  readonly settings: Settings;
-  readonly problems: Problem[];
-}
+export type ConfigReading = ReturnType<typeof readSources>;
 
 /** klog's numbers, which components of Kubernetes take as `-v`: from 4 on they are for debugging. */
 function levelOf(text: string): string {
@@ -96,7 +79,7 @@ function valueOf(row: FlagRow, flags: ConfigFlags, { cwd, problems }: { cwd: str
   return text;
 }
 
-function settingsOfFlags(flags: ConfigFlags, cwd: string): { settings: Settings; problems: readonly Problem[] } {
+function settingsOfFlags(flags: ConfigFlags, cwd: string): { settings: GivenSettings; problems: readonly Problem[] } {
   const raw: Record<string, unknown> = {};
   const problems: Problem[] = [];
   for (const row of flagRows) {
@@ -106,7 +89,7 @@ function settingsOfFlags(flags: ConfigFlags, cwd: string): { settings: Settings;
     raw[group] = field === undefined ? value : { ...(raw[group] as object | undefined), [field]: value };
   }
   const shape = checkShape(settingsSchema, raw);
-  if ('value' in shape) return { settings: shape.value, problems };
+  if ('value' in shape) return { settings: raw, problems };
   const named = shape.problems.map((problem) => ({
     ...problem,
     path: flagOfField(problem.path)?.flag ?? problem.path,
@@ -114,34 +97,39 @@ function settingsOfFlags(flags: ConfigFlags, cwd: string): { settings: Settings;
   return { settings: soundSettings(raw), problems: [...problems, ...named] };
 }
 
-function settingsOfFile(file: ConfigInput['file']): FileSettings {
-  if (file === undefined) return { settings: {}, place: nowhere, inline: undefined, problems: [], unread: false };
+function settingsOfFile(file: ConfigInput['file']) {
+  const none = { settings: {} as GivenSettings, inline: undefined as unknown };
+  if (file === undefined) return { ...none, place: nowhere, problems: [], unread: false };
   const { path: source, text } = file;
   const { value, problems, lineOf } = readYaml(text);
   const place: DocumentPlace = { path: [], lineOf, source };
   if (problems.length > 0) {
     const syntax = problems.map((problem): Problem => ({ path: '', kind: 'syntax', ...problem, source }));
-    return { settings: {}, place, inline: undefined, problems: syntax, unread: true };
+    return { ...none, place, problems: syntax, unread: true };
   }
   const shape = checkShape(looseConfigSchema, value, place);
-  const unread = typeof value !== 'object' || value === null || Array.isArray(value);
-  const { inventory: inline, ...rest } = (unread ? {} : value) as Readonly<Record<string, unknown>>;
+  /** The file is no YAML or no mapping: nobody knows what it was to say. */
+  const unread = !isMapping(value);
+  /** The inventory that stands in the file, unchecked. */
+  const { inventory: inline, ...rest } = unread ? {} : value;
   const found = 'problems' in shape ? shape.problems : [];
   const inOrder = found.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0));
   return { settings: soundSettings(rest), place, inline, problems: inOrder, unread };
 }
 
-function merged(file: Settings, flags: Settings): Settings {
+function merged(file: GivenSettings, flags: GivenSettings): Settings {
   const groups = ['parameters', 'directories', 'regen', 'syncer', 'approver', 'policy', 'log'] as const;
   const both = groups.map((key) => [key, { ...file[key], ...flags[key] }] as const);
-  return { ...file, ...flags, ...(Object.fromEntries(both) as Settings) };
+  return settingsSchema.parse({ ...file, ...flags, ...Object.fromEntries(both) });
 }
 
-export function readSources(input: ConfigInput): ConfigReading {
+export function readSources(input: ConfigInput) {
   const { settings: flags, problems } = settingsOfFlags(input.flags, input.cwd);
   const file = settingsOfFile(input.file);
   const all = [...(input.problems ?? []), ...problems, ...file.problems];
-  return { input, flags, file, settings: merged(file.settings, flags), problems: all };
+  /** Both, as far as they are right, with defaults. */
+  const settings = merged(file.settings, flags);
+  return { input, flags, file, settings, problems: all };
 }
 
 /** Says that something is missing, unless it may be there: in an unread file, or given wrongly and told so already. */

@@ -5,7 +5,7 @@ import { networkInterfaces } from 'node:os';
 import type { Clock } from '../clock.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type Address, addressText, serverAddress } from '../address.ts';
-import type { ArtefactFacts, Facts } from '../plan/facts.ts';
+import { certificateOf, type Facts } from '../plan/facts.ts';
 import { proveServed } from '../proof/served.ts';
 import { type Found } from '../store/store.ts';
 import type { ServedSight } from './node-report.ts';
@@ -56,11 +56,10 @@ interface Asking {
   readonly found: ReadonlyMap<string, Found>;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Default: the addresses of this machine. One that it has no more belongs to somebody else, and is not asked. */
-  readonly addresses?: readonly string[];
-  /** Default 500: on the machine itself a handshake takes a few milliseconds. */
-  readonly timeoutMs?: number;
 }
+
+/** On the machine itself a handshake takes a few milliseconds. */
+const timeoutMs = 500;
 
 /** Never rejects. A server without a readable certificate on disk is left out: there is nothing to compare with. */
 export async function askServers(servers: readonly LocalServer[], asking: Asking): Promise<ServedSight[]> {
@@ -70,13 +69,14 @@ export async function askServers(servers: readonly LocalServer[], asking: Asking
 
 async function askServer(server: LocalServer, asking: Asking): Promise<ServedSight | undefined> {
   const { component, host, port, artefacts, client } = server;
-  const { facts, clock, signal, addresses = ownAddresses(), timeoutMs = 500 } = asking;
-  const held = artefacts.map((name) => ({ name, certificate: leafOf(facts.get(name)) }));
+  const { facts, clock, signal } = asking;
+  const held = artefacts.map((name) => ({ name, certificate: certificateOf(facts.get(name)) }));
   const there = held.find(({ certificate }) => certificate !== undefined);
   if (there?.certificate === undefined) return undefined;
   const address = addressText(server);
   const silent = { component, address, artefact: there.name, state: 'unreachable' } as const;
-  if (isIP(host) !== 0 && host !== loopback && !addresses.includes(host)) {
+  // An address that this machine has no more belongs to somebody else, and is not asked.
+  if (isIP(host) !== 0 && host !== loopback && !ownAddresses().includes(host)) {
     return { ...silent, message: `${host} is no address of this machine` };
   }
   const pair = client === undefined ? undefined : pairOf(client, asking);
@@ -97,13 +97,9 @@ async function askServer(server: LocalServer, asking: Asking): Promise<ServedSig
     address,
     artefact: met?.name ?? there.name,
     state: met === undefined ? 'different' : 'same',
-    ...(servedNotAfter !== undefined && { notAfter: servedNotAfter }),
+    notAfter: servedNotAfter,
     message: met === undefined ? `${message}; ${component} has not read its file again: ${server.remedy}` : message,
   };
-}
-
-function leafOf(fact: ArtefactFacts | undefined): { readonly fingerprint: string } | undefined {
-  return fact?.state === 'present' ? fact.certificates[0] : undefined;
 }
 
 /** Only a pair that belongs together: another one would end the handshake on our side. */

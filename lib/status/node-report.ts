@@ -2,17 +2,18 @@
 // that kubeadm leaves out, and what the running servers show. Pure: the general report, read with a machine's eyes (a CA
 // without its key is as it should be, a kubeconfig has a CA of its own, a NotBefore says nothing about an age).
 import type { CertificateFacts } from '../pki/certificate.ts';
-import type { Resolved, ResolvedArtefact, ResolvedTarget } from '../inventory/model.ts';
-import { type ArtefactFacts, type Facts, isClosed } from '../plan/facts.ts';
-import { certificatesOf } from '../plan/facts.ts';
+import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { type ArtefactFacts, certificatesOf, type Facts, isClosed } from '../plan/facts.ts';
 import {
+  classOf,
   datesOf,
   report,
   type ReportInput,
   type RowState,
-  type StatusClass,
   type StatusReport,
   type StatusRow,
+  tellEach,
+  type Told,
 } from './report.ts';
 import { announcedPart } from '../well-known.ts';
 
@@ -22,21 +23,16 @@ export interface ServedSight {
   readonly address: string;
   readonly artefact: string;
   readonly state: 'same' | 'different' | 'unreachable';
-  readonly notAfter?: Date;
+  readonly notAfter?: Date | undefined;
   /** What was met; for `different` also what makes the process read its file again. */
   readonly message: string;
 }
 
-export interface NodeStatus {
-  readonly inventory: string;
-  /** The time that the report speaks of. */
-  readonly at: Date;
+export interface NodeStatus extends Omit<StatusReport, 'apiProblem' | 'rows' | 'webhooks'> {
   /** Another time than now was asked for. */
   readonly isForecast: boolean;
-  readonly class: StatusClass;
   /** Whether something on this machine puts right what can be put right. */
   readonly isArmed: boolean;
-  readonly problems: readonly string[];
   /** Those of kubeadm, sorted by name as kubeadm does. */
   readonly certificates: readonly StatusRow[];
   readonly authorities: readonly StatusRow[];
@@ -48,7 +44,6 @@ export interface NodeStatus {
   readonly adopted?: AdoptedSight | undefined;
   /** What else is to be known: what could not be found out about this machine, what is not installed on it. */
   readonly notes: readonly string[];
-  readonly recheckAt: Date;
 }
 
 /** The container of this program in one static pod. `wrong`: only a person puts it right. */
@@ -85,18 +80,6 @@ function adoptedProblems({ pods, objects, problem }: AdoptedSight): readonly str
   ];
 }
 
-function adoptedClass(sight: AdoptedSight): StatusClass {
-  if (adoptedProblems(sight).length > 0) return 'stuck';
-  const isWaiting = sight.pods.some(({ state }) => state === 'waiting');
-  return isWaiting || sight.objects?.class === 'recovering' ? 'recovering' : 'healthy';
-}
-
-const severity: readonly StatusClass[] = ['healthy', 'recovering', 'stuck'];
-
-function worse(one: StatusClass, other: StatusClass): StatusClass {
-  return severity.indexOf(one) > severity.indexOf(other) ? one : other;
-}
-
 interface NodeInput extends ReportInput {
   readonly isForecast?: boolean;
   readonly served?: readonly ServedSight[];
@@ -109,34 +92,37 @@ interface NodeInput extends ReportInput {
 }
 
 export function nodeReport(input: NodeInput): NodeStatus {
-  const { resolved, served = [], notes = [], isForecast = false, isArmed = true, adopted } = input;
-  const general = report(input);
-  const artefacts = new Map(resolved.artefacts.map((artefact) => [artefact.name, artefact]));
-  const rows = general.rows
-    .flatMap((row) => {
-      const artefact = artefacts.get(row.artefact);
-      return artefact === undefined ? [] : [nodeRow(row, artefact, input)];
-    })
-    .toSorted((a, b) => (a.artefact < b.artefact ? -1 : 1)); // by code unit, as Go sorts
-  const authorities = rows.filter(({ kind }) => kind === 'signer');
-  const certificates = rows.filter(({ artefact }) => targetOf(artefact, artefacts)?.listedBy !== undefined);
-  const ofFiles = general.class === 'healthy' && served.some(isDifferent) ? 'recovering' : general.class;
+  const { served = [], notes = [], isForecast = false, isArmed = true, adopted } = input;
+  const each = tellEach(input);
+  const { inventory, at, recheckAt, ...general } = report(input, each);
+  const told = each
+    .map(({ artefact, row }): Told => ({ artefact, row: nodeRow(row, artefact, input) }))
+    .toSorted((a, b) => (a.row.artefact < b.row.artefact ? -1 : 1)); // by code unit, as Go sorts
+  const listed = told.filter(({ artefact }) => artefact.kind === 'target' && artefact.listedBy !== undefined);
+  const authorities = told.filter(({ artefact }) => artefact.kind === 'signer');
+  const own = told.filter(
+    (one) => !listed.includes(one) && !authorities.includes(one) && !isNoConcern(one, input.facts),
+  );
+  const problems = [...general.problems, ...(adopted === undefined ? [] : adoptedProblems(adopted))];
+  const isRecovering =
+    [general.class, adopted?.objects?.class].includes('recovering') ||
+    served.some(isDifferent) ||
+    adopted?.pods.some(({ state }) => state === 'waiting') === true;
+  const rowsOf = (group: readonly Told[]): StatusRow[] => group.map(({ row }) => row);
   return {
-    inventory: general.inventory,
-    at: general.at,
+    inventory,
+    at,
     isForecast,
     isArmed,
-    class: adopted === undefined ? ofFiles : worse(ofFiles, adoptedClass(adopted)),
-    problems: [...general.problems, ...(adopted === undefined ? [] : adoptedProblems(adopted))],
+    class: classOf(problems, isRecovering),
+    problems,
     adopted,
-    certificates,
-    authorities,
-    own: rows.filter(
-      (row) => !authorities.includes(row) && !certificates.includes(row) && !isNoConcern(row, artefacts, input.facts),
-    ),
+    certificates: rowsOf(listed),
+    authorities: rowsOf(authorities),
+    own: rowsOf(own),
     served,
-    notes: [...notes, ...absenceNotes(certificates, artefacts)],
-    recheckAt: general.recheckAt,
+    notes: [...notes, ...listed.flatMap(absenceNote)],
+    recheckAt,
   };
 }
 
@@ -148,62 +134,45 @@ export const nodeRows = ({ certificates, authorities, own }: NodeStatus): readon
 
 export const isDifferent = ({ state }: ServedSight): boolean => state === 'different';
 
-function targetOf(name: string, artefacts: ReadonlyMap<string, ResolvedArtefact>): ResolvedTarget | undefined {
-  const artefact = artefacts.get(name);
-  return artefact?.kind === 'target' ? artefact : undefined;
-}
-
-function absenceNotes(
-  certificates: readonly StatusRow[],
-  artefacts: ReadonlyMap<string, ResolvedArtefact>,
-): readonly string[] {
-  return certificates.flatMap(({ artefact: name, state }) => {
-    const { presence, regainedBy } = targetOf(name, artefacts) ?? {};
-    if (state !== 'MISSING' || presence !== 'optional' || regainedBy === undefined) return [];
-    return [
-      `${name} is absent, and stays so: nothing of the control plane reads it. For a new one run "${regainedBy}"; the ` +
-        `last copy of a replaced one comes back by "kube-cert-recovery restore ${name}"`,
-    ];
-  });
+function absenceNote({ artefact, row }: Told): readonly string[] {
+  if (artefact.kind !== 'target' || row.state !== 'MISSING' || artefact.presence !== 'optional') return [];
+  const { name, regainedBy } = artefact;
+  if (regainedBy === undefined) return [];
+  return [
+    `${name} is absent, and stays so: nothing of the control plane reads it. For a new one run "${regainedBy}"; the ` +
+      `last copy of a replaced one comes back by "kube-cert-recovery restore ${name}"`,
+  ];
 }
 
 /** An option that is not there, or the end of what nobody reads because its successor is there. */
-function isNoConcern(
-  { artefact, state }: StatusRow,
-  artefacts: ReadonlyMap<string, ResolvedArtefact>,
-  facts: Facts,
-): boolean {
-  const declared = targetOf(artefact, artefacts);
-  if (declared === undefined) return false;
-  if (state === 'MISSING') return declared.presence === 'optional';
+function isNoConcern({ artefact, row: { state } }: Told, facts: Facts): boolean {
+  if (artefact.kind !== 'target') return false;
+  if (state === 'MISSING') return artefact.presence === 'optional';
   if (state === 'OK') return false;
-  const successor = declared.supersededBy === undefined ? undefined : facts.get(declared.supersededBy);
+  const successor = artefact.supersededBy === undefined ? undefined : facts.get(artefact.supersededBy);
   return successor !== undefined && successor.state !== 'absent';
 }
 
 function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): StatusRow {
-  const { facts, plan, now, keyOnly } = input;
+  const { facts, now, keyOnly } = input;
   const fact: ArtefactFacts = facts.get(artefact.name) ?? { state: 'unavailable', message: '' };
   const [certificate] = certificatesOf(fact);
   const isMissing = fact.state === 'absent' || keyOnly?.has(artefact.name) === true;
   const signer = facts.get((artefact.kind === 'target' ? artefact.issuer : artefact.name) ?? '');
-  const authority = authorityOf(artefact, fact, facts);
   return {
     ...row,
     state: isMissing ? 'MISSING' : stateOf(row, artefact, fact, input),
     // As kubeadm: what is not there is managed by nobody. A CA without its key on this machine is managed elsewhere.
-    isForeign: !isMissing && signer !== undefined && isClosed(signer),
-    byHand: plan.decisions.some((decision) => decision.artefact === artefact.name && decision.byHand === true),
-    ...(certificate !== undefined && datesOf(certificate, now)),
-    ...(authority !== undefined && { authority }),
+    isForeign: !isMissing && isClosed(signer),
+    ...(certificate && datesOf(certificate, now)),
+    authority: authorityOf(artefact, fact, facts),
   };
 }
 
 function authorityOf(artefact: ResolvedArtefact, fact: ArtefactFacts, facts: Facts): StatusRow['authority'] {
   if (artefact.kind !== 'target' || artefact.issuer === undefined) return undefined;
   if (fact.state !== 'present' || fact.authorities === undefined) return undefined;
-  const signer = facts.get(artefact.issuer);
-  const [authority] = signer === undefined ? [] : certificatesOf(signer);
+  const [authority] = certificatesOf(facts.get(artefact.issuer));
   if (authority === undefined) return undefined;
   return fact.authorities.includes(authority.fingerprint) ? 'same' : 'different';
 }

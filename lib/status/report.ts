@@ -4,7 +4,7 @@ import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
-import type { ArtefactFacts, Facts } from '../plan/facts.ts';
+import { type ArtefactFacts, type Facts, usableCertificates } from '../plan/facts.ts';
 import type { Decision } from '../plan/decision.ts';
 import type { Plan } from '../plan/plan.ts';
 import type { Reason } from '../plan/reasons.ts';
@@ -34,17 +34,17 @@ export interface StatusRow {
   /** Milliseconds; negative when it has expired. */
   readonly residualMs?: number;
   /** The signer in the inventory, for what has one. */
-  readonly issuer?: string;
+  readonly issuer?: string | undefined;
   /** Never made by this program; on a kubeadm machine: its CA's key is elsewhere. */
   readonly isForeign: boolean;
   readonly action: Decision['action'];
   readonly reason: Reason;
   readonly message: string;
   readonly recheckAt: Date;
-  readonly onDisk?: OnDisk;
-  readonly inUse?: Use;
+  readonly onDisk?: OnDisk | undefined;
+  readonly inUse?: Use | undefined;
   /** Of a kubeconfig: whether it knows its server by the CA of its issuer's file. What comes of it the plan decides. */
-  readonly authority?: 'same' | 'different';
+  readonly authority?: 'same' | 'different' | undefined;
   /** On a kubeadm machine: it has expired or is broken, and nothing here can make a new one. */
   readonly byHand?: boolean;
 }
@@ -88,31 +88,37 @@ export interface ReportInput {
   readonly recoveryServerName?: string | undefined;
 }
 
-export function report(input: ReportInput): StatusReport {
-  const { resolved, plan, now, recoveryServerName = defaultRecoveryServerName } = input;
-  const decisions = new Map(plan.decisions.map((decision) => [decision.artefact, decision]));
-  const rows = resolved.artefacts.flatMap((artefact) => {
+/** An artefact of the inventory, and what is said of it. */
+export interface Told {
+  readonly artefact: ResolvedArtefact;
+  readonly row: StatusRow;
+}
+
+export function tellEach(input: ReportInput): readonly Told[] {
+  const decisions = new Map(input.plan.decisions.map((decision) => [decision.artefact, decision]));
+  return input.resolved.artefacts.flatMap((artefact) => {
     const decision = decisions.get(artefact.name);
-    return decision === undefined ? [] : [rowOf(artefact, decision, input)];
+    return decision === undefined ? [] : [{ artefact, row: rowOf(artefact, decision, input) }];
   });
-  const artefacts = new Map(resolved.artefacts.map((artefact) => [artefact.name, artefact]));
+}
+
+export function report(input: ReportInput, told = tellEach(input)): StatusReport {
+  const { resolved, plan, now, recoveryServerName = defaultRecoveryServerName } = input;
+  const rows = told.map(({ row }) => row);
   const apiProblem = whyApiUnread(input);
-  const isTold = ({ artefact, state }: StatusRow): boolean => {
-    const location = artefacts.get(artefact)?.location;
-    return apiProblem !== undefined && state === 'UNKNOWN' && location !== undefined && !isFile(location);
-  };
-  const stuck = rows
-    .filter(({ action, reason }) => action === 'blocked' || reason === 'HostnameUnknown')
-    .filter((row) => !isGoneOption(artefacts.get(row.artefact), row) && !isTold(row))
-    .map((row) => `${row.artefact}: ${row.message}`);
-  const unreachable = recoveryProblems({ rows, artefacts, recoveryServerName });
+  const isTold = ({ artefact, row }: Told): boolean =>
+    apiProblem !== undefined && row.state === 'UNKNOWN' && !isFile(artefact.location);
+  const stuck = told
+    .filter(({ row: { action, reason } }) => action === 'blocked' || reason === 'HostnameUnknown')
+    .filter((one) => !isGoneOption(one) && !isTold(one))
+    .map(({ row }) => `${row.artefact}: ${row.message}`);
+  const unreachable = told.flatMap((one) => recoveryProblem(one, recoveryServerName));
   const problems = [...(apiProblem === undefined ? [] : [apiProblem]), ...stuck, ...unreachable];
   const isWrong = rows.some(({ action, onDisk }) => action === 'renew' || (onDisk ?? 'same') !== 'same');
-  const ill: StatusClass = isWrong ? 'recovering' : 'healthy';
   return {
     inventory: resolved.name,
     at: now,
-    class: problems.length > 0 ? 'stuck' : ill,
+    class: classOf(problems, isWrong),
     problems,
     apiProblem,
     rows,
@@ -121,14 +127,13 @@ export function report(input: ReportInput): StatusReport {
   };
 }
 
-interface RowGroups {
-  readonly certificates: readonly StatusRow[];
-  readonly authorities: readonly StatusRow[];
-  readonly others: readonly StatusRow[];
+export function classOf(problems: readonly string[], isRecovering: boolean): StatusClass {
+  if (problems.length > 0) return 'stuck';
+  return isRecovering ? 'recovering' : 'healthy';
 }
 
 /** As they are printed, each kind by itself. */
-export function groupsOf({ rows }: StatusReport): RowGroups {
+export function groupsOf({ rows }: StatusReport) {
   const own = rows.filter(({ isForeign }) => !isForeign);
   return {
     certificates: rows.filter(({ kind }) => kind === 'target'),
@@ -153,23 +158,21 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
   const { kind } = originalOf(input.resolved.artefacts, artefact) ?? artefact;
   const isPair = kind === 'signer' || kind === 'target';
   const certificate = leading(fact, isPair);
-  const onDisk = input.onDisk?.get(artefact.name);
-  const inUse = input.inUse?.get(artefact.name);
-  const issuer = 'issuer' in artefact ? artefact.issuer : undefined;
   return {
     artefact: artefact.name,
     kind: artefact.kind,
     location: locationText(artefact.location),
     state: stateOf(fact, isPair, decision, now),
-    ...(certificate !== undefined && datesOf(certificate, now)),
-    ...(issuer !== undefined && { issuer }),
+    ...(certificate && datesOf(certificate, now)),
+    issuer: 'issuer' in artefact ? artefact.issuer : undefined,
     isForeign: isOnlyRead(artefact),
     action,
     reason,
     message,
     recheckAt,
-    ...(onDisk !== undefined && { onDisk }),
-    ...(inUse !== undefined && { inUse }),
+    byHand: decision.byHand === true,
+    onDisk: input.onDisk?.get(artefact.name),
+    inUse: input.inUse?.get(artefact.name),
   };
 }
 
@@ -182,11 +185,11 @@ export function datesOf(
 
 /** The certificate whose dates stand for the artefact: a pair's own; of a bundle the one that ends last. */
 function leading(fact: ArtefactFacts, isPair: boolean): CertificateFacts | undefined {
-  if (fact.state !== 'present') return undefined;
-  if (isPair) return fact.certificates[0];
-  return fact.certificates.reduce<CertificateFacts | undefined>(
+  const [first, ...others] = usableCertificates(fact);
+  if (isPair) return first;
+  return others.reduce<CertificateFacts | undefined>(
     (last, one) => (last === undefined || one.notAfter > last.notAfter ? one : last),
-    undefined,
+    first,
   );
 }
 
@@ -210,26 +213,17 @@ function stateOf(fact: ArtefactFacts, isPair: boolean, { action, reason }: Decis
 }
 
 /** An optional object of others that is not there: as it may be. */
-function isGoneOption(artefact: ResolvedArtefact | undefined, { state }: StatusRow): boolean {
-  return artefact?.kind === 'opaque' && artefact.published !== 'required' && state === 'MISSING';
-}
-
-interface Reach {
-  readonly rows: readonly StatusRow[];
-  readonly artefacts: ReadonlyMap<string, ResolvedArtefact>;
-  readonly recoveryServerName: string;
+function isGoneOption({ artefact, row }: Told): boolean {
+  return artefact.kind === 'opaque' && artefact.published !== 'required' && row.state === 'MISSING';
 }
 
 /** What recovery itself stands on: if that has expired, nobody can verify the API server and nothing in it can be healed. */
-function recoveryProblems({ rows, artefacts, recoveryServerName }: Reach): string[] {
-  return rows.flatMap((row) => {
-    const artefact = artefacts.get(row.artefact);
-    if (artefact?.kind !== 'target' || !artefact.hostnames.includes(recoveryServerName)) return [];
-    if (isFile(artefact.location) || (row.state !== 'EXPIRED' && row.state !== 'NOT YET VALID')) return [];
-    const state = row.state === 'EXPIRED' ? 'it has expired' : 'it has not begun';
-    return [
-      `${row.artefact}: ${state}, so regen cannot verify the API server as "${recoveryServerName}"; ` +
-        'renew it by hand on this host, or look at the clock',
-    ];
-  });
+function recoveryProblem({ artefact, row }: Told, recoveryServerName: string): string[] {
+  if (artefact.kind !== 'target' || !artefact.hostnames.includes(recoveryServerName)) return [];
+  if (isFile(artefact.location) || (row.state !== 'EXPIRED' && row.state !== 'NOT YET VALID')) return [];
+  const state = row.state === 'EXPIRED' ? 'it has expired' : 'it has not begun';
+  return [
+    `${row.artefact}: ${state}, so regen cannot verify the API server as "${recoveryServerName}"; ` +
+      'renew it by hand on this host, or look at the clock',
+  ];
 }

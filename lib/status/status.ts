@@ -120,24 +120,19 @@ async function lookForWebhooks({ connection, resolved, signal }: StatusOptions):
 }
 
 async function lookAtDisk(found: ReadonlyMap<string, Found>, options: StatusOptions): Promise<Map<string, OnDisk>> {
-  const { resolved } = options;
+  const { resolved, directoriesOf } = options;
   const states = new Map<string, OnDisk>();
-  for (const artefact of resolved.artefacts) {
+  // Files follow an object of the API; a location on disk has none besides itself.
+  for (const artefact of resolved.artefacts.filter(({ location }) => !isFile(location))) {
     const entries = found.get(artefact.name)?.entries;
-    const directories = options.directoriesOf?.(artefact) ?? [];
-    const paths = directories.flatMap((directory) => publishedPaths(artefact, resolved, directory));
+    const paths = (directoriesOf?.(artefact) ?? []).flatMap((directory) => pathsBelow(directory, artefact, resolved));
     if (entries !== undefined && paths.length > 0) states.set(artefact.name, await compare(paths, entries));
   }
   return states;
 }
 
-/** Files that follow an object of the API; a location on disk has none besides itself. */
-function publishedPaths(
-  artefact: ResolvedArtefact,
-  { artefacts }: Resolved,
-  destinationDir: string,
-): readonly string[] {
-  if (isFile(artefact.location)) return [];
+/** The files that readers of an artefact have. */
+function pathsBelow(destinationDir: string, artefact: ResolvedArtefact, { artefacts }: Resolved): readonly string[] {
   const files = filesOfReaders({ artefact, artefacts, destinationDir });
   return files === undefined ? [] : pathsOf(files);
 }
@@ -164,7 +159,7 @@ async function askForUse(options: StatusOptions): Promise<Map<string, Use>> {
     resolved.artefacts
       .filter(({ readers }) => readers.length > 0)
       .map(async (artefact) => {
-        const since = (await writtenAt(artefact, resolved, options.directoriesOf?.(artefact)[0])) ?? clock.now();
+        const since = (await writtenAt(artefact, options)) ?? clock.now();
         uses.set(artefact.name, await prove(artefact, since));
       }),
   );
@@ -174,11 +169,10 @@ async function askForUse(options: StatusOptions): Promise<Map<string, Use>> {
 /** When its files came into their place; undefined where there are none. */
 async function writtenAt(
   artefact: ResolvedArtefact,
-  { artefacts }: Resolved,
-  destinationDir = '/nonexistent',
+  { resolved, directoriesOf }: StatusOptions,
 ): Promise<Date | undefined> {
-  const files = filesOfReaders({ artefact, artefacts, destinationDir });
-  const [path] = files === undefined ? [] : pathsOf(files);
+  const [directory = '/nonexistent'] = directoriesOf?.(artefact) ?? [];
+  const [path] = pathsBelow(directory, artefact, resolved);
   try {
     return path === undefined ? undefined : (await stat(path)).mtime;
   } catch {

@@ -2,7 +2,7 @@
 import { createServer, type Server } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { askReady } from '../../lib/adopt/container-state.ts';
-import { createHealth, type Health, type HealthServer, serveHealth } from '../../lib/health.ts';
+import { Health, type HealthServer, serveHealth } from '../../lib/health.ts';
 
 const { signal } = new AbortController();
 let health: Health;
@@ -10,7 +10,7 @@ let server: HealthServer;
 let end: AbortController;
 beforeEach(async () => {
   end = new AbortController();
-  health = createHealth();
+  health = new Health();
   server = await serveHealth({ address: { host: '127.0.0.1', port: 0 }, health, signal: end.signal });
 });
 afterEach(async () => {

@@ -21,7 +21,7 @@ log: { level: debug }
 
 describe('installedSettings()', () => {
   it('keeps what the file says of the cluster, not of this run', () => {
-    expect(installedSettings({ flags: {}, file: { text }, environment })).toEqual({
+    expect(installedSettings({ flags: {}, file: { path: '/c.yaml', text } }, environment)).toEqual({
       preset: 'kubernetes',
       tlsServerNameOverride: 'proxy',
       recoveryServerName: 'of-the-file',
@@ -42,12 +42,12 @@ describe('installedSettings()', () => {
       kubeconfig: '/admin',
     };
     const cluster = { namespace: 'ns', recoveryServerName: 'typed', apiServerAddress: '10.0.0.1:6443' };
-    expect(installedSettings({ flags, environment })).toEqual({ preset: 'kubernetes', ...cluster, ...environment });
-    expect(installedSettings({ flags, file: { text }, environment })).toMatchObject(cluster);
+    expect(installedSettings({ flags }, environment)).toEqual({ preset: 'kubernetes', ...cluster, ...environment });
+    expect(installedSettings({ flags, file: { path: '/c.yaml', text } }, environment)).toMatchObject(cluster);
   });
 
   it('is a configuration, with modes and credentials', () => {
-    const settings = installedSettings({ flags: {}, file: { text }, environment });
+    const settings = installedSettings({ flags: {}, file: { path: '/c.yaml', text } }, environment);
     const head = { apiVersion: 'kube-cert-recovery/v1alpha1', kind: 'Configuration', modes: ['syncer'] };
     const syncer = { kubeconfig: '/k', destinationDir: '/d' };
     const file = { path: '/c.yaml', text: toYaml({ ...head, ...settings, syncer }) };

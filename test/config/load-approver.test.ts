@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { parseConfig } from '../../lib/config/load.ts';
-import type { Config } from '../../lib/config/config.ts';
+import type { Config } from '../../lib/config/load.ts';
 import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { errorText } from '../../lib/errors.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';

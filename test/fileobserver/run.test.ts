@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { observeOwnFiles } from '../../lib/fileobserver/own-files.ts';
 import { runFileObserver } from '../../lib/fileobserver/run.ts';
-import { createHealth } from '../../lib/health.ts';
+import { Health } from '../../lib/health.ts';
 import type { Location, Reader, Resolved } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import { publish } from '../../lib/publish/writer.ts';
@@ -58,7 +58,7 @@ test('runFileObserver() reacts to each artefact when its pair is published, at o
   const lines: Record<string, unknown>[] = [];
   const proofs: Proven[] = [];
   let publishedAt = 0;
-  const health = createHealth();
+  const health = new Health();
   const running = runFileObserver({
     resolved,
     destinationDir: destination.path,

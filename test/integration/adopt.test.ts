@@ -16,7 +16,7 @@ import type { MachineOptions } from '../../lib/adopt/kubeadm-files.ts';
 import { runUnadopt } from '../../lib/adopt/unadopt.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { RecoveryError } from '../../lib/errors.ts';
-import { createHealth, serveHealth } from '../../lib/health.ts';
+import { Health, serveHealth } from '../../lib/health.ts';
 import { podContainers } from '../../lib/install/accounts.ts';
 import { runUninstall } from '../../lib/install/uninstall.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
@@ -178,7 +178,7 @@ describe('runAdopt()', () => {
     const other = fakeKubelet(second, 'node2', false);
     const end = new AbortController();
     const served = Object.values(podContainers).map(({ healthPort: port }) =>
-      serveHealth({ address: { host: '127.0.0.1', port }, health: createHealth(), signal: end.signal }),
+      serveHealth({ address: { host: '127.0.0.1', port }, health: new Health(), signal: end.signal }),
     );
     try {
       // Each finds an object made by the other that it was about to make.

@@ -1,7 +1,7 @@
 // What people are told while something lasts: once when it begins, then now and then.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RecoveryError } from '../../lib/errors.ts';
-import { createHealth } from '../../lib/health.ts';
+import { Health } from '../../lib/health.ts';
 import type { Resolved } from '../../lib/inventory/model.ts';
 import { systemClock } from '../../lib/clock.ts';
 import type { RecordedEvent } from '../../lib/kube/events.ts';
@@ -113,7 +113,7 @@ it('every line of a mode names the mode once', async () => {
 it('readiness says why the API cannot be read', async () => {
   const stop = new AbortController();
   const clock = new FakeClock();
-  const health = createHealth();
+  const health = new Health();
   const text = 'Cannot get Secret "n/remote": the API server answered 403 Forbidden';
   const store: Store = {
     read: () => Promise.reject(new RecoveryError('KubeForbidden', text)),

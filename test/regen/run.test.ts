@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { RecoveryError } from '../../lib/errors.ts';
-import { createHealth } from '../../lib/health.ts';
+import { Health } from '../../lib/health.ts';
 import type { Location, Resolved } from '../../lib/inventory/model.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import { runRegen } from '../../lib/regen/run.ts';
@@ -323,7 +323,7 @@ describe('runRegen() that goes on', () => {
   it('looks twice a minute whether something has changed, and stops when it is asked to', async () => {
     const stop = new AbortController();
     const clock = new FakeClock(new Date(systemClock.now().getTime() - 60_000));
-    const health = createHealth();
+    const health = new Health();
     const ended = runRegen(world.options({ once: false, signal: stop.signal, clock, health }));
     await clock.waiting();
     expect(events('recovery.finished')).toHaveLength(1);

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
-import { createHealth } from '../../lib/health.ts';
+import { Health } from '../../lib/health.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { createLog } from '../../lib/log.ts';
 import { runSyncer } from '../../lib/syncer/run.ts';
@@ -25,7 +25,7 @@ it('runSyncer() is not ready, and stays alive, when its watches have heard nothi
   const access = { server: 'https://127.0.0.1:1', certificateAuthority, token: 't' };
   const kubeconfigFile = await writeKubeconfig(join(directory, 'kubeconfig'), access);
   const connection = await openConnection({ kubeconfigFile, clock, userAgent: 'test' });
-  const health = createHealth();
+  const health = new Health();
   const log: string[] = [];
   const stop = new AbortController();
   const location = { kind: 'secret', namespace: 'n', name: 'a' } as const;

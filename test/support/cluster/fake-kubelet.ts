@@ -6,7 +6,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { containerName, type PodManifest } from '../../../lib/adopt/static-pods.ts';
-import { createHealth, type Health, type HealthServer, serveHealth } from '../../../lib/health.ts';
+import { Health, type HealthServer, serveHealth } from '../../../lib/health.ts';
 import { parseYaml } from '../../../lib/yaml.ts';
 import type { ControlPlane } from './control-plane.ts';
 import './health-ports.ts';
@@ -48,7 +48,7 @@ export class FakeKubelet implements AsyncDisposable {
 
   /** What our container in this pod says of its health. */
   healthOf(pod: string): Health {
-    const health = this.#health.get(pod) ?? createHealth();
+    const health = this.#health.get(pod) ?? new Health();
     this.#health.set(pod, health);
     return health;
   }
