@@ -94,6 +94,8 @@ export interface ResolvedTarget extends Omit<Target, 'hostnames'> {
   readonly namesUnknown?: string;
 }
 export type ResolvedArtefact = Exclude<Artefact, Target> | ResolvedTarget;
+/** An artefact with a certificate and a key of its own. */
+export type IssuedPair = Signer | ResolvedTarget;
 
 /** URLs of the API server: for everybody, for the machines of the cluster, on this machine. */
 export interface Endpoints {

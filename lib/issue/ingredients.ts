@@ -1,25 +1,14 @@
 // What an artefact is made from, found by name: signers, bundles, originals, as they are or as they have just been made.
 import type { KeyObject } from 'node:crypto';
 import { RecoveryError } from '../errors.ts';
-import type {
-  CaBundle,
-  ComposedBundle,
-  Location,
-  Resolved,
-  ResolvedArtefact,
-  ResolvedTarget,
-  Signer,
-} from '../inventory/model.ts';
+import type { CaBundle, ComposedBundle, IssuedPair, Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
 import { isEncryptedKey, type KeyAlgorithm, keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
 import { unlessInvalid } from '../pki/pem.ts';
-import { type Entries, type Found, locationText, type Material } from '../store/store.ts';
+import { type Entries, entryOf, type Found, locationText, type Material } from '../store/store.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
-
-/** An artefact with a certificate and a key of its own. */
-export type IssuedPair = Signer | ResolvedTarget;
 
 /** What is there, or a backup of it. */
 export type Held = Material & Pick<Found, 'problem'>;
@@ -80,7 +69,7 @@ export function authorityOf(name: string, from: Ingredients): Authority {
 export function readAuthority(location: Location, entries: Entries): Authority {
   const what = locationText(location);
   const [certificate, ...chain] = readPairCertificates(location, entries);
-  const key = parsePrivateKey(entry(location, entries, privateKeyKey), `${what} ${privateKeyKey}`);
+  const key = parsePrivateKey(entryOf(entries, privateKeyKey, what), `${what} ${privateKeyKey}`);
   if (certificate === undefined || !keyMatches(certificate, key)) {
     throw new RecoveryError('MaterialInvalid', `Cannot sign with ${what}: its key does not belong to its certificate`);
   }
@@ -97,7 +86,7 @@ function readSigner(location: Location, entries: Entries): Certificate | undefin
 
 function readPairCertificates(location: Location, entries: Entries): Certificate[] {
   const what = locationText(location);
-  const all = parseCertificates(entry(location, entries, certificateKey), `${what} ${certificateKey}`);
+  const all = parseCertificates(entryOf(entries, certificateKey, what), `${what} ${certificateKey}`);
   const [first] = all;
   // One that is damaged further back is used for nothing: it comes into no chain and no bundle.
   if (first === undefined || !isDamaged(first, all)) return all.filter((certificate) => !isDamaged(certificate, all));
@@ -107,13 +96,8 @@ function readPairCertificates(location: Location, entries: Entries): Certificate
 
 /** The CA certificates that a bundle holds. Throws MaterialInvalid. */
 export function readBundle(location: Location, entries: Entries): Certificate[] {
-  return parseCertificates(entry(location, entries, caBundleKey), `${locationText(location)} ${caBundleKey}`);
-}
-
-function entry(location: Location, entries: Entries, key: string): Uint8Array {
-  const value = entries[key];
-  if (value !== undefined) return value;
-  throw new RecoveryError('MaterialInvalid', `Cannot use ${locationText(location)}: it has no entry "${key}"`);
+  const what = locationText(location);
+  return parseCertificates(entryOf(entries, caBundleKey, what), `${what} ${caBundleKey}`);
 }
 
 /**

@@ -2,7 +2,15 @@
 // new certificate accepts it. Nothing is read or written here: material, keys and time are given.
 import { RecoveryError } from '../errors.ts';
 import { usagesOf } from '../inventory/fitness.ts';
-import type { CaBundle, ComposedBundle, Copy, ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
+import type {
+  CaBundle,
+  ComposedBundle,
+  Copy,
+  IssuedPair,
+  ResolvedArtefact,
+  ResolvedTarget,
+  Signer,
+} from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
 import { encodeBundle, joinBundles, mergeBundle } from '../pki/bundle.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
@@ -21,7 +29,6 @@ import {
   inputOf,
   isLost,
   type Issued,
-  type IssuedPair,
   originalKind,
   liveSigners,
   materialOf,

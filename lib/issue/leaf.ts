@@ -5,7 +5,7 @@
 // leaf in its file stays there.
 import { RecoveryError } from '../errors.ts';
 import { unfitness, usagesOf } from '../inventory/fitness.ts';
-import type { Location, ResolvedTarget, Signer } from '../inventory/model.ts';
+import type { IssuedPair, Location, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
 import { encodeBundle } from '../pki/bundle.ts';
 import { backDatedMs, type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
@@ -16,7 +16,7 @@ import { type LeafTemplate, signLeaf, signTemplate, templateOf } from '../pki/si
 import { encodePem, type PemBlock, readPem, unlessInvalid } from '../pki/pem.ts';
 import { signatureMatches } from '../pki/verify.ts';
 import { locationText, type Material } from '../store/store.ts';
-import { type Authority, formerOf, type Ingredients, type Issued, type IssuedPair } from './ingredients.ts';
+import { type Authority, formerOf, type Ingredients, type Issued } from './ingredients.ts';
 import { annotationsOf } from './metadata.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 

@@ -3,14 +3,14 @@
 // The rule of promotion is that of cluster-kube-controller-manager-operator (targetconfigcontroller.go, ManageCSRSigner);
 // what is added to it is that nothing is promoted which cannot be used, or which readers do not know yet.
 import { durationText } from '../duration.ts';
-import type { Copy, DurationMs, ResolvedArtefact } from '../inventory/model.ts';
+import type { Copy, DurationMs, IssuedPair, ResolvedArtefact } from '../inventory/model.ts';
 import { bundlesFor, madeOf, originalOf } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
 import { madeAt } from '../pki/certificate.ts';
 import { awaitingExternal, followsAtOnce, healthy, isExternal } from './bundle-rules.ts';
 import { certificateIs, expired, notYetValid, undated } from './certificate-rules.ts';
 import { blocked, bring, type Case, decide, earliest, type Expected, type Fault, type Faulty } from './decision.ts';
-import { type Finding, firstOf, isVerdict, keep, laterMs, lookAgainMs, nothing, type PlannedPair } from './decision.ts';
+import { type Finding, firstOf, isVerdict, keep, laterMs, lookAgainMs, nothing } from './decision.ts';
 import { renew, renewedOf, settled, settlesAt, stillUnusable, validNow, type Verdict } from './decision.ts';
 import { type ArtefactFacts, certificateOf, isValid } from './facts.ts';
 import { expiryWithGrace, isOwner } from './refresh-rules.ts';
@@ -79,7 +79,7 @@ function isSameAs(copy: ArtefactFacts, from: ArtefactFacts | undefined, kind: Re
 interface Promotion extends Case<Copy> {
   readonly promoteAfter: DurationMs;
   /** What the copy is in the end a copy of, in the copy's place. */
-  readonly pair: PlannedPair;
+  readonly pair: IssuedPair;
   /** What the copy would hold. */
   readonly source: {
     readonly name: string;
@@ -165,7 +165,7 @@ function sourceOf({ artefact, facts, expected, resolved }: Case<Copy>): Promotio
   }
 }
 
-function heldFinding(at: Case<Copy>, pair: PlannedPair): Finding | undefined {
+function heldFinding(at: Case<Copy>, pair: IssuedPair): Finding | undefined {
   if (certificateOf(at.fact) === undefined) return stillUnusable(at);
   const trustGone: typeof notTrusted = (one, certificate) => {
     const finding = notTrusted(one, certificate);

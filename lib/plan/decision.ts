@@ -1,6 +1,6 @@
 // What is decided about one artefact, and how the rules of each kind come to it: a chain of named checks, of which the first
 // that finds something decides. Pure.
-import type { Location, PolicyKind, Resolved, ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
+import type { IssuedPair, Location, PolicyKind, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
 import { type ClockFacts, clockSkewMs } from './clock-rules.ts';
@@ -81,11 +81,10 @@ export interface Case<A extends ResolvedArtefact = ResolvedArtefact> extends Pla
 }
 
 /** What has a certificate and a key of its own. */
-export type PlannedPair = Signer | ResolvedTarget;
-export type PairCase = Case<PlannedPair>;
+export type PairCase = Case<IssuedPair>;
 
 /** A copy of a pair as a pair of its own: what its original is, in the copy's place and by its name. */
-export function pairOf(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): PlannedPair | undefined {
+export function pairOf(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): IssuedPair | undefined {
   const original = originalOf(artefacts, copy);
   if (original?.kind !== 'signer' && original?.kind !== 'target') return undefined;
   return { ...original, name: copy.name, location: copy.location };

@@ -7,7 +7,7 @@ import { isFile } from '../inventory/places.ts';
 import { type Certificate, type CertificateFacts, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
 import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
-import { authorityKey, type Entries, type Found, locationText } from '../store/store.ts';
+import { authorityKey, type Entries, entryOf, type Found, locationText } from '../store/store.ts';
 import type { ArtefactFacts } from './facts.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -67,10 +67,10 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
   switch (artefact.kind) {
     case 'signer':
     case 'target':
-      return parseCertificates(entry(entries, certificateKey, what), `${what} ${certificateKey}`, othersIn(artefact));
+      return parseCertificates(entryOf(entries, certificateKey, what), `${what} ${certificateKey}`, othersIn(artefact));
     case 'caBundle':
     case 'composedBundle':
-      return parseCertificates(entry(entries, caBundleKey, what), `${what} ${caBundleKey}`);
+      return parseCertificates(entryOf(entries, caBundleKey, what), `${what} ${caBundleKey}`);
     case 'copy':
       return entries[caBundleKey] === undefined
         ? []
@@ -87,7 +87,7 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
 /** Of a bundle without entry, or with an empty one: none. Its owner has not written it yet. */
 function externalCertificates({ location }: External, entries: Entries, what: string): readonly Certificate[] {
   if (location.kind !== 'configMap')
-    return parseCertificates(entry(entries, certificateKey, what), `${what} ${certificateKey}`);
+    return parseCertificates(entryOf(entries, certificateKey, what), `${what} ${certificateKey}`);
   const bundle = entries[caBundleKey];
   const isEmpty = bundle === undefined || Buffer.from(bundle).toString('latin1').trim() === '';
   return isEmpty ? [] : parseCertificates(bundle, `${what} ${caBundleKey}`);
@@ -123,7 +123,7 @@ function brokenPair(
   if (entries[privateKeyKey] === undefined) {
     return { problem: 'keyAbsent', message: `${what} has no private key ("${privateKeyKey}")` };
   }
-  const key = entry(entries, privateKeyKey, what);
+  const key = entryOf(entries, privateKeyKey, what);
   if (artefact.kind === 'signer' && isFile(artefact.location) && isEncryptedKey(key)) {
     const message = `the private key of ${what} is encrypted, and its passphrase is not known here`;
     return { problem: 'keyEncrypted', message };
@@ -135,14 +135,8 @@ export const isExternalPair = ({ kind, location }: ResolvedArtefact): boolean =>
   kind === 'external' && location.kind === 'secret';
 
 function keyPairMatches({ privateKey, publicKey }: KeyPair, entries: Entries, what: string): boolean {
-  const key = parsePrivateKey(entry(entries, privateKey, what), `${what} ${privateKey}`);
-  return publicKeyMatches(entry(entries, publicKey, what), key, `${what} ${publicKey}`);
-}
-
-function entry(entries: Entries, key: string, what: string): Uint8Array {
-  const value = entries[key];
-  if (value === undefined) throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: it has no entry "${key}"`);
-  return value;
+  const key = parsePrivateKey(entryOf(entries, privateKey, what), `${what} ${privateKey}`);
+  return publicKeyMatches(entryOf(entries, publicKey, what), key, `${what} ${publicKey}`);
 }
 
 /** SHA-256 over the entries that are ours, so that a copy can be compared with its original; others' entries do not count. */

@@ -3,8 +3,8 @@
 // others go on, independent ones side by side. What happened is returned as values: nothing is thrown, nothing logged.
 import { prepareSigning } from '../pki/encode.ts';
 import { RecoveryError, errorText } from '../errors.ts';
-import type { ResolvedArtefact, Resolved } from '../inventory/model.ts';
-import type { Issued, IssuedPair } from '../issue/ingredients.ts';
+import type { IssuedPair, ResolvedArtefact, Resolved } from '../inventory/model.ts';
+import type { Issued } from '../issue/ingredients.ts';
 import { make } from '../issue/issue.ts';
 import { algorithmText, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import type { KeyPool } from '../pki/key-pool.ts';

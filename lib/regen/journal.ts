@@ -3,6 +3,7 @@
 import { faultText } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { EventReason, EventRecorder, RecordedEvent } from '../kube/events.ts';
+import { apiKinds } from '../kube/resources.ts';
 import { type LogEvent, type LogFields, Repeats, type Running } from '../log.ts';
 import { type Metrics, noMetrics } from '../metrics.ts';
 import type { Facts } from '../plan/facts.ts';
@@ -119,8 +120,7 @@ export class Journal {
   #record({ location }: ResolvedArtefact, { type, reason, note }: Note): void {
     const { events, dryRun } = this.#options;
     if (events === undefined || dryRun || reason === undefined || isFile(location)) return;
-    const kind = location.kind === 'secret' ? 'Secret' : 'ConfigMap';
-    const regarding = { kind, namespace: location.namespace, name: location.name } as const;
+    const regarding = { kind: apiKinds[location.kind], namespace: location.namespace, name: location.name };
     events.record({ type, reason, regarding, note: `${locationText(location)}: ${note}` });
   }
 
@@ -234,7 +234,6 @@ const renewals: Readonly<Record<ResolvedArtefact['kind'], readonly [LogEvent, Ev
 };
 
 function fieldsOf({ name, location }: ResolvedArtefact): LogFields {
-  if (location.kind === 'secret') return { artefact: name, namespace: location.namespace, secret: location.name };
-  if (location.kind === 'configMap') return { artefact: name, namespace: location.namespace, configMap: location.name };
-  return { artefact: name, path: pathOf(location) };
+  if (isFile(location)) return { artefact: name, path: pathOf(location) };
+  return { artefact: name, namespace: location.namespace, [location.kind]: location.name };
 }

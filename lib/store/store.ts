@@ -12,6 +12,13 @@ import { pairMatches } from '../pki/key.ts';
 /** The entries of an artefact by key: `tls.crt`, `tls.key`, `ca-bundle.crt`, ... Values are the raw bytes. */
 export type Entries = Readonly<Record<string, Uint8Array>>;
 
+/** `what`: their location, for the message. Throws MaterialInvalid. */
+export function entryOf(entries: Entries, key: string, what: string): Uint8Array {
+  const value = entries[key];
+  if (value === undefined) throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: it has no entry "${key}"`);
+  return value;
+}
+
 export interface Material {
   readonly entries: Entries;
   /** Only objects in the API have them. */

@@ -3,6 +3,7 @@
 import { errorText, RecoveryError } from '../errors.ts';
 import type { EventReason, EventRecorder } from '../kube/events.ts';
 import type { ObjectState } from '../kube/kube.ts';
+import { apiKinds } from '../kube/resources.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import type { Log, LogFields, Running } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
@@ -233,7 +234,6 @@ export class ObjectSync {
     const { object, events, dryRun } = this.#options;
     if (dryRun) return;
     const { kind, namespace, name } = object.location;
-    const regarding = { kind: kind === 'secret' ? ('Secret' as const) : ('ConfigMap' as const), namespace, name };
-    events?.record({ type, reason, regarding, note });
+    events?.record({ type, reason, regarding: { kind: apiKinds[kind], namespace, name }, note });
   }
 }
