@@ -7,7 +7,7 @@ import { type Certificate, parseCertificates, wholeCertificates } from '../pki/c
 import { isDamaged } from '../pki/damage.ts';
 import { isEncryptedKey, type KeyAlgorithm, keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
 import { unlessInvalid } from '../pki/pem.ts';
-import { type Entries, entryOf, type Found, locationText, type Material } from '../store/store.ts';
+import { type Entries, requireEntry, type Found, locationText, type Material } from '../store/store.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 /** What is there, or a backup of it. */
@@ -69,7 +69,7 @@ export function authorityOf(name: string, from: Ingredients): Authority {
 export function readAuthority(location: Location, entries: Entries): Authority {
   const what = locationText(location);
   const [certificate, ...chain] = readPairCertificates(location, entries);
-  const key = parsePrivateKey(entryOf(entries, privateKeyKey, what), `${what} ${privateKeyKey}`);
+  const key = parsePrivateKey(requireEntry(entries, privateKeyKey, what), `${what} ${privateKeyKey}`);
   if (certificate === undefined || !keyMatches(certificate, key)) {
     throw new RecoveryError('MaterialInvalid', `Cannot sign with ${what}: its key does not belong to its certificate`);
   }
@@ -86,7 +86,7 @@ function readSigner(location: Location, entries: Entries): Certificate | undefin
 
 function readPairCertificates(location: Location, entries: Entries): Certificate[] {
   const what = locationText(location);
-  const all = parseCertificates(entryOf(entries, certificateKey, what), `${what} ${certificateKey}`);
+  const all = parseCertificates(requireEntry(entries, certificateKey, what), `${what} ${certificateKey}`);
   const [first] = all;
   // One that is damaged further back is used for nothing: it comes into no chain and no bundle.
   if (first === undefined || !isDamaged(first, all)) return all.filter((certificate) => !isDamaged(certificate, all));
@@ -97,7 +97,7 @@ function readPairCertificates(location: Location, entries: Entries): Certificate
 /** The CA certificates that a bundle holds. Throws MaterialInvalid. */
 export function readBundle(location: Location, entries: Entries): Certificate[] {
   const what = locationText(location);
-  return parseCertificates(entryOf(entries, caBundleKey, what), `${what} ${caBundleKey}`);
+  return parseCertificates(requireEntry(entries, caBundleKey, what), `${what} ${caBundleKey}`);
 }
 
 /**

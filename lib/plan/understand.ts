@@ -7,7 +7,7 @@ import { isFile } from '../inventory/places.ts';
 import { type Certificate, type CertificateFacts, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
 import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
-import { authorityKey, type Entries, entryOf, type Found, locationText } from '../store/store.ts';
+import { authorityKey, type Entries, requireEntry, type Found, locationText } from '../store/store.ts';
 import type { ArtefactFacts } from './facts.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -67,10 +67,14 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
   switch (artefact.kind) {
     case 'signer':
     case 'target':
-      return parseCertificates(entryOf(entries, certificateKey, what), `${what} ${certificateKey}`, othersIn(artefact));
+      return parseCertificates(
+        requireEntry(entries, certificateKey, what),
+        `${what} ${certificateKey}`,
+        othersIn(artefact),
+      );
     case 'caBundle':
     case 'composedBundle':
-      return parseCertificates(entryOf(entries, caBundleKey, what), `${what} ${caBundleKey}`);
+      return parseCertificates(requireEntry(entries, caBundleKey, what), `${what} ${caBundleKey}`);
     case 'copy':
       return entries[caBundleKey] === undefined
         ? []
@@ -87,7 +91,7 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
 /** Of a bundle without entry, or with an empty one: none. Its owner has not written it yet. */
 function externalCertificates({ location }: External, entries: Entries, what: string): readonly Certificate[] {
   if (location.kind !== 'configMap')
-    return parseCertificates(entryOf(entries, certificateKey, what), `${what} ${certificateKey}`);
+    return parseCertificates(requireEntry(entries, certificateKey, what), `${what} ${certificateKey}`);
   const bundle = entries[caBundleKey];
   const isEmpty = bundle === undefined || Buffer.from(bundle).toString('latin1').trim() === '';
   return isEmpty ? [] : parseCertificates(bundle, `${what} ${caBundleKey}`);
@@ -123,7 +127,7 @@ function brokenPair(
   if (entries[privateKeyKey] === undefined) {
     return { problem: 'keyAbsent', message: `${what} has no private key ("${privateKeyKey}")` };
   }
-  const key = entryOf(entries, privateKeyKey, what);
+  const key = requireEntry(entries, privateKeyKey, what);
   if (artefact.kind === 'signer' && isFile(artefact.location) && isEncryptedKey(key)) {
     const message = `the private key of ${what} is encrypted, and its passphrase is not known here`;
     return { problem: 'keyEncrypted', message };
@@ -135,8 +139,8 @@ export const isExternalPair = ({ kind, location }: ResolvedArtefact): boolean =>
   kind === 'external' && location.kind === 'secret';
 
 function keyPairMatches({ privateKey, publicKey }: KeyPair, entries: Entries, what: string): boolean {
-  const key = parsePrivateKey(entryOf(entries, privateKey, what), `${what} ${privateKey}`);
-  return publicKeyMatches(entryOf(entries, publicKey, what), key, `${what} ${publicKey}`);
+  const key = parsePrivateKey(requireEntry(entries, privateKey, what), `${what} ${privateKey}`);
+  return publicKeyMatches(requireEntry(entries, publicKey, what), key, `${what} ${publicKey}`);
 }
 
 /** SHA-256 over the entries that are ours, so that a copy can be compared with its original; others' entries do not count. */

@@ -13,7 +13,7 @@ import { pairMatches } from '../pki/key.ts';
 export type Entries = Readonly<Record<string, Uint8Array>>;
 
 /** `what`: their location, for the message. Throws MaterialInvalid. */
-export function entryOf(entries: Entries, key: string, what: string): Uint8Array {
+export function requireEntry(entries: Entries, key: string, what: string): Uint8Array {
   const value = entries[key];
   if (value === undefined) throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: it has no entry "${key}"`);
   return value;
