@@ -35,9 +35,9 @@ import { type CommandLine, configInput, type InstallLine, orKubeadm, resolveHere
 export type HostLine = InstallLine & FlagsOf<'init host'>;
 
 function hostFlags({ executable, ...line }: HostLine, cwd: string) {
-  const idle = flagRows.filter((row) => row.units === 'idle' && typedValue(line, row) !== undefined);
+  const refused = flagRows.filter((row) => row.units === 'refused' && typedValue(line, row) !== undefined);
   const message = 'must be left out: the units of this host do not use it';
-  const problems = idle.map(({ flag }): Problem => ({ path: flag, kind: 'conflict', message }));
+  const problems = refused.map(({ flag }): Problem => ({ path: flag, kind: 'conflict', message }));
   const program = executable === undefined ? ownLauncher() : resolve(cwd, executable);
   if (!isExecutable(program)) {
     const wanted = `must name the program that the units start; "${program}" is no file that can be executed`;

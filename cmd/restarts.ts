@@ -17,7 +17,7 @@ import { createMarkingStore, Markers } from '../lib/restart/markers.ts';
 import {
   proveAll,
   type ProvingOptions,
-  servingName,
+  apiServerComponent,
   waitForApi,
   type WantedProof,
 } from '../lib/restart/pending-proofs.ts';
@@ -70,7 +70,7 @@ function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly Want
   const restarted = outcomes.flatMap(({ component, since, failure }) =>
     failure === undefined ? [{ name: component.name, since }] : [],
   );
-  return [{ name: servingName, since: now }, ...restarted];
+  return [{ name: apiServerComponent, since: now }, ...restarted];
 }
 
 function provingOptions(store: Store, components: readonly Component[], runtime: Runtime): ProvingOptions {

@@ -17,7 +17,7 @@ import { readBy } from '../lib/inventory/resolve.ts';
 import type { Resolved, ResolvedArtefact } from '../lib/inventory/model.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { createProver, type Prove } from '../lib/proof/prove.ts';
-import type { AdoptedSight } from '../lib/status/node-report.ts';
+import type { AdoptionStatus } from '../lib/status/node-report.ts';
 import { renderStatus, type StatusFormat } from '../lib/status/print.ts';
 import type { StatusReport } from '../lib/status/report.ts';
 import { runStatus } from '../lib/status/status.ts';
@@ -74,7 +74,7 @@ async function clusterReport(config: ToolConfig, looking: Looking): Promise<Stat
   return runStatus({
     ...config,
     ...looking,
-    store: storeOf(connection, createDiskStore()),
+    store: storeOf(connection, createDiskStore({ backupDir: config.backupDir, endpoints: resolved.endpoints })),
     namesInApi: namesInApi(resolved, connection),
     clockFacts: await clockFactsAt(at, config),
     clock: systemClock,
@@ -127,7 +127,7 @@ interface AdoptedMachine {
 export async function adoptionStatus(directory: string, machine: AdoptedMachine) {
   const sight = readRecord(directory)
     .then((record) => record && sightOf(directory, record, machine))
-    .catch((err: unknown): AdoptedSight => ({ pods: [], problem: errorText(err) }));
+    .catch((err: unknown): AdoptionStatus => ({ pods: [], problem: errorText(err) }));
   return { sight: await sight, notes: await adoptionNotes(directory) };
 }
 
@@ -135,7 +135,7 @@ async function sightOf(
   directory: string,
   record: AdoptionRecord,
   { config: typed, at, io }: AdoptedMachine,
-): Promise<AdoptedSight> {
+): Promise<AdoptionStatus> {
   const { configFile } = podLayout(directory, 'kube-apiserver');
   const config = parseToolConfig(configInput({ config: configFile }, io));
   const connecting = quietly(typed, io);

@@ -5,8 +5,8 @@ interface ControlPlaneComponent {
   /** What starts it again after it has ended: its unit, or the kubelet, for which it is a static pod. */
   readonly startedBy: 'systemd' | 'kubelet';
   /**
-   * Below kubernetesDir, of kubeadm. Who has one keeps what it said at its start, and must be restarted to read it again;
-   * all others notice a new file by themselves.
+   * Its file below kubernetesDir, of kubeadm. A component with a kubeconfig reads it at its start only, so it is restarted;
+   * the others reload their files.
    */
   readonly kubeconfig?: string;
 }

@@ -1,4 +1,4 @@
-// Names and values on which several rooms must agree.
+// Names and values on which several folders must agree.
 
 /** Of files of ours. */
 export const apiVersion = 'kube-cert-recovery/v1alpha1';

@@ -79,7 +79,7 @@ function byOrder(a: Due, b: Due): number {
   return (a.lookAt ?? -Infinity) - (b.lookAt ?? -Infinity);
 }
 
-/** What names no node says nothing of whose it is: it stays. */
+/** Requests that name no node are all kept. */
 function* onePerNode<T extends Due>(ordered: readonly T[]): Generator<T> {
   const seen = new Set<string>();
   for (const each of ordered) {

@@ -156,7 +156,7 @@ function signOfLife(facts: NodeFacts, { bootedAt, now }: Judgement): Refusal | u
   return { reason: 'NodeAlive', message };
 }
 
-/** What it did after a look that was longer ago says nothing of now. */
+/** A move that was seen longer ago does not show that it is alive now. */
 const isMoving = (watched: Watched | undefined, withinMs: number): boolean =>
   watched?.spokeAfterMs !== undefined && watched.lookedMs - watched.spokeAfterMs <= withinMs;
 

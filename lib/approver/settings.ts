@@ -31,6 +31,6 @@ export interface ApproverOptions extends Pick<ApproverConfig, 'nodeCertificate' 
   readonly log: Log;
   readonly health?: Pick<Health, 'set'>;
   readonly events?: Pick<EventRecorder, 'record'>;
-  readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;
+  readonly metrics?: Metrics;
   readonly signal: AbortSignal;
 }

@@ -1,5 +1,5 @@
 // The one table of flags. From it come the options of the command line, the types of what was typed, the configuration
-// that flags say (read.ts), the names of flags in messages, and the tables of docs/reference.md (scripts/flags.ts).
+// that flags say (sources.ts), the names of flags in messages, and the tables of docs/reference.md (scripts/flags.ts).
 // Nothing has a default here: what was not typed must not beat the configuration file. Pure.
 
 /**
@@ -13,7 +13,7 @@ interface FlagColumns {
   readonly field?: string;
   readonly as?: FlagForm;
   /** The units that `init host` writes carry it on, or would not use it. */
-  readonly units?: 'kept' | 'idle';
+  readonly units?: 'kept' | 'refused';
   /** It describes the cluster: `init` writes it into the configuration file of the modes. */
   readonly isOfCluster?: boolean;
   readonly help: string;
@@ -40,7 +40,7 @@ const flagTable = {
     },
     '-n, --namespace <name>': {
       field: 'namespace',
-      units: 'idle',
+      units: 'refused',
       isOfCluster: true,
       help: 'namespace of the objects, in place of that of the inventory',
     },
@@ -59,23 +59,23 @@ const flagTable = {
     '--kubeconfig <file>': {
       field: 'kubeconfig',
       as: 'path',
-      units: 'idle',
+      units: 'refused',
       help: 'credential of every mode that has none of its own (env KUBECONFIG)',
     },
     '--destination-dir <path>': {
       field: 'syncer.destinationDir',
       as: 'path',
-      units: 'idle',
+      units: 'refused',
       help: 'directory below which the syncer writes',
     },
     '--tls-server-name-override <name>': {
       field: 'tlsServerNameOverride',
-      units: 'idle',
+      units: 'refused',
       help: 'name asked for in TLS handshakes, in place of what kubeconfigs say',
     },
     '--recovery-server-name <name>': {
       field: 'recoveryServerName',
-      units: 'idle',
+      units: 'refused',
       isOfCluster: true,
       help: 'name of the certificate that outlives all others (default: localhost-recovery)',
     },
@@ -139,10 +139,10 @@ const flagTable = {
   init: {
     ...out,
     '--server <url>': {
-      units: 'idle',
+      units: 'refused',
       help: 'address of the API server for kubeconfigs (default: of the kubeconfig in use; init render: https://localhost:6443)',
     },
-    '-o, --output <format>': { units: 'idle', help: 'text or json (default: text)' },
+    '-o, --output <format>': { units: 'refused', help: 'text or json (default: text)' },
   },
   'init adopt': {
     '--image <reference>': { help: 'image of this program, as the container runtime of this machine knows it' },
@@ -152,12 +152,15 @@ const flagTable = {
   },
   'init host': { '--executable <file>': { help: 'program that the units start (default: this one)' } },
   uninstall: {
-    '--purge': { units: 'idle', help: 'also delete every Secret and ConfigMap that init has created' },
+    '--purge': { units: 'refused', help: 'also delete every Secret and ConfigMap that init has created' },
     '--force': {
-      units: 'idle',
+      units: 'refused',
       help: 'although machines are adopted, whose certificates nobody renews then, or objects may be of others',
     },
-    '--give-back': { units: 'idle', help: 'also make plain files of what the syncer has published, at the same paths' },
+    '--give-back': {
+      units: 'refused',
+      help: 'also make plain files of what the syncer has published, at the same paths',
+    },
     ...out,
   },
   restore: {

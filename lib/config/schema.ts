@@ -46,7 +46,7 @@ const keyAlgorithms = {
   ecdsaP384: { name: 'ECDSA', curve: 'P-384' },
 } as const satisfies Readonly<Record<string, KeyAlgorithm>>;
 
-/** What the command line can say, in the form of the file. */
+/** All settings: those of the file, and what flags say of them. */
 export const settingsSchema = z.strictObject({
   modes: z.array(z.enum(modeNames)).min(1).optional().describe('What this process does'),
   preset: objectName.optional().describe('An inventory that comes with the program'),

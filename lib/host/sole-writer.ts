@@ -52,7 +52,7 @@ async function unlessKubeadm(lock: Lock): Promise<Lock> {
 
 const program = 'kubeadm';
 /** Subcommands that write none of the files that we do: `config images pull` may wait for a registry for ever. */
-const readers: ReadonlySet<string> = new Set(['completion', 'config', 'help', 'token', 'version']);
+const readOnlySubcommands: ReadonlySet<string> = new Set(['completion', 'config', 'help', 'token', 'version']);
 
 /** The slowest of them, an upgrade, waits five minutes for each of four pods. What runs for longer was forgotten. */
 const longestSeconds = 3600;
@@ -96,7 +96,7 @@ function isKubeadm(pid: number, procDir: string): boolean {
   const argv = argvOf(pid, procDir);
   if (programOf(argv) !== program) return procText(`${procDir}/${pid}/comm`)?.trimEnd() === program;
   const [, first = '', second] = argv; // behind a flag a word may be its value
-  return !readers.has(first) && !(first === 'certs' && second === 'check-expiration');
+  return !readOnlySubcommands.has(first) && !(first === 'certs' && second === 'check-expiration');
 }
 
 /** Files of this host are root's, or belong to the user who runs us. */

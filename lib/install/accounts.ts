@@ -1,5 +1,6 @@
 // Who has a token: the modes, kubelets without a certificate of their own, and in static pods the syncer of each pod,
-// because a container of kube-scheduler's pod needs nothing of what kube-controller-manager signs with. Names only. Pure.
+// because a container of kube-scheduler's pod needs nothing of what kube-controller-manager signs with. And what each of those
+// pods has. Pure.
 import { bootstrapAccount, defaultBootstrapNamespace } from '../bootstrap-identity.ts';
 import type { StaticPod } from '../components.ts';
 

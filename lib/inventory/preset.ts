@@ -1,4 +1,5 @@
-// Presets: inventories that come with the program, one YAML file each. A distribution is added by adding a file.
+// Presets: inventories that come with the program, one YAML file each. A distribution is a file; where
+// its names must be found on a machine or in its API, a finder besides (finders.ts).
 // They lie in `presets` beside this file, and beside the bundled program (dist/app/presets).
 import { readdirSync, readFileSync } from 'node:fs';
 import { errorText, RecoveryError } from '../errors.ts';

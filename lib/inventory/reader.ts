@@ -18,7 +18,7 @@ const proof = z.discriminatedUnion('kind', [
 type ProofKind = z.output<typeof proof>['kind'];
 
 interface ProofFacts {
-  /** Without it nothing is wrong: it looks at what somebody else did. */
+  /** Its absence is no fault: it depends on what others do. */
   readonly waitsForOthers: boolean;
   /** Of what it can be a proof, where that is not everything. */
   readonly of?: 'signer' | 'server';

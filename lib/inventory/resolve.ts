@@ -43,7 +43,7 @@ interface Declared<T> {
 }
 
 /** Names given but not declared, and names declared that have neither value nor default. */
-function externalAndDeclared<T>(
+function undeclaredOrMissing<T>(
   group: 'parameters' | 'directories',
   declared: Readonly<Record<string, Declared<T>>>,
   given: Readonly<Record<string, T>>,
@@ -174,8 +174,8 @@ export function checkEnvironment(inventory: Inventory, environment: Environment)
   const { parameters = {}, directories = {}, mayLack = false } = environment;
   const valuesOf = valuesIn(inventory, parameters);
   const problems = [
-    ...externalAndDeclared('parameters', inventory.parameters, parameters, askedIn(inventory, parameters)),
-    ...externalAndDeclared('directories', inventory.directories ?? {}, directories),
+    ...undeclaredOrMissing('parameters', inventory.parameters, parameters, askedIn(inventory, parameters)),
+    ...undeclaredOrMissing('directories', inventory.directories ?? {}, directories),
     ...wrongHostnames(parameters),
     ...namelessTargets(inventory, valuesOf),
     ...ambiguousNames(inventory, valuesOf),

@@ -28,6 +28,8 @@ export async function send<T>({ pool, attempt, path, headers, clock }: Exchange,
     // undici notices an abort only once the connection stands (or fails); what was given up before is never sent.
     const exchange = readAnswer(connection.client, path, headers, request, limit.signal);
     const { status, retryAfter, text } = await Promise.race([exchange, limit.reached]);
+    // kube-apiserver ends an HTTP/2 connection after a 401 (k8s.io/apiserver, UnauthenticatedHTTP2DOSMitigation).
+    if (status === 401) pool.drain(connection);
     if (status < 200 || status >= 300) throw statusError(attempt, status, text, retryAfter);
     return parseAnswer(request, attempt, text) as T;
   } catch (err) {

@@ -39,3 +39,6 @@ export const reasons = {
 } as const satisfies Readonly<Record<string, Explained>>;
 
 export type Reason = keyof typeof reasons;
+
+/** Valid, and soon to be renewed: `status` shows it as EXPIRING. */
+export const endingReasons: readonly Reason[] = ['RefreshDue', 'SignerTooYoung', 'SignerEnding'];

@@ -172,8 +172,8 @@ const askAgainMs = 500;
 /** The last answer. */
 async function untilProven(look: () => Promise<ProofResult>, forMs: number, options: HostProofs): Promise<ProofResult> {
   const { clock, signal } = options;
-  let last = await orUnproven(look());
   const until = steadyMs(clock) + forMs;
+  let last = await orUnproven(look());
   while (last.state === 'unproven' && !signal.aborted && steadyMs(clock) < until) {
     await clock.sleep(askAgainMs, signal);
     last = await orUnproven(look());

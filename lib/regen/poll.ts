@@ -133,7 +133,7 @@ function pollOf({ external, unread = [], unreadSince, store, signal, clock, pace
   return { afterMs: poll.delayMs, hasNews };
 }
 
-/** One of them, another at each count; none of none. */
+/** One element, the next at each call; empty for an empty list. */
 const oneOf = <T>(list: readonly T[], count: number): readonly T[] => {
   const at = count % Math.max(list.length, 1);
   return list.slice(at, at + 1);

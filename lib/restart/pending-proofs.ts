@@ -24,14 +24,14 @@ export interface ProvingOptions extends HostProofs {
 
 /** Whose use is to be shown: the API server, or a component that has read its files again since then. */
 export interface WantedProof {
-  /** `servingName`, or a component's. */
+  /** `apiServerComponent`, or a component's. */
   readonly name: string;
   readonly since: Date;
   /** How long it is asked for. Default: a minute. */
   readonly patienceMs?: number;
 }
 
-export const servingName = 'kube-apiserver';
+export const apiServerComponent = 'kube-apiserver';
 const defaultPatienceMs = 60_000;
 
 interface NotProven extends WantedProof {
@@ -87,7 +87,7 @@ export async function proveAll(
   const others = before.filter(({ name }) => !fresh.some((one) => one.name === name));
   const later = others.filter((one) => !isDue(one, now));
   const isKnown = (name: string): boolean =>
-    name === servingName || proving.components.some((component) => component.name === name);
+    name === apiServerComponent || proving.components.some((component) => component.name === name);
   const again = others
     .filter((one) => isDue(one, now) && isKnown(one.name))
     .map(({ name, since }): WantedProof => ({ name, since, patienceMs: laterPatienceMs }));
@@ -149,9 +149,10 @@ async function savePending(unproven: readonly PendingProof[], notes: RestartNote
 }
 
 function entryOf(value: unknown): readonly PendingProof[] {
-  const { name, message, attempts, ...times } = (value ?? {}) as Readonly<Record<string, unknown>>;
-  const [since, askedAt] = [new Date(String(times['since'])), new Date(String(times['askedAt']))];
-  const isWhole = [since, askedAt].every((time) => !Number.isNaN(time.getTime()));
-  if (typeof name !== 'string' || typeof message !== 'string' || !isWhole) return [];
-  return [{ name, since, message, askedAt, attempts: typeof attempts === 'number' ? attempts : 1 }];
+  const { name, message, since, askedAt, attempts } = (value ?? {}) as Readonly<Record<string, unknown>>;
+  if (typeof name !== 'string' || typeof message !== 'string') return [];
+  if (typeof since !== 'string' || typeof askedAt !== 'string') return [];
+  const times = { since: new Date(since), askedAt: new Date(askedAt) };
+  const isWhole = Object.values(times).every((time) => !Number.isNaN(time.getTime()));
+  return isWhole ? [{ name, message, attempts: typeof attempts === 'number' ? attempts : 1, ...times }] : [];
 }

@@ -8,7 +8,7 @@ import { type Address, addressText, serverAddress } from '../address.ts';
 import { certificateOf, type Facts } from '../plan/facts.ts';
 import { proveServed } from '../proof/served.ts';
 import { type Found } from '../store/store.ts';
-import type { ServedSight } from './node-report.ts';
+import type { ServedCertificate } from './node-report.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 export interface LocalServer extends Address {
@@ -62,12 +62,12 @@ interface Asking {
 const timeoutMs = 500;
 
 /** Never rejects. A server without a readable certificate on disk is left out: there is nothing to compare with. */
-export async function askServers(servers: readonly LocalServer[], asking: Asking): Promise<ServedSight[]> {
+export async function askServers(servers: readonly LocalServer[], asking: Asking): Promise<ServedCertificate[]> {
   const sights = await Promise.all(servers.map((server) => askServer(server, asking)));
   return sights.filter((sight) => sight !== undefined);
 }
 
-async function askServer(server: LocalServer, asking: Asking): Promise<ServedSight | undefined> {
+async function askServer(server: LocalServer, asking: Asking): Promise<ServedCertificate | undefined> {
   const { component, host, port, artefacts, client } = server;
   const { facts, clock, signal } = asking;
   const held = artefacts.map((name) => ({ name, certificate: certificateOf(facts.get(name)) }));

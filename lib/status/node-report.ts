@@ -18,7 +18,7 @@ import {
 import { announcedPart } from '../well-known.ts';
 
 /** What a server of this machine shows, held against the file that it reads. */
-export interface ServedSight {
+export interface ServedCertificate {
   readonly component: string;
   readonly address: string;
   readonly artefact: string;
@@ -39,23 +39,23 @@ export interface NodeStatus extends Omit<StatusReport, 'apiProblem' | 'rows' | '
   /** What kubeadm leaves out: the kubelet's, and what the inventory has besides. */
   readonly own: readonly StatusRow[];
   /** Empty in a forecast: nobody knows what will be served. */
-  readonly served: readonly ServedSight[];
+  readonly served: readonly ServedCertificate[];
   /** Of an adopted machine. */
-  readonly adopted?: AdoptedSight | undefined;
+  readonly adopted?: AdoptionStatus | undefined;
   /** What else is to be known: what could not be found out about this machine, what is not installed on it. */
   readonly notes: readonly string[];
 }
 
 /** The container of this program in one static pod. `wrong`: only a person puts it right. */
-interface ContainerSight {
+interface ContainerStatus {
   readonly pod: string;
   readonly state: 'ready' | 'waiting' | 'wrong' | 'unknown';
   readonly message: string;
 }
 
-export interface AdoptedSight {
+export interface AdoptionStatus {
   /** Empty in a forecast. */
-  readonly pods: readonly ContainerSight[];
+  readonly pods: readonly ContainerStatus[];
   /** Undefined where the API could not be asked. */
   readonly objects?: StatusReport | undefined;
   /** Why not all of it could be looked at. */
@@ -63,13 +63,13 @@ export interface AdoptedSight {
 }
 
 /** Whether something of it is not known: then nobody may say that all is well. */
-export function isPartlyUnknown({ pods, objects, problem }: AdoptedSight): boolean {
+export function isPartlyUnknown({ pods, objects, problem }: AdoptionStatus): boolean {
   const isUnread = objects?.rows.some(({ state }) => state === 'UNKNOWN') ?? false;
   return problem !== undefined || isUnread || pods.some(({ state }) => state === 'unknown');
 }
 
 /** What a person must do, or know. */
-function adoptedProblems({ pods, objects, problem }: AdoptedSight): readonly string[] {
+function adoptedProblems({ pods, objects, problem }: AdoptionStatus): readonly string[] {
   return [
     ...(problem === undefined ? [] : [`objects and containers of this adopted machine are not known: ${problem}`]),
     ...pods.flatMap(({ state, message }) => (state === 'wrong' ? [message] : [])),
@@ -82,11 +82,11 @@ function adoptedProblems({ pods, objects, problem }: AdoptedSight): readonly str
 
 interface NodeInput extends ReportInput {
   readonly isForecast?: boolean;
-  readonly served?: readonly ServedSight[];
+  readonly served?: readonly ServedCertificate[];
   readonly notes?: readonly string[];
   /** Default: true. */
   readonly isArmed?: boolean | undefined;
-  readonly adopted?: AdoptedSight | undefined;
+  readonly adopted?: AdoptionStatus | undefined;
   /** Artefacts of which only the key is there. */
   readonly keyOnly?: ReadonlySet<string>;
 }
@@ -132,7 +132,7 @@ export const nodeRows = ({ certificates, authorities, own }: NodeStatus): readon
   ...own,
 ];
 
-export const isDifferent = ({ state }: ServedSight): boolean => state === 'different';
+export const isDifferent = ({ state }: ServedCertificate): boolean => state === 'different';
 
 function absenceNote({ artefact, row }: Told): readonly string[] {
   if (artefact.kind !== 'target' || row.state !== 'MISSING' || artefact.presence !== 'optional') return [];

@@ -7,7 +7,7 @@ import type { CertificateFacts } from '../pki/certificate.ts';
 import { type ArtefactFacts, type Facts, usableCertificates } from '../plan/facts.ts';
 import type { Decision } from '../plan/decision.ts';
 import type { Plan } from '../plan/plan.ts';
-import type { Reason } from '../plan/reasons.ts';
+import { endingReasons, type Reason } from '../plan/reasons.ts';
 import { locationText } from '../store/store.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { announcedPart, defaultRecoveryServerName } from '../well-known.ts';
@@ -192,8 +192,6 @@ function leading(fact: ArtefactFacts, isPair: boolean): CertificateFacts | undef
     first,
   );
 }
-
-const endingReasons: readonly Reason[] = ['RefreshDue', 'SignerTooYoung', 'SignerEnding'];
 
 /** `isPair`: a certificate with its key, or a copy of one. */
 function stateOf(fact: ArtefactFacts, isPair: boolean, { action, reason }: Decision, now: Date): RowState {

@@ -15,7 +15,7 @@ import { certificateKey } from '../inventory/content.ts';
 import { type Entries, type Found, type Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import { askServers, localServers } from './local-servers.ts';
-import { type AdoptedSight, nodeReport, type NodeStatus } from './node-report.ts';
+import { type AdoptionStatus, nodeReport, type NodeStatus } from './node-report.ts';
 import { type OnDisk, report, type StatusReport, type Use, type WebhookSight } from './report.ts';
 import { basename } from 'node:path';
 import { filesOfReaders, isFile, pathsOf } from '../inventory/places.ts';
@@ -78,7 +78,7 @@ interface NodeOptions extends Pick<
   /** Whether this process may read everything: what it may not read is then a fault. Default: true. */
   readonly isRoot?: boolean;
   /** Of an adopted machine. */
-  readonly adopted?: AdoptedSight | undefined;
+  readonly adopted?: AdoptionStatus | undefined;
 }
 
 /** Throws ReadFailed where root's files are asked for by somebody else. */

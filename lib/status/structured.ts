@@ -2,7 +2,7 @@
 // (cmd/kubeadm/app/apis/output/v1alpha3 of kubernetes/kubernetes), which scripts filter on
 // (`.certificates[?(@.residualTime<604800)]`), with keys of ours beside them. In the order in which they are printed; what
 // is undefined is left out there. Pure.
-import type { NodeStatus, ServedSight } from './node-report.ts';
+import type { NodeStatus, ServedCertificate } from './node-report.ts';
 import { groupsOf, type StatusReport, type StatusRow } from './report.ts';
 import { apiVersion } from '../well-known.ts';
 
@@ -93,6 +93,6 @@ const decisionOf = ({ action, reason, message }: StatusRow): object => ({ action
 /** As metav1.Time: whole seconds. */
 const time = (date: Date): string => date.toISOString().replace(/\.\d+Z$/, 'Z');
 
-function servedEntry({ component, address, artefact, state, notAfter, message }: ServedSight): object {
+function servedEntry({ component, address, artefact, state, notAfter, message }: ServedCertificate): object {
   return { component, address, name: artefact, state, expirationDate: notAfter && time(notAfter), message };
 }

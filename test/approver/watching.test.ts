@@ -12,6 +12,7 @@ import { bootstrapRequester, kubeletClientSigner } from '../../lib/bootstrap-ide
 import { RecoveryError } from '../../lib/errors.ts';
 import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
+import { noMetrics } from '../../lib/metrics.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { kubeletRequest } from '../support/certificates/requests.ts';
 
@@ -63,7 +64,7 @@ class World {
       connection: { server: 'api', request: this.#request } as unknown as KubeConnection,
       clock: this.clock,
       log: createLog({ write: (line) => this.said.push(JSON.parse(line) as (typeof this.said)[number]) }),
-      metrics: { wrote: () => undefined, failed: (_mode, code) => this.failures.push(code) },
+      metrics: { ...noMetrics, failed: (_mode, code) => void this.failures.push(code) },
       signal: new AbortController().signal,
       once: false,
       dryRun: false,

@@ -13,7 +13,7 @@ import { parseToolConfig } from '../../lib/config/load.ts';
 import { runUninstall } from '../../lib/install/uninstall.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import type { AdoptedSight } from '../../lib/status/node-report.ts';
+import type { AdoptionStatus } from '../../lib/status/node-report.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { adoptOptions, asAdoptable } from '../support/cluster/adopt-world.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
@@ -62,7 +62,7 @@ const io = (): Io & { readonly told: string[] } => {
   return { argv: [], env: {}, cwd: '/', stdout: output, stderr: output, signal, told };
 };
 const directory = () => machine.path('kube-cert-recovery');
-const sight = async (): Promise<AdoptedSight> => {
+const sight = async (): Promise<AdoptionStatus> => {
   const own = io();
   const config = parseToolConfig(configInput({ preset: 'kubeadm', kubeconfig: plane.recoveryKubeconfig }, own));
   return (await adoptionStatus(directory(), { config, at: undefined, io: own })).sight ?? expect.unreachable();

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { exitOfNode } from '../../cmd/exit-codes.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { type RecoveryError, RecoveryError as Failure } from '../../lib/errors.ts';
-import type { AdoptedSight } from '../../lib/status/node-report.ts';
+import type { AdoptionStatus } from '../../lib/status/node-report.ts';
 import { renderNode } from '../../lib/status/print.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import { runNodeStatus } from '../../lib/status/status.ts';
@@ -32,7 +32,7 @@ const objects = (change: Partial<StatusRow> = {}, more: Partial<StatusReport> = 
 });
 
 describe('status of an adopted machine', () => {
-  it.each<readonly [string, AdoptedSight, number, string]>([
+  it.each<readonly [string, AdoptionStatus, number, string]>([
     ['that is well', { pods, objects: objects() }, 0, 'Everything is as it should be.'],
     [
       'whose container has no image',

@@ -3,7 +3,7 @@ import { exitOfNode } from '../../cmd/exit-codes.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { localServers } from '../../lib/status/local-servers.ts';
-import { nodeRows, type NodeStatus, type ServedSight } from '../../lib/status/node-report.ts';
+import { nodeRows, type NodeStatus, type ServedCertificate } from '../../lib/status/node-report.ts';
 import type { StatusRow } from '../../lib/status/report.ts';
 import { otherName, renamedPreset } from '../support/renamed-preset.ts';
 import { at, present } from '../support/facts.ts';
@@ -213,7 +213,7 @@ describe('what cannot be read', () => {
 });
 
 describe('what is served', () => {
-  const sight: ServedSight = {
+  const sight: ServedCertificate = {
     component: 'etcd',
     address: '127.0.0.1:2379',
     artefact: 'etcd-server',

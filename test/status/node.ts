@@ -4,7 +4,12 @@ import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
 import { plan } from '../../lib/plan/plan.ts';
-import { type AdoptedSight, nodeReport, type NodeStatus, type ServedSight } from '../../lib/status/node-report.ts';
+import {
+  type AdoptionStatus,
+  nodeReport,
+  type NodeStatus,
+  type ServedCertificate,
+} from '../../lib/status/node-report.ts';
 import { at, certificate, present } from '../support/facts.ts';
 
 /** On the first of June 2026; leaves end after 300 days, CAs after ten years. */
@@ -54,9 +59,9 @@ export interface Told {
   readonly time?: Date;
   readonly isForecast?: boolean;
   readonly keyOnly?: readonly string[];
-  readonly served?: readonly ServedSight[];
+  readonly served?: readonly ServedCertificate[];
   readonly isArmed?: boolean;
-  readonly adopted?: AdoptedSight;
+  readonly adopted?: AdoptionStatus;
 }
 
 export function tell(

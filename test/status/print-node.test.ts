@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { ServedSight } from '../../lib/status/node-report.ts';
+import type { ServedCertificate } from '../../lib/status/node-report.ts';
 import { renderNode } from '../../lib/status/print.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { at, present } from '../support/facts.ts';
@@ -8,7 +8,7 @@ import { leaf, now, tell, withoutKey } from './node.ts';
 const lines = (...rows: readonly string[]): string => `${rows.join('\n')}\n`;
 const pad = (text: string): string => text.replaceAll('|', '');
 const expired = { apiserver: present(leaf('apiserver', 'ca', -1)) };
-const sight: ServedSight = {
+const sight: ServedCertificate = {
   component: 'kube-apiserver',
   address: '10.0.0.1:6443',
   artefact: 'apiserver',
@@ -93,7 +93,7 @@ describe('the table', () => {
   });
 
   it('shows what is served, and what to restart', () => {
-    const etcd: ServedSight = { ...sight, component: 'etcd', address: '127.0.0.1:2379', artefact: 'etcd-server' };
+    const etcd: ServedCertificate = { ...sight, component: 'etcd', address: '127.0.0.1:2379', artefact: 'etcd-server' };
     const { notAfter: _, ...silent } = etcd;
     const text = renderNode(tell({}, { served: [sight, { ...silent, state: 'unreachable' }] }), 'table');
     expect(text).toContain(
