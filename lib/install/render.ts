@@ -10,7 +10,7 @@ import { realDisk } from '../disk/disk.ts';
 import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
-import { filesOf, isFile, isOfOthers, publishedPlace } from '../inventory/places.ts';
+import { filesOf, isFile, isFileOfItsOwn, isOfOthers, publishedPlace } from '../inventory/places.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type KeyAlgorithm, parsePrivateKey, PrivateKey } from '../pki/key.ts';
 import { publish } from '../publish/writer.ts';
@@ -156,7 +156,7 @@ function halfPair(
   { entries, version }: Found,
 ): { key: PrivateKey; seen: Seen } | undefined {
   const { location } = artefact;
-  if (location.kind !== 'pemPair' || entries[certificateKey] !== undefined) return undefined;
+  if (!isFileOfItsOwn(location, privateKeyKey) || entries[certificateKey] !== undefined) return undefined;
   const what = `${locationText(location)} ${privateKeyKey}`;
   const key = new PrivateKey(parsePrivateKey(entries[privateKeyKey] ?? new Uint8Array(), what));
   return { key, seen: { version } };

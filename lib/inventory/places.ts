@@ -43,6 +43,10 @@ export function filesOf(place: DiskLocation): readonly PlacedFile[] {
   });
 }
 
+/** Whether this entry is a file of its own there, which may be there or not without the others. */
+export const isFileOfItsOwn = (place: Location, entry: string): boolean =>
+  isFile(place) && filesOf(place).some((file) => file.entry === entry);
+
 /** The path by which it is told from others. */
 export const pathOf = (place: DiskLocation): string => filesOf(place)[0]?.file ?? '';
 

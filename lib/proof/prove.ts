@@ -6,7 +6,7 @@ import type { Address } from '../address.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { type ErrorDetails, errorText, RecoveryError, systemCode } from '../errors.ts';
 import { certificateKey } from '../inventory/content.ts';
-import { fileOf } from '../inventory/places.ts';
+import { fileOf, isFileOfItsOwn } from '../inventory/places.ts';
 import type { Proof, Reader, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { readLease } from '../kube/leases.ts';
@@ -139,7 +139,7 @@ export async function proveServedHere(forMs: number, options: HostProofs): Promi
   const { resolved, apiServer, clock, signal } = options;
   for (const artefact of resolved.artefacts) {
     const proof = artefact.readers.find((reader) => reader.proof.kind === 'served')?.proof;
-    if (proof === undefined || artefact.location.kind !== 'pemPair' || apiServer === undefined) continue;
+    if (proof === undefined || !isFileOfItsOwn(artefact.location, certificateKey) || apiServer === undefined) continue;
     const question = { artefact, proof, publishedAt: clock.now() };
     return untilProven(() => ask(question, { apiServer, clock, signal }), forMs, options);
   }

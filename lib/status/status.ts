@@ -11,14 +11,14 @@ import { plan } from '../plan/plan.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 import type { RenewalPolicy } from '../plan/decision.ts';
 import type { Prove } from '../proof/prove.ts';
-import { certificateKey } from '../inventory/content.ts';
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { type Entries, type Found, type Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import { askServers, localServers } from './local-servers.ts';
 import { type AdoptionStatus, nodeReport, type NodeStatus } from './node-report.ts';
 import { type OnDisk, report, type StatusReport, type Use, type WebhookSight } from './report.ts';
 import { basename } from 'node:path';
-import { filesOfReaders, isFile, pathsOf } from '../inventory/places.ts';
+import { filesOfReaders, isFile, isFileOfItsOwn, pathsOf } from '../inventory/places.ts';
 
 export interface StatusOptions {
   readonly resolved: Resolved;
@@ -95,7 +95,7 @@ export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
   const served = at === undefined ? await askServers(localServers(resolved), { facts, found, clock, signal }) : [];
   const isKeyOnly = ({ name, location }: ResolvedArtefact): boolean => {
     const entries = found.get(name)?.entries;
-    return location.kind === 'pemPair' && entries !== undefined && entries[certificateKey] === undefined;
+    return isFileOfItsOwn(location, privateKeyKey) && entries !== undefined && entries[certificateKey] === undefined;
   };
   return nodeReport({
     ...options,

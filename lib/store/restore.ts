@@ -17,7 +17,8 @@ import {
 import type { Change, Layout } from './disk-layout.ts';
 import type { BackupDirectory, Files } from './backup-directory.ts';
 import { type Entries, locationText, type Material, verifyMaterial } from './store.ts';
-import { isFile } from '../inventory/places.ts';
+import { isFile, isFileOfItsOwn } from '../inventory/places.ts';
+import { caBundleKey } from '../inventory/content.ts';
 
 export interface Generation {
   readonly artefact: string;
@@ -158,7 +159,7 @@ function endOf(entries: Entries, location: DiskLocation): Date | undefined {
   const pem = entries[certificateEntry(location)];
   if (pem === undefined) return undefined;
   const { value = [] } = valueOrProblem(() => parseCertificates(pem, locationText(location), 'skipped'));
-  const ends = value.map(({ facts }) => facts.notAfter).slice(0, location.kind === 'pemFile' ? undefined : 1);
+  const ends = value.map(({ facts }) => facts.notAfter).slice(0, isFileOfItsOwn(location, caBundleKey) ? undefined : 1);
   return ends.toSorted((a, b) => a.getTime() - b.getTime())[0];
 }
 

@@ -5,7 +5,7 @@ import { certificateKey, privateKeyKey, caBundleKey } from '../inventory/content
 import { RecoveryError } from '../errors.ts';
 import type { Location } from '../inventory/model.ts';
 import { locationKinds } from '../inventory/location-kinds.ts';
-import { isFile, pathOf } from '../inventory/places.ts';
+import { isFile, isFileOfItsOwn, pathOf } from '../inventory/places.ts';
 import { parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/key.ts';
 
@@ -98,7 +98,8 @@ export function verifyMaterial(location: Location, { entries }: Material): void 
   if (Object.keys(entries).length === 0) throw refuse('there is no entry to write');
   const { [certificateKey]: certificate, [privateKeyKey]: key, [caBundleKey]: bundle, [authorityKey]: ca } = entries;
   // Half a pair beside the other half that is already there would not match it. An external CA has no other half.
-  const isAlone = location.kind === 'pemPair' && certificate !== undefined && isAuthority(certificate, what);
+  const isAlone =
+    isFileOfItsOwn(location, privateKeyKey) && certificate !== undefined && isAuthority(certificate, what);
   if ((certificate === undefined) !== (key === undefined) && !isAlone)
     throw refuse('certificate and key are written together only');
   if (certificate !== undefined && key !== undefined) {
