@@ -45,7 +45,7 @@ export interface StatusRow {
   readonly inUse?: Use | undefined;
   /** Of a kubeconfig: whether it knows its server by the CA of its issuer's file. What comes of it the plan decides. */
   readonly authority?: 'same' | 'different' | undefined;
-  /** On a kubeadm machine: it has expired or is broken, and nothing here can make a new one. */
+  /** It has expired or is broken, and nothing here can make a new one. */
   readonly byHand?: boolean;
 }
 
