@@ -213,9 +213,8 @@ describe('--mode=approver', () => {
     await controlPlane.kubectl('create', 'namespace', 'openshift-machine-config-operator');
     await controlPlane.kubectl('create', 'serviceaccount', 'node-bootstrapper', inNamespace);
     const account = '--serviceaccount=openshift-machine-config-operator:node-bootstrapper';
-    await controlPlane.kubectl(
-      ...['create', 'clusterrolebinding', 'openshift', '--clusterrole=system:node-bootstrapper', account],
-    );
+    const role = '--clusterrole=system:node-bootstrapper';
+    await controlPlane.kubectl('create', 'clusterrolebinding', 'openshift', role, account);
     const token = (await controlPlane.kubectl('create', 'token', 'node-bootstrapper', inNamespace)).trim();
     await send({ name: 'openshift-1', token });
     const openshift = join(root, 'openshift.yaml');
