@@ -4,7 +4,7 @@
 import { stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { bootstrapRequester } from '../lib/bootstrap-identity.ts';
+import { requesterOf } from '../lib/bootstrap-identity.ts';
 import type { Config } from '../lib/config/load.ts';
 import type { ApproverConfig, ModeConfig, RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
 import { replaceFile } from '../lib/disk/files.ts';
@@ -231,7 +231,7 @@ async function approver(mode: ApproverConfig, runtime: Runtime): Unmet {
       // A kubelet registers its host name in lower case (pkg/util/node/node.go, GetHostname).
       nodeName: config.identity.nodeName ?? hostName.toLowerCase(),
       namespace,
-      requester: bootstrapRequester(namespace),
+      requesters: mode.requesters.map((one) => requesterOf(one, namespace)),
       clockFacts: clockFactsFor(mode, runtime.builtAt),
       bootedAt: () => (boot().clockStepped ? undefined : boot().bootedAt),
       recheckMs: approverRecheckMs,

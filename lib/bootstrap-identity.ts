@@ -1,6 +1,6 @@
-// Who asks for a kubelet's first certificate, and for its next one after the present one has expired: a ServiceAccount
-// whose token may create CertificateSigningRequests and nothing else. It is not bound to `...:nodeclient`, or
-// kube-controller-manager's own approver would approve whatever it asks for (sarapprove.go).
+// Who asks for a kubelet's first certificate, and for its next one after the present one has expired. Our own is a
+// ServiceAccount whose token may create CertificateSigningRequests and nothing else. It is not bound to `...:nodeclient`,
+// or kube-controller-manager's own approver would approve whatever it asks for (sarapprove.go). Pure.
 
 export const bootstrapAccount = 'kube-cert-recovery-node-bootstrapper';
 
@@ -13,15 +13,43 @@ export const defaultBootstrapNamespace = 'kube-cert-recovery';
 /** The ConfigMap beside the accounts in which approvers note which expected nodes have had their first certificate. */
 export const firstApprovalsName = 'first-approvals';
 
+/** Whose requests for kubelets' client certificates are judged. */
 export interface Requester {
-  readonly username: string;
+  /** As the API server writes it into requests; a pattern where each of them has a name of its own. */
+  readonly username: string | RegExp;
+  /** Exactly these. */
   readonly groups: readonly string[];
 }
 
 /** As the API server writes it into requests (staging/src/k8s.io/apiserver/pkg/authentication/serviceaccount/util.go). */
-export function bootstrapRequester(namespace: string): Requester {
+function serviceAccount(namespace: string, name: string): Requester & { readonly username: string } {
   return {
-    username: `system:serviceaccount:${namespace}:${bootstrapAccount}`,
+    username: `system:serviceaccount:${namespace}:${name}`,
     groups: ['system:serviceaccounts', `system:serviceaccounts:${namespace}`, 'system:authenticated'],
   };
 }
+
+export const bootstrapRequester = (namespace: string): Requester & { readonly username: string } =>
+  serviceAccount(namespace, bootstrapAccount);
+
+/** By the name in `approver.requesters`. `namespace`: of our own ServiceAccounts. */
+const knownRequesters = {
+  'kube-cert-recovery': bootstrapRequester,
+  /** Tokens of `kubeadm token create` (cmd/kubeadm/app/apis/bootstraptoken/v1/utils.go, default groups). */
+  kubeadm: () => ({
+    username: /^system:bootstrap:[a-z0-9]{6}$/,
+    groups: ['system:bootstrappers', 'system:bootstrappers:kubeadm:default-node-token', 'system:authenticated'],
+  }),
+  /** Of the bootstrap kubeconfig on every OpenShift node (machine-config-operator manifests/machineconfigserver). */
+  openshift: () => serviceAccount('openshift-machine-config-operator', 'node-bootstrapper'),
+} as const satisfies Readonly<Record<string, (namespace: string) => Requester>>;
+
+export type RequesterName = keyof typeof knownRequesters;
+export const requesterNames = Object.keys(knownRequesters) as readonly RequesterName[];
+
+export function requesterOf(named: RequesterName | Requester, namespace: string): Requester {
+  return typeof named === 'string' ? knownRequesters[named](namespace) : named;
+}
+
+export const isOf = ({ username }: Requester, asking: string | undefined): boolean =>
+  asking !== undefined && (typeof username === 'string' ? username === asking : username.test(asking));

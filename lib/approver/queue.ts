@@ -1,15 +1,18 @@
 // The requests that wait for a decision, and what is done about each: gather, judge, approve or say why not (reporter.ts).
 // Between two looks only summaries are in memory: 100 requests may be 150 MB, and there may be any number.
 import { backoffMs } from '../retry.ts';
+import { kubeletClientSigner } from '../bootstrap-identity.ts';
+import { steadyMs } from '../clock.ts';
 import { errorText, faultText } from '../errors.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 import { approve } from './approve.ts';
 import { type FirstApproval, noteFirstApproval } from './first-approvals.ts';
 import { contentOf, gatherNode, readRequest } from './node-facts.ts';
-import { judge, type ApprovalVerdict } from './judge.ts';
+import { type ApprovalVerdict, judge, type PendingReason } from './judge.ts';
 import type { ApproverOptions } from './settings.ts';
 import { Records } from './records.ts';
-import { isAskedBy, isDecided, judgeShape, judgeSize, type SigningRequest } from './request.ts';
+import { OtherRequesters } from './other-requesters.ts';
+import { isDecided, judgeShape, judgeSize, requestedAt, requesterIn, type SigningRequest } from './request.ts';
 import { Reporter, type Reported } from './reporter.ts';
 import { batchEveryMs, mostAtOnce, nextBatch, type RequestSummary, requestSummary } from './batch.ts';
 
@@ -27,6 +30,8 @@ interface Waiting extends Reported {
   isSettled?: boolean;
   /** Its node is being watched before it is decided. */
   isWatched?: boolean;
+  /** Why it was left at the last look; undefined: it has not been decided. */
+  reason?: PendingReason;
 }
 
 export interface PassReport {
@@ -45,6 +50,7 @@ export class RequestQueue {
   readonly #options: ApproverOptions;
   readonly #records: Records;
   readonly #reporter: Reporter;
+  readonly #others = new OtherRequesters();
   /** By name. */
   #waiting = new Map<string, Waiting>();
   /** What the machine says of its clock when it is asked thoroughly, once a pass. */
@@ -54,7 +60,7 @@ export class RequestQueue {
 
   constructor(options: ApproverOptions) {
     this.#options = options;
-    this.#records = new Records(options.requester, options.clock);
+    this.#records = new Records(options.requesters, options.clock);
     this.#reporter = new Reporter(options);
   }
 
@@ -62,7 +68,11 @@ export class RequestQueue {
   summary(request: SigningRequest): RequestSummary | undefined {
     try {
       this.#records.see(request);
-      return isDecided(request) || !isAskedBy(request, this.#options.requester) ? undefined : requestSummary(request);
+      if (requesterIn(request, this.#options.requesters) !== undefined) {
+        return isDecided(request) ? undefined : requestSummary(request);
+      }
+      if (request.spec.signerName === kubeletClientSigner) this.#others.see(request, steadyMs(this.#options.clock));
+      return undefined;
     } catch (err) {
       // One that is no request must not end the list or the watch that brings the others.
       const csr = nameOf(request) ?? '';
@@ -85,7 +95,9 @@ export class RequestQueue {
   }
 
   remove(request: SigningRequest): void {
-    this.#waiting.delete(nameOf(request) ?? '');
+    const name = nameOf(request) ?? '';
+    this.#waiting.delete(name);
+    this.#others.remove(name);
   }
 
   /** When the next look is due, in milliseconds from now; undefined: nothing waits for one. */
@@ -93,7 +105,9 @@ export class RequestQueue {
     const now = this.#options.clock.now().getTime();
     let soonest = Infinity;
     for (const waiting of this.#waiting.values()) soonest = Math.min(soonest, this.#untilDue(waiting, now));
-    return soonest === Infinity ? undefined : Math.max(soonest, this.#untilNextBatch(now));
+    const othersMs = this.#others.dueInMs(steadyMs(this.#options.clock)) ?? Infinity;
+    if (Math.min(soonest, othersMs) === Infinity) return undefined;
+    return Math.min(Math.max(soonest, this.#untilNextBatch(now)), othersMs);
   }
 
   /** Looks at the requests that are due, one batch at most. Never rejects. */
@@ -108,6 +122,7 @@ export class RequestQueue {
     const delayed = due.filter(isNew).length - batch.filter(isNew).length;
     let approved = 0;
     this.#thorough = undefined;
+    for (const request of this.#others.due(steadyMs(clock))) this.#reporter.leftToOthers(request);
     for (const waiting of batch) {
       if (signal.aborted) break;
       try {
@@ -120,6 +135,8 @@ export class RequestQueue {
     const left = [...this.#waiting.values()];
     const failed = left.flatMap(({ failure }) => failure ?? []);
     const watched = left.filter(({ isWatched }) => isWatched === true).length;
+    const byReason = Map.groupBy(left, ({ reason }) => reason ?? 'Undecided');
+    this.#options.metrics?.pending(new Map([...byReason].map(([reason, { length }]) => [reason, length])));
     return { approved, left: left.length, delayed, watched, failed };
   }
 
@@ -171,8 +188,8 @@ export class RequestQueue {
   }
 
   async #judge(request: SigningRequest): Promise<{ verdict: ApprovalVerdict; first: FirstApproval | undefined }> {
-    const { requester, longestLifeMs, clock, clockFacts } = this.#options;
-    const shape = judgeShape(request, contentOf(request), requester);
+    const { requesters, longestLifeMs, clock, clockFacts } = this.#options;
+    const shape = judgeShape(request, contentOf(request), requesters);
     if (shape.action !== 'judge') return { verdict: shape, first: undefined };
     const { node } = shape;
     const facts = await gatherNode(node, this.#records, this.#options);
@@ -208,6 +225,7 @@ export class RequestQueue {
     } else {
       this.#waiting.delete(request.metadata.name);
       this.#options.metrics?.wrote('approver', 'written');
+      this.#options.metrics?.approved((now.getTime() - requestedAt(request).getTime()) / 1000);
       this.#reporter.approved(waiting, node, message);
     }
     // Before the watch brings it: the next request of the same node may be the next to be judged.
@@ -218,6 +236,7 @@ export class RequestQueue {
   #left(waiting: Waiting, verdict: Extract<ApprovalVerdict, { action: 'leave' }>): void {
     // Without a node it is the spec that is unsuitable, which never changes.
     waiting.isSettled = verdict.node === undefined;
+    waiting.reason = verdict.reason;
     this.#reporter.left(waiting, verdict);
   }
 

@@ -8,7 +8,7 @@ import { parseCertificates } from '../pki/certificate.ts';
 import { type Approval, canBeHeard, type NodeFacts } from './judge.ts';
 import { watch, type Watched } from './silence.ts';
 import { askedNode } from './batch.ts';
-import { approvedAt, isAskedBy, isBefore, nodeOf, requestedAt, type SigningRequest } from './request.ts';
+import { approvedAt, isBefore, nodeOf, requestedAt, requesterIn, type SigningRequest } from './request.ts';
 
 const bytesOf = (base64: string): Buffer => Buffer.from(base64, 'base64');
 
@@ -24,14 +24,14 @@ interface NodeRecord<A = Approval> {
 type Known = Omit<Approval, 'knownMs'> & { readonly sinceMs: number };
 
 export class Records {
-  readonly #requester: Requester;
+  readonly #requesters: readonly Requester[];
   readonly #clock: Clock;
   readonly #nodes = new Map<string, NodeRecord<Known>>();
   /** Only of nodes that the API has, because a requester can name any number of others. */
   readonly #watched = new Map<string, Watched>();
 
-  constructor(requester: Requester, clock: Clock) {
-    this.#requester = requester;
+  constructor(requesters: readonly Requester[], clock: Clock) {
+    this.#requesters = requesters;
     this.#clock = clock;
   }
 
@@ -65,7 +65,7 @@ export class Records {
       this.#nodes.set(issued.node, { ...kept, issuedUntil: newest });
     }
     const at = approvedAt(request);
-    if (at === undefined || !isAskedBy(request, this.#requester)) return;
+    if (at === undefined || requesterIn(request, this.#requesters) === undefined) return;
     const node = issued?.node ?? askedNode(request);
     if (node !== undefined) this.approved(node, request, at);
   }

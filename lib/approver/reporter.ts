@@ -6,6 +6,7 @@ import type { EventReason } from '../kube/events.ts';
 import type { LogFields } from '../log.ts';
 import type { PendingReason, ApprovalVerdict } from './judge.ts';
 import { batchEveryMs, mostAtOnce, type RequestSummary } from './batch.ts';
+import type { OtherRequest } from './other-requesters.ts';
 import type { ApproverOptions } from './settings.ts';
 
 const longestMessage = 600;
@@ -77,6 +78,16 @@ export class Reporter {
     this.#event('CertificateRequestPending', request.summary, `${reason}: ${text}`);
   }
 
+  /** A request that is not judged here. */
+  leftToOthers(request: OtherRequest): void {
+    const { name, username } = request;
+    const message =
+      `${JSON.stringify(username)} is not in approver.requesters, so it is left to kube-controller-manager or to a ` +
+      `person, and nobody has decided it: see who asks, then "kubectl certificate approve ${name}" or deny`;
+    this.#options.log.warn('csr.pending', { csr: name, reason: 'RequesterUnknown', message });
+    this.#event('CertificateRequestPending', request, `RequesterUnknown: ${message}`);
+  }
+
   failed(request: Reported, err: unknown, attempt: number): void {
     const code = err instanceof RecoveryError ? err.code : 'unknown';
     this.#options.metrics?.failed('approver', code);
@@ -89,7 +100,7 @@ export class Reporter {
     return [...(this.#flood?.left ?? [])].map(([reason, count]) => `${reason} ${count}`).join(', ') || 'none';
   }
 
-  #event(reason: EventReason, { name, uid }: RequestSummary, note: string): void {
+  #event(reason: EventReason, { name, uid }: Pick<RequestSummary, 'name' | 'uid'>, note: string): void {
     if (this.#options.dryRun) return;
     const regarding = { kind: 'CertificateSigningRequest', name, ...(uid !== undefined && { uid }) } as const;
     const type = reason === 'CertificateRequestApproved' ? 'Normal' : 'Warning';

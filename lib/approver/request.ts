@@ -6,7 +6,7 @@
 // extension, no lifetime).
 import { isDeepStrictEqual } from 'node:util';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
-import { kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
+import { isOf, kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
 import { collectionPath, withQuery } from '../kube/resources.ts';
 import type { CertificateRequest } from '../pki/csr.ts';
@@ -85,12 +85,13 @@ export function isBefore(one: Date, other: Date, now: Date): boolean {
 }
 
 /** By name alone: what asks with the right name and other groups is looked at, and reported. */
-export function isAskedBy({ spec }: SigningRequest, { username }: Requester): boolean {
-  return spec.signerName === kubeletClientSigner && spec.username === username;
+export function requesterIn({ spec }: SigningRequest, requesters: readonly Requester[]): Requester | undefined {
+  return spec.signerName === kubeletClientSigner ? requesters.find((one) => isOf(one, spec.username)) : undefined;
 }
 
 export type ShapeReason =
   | 'RequestTooLarge'
+  | 'RequesterUnknown'
   | 'RequesterDiffers'
   | 'RequestUnreadable'
   | 'SignatureInvalid'
@@ -142,8 +143,9 @@ export function judgeSize(size: number): Unsuitable | undefined {
 }
 
 /** The rules in their order; the first that fails is the reason. */
-export function judgeShape(request: SigningRequest, content: Content, requester: Requester): Shape {
-  if (!isAskedBy(request, requester) || isDecided(request)) return { action: 'ignore' };
+export function judgeShape(request: SigningRequest, content: Content, requesters: readonly Requester[]): Shape {
+  const requester = requesterIn(request, requesters);
+  if (requester === undefined || isDecided(request)) return { action: 'ignore' };
   const { groups = [], usages = [], expirationSeconds } = request.spec;
   if (!isDeepStrictEqual(new Set(groups), new Set(requester.groups))) {
     return unsuitable(

@@ -15,8 +15,8 @@ export interface ApproverOptions extends Pick<ApproverConfig, 'nodeCertificate' 
   readonly nodeName: string;
   /** Of the approver's ServiceAccount, where it keeps what it must not forget. */
   readonly namespace: string;
-  /** The only one whose requests are looked at. */
-  readonly requester: Requester;
+  /** The only ones whose requests are judged. */
+  readonly requesters: readonly Requester[];
   /** Asked before something may be approved. `thorough`: at the cost of a process. */
   readonly clockFacts: (thorough: boolean) => Promise<ClockFacts>;
   /** When this machine was switched on; undefined: not known. */

@@ -10,10 +10,11 @@ import {
   hostnameText,
   namespaceName,
   objectName,
+  someText,
 } from '../inventory/values.ts';
-import { defaultBootstrapNamespace } from '../bootstrap-identity.ts';
+import { defaultBootstrapNamespace, requesterNames } from '../bootstrap-identity.ts';
 import type { KeyAlgorithm } from '../pki/key.ts';
-import { apiVersion, defaultBackupDir, defaultLockDir, defaultRecoveryServerName } from '../well-known.ts';
+import { apiVersion, defaultBackupDir, defaultLockDir, defaultRecoveryServerName, nodePrefix } from '../well-known.ts';
 import type { Address } from '../address.ts';
 
 /** `host:port`, `[v6]:port`, `:port`. */
@@ -36,6 +37,12 @@ const bindAddress = address(
 const serverAddress = address('an address such as "127.0.0.1:6443"', (text) => (parseAddress(text)?.host ?? '') !== '');
 const serverName = hostnameText.refine((text) => checkedHostname(text) !== undefined, {
   error: 'a DNS name or an IP address',
+});
+
+const requester = z.strictObject({
+  // A node renews its own certificate by another rule, which is kube-controller-manager's.
+  username: someText.refine((name) => !name.startsWith(nodePrefix), { error: "a username that is no node's" }),
+  groups: z.array(someText).min(1),
 });
 
 const modeNames = ['regen', 'syncer', 'approver'] as const;
@@ -124,6 +131,17 @@ export const settingsSchema = z.strictObject({
       longestLife: durationUpTo('10000d')
         .prefault('365d')
         .describe('The longest that a client certificate of a kubelet lives in this cluster. Default: 365d'),
+      requesters: z
+        .array(
+          z.union([z.enum(requesterNames), requester], {
+            error: `${requesterNames.join(', ')}, or a mapping of username and groups`,
+          }),
+        )
+        .min(1)
+        .default(['kube-cert-recovery'])
+        .describe(
+          'Whose requests for kubelets are judged: kube-cert-recovery (default), kubeadm, openshift, or username and groups',
+        ),
       expectedNodes: z
         .array(objectName)
         .default([])

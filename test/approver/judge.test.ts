@@ -4,8 +4,7 @@ import { parseFirstApproval } from '../../lib/approver/first-approvals.ts';
 import { contentOf } from '../../lib/approver/node-facts.ts';
 import { judge, type NodeFacts, type PendingReason, type ApprovalVerdict } from '../../lib/approver/judge.ts';
 import { judgeShape, type SigningRequest } from '../../lib/approver/request.ts';
-import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
-import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
+import { bootstrapRequester, kubeletClientSigner, type Requester, requesterOf } from '../../lib/bootstrap-identity.ts';
 import {
   createRequest,
   kubeletRequest,
@@ -33,6 +32,7 @@ interface Given {
   readonly requestedAt?: Date;
   readonly facts?: Partial<NodeFacts>;
   readonly bootedAt?: Date;
+  readonly requesters?: readonly Requester[];
   readonly now?: Date;
   readonly builtAt?: Date;
   readonly isConfirmed?: boolean;
@@ -46,6 +46,7 @@ function judged({
   requestedAt = now,
   facts,
   bootedAt,
+  requesters = [requester],
   ...time
 }: Given = {}): ApprovalVerdict {
   const request: SigningRequest = {
@@ -59,7 +60,7 @@ function judged({
     },
     ...(status !== undefined && { status }),
   };
-  const shape = judgeShape(request, contentOf(request), requester);
+  const shape = judgeShape(request, contentOf(request), requesters);
   if (shape.action !== 'judge') return shape;
   return judge({
     request,
@@ -108,6 +109,37 @@ describe('judge(): what a request must be', () => {
     ['that has its certificate', { status: { certificate: 'eA==' } }],
   ])('has nothing to say about a request %s', (_what, given) => {
     expect(judged(given)).toEqual({ action: 'ignore' });
+  });
+
+  const tokenGroups = [
+    'system:bootstrappers',
+    'system:bootstrappers:kubeadm:default-node-token',
+    'system:authenticated',
+  ];
+  const openshift = 'openshift-machine-config-operator';
+  const accountGroups = ['system:serviceaccounts', `system:serviceaccounts:${openshift}`, 'system:authenticated'];
+  const requesters = (['kubeadm', 'openshift', { username: 'ours', groups: ['a'] }] as const).map((one) =>
+    requesterOf(one, 'ns'),
+  );
+
+  it.each<[string, string, readonly string[], object]>([
+    ['a token of kubeadm', 'system:bootstrap:abc123', tokenGroups, approved],
+    ["OpenShift's", `system:serviceaccount:${openshift}:node-bootstrapper`, accountGroups, approved],
+    ['one that the configuration names', 'ours', ['a'], approved],
+    [
+      'a token of kubeadm with a group more',
+      'system:bootstrap:abc123',
+      [...tokenGroups, 'a'],
+      left('RequesterDiffers'),
+    ],
+    ["another's groups", 'ours', tokenGroups, left('RequesterDiffers')],
+    ['a name that only begins like a token', 'system:bootstrap:abc1234', tokenGroups, { action: 'ignore' }],
+    ['a name in upper case', 'system:bootstrap:ABC123', tokenGroups, { action: 'ignore' }],
+    ['a name with a line break', 'system:bootstrap:abc123\n', tokenGroups, { action: 'ignore' }],
+    ['another account there', `system:serviceaccount:${openshift}:default`, accountGroups, { action: 'ignore' }],
+    ['our own, which is not configured', requester.username, requester.groups, { action: 'ignore' }],
+  ])('by the configured requesters: %s', (_what, username, groups, verdict) => {
+    expect(judged({ spec: { username, groups }, requesters })).toMatchObject(verdict);
   });
 
   it.each<[string, readonly string[]]>([

@@ -26,7 +26,7 @@ const odd: readonly unknown[] = [
 it.each(odd)('%j is left out, told, and no other is lost', (request) => {
   const lines: string[] = [];
   const queue = new RequestQueue({
-    requester,
+    requesters: [requester],
     connection: undefined as unknown as KubeConnection, // nothing is asked here
     clock: systemClock,
     log: createLog({ write: (line) => lines.push(line) }),

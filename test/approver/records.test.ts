@@ -34,7 +34,7 @@ let records: Records;
 let clock: FakeClock;
 beforeEach(() => {
   clock = new FakeClock('2026-01-01T01:00:00Z');
-  records = new Records(requester, clock);
+  records = new Records([requester], clock);
 });
 
 interface Seen {

@@ -60,7 +60,7 @@ class World {
     this.clock = new FakeClock(new Date(real + aheadMs), 100);
     this.#bootMs = 100 * second;
     this.options = {
-      requester,
+      requesters: [requester],
       connection: { server: 'api', request: this.#request } as unknown as KubeConnection,
       clock: this.clock,
       log: createLog({ write: (line) => this.said.push(JSON.parse(line) as (typeof this.said)[number]) }),

@@ -30,6 +30,7 @@ const defaults = {
   kubeconfig: '/k',
   nodeCertificate: '/var/lib/kubelet/pki/kubelet-client-current.pem',
   longestLifeMs: 365 * 86_400_000,
+  requesters: ['kube-cert-recovery'],
   expectedNodes: [],
   bootstrapNamespace: 'kube-cert-recovery',
   clockSynchronised: 'auto',
@@ -49,6 +50,7 @@ describe('parseConfig() of mode approver', () => {
       '  kubeconfig: /a',
       '  nodeCertificate: /pki/current.pem',
       '  longestLife: 30d',
+      '  requesters: [openshift, kubeadm, { username: "system:serviceaccount:a:b", groups: [c, d] }]',
       '  expectedNodes: [worker-1, worker-2.example]',
       '  bootstrapNamespace: ns',
       'regen: { clockSynchronised: true }',
@@ -59,6 +61,7 @@ describe('parseConfig() of mode approver', () => {
         kubeconfig: '/a',
         nodeCertificate: '/pki/current.pem',
         longestLifeMs: 30 * 86_400_000,
+        requesters: ['openshift', 'kubeadm', { username: 'system:serviceaccount:a:b', groups: ['c', 'd'] }],
         expectedNodes: ['worker-1', 'worker-2.example'],
         bootstrapNamespace: 'ns',
         clockSynchronised: true,
@@ -125,6 +128,13 @@ describe('parseConfig() of mode approver', () => {
       { flags: { mode: 'approver', kubeconfig: '/k' }, lines: ['approver: { nodeCertificate: pki/a.pem }'] },
       'approver.nodeCertificate',
     ],
+    ...['ours', '{ username: a }', '{ username: a, groups: [] }', '{ username: "system:node:a", groups: [b] }'].map(
+      (one): [string, Given, string] => [
+        `the requester ${one}`,
+        { flags: { mode: 'approver', kubeconfig: '/k' }, lines: [`approver: { requesters: [${one}] }`] },
+        'approver.requesters[0]',
+      ],
+    ),
     [
       'a field that does not exist',
       { flags: { mode: 'approver', kubeconfig: '/k' }, lines: ['approver: { expectedNode: [a] }'] },

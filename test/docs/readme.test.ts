@@ -166,7 +166,7 @@ describe('the configuration file', () => {
 
   it('shows the defaults: without them the same is configured', () => {
     const short = (example?.text ?? '').replaceAll(
-      /^ *(?:locations|restart: false|shortBackOff|backupDir|lockDir|clockSynchronised|kind: BeforeExpiry|grace|settle|level|format|once|dryRun|namespace|recoveryServerName|serviceIP|etcdHostnames|pkiDir|nodeCertificate|longestLife|expectedNodes|bootstrapNamespace|directories|policy|log)\b.*\n/gm,
+      /^ *(?:locations|restart: false|shortBackOff|backupDir|lockDir|clockSynchronised|kind: BeforeExpiry|grace|settle|level|format|once|dryRun|namespace|recoveryServerName|serviceIP|etcdHostnames|pkiDir|nodeCertificate|longestLife|requesters|expectedNodes|bootstrapNamespace|directories|policy|log)\b.*\n/gm,
       '',
     );
     expect(short.length).toBeLessThan((example?.text ?? '').length - 600);
@@ -262,7 +262,7 @@ describe('status', () => {
 });
 
 it('metrics are those that are served', async () => {
-  const metrics = await createMetrics({ version: '1', modes: ['regen'] });
+  const metrics = await createMetrics({ version: '1', modes: ['regen', 'approver'] });
   const served = [...(await metrics.render()).matchAll(/^# TYPE (\S+)/gm)].map(([, name = '']) => name);
   const documented = tables(section(reference, 'Health and metrics'))[2] ?? [];
   expect(documented.map(([name]) => firstCode(name)).toSorted()).toEqual(served.toSorted());

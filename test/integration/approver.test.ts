@@ -182,13 +182,11 @@ describe('--mode=approver', () => {
     );
   });
 
-  it('has no eyes for the requests of others', async () => {
+  it('leaves the requests of others', async () => {
     await send({ name: 'others', token: tokens.other });
     await send({ name: 'after-others', node: 'stranger' });
     await said(running, 'after-others');
     expect((await csr('others')).status).toEqual({});
-    expect(linesOf(running, 'others')).toEqual([]);
-    expect(await eventsOf('others')).toEqual([]);
   });
 
   it('leaves what it cannot approve, and says why once, in the log and as an Event', async () => {
@@ -208,6 +206,25 @@ describe('--mode=approver', () => {
       expect(await eventsOf('greedy')).toMatchObject([{ type: 'Warning', reason: 'CertificateRequestPending' }]),
     );
     expect((await eventsOf('greedy'))[0]?.note).toContain('UsagesUnsuitable: its usages are');
+  });
+
+  it("approves what OpenShift's bootstrap identity asks for, where that is one of the requesters", async () => {
+    const inNamespace = '--namespace=openshift-machine-config-operator';
+    await controlPlane.kubectl('create', 'namespace', 'openshift-machine-config-operator');
+    await controlPlane.kubectl('create', 'serviceaccount', 'node-bootstrapper', inNamespace);
+    const account = '--serviceaccount=openshift-machine-config-operator:node-bootstrapper';
+    const role = '--clusterrole=system:node-bootstrapper';
+    await controlPlane.kubectl('create', 'clusterrolebinding', 'openshift', role, account);
+    const token = (await controlPlane.kubectl('create', 'token', 'node-bootstrapper', inNamespace)).trim();
+    await send({ name: 'openshift-1', token });
+    const openshift = join(root, 'openshift.yaml');
+    const text = await readFile(configFile, 'utf8');
+    await writeFile(openshift, text.replace('expectedNodes: [newcomer]', 'requesters: [openshift]'));
+    const tool = new Tool([`--config=${openshift}`, '--once']);
+    tools.push(tool);
+    expect(await tool.ended).toBe(0);
+    expect((await issued('openshift-1')).subject).toBe('O=system:nodes\nCN=system:node:panda');
+    expect(linesOf(running, 'openshift-1').filter(({ event }) => event === 'csr.approved')).toEqual([]);
   });
 
   it('approves an expected node once', async () => {
@@ -248,6 +265,15 @@ describe('--mode=approver', () => {
     expect((await csr('too-early')).status).toEqual({});
   });
 
+  it('says of a request of others that nobody has decided it, once, in the log and as an Event', async () => {
+    await eventually(async () => {
+      const fields = { reason: 'RequesterUnknown', message: expect.stringContaining('default:other') as string };
+      expect(linesOf(running, 'others')).toMatchObject([{ event: 'csr.pending', fields }]);
+      expect(await eventsOf('others')).toMatchObject([{ type: 'Warning', reason: 'CertificateRequestPending' }]);
+    });
+    expect((await csr('others')).status).toEqual({});
+  });
+
   it('ends in good order, and has said nothing that is key material', async () => {
     expect(await running.stop()).toBe(0);
     const text = JSON.stringify(running.lines);
@@ -265,7 +291,7 @@ const inProcess = (connection: KubeConnection): ApproverOptions => ({
   longestLifeMs: hour,
   expectedNodes: [],
   namespace,
-  requester: bootstrapRequester(namespace),
+  requesters: [bootstrapRequester(namespace)],
   clockFacts: () => Promise.resolve({ builtAt: new Date(0), synchronised: true }),
   bootedAt: () => undefined,
   once: false,

@@ -67,7 +67,7 @@ export class RecordCases implements AsyncDisposable {
       groups: requester.groups,
     };
     const csr = { metadata: { name: 'csr-1', uid: '1', creationTimestamp: '2026-06-01T00:00:00Z' }, spec };
-    if (judgeShape(csr, contentOf(csr), requester).action !== 'judge') throw new Error('the request is not suitable');
+    if (judgeShape(csr, contentOf(csr), [requester]).action !== 'judge') throw new Error('the request is not suitable');
     parseConfig(inputOf(configuration));
     return new RecordCases(await mkdtemp(join(tmpdir(), 'records-')), bootId(), csr);
   }
@@ -146,10 +146,10 @@ export class RecordCases implements AsyncDisposable {
     const next = (dice.roll(2) === 0 ? damageInsidePem : dice.pick(damages))(pem, dice).toString('base64');
     const request: SigningRequest = { ...this.#csr, spec: { ...this.#csr.spec, request: next } };
     const certificate = dice.roll(2) === 0 ? { status: { certificate: next } } : {};
-    new Records(requester, systemClock).see({ ...request, ...certificate });
+    new Records([requester], systemClock).see({ ...request, ...certificate });
     requestSummary(request);
     const content = contentOf(request);
-    const verdict = judgeShape(request, content, requester);
+    const verdict = judgeShape(request, content, [requester]);
     const isChanged = next !== this.#csr.spec.request;
     const isProven = !('problem' in content) && content.provesPossession;
     return verdict.action === 'judge' && isChanged && !isProven
