@@ -73,9 +73,11 @@ export interface PodRestartOptions {
   readonly pace?: Partial<PodRestartPace>;
 }
 
+/** `LeaseHeld`: by another machine of the cluster. */
+type FailureReason = 'RestartFailed' | 'LeaseHeld';
+
 interface Failure {
-  /** `LeaseHeld`: by another machine of the cluster. */
-  readonly reason: CannotReason | 'RestartFailed' | 'LeaseHeld';
+  readonly reason: CannotReason | FailureReason;
   readonly message: string;
 }
 
