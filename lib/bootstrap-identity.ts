@@ -3,6 +3,11 @@
 // or kube-controller-manager's own approver would approve whatever it asks for (sarapprove.go). Pure.
 
 export const bootstrapAccount = 'kube-cert-recovery-node-bootstrapper';
+/** Of workers. It gives nobody a node's name: only the key of that node's expired certificate does. */
+export const workerAccount = 'kube-cert-recovery-worker';
+
+/** Of a request that its maker signed with the key of the node's expired certificate: that certificate, PEM. */
+export const expiredCertificateAnnotation = 'kube-cert-recovery/expired-certificate';
 
 /** Who signs client certificates of kubelets (staging/src/k8s.io/api/certificates/v1/types.go). */
 export const kubeletClientSigner = 'kubernetes.io/kube-apiserver-client-kubelet';
@@ -19,6 +24,8 @@ export interface Requester {
   readonly username: string | RegExp;
   /** Exactly these. */
   readonly groups: readonly string[];
+  /** Only a request that shows the expired certificate and has its key is approved, whatever else is known of the node. */
+  readonly mustShowCertificate?: true;
 }
 
 /** As the API server writes it into requests (staging/src/k8s.io/apiserver/pkg/authentication/serviceaccount/util.go). */

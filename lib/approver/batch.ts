@@ -2,11 +2,12 @@
 // is read again when it is looked at, because the requester decides how large it is, up to 1.5 MiB, and how many there
 // are. A kubelet that could not start for a day has left hundreds: they are looked at in batches, and none is left out
 // for good.
-import { readRequestSubject } from '../pki/csr.ts';
-import { judgeSize, nodeOf, requestedAt, type SigningRequest } from './request.ts';
+import { judgeSize, requestedAt, type SigningRequest } from './request.ts';
+import type { SignerPolicy } from './signer-policy.ts';
 
 export interface RequestSummary {
   readonly name: string;
+  readonly signer: string;
   readonly uid: string | undefined;
   readonly requestedAt: Date;
   /** Characters of the whole object as JSON. */
@@ -15,20 +16,18 @@ export interface RequestSummary {
   readonly node?: string;
 }
 
-export function requestSummary(request: SigningRequest): RequestSummary {
+export function requestSummary(request: SigningRequest, policy: Pick<SignerPolicy, 'nodeOf'>): RequestSummary {
   const { name, uid } = request.metadata;
   const size = JSON.stringify(request).length;
-  const node = judgeSize(size) === undefined ? askedNode(request) : undefined;
-  return { name, uid, requestedAt: requestedAt(request), size, ...(node !== undefined && { node }) };
-}
-
-/** Its subject only: the signature is checked when it is judged. */
-export function askedNode({ spec }: SigningRequest): string | undefined {
-  try {
-    return nodeOf(readRequestSubject(Buffer.from(spec.request, 'base64')).commonName);
-  } catch {
-    return undefined; // its look will say what it is
-  }
+  const node = judgeSize(size) === undefined ? policy.nodeOf(request) : undefined;
+  return {
+    name,
+    signer: request.spec.signerName,
+    uid,
+    requestedAt: requestedAt(request),
+    size,
+    ...(node !== undefined && { node }),
+  };
 }
 
 /** A look at one are up to three reads. */
@@ -38,7 +37,7 @@ export const batchEveryMs = 5000;
 
 /** What the order depends on. */
 export interface Due {
-  readonly summary: Pick<RequestSummary, 'requestedAt' | 'node'>;
+  readonly summary: Pick<RequestSummary, 'signer' | 'requestedAt' | 'node'>;
   /** Milliseconds since the epoch; undefined: it was never looked at. */
   readonly lookAt?: number;
 }
@@ -79,13 +78,17 @@ function byOrder(a: Due, b: Due): number {
   return (a.lookAt ?? -Infinity) - (b.lookAt ?? -Infinity);
 }
 
-/** Requests that name no node are all kept. */
+/**
+ * And of each signer, so that who asks for a node's client certificate does not keep the node's own requests waiting.
+ * Those that name no node are all kept.
+ */
 function* onePerNode<T extends Due>(ordered: readonly T[]): Generator<T> {
   const seen = new Set<string>();
   for (const each of ordered) {
-    const { node } = each.summary;
-    if (node !== undefined && seen.has(node)) continue;
-    if (node !== undefined) seen.add(node);
+    const { signer, node } = each.summary;
+    const turn = `${signer} ${node}`;
+    if (node !== undefined && seen.has(turn)) continue;
+    if (node !== undefined) seen.add(turn);
     yield each;
   }
 }

@@ -74,7 +74,7 @@ export interface NodeFacts extends Signs {
 export type ApprovalVerdict =
   | { readonly action: 'ignore' }
   /** `isFirst`: on the expectation alone, so that it must be noted that it was used. */
-  | { readonly action: 'approve'; readonly node: string; readonly message: string; readonly isFirst: boolean }
+  | { readonly action: 'approve'; readonly node: string; readonly message: string; readonly isFirst?: boolean }
   | {
       readonly action: 'leave';
       readonly node?: string;

@@ -12,6 +12,7 @@ import { resourcePath } from '../kube/resources.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/key.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
+import type { RequestSummary } from './batch.ts';
 import { readFirstApproval } from './first-approvals.ts';
 import type { NodeFacts, OwnCertificate } from './judge.ts';
 import { type Records, requestText } from './records.ts';
@@ -24,8 +25,11 @@ type Asking = Pick<ApproverOptions, 'connection' | 'signal'>;
 type GatherOptions = Asking & Pick<ApproverOptions, 'nodeName' | 'nodeCertificate' | 'expectedNodes' | 'namespace'>;
 
 /** As it is now; undefined: it is gone. By a list, because the approver may list and watch, not get. */
-export async function readRequest(name: string, { connection, signal }: Asking): Promise<SigningRequest | undefined> {
-  const { objects } = await list<SigningRequest>({ connection, path: requestsPath(name), signal });
+export async function readRequest(
+  { name, signer }: Pick<RequestSummary, 'name' | 'signer'>,
+  { connection, signal }: Asking,
+): Promise<SigningRequest | undefined> {
+  const { objects } = await list<SigningRequest>({ connection, path: requestsPath(signer, name), signal });
   return objects[0];
 }
 

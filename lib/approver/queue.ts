@@ -1,18 +1,15 @@
 // The requests that wait for a decision, and what is done about each: gather, judge, approve or say why not (reporter.ts).
 // Between two looks only summaries are in memory: 100 requests may be 150 MB, and there may be any number.
 import { backoffMs } from '../retry.ts';
-import { kubeletClientSigner } from '../bootstrap-identity.ts';
 import { steadyMs } from '../clock.ts';
 import { errorText, faultText } from '../errors.ts';
-import type { ClockFacts } from '../plan/clock-rules.ts';
 import { approve } from './approve.ts';
-import { type FirstApproval, noteFirstApproval } from './first-approvals.ts';
-import { contentOf, gatherNode, readRequest } from './node-facts.ts';
-import { type ApprovalVerdict, judge, type PendingReason } from './judge.ts';
+import { readRequest } from './node-facts.ts';
+import type { ApprovalVerdict, PendingReason } from './judge.ts';
 import type { ApproverOptions } from './settings.ts';
-import { Records } from './records.ts';
 import { OtherRequesters } from './other-requesters.ts';
-import { isDecided, judgeShape, judgeSize, requestedAt, requesterIn, type SigningRequest } from './request.ts';
+import { isDecided, judgeSize, requestedAt, type SigningRequest } from './request.ts';
+import type { Approve, SignerPolicy } from './signer-policy.ts';
 import { Reporter, type Reported } from './reporter.ts';
 import { batchEveryMs, mostAtOnce, nextBatch, type RequestSummary, requestSummary } from './batch.ts';
 
@@ -48,30 +45,29 @@ export interface PassReport {
 
 export class RequestQueue {
   readonly #options: ApproverOptions;
-  readonly #records: Records;
+  /** By signer. */
+  readonly #policies: ReadonlyMap<string, SignerPolicy>;
   readonly #reporter: Reporter;
   readonly #others = new OtherRequesters();
   /** By name. */
   #waiting = new Map<string, Waiting>();
-  /** What the machine says of its clock when it is asked thoroughly, once a pass. */
-  #thorough: Promise<ClockFacts> | undefined;
   /** More are due than one batch takes: when the next is due, in milliseconds since the epoch. */
   #nextBatchAt = 0;
 
-  constructor(options: ApproverOptions) {
+  constructor(options: ApproverOptions, policies: readonly SignerPolicy[]) {
     this.#options = options;
-    this.#records = new Records(options.requesters, options.clock);
+    this.#policies = new Map(policies.map((policy) => [policy.signer, policy]));
     this.#reporter = new Reporter(options);
   }
 
   /** Takes note of any request, and says what to keep of it; undefined: it does not wait for a decision here. */
   summary(request: SigningRequest): RequestSummary | undefined {
     try {
-      this.#records.see(request);
-      if (requesterIn(request, this.#options.requesters) !== undefined) {
-        return isDecided(request) ? undefined : requestSummary(request);
-      }
-      if (request.spec.signerName === kubeletClientSigner) this.#others.see(request, steadyMs(this.#options.clock));
+      const policy = this.#policies.get(request.spec.signerName);
+      if (policy === undefined) return undefined;
+      policy.see(request);
+      if (policy.concerns(request)) return isDecided(request) ? undefined : requestSummary(request, policy);
+      this.#others.see(request, steadyMs(this.#options.clock));
       return undefined;
     } catch (err) {
       // One that is no request must not end the list or the watch that brings the others.
@@ -81,10 +77,12 @@ export class RequestQueue {
     }
   }
 
-  /** All that wait. */
-  replace(summaries: readonly RequestSummary[]): void {
+  /** All that wait for one signer. */
+  replace(signer: string, summaries: readonly RequestSummary[]): void {
     const before = this.#waiting;
-    this.#waiting = new Map(summaries.map((summary) => [summary.name, waitingOf(summary, before.get(summary.name))]));
+    const others = [...before].filter(([, { summary }]) => summary.signer !== signer);
+    const listed = summaries.map((summary) => [summary.name, waitingOf(summary, before.get(summary.name))] as const);
+    this.#waiting = new Map([...others, ...listed]);
   }
 
   put(request: SigningRequest): void {
@@ -121,7 +119,7 @@ export class RequestQueue {
     const isNew = ({ lookAt }: Waiting): boolean => lookAt === undefined;
     const delayed = due.filter(isNew).length - batch.filter(isNew).length;
     let approved = 0;
-    this.#thorough = undefined;
+    for (const policy of this.#policies.values()) policy.begin?.();
     for (const request of this.#others.due(steadyMs(clock))) this.#reporter.leftToOthers(request);
     for (const waiting of batch) {
       if (signal.aborted) break;
@@ -165,13 +163,15 @@ export class RequestQueue {
     }
     const request = await this.#readAgain(waiting);
     if (request === undefined) return false;
-    const { verdict, first } = await this.#judge(request);
+    const policy = this.#policies.get(request.spec.signerName);
+    if (policy === undefined) return false;
+    const verdict = await policy.judge(request);
     waiting.failures = 0;
     waiting.failure = undefined;
     const lookAgainMs = verdict.action === 'leave' ? verdict.lookAgainMs : undefined;
     waiting.isWatched = lookAgainMs !== undefined;
     waiting.lookAt = clock.now().getTime() + Math.min(lookAgainMs ?? recheckMs, recheckMs);
-    if (verdict.action === 'approve') return this.#approve(waiting, request, verdict, first);
+    if (verdict.action === 'approve') return this.#approve(waiting, request, verdict, policy);
     if (verdict.action === 'leave') this.#left(waiting, verdict);
     return false;
   }
@@ -179,7 +179,7 @@ export class RequestQueue {
   /** Undefined when it does not wait any more, or is another: then that is known from here on. */
   async #readAgain(waiting: Waiting): Promise<SigningRequest | undefined> {
     const { name, uid } = waiting.summary;
-    const request = await readRequest(name, this.#options);
+    const request = await readRequest(waiting.summary, this.#options);
     if (this.#waiting.get(name) !== waiting) return undefined; // the watch was faster, and the next pass sees what it brought
     if (request === undefined) this.#waiting.delete(name);
     else if (request.metadata.uid === uid && !isDecided(request)) return request;
@@ -187,33 +187,13 @@ export class RequestQueue {
     return undefined;
   }
 
-  async #judge(request: SigningRequest): Promise<{ verdict: ApprovalVerdict; first: FirstApproval | undefined }> {
-    const { requesters, longestLifeMs, clock, clockFacts } = this.#options;
-    const shape = judgeShape(request, contentOf(request), requesters);
-    if (shape.action !== 'judge') return { verdict: shape, first: undefined };
-    const { node } = shape;
-    const facts = await gatherNode(node, this.#records, this.#options);
-    const judgement = { request, node, facts, longestLifeMs, bootedAt: this.#options.bootedAt(), now: clock.now() };
-    const said = await clockFacts(false);
-    const verdict = judge({ ...judgement, clock: said });
-    if (said.synchronised || !isDoubted(verdict)) return { verdict, first: facts.first };
-    // What knows more of the clock is another process, which is started only where it matters.
-    this.#thorough ??= clockFacts(true);
-    return { verdict: judge({ ...judgement, clock: await this.#thorough }), first: facts.first };
-  }
-
-  async #approve(
-    waiting: Waiting,
-    request: SigningRequest,
-    { node, message, isFirst }: Extract<ApprovalVerdict, { action: 'approve' }>,
-    seen: FirstApproval | undefined,
-  ): Promise<boolean> {
+  async #approve(waiting: Waiting, request: SigningRequest, verdict: Approve, policy: SignerPolicy): Promise<boolean> {
     const { connection, clock, signal, dryRun } = this.#options;
     const now = clock.now();
-    const { uid = '' } = request.metadata;
+    const { node, message } = verdict;
     if (dryRun) {
       this.#reporter.wouldApprove(waiting, node, message);
-    } else if (isFirst && (await noteFirstApproval({ node, uid, at: now, seen }, this.#options)) === 'conflict') {
+    } else if ((await policy.note?.(request, verdict, now)) === 'conflict') {
       waiting.lookAt = now.getTime() + firstRetryMs;
       return false;
     } else if ((await approve({ connection, request, message, now, signal })) === 'conflict') {
@@ -228,8 +208,7 @@ export class RequestQueue {
       this.#options.metrics?.approved((now.getTime() - requestedAt(request).getTime()) / 1000);
       this.#reporter.approved(waiting, node, message);
     }
-    // Before the watch brings it: the next request of the same node may be the next to be judged.
-    this.#records.approved(node, request, now);
+    policy.approved?.(node, request, now);
     return !dryRun;
   }
 
@@ -251,9 +230,6 @@ export class RequestQueue {
     waiting.failure = `CertificateSigningRequest "${name}": ${errorText(err)}`;
   }
 }
-
-const isDoubted = (verdict: ApprovalVerdict): boolean =>
-  verdict.action === 'leave' && (verdict.reason === 'ClockImplausible' || verdict.reason === 'ClockUnconfirmed');
 
 /** Of what the API server calls a request, and may be anything. */
 const nameOf = (request: Partial<SigningRequest> | null): string | undefined => request?.metadata?.name;

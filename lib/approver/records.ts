@@ -2,13 +2,13 @@
 // that was approved. It lives in memory, where neither the node nor the bootstrap identity can write; issued requests
 // leave the API after an hour (pkg/controller/certificates/cleaner), so what was issued before this process is not known.
 // Certificates are believed because only who may sign for the signer can put one into a request.
-import { kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
+import type { Requester } from '../bootstrap-identity.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { type Approval, canBeHeard, type NodeFacts } from './judge.ts';
 import { watch, type Watched } from './silence.ts';
-import { askedNode } from './batch.ts';
-import { approvedAt, isBefore, nodeOf, requestedAt, requesterIn, type SigningRequest } from './request.ts';
+import { askedNode, requesterIn } from './client-request.ts';
+import { approvedAt, isBefore, nodeOf, requestedAt, type SigningRequest } from './request.ts';
 
 const bytesOf = (base64: string): Buffer => Buffer.from(base64, 'base64');
 
@@ -54,9 +54,8 @@ export class Records {
     return { ...facts, watched };
   }
 
-  /** Any request as the API has it now, of any requester. Never throws. */
+  /** Any request for the signer of kubelets' client certificates as the API has it now, of any requester. Never throws. */
   see(request: SigningRequest): void {
-    if (request.spec.signerName !== kubeletClientSigner) return;
     const issued = issuedCertificate(request);
     if (issued !== undefined) {
       const kept = this.#nodes.get(issued.node);

@@ -1,24 +1,17 @@
-// CertificateSigningRequests (certificates.k8s.io/v1) as the approver reads them, and whether one is what a kubelet sends
-// when it has no client certificate, from the bootstrap identity and for the signer of kubelets' client certificates.
-// Pure. What kube-controller-manager asks before it approves and signs (pkg/apis/certificates/helpers.go,
-// ValidateKubeletClientCSR), and more: one common name, the request's own signature, a key of some strength, and nothing
-// that a kubelet does not ask for (k8s.io/client-go/util/certificate: a subject as Go writes it, no attribute, no
-// extension, no lifetime).
-import { isDeepStrictEqual } from 'node:util';
+// CertificateSigningRequests (certificates.k8s.io/v1) as the approver reads them, and the rules that a kubelet's request
+// has to keep whatever certificate it asks for. Pure. What kube-controller-manager asks before it approves and signs
+// (pkg/apis/certificates/helpers.go), and more: one common name, the request's own signature, a key of some strength, and
+// nothing that a kubelet does not ask for (k8s.io/client-go/util/certificate: a subject as Go writes it, no lifetime).
 import { nodePrefix, nodesGroup } from '../well-known.ts';
-import { isOf, kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
 import { collectionPath, withQuery } from '../kube/resources.ts';
 import type { CertificateRequest } from '../pki/csr.ts';
 import { algorithmText } from '../pki/key.ts';
 import { clockSkewMs } from '../plan/clock-rules.ts';
 
-/** The requests for kubelets' client certificates; all of them, or the one of that name. */
-export function requestsPath(name?: string): string {
-  const selectors = [
-    `spec.signerName=${kubeletClientSigner}`,
-    ...(name === undefined ? [] : [`metadata.name=${name}`]),
-  ];
+/** The requests for one signer; all of them, or the one of that name. */
+export function requestsPath(signer: string, name?: string): string {
+  const selectors = [`spec.signerName=${signer}`, ...(name === undefined ? [] : [`metadata.name=${name}`])];
   return withQuery(collectionPath('CertificateSigningRequest'), { fieldSelector: selectors.join(',') });
 }
 
@@ -84,11 +77,6 @@ export function isBefore(one: Date, other: Date, now: Date): boolean {
   return one < other && !isOfWrongClock;
 }
 
-/** By name alone: what asks with the right name and other groups is looked at, and reported. */
-export function requesterIn({ spec }: SigningRequest, requesters: readonly Requester[]): Requester | undefined {
-  return spec.signerName === kubeletClientSigner ? requesters.find((one) => isOf(one, spec.username)) : undefined;
-}
-
 export type ShapeReason =
   | 'RequestTooLarge'
   | 'RequesterUnknown'
@@ -105,27 +93,20 @@ export type ShapeReason =
 /** What the request holds; a problem where it cannot be read. */
 export type Content = CertificateRequest | { readonly problem: string };
 
-interface Unsuitable {
+/** A rule that the request itself breaks: that never changes. */
+export interface Unsuitable {
   readonly action: 'leave';
   readonly reason: ShapeReason;
   readonly message: string;
 }
 
-type Shape =
-  /** None of ours, or decided already: nothing is said about it. */
-  | { readonly action: 'ignore' }
-  | Unsuitable
-  /** A kubelet's request for the certificate of `node`: the facts about that node decide. */
-  | { readonly action: 'judge'; readonly node: string };
-
-const wantedUsages = ['client auth', 'digital signature'];
-const allowedUsages = [...wantedUsages, 'key encipherment'];
 const leastRsaBits = 2048;
 /** A kubelet's has about 2500, labels and field owners included; with an RSA key of 16 384 bits it would have 10 000. */
 const largestSize = 65_536;
 
-const unsuitable = (reason: ShapeReason, message: string): Unsuitable => ({ action: 'leave', reason, message });
-const quoted = (texts: readonly string[]): string => texts.map((text) => JSON.stringify(text)).join(', ') || 'none';
+export const unsuitable = (reason: ShapeReason, message: string): Unsuitable => ({ action: 'leave', reason, message });
+export const quoted = (texts: readonly string[]): string =>
+  texts.map((text) => JSON.stringify(text)).join(', ') || 'none';
 
 /** The name in `system:node:<name>`; undefined where it is no name that a Node can have. */
 export function nodeOf(commonName: string): string | undefined {
@@ -142,60 +123,21 @@ export function judgeSize(size: number): Unsuitable | undefined {
   );
 }
 
-/** The rules in their order; the first that fails is the reason. */
-export function judgeShape(request: SigningRequest, content: Content, requesters: readonly Requester[]): Shape {
-  const requester = requesterIn(request, requesters);
-  if (requester === undefined || isDecided(request)) return { action: 'ignore' };
-  const { groups = [], usages = [], expirationSeconds } = request.spec;
-  if (!isDeepStrictEqual(new Set(groups), new Set(requester.groups))) {
-    return unsuitable(
-      'RequesterDiffers',
-      `its requester has the groups ${quoted(groups)}, wanted ${quoted(requester.groups)}`,
-    );
-  }
-  if ('problem' in content) return unsuitable('RequestUnreadable', content.problem);
-  if (!content.provesPossession) {
-    return unsuitable('SignatureInvalid', 'it is not signed by the key that it asks a certificate for');
-  }
+export function judgeSignature({ provesPossession }: CertificateRequest): Unsuitable | undefined {
+  if (provesPossession) return undefined;
+  return unsuitable('SignatureInvalid', 'it is not signed by the key that it asks a certificate for');
+}
+
+/** `wanted`: whose name it must be; undefined: any node's. */
+export function judgeSubject(content: CertificateRequest, wanted?: string): Unsuitable | undefined {
   const node = nodeOf(content.subject.commonName);
-  if (node === undefined || !isNodeSubject(content)) {
-    const wanted = `wanted "CN=${nodePrefix}<node>,O=${nodesGroup}" and nothing else`;
-    return unsuitable('SubjectUnsuitable', `its subject is ${quoted([content.subject.text])}, ${wanted}`);
+  if (node === undefined || (wanted !== undefined && node !== wanted) || !isNodeSubject(content)) {
+    const subject = `wanted "CN=${nodePrefix}${wanted ?? '<node>'},O=${nodesGroup}" and nothing else`;
+    return unsuitable('SubjectUnsuitable', `its subject is ${quoted([content.subject.text])}, ${subject}`);
   }
-  if (content.unusualSubject !== undefined) {
-    const message = `its subject has ${content.unusualSubject}, wanted single values of PrintableString or UTF8String`;
-    return unsuitable('SubjectUnsuitable', message);
-  }
-  if (content.alternativeNames.length > 0) {
-    const names = content.alternativeNames.map(({ kind, value }) => `${kind} ${value}`);
-    return unsuitable('NamesForbidden', `it asks for alternative names (${quoted(names)}), a client has none`);
-  }
-  if (content.wantsCa) return unsuitable('ExtensionForbidden', 'it asks for the rights of a CA');
-  if (content.extensions.length > 0) {
-    return unsuitable(
-      'ExtensionForbidden',
-      `it asks for extensions, a kubelet for none: ${quoted(content.extensions)}`,
-    );
-  }
-  if (content.attributes.length > 0) {
-    return unsuitable('ExtensionForbidden', `it has attributes that no kubelet sends: ${quoted(content.attributes)}`);
-  }
-  if (
-    !wantedUsages.every((usage) => usages.includes(usage)) ||
-    !usages.every((usage) => allowedUsages.includes(usage))
-  ) {
-    const wanted = `wanted ${quoted(wantedUsages)}, and "key encipherment" or not`;
-    return unsuitable('UsagesUnsuitable', `its usages are ${quoted(usages)}, ${wanted}`);
-  }
-  // Beside the signed request, so no signature covers it.
-  if (expirationSeconds !== undefined && expirationSeconds !== null) {
-    const message = `it asks for a life of ${expirationSeconds} s (expirationSeconds), wanted none: the signer decides`;
-    return unsuitable('LifetimeUnsuitable', message);
-  }
-  if (content.key.name === 'RSA' && content.key.bits < leastRsaBits) {
-    return unsuitable('KeyTooWeak', `its key is ${algorithmText(content.key)}, wanted ${leastRsaBits} bits at least`);
-  }
-  return { action: 'judge', node };
+  if (content.unusualSubject === undefined) return undefined;
+  const message = `its subject has ${content.unusualSubject}, wanted single values of PrintableString or UTF8String`;
+  return unsuitable('SubjectUnsuitable', message);
 }
 
 function isNodeSubject({ subject: { attributes } }: CertificateRequest): boolean {
@@ -205,4 +147,26 @@ function isNodeSubject({ subject: { attributes } }: CertificateRequest): boolean
     organization?.value === nodesGroup &&
     attributes.filter(({ type }) => type === 'CN').length === 1
   );
+}
+
+/** What lies beside the signed request, so that no signature covers it. */
+export function judgeSpec({ spec }: SigningRequest, purpose: 'client auth' | 'server auth'): Unsuitable | undefined {
+  const { usages = [], expirationSeconds } = spec;
+  const wantedUsages = [purpose, 'digital signature'];
+  const allowedUsages = [...wantedUsages, 'key encipherment'];
+  if (
+    !wantedUsages.every((usage) => usages.includes(usage)) ||
+    !usages.every((usage) => allowedUsages.includes(usage))
+  ) {
+    const wanted = `wanted ${quoted(wantedUsages)}, and "key encipherment" or not`;
+    return unsuitable('UsagesUnsuitable', `its usages are ${quoted(usages)}, ${wanted}`);
+  }
+  if (expirationSeconds === undefined || expirationSeconds === null) return undefined;
+  const message = `it asks for a life of ${expirationSeconds} s (expirationSeconds), wanted none: the signer decides`;
+  return unsuitable('LifetimeUnsuitable', message);
+}
+
+export function judgeKey({ key }: CertificateRequest): Unsuitable | undefined {
+  if (key.name !== 'RSA' || key.bits >= leastRsaBits) return undefined;
+  return unsuitable('KeyTooWeak', `its key is ${algorithmText(key)}, wanted ${leastRsaBits} bits at least`);
 }

@@ -1,10 +1,15 @@
 import { expect, test } from 'vitest';
 import { type Due, nextBatch } from '../../lib/approver/batch.ts';
 
+const signer = 'kubernetes.io/kube-apiserver-client-kubelet';
 const second = (count: number): Date => new Date(count * 1000);
 const own = 'panda';
 const asked = (count: number, lookAt?: number, node?: string): Due => ({
-  summary: { requestedAt: second(count), ...(node !== undefined && { node }) },
+  summary: {
+    signer,
+    requestedAt: second(count),
+    ...(node !== undefined && { node }),
+  },
   ...(lookAt !== undefined && { lookAt }),
 });
 
@@ -47,9 +52,9 @@ test('under a flood each node has one request in a turn, its newest, before any 
   const due = [...flood('tiger'), ...flood('lion'), asked(1, undefined, 'wolf')];
   const turn = nextBatch(due, own).map(({ summary }) => summary);
   expect(turn.slice(0, 3)).toEqual([
-    { requestedAt: second(5999), node: 'tiger' },
-    { requestedAt: second(5999), node: 'lion' },
-    { requestedAt: second(1), node: 'wolf' },
+    { signer, requestedAt: second(5999), node: 'tiger' },
+    { signer, requestedAt: second(5999), node: 'lion' },
+    { signer, requestedAt: second(1), node: 'wolf' },
   ]);
   expect(turn).toHaveLength(100);
 });

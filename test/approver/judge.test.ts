@@ -3,7 +3,8 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { parseFirstApproval } from '../../lib/approver/first-approvals.ts';
 import { contentOf } from '../../lib/approver/node-facts.ts';
 import { judge, type NodeFacts, type PendingReason, type ApprovalVerdict } from '../../lib/approver/judge.ts';
-import { judgeShape, type SigningRequest } from '../../lib/approver/request.ts';
+import { judgeClientRequest, requesterIn } from '../../lib/approver/client-request.ts';
+import { isDecided, type SigningRequest } from '../../lib/approver/request.ts';
 import { bootstrapRequester, kubeletClientSigner, type Requester, requesterOf } from '../../lib/bootstrap-identity.ts';
 import {
   createRequest,
@@ -60,7 +61,9 @@ function judged({
     },
     ...(status !== undefined && { status }),
   };
-  const shape = judgeShape(request, contentOf(request), requesters);
+  const asking = requesterIn(request, requesters);
+  if (asking === undefined || isDecided(request)) return { action: 'ignore' };
+  const shape = judgeClientRequest(request, contentOf(request), asking);
   if (shape.action !== 'judge') return shape;
   return judge({
     request,

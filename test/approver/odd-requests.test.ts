@@ -1,6 +1,8 @@
 // What comes as a request and is none must not end the list or the watch that brings the others.
 import { expect, it } from 'vitest';
+import { ClientPolicy } from '../../lib/approver/client-policy.ts';
 import { RequestQueue } from '../../lib/approver/queue.ts';
+import type { ApproverOptions } from '../../lib/approver/settings.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
 import { bootstrapRequester, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { systemClock } from '../../lib/clock.ts';
@@ -25,7 +27,7 @@ const odd: readonly unknown[] = [
 
 it.each(odd)('%j is left out, told, and no other is lost', (request) => {
   const lines: string[] = [];
-  const queue = new RequestQueue({
+  const options: ApproverOptions = {
     requesters: [requester],
     connection: undefined as unknown as KubeConnection, // nothing is asked here
     clock: systemClock,
@@ -41,7 +43,8 @@ it.each(odd)('%j is left out, told, and no other is lost', (request) => {
     longestLifeMs: 1,
     recheckMs: 1000,
     clockFacts: () => Promise.resolve({ builtAt: new Date(0), synchronised: true }),
-  });
+  };
+  const queue = new RequestQueue(options, [new ClientPolicy(options)]);
   queue.put(whole);
   queue.put(request as SigningRequest);
   queue.remove(request as SigningRequest);

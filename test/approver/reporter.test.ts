@@ -6,7 +6,13 @@ import { createLog } from '../../lib/log.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 const told = (name: string): Reported => ({
-  summary: { name, uid: `uid-${name}`, requestedAt: new Date(0), size: 1 },
+  summary: {
+    name,
+    signer: 'kubernetes.io/kube-apiserver-client-kubelet',
+    uid: `uid-${name}`,
+    requestedAt: new Date(0),
+    size: 1,
+  },
   reported: new Set(),
 });
 const left = { action: 'leave', node: 'tiger', reason: 'NodeUnknown', message: 'there is no Node' } as const;

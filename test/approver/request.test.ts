@@ -1,6 +1,7 @@
 // How large a request may be, and what stays in memory of one.
 import { describe, expect, it } from 'vitest';
-import { requestSummary } from '../../lib/approver/batch.ts';
+import { type RequestSummary, requestSummary } from '../../lib/approver/batch.ts';
+import { askedNode } from '../../lib/approver/client-request.ts';
 import { judgeSize, type SigningRequest } from '../../lib/approver/request.ts';
 import { bootstrapRequester, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { createRequest, kubeletRequest } from '../support/certificates/requests.ts';
@@ -15,10 +16,12 @@ const asked = (pem: string, labels = {}): SigningRequest & { metadata: { labels:
   },
 });
 
+const summaryOf = (request: SigningRequest): RequestSummary => requestSummary(request, { nodeOf: askedNode });
+
 describe('judgeSize()', () => {
   it('has nothing against what a kubelet sends, with a large key either', async () => {
     for (const key of ['P-256', 'rsa2048'] as const) {
-      expect(judgeSize(requestSummary(asked(await kubeletRequest('panda', { key }))).size)).toBeUndefined();
+      expect(judgeSize(summaryOf(asked(await kubeletRequest('panda', { key }))).size)).toBeUndefined();
     }
     expect(judgeSize(65_536)).toBeUndefined();
   });
@@ -27,7 +30,7 @@ describe('judgeSize()', () => {
     const pem = await kubeletRequest('panda');
     const text = 'x'.repeat(65_536);
     for (const request of [asked(`${text}\n${pem}`), asked(pem, { 'a.example.com': text })]) {
-      expect(judgeSize(requestSummary(request).size)).toMatchObject({ action: 'leave', reason: 'RequestTooLarge' });
+      expect(judgeSize(summaryOf(request).size)).toMatchObject({ action: 'leave', reason: 'RequestTooLarge' });
     }
     expect(judgeSize(65_537)?.message).toBe('it has 65537 characters, wanted 65536 at most: no kubelet sends so much');
   });
@@ -36,17 +39,18 @@ describe('judgeSize()', () => {
 describe('requestSummary()', () => {
   it('has the node that is asked for', async () => {
     const pem = await kubeletRequest('panda');
-    expect(requestSummary(asked(pem))).toMatchObject({ node: 'panda' });
+    expect(summaryOf(asked(pem))).toMatchObject({ node: 'panda' });
     for (const other of ['', 'x', pem.replace('BEGIN', 'BEGUN'), `${'x'.repeat(65_536)}\n${pem}`]) {
-      expect(requestSummary(asked(other)), other.slice(0, 40)).not.toHaveProperty('node');
+      expect(summaryOf(asked(other)), other.slice(0, 40)).not.toHaveProperty('node');
     }
-    expect(requestSummary(asked(await createRequest({ subject: ['CN=panda'] })))).not.toHaveProperty('node');
+    expect(summaryOf(asked(await createRequest({ subject: ['CN=panda'] })))).not.toHaveProperty('node');
   });
 
   it('has nothing of what the request holds', () => {
-    const summary = requestSummary(asked('SECRET'.repeat(10_000)));
+    const summary = summaryOf(asked('SECRET'.repeat(10_000)));
     expect(summary).toEqual({
       name: 'csr-1',
+      signer: kubeletClientSigner,
       uid: 'u1',
       requestedAt: new Date('2026-01-01T00:00:00Z'),
       size: expect.any(Number) as number,

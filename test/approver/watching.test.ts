@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ApproverOptions } from '../../lib/approver/settings.ts';
+import { ClientPolicy } from '../../lib/approver/client-policy.ts';
 import { RequestQueue } from '../../lib/approver/queue.ts';
 import { runApprover } from '../../lib/approver/run.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
@@ -84,7 +85,7 @@ class World {
       },
       ...wish.options,
     };
-    this.queue = new RequestQueue(this.options);
+    this.queue = new RequestQueue(this.options, [new ClientPolicy(this.options)]);
   }
 
   get passedMs(): number {

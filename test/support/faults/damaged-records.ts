@@ -8,7 +8,7 @@ import { contentOf } from '../../../lib/approver/node-facts.ts';
 import { requestSummary } from '../../../lib/approver/batch.ts';
 import { Records } from '../../../lib/approver/records.ts';
 import type { SigningRequest } from '../../../lib/approver/request.ts';
-import { judgeShape } from '../../../lib/approver/request.ts';
+import { askedNode, judgeClientRequest } from '../../../lib/approver/client-request.ts';
 import { bootstrapRequester, kubeletClientSigner } from '../../../lib/bootstrap-identity.ts';
 import { systemClock } from '../../../lib/clock.ts';
 import { parseConfig, parseToolConfig } from '../../../lib/config/load.ts';
@@ -67,7 +67,8 @@ export class RecordCases implements AsyncDisposable {
       groups: requester.groups,
     };
     const csr = { metadata: { name: 'csr-1', uid: '1', creationTimestamp: '2026-06-01T00:00:00Z' }, spec };
-    if (judgeShape(csr, contentOf(csr), [requester]).action !== 'judge') throw new Error('the request is not suitable');
+    if (judgeClientRequest(csr, contentOf(csr), requester).action !== 'judge')
+      throw new Error('the request is not suitable');
     parseConfig(inputOf(configuration));
     return new RecordCases(await mkdtemp(join(tmpdir(), 'records-')), bootId(), csr);
   }
@@ -147,9 +148,9 @@ export class RecordCases implements AsyncDisposable {
     const request: SigningRequest = { ...this.#csr, spec: { ...this.#csr.spec, request: next } };
     const certificate = dice.roll(2) === 0 ? { status: { certificate: next } } : {};
     new Records([requester], systemClock).see({ ...request, ...certificate });
-    requestSummary(request);
+    requestSummary(request, { nodeOf: askedNode });
     const content = contentOf(request);
-    const verdict = judgeShape(request, content, [requester]);
+    const verdict = judgeClientRequest(request, content, requester);
     const isChanged = next !== this.#csr.spec.request;
     const isProven = !('problem' in content) && content.provesPossession;
     return verdict.action === 'judge' && isChanged && !isProven

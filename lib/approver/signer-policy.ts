@@ -1,0 +1,28 @@
+// What the queue asks about the requests for one signer. Each signer has rules of its own: client certificates of kubelets
+// in client-policy.ts.
+import type { SigningRequest } from './request.ts';
+import type { ApprovalVerdict } from './judge.ts';
+
+/** Written before an approval, so that a process that dies in between approves too little and not too much. */
+export type Noted = 'noted' | 'conflict';
+
+export interface SignerPolicy {
+  /** `spec.signerName` */
+  readonly signer: string;
+  /** Takes note of any request for the signer as the API has it now. */
+  see(request: SigningRequest): void;
+  /** Whether its requests are judged here, by who asks; others are left to others. */
+  concerns(request: SigningRequest): boolean;
+  /** The node in whose turn it is looked at; undefined: it names none, or cannot be read. */
+  nodeOf(request: SigningRequest): string | undefined;
+  /** Gathers the facts and applies the rules. Throws what the API refuses. */
+  judge(request: SigningRequest): Promise<ApprovalVerdict>;
+  /** `conflict`: another has written since; it must be judged again. */
+  note?(request: SigningRequest, verdict: Approve, now: Date): Promise<Noted>;
+  /** Before the watch brings it: the next request of the same node may be the next to be judged. */
+  approved?(node: string, request: SigningRequest, now: Date): void;
+  /** A pass begins. */
+  begin?(): void;
+}
+
+export type Approve = Extract<ApprovalVerdict, { action: 'approve' }>;
