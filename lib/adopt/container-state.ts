@@ -14,7 +14,8 @@ import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { AdoptionRecord } from './record.ts';
-import { containerName, digestOf, type PodAddition, type PodManifest } from './static-pods.ts';
+import { containerName } from '../install/own-container.ts';
+import { digestOf, type PodAddition, type PodManifest } from './static-pods.ts';
 
 /** `wrong`: only a person puts it right. `waiting`: it runs and is not ready, which may pass. */
 interface ContainerState {

@@ -7,6 +7,7 @@ import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import type { StaticPod } from '../components.ts';
 import { type Account, type ModeIdentity, podContainers } from '../install/accounts.ts';
+import type { SecurityLabel } from '../install/container.ts';
 import { componentFlags, componentKubeconfigs, type FlagValues } from '../install/component-flags.ts';
 import {
   credentialFiles,
@@ -22,7 +23,6 @@ import type { Resolved } from '../inventory/model.ts';
 import { dataLink } from '../publish/scan.ts';
 import { publish } from '../publish/writer.ts';
 import { locationText, type Material } from '../store/store.ts';
-import type { SecurityLabel } from './container.ts';
 import type { PodAddition } from './static-pods.ts';
 
 interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {

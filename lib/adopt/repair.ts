@@ -30,7 +30,8 @@ import {
 } from './manifests-lock.ts';
 import { type AdoptionRecord, readRecord } from './record.ts';
 import { changeStaticPod, manifestPath, podManifest } from './static-pods-apply.ts';
-import { addTo, containerName, digestOf, type PodAddition, type PodManifest, removeFrom } from './static-pods.ts';
+import { containerName } from '../install/own-container.ts';
+import { addTo, digestOf, type PodAddition, type PodManifest, removeFrom } from './static-pods.ts';
 
 export interface RepairOptions extends ManifestsLocking {
   /** Of our files. Absolute path. */

@@ -13,7 +13,8 @@ import { parseYaml, toYaml } from '../yaml.ts';
 import { askReady, type MirrorPod, readMirrorPod } from './container-state.ts';
 import type { KubeadmDirectories } from './kubeadm-files.ts';
 import { type RestartLeaseWait, withRestartLease } from './manifests-lock.ts';
-import { type Container, containerName, type PodManifest } from './static-pods.ts';
+import { containerName } from '../install/own-container.ts';
+import { type Container, type PodManifest } from './static-pods.ts';
 
 interface StaticPodMachine extends RestartLeaseWait, Pick<KubeadmDirectories, 'kubernetesDir'> {
   /** How long a pod may take until it runs. Default: three minutes. */

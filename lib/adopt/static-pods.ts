@@ -11,9 +11,9 @@ import { podContainers } from '../install/accounts.ts';
 import { flagArguments, type FlagValues } from '../install/component-flags.ts';
 import { digestAnnotation } from '../install/install-record.ts';
 import type { HostLayout } from '../install/layout.ts';
-import type { SecurityLabel } from './container.ts';
+import { containerName, hostPath, type Named, ownContainer } from '../install/own-container.ts';
+import type { SecurityLabel } from '../install/container.ts';
 
-export const containerName = 'kube-cert-recovery';
 /** The flags that were added, as JSON. */
 const flagsAnnotation = 'kube-cert-recovery/flags';
 /** There where the shared PID namespace is ours. */
@@ -55,37 +55,11 @@ export interface PodManifest {
   };
 }
 
-const fromField = (name: string, fieldPath: string) => ({ name, valueFrom: { fieldRef: { fieldPath } } });
-
-function ownContainer(addition: PodAddition): Container {
+function ownContainerOf(addition: PodAddition): Container {
   const { pod, image, layout, seLinux } = addition;
-  const probe = { httpGet: { host: '127.0.0.1', port: podContainers[pod].healthPort, path: '/livez', scheme: 'HTTP' } };
-  return {
-    name: containerName,
-    image,
-    // A machine that comes back may reach no registry.
-    imagePullPolicy: 'IfNotPresent',
-    args: [`--config=${layout.configFile}`],
-    env: [
-      fromField('NODE_NAME', 'spec.nodeName'),
-      fromField('POD_NAME', 'metadata.name'),
-      fromField('POD_NAMESPACE', 'metadata.namespace'),
-    ],
-    livenessProbe: { ...probe, initialDelaySeconds: 30, periodSeconds: 30, timeoutSeconds: 15, failureThreshold: 4 },
-    resources: { requests: { cpu: '10m', memory: '100Mi' }, limits: { memory: '250Mi' } },
-    securityContext: {
-      // Certificates and keys on a control-plane node belong to root; no capability is needed to write one's own files.
-      runAsUser: 0,
-      runAsGroup: 0,
-      allowPrivilegeEscalation: false,
-      readOnlyRootFilesystem: true,
-      capabilities: { drop: ['ALL'] },
-      seccompProfile: { type: 'RuntimeDefault' },
-      ...(seLinux !== undefined && { seLinuxOptions: seLinux }),
-    },
-    terminationMessagePolicy: 'FallbackToLogsOnError',
-    volumeMounts: mountsOf(addition).own,
-  };
+  const { healthPort } = podContainers[pod];
+  const volumeMounts = mountsOf(addition).own;
+  return ownContainer({ image, configFile: layout.configFile, healthPort, volumeMounts, seLinux });
 }
 
 /** Where a container's flags stand. */
@@ -115,7 +89,7 @@ export function addTo(before: PodManifest, addition: PodAddition): PodManifest {
     spec: {
       ...manifest.spec,
       ...(addition.sharesProcesses && { shareProcessNamespace: true }),
-      containers: [...containers, ownContainer(addition)],
+      containers: [...containers, ownContainerOf(addition)],
       volumes: [...(manifest.spec.volumes ?? []), ...volumes],
     },
   };
@@ -134,7 +108,7 @@ function annotationsOf(addition: PodAddition, before?: PodManifest): Readonly<Re
 export function removeFrom(manifest: PodManifest): PodManifest {
   const { annotations = {} } = manifest.metadata;
   const added = new Set(flagsNotedIn(annotations[flagsAnnotation]));
-  const isOurs = ({ name }: Named): boolean => name === volumePrefix || name.startsWith(`${volumePrefix}-`);
+  const isOurs = ({ name }: Named): boolean => name === containerName || name.startsWith(`${containerName}-`);
   const { containers, volumes } = manifest.spec;
   if (!(flagsAnnotation in annotations) && ![...containers, ...(volumes ?? [])].some(isOurs)) return manifest;
   const without = (words: readonly string[] | undefined) => words?.filter((word) => !added.has(word));
@@ -195,7 +169,7 @@ export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, u
       metadata: { annotations: annotationsOf(addition) },
       spec: {
         ...(addition.sharesProcesses && { shareProcessNamespace: true }),
-        containers: [{ name: pod, volumeMounts: component }, ownContainer(addition)],
+        containers: [{ name: pod, volumeMounts: component }, ownContainerOf(addition)],
         volumes,
       },
     },
@@ -203,31 +177,6 @@ export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, u
 }
 
 // What our container and the component beside it have mounted in a static pod. Pure.
-
-/** Of the names of what we add; what has it is ours. */
-const volumePrefix = 'kube-cert-recovery';
-
-interface Named {
-  readonly name: string;
-  readonly [field: string]: unknown;
-}
-
-interface Mounted {
-  readonly volume: Named;
-  readonly mount: Named;
-}
-
-function hostPath(
-  suffix: string,
-  path: string,
-  { readOnly, type = 'Directory' }: { readonly readOnly: boolean; readonly type?: 'Directory' | 'DirectoryOrCreate' },
-): Mounted {
-  const name = suffix === '' ? volumePrefix : `${volumePrefix}-${suffix}`;
-  return {
-    volume: { name, hostPath: { path, type } },
-    mount: { name, mountPath: path, ...(readOnly && { readOnly: true }) },
-  };
-}
 
 /** The parent of what is flipped is mounted, never what is flipped: a mount keeps the directory that it has found. */
 function mountsOf({ pod, layout, kubeletPki }: PodAddition): {

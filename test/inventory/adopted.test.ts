@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { containerName } from '../../lib/adopt/static-pods.ts';
+import { containerName } from '../../lib/install/own-container.ts';
 import { type KubeletTrust, readByAdopted, signingProblem } from '../../lib/inventory/discover/adopted.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';

@@ -43,7 +43,7 @@ export async function requireImage({ image, dryRun, print, signal }: RequireImag
   if (pulled.ok) return;
   const problem = pulled.output.split('\n').at(-1) ?? 'no answer';
   const load = 'load it into the runtime (ctr --namespace=k8s.io images import FILE, or crictl pull --creds ...)';
-  const message = `Cannot adopt this machine: image "${image}" cannot be pulled: ${problem}; ${load}, or name another one with --image. Nothing was written`;
+  const message = `Cannot use image "${image}" cannot be pulled: ${problem}; ${load}, or name another one with --image. Nothing was written`;
   throw new RecoveryError('ReadFailed', message);
 }
 

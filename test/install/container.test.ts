@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { requireImage } from '../../lib/adopt/container.ts';
+import { requireImage } from '../../lib/install/container.ts';
 
 let directory: string;
 beforeEach(async () => {
@@ -52,7 +52,7 @@ describe('requireImage()', () => {
   it('refuses what cannot be pulled, with what it was told', async () => {
     await crictl(absent, 'echo "not found" >&2; exit 1');
     await expect(required()).rejects.toThrow(
-      `Cannot adopt this machine: image "${image}" cannot be pulled: not found; load it into the runtime`,
+      `Cannot use image "${image}" cannot be pulled: not found; load it into the runtime`,
     );
   });
 

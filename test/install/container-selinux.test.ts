@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { containerLabel } from '../../lib/adopt/container.ts';
+import { containerLabel } from '../../lib/install/container.ts';
 
 let selinuxfs: string;
 beforeEach(async () => {

@@ -1,0 +1,71 @@
+// Our container in a static pod of a machine, and directories of the machine that it mounts. Pure.
+import type { SecurityLabel } from './container.ts';
+
+/** Also of the names of volumes that we add; what has it is ours. */
+export const containerName = 'kube-cert-recovery';
+
+export interface Named {
+  readonly name: string;
+  readonly [field: string]: unknown;
+}
+
+export interface Mounted {
+  readonly volume: Named;
+  readonly mount: Named;
+}
+
+const fromField = (name: string, fieldPath: string) => ({ name, valueFrom: { fieldRef: { fieldPath } } });
+
+interface OwnContainer {
+  readonly image: string;
+  readonly configFile: string;
+  /** Where its health is asked, on the loopback address of the machine. */
+  readonly healthPort: number;
+  readonly volumeMounts: readonly Named[];
+  /** Where SELinux is on. */
+  readonly seLinux?: SecurityLabel | undefined;
+}
+
+export function ownContainer({ image, configFile, healthPort, volumeMounts, seLinux }: OwnContainer) {
+  const probe = { httpGet: { host: '127.0.0.1', port: healthPort, path: '/livez', scheme: 'HTTP' } };
+  return {
+    name: containerName,
+    image,
+    // A machine that comes back may reach no registry.
+    imagePullPolicy: 'IfNotPresent',
+    args: [`--config=${configFile}`],
+    env: [
+      fromField('NODE_NAME', 'spec.nodeName'),
+      fromField('POD_NAME', 'metadata.name'),
+      fromField('POD_NAMESPACE', 'metadata.namespace'),
+    ],
+    livenessProbe: { ...probe, initialDelaySeconds: 30, periodSeconds: 30, timeoutSeconds: 15, failureThreshold: 4 },
+    resources: ownResources,
+    // Certificates and keys on a control-plane node belong to root; no capability is needed to write one's own files.
+    securityContext: { runAsUser: 0, runAsGroup: 0, ...leastPrivileges, ...(seLinux && { seLinuxOptions: seLinux }) },
+    terminationMessagePolicy: 'FallbackToLogsOnError',
+    volumeMounts,
+  };
+}
+
+export const ownResources = { requests: { cpu: '10m', memory: '100Mi' }, limits: { memory: '250Mi' } };
+
+export const leastPrivileges = {
+  allowPrivilegeEscalation: false,
+  readOnlyRootFilesystem: true,
+  capabilities: { drop: ['ALL'] },
+  seccompProfile: { type: 'RuntimeDefault' },
+};
+
+/** `suffix`: of its name, which begins with ours. */
+export function hostPath(
+  suffix: string,
+  path: string,
+  { readOnly, type = 'Directory' }: { readonly readOnly: boolean; readonly type?: 'Directory' | 'DirectoryOrCreate' },
+): Mounted {
+  const name = suffix === '' ? containerName : `${containerName}-${suffix}`;
+  return {
+    volume: { name, hostPath: { path, type } },
+    mount: { name, mountPath: path, ...(readOnly && { readOnly: true }) },
+  };
+}
