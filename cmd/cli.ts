@@ -88,11 +88,21 @@ function program(io: Io) {
     async (line) => (await import('./host.ts')).initHostCommand(line, io),
   );
 
+  add(
+    init,
+    'approver',
+    "approve kubelets' certificate requests from a static pod of this control-plane node",
+    async (line) => (await import('./approver.ts')).initApproverCommand(line, io),
+  );
+
   const uninstall = add(command, 'uninstall', 'remove what init made', async (line) =>
     (await import('./uninstall.ts')).uninstallCommand(line, io),
   ).allowExcessArguments();
   add(uninstall, 'host', 'remove the systemd units of this host', async (line) =>
     (await import('./host.ts')).uninstallHostCommand(line, io),
+  );
+  add(uninstall, 'approver', 'remove the static pod of init approver', async (line) =>
+    (await import('./approver.ts')).uninstallApproverCommand(line, io),
   );
   add(uninstall, 'adopt', "have the static pods of this control-plane node read kubeadm's files again", async (line) =>
     (await import('./init-adopt.ts')).uninstallAdoptCommand(line, io),

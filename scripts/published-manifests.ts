@@ -6,8 +6,9 @@ import { kubeadmPatches, type PodAddition } from '../lib/adopt/static-pods.ts';
 import { type StaticPod, staticPods } from '../lib/components.ts';
 import { defaultNamespace } from '../lib/install/accounts.ts';
 import { manifestsDirectories, renderHost } from '../lib/install/host.ts';
+import { approverDeployment, approverStaticPod } from '../lib/install/approver-pod.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
-import { installManifests, podSyncers, type RbacOptions } from '../lib/install/rbac.ts';
+import { approverInstallManifests, installManifests, podSyncers, type RbacOptions } from '../lib/install/rbac.ts';
 import { isFile } from '../lib/inventory/places.ts';
 import { loadPreset } from '../lib/inventory/preset.ts';
 import { allDirectories, resolve } from '../lib/inventory/resolve.ts';
@@ -23,7 +24,7 @@ const resolved = resolve(inApi, { parameters: { apiServerHostnames: ['localhost'
 
 /** Text by path below manifests/. */
 export async function publishedManifests(): Promise<Readonly<Record<string, string>>> {
-  const published = { ...rbac(), ...patches(), ...openshift() };
+  const published = { ...rbac(), ...patches(), ...openshift(), ...approver() };
   const formatted = Object.entries(published).map(async ([name, text]) => {
     return [name, await format(text, { parser: 'yaml', singleQuote: true, printWidth: 120 })] as const;
   });
@@ -79,6 +80,27 @@ const containerText = ({ pod, layout, kubeletPki }: PodAddition): string => `\
 ${kubeletPki === undefined ? '' : `#   ${kubeletPki}: where the kubelet keeps its certificates, which mode approver reads\n`}#
 # Where SELinux enforces, add to the securityContext: seLinuxOptions: { type: spc_t, level: s0 }
 `;
+
+/** The approver on its own. */
+function approver(): Readonly<Record<string, string>> {
+  const directory = `${defaultDirectory}/approver`;
+  const pod = { image, directory, configFile: `${directory}/config.yaml`, kubeletPki: '/var/lib/kubelet/pki' };
+  const deployed = [
+    ...approverInstallManifests(defaultNamespace, { token: false }),
+    ...approverDeployment({ image, namespace: defaultNamespace, approver: {} }),
+  ];
+  return {
+    'approver/static-pod.yaml': `\
+# The static pod that "kube-cert-recovery init approver" writes to /etc/kubernetes/manifests. It also makes its identity,
+# its rights, and the files below ${directory}.
+# ${image} is a placeholder for the image. See docs/approver.md.
+${toYaml(approverStaticPod(pod))}`,
+    'approver/deployment.yaml': `\
+# Mode approver in any cluster: its identity, its rights, its configuration, and a Deployment of two replicas.
+# ${image} is a placeholder for the image. See docs/approver.md.
+${deployed.map((manifest) => toYaml(manifest)).join('---\n')}`,
+  };
+}
 
 function openshift(): Readonly<Record<string, string>> {
   const files = Object.entries(openshiftContainers(image)).map(([component, containers]) => {

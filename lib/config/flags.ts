@@ -150,6 +150,9 @@ const flagTable = {
       help: 'add our containers again to manifests that were rewritten without them, as after kubeadm upgrade',
     },
   },
+  'init approver': {
+    '--image <reference>': { help: 'image of this program, as the container runtime of this machine knows it' },
+  },
   'init host': { '--executable <file>': { help: 'program that the units start (default: this one)' } },
   uninstall: {
     '--purge': { units: 'refused', help: 'also delete every Secret and ConfigMap that init has created' },

@@ -96,7 +96,9 @@ export function installManifests(options: RbacOptions): Manifest[] {
       : clusterRole(`${accountName('regen')}-names${suffix}`, namesRules, subjectOf('regen'))),
     ...kubeletAccess(artefacts),
     ...accounts.map((account) => token(account, namespace)),
-    ...(approver ? approverManifests(namespace, subjectOf) : []),
+    ...(approver
+      ? [...approverManifests(namespace), token('approver', namespace), ...bootstrapperManifests(namespace)]
+      : []),
   ];
 }
 
@@ -178,20 +180,36 @@ function binding(kind: RoleKind, metadata: Manifest['metadata'], subject: Subjec
   return { ...typeMeta(`${kind}Binding`), metadata, roleRef, subjects: [subject] };
 }
 
-function approverManifests(namespace: string, subjectOf: (account: Account) => Subject): Manifest[] {
-  const accounts = ['approver', 'node-bootstrapper'] as const;
-  const approver = subjectOf('approver');
-  const name = accountName('approver');
-  const bootstrapper = { name: bootstrapAccount, labels: ownLabel };
+/** Of the approver on its own. `token`: also one without an end, for what is no Pod's ServiceAccount to the API server. */
+export function approverInstallManifests(namespace: string, options: { readonly token: boolean }): Manifest[] {
   return [
-    ...accounts.map((account) => accountManifest(account, namespace)),
-    ...clusterRole(name, approverClusterRules, approver),
-    ...roles(name, approverRules(namespace), approver),
+    { ...typeMeta('Namespace'), metadata: { name: namespace } },
+    ...approverManifests(namespace),
+    ...(options.token ? [token('approver', namespace)] : []),
+  ];
+}
+
+function approverManifests(namespace: string): Manifest[] {
+  const name = accountName('approver');
+  const subject = { kind: 'ServiceAccount', namespace, name } as const;
+  return [
+    accountManifest('approver', namespace),
+    ...clusterRole(name, approverClusterRules, subject),
+    ...roles(name, approverRules(namespace), subject),
     // Without data: what the approvers have written there stays when it is applied again.
     { ...typeMeta('ConfigMap'), metadata: { namespace, name: firstApprovalsName, labels: ownLabel } },
+  ];
+}
+
+/** Of kubelets without a certificate on adopted machines. */
+function bootstrapperManifests(namespace: string): Manifest[] {
+  const subject = { kind: 'ServiceAccount', namespace, name: bootstrapAccount } as const;
+  const metadata = { name: bootstrapAccount, labels: ownLabel };
+  return [
+    accountManifest('node-bootstrapper', namespace),
     // Upstream's role for kubelets that have no certificate yet, without the one that has kcm approve by itself.
-    binding('ClusterRole', bootstrapper, subjectOf('node-bootstrapper'), 'system:node-bootstrapper'),
-    ...accounts.map((account) => token(account, namespace)),
+    binding('ClusterRole', metadata, subject, 'system:node-bootstrapper'),
+    token('node-bootstrapper', namespace),
   ];
 }
 

@@ -49,6 +49,7 @@ export interface UninstallOutcome {
 }
 
 const kinds = [
+  'Deployment',
   'ClusterRoleBinding',
   'RoleBinding',
   'ClusterRole',

@@ -10,6 +10,7 @@ export const collections = {
   Secret: '/api/v1/namespaces/{namespace}/secrets',
   ConfigMap: '/api/v1/namespaces/{namespace}/configmaps',
   ServiceAccount: '/api/v1/namespaces/{namespace}/serviceaccounts',
+  Deployment: '/apis/apps/v1/namespaces/{namespace}/deployments',
   Lease: '/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases',
   Event: '/apis/events.k8s.io/v1/namespaces/{namespace}/events',
   Role: `${rbac}/namespaces/{namespace}/roles`,

@@ -38,6 +38,7 @@ const admin = '/var/lib/machine/test-admin';
 
 export class Cluster implements AsyncDisposable {
   readonly nodes: Node[] = [];
+  readonly #workers = new Set<Node>();
   readonly #workshop: Workshop;
   readonly #network: Network;
   readonly #token = `${randomBytes(3).toString('hex')}.${randomBytes(8).toString('hex')}`;
@@ -91,6 +92,17 @@ export class Cluster implements AsyncDisposable {
       token: this.#token,
       certificateKey: this.#certificateKey,
     });
+    await kubeadm(node, 'join', configuration);
+    await this.ready(node);
+    return node;
+  }
+
+  /** A machine without control plane, which systemd boots. */
+  async joinWorker(): Promise<Node> {
+    const node = await this.#addNode(true);
+    this.#workers.add(node);
+    const endpoint = `${this.node.address}:6443`;
+    const configuration = joinConfiguration({ name: node.name, address: node.address, endpoint, token: this.#token });
     await kubeadm(node, 'join', configuration);
     await this.ready(node);
     return node;
@@ -199,7 +211,8 @@ export class Cluster implements AsyncDisposable {
    * Resolves when the kubelet of `node` has reported Ready since that moment (its lease has been renewed too, so the
    * report is not an old one). The answer is when, in milliseconds since the epoch.
    */
-  async ready(node = this.node, { since = 0, withinMs = 180_000, via = node }: ReadyOptions = {}): Promise<number> {
+  async ready(node = this.node, { since = 0, withinMs = 180_000, ...options }: ReadyOptions = {}): Promise<number> {
+    const { via = this.#workers.has(node) ? this.node : node } = options;
     return eventually(
       async () => {
         const lease = await this.api(`/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/${node.name}`, {
@@ -220,7 +233,8 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** Makes a Pod on `node`, which the scheduler places and the kubelet runs; gone again when it has run. */
-  async runPod(node = this.node, { withinMs = 180_000, via = node } = {}): Promise<void> {
+  async runPod(node = this.node, { withinMs = 180_000 } = {}): Promise<void> {
+    const via = this.#workers.has(node) ? this.node : node;
     const name = `probe-${randomBytes(4).toString('hex')}`;
     const pods = '/api/v1/namespaces/default/pods';
     const pod = {

@@ -69,15 +69,16 @@ export interface JoinOptions {
   /** Of the control plane that is there. */
   readonly endpoint: string;
   readonly token: string;
-  readonly certificateKey: string;
+  readonly certificateKey?: string;
 }
 
+/** Without `certificateKey` the machine becomes a worker. */
 export function joinConfiguration({ name, address, endpoint, token, certificateKey }: JoinOptions): string {
   return documents({
     apiVersion,
     kind: 'JoinConfiguration',
     nodeRegistration: nodeRegistration(name),
-    controlPlane: { localAPIEndpoint: { advertiseAddress: address }, certificateKey },
+    ...(certificateKey && { controlPlane: { localAPIEndpoint: { advertiseAddress: address }, certificateKey } }),
     // kubeadm's own two minutes for a new member of etcd are too few when two cores run three machines.
     timeouts: { etcdAPICall: '5m', kubernetesAPICall: '5m', controlPlaneComponentHealthCheck: '5m' },
     discovery: { bootstrapToken: { token, apiServerEndpoint: endpoint, unsafeSkipCAVerification: true } },

@@ -1,0 +1,65 @@
+// `init approver` and `uninstall approver`: mode approver as a static pod of its own on this control-plane node of kubeadm.
+import { join } from 'node:path';
+import { systemClock } from '../lib/clock.ts';
+import type { FlagsOf } from '../lib/config/flags.ts';
+import { installedSettings } from '../lib/config/installed-settings.ts';
+import { parseToolConfig } from '../lib/config/load.ts';
+import { defaultNamespace } from '../lib/install/accounts.ts';
+import { installApprover, removeApprover } from '../lib/install/approver-apply.ts';
+import { allDirectories } from '../lib/inventory/resolve.ts';
+import { directoriesOfKubeadm, discoverKubeadm } from '../lib/inventory/discover/discover.ts';
+import { type Problem, problemsError } from '../lib/problems.ts';
+import { connectingOf, withConnection } from './connections.ts';
+import { exitCodes } from './exit-codes.ts';
+import { configInput, installFlags, type InstallLine, orKubeadm } from './read-config.ts';
+import { type Io, version } from './runtime.ts';
+
+type ApproverLine = InstallLine & FlagsOf<'init approver'>;
+
+export async function initApproverCommand({ image, ...line }: ApproverLine, io: Io): Promise<number> {
+  const { flags, options, problems } = installFlags(line, io);
+  const message = 'is required: the image of this program, as the container runtime of this machine knows it';
+  const missing: readonly Problem[] = image === undefined ? [{ path: '--image', kind: 'required', message }] : [];
+  const { namespace = defaultNamespace, ...others } = flags;
+  const input = { ...configInput(orKubeadm(others), io), problems: [...problems, ...missing] };
+  const { inventory, environment, kubeconfig, dryRun, ...config } = parseToolConfig(input);
+  const directories = directoriesOfKubeadm(allDirectories(inventory, environment.directories ?? {}));
+  const { kubernetesDir, kubeletDir } = directories;
+  const { endpoints } = await discoverKubeadm({ directories, given: environment });
+  const server = options.server ?? endpoints.local;
+  if (server === undefined) {
+    const wanted = 'is required: the address of the API server on this machine was not found in its kubeconfigs';
+    throw problemsError('ConfigInvalid', 'Cannot install the approver', [
+      { path: '--server', kind: 'required', message: wanted },
+    ]);
+  }
+  const connecting = connectingOf(config, io);
+  return withConnection(kubeconfig ?? join(kubernetesDir, 'admin.conf'), connecting, async (connection) => {
+    const { approver = {} } = installedSettings(input, environment);
+    await installApprover({
+      api: { connection, signal: io.signal },
+      clock: systemClock,
+      directory: options.directory,
+      manifestsDir: join(kubernetesDir, 'manifests'),
+      image: image ?? '',
+      namespace,
+      server,
+      kubeletPki: join(kubeletDir, 'pki'),
+      settings: approver as object,
+      userAgent: `kube-cert-recovery/${version}`,
+      dryRun,
+      print: (text) => void io.stdout.write(`${text}\n`),
+    });
+    return exitCodes.done;
+  });
+}
+
+export async function uninstallApproverCommand(line: InstallLine, io: Io): Promise<number> {
+  const { flags, options, problems } = installFlags(line, io);
+  const { inventory, environment, dryRun } = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems });
+  const { kubernetesDir } = directoriesOfKubeadm(allDirectories(inventory, environment.directories ?? {}));
+  const print = (text: string): void => void io.stdout.write(`${text}\n`);
+  await removeApprover({ directory: options.directory, manifestsDir: join(kubernetesDir, 'manifests'), dryRun, print });
+  print('Its identity stays in the API; "kube-cert-recovery uninstall" removes it when no node uses it any more.');
+  return exitCodes.done;
+}

@@ -1,0 +1,141 @@
+// `init approver` and `uninstall approver`: the approver as a static pod of its own on a control-plane machine that is not
+// adopted. The identity first, then its credential, which is tried, and the manifest last: a pod that starts can work.
+import { join } from 'node:path';
+import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
+import { RecoveryError } from '../errors.ts';
+import { openConnection } from '../kube/connection.ts';
+import type { Clock } from '../clock.ts';
+import { collectionPath, withQuery } from '../kube/resources.ts';
+import { poll } from '../retry.ts';
+import { toYaml } from '../yaml.ts';
+import { type Api, applyManifest, manifestText } from './apply.ts';
+import { approverConfig, approverName, approverStaticPod } from './approver-pod.ts';
+import { kubeconfigYaml } from './component-flags.ts';
+import { containerLabel, requireImage } from './container.ts';
+import { isThere, removeDirectory, removeFile } from './existing-files.ts';
+import { adoptionFile } from './layout.ts';
+import { readToken } from './mode-credentials.ts';
+import { approverInstallManifests } from './rbac.ts';
+
+interface ApproverFiles {
+  /** Of all that `init` writes on a machine. Absolute path. */
+  readonly directory: string;
+  /** Where the kubelet finds its static pods. */
+  readonly manifestsDir: string;
+  readonly dryRun: boolean;
+  readonly print: (line: string) => void;
+}
+
+export interface InstallApproverOptions extends ApproverFiles {
+  /** As an administrator. */
+  readonly api: Api;
+  readonly clock: Clock;
+  readonly image: string;
+  readonly namespace: string;
+  /** The API server on this machine, by an address that its certificate holds. */
+  readonly server: string;
+  readonly kubeletPki: string;
+  /** What the configuration file says of the approver. */
+  readonly settings: object;
+  readonly userAgent: string;
+}
+
+/** How long a right may take to reach the API server's authoriser. */
+const rightsMs = 30_000;
+const pollMs = 250;
+
+const filesOf = ({ directory, manifestsDir }: Pick<ApproverFiles, 'directory' | 'manifestsDir'>) => {
+  const own = join(directory, 'approver');
+  return {
+    own,
+    token: join(own, 'token'),
+    authority: join(own, 'ca.crt'),
+    kubeconfig: join(own, 'kubeconfig'),
+    config: join(own, 'config.yaml'),
+    manifest: join(manifestsDir, `${approverName}.yaml`),
+  };
+};
+
+/** Throws KubeConflict on an adopted machine, what the API refuses, and WriteFailed. */
+export async function installApprover(options: InstallApproverOptions): Promise<void> {
+  const { api, directory, image, namespace, server, kubeletPki, dryRun, print, clock } = options;
+  const { signal } = api;
+  const adoption = adoptionFile(directory);
+  if (await isThere(adoption, 'record of an adoption')) {
+    const message = `Cannot install the approver: this machine is adopted ("${adoption}"), and the container in its kube-apiserver pod is an approver; its settings are in ${join(directory, 'kube-apiserver/config.yaml')}`;
+    throw new RecoveryError('KubeConflict', message);
+  }
+  const files = filesOf(options);
+  const manifests = approverInstallManifests(namespace, { token: true });
+  const settings = { ...options.settings, kubeconfig: files.kubeconfig, bootstrapNamespace: namespace };
+  const config = approverConfig({ ...settings, nodeCertificate: join(kubeletPki, 'kubelet-client-current.pem') });
+  const pod = { image, configFile: files.config, directory: files.own, kubeletPki, seLinux: await containerLabel() };
+  const manifest = toYaml(approverStaticPod(pod));
+  await requireImage({ image, dryRun, print, signal });
+  if (dryRun) {
+    for (const each of manifests) print(`---\n${toYaml(each)}`.trimEnd());
+    print(`--- # ${files.config}\n${config}--- # ${files.manifest}\n${manifest}`.trimEnd());
+    return;
+  }
+  for (const each of manifests) {
+    const outcome = await applyManifest(api, each);
+    if (outcome !== 'unchanged') print(`${outcome === 'created' ? 'Created' : 'Updated'} ${manifestText(each)}`);
+  }
+  const { token, rootCa } = await readToken('approver', { api, namespace, clock });
+  if (rootCa === undefined) {
+    const message = 'Cannot write kubeconfig: kube-controller-manager puts no CA beside tokens; give it --root-ca-file';
+    throw new RecoveryError('KubeUnavailable', message);
+  }
+  const user = { name: approverName, tokenFile: files.token };
+  const kubeconfig = kubeconfigYaml({ server, certificateAuthority: files.authority, user });
+  await ensurePrivateDirectory(files.own);
+  const written = [
+    { path: files.token, content: token, mode: 0o600, what: 'token' },
+    { path: files.authority, content: rootCa, mode: 0o600, what: 'CA bundle' },
+    { path: files.kubeconfig, content: kubeconfig, mode: 0o600, what: 'kubeconfig' },
+    { path: files.config, content: config, mode: 0o600, what: 'configuration' },
+  ];
+  for (const file of written) if ((await replaceFile(file)) === 'written') print(`Wrote ${file.path}`);
+  await requireRights(files.kubeconfig, options);
+  const last = { path: files.manifest, content: manifest, mode: 0o600, what: 'manifest' };
+  if ((await replaceFile(last)) === 'written') print(`Wrote ${files.manifest}; the kubelet starts it now`);
+  else print(`Unchanged: ${files.manifest}`);
+}
+
+/** By the file that the pod will use. */
+async function requireRights(kubeconfigFile: string, options: InstallApproverOptions): Promise<void> {
+  const { clock, userAgent, api } = options;
+  const connection = await openConnection({ kubeconfigFile, clock, userAgent });
+  let failure: unknown;
+  const look = async (): Promise<true | undefined> => {
+    const path = withQuery(collectionPath('CertificateSigningRequest'), { limit: '1' });
+    return connection.request({ method: 'GET', path, signal: api.signal }).then(
+      () => true as const,
+      (err: unknown) => void (failure = err),
+    );
+  };
+  try {
+    const found = await poll(look, { forMs: rightsMs, everyMs: pollMs, clock, signal: api.signal });
+    if (found === undefined) throw failure;
+  } finally {
+    await connection.close();
+  }
+}
+
+/** What was removed (with dryRun: would be). The identity stays: other machines may use it. */
+export async function removeApprover({ dryRun, print, ...where }: ApproverFiles): Promise<void> {
+  const { own, manifest } = filesOf(where);
+  const done = dryRun ? 'Would remove' : 'Removed';
+  const there = [];
+  for (const path of [manifest, own]) if (await isThere(path, `"${path}"`)) there.push(path);
+  // The pod first: it lives on the files.
+  if (there.includes(manifest)) {
+    if (!dryRun) await removeFile(manifest, 'manifest');
+    print(`${done} ${manifest}`);
+  }
+  if (there.includes(own)) {
+    if (!dryRun) await removeDirectory(own);
+    print(`${done} ${own}`);
+  }
+  if (there.length === 0) print('Nothing to remove.');
+}

@@ -1,0 +1,124 @@
+// The approver on its own: a static pod of a control-plane machine, or a Deployment in any cluster. Pure.
+import { apiVersion } from '../well-known.ts';
+import { typeMeta } from '../kube/resources.ts';
+import { toYaml } from '../yaml.ts';
+import { accountName } from './accounts.ts';
+import { type Manifest, ownLabel } from './apply.ts';
+import { kubeconfigYaml } from './component-flags.ts';
+import type { SecurityLabel } from './container.ts';
+import { hostPath, leastPrivileges, ownContainer, ownResources } from './own-container.ts';
+
+export const approverName = accountName('approver');
+/** Beside those of the containers of an adopted machine. */
+const healthPort = 11446;
+
+interface StaticPodOptions {
+  readonly image: string;
+  readonly configFile: string;
+  /** Of its configuration and credential. */
+  readonly directory: string;
+  /** Where the kubelet keeps its certificates. */
+  readonly kubeletPki: string;
+  readonly seLinux?: SecurityLabel | undefined;
+}
+
+/** For the kubelet's directory of manifests: on the network of the machine, so that it needs no other pod. */
+export function approverStaticPod({ image, configFile, directory, kubeletPki, seLinux }: StaticPodOptions): object {
+  const mounted = [hostPath('', directory, { readOnly: true }), hostPath('kubelet', kubeletPki, { readOnly: true })];
+  const volumeMounts = mounted.map(({ mount }) => mount);
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: approverName, namespace: 'kube-system', labels: ownLabel },
+    spec: {
+      hostNetwork: true,
+      priorityClassName: 'system-node-critical',
+      securityContext: { seccompProfile: { type: 'RuntimeDefault' } },
+      containers: [ownContainer({ image, configFile, healthPort, volumeMounts, seLinux })],
+      volumes: mounted.map(({ volume }) => volume),
+    },
+  };
+}
+
+/** Of the static pod. `approver`: its section. */
+export const approverConfig = (approver: object, more: object = {}): string =>
+  toYaml({
+    apiVersion,
+    kind: 'Configuration',
+    modes: ['approver'],
+    approver,
+    healthProbeBindAddress: `127.0.0.1:${healthPort}`,
+    ...more,
+  });
+
+const mountedConfig = '/etc/kube-cert-recovery';
+const serviceAccountFiles = '/var/run/secrets/kubernetes.io/serviceaccount';
+const deploymentPort = 8081;
+
+interface DeploymentOptions {
+  readonly image: string;
+  readonly namespace: string;
+  /** The section of its configuration. */
+  readonly approver: object;
+}
+
+/**
+ * Two replicas: each works, and the resourceVersion of a request makes one approval of two. They have a Pod's token, and
+ * no certificate of a machine: every node is another one to them.
+ */
+export function approverDeployment({ image, namespace, approver }: DeploymentOptions): readonly Manifest[] {
+  const labels = { ...ownLabel, 'app.kubernetes.io/name': approverName };
+  const metadata = { name: approverName, namespace, labels };
+  const kubeconfig = kubeconfigYaml({
+    server: 'https://kubernetes.default.svc',
+    certificateAuthority: `${serviceAccountFiles}/ca.crt`,
+    user: { name: approverName, tokenFile: `${serviceAccountFiles}/token` },
+  });
+  const config = toYaml({
+    apiVersion,
+    kind: 'Configuration',
+    modes: ['approver'],
+    approver: { ...approver, kubeconfig: `${mountedConfig}/kubeconfig`, bootstrapNamespace: namespace },
+    healthProbeBindAddress: `:${deploymentPort}`,
+  });
+  const probe = (path: string) => ({ httpGet: { path, port: deploymentPort }, periodSeconds: 30, timeoutSeconds: 15 });
+  const container = {
+    name: 'approver',
+    image,
+    args: [`--config=${mountedConfig}/config.yaml`],
+    env: [{ name: 'POD_NAME', valueFrom: { fieldRef: { fieldPath: 'metadata.name' } } }],
+    ports: [{ name: 'health', containerPort: deploymentPort }],
+    livenessProbe: probe('/livez'),
+    readinessProbe: probe('/readyz'),
+    resources: ownResources,
+    securityContext: leastPrivileges,
+    volumeMounts: [{ name: 'config', mountPath: mountedConfig, readOnly: true }],
+  };
+  const controlPlane = 'node-role.kubernetes.io/control-plane';
+  const spec = {
+    serviceAccountName: approverName,
+    automountServiceAccountToken: true,
+    priorityClassName: 'system-cluster-critical',
+    nodeSelector: { [controlPlane]: '' },
+    tolerations: [{ key: controlPlane, operator: 'Exists', effect: 'NoSchedule' }],
+    topologySpreadConstraints: [
+      {
+        maxSkew: 1,
+        topologyKey: 'kubernetes.io/hostname',
+        whenUnsatisfiable: 'ScheduleAnyway',
+        labelSelector: { matchLabels: labels },
+      },
+    ],
+    securityContext: { runAsNonRoot: true, runAsUser: 65_532, runAsGroup: 65_532 },
+    containers: [container],
+    volumes: [{ name: 'config', configMap: { name: approverName } }],
+  };
+  return [
+    { ...typeMeta('ConfigMap'), metadata, data: { 'config.yaml': config, kubeconfig } },
+    {
+      ...typeMeta('Deployment'),
+      metadata,
+      spec: { replicas: 2, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
+    },
+  ];
+}
