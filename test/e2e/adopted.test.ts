@@ -8,6 +8,7 @@ import { blocks, page, section } from '../docs/markdown.ts';
 import { eventually } from '../support/eventually.ts';
 import {
   adopt,
+  bootstrapAsOpenShift,
   configure,
   endLeaves,
   ends,
@@ -17,6 +18,7 @@ import {
   leavesValid,
   networkFromDaemonSet,
   offPast,
+  openshiftBootstrapper,
   recoveryDirectory,
   renewedSince,
   renewing,
@@ -40,7 +42,7 @@ import {
 import { runningOn, startLoad } from '../support/node/load.ts';
 import { serviceCommand } from '../support/node/node.ts';
 import { mebibytes, ownContainer, ownMemory } from '../support/node/own-container.ts';
-import { Handshakes, kubeletIssued, ownLog, stepsOf, stepsText } from '../support/node/steps.ts';
+import { Handshakes, kubeletIssued, kubeletRequesters, ownLog, stepsOf, stepsText } from '../support/node/steps.ts';
 
 /** From the last write to the end of what was written: the syncers need a moment, the power a second to go. */
 const inMs = 15_000;
@@ -62,9 +64,10 @@ describe('one adopted control-plane machine', () => {
   });
   afterAll(() => (cluster as Cluster | undefined)?.[Symbol.asyncDispose]());
 
-  it('takes every step of the recovery flow after its certificates have expired while it was off', async () => {
+  it('takes every step of the recovery flow after its certificates have expired while it was off, as an OpenShift kubelet', async () => {
     const { node } = cluster;
     expect(await resolvesNames(node)).toBe(true);
+    const bootstrapAsBefore = await bootstrapAsOpenShift(cluster);
     const end = await endLeaves(cluster, { inMs });
     dead = await leaders(cluster);
     await offPast(node, end);
@@ -86,6 +89,8 @@ describe('one adopted control-plane machine', () => {
     console.log(`${stepsText(steps)}\ncontainer runtime up to Ready: ${boot.runtimeToReady} ms`);
     expect(steps.filter(({ ms }) => ms === undefined)).toEqual([]);
     await cluster.runPod();
+    expect(await kubeletRequesters(cluster, since)).toEqual([openshiftBootstrapper]);
+    await bootstrapAsBefore();
   });
 
   it('needed no registry and no names for that', async () => {

@@ -25,7 +25,12 @@ export const recoveryDirectory = '/etc/kubernetes/kube-cert-recovery';
 const head = { apiVersion: 'kube-cert-recovery/v1alpha1', kind: 'Configuration', log: { level: 'debug' } };
 
 /** What is to expire must not be renewed before; then it gets no more than this grace. Logs tell the steps. */
-const recovering = { ...head, preset: 'kubernetes', policy: { kind: 'OnlyWhenExpired', grace: '2s' } };
+const recovering = {
+  ...head,
+  preset: 'kubernetes',
+  policy: { kind: 'OnlyWhenExpired', grace: '2s' },
+  approver: { requesters: ['kube-cert-recovery', 'openshift'] },
+};
 
 /** The preset, with its own policy, and leaves in the API that live so long: all but what recovery stands on. */
 export function renewing(life: { readonly validity: string; readonly refresh: string }): object {
@@ -55,6 +60,43 @@ function asDocumented(start: string): string {
   const [command, ...others] = documented.filter((text) => text.startsWith(`kube-cert-recovery ${start}`));
   if (command === undefined || others.length > 0) throw new Error(`The page has not one command "${start}"`);
   return command.replace(/^kube-cert-recovery/, programPath).replace(/--image=\S+/, `--image=${programReference}`);
+}
+
+const openshift = { namespace: 'openshift-machine-config-operator', name: 'node-bootstrapper' };
+/** As the API server writes it into requests. */
+export const openshiftBootstrapper = `system:serviceaccount:${openshift.namespace}:${openshift.name}`;
+
+/**
+ * Gives the kubelet the bootstrap kubeconfig of an OpenShift node (machine-config-operator, manifests/machineconfigserver):
+ * the token of that ServiceAccount, with upstream's right to request. Resolves with what puts back what was there.
+ */
+export async function bootstrapAsOpenShift(cluster: Cluster): Promise<() => Promise<void>> {
+  const { node } = cluster;
+  const { namespace, name } = openshift;
+  const post = async (path: string, body: object): Promise<void> => {
+    const { status, body: said } = await cluster.api(path, { method: 'POST', body });
+    if (status !== 201) throw new Error(`${path}: ${JSON.stringify(said)}`);
+  };
+  await post('/api/v1/namespaces', { metadata: { name: namespace } });
+  await post(`/api/v1/namespaces/${namespace}/serviceaccounts`, { metadata: { name } });
+  const annotations = { 'kubernetes.io/service-account.name': name };
+  const secret = { metadata: { name: `${name}-token`, annotations }, type: 'kubernetes.io/service-account-token' };
+  await post(`/api/v1/namespaces/${namespace}/secrets`, secret);
+  await post('/apis/rbac.authorization.k8s.io/v1/clusterrolebindings', {
+    metadata: { name: 'system-bootstrap-node-bootstrapper' },
+    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'system:node-bootstrapper' },
+    subjects: [{ kind: 'ServiceAccount', ...openshift }],
+  });
+  const token = await eventually(async () => {
+    const { body } = await cluster.api(`/api/v1/namespaces/${namespace}/secrets/${name}-token`);
+    return Buffer.from((body as { data: { token: string } }).data.token, 'base64').toString();
+  });
+  const file = '/etc/kubernetes/bootstrap-kubelet.conf';
+  const before = '/var/lib/machine/bootstrap-before';
+  await node.sh(
+    `cp -p ${file} ${before} && sed -i 's|token: .*|token: ${token}|' ${file} && grep -q 'token: ${token}' ${file}`,
+  );
+  return async () => void (await node.sh(`cp -p ${before} ${file}`));
 }
 
 /** What the page tells to type, with what it prints. */

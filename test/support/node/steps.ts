@@ -153,6 +153,7 @@ async function started(node: Node, pod: Pod, since: number): Promise<number | un
 interface Requests {
   readonly items?: readonly {
     readonly metadata: { readonly creationTimestamp: string };
+    readonly spec: { readonly username: string };
     readonly status?: { readonly certificate?: string };
   }[];
 }
@@ -175,6 +176,16 @@ export function kubeletIssued(
     },
     { withinMs, everyMs: 100 },
   );
+}
+
+/** Who has made the requests since then that have their certificate, each once. */
+export async function kubeletRequesters(cluster: Cluster, since: number): Promise<readonly string[]> {
+  const { body } = await cluster.api('/apis/certificates.k8s.io/v1/certificatesigningrequests');
+  const issued = ((body as Requests).items ?? []).filter(
+    ({ metadata, status }) =>
+      Date.parse(metadata.creationTimestamp) >= since - 1000 && status?.certificate !== undefined,
+  );
+  return [...new Set(issued.map(({ spec }) => spec.username))];
 }
 
 async function leaseRenewed(cluster: Cluster, node: Node): Promise<number> {
