@@ -8,7 +8,7 @@ import { defaultNamespace } from '../lib/install/accounts.ts';
 import { installApprover, removeApprover } from '../lib/install/approver-apply.ts';
 import { allDirectories } from '../lib/inventory/resolve.ts';
 import { directoriesOfKubeadm, discoverKubeadm } from '../lib/inventory/discover/discover.ts';
-import { type Problem, problemsError } from '../lib/problems.ts';
+import { problemsError } from '../lib/problems.ts';
 import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import { configInput, installFlags, type InstallLine, orKubeadm } from './read-config.ts';
@@ -18,15 +18,12 @@ type ApproverLine = InstallLine & FlagsOf<'init approver'>;
 
 export async function initApproverCommand({ image, ...line }: ApproverLine, io: Io): Promise<number> {
   const { flags, options, problems } = installFlags(line, io);
-  const message = 'is required: the image of this program, as the container runtime of this machine knows it';
-  const missing: readonly Problem[] = image === undefined ? [{ path: '--image', kind: 'required', message }] : [];
   const { namespace = defaultNamespace, ...others } = flags;
-  const input = { ...configInput(orKubeadm(others), io), problems: [...problems, ...missing] };
-  const { inventory, environment, kubeconfig, dryRun, ...config } = parseToolConfig(input);
+  const input = { ...configInput(orKubeadm(others), io), problems };
+  const { inventory, environment, kubeconfig, dryRun, recoveryServerName, ...config } = parseToolConfig(input);
   const directories = directoriesOfKubeadm(allDirectories(inventory, environment.directories ?? {}));
   const { kubernetesDir, kubeletDir } = directories;
-  const { endpoints } = await discoverKubeadm({ directories, given: environment });
-  const server = options.server ?? endpoints.local;
+  const server = options.server ?? (await discoverKubeadm({ directories, given: environment })).endpoints.local;
   if (server === undefined) {
     const wanted = 'is required: the address of the API server on this machine was not found in its kubeconfigs';
     throw problemsError('ConfigInvalid', 'Cannot install the approver', [
@@ -41,9 +38,11 @@ export async function initApproverCommand({ image, ...line }: ApproverLine, io: 
       clock: systemClock,
       directory: options.directory,
       manifestsDir: join(kubernetesDir, 'manifests'),
-      image: image ?? '',
+      image,
       namespace,
       server,
+      // No certificate of kubeadm's holds a loopback address: there is another one for it, or the name is asked for.
+      tlsServerName: isLoopback(server) ? recoveryServerName : undefined,
       kubeletPki: join(kubeletDir, 'pki'),
       settings: approver as object,
       userAgent: `kube-cert-recovery/${version}`,
@@ -53,6 +52,8 @@ export async function initApproverCommand({ image, ...line }: ApproverLine, io: 
     return exitCodes.done;
   });
 }
+
+const isLoopback = (server: string): boolean => /^https:\/\/(localhost|127\.0\.0\.1|\[::1\])(:|\/|$)/.test(server);
 
 export async function uninstallApproverCommand(line: InstallLine, io: Io): Promise<number> {
   const { flags, options, problems } = installFlags(line, io);

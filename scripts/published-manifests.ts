@@ -13,6 +13,7 @@ import { isFile } from '../lib/inventory/places.ts';
 import { loadPreset } from '../lib/inventory/preset.ts';
 import { allDirectories, resolve } from '../lib/inventory/resolve.ts';
 import { toYaml } from '../lib/yaml.ts';
+import { besideOperatorsMachineConfig, besideOperatorsPod } from './openshift-beside.ts';
 import { openshiftContainers } from './openshift-containers.ts';
 
 const preset = 'kubernetes';
@@ -24,7 +25,7 @@ const resolved = resolve(inApi, { parameters: { apiServerHostnames: ['localhost'
 
 /** Text by path below manifests/. */
 export async function publishedManifests(): Promise<Readonly<Record<string, string>>> {
-  const published = { ...rbac(), ...patches(), ...openshift(), ...approver() };
+  const published = { ...rbac(), ...patches(), ...openshift(), ...besideOperators(), ...approver() };
   const formatted = Object.entries(published).map(async ([name, text]) => {
     return [name, await format(text, { parser: 'yaml', singleQuote: true, printWidth: 120 })] as const;
   });
@@ -99,6 +100,21 @@ ${toYaml(approverStaticPod(pod))}`,
 # Mode approver in any cluster: its identity, its rights, its configuration, and a Deployment of two replicas.
 # ${image} is a placeholder for the image. See docs/approver.md.
 ${deployed.map((manifest) => toYaml(manifest)).join('---\n')}`,
+  };
+}
+
+function besideOperators(): Readonly<Record<string, string>> {
+  const pod = toYaml(besideOperatorsPod(image, defaultDirectory));
+  const about = `\
+# ${image} is a placeholder for the image. See docs/openshift.md#beside-the-operators.
+`;
+  return {
+    'openshift/beside-operators.yaml': `\
+# A static pod beside OpenShift's operators: it makes what has expired anew, and approves kubelets' requests.
+${about}${pod}`,
+    'openshift/machine-config.yaml': `\
+# The MachineConfig that brings beside-operators.yaml to each control-plane node.
+${about}${toYaml(besideOperatorsMachineConfig(pod))}`,
   };
 }
 

@@ -59,7 +59,7 @@ function ownContainerOf(addition: PodAddition): Container {
   const { pod, image, layout, seLinux } = addition;
   const { healthPort } = podContainers[pod];
   const volumeMounts = mountsOf(addition).own;
-  return ownContainer({ image, configFile: layout.configFile, healthPort, volumeMounts, seLinux });
+  return ownContainer({ image, args: [`--config=${layout.configFile}`], healthPort, volumeMounts, seLinux });
 }
 
 /** Where a container's flags stand. */

@@ -151,7 +151,9 @@ const flagTable = {
     },
   },
   'init approver': {
-    '--image <reference>': { help: 'image of this program, as the container runtime of this machine knows it' },
+    '--image <reference>': {
+      help: 'image of this program, as the container runtime of this machine knows it (default: no static pod is written)',
+    },
   },
   'init host': { '--executable <file>': { help: 'program that the units start (default: this one)' } },
   uninstall: {

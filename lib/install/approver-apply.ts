@@ -30,10 +30,12 @@ export interface InstallApproverOptions extends ApproverFiles {
   /** As an administrator. */
   readonly api: Api;
   readonly clock: Clock;
-  readonly image: string;
+  /** Undefined: no pod, which somebody else brings. */
+  readonly image: string | undefined;
   readonly namespace: string;
-  /** The API server on this machine, by an address that its certificate holds. */
+  /** The API server on this machine, by an address that its certificate holds, or by another and this name. */
   readonly server: string;
+  readonly tlsServerName: string | undefined;
   readonly kubeletPki: string;
   /** What the configuration file says of the approver. */
   readonly settings: object;
@@ -58,7 +60,7 @@ const filesOf = ({ directory, manifestsDir }: Pick<ApproverFiles, 'directory' | 
 
 /** Throws KubeConflict on an adopted machine, what the API refuses, and WriteFailed. */
 export async function installApprover(options: InstallApproverOptions): Promise<void> {
-  const { api, directory, image, namespace, server, kubeletPki, dryRun, print, clock } = options;
+  const { api, directory, image, namespace, server, tlsServerName, kubeletPki, dryRun, print, clock } = options;
   const { signal } = api;
   const adoption = adoptionFile(directory);
   if (await isThere(adoption, 'record of an adoption')) {
@@ -69,12 +71,13 @@ export async function installApprover(options: InstallApproverOptions): Promise<
   const manifests = approverInstallManifests(namespace, { token: true });
   const settings = { ...options.settings, kubeconfig: files.kubeconfig, bootstrapNamespace: namespace };
   const config = approverConfig({ ...settings, nodeCertificate: join(kubeletPki, 'kubelet-client-current.pem') });
-  const pod = { image, configFile: files.config, directory: files.own, kubeletPki, seLinux: await containerLabel() };
-  const manifest = toYaml(approverStaticPod(pod));
-  await requireImage({ image, dryRun, print, signal });
+  const pod = { configFile: files.config, directory: files.own, kubeletPki, seLinux: await containerLabel() };
+  const manifest = image === undefined ? undefined : toYaml(approverStaticPod({ image, ...pod }));
+  if (image !== undefined) await requireImage({ image, dryRun, print, signal });
   if (dryRun) {
     for (const each of manifests) print(`---\n${toYaml(each)}`.trimEnd());
-    print(`--- # ${files.config}\n${config}--- # ${files.manifest}\n${manifest}`.trimEnd());
+    print(`--- # ${files.config}\n${config}`.trimEnd());
+    if (manifest !== undefined) print(`--- # ${files.manifest}\n${manifest}`.trimEnd());
     return;
   }
   for (const each of manifests) {
@@ -87,7 +90,7 @@ export async function installApprover(options: InstallApproverOptions): Promise<
     throw new RecoveryError('KubeUnavailable', message);
   }
   const user = { name: approverName, tokenFile: files.token };
-  const kubeconfig = kubeconfigYaml({ server, certificateAuthority: files.authority, user });
+  const kubeconfig = kubeconfigYaml({ server, certificateAuthority: files.authority, tlsServerName, user });
   await ensurePrivateDirectory(files.own);
   const written = [
     { path: files.token, content: token, mode: 0o600, what: 'token' },
@@ -97,6 +100,7 @@ export async function installApprover(options: InstallApproverOptions): Promise<
   ];
   for (const file of written) if ((await replaceFile(file)) === 'written') print(`Wrote ${file.path}`);
   await requireRights(files.kubeconfig, options);
+  if (manifest === undefined) return;
   const last = { path: files.manifest, content: manifest, mode: 0o600, what: 'manifest' };
   if ((await replaceFile(last)) === 'written') print(`Wrote ${files.manifest}; the kubelet starts it now`);
   else print(`Unchanged: ${files.manifest}`);

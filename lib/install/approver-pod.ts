@@ -12,6 +12,14 @@ export const approverName = accountName('approver');
 /** Beside those of the containers of an adopted machine. */
 const healthPort = 11446;
 
+/** As kubeadm has it in its static pods. */
+export const podOfMachine = {
+  hostNetwork: true,
+  priority: 2_000_001_000,
+  priorityClassName: 'system-node-critical',
+  securityContext: { seccompProfile: { type: 'RuntimeDefault' } },
+};
+
 interface StaticPodOptions {
   readonly image: string;
   readonly configFile: string;
@@ -31,10 +39,8 @@ export function approverStaticPod({ image, configFile, directory, kubeletPki, se
     kind: 'Pod',
     metadata: { name: approverName, namespace: 'kube-system', labels: ownLabel },
     spec: {
-      hostNetwork: true,
-      priorityClassName: 'system-node-critical',
-      securityContext: { seccompProfile: { type: 'RuntimeDefault' } },
-      containers: [ownContainer({ image, configFile, healthPort, volumeMounts, seLinux })],
+      ...podOfMachine,
+      containers: [ownContainer({ image, args: [`--config=${configFile}`], healthPort, volumeMounts, seLinux })],
       volumes: mounted.map(({ volume }) => volume),
     },
   };

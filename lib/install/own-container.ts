@@ -17,8 +17,10 @@ export interface Mounted {
 const fromField = (name: string, fieldPath: string) => ({ name, valueFrom: { fieldRef: { fieldPath } } });
 
 interface OwnContainer {
+  /** Default: that of the program. */
+  readonly name?: string;
   readonly image: string;
-  readonly configFile: string;
+  readonly args: readonly string[];
   /** Where its health is asked, on the loopback address of the machine. */
   readonly healthPort: number;
   readonly volumeMounts: readonly Named[];
@@ -26,14 +28,14 @@ interface OwnContainer {
   readonly seLinux?: SecurityLabel | undefined;
 }
 
-export function ownContainer({ image, configFile, healthPort, volumeMounts, seLinux }: OwnContainer) {
+export function ownContainer({ name = containerName, healthPort, seLinux, ...told }: OwnContainer) {
   const probe = { httpGet: { host: '127.0.0.1', port: healthPort, path: '/livez', scheme: 'HTTP' } };
   return {
-    name: containerName,
-    image,
+    name,
+    image: told.image,
     // A machine that comes back may reach no registry.
     imagePullPolicy: 'IfNotPresent',
-    args: [`--config=${configFile}`],
+    args: told.args,
     env: [
       fromField('NODE_NAME', 'spec.nodeName'),
       fromField('POD_NAME', 'metadata.name'),
@@ -44,7 +46,7 @@ export function ownContainer({ image, configFile, healthPort, volumeMounts, seLi
     // Certificates and keys on a control-plane node belong to root; no capability is needed to write one's own files.
     securityContext: { runAsUser: 0, runAsGroup: 0, ...leastPrivileges, ...(seLinux && { seLinuxOptions: seLinux }) },
     terminationMessagePolicy: 'FallbackToLogsOnError',
-    volumeMounts,
+    volumeMounts: told.volumeMounts,
   };
 }
 
