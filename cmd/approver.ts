@@ -19,7 +19,7 @@ type ApproverLine = InstallLine & FlagsOf<'init approver'>;
 export async function initApproverCommand({ image, ...line }: ApproverLine, io: Io): Promise<number> {
   const { flags, options, problems } = installFlags(line, io);
   const { namespace = defaultNamespace, ...others } = flags;
-  const input = { ...configInput(orKubeadm(others), io), problems };
+  const input = { ...configInput(others, io), problems, defaultPreset: 'kubeadm' };
   const { inventory, environment, kubeconfig, dryRun, recoveryServerName, ...config } = parseToolConfig(input);
   const directories = directoriesOfKubeadm(allDirectories(inventory, environment.directories ?? {}));
   const { kubernetesDir, kubeletDir } = directories;

@@ -21,10 +21,10 @@ function inventoryOfApprover({ settings, file }: ConfigReading): Inventory | und
 
 function inventoryOf(reading: ConfigReading): Inventory | undefined {
   const { input, file, settings, problems } = reading;
-  const { preset } = settings;
+  const { preset = file.unread ? undefined : input.defaultPreset } = settings;
   const where = { namespace: settings.namespace, podNamespace: podNamespace(reading) };
   if (file.inline !== undefined) {
-    if (preset !== undefined) {
+    if (settings.preset !== undefined) {
       const [path, other] =
         input.flags.preset === undefined ? ['preset', 'it'] : ['--preset', input.file?.path ?? 'the file'];
       problems.push({ path, kind: 'conflict', message: `must be left out: ${other} has an inventory of its own` });

@@ -20,6 +20,8 @@ export interface ConfigInput {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Relative paths on the command line are seen from here. */
   readonly cwd: string;
+  /** Of what concerns this host, where nothing else is said. */
+  readonly defaultPreset?: string;
   readonly presets: PresetSource;
   /** What the command found wrong with flags of its own, to be told with the rest. */
   readonly problems?: readonly Problem[];

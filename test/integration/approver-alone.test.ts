@@ -1,0 +1,212 @@
+// The approver without the rest of the program, against a real control plane: as `init approver` installs it on a machine,
+// and as the Deployment of manifests/approver runs it.
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { run } from '../../cmd/cli.ts';
+import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
+import { accountName } from '../../lib/install/accounts.ts';
+import { ownLabel } from '../../lib/install/apply.ts';
+import { parseYaml } from '../../lib/yaml.ts';
+import { createLeaf } from '../support/certificates/certificates.ts';
+import { kubeletRequest } from '../support/certificates/requests.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
+import { Tool } from '../support/cluster/recovery-world.ts';
+import { eventually } from '../support/eventually.ts';
+
+const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
+const namespace = 'kube-cert-recovery';
+const name = accountName('approver');
+const requester = 'requester';
+const image = 'example.com/kube-cert-recovery:0.1.0';
+const hour = 3_600_000;
+
+let root: string;
+let controlPlane: ControlPlane;
+const tools: Tool[] = [];
+
+beforeAll(async () => {
+  root = await mkdtemp(join(tmpdir(), 'approver-alone-'));
+  process.env['NODE_NAME'] = 'panda';
+  const directory = join(root, 'control-plane');
+  controlPlane = await startControlPlane({
+    components: ['etcd', 'kube-apiserver', 'kube-controller-manager'],
+    directory,
+    // What comes with tokens then knows both names of the API server, as on OpenShift.
+    flags: { 'kube-controller-manager': { 'root-ca-file': join(directory, 'pki', 'trust-bundle.crt') } },
+    unsafeNoFsync: true,
+  });
+  await controlPlane.kubectl('create', 'serviceaccount', requester);
+  const role = '--clusterrole=system:node-bootstrapper';
+  await controlPlane.kubectl('create', 'clusterrolebinding', requester, role, `--serviceaccount=default:${requester}`);
+  const { pki } = controlPlane;
+  const dates = { notBefore: new Date(Date.now() - 2 * hour), notAfter: new Date(Date.now() - hour) };
+  const names = { commonName: 'system:node:panda', organization: 'system:nodes' };
+  const { cert, key } = await createLeaf(join(root, 'leaf'), pki.clusterCa, { ...names, ...dates });
+  await mkdir(join(root, 'kubelet/pki'), { recursive: true });
+  await mkdir(join(root, 'kubernetes/manifests'), { recursive: true });
+  const pem = (await readFile(cert, 'utf8')) + (await readFile(key, 'utf8'));
+  await writeFile(join(root, 'kubelet/pki/kubelet-client-current.pem'), pem, { mode: 0o600 });
+});
+afterAll(async () => {
+  for (const tool of tools) await tool.stop();
+  await controlPlane?.[Symbol.asyncDispose]();
+  await rm(root, { recursive: true, force: true });
+});
+
+async function typed(...argv: readonly string[]): Promise<string> {
+  const said: string[] = [];
+  const stream = { write: (text: string) => void said.push(text) };
+  const { signal } = new AbortController();
+  const io = { argv, env: {}, cwd: root, stdout: stream, stderr: stream, signal };
+  const exit = await run(io as unknown as Parameters<typeof run>[0]);
+  expect(exit, said.join('')).toBe(0);
+  return said.join('');
+}
+
+/** As this requester; resolves when the request is there. */
+async function ask(csr: string, node = 'panda'): Promise<void> {
+  const request = Buffer.from(await kubeletRequest(node)).toString('base64');
+  const spec = { request, signerName: kubeletClientSigner, usages: ['digital signature', 'client auth'] };
+  const file = join(root, `${csr}.json`);
+  await writeFile(
+    file,
+    JSON.stringify({
+      apiVersion: 'certificates.k8s.io/v1',
+      kind: 'CertificateSigningRequest',
+      metadata: { name: csr },
+      spec,
+    }),
+  );
+  await controlPlane.kubectl(
+    'create',
+    '-f',
+    file,
+    `--as=system:serviceaccount:default:${requester}`,
+    ...groups.map((one) => `--as-group=${one}`),
+  );
+}
+const groups = ['system:serviceaccounts', 'system:serviceaccounts:default', 'system:authenticated'];
+
+interface Csr {
+  readonly status?: {
+    readonly certificate?: string;
+    readonly conditions?: readonly { readonly type: string; readonly reason: string }[];
+  };
+}
+
+const signed = (csr: string): Promise<Csr> =>
+  eventually(async () => {
+    const body = (await controlPlane.admin(`${collection}/${csr}`)).body as Csr;
+    expect(body.status?.certificate).toBeDefined();
+    return body;
+  });
+
+const requesters = [{ username: `system:serviceaccount:default:${requester}`, groups }];
+
+describe('init approver', () => {
+  const install = (...more: readonly string[]): Promise<string> =>
+    typed(
+      'init',
+      'approver',
+      `--kubeconfig=${controlPlane.recoveryKubeconfig}`,
+      `--server=${controlPlane.url}`,
+      `--config=${join(root, 'approver.yaml')}`,
+      `--out=${join(root, 'out')}`,
+      `--directory=kubernetesDir=${join(root, 'kubernetes')}`,
+      `--directory=kubeletDir=${join(root, 'kubelet')}`,
+      ...more,
+    );
+  const manifest = (): string => join(root, 'kubernetes/manifests/kube-cert-recovery-approver.yaml');
+
+  beforeAll(async () => {
+    const config = { apiVersion: 'kube-cert-recovery/v1alpha1', kind: 'Configuration', approver: { requesters } };
+    await writeFile(join(root, 'approver.yaml'), JSON.stringify(config));
+  });
+
+  it('says what it would do, and does nothing, with --dry-run', async () => {
+    const said = await install(`--image=${image}`, '--dry-run');
+    expect(said).toContain('kind: ClusterRole');
+    expect(said).toContain(`image: ${image}`);
+    await expect(stat(join(root, 'out'))).rejects.toThrow('ENOENT');
+    await expect(controlPlane.kubectl('get', 'namespace', namespace)).rejects.toThrow('not found');
+  });
+
+  it('writes what a pod needs, for root alone, and the manifest last', async () => {
+    const said = await install(`--image=${image}`);
+    expect(said.trim().split('\n').at(-1)).toBe(`Wrote ${manifest()}; the kubelet starts it now`);
+    const own = join(root, 'out/approver');
+    expect((await stat(own)).mode & 0o777).toBe(0o700);
+    for (const file of await readdir(own)) expect((await stat(join(own, file))).mode & 0o777, file).toBe(0o600);
+    const pod = parseYaml(await readFile(manifest(), 'utf8')) as { spec: { containers: [{ args: string[] }] } };
+    expect(pod.spec.containers[0].args).toEqual([`--config=${join(own, 'config.yaml')}`]);
+  });
+
+  it('changes nothing when it is run again', async () => {
+    expect(await install(`--image=${image}`)).toBe(`Unchanged: ${manifest()}\n`);
+  });
+
+  it('leaves an approver that works', async () => {
+    tools.push(new Tool([`--config=${join(root, 'out/approver/config.yaml')}`, '--health-probe-bind-address=0']));
+    await ask('by-static-pod');
+    expect((await signed('by-static-pod')).status?.conditions).toMatchObject([{ reason: 'KubeCertRecovery' }]);
+    await tools.at(-1)?.stop();
+  });
+
+  it('leaves nothing after uninstall', async () => {
+    const where = [`--out=${join(root, 'out')}`, `--directory=kubernetesDir=${join(root, 'kubernetes')}`];
+    expect(await typed('uninstall', 'approver', ...where)).toContain(`Removed ${manifest()}`);
+    await typed('uninstall', `--out=${join(root, 'out')}`, `--kubeconfig=${controlPlane.recoveryKubeconfig}`);
+    expect(await readdir(join(root, 'out')).catch(() => [])).toEqual([]);
+    expect(await readdir(join(root, 'kubernetes/manifests'))).toEqual([]);
+    await leftInApi();
+    await ask('after-uninstall');
+    expect((await controlPlane.admin(`${collection}/after-uninstall`)).body).toMatchObject({ status: {} });
+  });
+});
+
+async function leftInApi(): Promise<void> {
+  const [label = ''] = Object.entries(ownLabel).map(([key, value]) => `${key}=${value}`);
+  const kinds = 'clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,secrets,configmaps,deployments';
+  expect(await controlPlane.kubectl('get', kinds, '--all-namespaces', '-l', label, '-o', 'name')).toBe('');
+}
+
+describe('the Deployment', () => {
+  it('is taken by the API server, and two of its pods approve each request once', async () => {
+    await controlPlane.kubectl('apply', '-f', 'manifests/approver/deployment.yaml');
+    const { body } = await controlPlane.admin(`/api/v1/namespaces/${namespace}/configmaps/${name}`);
+    const { data } = body as { data: { 'config.yaml': string; kubeconfig: string } };
+    const token = (await controlPlane.kubectl('create', 'token', name, `--namespace=${namespace}`)).trim();
+    await writeFile(join(root, 'token'), token, { mode: 0o600 });
+    const kubeconfig = data.kubeconfig
+      .replace('https://kubernetes.default.svc', controlPlane.url)
+      .replaceAll(/\/var\/run\/secrets\/kubernetes\.io\/serviceaccount\/(ca\.crt|token)/g, (_, file: string) =>
+        file === 'token' ? join(root, 'token') : controlPlane.pki.trustBundle,
+      );
+    await writeFile(join(root, 'kubeconfig'), kubeconfig, { mode: 0o600 });
+    const config = parseYaml(data['config.yaml']) as { approver: object };
+    const approver = {
+      ...config.approver,
+      kubeconfig: join(root, 'kubeconfig'),
+      requesters,
+      expectedNodes: ['one', 'two'],
+    };
+    await writeFile(join(root, 'config.yaml'), JSON.stringify({ ...config, approver, healthProbeBindAddress: '0' }));
+    delete process.env['NODE_NAME'];
+    const pods = [1, 2].map(() => new Tool([`--config=${join(root, 'config.yaml')}`]));
+    tools.push(...pods);
+    for (const node of ['one', 'two']) await ask(`by-deployment-${node}`, node);
+    for (const node of ['one', 'two']) {
+      expect((await signed(`by-deployment-${node}`)).status?.conditions).toHaveLength(1);
+    }
+    const approvals = pods.flatMap(({ lines }) => lines.filter(({ event }) => event === 'csr.approved'));
+    expect(approvals).toHaveLength(2);
+    for (const pod of pods) await pod.stop();
+  });
+
+  it('leaves nothing when it is deleted', async () => {
+    await controlPlane.kubectl('delete', '-f', 'manifests/approver/deployment.yaml');
+    await leftInApi();
+  });
+});
