@@ -6,6 +6,8 @@ export interface ClusterOptions {
   readonly certificateValidity?: string;
   /** Of what the controller manager signs, where that differs. */
   readonly signingDuration?: string;
+  /** Kubelets serve certificates of the cluster's CA, and the API server accepts no others from them. */
+  readonly verifiedKubelets?: boolean;
   readonly encryptionAlgorithm?: 'RSA-2048' | 'RSA-3072' | 'RSA-4096' | 'ECDSA-P256' | 'ECDSA-P384';
 }
 
@@ -51,6 +53,11 @@ export async function initConfiguration(options: InitOptions): Promise<string> {
       ...(options.encryptionAlgorithm && { encryptionAlgorithm: options.encryptionAlgorithm }),
       // Otherwise the kubelet's client certificate would outlive the others.
       controllerManager: { extraArgs: [{ name: 'cluster-signing-duration', value: signingDuration }] },
+      ...(options.verifiedKubelets === true && {
+        apiServer: {
+          extraArgs: [{ name: 'kubelet-certificate-authority', value: '/etc/kubernetes/pki/ca.crt' }],
+        },
+      }),
       etcd: { local: { imageTag: `${etcd.slice(1)}-0` } },
     },
     {
@@ -59,6 +66,7 @@ export async function initConfiguration(options: InitOptions): Promise<string> {
       failCgroupV1: false,
       cgroupDriver: 'cgroupfs',
       failSwapOn: false,
+      serverTLSBootstrap: options.verifiedKubelets ?? false,
     },
   );
 }

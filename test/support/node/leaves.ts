@@ -29,6 +29,13 @@ export const kubeletClient: Leaf = {
   ca: 'ca',
 };
 
+/** Where the kubelet serves a certificate that it has requested (serverTLSBootstrap). */
+export const kubeletServing: Leaf = {
+  name: 'kubelet serving',
+  file: 'var/lib/kubelet/pki/kubelet-server-current.pem',
+  ca: 'ca',
+};
+
 export const leaves: readonly Leaf[] = [
   pair('etcd/server', 'etcd/ca'),
   pair('etcd/peer', 'etcd/ca'),
