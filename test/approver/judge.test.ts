@@ -2,7 +2,8 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseFirstApproval } from '../../lib/approver/first-approvals.ts';
 import { contentOf } from '../../lib/approver/node-facts.ts';
-import { judge, type NodeFacts, type PendingReason, type ApprovalVerdict } from '../../lib/approver/judge.ts';
+import { judge, type PendingReason, type ApprovalVerdict } from '../../lib/approver/judge.ts';
+import type { NodeFacts } from '../../lib/approver/node-state.ts';
 import { judgeClientRequest, requesterIn } from '../../lib/approver/client-request.ts';
 import { isDecided, type SigningRequest } from '../../lib/approver/request.ts';
 import { bootstrapRequester, kubeletClientSigner, type Requester, requesterOf } from '../../lib/bootstrap-identity.ts';
