@@ -97,6 +97,7 @@ export class IssuedCertificates {
   }
 
   see(issued: IssuedCertificate, isOurs: boolean): void {
+    if (this.#options.dryRun) return;
     const known = this.#pending.get(issued.node);
     if (known !== undefined && known.notAfter >= issued.notAfter) return;
     this.#pending.set(issued.node, { ...issued, isOurs, sinceMs: steadyMs(this.#options.clock) });
@@ -116,8 +117,8 @@ export class IssuedCertificates {
 
   /** Once. Never rejects. */
   async write(): Promise<void> {
-    const { log, dryRun, signal } = this.#options;
-    if (this.#pending.size === 0 || dryRun) return;
+    const { log, signal } = this.#options;
+    if (this.#pending.size === 0) return;
     try {
       await this.#write();
     } catch (err) {
