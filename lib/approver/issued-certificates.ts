@@ -7,7 +7,7 @@ import { errorText, RecoveryError } from '../errors.ts';
 import { getIfPresent } from '../kube/objects.ts';
 import { resourcePath } from '../kube/resources.ts';
 import { backoffMs, Wake } from '../retry.ts';
-import { type Asking, type Entries, RecordObject } from './record-object.ts';
+import { type Asking, type Recorded, RecordObject } from './record-object.ts';
 import type { ApproverOptions } from './settings.ts';
 
 export interface IssuedCertificate {
@@ -35,10 +35,10 @@ const mostCharacters = 700_000;
 
 /** The entries with what is newer; undefined: nothing is. At the bound those go that ended longest ago. */
 export function withIssued(
-  entries: Entries,
+  entries: Recorded,
   issued: readonly IssuedCertificate[],
   most = mostCharacters,
-): Entries | undefined {
+): Recorded | undefined {
   const news = issued.filter((one) => isNews(entries, one));
   if (news.length === 0) return undefined;
   const all = { ...entries };
@@ -51,7 +51,7 @@ export function withIssued(
   return Object.fromEntries(kept.toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-function isNews(entries: Entries, { node, notAfter }: IssuedCertificate): boolean {
+function isNews(entries: Recorded, { node, notAfter }: IssuedCertificate): boolean {
   const text = entries[node];
   const { until } = text === undefined ? {} : parseRecorded(text);
   return until === undefined || until < notAfter;

@@ -9,7 +9,7 @@ import type { ApproverOptions } from './settings.ts';
 
 export type Asking = Pick<ApproverOptions, 'connection' | 'namespace' | 'signal'>;
 
-export type Entries = Readonly<Record<string, string>>;
+export type Recorded = Readonly<Record<string, string>>;
 
 /** Written before an approval, so that a process that dies in between approves too little and not too much. */
 export type Noted = 'noted' | 'conflict';
@@ -27,12 +27,12 @@ export class RecordObject {
   }
 
   /** Throws KubeNotFound and KubeForbidden with what to do, and what else the API refuses. */
-  async read(): Promise<Entries> {
+  async read(): Promise<Recorded> {
     return entriesOf(await this.#get());
   }
 
   /** `change` returns undefined where nothing is to be written. `conflict`: another has written meanwhile. */
-  async write(change: (entries: Entries) => Entries | 'conflict' | undefined): Promise<Noted> {
+  async write(change: (entries: Recorded) => Recorded | 'conflict' | undefined): Promise<Noted> {
     const found = await this.#get();
     const data = change(entriesOf(found));
     if (data === undefined) return 'noted';
@@ -63,4 +63,4 @@ export class RecordObject {
   }
 }
 
-const entriesOf = ({ data }: Pick<ConfigMap, 'data'>): Entries => data ?? {};
+const entriesOf = ({ data }: Pick<ConfigMap, 'data'>): Recorded => data ?? {};
