@@ -69,7 +69,10 @@ export class ClientPolicy implements SignerPolicy {
     const { node, content } = shape;
     const gathered = await gatherNode(node, this.#records, this.#options);
     const byPossession = isByPossession(request, requester, gathered);
-    const facts = { ...gathered, recorded: await this.#recordedOf(node, byPossession) };
+    // Of this machine's node its file is enough.
+    const isRecordAsked = byPossession || gathered.own === undefined;
+    const recorded = isRecordAsked ? await this.#recordedOf(node, byPossession) : undefined;
+    const facts = { ...gathered, recorded };
     const possession = byPossession ? { content, authorities: await this.#authoritiesFor(request) } : undefined;
     this.#first.set(request, facts.first);
     const judgement = {
