@@ -112,8 +112,7 @@ const attributesOf = ({ attributes }: DistinguishedName): readonly string[] =>
   attributes.map(({ type, value }) => JSON.stringify([type, value])).toSorted();
 
 function trustProblem(leaf: Certificate, roots: readonly Certificate[]): string | undefined {
-  const { isCa, usages, notAfter } = leaf.facts;
-  if (isCa) return 'it is a CA';
+  const { usages, notAfter } = leaf.facts;
   // Go takes one that restricts nothing for a client's; none was ever made so for a kubelet.
   if (usages?.includes('clientAuth') !== true) return 'it is not for a client (extended key usage)';
   const answer = verifyChain({ leaf, intermediates: [], roots, at: notAfter, usage: 'clientAuth' });

@@ -284,6 +284,7 @@ describe("judge(): this machine's node", () => {
 
 describe('judge(): another node', () => {
   const node = { createdAt: ago(1000 * day) };
+  const recorded = (ms: number) => ({ until: ago(ms), key: '' });
   it.each<[string, Partial<NodeFacts>]>([
     ['the last certificate that was seen has expired', { node, issuedUntil: ago(1), renewedAt: ago(day) }],
     ['it has expired, and there is no Lease', { node: { createdAt: ago(day) }, issuedUntil: ago(1) }],
@@ -328,6 +329,13 @@ describe('judge(): another node', () => {
       { node: { createdAt: ago(day) }, renewedAt: ago(400 * day) },
     ],
     ['it renews its Lease in the future', { node, renewedAt: ago(-day) }],
+    ['what was recorded is valid', { node, recorded: recorded(-day), renewedAt: ago(400 * day) }],
+    ['that was seen to end, and a later one was recorded', { node, issuedUntil: ago(1), recorded: recorded(-day) }],
+    ['what was recorded has expired: that is no proof', { node, recorded: recorded(1), renewedAt: ago(day) }],
+    [
+      'it spoke after what was seen had expired, and what was recorded has expired since',
+      { node, issuedUntil: ago(3 * day), recorded: recorded(1), renewedAt: ago(2 * day) },
+    ],
   ])('is left when %s', (_what, facts) => {
     expect(judged({ facts })).toMatchObject(left('CertificateMayBeValid'));
   });

@@ -173,6 +173,7 @@ describe('a request that shows something else', () => {
     ['CertificateOfOtherNode', 'of another organization', { organization: 'system:masters' }],
     ['CertificateOfOtherNode', 'of no organization', { organization: '' }],
     ['CertificateNotTrusted', 'a server', { usages: ['serverAuth'] }],
+    ['CertificateNotTrusted', 'of no usage: none is made so for a kubelet', { usages: [] }],
     ['CertificateStillValid', 'valid for a second', { notAfter: ago(-1000) }],
     ['CertificateStillValid', 'ended a moment ago: clocks may differ', { notAfter: ago(minute - 1000) }],
   ])('is left, %s: %s', async (reason, _what, options) => {
