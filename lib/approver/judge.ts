@@ -144,13 +144,12 @@ function evidenceOfOwn(node: string, own: OwnCertificate, { facts, request, now 
   return { proves: `the node's certificate "${own.path}" expired at ${own.notAfter.toISOString()}` };
 }
 
-function evidenceOfOther(seen: NodeFacts, judgement: Judgement): Evidence {
+function evidenceOfOther(facts: NodeFacts, judgement: Judgement): Evidence {
   const { request, now } = judgement;
-  const facts = { ...seen, issuedUntil: newestEnd(seen, now) };
   const { node, issuedUntil, isExpected } = facts;
   const approved = approvedBefore(facts, request, now);
   if (approved !== undefined) return approved;
-  if (node !== undefined) return evidenceOfKnown({ ...facts, node }, judgement);
+  if (node !== undefined) return evidenceOfKnown({ ...facts, node, issuedUntil: newestEnd(facts, now) }, judgement);
   if (issuedUntil !== undefined && issuedUntil > now) {
     const message = `a certificate valid until ${issuedUntil.toISOString()} was issued to this name, which has no Node`;
     return { reason: 'AlreadyApproved', message };
@@ -163,7 +162,8 @@ function evidenceOfOther(seen: NodeFacts, judgement: Judgement): Evidence {
 
 /**
  * What was recorded counts where it is valid, as a reason to refuse. That it has expired proves nothing: a newer one may
- * have been issued while no approver ran.
+ * have been issued while no approver ran. Of a name without a Node the record of first approvals says what counts, so that
+ * its entry can be deleted to let it have another.
  */
 function newestEnd({ issuedUntil, recorded }: NodeFacts, now: Date): Date | undefined {
   const until = recorded?.until;

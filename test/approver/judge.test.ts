@@ -422,6 +422,9 @@ describe('judge(): a name without a Node', () => {
   it('is approved when it was noted and not approved: a process died in between', () => {
     expect(judged({ facts: first('u1', ago(minute)) })).toMatchObject({ ...approved, isFirst: true });
   });
+  it('is approved, whatever was recorded, when its entry among the first approvals was deleted', () => {
+    expect(judged({ facts: { isExpected: true, recorded: { until: ago(-day), key: '' } } })).toMatchObject(approved);
+  });
   it('is left where it is not', () => {
     expect(judged({ facts: {} })).toMatchObject(left('NodeUnknown'));
   });
