@@ -18,6 +18,12 @@ export const defaultBootstrapNamespace = 'kube-cert-recovery';
 /** The ConfigMap beside the accounts in which approvers note which expected nodes have had their first certificate. */
 export const firstApprovalsName = 'first-approvals';
 
+/** The ConfigMap beside it in which approvers note the newest certificate that was issued to each node. */
+export const issuedCertificatesName = 'issued-certificates';
+
+/** The ConfigMap in `kube-system` in which the API server says by which CAs it believes clients. */
+export const clientAuthoritiesName = 'extension-apiserver-authentication';
+
 /** Whose requests for kubelets' client certificates are judged. */
 export interface Requester {
   /** As the API server writes it into requests; a pattern where each of them has a name of its own. */
@@ -42,6 +48,7 @@ export const bootstrapRequester = (namespace: string): Requester & { readonly us
 /** By the name in `approver.requesters`. `namespace`: of our own ServiceAccounts. */
 const knownRequesters = {
   'kube-cert-recovery': bootstrapRequester,
+  worker: (namespace) => ({ ...serviceAccount(namespace, workerAccount), mustShowCertificate: true }),
   /** Tokens of `kubeadm token create` (cmd/kubeadm/app/apis/bootstraptoken/v1/utils.go, default groups). */
   kubeadm: () => ({
     username: /^system:bootstrap:[a-z0-9]{6}$/,

@@ -63,6 +63,7 @@ export type LogEvent =
   | 'csr.pending'
   | 'csr.failed'
   | 'csr.flooded'
+  | 'record.failed'
   | 'event.dropped';
 
 interface Fields {

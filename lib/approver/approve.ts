@@ -5,6 +5,12 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { resourcePath, typeMeta } from '../kube/resources.ts';
 import { type Condition, type SigningRequest } from './request.ts';
 
+/** Of the condition: by it our approvals are known. */
+const approvalReason = 'KubeCertRecovery';
+
+export const isApprovedHere = ({ status }: SigningRequest): boolean =>
+  status?.conditions?.some(({ type, reason }) => type === 'Approved' && reason === approvalReason) ?? false;
+
 interface ApproveOptions {
   readonly connection: KubeConnection;
   readonly request: SigningRequest;
@@ -24,7 +30,7 @@ export async function approve(options: ApproveOptions): Promise<'approved' | 'co
   const condition: Condition = {
     type: 'Approved',
     status: 'True',
-    reason: 'KubeCertRecovery',
+    reason: approvalReason,
     message,
     lastUpdateTime: at,
     lastTransitionTime: at,

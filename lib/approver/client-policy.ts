@@ -2,14 +2,21 @@
 // remembered of them.
 import { kubeletClientSigner } from '../bootstrap-identity.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
+import type { Certificate } from '../pki/certificate.ts';
+import { isCode } from '../errors.ts';
+import { isApprovedHere } from './approve.ts';
+import { readClientAuthorities } from './client-authorities.ts';
 import { askedNode, judgeClientRequest, requesterIn } from './client-request.ts';
 import { type FirstApproval, noteFirstApproval } from './first-approvals.ts';
+import { IssuedCertificates, readIssued, type RecordedCertificate } from './issued-certificates.ts';
 import { type ApprovalVerdict, judge } from './judge.ts';
 import { contentOf, gatherNode } from './node-facts.ts';
+import { isByPossession, shownCertificate } from './possession.ts';
+import type { Noted } from './record-object.ts';
 import { Records } from './records.ts';
 import type { SigningRequest } from './request.ts';
 import type { ApproverOptions } from './settings.ts';
-import type { Approve, Noted, SignerPolicy } from './signer-policy.ts';
+import type { Approve, SignerPolicy } from './signer-policy.ts';
 
 export class ClientPolicy implements SignerPolicy {
   readonly signer = kubeletClientSigner;
@@ -19,18 +26,30 @@ export class ClientPolicy implements SignerPolicy {
   readonly #first = new WeakMap<SigningRequest, FirstApproval | undefined>();
   /** What the machine says of its clock when it is asked thoroughly, once a pass. */
   #thorough: Promise<ClockFacts> | undefined;
+  /** What the API has for all requests, read once a pass. */
+  #authorities: Promise<readonly Certificate[]> | undefined;
+  #recorded: ReturnType<typeof readIssued> | undefined;
+  readonly #issued: IssuedCertificates;
 
   constructor(options: ApproverOptions) {
     this.#options = options;
     this.#records = new Records(options.requesters, options.clock);
+    this.#issued = new IssuedCertificates(options);
   }
 
   begin(): void {
     this.#thorough = undefined;
+    this.#authorities = undefined;
+    this.#recorded = undefined;
   }
 
   see(request: SigningRequest): void {
-    this.#records.see(request);
+    const issued = this.#records.see(request);
+    if (issued !== undefined) this.#issued.see(issued, isApprovedHere(request));
+  }
+
+  remember(how: 'once' | 'follow'): Promise<void> {
+    return how === 'once' ? this.#issued.write() : this.#issued.run();
   }
 
   concerns(request: SigningRequest): boolean {
@@ -47,16 +66,47 @@ export class ClientPolicy implements SignerPolicy {
     if (requester === undefined) return { action: 'ignore' };
     const shape = judgeClientRequest(request, contentOf(request), requester);
     if (shape.action !== 'judge') return shape;
-    const { node } = shape;
-    const facts = await gatherNode(node, this.#records, this.#options);
+    const { node, content } = shape;
+    const gathered = await gatherNode(node, this.#records, this.#options);
+    const byPossession = isByPossession(request, requester, gathered);
+    // Of this machine's node its file is enough.
+    const isRecordAsked = byPossession || gathered.own === undefined;
+    const recorded = isRecordAsked ? await this.#recordedOf(node, byPossession) : undefined;
+    const facts = { ...gathered, recorded };
+    const possession = byPossession ? { content, authorities: await this.#authoritiesFor(request) } : undefined;
     this.#first.set(request, facts.first);
-    const judgement = { request, node, facts, longestLifeMs, bootedAt: this.#options.bootedAt(), now: clock.now() };
+    const judgement = {
+      request,
+      node,
+      facts,
+      possession,
+      longestLifeMs,
+      bootedAt: this.#options.bootedAt(),
+      now: clock.now(),
+    };
     const said = await clockFacts(false);
     const verdict = judge({ ...judgement, clock: said });
     if (said.synchronised || !isDoubted(verdict)) return verdict;
     // What knows more of the clock is another process, which is started only where it matters.
     this.#thorough ??= clockFacts(true);
     return judge({ ...judgement, clock: await this.#thorough });
+  }
+
+  /** Without it other evidence counts for what it is worth; possession proves nothing. */
+  async #recordedOf(node: string, isNeeded: boolean): Promise<RecordedCertificate | undefined> {
+    this.#recorded ??= readIssued(this.#options);
+    try {
+      return (await this.#recorded)(node);
+    } catch (err) {
+      if (!isNeeded && isCode(err, 'KubeNotFound', 'KubeForbidden')) return undefined;
+      throw err;
+    }
+  }
+
+  async #authoritiesFor(request: SigningRequest): Promise<readonly Certificate[]> {
+    if (shownCertificate(request) === undefined) return [];
+    this.#authorities ??= readClientAuthorities(this.#options);
+    return this.#authorities;
   }
 
   async note(request: SigningRequest, { node, isFirst }: Approve, at: Date): Promise<Noted> {

@@ -9,6 +9,8 @@
 // - Another node: the newest certificate that was seen to be issued to it has expired and it has not renewed its Lease
 //   since; or all certificates have that it can have had at its last sign of life.
 // - A node without a Node object: only where it is expected, and once.
+// - Any node, where the request shows the expired certificate and has its key (possession.ts): what that proves. Of some
+//   requesters nothing less counts.
 // - A node that has renewed its Lease or reported its status within the last minutes: never, whatever else is known.
 //   Another machine's is alive also when these move from look to look, whatever the clocks show; and by a clock that
 //   nothing confirms, the end of its certificate is believed only after it was seen to be silent.
@@ -17,11 +19,14 @@
 // certificate, and none in the minutes after that was issued. Later requests are judged by its end.
 import { clockAdvice, isConfirmed, judgeClock, type ClockFacts } from '../plan/clock-rules.ts';
 import { durationText } from '../duration.ts';
+import type { Certificate } from '../pki/certificate.ts';
 import { firstApprovalsName } from '../bootstrap-identity.ts';
-import type { FirstApproval } from './first-approvals.ts';
-import { isBefore, requestedAt, type ShapeReason, type SigningRequest } from './request.ts';
-import { renewalMsOf, type Signs, type Watched, wantedSilenceMs } from './silence.ts';
 import { nodePrefix } from '../well-known.ts';
+import type { Approval, KnownNode, NodeFacts, OwnCertificate } from './node-state.ts';
+import { judgeShown, judgeSince, type Possession, type PossessionReason, shownCertificate } from './possession.ts';
+import { isBefore, requestedAt, type ShapeReason, type SigningRequest } from './request.ts';
+import { lastSign, registered, signOfLife, skewMs, untilSilent } from './signs-of-life.ts';
+import { wantedSilenceMs } from './silence.ts';
 
 type EvidenceReason =
   | 'AlreadyApproved'
@@ -34,42 +39,7 @@ type EvidenceReason =
   | 'NodeAlive'
   | 'NodeUnknown';
 
-export type PendingReason = ShapeReason | EvidenceReason;
-
-/** The certificate of the node on whose machine this runs. */
-export type OwnCertificate =
-  /** Not there, or nothing that a kubelet can use; `problem` says which. */
-  | { readonly state: 'absent' | 'broken'; readonly problem: string }
-  /** It could not be looked at: nothing may be concluded. */
-  | { readonly state: 'unknown'; readonly problem: string }
-  | { readonly state: 'present'; readonly path: string; readonly commonName: string; readonly notAfter: Date };
-
-/** An approved request of a node: the newest that is known. */
-export interface Approval {
-  readonly uid: string | undefined;
-  readonly at: Date;
-  readonly requestedAt: Date;
-  /** Its certificate has been issued. */
-  readonly isIssued: boolean;
-  /** For how long this process has known of it, whatever clocks have shown. */
-  readonly knownMs: number;
-}
-
-export interface NodeFacts extends Signs {
-  /** Undefined: it is another machine's node. */
-  readonly own?: OwnCertificate | undefined;
-  /** Undefined: there is no Node object. */
-  readonly node?: { readonly createdAt: Date } | undefined;
-  /** Of another machine's node: what this look and those before have seen of its signs of life. */
-  readonly watched?: Watched;
-  /** The end of the newest certificate that was seen to be issued to it. */
-  readonly issuedUntil?: Date | undefined;
-  readonly approval?: Approval | undefined;
-  /** Whether a Node of this name is to come. */
-  readonly isExpected: boolean;
-  /** Its certificate before there was a Node; asked only where it is expected and has none. */
-  readonly first?: FirstApproval | undefined;
-}
+export type PendingReason = ShapeReason | EvidenceReason | PossessionReason;
 
 export type ApprovalVerdict =
   | { readonly action: 'ignore' }
@@ -89,6 +59,8 @@ export interface Judgement {
   /** That the request names; its shape is that of a kubelet's (request.ts). */
   readonly node: string;
   readonly facts: NodeFacts;
+  /** It is judged by the certificate that it shows (`isByPossession`), and by nothing less. */
+  readonly possession?: Possession | undefined;
   /** The longest that a client certificate of a kubelet lives here. */
   readonly longestLifeMs: number;
   readonly clock: ClockFacts;
@@ -102,24 +74,15 @@ const recentMs = 10 * 60_000;
 /** kube-controller-manager removes what is approved and not signed after an hour (pkg/controller/certificates/cleaner). */
 const answerMs = 3_600_000;
 
-/** A Lease bears the time of its node's clock. */
-const skewMs = 60_000;
-/** What counts as alive. A kubelet renews its Lease every 10 s; clocks of other machines may differ by minutes. */
-const aliveMs = { own: 60_000, other: 5 * 60_000 };
-/** A kubelet reports a status that has not changed every five minutes (nodeStatusReportFrequency). */
-const reportMs = 5 * 60_000;
-
 interface Refusal {
-  readonly reason: EvidenceReason;
+  readonly reason: EvidenceReason | PossessionReason;
   readonly message: string;
 }
 type Evidence = { readonly proves: string; readonly isFirst?: true } | Refusal;
 
 export function judge(judgement: Judgement): ApprovalVerdict {
   const { node, facts, clock, now } = judgement;
-  const evidence =
-    signOfLife(facts, judgement) ??
-    (facts.own === undefined ? evidenceOfOther(facts, judgement) : evidenceOfOwn(node, facts.own, judgement));
+  const evidence = evidenceOf(judgement);
   if ('reason' in evidence) return { action: 'leave', node, ...evidence };
   // Every end is in the past on a clock that is ahead. What an inventory's certificates say of it is regen's to judge.
   const implausible = judgeClock({ clock, now });
@@ -133,42 +96,28 @@ export function judge(judgement: Judgement): ApprovalVerdict {
   return { action: 'approve', node, message: evidence.proves, isFirst: evidence.isFirst ?? false };
 }
 
-/**
- * A node that speaks has a certificate, seen or not. Of this machine's own node nothing counts that was before the boot:
- * the kubelet of that time is gone.
- */
-function signOfLife(facts: NodeFacts, { bootedAt, now }: Judgement): Refusal | undefined {
-  const { own, renewedAt, heartbeatAt, watched } = facts;
-  const withinMs = own === undefined ? aliveMs.other : aliveMs.own;
-  const isFresh = (at: Date | undefined, ms: number): at is Date =>
-    at !== undefined &&
-    Math.abs(now.getTime() - at.getTime()) <= ms &&
-    !(own !== undefined && bootedAt !== undefined && at < bootedAt);
-  const sign = isFresh(renewedAt, withinMs)
-    ? `renewed its Lease at ${renewedAt.toISOString()}`
-    : isFresh(heartbeatAt, renewedAt === undefined ? withinMs + reportMs : withinMs)
-      ? `reported its status at ${heartbeatAt.toISOString()}`
-      : own === undefined && isMoving(watched, withinMs)
-        ? 'renews its Lease or reports its status, although by another clock'
-        : undefined;
-  if (sign === undefined) return undefined;
-  const message = `the node ${sign}, so it has a certificate that works; wanted ${durationText(withinMs)} of silence`;
-  return { reason: 'NodeAlive', message };
+/** The order in which evidence is asked for. */
+function evidenceOf(judgement: Judgement): Evidence {
+  const { node, facts, request, possession, now } = judgement;
+  const { own } = facts;
+  const shown = possession && judgeShown({ shown: shownCertificate(request), ...possession, now });
+  if (shown !== undefined && 'reason' in shown) return shown;
+  const alive = signOfLife(facts, judgement);
+  if (alive !== undefined) return { reason: 'NodeAlive', message: alive };
+  const byFile = own === undefined ? undefined : evidenceOfOwn(node, own, judgement);
+  if (shown === undefined) return byFile ?? evidenceOfOther(facts, judgement);
+  // Of this machine's own node both must hold.
+  if (byFile !== undefined && 'reason' in byFile) return byFile;
+  return evidenceOfPossession(shown.leaf, judgement);
 }
 
-/** A move that was seen longer ago does not show that it is alive now. */
-const isMoving = (watched: Watched | undefined, withinMs: number): boolean =>
-  watched?.spokeAfterMs !== undefined && watched.lookedMs - watched.spokeAfterMs <= withinMs;
-
-/** Whether it is another machine's node, of which the API knows something that can change. */
-export const canBeHeard = ({ own, node, renewedAt }: NodeFacts): boolean =>
-  own === undefined && (node !== undefined || renewedAt !== undefined);
-
-/** In how long it is looked at again before its silence is believed; undefined: it needs no further look. */
-function untilSilent(facts: NodeFacts): number | undefined {
-  const { watched } = facts;
-  if (!canBeHeard(facts)) return undefined;
-  return (watched?.silentMs ?? 0) >= wantedSilenceMs(facts) ? undefined : renewalMsOf(facts);
+function evidenceOfPossession(leaf: Certificate, { facts, request, now }: Judgement): Evidence {
+  const { node } = facts;
+  if (node === undefined) return { reason: 'NodeUnknown', message: 'there is no Node of this name any more' };
+  const approved = facts.own === undefined ? approvedBefore(facts, request, now) : undefined;
+  const refused = approved ?? judgeSince(leaf, { ...facts, node }, now);
+  const end = leaf.facts.notAfter.toISOString();
+  return refused ?? { proves: `it has the key of the node's certificate, which expired at ${end}` };
 }
 
 function evidenceOfOwn(node: string, own: OwnCertificate, { facts, request, now }: Judgement): Evidence {
@@ -198,15 +147,10 @@ function evidenceOfOwn(node: string, own: OwnCertificate, { facts, request, now 
 function evidenceOfOther(facts: NodeFacts, judgement: Judgement): Evidence {
   const { request, now } = judgement;
   const { node, issuedUntil, isExpected } = facts;
-  const approval = otherApproval(facts, request);
-  const sinceMs = approval === undefined ? Infinity : ageOf(approval, now);
-  const isValid = issuedUntil !== undefined && issuedUntil > now;
-  if (approval?.isIssued === false ? sinceMs < answerMs : isValid && sinceMs < recentMs) {
-    const message = `a request of this node was approved at ${approval?.at.toISOString()}; approve this one by hand if its kubelet has lost that certificate`;
-    return { reason: 'AlreadyApproved', message };
-  }
-  if (node !== undefined) return evidenceOfKnown({ ...facts, node }, judgement);
-  if (isValid) {
+  const approved = approvedBefore(facts, request, now);
+  if (approved !== undefined) return approved;
+  if (node !== undefined) return evidenceOfKnown({ ...facts, node, issuedUntil: newestEnd(facts, now) }, judgement);
+  if (issuedUntil !== undefined && issuedUntil > now) {
     const message = `a certificate valid until ${issuedUntil.toISOString()} was issued to this name, which has no Node`;
     return { reason: 'AlreadyApproved', message };
   }
@@ -214,6 +158,29 @@ function evidenceOfOther(facts: NodeFacts, judgement: Judgement): Evidence {
   const message =
     'there is no Node of this name; if it is a new machine, list it in approver.expectedNodes or approve by hand';
   return { reason: 'NodeUnknown', message };
+}
+
+/**
+ * What was recorded counts where it is valid, as a reason to refuse. That it has expired proves nothing: a newer one may
+ * have been issued while no approver ran. Of a name without a Node the record of first approvals says what counts, so that
+ * its entry can be deleted to let it have another.
+ */
+function newestEnd({ issuedUntil, recorded }: NodeFacts, now: Date): Date | undefined {
+  const until = recorded?.until;
+  const isNewest = until !== undefined && until > now && (issuedUntil === undefined || until > issuedUntil);
+  return isNewest ? until : issuedUntil;
+}
+
+/** Another request of this node, whose certificate is still to come or has just been issued. */
+function approvedBefore(facts: NodeFacts, request: SigningRequest, now: Date): Refusal | undefined {
+  const approval = otherApproval(facts, request);
+  if (approval === undefined) return undefined;
+  const { issuedUntil } = facts;
+  const isValid = issuedUntil !== undefined && issuedUntil > now;
+  const sinceMs = ageOf(approval, now);
+  if (approval.isIssued ? !(isValid && sinceMs < recentMs) : sinceMs >= answerMs) return undefined;
+  const message = `a request of this node was approved at ${approval.at.toISOString()}; approve this one by hand if its kubelet has lost that certificate`;
+  return { reason: 'AlreadyApproved', message };
 }
 
 /** One that is dated by a clock which has been set back since was made when this process learnt of it, at the latest. */
@@ -231,8 +198,6 @@ function evidenceOfExpected({ first }: NodeFacts, { request, longestLifeMs, now 
   }
   return { proves: 'there is no Node of this name, and approver.expectedNodes lists it', isFirst: true };
 }
-
-type KnownNode = NodeFacts & { readonly node: NonNullable<NodeFacts['node']> };
 
 function evidenceOfKnown(facts: KnownNode, { longestLifeMs, now }: Judgement): Evidence {
   const { issuedUntil } = facts;
@@ -253,15 +218,6 @@ function evidenceOfKnown(facts: KnownNode, { longestLifeMs, now }: Judgement): E
   if (end <= now) return { proves: sentence };
   const message = `${sentence} (approver.longestLife): what it had then may be valid until ${end.toISOString()}; approve by hand if it is not`;
   return { reason: 'CertificateMayBeValid', message };
-}
-
-const registered = 'was registered';
-
-function lastSign({ node, renewedAt, heartbeatAt }: KnownNode): readonly [Date, string] {
-  let last: readonly [Date, string] = [node.createdAt, registered];
-  if (renewedAt !== undefined && renewedAt >= last[0]) last = [renewedAt, 'last renewed its Lease'];
-  if (heartbeatAt !== undefined && heartbeatAt > last[0]) last = [heartbeatAt, 'last reported its status'];
-  return last;
 }
 
 /** An approval of the very same request is no second one. */

@@ -14,7 +14,7 @@ import { pairMatches } from '../pki/key.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
 import type { RequestSummary } from './batch.ts';
 import { readFirstApproval } from './first-approvals.ts';
-import type { NodeFacts, OwnCertificate } from './judge.ts';
+import type { NodeFacts, OwnCertificate } from './node-state.ts';
 import { type Records, requestText } from './records.ts';
 import { type Content, requestsPath, type SigningRequest } from './request.ts';
 import type { ApproverOptions } from './settings.ts';

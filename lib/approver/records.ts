@@ -5,9 +5,12 @@
 import type { Requester } from '../bootstrap-identity.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { parseCertificates } from '../pki/certificate.ts';
-import { type Approval, canBeHeard, type NodeFacts } from './judge.ts';
-import { watch, type Watched } from './silence.ts';
 import { askedNode, requesterIn } from './client-request.ts';
+import type { IssuedCertificate } from './issued-certificates.ts';
+import type { Approval, NodeFacts } from './node-state.ts';
+import { keyHash } from './possession.ts';
+import { canBeHeard } from './signs-of-life.ts';
+import { watch, type Watched } from './silence.ts';
 import { approvedAt, isBefore, nodeOf, requestedAt, type SigningRequest } from './request.ts';
 
 const bytesOf = (base64: string): Buffer => Buffer.from(base64, 'base64');
@@ -17,6 +20,7 @@ export const requestText = ({ metadata }: SigningRequest): string => `Certificat
 
 interface NodeRecord<A = Approval> {
   readonly issuedUntil?: Date | undefined;
+  readonly issuedKey?: string | undefined;
   readonly approval?: A | undefined;
 }
 
@@ -54,19 +58,23 @@ export class Records {
     return { ...facts, watched };
   }
 
-  /** Any request for the signer of kubelets' client certificates as the API has it now, of any requester. Never throws. */
-  see(request: SigningRequest): void {
+  /**
+   * Any request for the signer of kubelets' client certificates as the API has it now, of any requester. Returns the
+   * certificate in it. Never throws.
+   */
+  see(request: SigningRequest): IssuedCertificate | undefined {
     const issued = issuedCertificate(request);
     if (issued !== undefined) {
       const kept = this.#nodes.get(issued.node);
-      const { issuedUntil = issued.notAfter } = kept ?? {};
-      const newest = issuedUntil > issued.notAfter ? issuedUntil : issued.notAfter;
-      this.#nodes.set(issued.node, { ...kept, issuedUntil: newest });
+      const isNewest = kept?.issuedUntil === undefined || kept.issuedUntil < issued.notAfter;
+      const newest = { issuedUntil: issued.notAfter, issuedKey: issued.key };
+      if (isNewest) this.#nodes.set(issued.node, { ...kept, ...newest });
     }
     const at = approvedAt(request);
-    if (at === undefined || requesterIn(request, this.#requesters) === undefined) return;
+    if (at === undefined || requesterIn(request, this.#requesters) === undefined) return issued;
     const node = issued?.node ?? askedNode(request);
     if (node !== undefined) this.approved(node, request, at);
+    return issued;
   }
 
   approved(node: string, request: SigningRequest, at: Date): void {
@@ -81,13 +89,14 @@ export class Records {
   }
 }
 
-function issuedCertificate(request: SigningRequest): { readonly node: string; readonly notAfter: Date } | undefined {
+function issuedCertificate(request: SigningRequest): IssuedCertificate | undefined {
   const { certificate = '' } = request.status ?? {};
   if (certificate === '') return undefined;
   try {
     const [leaf] = parseCertificates(bytesOf(certificate), requestText(request), 'skipped');
     const node = nodeOf(leaf?.facts.commonName ?? '');
-    return leaf === undefined || node === undefined ? undefined : { node, notAfter: leaf.facts.notAfter };
+    if (leaf === undefined || node === undefined) return undefined;
+    return { node, notAfter: leaf.facts.notAfter, key: keyHash(leaf.fields.publicKeyInfo) };
   } catch {
     return undefined; // whatever a foreign signer has put there: no kubelet can use it either
   }

@@ -30,6 +30,7 @@ export interface SigningRequest {
     readonly uid?: string;
     readonly resourceVersion?: string;
     readonly creationTimestamp?: string | null;
+    readonly annotations?: Readonly<Record<string, string>>;
   };
   /** Never changes (pkg/registry/certificates/certificates/strategy.go). */
   readonly spec: {

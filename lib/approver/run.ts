@@ -24,7 +24,9 @@ export async function runApprover(options: ApproverOptions): Promise<PassReport>
     const { objects } = await list({ connection, path: requestsPath(signer), pages: pagesOf(queue), signal });
     queue.replace(signer, objects);
   }
-  return passAll(queue, options);
+  const report = await passAll(queue, options);
+  for (const policy of policies) await policy.remember?.('once');
+  return report;
 }
 
 /** Every request once, in as many batches as they take, and those whose nodes are being watched until they are decided. */
@@ -82,11 +84,12 @@ async function follow(
       },
     }),
   );
+  const remembering = policies.map((policy) => policy.remember?.('follow'));
   while (!signal.aborted) {
     await wake.wait({ clock, signal }, Math.min(queue.dueInMs() ?? recheckMs, recheckMs));
     if (!signal.aborted) report = await queue.pass();
   }
-  await Promise.all(watching);
+  await Promise.all([...watching, ...remembering]);
   return report;
 }
 

@@ -1,10 +1,8 @@
 // What the queue asks about the requests for one signer. Each signer has rules of its own: client certificates of kubelets
 // in client-policy.ts.
+import type { Noted } from './record-object.ts';
 import type { SigningRequest } from './request.ts';
 import type { ApprovalVerdict } from './judge.ts';
-
-/** Written before an approval, so that a process that dies in between approves too little and not too much. */
-export type Noted = 'noted' | 'conflict';
 
 export interface SignerPolicy {
   /** `spec.signerName` */
@@ -23,6 +21,8 @@ export interface SignerPolicy {
   approved?(node: string, request: SigningRequest, now: Date): void;
   /** A pass begins. */
   begin?(): void;
+  /** Writes down what it has seen: once, or until the signal aborts. Never rejects. */
+  remember?(how: 'once' | 'follow'): Promise<void>;
 }
 
 export type Approve = Extract<ApprovalVerdict, { action: 'approve' }>;

@@ -138,9 +138,9 @@ export const settingsSchema = z.strictObject({
           }),
         )
         .min(1)
-        .default(['kube-cert-recovery'])
+        .default(['kube-cert-recovery', 'worker'])
         .describe(
-          'Whose requests for kubelets are judged: kube-cert-recovery (default), kubeadm, openshift, or username and groups',
+          'Whose requests for kubelets are judged: kube-cert-recovery and worker (default), kubeadm, openshift, or username and groups',
         ),
       expectedNodes: z
         .array(objectName)

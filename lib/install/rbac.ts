@@ -1,7 +1,7 @@
 // Everything that `init` makes besides the certificates' own objects: namespaces, ServiceAccounts, what each of them may
 // do (rules.ts), and tokens. Pure. Each mode has an account of its own, because what reads signers' keys is as
 // powerful as cluster-admin, and the others need not; in static pods the syncer of each pod has one, too.
-import { bootstrapAccount, firstApprovalsName } from '../bootstrap-identity.ts';
+import { bootstrapAccount } from '../bootstrap-identity.ts';
 import { staticPods } from '../components.ts';
 import { readBy } from '../inventory/resolve.ts';
 import type { Resolved } from '../inventory/model.ts';
@@ -17,6 +17,7 @@ import {
 import { type Manifest, ownLabel, type RbacRule } from './apply.ts';
 import {
   approverClusterRules,
+  approverRecords,
   approverRules,
   type Artefacts,
   namesRules,
@@ -197,7 +198,10 @@ function approverManifests(namespace: string): Manifest[] {
     ...clusterRole(name, approverClusterRules, subject),
     ...roles(name, approverRules(namespace), subject),
     // Without data: what the approvers have written there stays when it is applied again.
-    { ...typeMeta('ConfigMap'), metadata: { namespace, name: firstApprovalsName, labels: ownLabel } },
+    ...approverRecords.map((record) => ({
+      ...typeMeta('ConfigMap'),
+      metadata: { namespace, name: record, labels: ownLabel },
+    })),
   ];
 }
 

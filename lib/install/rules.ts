@@ -5,7 +5,12 @@
 // both `patch` and `create` with the object's name; a POST carries no name and is refused.
 // The exceptions to "by name" are Events (create only), and lists of CertificateSigningRequests and APIServices, which
 // proofs read.
-import { firstApprovalsName, kubeletClientSigner } from '../bootstrap-identity.ts';
+import {
+  clientAuthoritiesName,
+  firstApprovalsName,
+  issuedCertificatesName,
+  kubeletClientSigner,
+} from '../bootstrap-identity.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { proofKinds } from '../inventory/reader.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
@@ -78,13 +83,18 @@ export const approverClusterRules: readonly RbacRule[] = [
   { apiGroups: [''], resources: ['nodes'], verbs: ['get'] },
 ];
 
+/** ConfigMaps in which approvers keep what they must not forget. */
+export const approverRecords: readonly string[] = [firstApprovalsName, issuedCertificatesName];
+
 /** Events about what has no namespace live in `default`. `namespace`: of the account. */
 export function approverRules(namespace: string): RulesByNamespace {
-  const record = { apiGroups: [''], resources: ['configmaps'], resourceNames: [firstApprovalsName] };
+  const configMaps = { apiGroups: [''], resources: ['configmaps'] };
   return byNamespace([
     ['kube-node-lease', { ...leases, verbs: ['get'] }],
     ['default', createEvents],
-    [namespace, { ...record, verbs: ['get', 'update'] }],
+    // By which CAs the API server believes clients: upstream's rule (extension-apiserver-authentication-reader).
+    ['kube-system', { ...configMaps, resourceNames: [clientAuthoritiesName], verbs: ['get'] }],
+    [namespace, { ...configMaps, resourceNames: approverRecords, verbs: ['get', 'update'] }],
   ]);
 }
 

@@ -23,6 +23,8 @@ export interface CertificateRequest {
   /** What of the subject's encoding Go's crypto/x509/pkix does not write; undefined: all of it is as there. */
   readonly unusualSubject?: string;
   readonly key: KeyAlgorithm;
+  /** DER of the public key with its algorithm, as in a certificate (certificate-fields.ts). */
+  readonly publicKeyInfo: Buffer;
   /** Its signature is that of its own key: its maker has the private key. */
   readonly provesPossession: boolean;
   readonly alternativeNames: readonly AlternativeName[];
@@ -121,6 +123,7 @@ function readRequest(der: Buffer): CertificateRequest {
     subject: readDistinguishedName(subject),
     ...(unusualSubject !== undefined && { unusualSubject }),
     key: algorithm,
+    publicKeyInfo: publicKey.raw,
     provesPossession: isSignedBy(key, parts),
     alternativeNames: readNames(extensions),
     wantsCa: wantsCa || asked(keyUsage, readKeyUsage)?.certSign === true,

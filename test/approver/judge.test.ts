@@ -2,7 +2,8 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseFirstApproval } from '../../lib/approver/first-approvals.ts';
 import { contentOf } from '../../lib/approver/node-facts.ts';
-import { judge, type NodeFacts, type PendingReason, type ApprovalVerdict } from '../../lib/approver/judge.ts';
+import { judge, type PendingReason, type ApprovalVerdict } from '../../lib/approver/judge.ts';
+import type { NodeFacts } from '../../lib/approver/node-state.ts';
 import { judgeClientRequest, requesterIn } from '../../lib/approver/client-request.ts';
 import { isDecided, type SigningRequest } from '../../lib/approver/request.ts';
 import { bootstrapRequester, kubeletClientSigner, type Requester, requesterOf } from '../../lib/bootstrap-identity.ts';
@@ -283,6 +284,7 @@ describe("judge(): this machine's node", () => {
 
 describe('judge(): another node', () => {
   const node = { createdAt: ago(1000 * day) };
+  const recorded = (ms: number) => ({ until: ago(ms), key: '' });
   it.each<[string, Partial<NodeFacts>]>([
     ['the last certificate that was seen has expired', { node, issuedUntil: ago(1), renewedAt: ago(day) }],
     ['it has expired, and there is no Lease', { node: { createdAt: ago(day) }, issuedUntil: ago(1) }],
@@ -327,6 +329,13 @@ describe('judge(): another node', () => {
       { node: { createdAt: ago(day) }, renewedAt: ago(400 * day) },
     ],
     ['it renews its Lease in the future', { node, renewedAt: ago(-day) }],
+    ['what was recorded is valid', { node, recorded: recorded(-day), renewedAt: ago(400 * day) }],
+    ['that was seen to end, and a later one was recorded', { node, issuedUntil: ago(1), recorded: recorded(-day) }],
+    ['what was recorded has expired: that is no proof', { node, recorded: recorded(1), renewedAt: ago(day) }],
+    [
+      'it spoke after what was seen had expired, and what was recorded has expired since',
+      { node, issuedUntil: ago(3 * day), recorded: recorded(1), renewedAt: ago(2 * day) },
+    ],
   ])('is left when %s', (_what, facts) => {
     expect(judged({ facts })).toMatchObject(left('CertificateMayBeValid'));
   });
@@ -412,6 +421,9 @@ describe('judge(): a name without a Node', () => {
   });
   it('is approved when it was noted and not approved: a process died in between', () => {
     expect(judged({ facts: first('u1', ago(minute)) })).toMatchObject({ ...approved, isFirst: true });
+  });
+  it('is approved, whatever was recorded, when its entry among the first approvals was deleted', () => {
+    expect(judged({ facts: { isExpected: true, recorded: { until: ago(-day), key: '' } } })).toMatchObject(approved);
   });
   it('is left where it is not', () => {
     expect(judged({ facts: {} })).toMatchObject(left('NodeUnknown'));

@@ -100,6 +100,7 @@ class World {
       return answer(body);
     }
     if (path.includes('fieldSelector')) return answer({ metadata: { resourceVersion: '1' }, items: [request()] });
+    if (path.includes('/configmaps/')) return answer({ metadata: { resourceVersion: '1' } });
     if (path.includes('/nodes/')) {
       return answer({ metadata: { creationTimestamp: new Date(real - 730 * day).toISOString() } });
     }

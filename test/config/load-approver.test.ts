@@ -30,7 +30,7 @@ const defaults = {
   kubeconfig: '/k',
   nodeCertificate: '/var/lib/kubelet/pki/kubelet-client-current.pem',
   longestLifeMs: 365 * 86_400_000,
-  requesters: ['kube-cert-recovery'],
+  requesters: ['kube-cert-recovery', 'worker'],
   expectedNodes: [],
   bootstrapNamespace: 'kube-cert-recovery',
   clockSynchronised: 'auto',

@@ -9,8 +9,10 @@ describe('docs/reasons.md', () => {
   it('has every reason for which a request is left', () => {
     const shapes = unionMembers(page('lib/approver/request.ts'), 'ShapeReason');
     const evidence = unionMembers(page('lib/approver/judge.ts'), 'EvidenceReason');
+    const possession = unionMembers(page('lib/approver/possession.ts'), 'PossessionReason');
     const documented = firstCodes(section(page('docs/reasons.md'), 'Approver'));
-    expect(documented.toSorted()).toEqual([...shapes, ...evidence, 'DryRun'].toSorted());
+    const all = new Set([...shapes, ...evidence, ...possession, 'DryRun']);
+    expect(documented.toSorted()).toEqual([...all].toSorted());
     expect(shapes.length + evidence.length).toBeGreaterThan(12);
   });
 });

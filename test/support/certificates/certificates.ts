@@ -18,6 +18,7 @@ export interface LeafOptions {
   readonly organization?: string;
   readonly dnsNames?: readonly string[];
   readonly ipAddresses?: readonly string[];
+  /** None: it restricts nothing. Default: `clientAuth`. */
   readonly usages?: readonly ('clientAuth' | 'serverAuth')[];
   readonly notBefore?: Date;
   readonly notAfter?: Date;
@@ -122,6 +123,7 @@ export async function createLeaf(directory: string, signer: Pair, options: LeafO
     ...(options.dnsNames ?? []).map((name) => `DNS:${name}`),
     ...(options.ipAddresses ?? []).map((ip) => `IP:${ip}`),
   ];
+  const { usages = ['clientAuth'] } = options;
   await createKey(pair.key);
   await issue({
     pair,
@@ -132,7 +134,7 @@ export async function createLeaf(directory: string, signer: Pair, options: LeafO
     extensions: [
       'basicConstraints = critical,CA:FALSE',
       'keyUsage = critical,digitalSignature,keyEncipherment',
-      `extendedKeyUsage = ${(options.usages ?? ['clientAuth']).join(',')}`,
+      ...(usages.length > 0 ? [`extendedKeyUsage = ${usages.join(',')}`] : []),
       'authorityKeyIdentifier = keyid',
       ...(names.length > 0 ? [`subjectAltName = ${names.join(',')}`] : []),
     ],

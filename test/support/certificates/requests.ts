@@ -16,6 +16,8 @@ export interface RequestOptions {
   /** `O=system:nodes`, in this order. */
   readonly subject: readonly string[];
   readonly key?: RequestKey;
+  /** Of a private key that is there. Default: a new one. */
+  readonly keyFile?: string;
   /** Lines of openssl's section of extensions: `subjectAltName = DNS:a`. */
   readonly extensions?: readonly string[];
   readonly challengePassword?: string;
@@ -40,12 +42,13 @@ export async function createRequest(options: RequestOptions): Promise<string> {
   const { subject, key = 'P-256', extensions = [], challengePassword, digest, stringMask = 'utf8only' } = options;
   const directory = await mkdtemp(join(tmpdir(), 'request-'));
   try {
-    const [keyFile, config, out] = ['key.pem', 'req.cnf', 'out.pem'].map((name) => join(directory, name)) as [
+    const [newKey, config, out] = ['key.pem', 'req.cnf', 'out.pem'].map((name) => join(directory, name)) as [
       string,
       string,
       string,
     ];
-    await run('openssl', ['genpkey', ...keyArguments[key], '-out', keyFile]);
+    const { keyFile = newKey } = options;
+    if (keyFile === newKey) await run('openssl', ['genpkey', ...keyArguments[key], '-out', keyFile]);
     await writeFile(
       config,
       [

@@ -1,0 +1,158 @@
+// The newest certificate that was issued to each node, in a ConfigMap: kube-controller-manager removes what it has signed
+// an hour later, and a process forgets with its end. By it an older certificate is known for what it is. It says nothing
+// of what was issued while no approver ran, so that its entries are reasons to refuse and none to approve.
+import { issuedCertificatesName } from '../bootstrap-identity.ts';
+import { steadyMs } from '../clock.ts';
+import { errorText, RecoveryError } from '../errors.ts';
+import { getIfPresent } from '../kube/objects.ts';
+import { resourcePath } from '../kube/resources.ts';
+import { backoffMs, Wake } from '../retry.ts';
+import { type Asking, type Recorded, RecordObject } from './record-object.ts';
+import type { ApproverOptions } from './settings.ts';
+
+export interface IssuedCertificate {
+  readonly node: string;
+  readonly notAfter: Date;
+  /** `keyHash` */
+  readonly key: string;
+}
+
+/** An entry of the ConfigMap; without an end where it cannot be read. */
+export interface RecordedCertificate {
+  readonly until?: Date;
+  readonly key?: string;
+}
+
+/** `<end> <SHA-256 of the public key>` */
+export function parseRecorded(text: string): RecordedCertificate {
+  const [, time = '', key = ''] = /^(\S+) ([0-9a-f]{64})$/.exec(text) ?? [];
+  const until = new Date(time);
+  return Number.isNaN(until.getTime()) ? {} : { until, key };
+}
+
+/** What an object of the API may hold is 1 MiB, and the names stand in it twice (metadata.managedFields). */
+const mostCharacters = 700_000;
+
+/** The entries with what is newer; undefined: nothing is. At the bound those go that ended longest ago. */
+export function withIssued(
+  entries: Recorded,
+  issued: readonly IssuedCertificate[],
+  most = mostCharacters,
+): Recorded | undefined {
+  const news = issued.filter((one) => isNews(entries, one));
+  if (news.length === 0) return undefined;
+  const all = { ...entries };
+  for (const one of news) if (isNews(all, one)) all[one.node] = `${one.notAfter.toISOString()} ${one.key}`;
+  let size = 0;
+  const endOf = (text: string): number => parseRecorded(text).until?.getTime() ?? -Infinity;
+  const kept = Object.entries(all)
+    .toSorted(([, a], [, b]) => endOf(b) - endOf(a))
+    .filter(([node, text]) => (size += node.length + text.length) <= most);
+  return Object.fromEntries(kept.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+function isNews(entries: Recorded, { node, notAfter }: IssuedCertificate): boolean {
+  const text = entries[node];
+  const { until } = text === undefined ? {} : parseRecorded(text);
+  return until === undefined || until < notAfter;
+}
+
+const objectIn = (asking: Asking): RecordObject =>
+  new RecordObject(issuedCertificatesName, 'which certificate of a node is its newest', asking);
+
+/** Throws KubeNotFound and KubeForbidden with what to do, and what else the API refuses. */
+export async function readIssued(asking: Asking): Promise<(node: string) => RecordedCertificate | undefined> {
+  const entries = await objectIn(asking).read();
+  return (node) => {
+    const text = Object.hasOwn(entries, node) ? entries[node] : undefined;
+    return text === undefined ? undefined : parseRecorded(text);
+  };
+}
+
+/** A kubelet that has just got its first certificate registers its Node; what has none by then is no node's. */
+const registersMs = 10 * 60_000;
+/** Certificates of a whole cluster may be issued at once: they are one write. */
+const gatherMs = 1000;
+const retryDelay = { firstMs: 1000, longestMs: 60_000, random: Math.random };
+
+interface Pending extends IssuedCertificate {
+  /** An approver of ours has approved it: its Node need not be there yet. */
+  readonly isOurs: boolean;
+  readonly sinceMs: number;
+}
+
+type KeeperOptions = Asking & Pick<ApproverOptions, 'clock' | 'log' | 'dryRun'>;
+
+/** Writes down what is seen to be issued. What fails is tried again, and no request waits for it. */
+export class IssuedCertificates {
+  readonly #options: KeeperOptions;
+  /** By node. */
+  readonly #pending = new Map<string, Pending>();
+  readonly #wake = new Wake();
+  /** In a row, after which something was left to be written. */
+  #turns = 0;
+
+  constructor(options: KeeperOptions) {
+    this.#options = options;
+  }
+
+  see(issued: IssuedCertificate, isOurs: boolean): void {
+    if (this.#options.dryRun) return;
+    const known = this.#pending.get(issued.node);
+    if (known !== undefined && known.notAfter >= issued.notAfter) return;
+    this.#pending.set(issued.node, { ...issued, isOurs, sinceMs: steadyMs(this.#options.clock) });
+    this.#wake.call();
+  }
+
+  /** Until the signal aborts. Never rejects. */
+  async run(): Promise<void> {
+    const { clock, signal } = this.#options;
+    while (!signal.aborted) {
+      const isLeft = this.#pending.size > 0;
+      await this.#wake.wait({ clock, signal }, isLeft ? backoffMs(this.#turns, retryDelay) : undefined);
+      await clock.sleep(gatherMs, signal);
+      if (!signal.aborted) await this.write();
+    }
+  }
+
+  /** Once. Never rejects. */
+  async write(): Promise<void> {
+    const { log, signal } = this.#options;
+    if (this.#pending.size === 0) return;
+    try {
+      await this.#write();
+    } catch (err) {
+      if (signal.aborted) return;
+      const code = err instanceof RecoveryError ? err.code : 'unknown';
+      const fields = { configMap: issuedCertificatesName, err: errorText(err), code, attempt: this.#turns + 1 };
+      if (this.#turns === 0) log.warn('record.failed', fields);
+      else log.debug('record.failed', fields);
+    }
+    this.#turns = this.#pending.size === 0 ? 0 : this.#turns + 1;
+  }
+
+  async #write(): Promise<void> {
+    const record = objectIn(this.#options);
+    const seen = [...this.#pending.values()];
+    const before = await record.read();
+    const known = seen.filter((one) => !isNews(before, one));
+    const ready: Pending[] = [];
+    for (const one of seen.filter((each) => !known.includes(each))) {
+      if (one.isOurs || (await this.#isNode(one.node))) ready.push(one);
+      else if (steadyMs(this.#options.clock) - one.sinceMs >= registersMs) this.#forget([one]);
+    }
+    this.#forget(known);
+    if (ready.length === 0) return;
+    // After a conflict what is left is written at the next turn.
+    if ((await record.write((entries) => withIssued(entries, ready))) === 'noted') this.#forget(ready);
+  }
+
+  /** Unless a newer one was seen meanwhile. */
+  #forget(some: readonly Pending[]): void {
+    for (const one of some) if (this.#pending.get(one.node) === one) this.#pending.delete(one.node);
+  }
+
+  async #isNode(name: string): Promise<boolean> {
+    return (await getIfPresent(this.#options, resourcePath('Node', { name }))) !== undefined;
+  }
+}

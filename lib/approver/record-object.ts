@@ -1,0 +1,66 @@
+// The ConfigMaps in which approvers keep what must hold for all of them, after a restart, and after the API has forgotten
+// a request, an hour later. `init` makes them; neither a node nor any requester can write them, and approvers may get and
+// update these alone. Two that write at once are kept apart by the resourceVersion.
+import { isCode, RecoveryError } from '../errors.ts';
+import type { ConfigMap } from '../kube/kube.ts';
+import { objectPath } from '../kube/objects.ts';
+import { locationText } from '../store/store.ts';
+import type { ApproverOptions } from './settings.ts';
+
+export type Asking = Pick<ApproverOptions, 'connection' | 'namespace' | 'signal'>;
+
+export type Recorded = Readonly<Record<string, string>>;
+
+/** Written before an approval, so that a process that dies in between approves too little and not too much. */
+export type Noted = 'noted' | 'conflict';
+
+export class RecordObject {
+  readonly #place: { readonly kind: 'configMap'; readonly namespace: string; readonly name: string };
+  readonly #asking: Asking;
+  readonly #purpose: string;
+
+  /** `purpose`, for messages: what cannot be told without it. */
+  constructor(name: string, purpose: string, asking: Asking) {
+    this.#place = { kind: 'configMap', namespace: asking.namespace, name };
+    this.#asking = asking;
+    this.#purpose = purpose;
+  }
+
+  /** Throws KubeNotFound and KubeForbidden with what to do, and what else the API refuses. */
+  async read(): Promise<Recorded> {
+    return entriesOf(await this.#get());
+  }
+
+  /** `change` returns undefined where nothing is to be written. `conflict`: another has written meanwhile. */
+  async write(change: (entries: Recorded) => Recorded | 'conflict' | undefined): Promise<Noted> {
+    const found = await this.#get();
+    const data = change(entriesOf(found));
+    if (data === undefined) return 'noted';
+    if (data === 'conflict') return 'conflict';
+    // Without a resourceVersion a PUT is unconditional.
+    if (!found.metadata?.resourceVersion)
+      throw new RecoveryError('KubeRejected', `${locationText(this.#place)} has no resourceVersion`);
+    const { connection, signal } = this.#asking;
+    try {
+      await connection.request({ method: 'PUT', path: objectPath(this.#place), body: { ...found, data }, signal });
+      return 'noted';
+    } catch (err) {
+      if (isCode(err, 'KubeConflict')) return 'conflict';
+      throw err;
+    }
+  }
+
+  async #get(): Promise<Pick<ConfigMap, 'metadata' | 'data'>> {
+    const { connection, signal } = this.#asking;
+    try {
+      return await connection.request<ConfigMap>({ method: 'GET', path: objectPath(this.#place), signal });
+    } catch (err) {
+      if (!isCode(err, 'KubeNotFound', 'KubeForbidden')) throw err;
+      const state = err.code === 'KubeNotFound' ? 'is not there' : 'may not be read';
+      const message = `Cannot tell ${this.#purpose}: ${locationText(this.#place)} ${state}; run "kube-cert-recovery init" again, which makes it`;
+      throw new RecoveryError(err.code, message, { cause: err });
+    }
+  }
+}
+
+const entriesOf = ({ data }: Pick<ConfigMap, 'data'>): Recorded => data ?? {};

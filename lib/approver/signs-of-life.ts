@@ -1,0 +1,63 @@
+// Whether a node speaks, and when it did last: a node that speaks has a certificate, seen or not. Pure.
+import { durationText } from '../duration.ts';
+import type { KnownNode, NodeFacts } from './node-state.ts';
+import { renewalMsOf, type Watched, wantedSilenceMs } from './silence.ts';
+
+/** A Lease bears the time of its node's clock. */
+export const skewMs = 60_000;
+/** What counts as alive. A kubelet renews its Lease every 10 s; clocks of other machines may differ by minutes. */
+const aliveMs = { own: 60_000, other: 5 * 60_000 };
+/** A kubelet reports a status that has not changed every five minutes (nodeStatusReportFrequency). */
+const reportMs = 5 * 60_000;
+
+interface Look {
+  /** When this machine was switched on; undefined: not known. */
+  readonly bootedAt?: Date | undefined;
+  readonly now: Date;
+}
+
+/**
+ * Why the node counts as alive; undefined: it does not. Of this machine's own node nothing counts that was before the
+ * boot: the kubelet of that time is gone.
+ */
+export function signOfLife(facts: NodeFacts, { bootedAt, now }: Look): string | undefined {
+  const { own, renewedAt, heartbeatAt, watched } = facts;
+  const withinMs = own === undefined ? aliveMs.other : aliveMs.own;
+  const isFresh = (at: Date | undefined, ms: number): at is Date =>
+    at !== undefined &&
+    Math.abs(now.getTime() - at.getTime()) <= ms &&
+    !(own !== undefined && bootedAt !== undefined && at < bootedAt);
+  const sign = isFresh(renewedAt, withinMs)
+    ? `renewed its Lease at ${renewedAt.toISOString()}`
+    : isFresh(heartbeatAt, renewedAt === undefined ? withinMs + reportMs : withinMs)
+      ? `reported its status at ${heartbeatAt.toISOString()}`
+      : own === undefined && isMoving(watched, withinMs)
+        ? 'renews its Lease or reports its status, although by another clock'
+        : undefined;
+  if (sign === undefined) return undefined;
+  return `the node ${sign}, so it has a certificate that works; wanted ${durationText(withinMs)} of silence`;
+}
+
+/** A move that was seen longer ago does not show that it is alive now. */
+const isMoving = (watched: Watched | undefined, withinMs: number): boolean =>
+  watched?.spokeAfterMs !== undefined && watched.lookedMs - watched.spokeAfterMs <= withinMs;
+
+/** Whether it is another machine's node, of which the API knows something that can change. */
+export const canBeHeard = ({ own, node, renewedAt }: NodeFacts): boolean =>
+  own === undefined && (node !== undefined || renewedAt !== undefined);
+
+/** In how long it is looked at again before its silence is believed; undefined: it needs no further look. */
+export function untilSilent(facts: NodeFacts): number | undefined {
+  const { watched } = facts;
+  if (!canBeHeard(facts)) return undefined;
+  return (watched?.silentMs ?? 0) >= wantedSilenceMs(facts) ? undefined : renewalMsOf(facts);
+}
+
+export const registered = 'was registered';
+
+export function lastSign({ node, renewedAt, heartbeatAt }: KnownNode): readonly [Date, string] {
+  let last: readonly [Date, string] = [node.createdAt, registered];
+  if (renewedAt !== undefined && renewedAt >= last[0]) last = [renewedAt, 'last renewed its Lease'];
+  if (heartbeatAt !== undefined && heartbeatAt > last[0]) last = [heartbeatAt, 'last reported its status'];
+  return last;
+}

@@ -1,0 +1,158 @@
+// What is kept of the newest certificate of each node, and how it is written. An API of plain objects.
+import { describe, expect, it } from 'vitest';
+import {
+  type IssuedCertificate,
+  IssuedCertificates,
+  parseRecorded,
+  withIssued,
+} from '../../lib/approver/issued-certificates.ts';
+import { RecoveryError } from '../../lib/errors.ts';
+import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
+import { createLog } from '../../lib/log.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+
+const [key, other] = ['a'.repeat(64), 'b'.repeat(64)];
+const at = (text: string): Date => new Date(`${text}T00:00:00.000Z`);
+const issued = (node: string, until: string, ofKey = key): IssuedCertificate => ({
+  node,
+  notAfter: at(until),
+  key: ofKey,
+});
+
+describe('parseRecorded()', () => {
+  it('reads an end and a key, and nothing of anything else', () => {
+    expect(parseRecorded(`2026-01-01T00:00:00.000Z ${key}`)).toEqual({ until: at('2026-01-01'), key });
+    for (const text of ['', 'x', `yesterday ${key}`, '2026-01-01T00:00:00Z', `2026-01-01T00:00:00Z ${key}0`])
+      expect(parseRecorded(text)).toEqual({});
+  });
+});
+
+describe('withIssued()', () => {
+  const entries = { panda: `2026-03-01T00:00:00.000Z ${key}`, tiger: 'unreadable' };
+  it('takes what ends later and what is new, and keeps the rest', () => {
+    const news = [issued('panda', '2026-04-01', other), issued('panda', '2026-03-02'), issued('lion', '2026-01-01')];
+    expect(withIssued(entries, news)).toEqual({
+      lion: `2026-01-01T00:00:00.000Z ${key}`,
+      panda: `2026-04-01T00:00:00.000Z ${other}`,
+      tiger: 'unreadable',
+    });
+    expect(withIssued(entries, [issued('tiger', '2026-01-01')])).toHaveProperty(
+      'tiger',
+      `2026-01-01T00:00:00.000Z ${key}`,
+    );
+  });
+  it('has nothing to write where nothing is newer', () => {
+    expect(withIssued(entries, [])).toBeUndefined();
+    expect(withIssued(entries, [issued('panda', '2026-03-01', other), issued('panda', '2026-02-01')])).toBeUndefined();
+  });
+  it('lets go what ended longest ago where there is no room', () => {
+    const full = Object.fromEntries(
+      Array.from({ length: 10 }, (_, day) => [`node-${day}`, `2026-01-0${day}T00:00:00.000Z ${key}`]),
+    );
+    const size = Object.entries(full).reduce((sum, [name, text]) => sum + name.length + text.length, 0);
+    const after = withIssued(full, [issued('new', '2026-02-01')], size) ?? {};
+    expect(Object.keys(after)).toEqual(['new', ...Array.from({ length: 9 }, (_, day) => `node-${day + 1}`)].toSorted());
+  });
+  it('stays below what an object may hold with the longest names', () => {
+    const many = Array.from({ length: 5000 }, (_, count) => issued(`${count}`.padStart(253, 'n'), '2026-02-01'));
+    expect(JSON.stringify(withIssued({}, many)).length).toBeLessThan(1 << 20);
+  });
+});
+
+class World {
+  readonly clock = new FakeClock('2026-01-01T00:00:00Z', 100);
+  readonly nodes = new Set<string>();
+  readonly said: { readonly event: string; readonly err?: string }[] = [];
+  data: Readonly<Record<string, string>> | undefined = {};
+  writes = 0;
+  /** Somebody else writes between our read and our write. */
+  isOvertaken = false;
+
+  keeper(dryRun = false): IssuedCertificates {
+    return new IssuedCertificates({
+      connection: { server: 'api', request: this.#request } as unknown as KubeConnection,
+      namespace: 'ns',
+      clock: this.clock,
+      log: createLog({ write: (line) => this.said.push(JSON.parse(line) as (typeof this.said)[number]) }),
+      dryRun,
+      signal: new AbortController().signal,
+    });
+  }
+
+  readonly #request = <T>({ method, path, body }: KubeRequest): Promise<T> => {
+    const name = path.split('/').at(-1) ?? '';
+    const absent = new RecoveryError('KubeNotFound', 'absent');
+    if (path.includes('/nodes/')) return this.nodes.has(name) ? Promise.resolve({} as T) : Promise.reject(absent);
+    if (this.data === undefined) return Promise.reject(absent);
+    if (method === 'PUT') {
+      if (this.isOvertaken) return Promise.reject(new RecoveryError('KubeConflict', 'changed'));
+      this.writes += 1;
+      this.data = (body as { data: Record<string, string> }).data;
+    }
+    return Promise.resolve({ metadata: { resourceVersion: '1' }, data: this.data } as T);
+  };
+}
+
+describe('IssuedCertificates', () => {
+  it('writes for Nodes that there are, and for what an approver of ours has approved, at once', async () => {
+    const world = new World();
+    world.nodes.add('panda');
+    const keeper = world.keeper();
+    keeper.see(issued('panda', '2026-03-01'), false);
+    keeper.see(issued('panda', '2026-02-01'), false);
+    keeper.see(issued('newcomer', '2026-03-01'), true);
+    keeper.see(issued('stranger', '2026-03-01'), false);
+    await keeper.write();
+    expect(Object.keys(world.data ?? {})).toEqual(['newcomer', 'panda']);
+    expect(world).toMatchObject({ writes: 1, said: [] });
+    await keeper.write();
+    expect(world.writes).toBe(1);
+  });
+
+  it('waits ten minutes for the Node of a first certificate, and no longer', async () => {
+    const world = new World();
+    const keeper = world.keeper();
+    keeper.see(issued('late', '2026-03-01'), false);
+    keeper.see(issued('never', '2026-03-01'), false);
+    await keeper.write();
+    world.nodes.add('late');
+    world.clock.advance(10 * 60_000);
+    await keeper.write();
+    world.nodes.add('never');
+    await keeper.write();
+    expect(Object.keys(world.data ?? {})).toEqual(['late']);
+  });
+
+  it('tries again what another has overtaken', async () => {
+    const world = new World();
+    const keeper = world.keeper();
+    keeper.see(issued('panda', '2026-03-01'), true);
+    world.isOvertaken = true;
+    await keeper.write();
+    world.isOvertaken = false;
+    await keeper.write();
+    expect(Object.keys(world.data ?? {})).toEqual(['panda']);
+  });
+
+  it('says once what it lacks, and tries again', async () => {
+    const world = new World();
+    world.data = undefined;
+    const keeper = world.keeper();
+    keeper.see(issued('panda', '2026-03-01'), true);
+    await keeper.write();
+    await keeper.write();
+    expect(world.said).toMatchObject([{ event: 'record.failed', code: 'KubeNotFound' }]);
+    expect(world.said[0]?.err).toContain('run "kube-cert-recovery init" again');
+    world.data = {};
+    await keeper.write();
+    expect(Object.keys(world.data)).toEqual(['panda']);
+  });
+
+  it('writes nothing in a dry run', async () => {
+    const world = new World();
+    const keeper = world.keeper(true);
+    keeper.see(issued('panda', '2026-03-01'), true);
+    await keeper.write();
+    expect(world.data).toEqual({});
+  });
+});
