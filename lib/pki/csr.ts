@@ -150,8 +150,8 @@ function readOne(der: Buffer, tag: number): DerValue {
 }
 
 function readRequest(der: Buffer): CertificateRequest {
-  requireDer(der);
   const parts = partsOf(der);
+  requireDer(der);
   const { subject, publicKey, attributes } = parts;
   // OpenSSL reads more than Go: points that are compressed, curves by their parameters, RSA without NULL.
   checkPublicKey(new DerReader(publicKey.content));

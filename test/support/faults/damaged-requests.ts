@@ -107,14 +107,14 @@ const texts = (dice: Dice, wanted: string): Buffer => {
   ];
   if (dice.roll(30) === 0) return Buffer.concat([Buffer.from(wanted), dice.bytes(3)]);
   if (dice.roll(30) === 0) return Buffer.from(wanted, 'utf16le').swap16();
-  return Buffer.from(dice.roll(6) === 0 ? dice.pick(odd) : wanted);
+  return Buffer.from(dice.roll(8) === 0 ? dice.pick(odd) : wanted);
 };
 
 const stringTags = [0x0c, 0x13, 0x16, 0x14, 0x1e, 0x1c, 0x12, 0x1a, 0x04, 0x03, 0x02, 0x30];
 const oddOids = ['2.5.4.11', '2.5.4.5', '2.5.4.97', '1.2.3.4.5', '2.999.4294967295', '0.9.2342.19200300.100.1.25'];
 
 function attributeOf(dice: Dice, type: string, value: string): Buffer {
-  const tag = dice.roll(8) === 0 ? dice.pick(stringTags) : dice.pick([0x0c, 0x13]);
+  const tag = dice.roll(12) === 0 ? dice.pick(stringTags) : dice.pick([0x0c, 0x13]);
   const parts = [oidDer(dice.roll(30) === 0 ? dice.pick(oddOids) : type), writeDer(tag, texts(dice, value))];
   if (dice.roll(40) === 0) parts.push(asn1Null);
   return writeDer(0x30, ...parts);
@@ -158,15 +158,15 @@ function generalName(dice: Dice): Buffer {
     'a\nDNS:b',
     '-a',
   ];
-  const host = Buffer.from(dice.pick(hosts));
-  switch (dice.roll(10)) {
+  const host = Buffer.from(dice.roll(3) === 0 ? dice.pick(hosts) : 'node1.local');
+  switch (dice.roll(12)) {
     case 0:
       return writeDer(0x81, Buffer.from(dice.pick(['a@b', 'a', '', 'a@b\0c', 'ä@b'])));
     case 1:
       return writeDer(0x86, Buffer.from(dice.pick(['https://a/', 'spiffe://x/y', ':', 'http://a b/', '%zz', ''])));
     case 2:
     case 3:
-      return writeDer(0x87, dice.bytes(dice.pick([4, 4, 16, 16, 0, 5, 8, 32])));
+      return writeDer(0x87, dice.bytes(dice.pick([4, 4, 4, 4, 16, 16, 16, 16, 0, 5, 8, 32])));
     case 4:
       return writeDer(0x87, Buffer.from('00000000000000000000ffffc0000201', 'hex'));
     case 5: // registeredID, otherName, directoryName, x400Address
@@ -218,6 +218,7 @@ function attributesOf(dice: Dice): readonly Buffer[] {
     case 4:
     case 5:
     case 6:
+    case 7:
       return [wish()];
     default:
       return [];
@@ -314,7 +315,7 @@ export function damagedRequest(dice: Dice, signers: readonly Signer[]): Buffer {
   const version = writeDer(2, Buffer.from(dice.roll(40) === 0 ? dice.pick([[1], [2], [0, 0], [255], []]) : [0]));
   const list = attributes.length === 0 && dice.roll(20) === 0 ? [] : [writeDer(0xa0, ...attributes)];
   let info = writeDer(0x30, version, subjectOf(dice), signer.info, ...list);
-  if (dice.roll(3) === 0) info = changedDer(info, dice);
+  if (dice.roll(4) === 0) info = changedDer(info, dice);
   const [oid, hash, parameters] = dice.pick(signer.algorithms);
   const by = dice.roll(25) === 0 ? dice.pick(signers) : signer;
   const signature = signatureOf(hash, info, by.key);
