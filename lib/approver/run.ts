@@ -40,7 +40,7 @@ async function passAll(queue: RequestQueue, { clock, signal }: ApproverOptions):
 
 const pagesOf = (queue: RequestQueue): Pages<SigningRequest, RequestSummary> => ({
   size: pageSize,
-  keep: (request) => queue.summary(request),
+  keep: (request) => queue.listed(request),
 });
 
 async function follow(
@@ -82,9 +82,16 @@ async function follow(
       },
     }),
   );
+  const listAll = async (): Promise<readonly RequestSummary[]> => {
+    const lists = policies.map(({ signer }) =>
+      list({ connection: options.connection, path: requestsPath(signer), pages: pagesOf(queue), signal }),
+    );
+    return (await Promise.all(lists)).flatMap(({ objects }) => objects);
+  };
   while (!signal.aborted) {
     await wake.wait({ clock, signal }, Math.min(queue.dueInMs() ?? recheckMs, recheckMs));
     if (!signal.aborted) report = await queue.pass();
+    if (!signal.aborted) await queue.recall(listAll);
   }
   await Promise.all(watching);
   return report;
