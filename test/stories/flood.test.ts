@@ -123,6 +123,7 @@ it.each(floods)(
   '2000 requests a minute %s: a kubelet waits for 10 s at most, each time it asks',
   async (_what, nodeOf) => {
     const world = new World({ nodeOf, perMinute: 2000 });
+    let slowest = 0;
     for (let minute = 0; minute < 5; minute += 1) {
       await world.run(55 * second);
       slowest = Math.max(slowest, await world.waited('worker'));

@@ -101,6 +101,7 @@ export class ApproverWorld implements AsyncDisposable {
       `apiVersion: kube-cert-recovery/v1alpha1
 kind: Configuration
 modes: [approver]
+regen: { clockSynchronised: true }
 approver: { kubeconfig: ${kubeconfig}, nodeCertificate: ${nodeCertificate}, ${approver} }
 log: { level: debug }
 `,
