@@ -30,10 +30,23 @@ export function requestSummary(request: SigningRequest, policy: Pick<SignerPolic
   };
 }
 
-/** A look at one are up to three reads. */
+/**
+ * Under a flood so many are looked at in a turn, and a turn begins every second: 6000 a minute. A look is up to three reads,
+ * some 8 ms of an API server that has one more to do. What is asked for meanwhile waits for one turn: see `newestAtOnce`.
+ */
 export const mostAtOnce = 100;
-/** Until the next hundred. */
-export const batchEveryMs = 5000;
+export const batchEveryMs = 1000;
+/**
+ * So that up to 2400 new requests a minute, whatever they name, are all looked at in the turn after they came: the newest
+ * forty are all that came since the turn before.
+ */
+const newestAtOnce = 40;
+/** Nodes that exist are as many as the cluster has: under a faster flood, each of them is still heard. */
+const knownAtOnce = 20;
+/** What was there before the flood, from its other end, a node at a time. */
+const oldestAtOnce = 20;
+/** What was left before yields to what was never looked at, but not for ever. */
+const againAtOnce = 15;
 
 /** What the order depends on. */
 export interface Due {
@@ -42,33 +55,46 @@ export interface Due {
   readonly lookAt?: number;
 }
 
-/**
- * Of those that are due, at most so many, first one of this machine's own node, however many others ask. Where not all have
- * their turn, each node has one request in it, the newest, for which its kubelet waits, before any has a second.
- */
-export function nextBatch<T extends Due>(due: readonly T[], ownNode: string): readonly T[] {
-  const isOwn = ({ summary }: Due): number => Number(summary.node === ownNode);
-  const ordered = due.toSorted((a, b) => isOwn(b) - isOwn(a) || byOrder(a, b));
-  if (due.length <= mostAtOnce) return ordered;
-  const [first, ...others] = onePerNode(ordered);
-  const batch = [...(first === undefined ? [] : [first]), ...interleaved(others)].slice(0, mostAtOnce);
-  if (batch.length === mostAtOnce) return batch;
-  const taken = new Set(batch);
-  return [...batch, ...interleaved(ordered.filter((each) => !taken.has(each)))].slice(0, mostAtOnce);
+/** Whose turn comes before others'. */
+export interface Nodes {
+  readonly own: string;
+  /** Those that a look has found to exist. */
+  readonly known: ReadonlySet<string>;
 }
 
 /**
- * The newest that was never looked at, the oldest of these, and what has been due again for longest, one after the
- * other: the newest alone would leave the others behind as long as they come faster than turns.
+ * Of those that are due, at most so many, first one of this machine's own node, however many others ask. Where not all have
+ * their turn, what is taken has shares, so that no kind of request keeps another waiting; what a share leaves goes to what
+ * was never looked at, the newest first.
  */
-function interleaved<T extends Due>(ordered: readonly T[]): T[] {
+export function nextBatch<T extends Due>(due: readonly T[], { own, known }: Nodes): readonly T[] {
+  const isOwn = ({ summary }: Due): number => Number(summary.node === own);
+  const ordered = due.toSorted((a, b) => isOwn(b) - isOwn(a) || byOrder(a, b));
+  if (due.length <= mostAtOnce) return ordered;
   const fresh = ordered.filter(({ lookAt }) => lookAt === undefined);
   const again = ordered.filter(({ lookAt }) => lookAt !== undefined);
-  const taken: T[] = [];
-  while (taken.length < mostAtOnce && fresh.length + again.length > 0) {
-    taken.push(...[fresh.shift(), fresh.pop(), again.shift()].filter((each) => each !== undefined));
+  const isKnown = ({ summary: { node } }: Due): boolean => node !== undefined && known.has(node);
+  const shares: readonly (readonly [Iterable<T>, number])[] = [
+    [ordered, 1],
+    [onePerNode(ordered.filter(isKnown)), knownAtOnce],
+    [fresh, newestAtOnce],
+    [onePerNode(fresh.toReversed()), oldestAtOnce],
+    [onePerNode(again), againAtOnce],
+  ];
+  const taken = new Set<T>();
+  for (const [from, count] of shares) take(from, Math.min(taken.size + count, mostAtOnce), taken);
+  take(fresh, mostAtOnce, taken);
+  // What was left of nodes that nobody has registered gets its share and no more: else a flood is read again without end.
+  take(onePerNode(again.filter(isKnown)), mostAtOnce, taken);
+  return [...taken];
+}
+
+/** Until there are so many. */
+function take<T>(from: Iterable<T>, most: number, taken: Set<T>): void {
+  for (const each of from) {
+    if (taken.size >= most) return;
+    taken.add(each);
   }
-  return taken;
 }
 
 function byOrder(a: Due, b: Due): number {
@@ -91,4 +117,63 @@ function* onePerNode<T extends Due>(ordered: readonly T[]): Generator<T> {
     if (node !== undefined) seen.add(turn);
     yield each;
   }
+}
+
+/** More new requests in a minute than kubelets make: who can ask must not decide how often each of them is told. */
+export class Pressure {
+  #minute = 0;
+  #count = 0;
+  #before = 0;
+
+  /** `uptimeMs`: so that a clock that is set does not count. */
+  note(count: number, uptimeMs: number): void {
+    this.#turn(uptimeMs);
+    this.#count += count;
+  }
+
+  /** For a minute after it has ended, too. */
+  isHigh(uptimeMs: number): boolean {
+    this.#turn(uptimeMs);
+    return Math.max(this.#count, this.#before) > mostAtOnce;
+  }
+
+  #turn(uptimeMs: number): void {
+    const minute = Math.floor(uptimeMs / 60_000);
+    if (minute === this.#minute) return;
+    this.#before = minute === this.#minute + 1 ? this.#count : 0;
+    this.#minute = minute;
+    this.#count = 0;
+  }
+}
+
+/** Looks that go on at a time: one that waits for the API server keeps no other waiting. */
+export const lanes = 4;
+
+/** The requests of one node stay in one lane, in their order: what is decided of the first counts for the next. */
+export function byNode<T extends Due>(batch: readonly T[]): readonly (readonly T[])[] {
+  return [...Map.groupBy(batch, (each) => each.summary.node ?? each).values()];
+}
+
+/** So many are remembered, with some 500 bytes each: a flood of ten minutes. */
+export const mostRemembered = 20_000;
+
+interface Remembered extends Due {
+  readonly isSettled?: boolean;
+}
+
+/**
+ * Which to forget of too many: first those that need no further look, then those that were left, the oldest of each first,
+ * then what was never looked at. The requests of known nodes and of this machine's own are the last.
+ */
+export function toForget<T extends Remembered>(waiting: readonly T[], { own, known }: Nodes): readonly T[] {
+  const count = waiting.length - mostRemembered;
+  if (count <= 0) return [];
+  const rank = ({ isSettled = false, lookAt, summary: { node = '' } }: Remembered): number => {
+    if (isSettled) return 0;
+    return (node === own || known.has(node) ? 3 : 1) + Number(lookAt === undefined);
+  };
+  const ordered = waiting.toSorted(
+    (a, b) => rank(a) - rank(b) || a.summary.requestedAt.getTime() - b.summary.requestedAt.getTime(),
+  );
+  return ordered.slice(0, count);
 }

@@ -5,31 +5,26 @@ import { steadyMs } from '../clock.ts';
 import { errorText, faultText } from '../errors.ts';
 import { approve } from './approve.ts';
 import { readRequest } from './node-facts.ts';
-import type { ApprovalVerdict, PendingReason } from './judge.ts';
+import type { ApprovalVerdict } from './judge.ts';
 import type { ApproverOptions } from './settings.ts';
 import { OtherRequesters } from './other-requesters.ts';
 import { isDecided, judgeSize, requestedAt, type SigningRequest } from './request.ts';
 import type { Approve, SignerPolicy } from './signer-policy.ts';
-import { Reporter, type Reported } from './reporter.ts';
-import { batchEveryMs, mostAtOnce, nextBatch, type RequestSummary, requestSummary } from './batch.ts';
+import { Reporter } from './reporter.ts';
+import {
+  batchEveryMs,
+  byNode,
+  lanes,
+  mostAtOnce,
+  nextBatch,
+  Pressure,
+  type RequestSummary,
+  requestSummary,
+} from './batch.ts';
+import { type Waiting, WaitingRequests } from './waiting.ts';
 
 const firstRetryMs = 100;
 const longestRetryMs = 10_000;
-
-interface Waiting extends Reported {
-  summary: RequestSummary;
-  /** Milliseconds since the epoch; undefined: it was never looked at. */
-  lookAt?: number;
-  failures: number;
-  /** What the last look met; undefined: it was not kept from deciding. */
-  failure?: string | undefined;
-  /** What is wrong with it can never change: no further look. */
-  isSettled?: boolean;
-  /** Its node is being watched before it is decided. */
-  isWatched?: boolean;
-  /** Why it was left at the last look; undefined: it has not been decided. */
-  reason?: PendingReason;
-}
 
 export interface PassReport {
   readonly approved: number;
@@ -49,15 +44,16 @@ export class RequestQueue {
   readonly #policies: ReadonlyMap<string, SignerPolicy>;
   readonly #reporter: Reporter;
   readonly #others = new OtherRequesters();
-  /** By name. */
-  #waiting = new Map<string, Waiting>();
-  /** More are due than one batch takes: when the next is due, in milliseconds since the epoch. */
+  readonly #waiting: WaitingRequests;
+  readonly #pressure = new Pressure();
+  /** Under a flood: when the next turn begins, in milliseconds since the epoch. */
   #nextBatchAt = 0;
 
   constructor(options: ApproverOptions, policies: readonly SignerPolicy[]) {
     this.#options = options;
     this.#policies = new Map(policies.map((policy) => [policy.signer, policy]));
     this.#reporter = new Reporter(options);
+    this.#waiting = new WaitingRequests(options.nodeName);
   }
 
   /** Takes note of any request, and says what to keep of it; undefined: it does not wait for a decision here. */
@@ -77,19 +73,26 @@ export class RequestQueue {
     }
   }
 
+  /** What stays of a request in a list. */
+  listed(request: SigningRequest): RequestSummary | undefined {
+    const summary = this.summary(request);
+    return summary && this.#waiting.found(summary);
+  }
+
   /** All that wait for one signer. */
   replace(signer: string, summaries: readonly RequestSummary[]): void {
-    const before = this.#waiting;
-    const others = [...before].filter(([, { summary }]) => summary.signer !== signer);
-    const listed = summaries.map((summary) => [summary.name, waitingOf(summary, before.get(summary.name))] as const);
-    this.#waiting = new Map([...others, ...listed]);
+    this.#waiting.replace(signer, summaries);
   }
 
   put(request: SigningRequest): void {
-    const name = nameOf(request) ?? '';
     const summary = this.summary(request);
-    if (summary === undefined) this.#waiting.delete(name);
-    else this.#waiting.set(name, waitingOf(summary, this.#waiting.get(name)));
+    if (summary === undefined) this.#waiting.delete(nameOf(request) ?? '');
+    else this.#waiting.put(summary);
+  }
+
+  /** Lists what was forgotten, once there is room for it. Never rejects. */
+  recall(listAll: () => Promise<readonly RequestSummary[]>): Promise<void> {
+    return this.#waiting.recall(listAll);
   }
 
   remove(request: SigningRequest): void {
@@ -102,7 +105,7 @@ export class RequestQueue {
   dueInMs(): number | undefined {
     const now = this.#options.clock.now().getTime();
     let soonest = Infinity;
-    for (const waiting of this.#waiting.values()) soonest = Math.min(soonest, this.#untilDue(waiting, now));
+    for (const waiting of this.#waiting.all()) soonest = Math.min(soonest, this.#untilDue(waiting, now));
     const othersMs = this.#others.dueInMs(steadyMs(this.#options.clock)) ?? Infinity;
     if (Math.min(soonest, othersMs) === Infinity) return undefined;
     return Math.min(Math.max(soonest, this.#untilNextBatch(now)), othersMs);
@@ -110,27 +113,22 @@ export class RequestQueue {
 
   /** Looks at the requests that are due, one batch at most. Never rejects. */
   async pass(): Promise<PassReport> {
-    const { clock, signal } = this.#options;
+    const { clock } = this.#options;
     const now = clock.now().getTime();
-    const due = [...this.#waiting.values()].filter((waiting) => this.#untilDue(waiting, now) === 0);
+    const due = this.#waiting.all().filter((waiting) => this.#untilDue(waiting, now) === 0);
     const isBatchDue = this.#untilNextBatch(now) === 0;
-    const batch = isBatchDue ? nextBatch(due, this.#options.nodeName) : [];
-    if (isBatchDue) this.#pace(due, now);
-    const isNew = ({ lookAt }: Waiting): boolean => lookAt === undefined;
+    const batch = isBatchDue ? nextBatch(due, this.#waiting.nodes) : [];
+    if (isBatchDue) this.#pace(due, batch, now);
     const delayed = due.filter(isNew).length - batch.filter(isNew).length;
     let approved = 0;
     for (const policy of this.#policies.values()) policy.begin?.();
     for (const request of this.#others.due(steadyMs(clock))) this.#reporter.leftToOthers(request);
-    for (const waiting of batch) {
-      if (signal.aborted) break;
-      try {
-        if (await this.#decide(waiting)) approved += 1;
-      } catch (err) {
-        if (signal.aborted) break;
-        this.#failed(waiting, err);
-      }
-    }
-    const left = [...this.#waiting.values()];
+    const groups = byNode(batch).values();
+    const lane = async (): Promise<void> => {
+      for (const group of groups) for (const waiting of group) if (await this.#look(waiting)) approved += 1;
+    };
+    await Promise.all(Array.from({ length: lanes }, lane));
+    const left = this.#waiting.all();
     const failed = left.flatMap(({ failure }) => failure ?? []);
     const watched = left.filter(({ isWatched }) => isWatched === true).length;
     const byReason = Map.groupBy(left, ({ reason }) => reason ?? 'Undecided');
@@ -138,11 +136,24 @@ export class RequestQueue {
     return { approved, left: left.length, delayed, watched, failed };
   }
 
-  #pace(due: readonly Waiting[], now: number): void {
-    const isFlood = due.length > mostAtOnce;
-    const isRest = this.#nextBatchAt > 0; // the last hundred of a flood are still of it
+  /** Whether it has been approved. Never rejects. */
+  async #look(waiting: Waiting): Promise<boolean> {
+    const { signal } = this.#options;
+    if (signal.aborted) return false;
+    try {
+      return await this.#decide(waiting);
+    } catch (err) {
+      if (!signal.aborted) this.#failed(waiting, err);
+      return false;
+    }
+  }
+
+  #pace(due: readonly Waiting[], batch: readonly Waiting[], now: number): void {
+    const uptime = steadyMs(this.#options.clock);
+    this.#pressure.note(batch.filter(isNew).length, uptime);
+    const isFlood = due.length > mostAtOnce || this.#pressure.isHigh(uptime);
     this.#nextBatchAt = isFlood ? now + batchEveryMs : 0;
-    this.#reporter.flooded(isFlood || isRest ? due.length : undefined, due.at(-1)?.summary);
+    this.#reporter.flooded(isFlood ? this.#waiting.size : undefined, due.at(-1)?.summary);
   }
 
   #untilNextBatch(now: number): number {
@@ -168,6 +179,7 @@ export class RequestQueue {
     const verdict = await policy.judge(request);
     waiting.failures = 0;
     waiting.failure = undefined;
+    this.#waiting.learn(verdict);
     const lookAgainMs = verdict.action === 'leave' ? verdict.lookAgainMs : undefined;
     waiting.isWatched = lookAgainMs !== undefined;
     waiting.lookAt = clock.now().getTime() + Math.min(lookAgainMs ?? recheckMs, recheckMs);
@@ -231,14 +243,10 @@ export class RequestQueue {
   }
 }
 
+const isNew = ({ lookAt }: Waiting): boolean => lookAt === undefined;
+
 /** Of what the API server calls a request, and may be anything. */
 const nameOf = (request: Partial<SigningRequest> | null): string | undefined => request?.metadata?.name;
-
-/** What is known of the same request stays known: its spec never changes, and a watch that fails lists again. */
-function waitingOf(summary: RequestSummary, before: Waiting | undefined): Waiting {
-  if (before !== undefined && before.summary.uid === summary.uid) return Object.assign(before, { summary });
-  return { summary, failures: 0, reported: new Set() };
-}
 
 /** More than `longestMs` was never asked for: then the clock has been set back. */
 function untilMs(at: number, now: number, longestMs: number): number {

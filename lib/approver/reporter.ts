@@ -47,7 +47,7 @@ export class Reporter {
     this.#flood ??= { reportedAt: now, left: new Map() };
     if (!isNew && Math.abs(now - this.#flood.reportedAt) < floodMs) return;
     this.#flood.reportedAt = now;
-    const pace = `${mostAtOnce} are looked at every ${batchEveryMs / 1000} s, this machine's node first, one of each node`;
+    const pace = `${mostAtOnce} are looked at every ${batchEveryMs / 1000} s, this machine's node first, then nodes that exist`;
     const left = isNew ? '' : `; left so far: ${this.#counted()}`;
     const message = `${pace}${left}; deny or delete what nobody needs`;
     log.warn('csr.flooded', { count, message });

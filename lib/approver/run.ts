@@ -42,7 +42,7 @@ async function passAll(queue: RequestQueue, { clock, signal }: ApproverOptions):
 
 const pagesOf = (queue: RequestQueue): Pages<SigningRequest, RequestSummary> => ({
   size: pageSize,
-  keep: (request) => queue.summary(request),
+  keep: (request) => queue.listed(request),
 });
 
 async function follow(
@@ -85,9 +85,16 @@ async function follow(
     }),
   );
   const remembering = policies.map((policy) => policy.remember?.('follow'));
+  const listAll = async (): Promise<readonly RequestSummary[]> => {
+    const lists = policies.map(({ signer }) =>
+      list({ connection: options.connection, path: requestsPath(signer), pages: pagesOf(queue), signal }),
+    );
+    return (await Promise.all(lists)).flatMap(({ objects }) => objects);
+  };
   while (!signal.aborted) {
     await wake.wait({ clock, signal }, Math.min(queue.dueInMs() ?? recheckMs, recheckMs));
     if (!signal.aborted) report = await queue.pass();
+    if (!signal.aborted) await queue.recall(listAll);
   }
   await Promise.all([...watching, ...remembering]);
   return report;

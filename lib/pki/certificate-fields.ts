@@ -88,13 +88,14 @@ function readAlgorithm(algorithm: DerReader): { readonly oid: string; readonly p
 
 function checkNameText({ tag, content }: DerValue, later: Later): void {
   if (tag === bmpString && !isBmpText(content)) later.note('1.25', 'a name has characters that are none');
-  if (!isText(tag, content)) throw new RangeError('a name is no text of its type');
+  if (!isText({ tag, content })) throw new RangeError('a name is no text of its type');
 }
 
-const bmpString = 0x1e;
+export const bmpString = 0x1e;
 const printable = /^[A-Za-z0-9 '()*+,\-./:=?&]*$/;
 
-function isText(tag: number, content: Buffer): boolean {
+/** Whether a value of a name is text of its type, as Go reads it (crypto/x509, parseASN1String). */
+export function isText({ tag, content }: Pick<DerValue, 'tag' | 'content'>): boolean {
   switch (tag) {
     case tags.utf8String:
       return isUtf8(content);
@@ -113,7 +114,8 @@ function isText(tag: number, content: Buffer): boolean {
   }
 }
 
-function isBmpText(content: Buffer): boolean {
+/** Newer Go asks for it as well (1.25). */
+export function isBmpText(content: Buffer): boolean {
   const end =
     content.length >= 2 && content.readUInt16BE(content.length - 2) === 0 ? content.length - 2 : content.length;
   for (let at = 0; at + 1 < end; at += 2) {
@@ -125,7 +127,7 @@ function isBmpText(content: Buffer): boolean {
 }
 
 /** Whether Go reads a key of this kind at all. That a point is on its curve OpenSSL finds out. */
-function checkPublicKey(info: DerReader): boolean {
+export function checkPublicKey(info: DerReader): boolean {
   const { oid, parameters } = readAlgorithm(info.inside(tags.sequence, 'public key algorithm'));
   const { bytes, unused } = info.bitString('public key');
   const check = keyChecks[oid];

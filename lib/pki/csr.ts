@@ -5,6 +5,7 @@
 // process that never signs does not pay.
 import { createPublicKey, type KeyObject, verify } from 'node:crypto';
 import { errorText, isCode } from '../errors.ts';
+import { bmpString, checkPublicKey, isBmpText, isText } from './certificate-fields.ts';
 import { childrenOf, DerReader, type DerValue, readDer, tags } from './der.ts';
 import { basicConstraints, keyUsage, listExtensions, readBasicConstraints, readKeyUsage } from './extensions.ts';
 import { subjectAltName } from './extensions.ts';
@@ -37,7 +38,10 @@ export interface CertificateRequest {
 }
 
 const extensionRequest = '1.2.840.113549.1.9.14';
+const microsoftRequest = '1.3.6.1.4.1.311.2.1.14';
 const attributesTag = 0xa0;
+/** DER of the only version there is, and the only one that Go's and OpenSSL's writers know: 0. */
+const versionDer = Buffer.from([tags.integer, 1, 0]);
 
 /** RFC 8017, RFC 5758, RFC 8410. SHA-1 is refused, as by Go's CheckSignature. */
 const signatures: Readonly<Record<string, { readonly key: KeyAlgorithm['name']; readonly hash: string | null }>> = {
@@ -49,6 +53,9 @@ const signatures: Readonly<Record<string, { readonly key: KeyAlgorithm['name']; 
   '1.2.840.10045.4.3.4': { key: 'ECDSA', hash: 'sha512' },
   '1.3.101.112': { key: 'Ed25519', hash: null },
 };
+
+/** Go verifies no signature with a larger one (crypto/rsa, checkPublicKeySize). */
+const largestExponent = 2n ** 31n - 1n;
 
 const kinds: Readonly<Record<number, AlternativeName['kind']>> = {
   [nameTags.email]: 'email',
@@ -78,9 +85,21 @@ export function readRequestSubject(pem: Uint8Array): DistinguishedName {
 function onlyBlock(pem: Uint8Array, subject: string): Buffer {
   const blocks = readPem(pem, subject);
   const [block] = blocks;
-  if (block?.label === 'CERTIFICATE REQUEST' && blocks.length === 1) return block.der;
+  if (block?.label === 'CERTIFICATE REQUEST' && blocks.length === 1) {
+    // To OpenSSL a blank line ends headers (RFC 1421).
+    if (blankLine.test(bodyOf(pem))) throw unreadable(subject)('a blank line inside its PEM block');
+    return block.der;
+  }
   const found = block === undefined ? 'none' : blocks.map(({ label }) => `"${label}"`).join(', ');
   throw unreadable(subject)(`PEM blocks: ${found}, wanted one "CERTIFICATE REQUEST"`);
+}
+
+const blankLine = /\n[ \t\r]*\n/;
+
+/** From its BEGIN to its END, both included. */
+function bodyOf(pem: Uint8Array): string {
+  const text = Buffer.from(pem).toString('latin1');
+  return text.slice(text.indexOf('-----BEGIN'), text.indexOf('-----END'));
 }
 
 interface RequestParts {
@@ -90,28 +109,58 @@ interface RequestParts {
   readonly signature: DerValue;
   readonly subject: DerValue;
   readonly publicKey: DerValue;
-  readonly attributes: DerValue | undefined;
+  readonly attributes: DerValue;
 }
 
+/** Each part has its tag: Go and OpenSSL ask for it, and what one reader takes for a name must be one for all. */
 function partsOf(der: Buffer): RequestParts {
-  const [info, signatureAlgorithm, signature, ...after] = childrenOf(readDer(der));
-  if (info === undefined || signatureAlgorithm === undefined || signature === undefined || after.length > 0) {
-    throw new RangeError('it does not have three parts');
-  }
-  const [version, subject, publicKey, attributes, ...rest] = childrenOf(info);
-  if (version?.tag !== tags.integer || subject === undefined || publicKey === undefined || rest.length > 0) {
-    throw new RangeError('parts are missing, or there are more');
-  }
+  const request = new DerReader(readOne(der, tags.sequence).content);
+  const info = request.value(tags.sequence, 'what is signed');
+  const signatureAlgorithm = request.value(tags.sequence, 'signature algorithm');
+  const signature = request.value(tags.bitString, 'signature');
+  if (childrenOf(signatureAlgorithm).length > 2) throw new RangeError('broken signature algorithm');
+  const parts = new DerReader(info.content);
+  const version = parts.value(tags.integer, 'version');
+  const subject = parts.value(tags.sequence, 'subject');
+  const publicKey = parts.value(tags.sequence, 'public key');
+  // Go and OpenSSL want the list, empty or not.
+  const attributes = parts.value(attributesTag, 'list of attributes');
+  if (!request.isEmpty || !parts.isEmpty) throw new RangeError('it has more parts than a request');
+  if (!version.raw.equals(versionDer)) throw new RangeError('its version is not 1');
   return { info, signatureAlgorithm, signature, subject, publicKey, attributes };
+}
+
+/** All of it is DER, what nothing here looks at as well: OpenSSL reads each value of each attribute. */
+function requireDer(bytes: Buffer): void {
+  const reader = new DerReader(bytes);
+  while (!reader.isEmpty) {
+    const { tag, content } = reader.any();
+    if ((tag & constructed) !== 0) requireDer(content);
+    else if (tag === asn1Null && content.length > 0) throw new RangeError('NULL with a content');
+  }
+}
+
+const constructed = 0x20;
+const asn1Null = 0x05;
+
+function readOne(der: Buffer, tag: number): DerValue {
+  const value = readDer(der);
+  if (value.tag !== tag) throw new RangeError('it is of another type');
+  return value;
 }
 
 function readRequest(der: Buffer): CertificateRequest {
   const parts = partsOf(der);
+  requireDer(der);
   const { subject, publicKey, attributes } = parts;
-  if (attributes !== undefined && attributes.tag !== attributesTag)
-    throw new RangeError('attributes are something else');
+  // OpenSSL reads more than Go: points that are compressed, curves by their parameters, RSA without NULL.
+  checkPublicKey(new DerReader(publicKey.content));
   const key = createPublicKey({ key: publicKey.raw, format: 'der', type: 'spki' });
   const algorithm = keyAlgorithmOf(key);
+  if (!key.export({ type: 'spki', format: 'der' }).equals(publicKey.raw)) throw new RangeError('public key is not DER');
+  if ((key.asymmetricKeyDetails?.publicExponent ?? 0n) > largestExponent)
+    throw new RangeError('RSA exponent is too large');
+  requireWholeAttributes(subject);
   const { extensions, oids } = readAttributes(attributes);
   const unusualSubject = unusualEncoding(subject);
   const asked = <T>(oid: string, read: (value: DerReader) => T): T | undefined => {
@@ -120,7 +169,7 @@ function readRequest(der: Buffer): CertificateRequest {
   };
   const wantsCa = asked(basicConstraints, readBasicConstraints)?.ca === true;
   return {
-    subject: readDistinguishedName(subject),
+    subject: readDistinguishedName(subject, requireText),
     ...(unusualSubject !== undefined && { unusualSubject }),
     key: algorithm,
     publicKeyInfo: publicKey.raw,
@@ -136,20 +185,32 @@ function readRequest(der: Buffer): CertificateRequest {
 type Extensions = ReadonlyMap<string, Buffer>;
 
 /** Go reads the extensions of every such attribute and refuses a second one of a kind; here a second attribute is too much. */
-function readAttributes(attributes: DerValue | undefined): { extensions: Extensions; oids: string[] } {
-  const all = new DerReader(attributes?.content ?? Buffer.alloc(0)).all((list) => {
+function readAttributes(attributes: DerValue): { extensions: Extensions; oids: string[] } {
+  const all = new DerReader(attributes.content).all((list) => {
     const attribute = list.inside(tags.sequence, 'attribute');
     const oid = attribute.oid('type of an attribute');
     const values = attribute.value(tags.set, 'values of an attribute');
-    if (!attribute.isEmpty) throw new RangeError('broken attribute');
+    if (!attribute.isEmpty || values.content.length === 0) throw new RangeError('broken attribute');
     return { oid, values };
   });
   const [asked, second] = all.filter(({ oid }) => oid === extensionRequest);
   if (second !== undefined || (asked !== undefined && childrenOf(asked.values).length !== 1)) {
     throw new RangeError('more than one list of extensions');
   }
+  if (all.some(({ oid }) => oid === microsoftRequest)) {
+    throw new RangeError(`extensions in attribute ${microsoftRequest}, which OpenSSL reads and Go does not`);
+  }
+  if (asked !== undefined) requireWholeExtensions(asked.values);
   const list = listExtensions(asked && new DerReader(asked.values.content));
   return { extensions: new Map(list.map(({ oid, value }) => [oid, value])), oids: all.map(({ oid }) => oid) };
+}
+
+/** Nothing after a value: Go passes over it, OpenSSL over the whole list. */
+function requireWholeExtensions(values: DerValue): void {
+  for (const extension of childrenOf(values).flatMap((list) => childrenOf(list))) {
+    const [, second, ...after] = childrenOf(extension);
+    if (after.length > (second?.tag === tags.boolean ? 1 : 0)) throw new RangeError('broken extension');
+  }
 }
 
 /**
@@ -171,19 +232,47 @@ function unusualEncoding(subject: DerValue): string | undefined {
 function readNames(extensions: Extensions): AlternativeName[] {
   const value = extensions.get(subjectAltName);
   if (value === undefined) return [];
-  const names = childrenOf(readDer(value));
+  const names = childrenOf(readOne(value, tags.sequence));
   // An empty list is not what RFC 5280 allows, and it is not nothing.
   if (names.length === 0) return [{ kind: 'other', value: '' }];
   return names.map(({ tag, content }) => {
     const kind = kinds[tag] ?? 'other';
-    const text = kind === 'IP' ? ipText(content) : kind === 'other' ? undefined : content.toString('latin1');
-    return { kind, value: text ?? content.toString('hex') };
+    if (kind === 'other') return { kind, value: content.toString('hex') };
+    if (kind === 'IP') return { kind, value: requireName(ipText(content), 'an IP address of another length') };
+    const text = content.toString('latin1');
+    return {
+      kind,
+      value: requireName(ia5.test(text) ? text : undefined, 'a name with characters that names do not have'),
+    };
   });
 }
 
+/** IA5String without controls: a NUL is where a reader in C sees the end. */
+const ia5 = /^[ -~]*$/;
+
+function requireName(text: string | undefined, found: string): string {
+  if (text === undefined) throw new RangeError(`${found} among the alternative names`);
+  return text;
+}
+
+/** A type, a value and nothing after them: node:crypto and Go's reader of certificates pass over what follows. */
+function requireWholeAttributes(subject: DerValue): void {
+  const attributes = childrenOf(subject).flatMap((set) => childrenOf(set));
+  if (attributes.some((attribute) => childrenOf(attribute).length !== 2)) {
+    throw new RangeError('an attribute of its subject is not a type and a value');
+  }
+}
+
+function requireText(value: DerValue): void {
+  if (!isText(value) || (value.tag === bmpString && !isBmpText(value.content)))
+    throw new RangeError('a value of its subject is no text of its type');
+}
+
 function isSignedBy(key: KeyObject, { info, signatureAlgorithm, signature }: RequestParts): boolean {
-  const scheme = signatures[new DerReader(signatureAlgorithm.content).oid('signature algorithm')];
+  const algorithm = new DerReader(signatureAlgorithm.content);
+  const scheme = signatures[algorithm.oid('signature algorithm')];
   if (scheme?.key !== keyAlgorithmOf(key).name) return false;
+  if (scheme.hash === null && !algorithm.isEmpty) return false; // RFC 8410: no parameters, and Go knows none
   // BIT STRING: its first byte counts unused bits
   if (signature.tag !== tags.bitString || signature.content[0] !== 0) return false;
   try {

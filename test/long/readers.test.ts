@@ -4,6 +4,7 @@ import { ObjectCases } from '../support/faults/damaged-objects.ts';
 import { damageOptions, MachineCases, violationsOf } from '../support/faults/damaged-readers.ts';
 import { RecordCases } from '../support/faults/damaged-records.ts';
 import { differencesFromGo } from '../support/faults/go-differences.ts';
+import { requestDifferences } from '../support/faults/request-differences.ts';
 
 const hour = 3_600_000;
 
@@ -37,6 +38,18 @@ it(
     const { seed, count } = damageOptions(1_000_000, 100_000);
     for (let at = 0; at < count; at += 10_000) {
       expect(await differencesFromGo({ seed: seed + at, count: Math.min(10_000, count - at) })).toEqual([]);
+    }
+  },
+  4 * hour,
+);
+
+it(
+  '200,000 requests: what is accepted, Go and OpenSSL read and read the same',
+  async () => {
+    const { seed, count } = damageOptions(1_000_000, 200_000);
+    for (let at = 0; at < count; at += 10_000) {
+      const part = { seed: seed + at, count: Math.min(10_000, count - at) };
+      expect((await requestDifferences(part)).differences).toEqual([]);
     }
   },
   4 * hour,

@@ -1,5 +1,5 @@
-// Command readers says what Go makes of a certificate, a key pair, a bundle or a kubeconfig, as the components that read
-// them do. A case on standard input is one line of JSON: its kind, and its files in base64. An answer is one line of JSON.
+// Command readers says what Go makes of a certificate, a key pair, a bundle, a kubeconfig or a certificate signing request,
+// as the components that read them do. A case on standard input is one line of JSON: its kind, and its files in base64. An answer is one line of JSON.
 package main
 
 import (
@@ -36,6 +36,22 @@ type answer struct {
 	Leaf      []byte `json:"leaf,omitempty"`
 	LeafKey   []byte `json:"leafKey,omitempty"`
 	Authority []byte `json:"authority,omitempty"`
+	// Of a request, in base64 what may be no text.
+	Request *request `json:"request,omitempty"`
+}
+
+type request struct {
+	CommonName    []byte   `json:"commonName"`
+	Organizations [][]byte `json:"organizations"`
+	// How many attributes its subject has.
+	Names      int      `json:"names"`
+	Subject    []byte   `json:"subject"`
+	PublicKey  []byte   `json:"publicKey"`
+	DNS        [][]byte `json:"dns"`
+	Emails     [][]byte `json:"emails"`
+	IPs        []string `json:"ips"`
+	URIs       int      `json:"uris"`
+	Extensions []string `json:"extensions"`
 }
 
 func refused(err error) answer { return answer{Reason: err.Error()} }
@@ -92,6 +108,43 @@ func etcdBundle(text []byte) answer {
 	}
 }
 
+func bytesOf(texts []string) [][]byte {
+	found := [][]byte{}
+	for _, one := range texts {
+		found = append(found, []byte(one))
+	}
+	return found
+}
+
+// How kube-apiserver and the signers of kube-controller-manager read spec.request (pkg/apis/certificates, ParseCSR), and
+// whether its own key has signed it, which they do not ask.
+func certificateRequest(text []byte) answer {
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return refused(fmt.Errorf("PEM block type must be CERTIFICATE REQUEST"))
+	}
+	read, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return refused(err)
+	}
+	if err := read.CheckSignature(); err != nil {
+		return refused(err)
+	}
+	found := request{
+		CommonName: []byte(read.Subject.CommonName), Organizations: bytesOf(read.Subject.Organization),
+		Names: len(read.Subject.Names), Subject: read.RawSubject, PublicKey: read.RawSubjectPublicKeyInfo,
+		DNS: bytesOf(read.DNSNames), Emails: bytesOf(read.EmailAddresses), URIs: len(read.URIs),
+		IPs: []string{}, Extensions: []string{},
+	}
+	for _, ip := range read.IPAddresses {
+		found.IPs = append(found.IPs, ip.String())
+	}
+	for _, extension := range read.Extensions {
+		found.Extensions = append(found.Extensions, extension.Id.String())
+	}
+	return answer{Accepted: true, Request: &found}
+}
+
 func kubeconfig(text []byte) answer {
 	config, err := clientcmd.Load(text)
 	if err != nil {
@@ -129,6 +182,8 @@ func ask(asked question) answer {
 		return etcdBundle(asked.Content)
 	case "kubeconfig":
 		return kubeconfig(asked.Content)
+	case "request":
+		return certificateRequest(asked.Content)
 	}
 	return answer{Reason: "unknown kind " + asked.Kind}
 }

@@ -1,4 +1,4 @@
-// What Go makes of certificates, pairs, bundles and kubeconfigs: the program in test/controlplane/readers, built from the
+// What Go makes of certificates, pairs, bundles, kubeconfigs and requests: the program in test/controlplane/readers, built from the
 // module that pins the control plane, so with the same client-go. It is asked many questions at once.
 import { createHash } from 'node:crypto';
 import { spawn } from 'node:child_process';
@@ -11,7 +11,7 @@ import { compile, findGo, cacheRoot } from '../cluster/go-build.ts';
 import { createProgress } from '../cluster/progress.ts';
 
 export interface GoQuestion {
-  readonly kind: 'certificate' | 'pair' | 'bundle' | 'pool' | 'etcdBundle' | 'kubeconfig';
+  readonly kind: 'certificate' | 'pair' | 'bundle' | 'pool' | 'etcdBundle' | 'kubeconfig' | 'request';
   readonly content: Uint8Array;
   /** Of a pair. */
   readonly key?: Uint8Array;
@@ -29,6 +29,21 @@ export interface GoAnswer {
   readonly leaf?: string;
   readonly leafKey?: string;
   readonly authority?: string;
+  readonly request?: GoRequest;
+}
+
+/** Bytes in base64. */
+export interface GoRequest {
+  readonly commonName: string;
+  readonly organizations: readonly string[];
+  readonly names: number;
+  readonly subject: string;
+  readonly publicKey: string;
+  readonly dns: readonly string[];
+  readonly emails: readonly string[];
+  readonly ips: readonly string[];
+  readonly uris: number;
+  readonly extensions: readonly string[];
 }
 
 const moduleDirectory = fileURLToPath(new URL('../../controlplane', import.meta.url));
