@@ -18,6 +18,7 @@
 import { clockAdvice, isConfirmed, judgeClock, type ClockFacts } from '../plan/clock-rules.ts';
 import { durationText } from '../duration.ts';
 import { firstApprovalsName } from '../bootstrap-identity.ts';
+import type { AddressReason } from './addresses.ts';
 import type { FirstApproval } from './first-approvals.ts';
 import { isBefore, requestedAt, type ShapeReason, type SigningRequest } from './request.ts';
 import { renewalMsOf, type Signs, type Watched, wantedSilenceMs } from './silence.ts';
@@ -34,7 +35,7 @@ type EvidenceReason =
   | 'NodeAlive'
   | 'NodeUnknown';
 
-export type PendingReason = ShapeReason | EvidenceReason;
+export type PendingReason = ShapeReason | EvidenceReason | AddressReason;
 
 /** The certificate of the node on whose machine this runs. */
 export type OwnCertificate =

@@ -16,6 +16,7 @@ import {
 } from './accounts.ts';
 import { type Manifest, ownLabel, type RbacRule } from './apply.ts';
 import {
+  type ApproverGrant,
   approverClusterRules,
   approverRules,
   type Artefacts,
@@ -60,8 +61,8 @@ export interface RbacOptions extends Partial<Pick<Resolved, 'name' | 'asks'>> {
   readonly namespace: string;
   /** Default: one process for all components, with the account `syncer`. */
   readonly syncers?: readonly SyncerGrant[];
-  /** Also the identities by which kubelets get a new client certificate. Default: false. */
-  readonly approver?: boolean;
+  /** Also the identities by which kubelets get certificates; true: new client certificates, the least. Default: false. */
+  readonly approver?: boolean | ApproverGrant;
 }
 
 const rbacGroup = 'rbac.authorization.k8s.io';
@@ -96,7 +97,7 @@ export function installManifests(options: RbacOptions): Manifest[] {
       : clusterRole(`${accountName('regen')}-names${suffix}`, namesRules, subjectOf('regen'))),
     ...kubeletAccess(artefacts),
     ...accounts.map((account) => token(account, namespace)),
-    ...(approver ? approverManifests(namespace, subjectOf) : []),
+    ...(approver === false ? [] : approverManifests(namespace, subjectOf, approver === true ? undefined : approver)),
   ];
 }
 
@@ -178,19 +179,27 @@ function binding(kind: RoleKind, metadata: Manifest['metadata'], subject: Subjec
   return { ...typeMeta(`${kind}Binding`), metadata, roleRef, subjects: [subject] };
 }
 
-function approverManifests(namespace: string, subjectOf: (account: Account) => Subject): Manifest[] {
-  const accounts = ['approver', 'node-bootstrapper'] as const;
+function approverManifests(
+  namespace: string,
+  subjectOf: (account: Account) => Subject,
+  grant?: ApproverGrant,
+): Manifest[] {
+  const forClients = grant?.signers.includes('kubelet-client') ?? true;
+  const accounts = forClients ? (['approver', 'node-bootstrapper'] as const) : (['approver'] as const);
   const approver = subjectOf('approver');
   const name = accountName('approver');
   const bootstrapper = { name: bootstrapAccount, labels: ownLabel };
-  return [
-    ...accounts.map((account) => accountManifest(account, namespace)),
-    ...clusterRole(name, approverClusterRules, approver),
-    ...roles(name, approverRules(namespace), approver),
+  const ofClients = [
     // Without data: what the approvers have written there stays when it is applied again.
     { ...typeMeta('ConfigMap'), metadata: { namespace, name: firstApprovalsName, labels: ownLabel } },
     // Upstream's role for kubelets that have no certificate yet, without the one that has kcm approve by itself.
     binding('ClusterRole', bootstrapper, subjectOf('node-bootstrapper'), 'system:node-bootstrapper'),
+  ];
+  return [
+    ...accounts.map((account) => accountManifest(account, namespace)),
+    ...clusterRole(name, approverClusterRules(grant), approver),
+    ...roles(name, approverRules(namespace, grant), approver),
+    ...(forClients ? ofClients : []),
     ...accounts.map((account) => token(account, namespace)),
   ];
 }

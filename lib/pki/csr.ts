@@ -34,7 +34,8 @@ export interface CertificateRequest {
   readonly attributes: readonly string[];
 }
 
-const extensionRequest = '1.2.840.113549.1.9.14';
+/** The attribute that holds the extensions which are asked for. */
+export const extensionRequest = '1.2.840.113549.1.9.14';
 const attributesTag = 0xa0;
 
 /** RFC 8017, RFC 5758, RFC 8410. SHA-1 is refused, as by Go's CheckSignature. */
