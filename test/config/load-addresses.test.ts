@@ -55,7 +55,10 @@ describe('approver.addresses', () => {
     ['[{ nodes: { a: ["*.example.com"] } }]', 'nodes.a[0]: must be a DNS name without wildcard or an IP address'],
     ['[{ nodes: { a: [192.0.2.300] } }]', 'nodes.a[0]: must be a DNS name without wildcard or an IP address'],
     ['[{ nodes: { A: [192.0.2.1] } }]', 'a key that is a Kubernetes object name'],
-    ['[{ nodes: { a: [192.0.2.1], b: [x, 192.0.2.1] } }]', 'nodes.b[1]: must be an address of one node (it is one of "a"'],
+    [
+      '[{ nodes: { a: [192.0.2.1], b: [x, 192.0.2.1] } }]',
+      'nodes.b[1]: must be an address of one node (it is one of "a"',
+    ],
     ['[{ file: a.yaml }]', 'approver.addresses[0].file: must be an absolute path'],
     ['[{ machines: capi }]', 'approver.addresses[0].machines: must be one of clusterAPI, openshift'],
     ['[{ file: /a, namespace: b }]', 'approver.addresses[0].namespace: must be left out without machines'],
