@@ -41,6 +41,8 @@ export interface Following {
 }
 
 export interface AddressSource {
+  /** It takes time, and the node decides how much: asked only where no other source is enough. */
+  readonly isCostly?: true;
   /** A pass of the queue begins: what was read for the last one is of no use any more. */
   begin?(): void;
   /** Throws what keeps it from saying anything: then nobody knows whose a name is. */

@@ -61,3 +61,7 @@ export function judgeAddresses({ node, asked, answers }: Asking): AddressVerdict
     message: `the node asks for itself, and ${names} is its own by ${used.map(({ source }) => source).join(', ')}`,
   };
 }
+
+/** Whether a further source that vouches for the node could make it an approval. */
+export const canBeCovered = (verdict: AddressVerdict): boolean =>
+  verdict.action === 'leave' && (verdict.reason === 'AddressNotOfNode' || verdict.reason === 'NodeNotInSources');

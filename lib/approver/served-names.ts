@@ -2,10 +2,12 @@
 // is, and each of its names was checked when it was issued. Asked is at the addresses of the Node that the request has,
 // too. A certificate that has expired, is self-signed or another's says nothing, and nothing is sent to who presents it.
 import type { AddressSettings } from '../config/address-settings.ts';
+import { steadyMs } from '../clock.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
+import { Recent } from '../pki/recent.ts';
 import { verifyChain } from '../pki/verify.ts';
 import { servedChain } from '../proof/served.ts';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
@@ -21,9 +23,17 @@ import {
 const kubeletPort = 10_250;
 /** A machine has an address or two of each family. */
 const mostAddresses = 4;
-const timeoutMs = 5000;
+/** A handshake in a cluster takes milliseconds, and others wait meanwhile. */
+const timeoutMs = 2000;
+/** A node that asks for much and does not answer must not keep the requests of others waiting. */
+const quietMs = 20_000;
+/** Nodes that did not answer lately. */
+const mostQuiet = 1000;
 
 export class ServedNames implements AddressSource {
+  readonly isCostly = true;
+  /** By node, uptime in milliseconds: when it did not answer. */
+  readonly #quiet = new Recent<number>(mostQuiet);
   readonly #source: string;
   readonly #caFile: string;
   readonly #options: SourceOptions;
@@ -40,7 +50,11 @@ export class ServedNames implements AddressSource {
     const addresses = [...new Set(canonicalAddresses(object.status?.addresses))]
       .filter(isAsked)
       .slice(0, mostAddresses);
-    const names = await Promise.all(addresses.map((host) => this.#namesAt(host, { node, object, roots })));
+    const nowMs = steadyMs(this.#options.clock);
+    const isQuiet = nowMs - (this.#quiet.get(node) ?? -Infinity) < quietMs;
+    const names = isQuiet
+      ? []
+      : await Promise.all(addresses.map((host) => this.#namesAt(host, { node, object, roots })));
     const own = names.flatMap((found) => found ?? []);
     return { source: this.#source, own: own.length === 0 ? undefined : [...new Set(own)] };
   }
@@ -58,6 +72,7 @@ export class ServedNames implements AddressSource {
       chain = parseCertificates(Buffer.from(pem), `the kubelet at ${host}:${port}`);
     } catch (err) {
       if (signal.aborted) throw err;
+      this.#quiet.set(node, steadyMs(clock));
       return undefined; // who does not answer proves nothing
     }
     return namesOfValid(chain, { node, host, roots, now: clock.now() });

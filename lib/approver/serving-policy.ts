@@ -6,7 +6,7 @@ import { resourcePath } from '../kube/resources.ts';
 import { kubeletSigners } from '../well-known.ts';
 import { type AddressSource, AddressFile, type Following, ListedAddresses } from './address-sources.ts';
 import { type NodeObject, NodeRanges, type SourceOptions } from './address-sources.ts';
-import { judgeAddresses } from './addresses.ts';
+import { canBeCovered, judgeAddresses, type SourceAnswer } from './addresses.ts';
 import type { ApprovalVerdict } from './judge.ts';
 import { Machines } from './machines.ts';
 import { contentOf } from './node-facts.ts';
@@ -54,8 +54,16 @@ export class ServingPolicy implements SignerPolicy {
       return { action: 'leave', node, reason: 'NodeUnknown', message };
     }
     const question = { node, object, asked };
-    const answers = await Promise.all(this.#sources.map((source) => source.answer(question)));
-    return { node, ...judgeAddresses({ node, asked, answers }) };
+    const ask = (isCostly: boolean): Promise<readonly SourceAnswer[]> =>
+      Promise.all(
+        this.#sources
+          .filter((source) => (source.isCostly ?? false) === isCostly)
+          .map((source) => source.answer(question)),
+      );
+    const answers = await ask(false);
+    const verdict = judgeAddresses({ node, asked, answers });
+    if (!canBeCovered(verdict)) return { node, ...verdict };
+    return { node, ...judgeAddresses({ node, asked, answers: [...answers, ...(await ask(true))] }) };
   }
 
   async follow(following: Following): Promise<void> {
