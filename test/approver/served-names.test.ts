@@ -31,6 +31,13 @@ async function listen(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
+/** One that ends each connection at once. */
+const refusing = (onCall: () => void): Server =>
+  createPlainServer((socket) => {
+    onCall();
+    socket.destroy();
+  });
+
 function sourceAt(now: Date): { source: ServedNames; clock: FakeClock } {
   const clock = new FakeClock(now, 100);
   const options = {
@@ -67,7 +74,7 @@ describe('ServedNames', () => {
 
   it('asks nobody at an address that is not in the request, or not in the status', async () => {
     let calls = 0;
-    const port = await listen(createPlainServer((socket) => void ((calls += 1), socket.destroy())));
+    const port = await listen(refusing(() => (calls += 1)));
     const { source } = sourceAt(new Date());
     await source.answer(questionAt(port, '127.0.0.1', '127.0.0.2'));
     await source.answer(questionAt(port, '192.0.2.1', '127.0.0.1'));
@@ -77,13 +84,13 @@ describe('ServedNames', () => {
 
   it('leaves a node that did not answer alone for a while', async () => {
     let calls = 0;
-    const port = await listen(createPlainServer((socket) => void ((calls += 1), socket.destroy())));
+    const port = await listen(refusing(() => (calls += 1)));
     const { source, clock } = sourceAt(new Date());
     for (let at = 0; at < 3; at += 1) await source.answer(questionAt(port));
     expect(calls).toBe(1);
     await source.answer({ ...questionAt(port), node: 'lion' });
     expect(calls).toBe(2);
-    await clock.advance(20_000);
+    clock.advance(20_000);
     await source.answer(questionAt(port));
     expect(calls).toBe(3);
   });
