@@ -205,7 +205,17 @@ describe('a request for a serving certificate is left', () => {
   it('when no source knows the node, whoever has the addresses', () => {
     expect(judged({ known: {} })).toMatchObject(left('NodeNotInSources'));
     expect(judged({ known: { other: ['10.0.0.1'] } })).toMatchObject(left('AddressOfOtherNode'));
-    expect(judged({ known: { toString: [] } })).toMatchObject(left('NodeNotInSources'));
+  });
+});
+
+describe('answerOf()', () => {
+  it('knows no node that is not listed, whatever its name is in JavaScript', () => {
+    const asked: readonly AskedName[] = [{ kind: 'IP', value: '10.0.0.1' }];
+    expect(answerOf({ node: 'constructor', asked }, 'a', nodes)).toEqual({
+      source: 'a',
+      own: undefined,
+      others: new Map([['10.0.0.1', 'test']]),
+    });
   });
 });
 

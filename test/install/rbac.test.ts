@@ -166,14 +166,14 @@ describe('installManifests() with the approver', () => {
 
   it('may approve the requests of exactly the signers that are asked for, and read what their sources need', () => {
     const rightsFor = (grant: ApproverGrant) => {
-      const manifests = installManifests({ artefacts: [], namespace: 'ns', approver: grant });
-      const role = manifests.find(({ kind, metadata }) => kind === 'ClusterRole' && metadata.name === approver);
+      const made = installManifests({ artefacts: [], namespace: 'ns', approver: grant });
+      const role = made.find(({ kind, metadata }) => kind === 'ClusterRole' && metadata.name === approver);
       const rules = role?.['rules'] as Rule[];
       return {
         signers: namesOf(rules, 'signers'),
         nodes: rules.filter(({ resources }) => resources.includes('nodes')).flatMap(({ verbs }) => verbs),
         machines: rules.filter(({ resources }) => resources.includes('machines')).map(({ apiGroups }) => apiGroups),
-        text: JSON.stringify(manifests),
+        text: JSON.stringify(made),
       };
     };
     const serving = 'kubernetes.io/kubelet-serving';
