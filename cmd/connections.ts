@@ -11,6 +11,7 @@ import { createApiStore } from '../lib/store/api-store.ts';
 import { locationText, type Store, createStore } from '../lib/store/store.ts';
 import { type Clock, systemClock } from '../lib/clock.ts';
 import { createLog, type Log } from '../lib/log.ts';
+import { waitAtMost } from '../lib/retry.ts';
 import { type Io, version } from './runtime.ts';
 
 export interface Connecting {
@@ -68,6 +69,34 @@ export async function withConnection<T>(
 export async function keepConnection(connection: KubeConnection, { clock, log, signal }: Connecting): Promise<void> {
   const { observeOwnFiles } = await import('../lib/fileobserver/own-files.ts');
   await observeOwnFiles({ files: () => connection.files, reload: () => connection.reload(), clock, log, signal });
+}
+
+/** Connections that a mode opens besides its own: kept up to date, and closed with it. */
+export class OtherConnections implements AsyncDisposable {
+  readonly #connecting: Connecting;
+  readonly #ended = new AbortController();
+  readonly #open: KubeConnection[] = [];
+  readonly #kept: Promise<void>[] = [];
+
+  constructor(connecting: Connecting) {
+    // The name that is asked for in place of others is that of this cluster's API server.
+    const { config, clock, log, signal } = connecting;
+    const { once = true } = config;
+    this.#connecting = { config: { once }, clock, log, signal: AbortSignal.any([signal, this.#ended.signal]) };
+  }
+
+  async open(kubeconfig: string): Promise<KubeConnection> {
+    const connection = await connect(kubeconfig, this.#connecting);
+    this.#open.push(connection);
+    if (this.#connecting.config.once !== true) this.#kept.push(keepConnection(connection, this.#connecting));
+    return connection;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#ended.abort();
+    await waitAtMost(5000, Promise.allSettled(this.#kept), this.#connecting);
+    for (const connection of this.#open) await connection.close();
+  }
 }
 
 /** How to read the names that the inventory asks the API for; undefined where it asks for none. */

@@ -31,7 +31,7 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
     const names = await hostnamesOf(discovery, { ...connecting, pkiDir: directories.pkiDir });
     const input = configInput(withNames(admin, names, discovery.parameters['serviceIP'] ?? []), io);
     const config = parseToolConfig(input);
-    const { recoveryServerName, environment } = config;
+    const { recoveryServerName, environment, approver } = config;
     const { server = localServer(discovery.endpoints), directory } = options;
     const { print } = connecting;
     const webhooks = await runAdopt({
@@ -45,6 +45,7 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
       kubeletServer: discovery.endpoints.local ?? server,
       recoveryServerName,
       settings: installedSettings(input, environment),
+      approver,
     });
     for (const webhook of webhooks) print(webhookText(webhook));
     if (!config.dryRun) print(`For kubeadm upgrade: --patches=${join(directory, 'patches')}`);

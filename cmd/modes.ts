@@ -25,7 +25,7 @@ import { runRegen } from '../lib/regen/run.ts';
 import { observeBoot, releaseStaleLeases } from '../lib/regen/stale-leases.ts';
 import { waitAtMost } from '../lib/retry.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
-import { addressOf, connect, keepConnection, namesInApi, storeOf } from './connections.ts';
+import { addressOf, connect, keepConnection, namesInApi, OtherConnections, storeOf } from './connections.ts';
 import { type UnmetCondition, unmetConditions } from './exit-codes.ts';
 import { clockFactsFor, resolveHere } from './read-config.ts';
 import { defaultKeyAlgorithm } from '../lib/well-known.ts';
@@ -218,16 +218,18 @@ async function syncer(mode: SyncerConfig, runtime: Runtime): Unmet {
 
 const approverRecheckMs = 30_000;
 
-/** Approves the requests of kubelets whose client certificate has expired. */
+/** Approves requests of kubelets: for a client certificate when theirs has expired, and for their serving certificates. */
 async function approver(mode: ApproverConfig, runtime: Runtime): Unmet {
   const { config, clock, hostName, once } = runtime;
   const { kubeconfig, bootstrapNamespace: namespace } = mode;
   const { runApprover } = await import('../lib/approver/run.ts');
   const boot = observeBoot(clock);
   return withApi(await connect(kubeconfig, runtime), runtime, async (connected) => {
+    await using others = new OtherConnections(connected);
     const { failed } = await runApprover({
       ...connected,
       ...mode,
+      connect: (file) => others.open(file),
       // A kubelet registers its host name in lower case (pkg/util/node/node.go, GetHostname).
       nodeName: config.identity.nodeName ?? hostName.toLowerCase(),
       namespace,

@@ -1,6 +1,7 @@
 // Who asks for a kubelet's first certificate, and for its next one after the present one has expired. Our own is a
 // ServiceAccount whose token may create CertificateSigningRequests and nothing else. It is not bound to `...:nodeclient`,
 // or kube-controller-manager's own approver would approve whatever it asks for (sarapprove.go). Pure.
+import { kubeletSigners } from './well-known.ts';
 
 export const bootstrapAccount = 'kube-cert-recovery-node-bootstrapper';
 /** Of workers. It gives nobody a node's name: only the key of that node's expired certificate does. */
@@ -10,7 +11,7 @@ export const workerAccount = 'kube-cert-recovery-worker';
 export const expiredCertificateAnnotation = 'kube-cert-recovery/expired-certificate';
 
 /** Who signs client certificates of kubelets (staging/src/k8s.io/api/certificates/v1/types.go). */
-export const kubeletClientSigner = 'kubernetes.io/kube-apiserver-client-kubelet';
+export const kubeletClientSigner = kubeletSigners['kubelet-client'];
 
 /** Where `init` makes ServiceAccounts, unless told otherwise. */
 export const defaultBootstrapNamespace = 'kube-cert-recovery';

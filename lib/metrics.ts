@@ -21,9 +21,9 @@ export interface Metrics {
   /** One failure of a mode, with its error code. */
   failed(mode: string, code: string): void;
   /** A request for a certificate was approved, so long after it was made. */
-  approved(seconds: number): void;
-  /** How many requests the approver leaves now, by the reason. */
-  pending(byReason: ReadonlyMap<string, number>): void;
+  approved(signer: string, seconds: number): void;
+  /** Each request that the approver leaves now, with the reason. */
+  pending(requests: readonly { readonly signer: string; readonly reason: string }[]): void;
   readonly contentType: string;
   render(): Promise<string>;
 }
@@ -60,11 +60,17 @@ export async function createMetrics({ version, modes }: MetricsOptions): Promise
   const notAfter = gauge('x509_cert_not_after', 'End of validity, Unix time in seconds', ['artefact', 'location']);
   const writes = counter('kube_cert_recovery_writes_total', 'Attempts to write an artefact', ['mode', 'result']);
   const failures = counter('kube_cert_recovery_failures_total', 'Failures by error code', ['mode', 'code']);
-  const pending = gauge('kube_cert_recovery_requests_pending', 'Requests that are left, by reason', ['reason']);
+  const pending = gauge('kube_cert_recovery_requests_pending', 'Requests that are left, by reason', [
+    'signer',
+    'reason',
+  ]);
   // A kubelet waits for 15 minutes (pkg/kubelet/certificate/bootstrap), and asks again.
   const buckets = [1, 2, 5, 10, 30, 60, 300, 900, 3600];
   const decision = { name: 'kube_cert_recovery_request_seconds', help: 'From a request to its approval', buckets };
-  const seconds = modes.includes('approver') ? new prometheus.Histogram({ ...decision, registers }) : undefined;
+  const labelNames = ['signer'] as const;
+  const seconds = modes.includes('approver')
+    ? new prometheus.Histogram({ ...decision, labelNames, registers })
+    : undefined;
   gauge('kube_cert_recovery_build_info', 'Always 1; the version is a label', ['version']).set({ version }, 1);
   for (const mode of modes) for (const result of writeResults) writes.inc({ mode, result }, 0);
 
@@ -81,10 +87,10 @@ export async function createMetrics({ version, modes }: MetricsOptions): Promise
     },
     wrote: (mode, result) => writes.inc({ mode, result }),
     failed: (mode, code) => failures.inc({ mode, code }),
-    approved: (took) => seconds?.observe(took),
-    pending(byReason) {
+    approved: (signer, took) => seconds?.observe({ signer }, took),
+    pending(requests) {
       pending.reset();
-      for (const [reason, count] of byReason) pending.set({ reason }, count);
+      for (const { signer, reason } of requests) pending.inc({ signer, reason });
     },
     contentType: registry.contentType,
     render: () => registry.metrics(),

@@ -19,3 +19,16 @@ export const announcedPart = 0.2;
 /** User names and the group of kubelets (k8s.io/api and pkg/auth/nodeidentifier of kubernetes/kubernetes). */
 export const nodePrefix = 'system:node:';
 export const nodesGroup = 'system:nodes';
+
+/** Who signs certificates of kubelets, by the names that they have in configurations and metrics. */
+export const kubeletSigners = {
+  'kubelet-client': 'kubernetes.io/kube-apiserver-client-kubelet',
+  'kubelet-serving': 'kubernetes.io/kubelet-serving',
+} as const;
+
+export type KubeletSigner = keyof typeof kubeletSigners;
+export const kubeletSignerNames = Object.keys(kubeletSigners) as readonly KubeletSigner[];
+
+/** The short name of `spec.signerName`; of another signer the whole. */
+export const signerName = (signer: string): string =>
+  kubeletSignerNames.find((name) => kubeletSigners[name] === signer) ?? signer;

@@ -12,6 +12,7 @@ import { approverInstallManifests, installManifests, podSyncers, type RbacOption
 import { isFile } from '../lib/inventory/places.ts';
 import { loadPreset } from '../lib/inventory/preset.ts';
 import { allDirectories, resolve } from '../lib/inventory/resolve.ts';
+import { kubeletSignerNames } from '../lib/well-known.ts';
 import { toYaml } from '../lib/yaml.ts';
 import { besideOperatorsMachineConfig, besideOperatorsPod } from './openshift-beside.ts';
 import { openshiftContainers } from './openshift-containers.ts';
@@ -87,7 +88,10 @@ function approver(): Readonly<Record<string, string>> {
   const directory = `${defaultDirectory}/approver`;
   const pod = { image, directory, configFile: `${directory}/config.yaml`, kubeletPki: '/var/lib/kubelet/pki' };
   const deployed = [
-    ...approverInstallManifests(defaultNamespace, { token: false }),
+    ...approverInstallManifests(defaultNamespace, {
+      token: false,
+      grant: { signers: kubeletSignerNames, addresses: [] },
+    }),
     ...approverDeployment({ image, namespace: defaultNamespace, approver: {} }),
   ];
   return {

@@ -48,25 +48,23 @@ describe('createMetrics()', () => {
   test('requests are counted by why they are left, and the time to an approval is measured where the approver runs', async () => {
     const metrics = await createMetrics({ version: '1', modes: ['approver'] });
     const requests = async () => (await lines(metrics)).filter((line) => line.startsWith('kube_cert_recovery_request'));
-    metrics.pending(
-      new Map([
-        ['NodeAlive', 2],
-        ['Undecided', 1],
-      ]),
-    );
-    metrics.pending(new Map([['NodeAlive', 1]]));
-    metrics.approved(4);
+    const client = { signer: 'kubelet-client', reason: 'NodeAlive' };
+    const serving = { signer: 'kubelet-serving', reason: 'NodeAlive' };
+    metrics.pending([client, { ...client, reason: 'Undecided' }]);
+    metrics.pending([client, serving, serving]);
+    metrics.approved('kubelet-client', 4);
     expect(await requests()).toEqual(
       expect.arrayContaining([
-        'kube_cert_recovery_requests_pending{reason="NodeAlive"} 1',
-        'kube_cert_recovery_request_seconds_bucket{le="2"} 0',
-        'kube_cert_recovery_request_seconds_bucket{le="5"} 1',
-        'kube_cert_recovery_request_seconds_count 1',
+        'kube_cert_recovery_requests_pending{signer="kubelet-client",reason="NodeAlive"} 1',
+        'kube_cert_recovery_requests_pending{signer="kubelet-serving",reason="NodeAlive"} 2',
+        'kube_cert_recovery_request_seconds_bucket{le="2",signer="kubelet-client"} 0',
+        'kube_cert_recovery_request_seconds_bucket{le="5",signer="kubelet-client"} 1',
+        'kube_cert_recovery_request_seconds_count{signer="kubelet-client"} 1',
       ]),
     );
     expect((await requests()).join()).not.toContain('Undecided');
     const without = await createMetrics({ version: '1', modes: ['regen'] });
-    without.approved(4);
+    without.approved('kubelet-client', 4);
     expect((await lines(without)).join()).not.toContain('kube_cert_recovery_request');
   });
 

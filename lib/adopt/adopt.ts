@@ -21,6 +21,7 @@ import { readIfPresent } from '../install/existing-files.ts';
 import { recordToCome } from '../install/install-record.ts';
 import { formerManifest } from '../install/layout.ts';
 import { installManifests, podSyncers } from '../install/rbac.ts';
+import type { ApproverGrant } from '../install/rules.ts';
 import { readBy } from '../inventory/resolve.ts';
 import { isFile } from '../inventory/places.ts';
 import { createApiStore } from '../store/api-store.ts';
@@ -51,6 +52,8 @@ export interface AdoptOptions extends MachineOptions {
   readonly kubeletServer: string;
   readonly recoveryServerName: string;
   readonly settings: Readonly<Record<string, unknown>>;
+  /** What the approver is told to approve. */
+  readonly approver: ApproverGrant;
 }
 
 /** What is to be done on this machine. `resolved`: artefacts in the API alone, as the machine has them at present. */
@@ -100,7 +103,7 @@ async function planAdoption(options: AdoptOptions): Promise<Adoption> {
     api: { connection, signal },
     store: createApiStore({ connection, fieldManager }),
     nodeCertificate: join(kubeletPki, 'kubelet-client-current.pem'),
-    rights: installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: true }),
+    rights: installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: options.approver }),
     additions: staticPods.map((pod) => podAddition(pod, { resolved, directory, image, kubeletPki, seLinux })),
   };
 }

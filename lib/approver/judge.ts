@@ -21,6 +21,7 @@ import { clockAdvice, isConfirmed, judgeClock, type ClockFacts } from '../plan/c
 import { durationText } from '../duration.ts';
 import type { Certificate } from '../pki/certificate.ts';
 import { firstApprovalsName } from '../bootstrap-identity.ts';
+import type { AddressReason } from './addresses.ts';
 import { nodePrefix } from '../well-known.ts';
 import type { Approval, KnownNode, NodeFacts, OwnCertificate } from './node-state.ts';
 import { judgeShown, judgeSince, type Possession, type PossessionReason, shownCertificate } from './possession.ts';
@@ -39,7 +40,7 @@ type EvidenceReason =
   | 'NodeAlive'
   | 'NodeUnknown';
 
-export type PendingReason = ShapeReason | EvidenceReason | PossessionReason;
+export type PendingReason = ShapeReason | EvidenceReason | PossessionReason | AddressReason;
 
 export type ApprovalVerdict =
   | { readonly action: 'ignore' }

@@ -10,6 +10,7 @@ import type { ApproverOptions } from './settings.ts';
 import { OtherRequesters } from './other-requesters.ts';
 import { isDecided, judgeSize, requestedAt, type SigningRequest } from './request.ts';
 import type { Approve, SignerPolicy } from './signer-policy.ts';
+import { signerName } from '../well-known.ts';
 import { Reporter } from './reporter.ts';
 import {
   batchEveryMs,
@@ -101,6 +102,13 @@ export class RequestQueue {
     this.#others.remove(name);
   }
 
+  /** What the rules of a signer go by has changed: what was left is due, except where nothing can change it. */
+  lookAgain(signer: string): void {
+    for (const waiting of this.#waiting.all()) {
+      if (waiting.summary.signer === signer && waiting.lookAt !== undefined) waiting.lookAt = 0;
+    }
+  }
+
   /** When the next look is due, in milliseconds from now; undefined: nothing waits for one. */
   dueInMs(): number | undefined {
     const now = this.#options.clock.now().getTime();
@@ -131,8 +139,9 @@ export class RequestQueue {
     const left = this.#waiting.all();
     const failed = left.flatMap(({ failure }) => failure ?? []);
     const watched = left.filter(({ isWatched }) => isWatched === true).length;
-    const byReason = Map.groupBy(left, ({ reason }) => reason ?? 'Undecided');
-    this.#options.metrics?.pending(new Map([...byReason].map(([reason, { length }]) => [reason, length])));
+    this.#options.metrics?.pending(
+      left.map(({ summary, reason = 'Undecided' }) => ({ signer: signerName(summary.signer), reason })),
+    );
     return { approved, left: left.length, delayed, watched, failed };
   }
 
@@ -217,7 +226,10 @@ export class RequestQueue {
     } else {
       this.#waiting.delete(request.metadata.name);
       this.#options.metrics?.wrote('approver', 'written');
-      this.#options.metrics?.approved((now.getTime() - requestedAt(request).getTime()) / 1000);
+      this.#options.metrics?.approved(
+        signerName(policy.signer),
+        (now.getTime() - requestedAt(request).getTime()) / 1000,
+      );
       this.#reporter.approved(waiting, node, message);
     }
     policy.approved?.(node, request, now);

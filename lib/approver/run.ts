@@ -1,5 +1,6 @@
-// The loop of the approver: a list and a watch of the requests for each signer, and a look at each that waits, at once when it comes and again from time to time, because its certificate ends or is replaced
-// without a change of the request. Any number of approvers may run: the resourceVersion makes one approval.
+// The loop of the approver: a list and a watch of the requests for each signer, and a look at each that waits, at once
+// when it comes and again from time to time, because a certificate ends or is replaced without a change of the request.
+// Any number of approvers may run: the resourceVersion makes one approval.
 import type { CheckState } from '../health.ts';
 import { list, type Pages } from '../kube/list.ts';
 import { listWatch, WatchHealth } from '../kube/list-watch.ts';
@@ -9,6 +10,7 @@ import type { ApproverOptions } from './settings.ts';
 import type { SignerPolicy } from './signer-policy.ts';
 import type { RequestSummary } from './batch.ts';
 import { ClientPolicy } from './client-policy.ts';
+import { ServingPolicy } from './serving-policy.ts';
 import { requestsPath, type SigningRequest } from './request.ts';
 
 /** Ten of a kubelet's are 30 kB, a thousand nodes a hundred answers; of the largest that there can be, a page has one. */
@@ -17,7 +19,7 @@ const pageSize = 10;
 /** Runs until `signal` aborts; with `once` it throws what a list of the requests meets. */
 export async function runApprover(options: ApproverOptions): Promise<PassReport> {
   const { connection, signal } = options;
-  const policies: readonly SignerPolicy[] = [new ClientPolicy(options)];
+  const policies = policiesOf(options);
   const queue = new RequestQueue(options, policies);
   if (!options.once) return follow(queue, policies, options);
   for (const { signer } of policies) {
@@ -27,6 +29,13 @@ export async function runApprover(options: ApproverOptions): Promise<PassReport>
   const report = await passAll(queue, options);
   for (const policy of policies) await policy.remember?.('once');
   return report;
+}
+
+function policiesOf(options: ApproverOptions): readonly SignerPolicy[] {
+  const { signers = ['kubelet-client'] } = options;
+  return [...new Set(signers)].map((signer) =>
+    signer === 'kubelet-client' ? new ClientPolicy(options) : new ServingPolicy(options),
+  );
 }
 
 /** Every request once, in as many batches as they take, and those whose nodes are being watched until they are decided. */
@@ -91,12 +100,19 @@ async function follow(
     );
     return (await Promise.all(lists)).flatMap(({ objects }) => objects);
   };
+  const following = policies.map(async (policy) => {
+    const changed = (): void => {
+      queue.lookAgain(policy.signer);
+      wake.call();
+    };
+    await policy.follow?.({ changed, onStatus: (what, status) => watches.set(what, status) });
+  });
   while (!signal.aborted) {
     await wake.wait({ clock, signal }, Math.min(queue.dueInMs() ?? recheckMs, recheckMs));
     if (!signal.aborted) report = await queue.pass();
     if (!signal.aborted) await queue.recall(listAll);
   }
-  await Promise.all([...watching, ...remembering]);
+  await Promise.all([...watching, ...remembering, ...following]);
   return report;
 }
 

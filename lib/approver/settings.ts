@@ -1,6 +1,7 @@
 // What the approver is given by the process that runs it.
 import type { Requester } from '../bootstrap-identity.ts';
 import type { Clock } from '../clock.ts';
+import type { AddressSettings } from '../config/address-settings.ts';
 import type { ApproverConfig } from '../config/mode-settings.ts';
 import type { Health } from '../health.ts';
 import type { EventRecorder } from '../kube/events.ts';
@@ -8,6 +9,7 @@ import type { KubeConnection } from '../kube/kube.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
+import type { KubeletSigner } from '../well-known.ts';
 
 export interface ApproverOptions extends Pick<ApproverConfig, 'nodeCertificate' | 'longestLifeMs' | 'expectedNodes'> {
   readonly connection: KubeConnection;
@@ -17,6 +19,12 @@ export interface ApproverOptions extends Pick<ApproverConfig, 'nodeCertificate' 
   readonly namespace: string;
   /** The only ones whose requests are judged. */
   readonly requesters: readonly Requester[];
+  /** Whose certificates are approved. Default: those of kubelets as clients. */
+  readonly signers?: readonly KubeletSigner[];
+  /** Who knows what names belong to a node, for serving certificates. Default: nobody. */
+  readonly addresses?: readonly AddressSettings[];
+  /** For Machines of another cluster: a connection that is kept up to date while the process lasts. */
+  readonly connect?: (kubeconfig: string) => Promise<KubeConnection>;
   /** Asked before something may be approved. `thorough`: at the cost of a process. */
   readonly clockFacts: (thorough: boolean) => Promise<ClockFacts>;
   /** When this machine was switched on; undefined: not known. */

@@ -1,5 +1,6 @@
 // What the queue asks about the requests for one signer. Each signer has rules of its own: client certificates of kubelets
-// in client-policy.ts.
+// in client-policy.ts, serving certificates in serving-policy.ts.
+import type { Following } from './address-sources.ts';
 import type { Noted } from './record-object.ts';
 import type { SigningRequest } from './request.ts';
 import type { ApprovalVerdict } from './judge.ts';
@@ -23,6 +24,8 @@ export interface SignerPolicy {
   begin?(): void;
   /** Writes down what it has seen: once, or until the signal aborts. Never rejects. */
   remember?(how: 'once' | 'follow'): Promise<void>;
+  /** Follows what its rules read besides requests, until the process stops. Never rejects. */
+  follow?(following: Following): Promise<void>;
 }
 
 export type Approve = Extract<ApprovalVerdict, { action: 'approve' }>;

@@ -121,6 +121,11 @@ const flagTable = {
     '--regen-kubeconfig <file>': { field: 'regen.kubeconfig', as: 'path', help: 'credential of mode regen' },
     '--syncer-kubeconfig <file>': { field: 'syncer.kubeconfig', as: 'path', help: 'credential of mode syncer' },
     '--approver-kubeconfig <file>': { field: 'approver.kubeconfig', as: 'path', help: 'credential of mode approver' },
+    '--signers <name,...>': {
+      field: 'approver.signers',
+      as: 'lists',
+      help: 'what mode approver approves: kubelet-client, kubelet-serving or both; repeatable',
+    },
     '--caches-synced-file <file>': {
       field: 'syncer.cachesSyncedFile',
       as: 'path',

@@ -7,7 +7,7 @@ import { checkShape } from '../inventory/shape.ts';
 import { namespaceName } from '../inventory/values.ts';
 import { problemsError, suggestion, type Problem } from '../problems.ts';
 import { flagRows } from './flags.ts';
-import { checkComponents, modesOf, policyOf, sharedKubeconfig } from './mode-settings.ts';
+import { checkAddresses, checkComponents, modesOf, policyOf, sharedKubeconfig } from './mode-settings.ts';
 import { missing, readSources, type ConfigInput, type ConfigReading } from './sources.ts';
 import type { Settings } from './schema.ts';
 
@@ -159,8 +159,10 @@ export function parseToolConfig(input: ConfigInput) {
   const kubeconfig = reading.flags.kubeconfig ?? settings.regen.kubeconfig ?? sharedKubeconfig(reading);
   const { destinationDir, components } = settings.syncer;
   checkComponents(reading, inventory);
+  checkAddresses(reading);
   refuse(problems);
   const common = { ...commonOf(reading, inventory, environment), ...settings.regen };
-  const { keyAlgorithm } = settings;
-  return { ...common, policy: policyOf(settings, inventory), keyAlgorithm, kubeconfig, destinationDir, components };
+  const { keyAlgorithm, approver } = settings;
+  const policy = policyOf(settings, inventory);
+  return { ...common, policy, keyAlgorithm, kubeconfig, destinationDir, components, approver };
 }

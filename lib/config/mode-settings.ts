@@ -64,10 +64,28 @@ function modeOf(mode: Mode, reading: ModeReading) {
     return [{ mode, ...settings.regen, kubeconfig, policy: policyOf(settings, inventory), keyAlgorithm }];
   }
   if (mode === 'syncer') return syncerOf(mode, reading);
+  checkAddresses(reading);
   if (kubeconfig === undefined) return [];
   const { longestLife: longestLifeMs, ...own } = settings.approver;
   const { clockSynchronised } = settings.regen; // one machine has one clock
   return [{ mode, ...own, longestLifeMs, kubeconfig, clockSynchronised }];
+}
+
+/** Serving certificates hold names, and somebody must know whose they are. */
+export function checkAddresses(reading: ConfigReading): void {
+  const { settings, problems } = reading;
+  const { signers, addresses } = settings.approver;
+  const isServing = signers.includes('kubelet-serving');
+  const path = 'approver.addresses';
+  if (isServing && addresses.length === 0) {
+    missing(
+      reading,
+      [path],
+      'is required with approver.signers: [kubelet-serving]: a list of nodes, file, machines, served or cidrs',
+    );
+  } else if (!isServing && addresses.length > 0) {
+    problems.push({ path, kind: 'conflict', message: 'must be left out without approver.signers: [kubelet-serving]' });
+  }
 }
 
 function syncerOf(mode: 'syncer', reading: ModeReading) {

@@ -15,7 +15,9 @@ import {
 import { defaultBootstrapNamespace, requesterNames } from '../bootstrap-identity.ts';
 import type { KeyAlgorithm } from '../pki/key.ts';
 import { apiVersion, defaultBackupDir, defaultLockDir, defaultRecoveryServerName, nodePrefix } from '../well-known.ts';
+import { kubeletSignerNames } from '../well-known.ts';
 import type { Address } from '../address.ts';
+import { addressSources } from './address-settings.ts';
 
 /** `host:port`, `[v6]:port`, `:port`. */
 function parseAddress(text: string): Address | undefined {
@@ -131,6 +133,12 @@ export const settingsSchema = z.strictObject({
       longestLife: durationUpTo('10000d')
         .prefault('365d')
         .describe('The longest that a client certificate of a kubelet lives in this cluster. Default: 365d'),
+      signers: z
+        .array(z.enum(kubeletSignerNames))
+        .min(1)
+        .default(['kubelet-client'])
+        .describe('Certificates that are approved: kubelet-client (default), kubelet-serving, or both'),
+      addresses: addressSources,
       requesters: z
         .array(
           z.union([z.enum(requesterNames), requester], {

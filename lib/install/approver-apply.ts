@@ -16,6 +16,7 @@ import { isThere, removeDirectory, removeFile } from './existing-files.ts';
 import { adoptionFile } from './layout.ts';
 import { readToken } from './mode-credentials.ts';
 import { approverInstallManifests } from './rbac.ts';
+import type { ApproverGrant } from './rules.ts';
 
 interface ApproverFiles {
   /** Of all that `init` writes on a machine. Absolute path. */
@@ -39,6 +40,8 @@ export interface InstallApproverOptions extends ApproverFiles {
   readonly kubeletPki: string;
   /** What the configuration file says of the approver. */
   readonly settings: object;
+  /** What of it decides its rights. */
+  readonly grant: ApproverGrant;
   readonly userAgent: string;
 }
 
@@ -68,7 +71,7 @@ export async function installApprover(options: InstallApproverOptions): Promise<
     throw new RecoveryError('KubeConflict', message);
   }
   const files = filesOf(options);
-  const manifests = approverInstallManifests(namespace, { token: true });
+  const manifests = approverInstallManifests(namespace, { token: true, grant: options.grant });
   const settings = { ...options.settings, kubeconfig: files.kubeconfig, bootstrapNamespace: namespace };
   const config = approverConfig({ ...settings, nodeCertificate: join(kubeletPki, 'kubelet-client-current.pem') });
   const pod = { configFile: files.config, directory: files.own, kubeletPki, seLinux: await containerLabel() };

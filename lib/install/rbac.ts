@@ -16,6 +16,7 @@ import {
 } from './accounts.ts';
 import { type Manifest, ownLabel, type RbacRule } from './apply.ts';
 import {
+  type ApproverGrant,
   approverClusterRules,
   approverRecords,
   approverRules,
@@ -61,8 +62,8 @@ export interface RbacOptions extends Partial<Pick<Resolved, 'name' | 'asks'>> {
   readonly namespace: string;
   /** Default: one process for all components, with the account `syncer`. */
   readonly syncers?: readonly SyncerGrant[];
-  /** Also the identities by which kubelets get a new client certificate. Default: false. */
-  readonly approver?: boolean;
+  /** Also the identities by which kubelets get certificates; true: new client certificates, the least. Default: false. */
+  readonly approver?: boolean | ApproverGrant;
 }
 
 const rbacGroup = 'rbac.authorization.k8s.io';
@@ -97,9 +98,13 @@ export function installManifests(options: RbacOptions): Manifest[] {
       : clusterRole(`${accountName('regen')}-names${suffix}`, namesRules, subjectOf('regen'))),
     ...kubeletAccess(artefacts),
     ...accounts.map((account) => token(account, namespace)),
-    ...(approver
-      ? [...approverManifests(namespace), token('approver', namespace), ...bootstrapperManifests(namespace)]
-      : []),
+    ...(approver === false
+      ? []
+      : [
+          ...approverManifests(namespace, approver === true ? undefined : approver),
+          token('approver', namespace),
+          ...bootstrapperManifests(namespace),
+        ]),
   ];
 }
 
@@ -181,24 +186,31 @@ function binding(kind: RoleKind, metadata: Manifest['metadata'], subject: Subjec
   return { ...typeMeta(`${kind}Binding`), metadata, roleRef, subjects: [subject] };
 }
 
-/** Of the approver on its own. `token`: also one without an end, for what is no Pod's ServiceAccount to the API server. */
-export function approverInstallManifests(namespace: string, options: { readonly token: boolean }): Manifest[] {
+interface ApproverInstall {
+  /** Also a token without an end, for a process that is no Pod of that ServiceAccount. */
+  readonly token: boolean;
+  readonly grant: ApproverGrant;
+}
+
+/** Of the approver on its own. */
+export function approverInstallManifests(namespace: string, options: ApproverInstall): Manifest[] {
   return [
     { ...typeMeta('Namespace'), metadata: { name: namespace } },
-    ...approverManifests(namespace),
+    ...approverManifests(namespace, options.grant),
     ...(options.token ? [token('approver', namespace)] : []),
   ];
 }
 
-function approverManifests(namespace: string): Manifest[] {
+function approverManifests(namespace: string, grant?: ApproverGrant): Manifest[] {
   const name = accountName('approver');
   const subject = { kind: 'ServiceAccount', namespace, name } as const;
+  const judgesClients = grant?.signers.includes('kubelet-client') ?? true;
   return [
     accountManifest('approver', namespace),
-    ...clusterRole(name, approverClusterRules, subject),
-    ...roles(name, approverRules(namespace), subject),
+    ...clusterRole(name, approverClusterRules(grant), subject),
+    ...roles(name, approverRules(namespace, grant), subject),
     // Without data: what the approvers have written there stays when it is applied again.
-    ...approverRecords.map((record) => ({
+    ...(judgesClients ? approverRecords : []).map((record) => ({
       ...typeMeta('ConfigMap'),
       metadata: { namespace, name: record, labels: ownLabel },
     })),

@@ -5,17 +5,14 @@
 // both `patch` and `create` with the object's name; a POST carries no name and is refused.
 // The exceptions to "by name" are Events (create only), and lists of CertificateSigningRequests and APIServices, which
 // proofs read.
-import {
-  clientAuthoritiesName,
-  firstApprovalsName,
-  issuedCertificatesName,
-  kubeletClientSigner,
-} from '../bootstrap-identity.ts';
+import { clientAuthoritiesName, firstApprovalsName, issuedCertificatesName } from '../bootstrap-identity.ts';
+import { type AddressSettings, machineApis } from '../config/address-settings.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { proofKinds } from '../inventory/reader.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
 import { restartLease } from '../restart/restart-lease.ts';
+import { type KubeletSigner, kubeletSigners } from '../well-known.ts';
 import type { RbacRule } from './apply.ts';
 
 export type Artefacts = readonly (Artefact | ResolvedArtefact)[];
@@ -72,30 +69,57 @@ export const namesRules: readonly RbacRule[] = [
   },
 ];
 
+/** What a process of mode approver is told to approve, and by what. */
+export interface ApproverGrant {
+  readonly signers: readonly KubeletSigner[];
+  readonly addresses: readonly AddressSettings[];
+}
+
+/** The least. */
+const clientsOnly: ApproverGrant = { signers: ['kubelet-client'], addresses: [] };
+
 /**
  * Requests for certificates are many and their names are not known beforehand; approval is limited by signer instead
- * (the verb `approve` on it: plugin/pkg/admission/certificates/approval). Nodes are only read.
+ * (the verb `approve` on it: plugin/pkg/admission/certificates/approval). Nodes are only read, and listed only where one
+ * must be compared with all others.
  */
-export const approverClusterRules: readonly RbacRule[] = [
-  { apiGroups: [certificates], resources: ['certificatesigningrequests'], verbs: ['list', 'watch'] },
-  { apiGroups: [certificates], resources: ['certificatesigningrequests/approval'], verbs: ['update'] },
-  { apiGroups: [certificates], resources: ['signers'], resourceNames: [kubeletClientSigner], verbs: ['approve'] },
-  { apiGroups: [''], resources: ['nodes'], verbs: ['get'] },
-];
+export function approverClusterRules({ signers, addresses }: ApproverGrant = clientsOnly): readonly RbacRule[] {
+  const resourceNames = signers.map((name) => kubeletSigners[name]);
+  const comparesNodes = addresses.some(({ kind }) => kind === 'cidrs');
+  return [
+    { apiGroups: [certificates], resources: ['certificatesigningrequests'], verbs: ['list', 'watch'] },
+    { apiGroups: [certificates], resources: ['certificatesigningrequests/approval'], verbs: ['update'] },
+    { apiGroups: [certificates], resources: ['signers'], resourceNames, verbs: ['approve'] },
+    { apiGroups: [''], resources: ['nodes'], verbs: comparesNodes ? ['get', 'list'] : ['get'] },
+    ...machineRules(addresses),
+  ];
+}
+
+/** Machines of this cluster; those of another are read with a credential of that one, which needs the same. */
+export function machineRules(addresses: readonly AddressSettings[]): readonly RbacRule[] {
+  const groups = addresses.flatMap((source) =>
+    source.kind === 'machines' && source.kubeconfig === undefined ? [machineApis[source.api].group] : [],
+  );
+  return [...new Set(groups)].map((group) => ({
+    apiGroups: [group],
+    resources: ['machines'],
+    verbs: ['list', 'watch'],
+  }));
+}
 
 /** ConfigMaps in which approvers keep what they must not forget. */
 export const approverRecords: readonly string[] = [firstApprovalsName, issuedCertificatesName];
 
 /** Events about what has no namespace live in `default`. `namespace`: of the account. */
-export function approverRules(namespace: string): RulesByNamespace {
+export function approverRules(namespace: string, { signers }: ApproverGrant = clientsOnly): RulesByNamespace {
   const configMaps = { apiGroups: [''], resources: ['configmaps'] };
-  return byNamespace([
+  const clients: readonly Placed[] = [
     ['kube-node-lease', { ...leases, verbs: ['get'] }],
-    ['default', createEvents],
     // By which CAs the API server believes clients: upstream's rule (extension-apiserver-authentication-reader).
     ['kube-system', { ...configMaps, resourceNames: [clientAuthoritiesName], verbs: ['get'] }],
     [namespace, { ...configMaps, resourceNames: approverRecords, verbs: ['get', 'update'] }],
-  ]);
+  ];
+  return byNamespace([['default', createEvents], ...(signers.includes('kubelet-client') ? clients : [])]);
 }
 
 type Placed = readonly [namespace: string, rule: RbacRule];

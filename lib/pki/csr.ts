@@ -37,7 +37,8 @@ export interface CertificateRequest {
   readonly attributes: readonly string[];
 }
 
-const extensionRequest = '1.2.840.113549.1.9.14';
+/** The attribute that holds the extensions which are asked for. */
+export const extensionRequest = '1.2.840.113549.1.9.14';
 const microsoftRequest = '1.3.6.1.4.1.311.2.1.14';
 const attributesTag = 0xa0;
 /** DER of the only version there is, and the only one that Go's and OpenSSL's writers know: 0. */

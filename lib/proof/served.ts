@@ -71,8 +71,21 @@ interface Answer {
   readonly problem: string | undefined;
 }
 
+type Handshake = Pick<
+  ServedOptions,
+  'host' | 'port' | 'serverName' | 'trust' | 'client' | 'timeoutMs' | 'clock' | 'signal'
+>;
+
+const handshake = (options: Handshake): Promise<Answer> => withHandshake(options, peerOf);
+
+/**
+ * What the server presents, leaf first, PEM. It has shown that it has the key of the leaf; whether the certificate is to be
+ * believed is not asked here. Throws when there is no answer.
+ */
+export const servedChain = (options: Handshake): Promise<string> => withHandshake(options, chainOf);
+
 /** Throws when there is none. */
-async function handshake(options: ServedOptions): Promise<Answer> {
+async function withHandshake<T>(options: Handshake, read: (socket: TLSSocket) => T): Promise<T> {
   const { host, port, serverName, trust, client, timeoutMs = 2_000, clock, signal } = options;
   const socket = connect({
     host,
@@ -90,7 +103,7 @@ async function handshake(options: ServedOptions): Promise<Answer> {
       once(socket, 'secureConnect').then(() => (isWhole = true)),
       { clock, signal },
     );
-    if (isWhole) return peerOf(socket);
+    if (isWhole) return read(socket);
     throw new Error(signal.aborted ? 'given up because the process stops' : `none within ${timeoutMs} ms`);
   } finally {
     socket.on('error', () => {}); // a reset after the decision is nobody's concern
@@ -105,4 +118,18 @@ function peerOf(socket: TLSSocket): Answer {
   if (leaf === undefined) throw new Error('the server showed no certificate');
   const problem = socket.authorized ? undefined : errorText(socket.authorizationError);
   return { fingerprint: fingerprintOf(leaf), notAfter: new Date(leaf.validTo), problem };
+}
+
+/** A server may send its certificates in a circle. */
+const longestChain = 10;
+
+function chainOf(socket: TLSSocket): string {
+  const chain: X509Certificate[] = [];
+  let next = socket.getPeerX509Certificate();
+  if (next === undefined) throw new Error('the server showed no certificate');
+  while (next !== undefined && chain.length < longestChain) {
+    chain.push(next);
+    next = next.issuerCertificate;
+  }
+  return chain.map((certificate) => certificate.toString()).join('');
 }

@@ -1,3 +1,4 @@
+import type { ApproverGrant } from '../../lib/install/rules.ts';
 import { describe, expect, it } from 'vitest';
 import { staticPods } from '../../lib/components.ts';
 import { type Account, accountName } from '../../lib/install/accounts.ts';
@@ -161,6 +162,34 @@ describe('installManifests() with the approver', () => {
     expect(namesOf(rules, 'signers')).toEqual(['kubernetes.io/kube-apiserver-client-kubelet']);
     expect(rulesOf(approver, 'kube-node-lease', own).map(({ verbs }) => verbs)).toEqual([['get']]);
     expect(rulesOf(approver, 'default', own).map(({ verbs }) => verbs)).toEqual([['create']]);
+  });
+
+  it('may approve the requests of exactly the signers that are asked for, and read what their sources need', () => {
+    const rightsFor = (grant: ApproverGrant) => {
+      const made = installManifests({ artefacts: [], namespace: 'ns', approver: grant });
+      const role = made.find(({ kind, metadata }) => kind === 'ClusterRole' && metadata.name === approver);
+      const rules = role?.['rules'] as Rule[];
+      return {
+        signers: namesOf(rules, 'signers'),
+        nodes: rules.filter(({ resources }) => resources.includes('nodes')).flatMap(({ verbs }) => verbs),
+        machines: rules.filter(({ resources }) => resources.includes('machines')).map(({ apiGroups }) => apiGroups),
+        text: JSON.stringify(made),
+      };
+    };
+    const serving = 'kubernetes.io/kubelet-serving';
+    const alone = rightsFor({ signers: ['kubelet-serving'], addresses: [{ kind: 'served', caFile: '/ca' }] });
+    expect(alone).toMatchObject({ signers: [serving], nodes: ['get'], machines: [] });
+    expect(alone.text).not.toMatch(/bootstrapper|first-approvals|kube-node-lease|secrets/);
+    const addresses = [
+      { kind: 'cidrs', cidrs: ['192.0.2.0/24'] },
+      { kind: 'machines', api: 'openshift' },
+      { kind: 'machines', api: 'clusterAPI', kubeconfig: '/elsewhere' },
+    ] as const;
+    expect(rightsFor({ signers: ['kubelet-client', 'kubelet-serving'], addresses })).toMatchObject({
+      signers: ['kubernetes.io/kube-apiserver-client-kubelet', serving],
+      nodes: ['get', 'list'],
+      machines: [['machine.openshift.io']],
+    });
   });
 
   it('binds the bootstrap identity to the role of asking, and to that alone', () => {

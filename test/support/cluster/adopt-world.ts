@@ -70,6 +70,7 @@ export async function adoptOptions(machine: KubeadmMachine, adopting: Adopting):
     kubeletDir: join(machine.root, 'var/lib/kubelet'),
     image: 'example.com/recovery:1',
     recoveryServerName: 'localhost-recovery',
+    approver: { signers: ['kubelet-client'], addresses: [] },
     settings: { preset: 'kubernetes', parameters },
     lockDir: join(machine.root, 'run'),
     // Other tests on this machine may run a kubeadm.

@@ -1,0 +1,170 @@
+// The sources of `approver.addresses` that need no watch: the configuration itself, a file, and the Nodes of the cluster.
+// What each says of a node is a SourceAnswer; addresses.ts decides.
+import { stat } from 'node:fs/promises';
+import {
+  type AddressSettings,
+  checkNodeAddresses,
+  type NodeAddresses,
+  rangesContain,
+} from '../config/address-settings.ts';
+import { realDisk } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/files.ts';
+import { RecoveryError, systemCode } from '../errors.ts';
+import { checkedHostname } from '../inventory/values.ts';
+import { list } from '../kube/list.ts';
+import type { WatchStatus } from '../kube/list-watch.ts';
+import { collectionPath } from '../kube/resources.ts';
+import { parseYaml, yamlText } from '../yaml.ts';
+import type { SourceAnswer } from './addresses.ts';
+import type { AskedName } from './serving-request.ts';
+import type { ApproverOptions } from './settings.ts';
+
+/** What is read of a Node. */
+export interface NodeObject {
+  readonly metadata?: { readonly name?: string };
+  readonly status?: {
+    readonly addresses?: readonly { readonly type?: string; readonly address?: string }[] | null;
+    readonly daemonEndpoints?: { readonly kubeletEndpoint?: { readonly Port?: number } };
+  };
+}
+
+export interface AddressQuestion {
+  readonly node: string;
+  readonly object: NodeObject;
+  readonly asked: readonly AskedName[];
+}
+
+export interface Following {
+  /** What was left may be judged otherwise now. */
+  readonly changed: () => void;
+  readonly onStatus: (what: string, status: WatchStatus) => void;
+}
+
+export interface AddressSource {
+  /** It takes time, and the node decides how much: asked only where no other source is enough. */
+  readonly isCostly?: true;
+  /** A pass of the queue begins: what was read for the last one is of no use any more. */
+  begin?(): void;
+  /** Throws what keeps it from saying anything: then nobody knows whose a name is. */
+  answer(question: AddressQuestion): Promise<SourceAnswer>;
+  /** Until the process stops. */
+  follow?(following: Following): Promise<void>;
+}
+
+export type SourceOptions = Pick<ApproverOptions, 'connection' | 'clock' | 'log' | 'signal' | 'connect'>;
+
+/** The names and addresses of `object` that can be compared. */
+export function canonicalAddresses(addresses: readonly { readonly address?: string }[] | null | undefined): string[] {
+  return (addresses ?? []).flatMap(({ address }) => checkedHostname(address ?? '') ?? []);
+}
+
+/** `whose` has canonical names. */
+export function answerOf(
+  { node, asked }: Pick<AddressQuestion, 'node' | 'asked'>,
+  source: string,
+  whose: NodeAddresses,
+): SourceAnswer {
+  const others = new Map(
+    Object.entries(whose).flatMap(([other, addresses]) =>
+      other === node ? [] : asked.flatMap(({ value }) => (addresses.includes(value) ? [[value, other] as const] : [])),
+    ),
+  );
+  return { source, own: Object.hasOwn(whose, node) ? whose[node] : undefined, others };
+}
+
+export class ListedAddresses implements AddressSource {
+  readonly #source: string;
+  readonly #nodes: NodeAddresses;
+
+  constructor(source: string, { nodes }: Extract<AddressSettings, { kind: 'nodes' }>) {
+    this.#source = source;
+    this.#nodes = nodes;
+  }
+
+  answer(question: AddressQuestion): Promise<SourceAnswer> {
+    return Promise.resolve(answerOf(question, this.#source, this.#nodes));
+  }
+}
+
+/** Read again whenever it is another one: a ConfigMap that is mounted, or what a script writes. */
+export class AddressFile implements AddressSource {
+  readonly #source: string;
+  readonly #path: string;
+  #read: { readonly version: string; readonly nodes: NodeAddresses } | undefined;
+
+  constructor(source: string, { file }: Extract<AddressSettings, { kind: 'file' }>) {
+    this.#source = source;
+    this.#path = file;
+  }
+
+  async answer(question: AddressQuestion): Promise<SourceAnswer> {
+    return answerOf(question, this.#source, await this.#nodes());
+  }
+
+  async #nodes(): Promise<NodeAddresses> {
+    const what = `"${this.#path}" of ${this.#source}`;
+    try {
+      const { ino, size, mtimeMs } = await stat(this.#path);
+      const version = `${ino} ${size} ${mtimeMs}`;
+      if (this.#read?.version === version) return this.#read.nodes;
+      const checked = checkNodeAddresses(parseYaml(yamlText(await readRegularFile(realDisk, this.#path))));
+      if ('problems' in checked) {
+        const [first] = checked.problems;
+        throw new RecoveryError('MaterialInvalid', `${first?.path ?? ''} ${first?.message ?? ''}`.trim());
+      }
+      this.#read = { version, nodes: checked.value };
+      return checked.value;
+    } catch (err) {
+      const code = systemCode(err);
+      if (code !== undefined) throw new RecoveryError('ReadFailed', `Cannot read ${what}: ${code}`, { cause: err });
+      const text = err instanceof Error ? err.message : String(err);
+      throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: ${text}; wanted names and addresses by node`);
+    }
+  }
+}
+
+/** A Node may be 20 kB of JSON: images, labels, conditions. */
+const pageSize = 100;
+
+/**
+ * The weakest: a kubelet writes the addresses of its own Node. One in the ranges is believed while no other Node has it, so
+ * that no node gets a certificate for the address of a node that is there.
+ */
+export class NodeRanges implements AddressSource {
+  readonly #source: string;
+  readonly #cidrs: readonly string[];
+  readonly #options: SourceOptions;
+  /** By node, once a pass. */
+  #nodes: Promise<NodeAddresses> | undefined;
+
+  constructor(source: string, { cidrs }: Extract<AddressSettings, { kind: 'cidrs' }>, options: SourceOptions) {
+    this.#source = source;
+    this.#cidrs = cidrs;
+    this.#options = options;
+  }
+
+  begin(): void {
+    this.#nodes = undefined;
+  }
+
+  async answer(question: AddressQuestion): Promise<SourceAnswer> {
+    this.#nodes ??= this.#list();
+    const { own = [], others, source } = answerOf(question, this.#source, await this.#nodes);
+    const free = own.filter((address) => rangesContain(this.#cidrs, address) && !others?.has(address));
+    return { source, own: free.length === 0 ? undefined : free, ...(others && { others }), isWeak: true };
+  }
+
+  async #list(): Promise<NodeAddresses> {
+    const { connection, signal } = this.#options;
+    const keep = ({ metadata, status }: NodeObject) =>
+      [metadata?.name ?? '', canonicalAddresses(status?.addresses)] as const;
+    const path = collectionPath('Node');
+    const { objects } = await list<NodeObject, ReturnType<typeof keep>>({
+      connection,
+      path,
+      pages: { size: pageSize, keep },
+      signal,
+    });
+    return Object.fromEntries(objects);
+  }
+}

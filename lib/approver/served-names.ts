@@ -1,0 +1,108 @@
+// The serving certificate that the kubelet of a node presents now, as a source of its names: its key is where that kubelet
+// is, and each of its names was checked when it was issued. Asked is at the addresses of the Node that the request has,
+// too. A certificate that has expired, is self-signed or another's says nothing, and nothing is sent to who presents it.
+import type { AddressSettings } from '../config/address-settings.ts';
+import { steadyMs } from '../clock.ts';
+import { realDisk } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/files.ts';
+import { RecoveryError, systemCode } from '../errors.ts';
+import { type Certificate, parseCertificates } from '../pki/certificate.ts';
+import { Recent } from '../pki/recent.ts';
+import { verifyChain } from '../pki/verify.ts';
+import { servedChain } from '../proof/served.ts';
+import { nodePrefix, nodesGroup } from '../well-known.ts';
+import type { SourceAnswer } from './addresses.ts';
+import {
+  type AddressQuestion,
+  type AddressSource,
+  canonicalAddresses,
+  type NodeObject,
+  type SourceOptions,
+} from './address-sources.ts';
+
+const kubeletPort = 10_250;
+/** A machine has an address or two of each family. */
+const mostAddresses = 4;
+/** A handshake in a cluster takes milliseconds, and others wait meanwhile. */
+const timeoutMs = 2000;
+/** A node that asks for much and does not answer must not keep the requests of others waiting. */
+const quietMs = 20_000;
+/** Nodes that did not answer lately. */
+const mostQuiet = 1000;
+
+export class ServedNames implements AddressSource {
+  readonly isCostly = true;
+  /** By node, uptime in milliseconds: when it did not answer. */
+  readonly #quiet = new Recent<number>(mostQuiet);
+  readonly #source: string;
+  readonly #caFile: string;
+  readonly #options: SourceOptions;
+
+  constructor(source: string, { caFile }: Extract<AddressSettings, { kind: 'served' }>, options: SourceOptions) {
+    this.#source = source;
+    this.#caFile = caFile;
+    this.#options = options;
+  }
+
+  async answer({ node, object, asked }: AddressQuestion): Promise<SourceAnswer> {
+    const roots = await this.#roots();
+    const isAsked = (address: string): boolean => asked.some(({ kind, value }) => kind === 'IP' && value === address);
+    const addresses = [...new Set(canonicalAddresses(object.status?.addresses))]
+      .filter(isAsked)
+      .slice(0, mostAddresses);
+    const nowMs = steadyMs(this.#options.clock);
+    const isQuiet = nowMs - (this.#quiet.get(node) ?? -Infinity) < quietMs;
+    const names = isQuiet
+      ? []
+      : await Promise.all(addresses.map((host) => this.#namesAt(host, { node, object, roots })));
+    const own = names.flatMap((found) => found ?? []);
+    return { source: this.#source, own: own.length === 0 ? undefined : [...new Set(own)] };
+  }
+
+  /** Undefined: nothing is presented there that proves anything. */
+  async #namesAt(
+    host: string,
+    { node, object, roots }: { node: string; object: NodeObject; roots: readonly Certificate[] },
+  ): Promise<readonly string[] | undefined> {
+    const { clock, signal } = this.#options;
+    const port = object.status?.daemonEndpoints?.kubeletEndpoint?.Port ?? kubeletPort;
+    let chain: readonly Certificate[];
+    try {
+      const pem = await servedChain({ host, port, serverName: host, timeoutMs, clock, signal });
+      chain = parseCertificates(Buffer.from(pem), `the kubelet at ${host}:${port}`);
+    } catch (err) {
+      if (signal.aborted) throw err;
+      this.#quiet.set(node, steadyMs(clock));
+      return undefined; // who does not answer proves nothing
+    }
+    return namesOfValid(chain, { node, host, roots, now: clock.now() });
+  }
+
+  async #roots(): Promise<readonly Certificate[]> {
+    const what = `"${this.#caFile}" of ${this.#source}`;
+    const bytes = await readRegularFile(realDisk, this.#caFile).catch((err: unknown) => {
+      throw new RecoveryError('ReadFailed', `Cannot read ${what}: ${systemCode(err) ?? 'unknown'}`, { cause: err });
+    });
+    return parseCertificates(bytes, what, 'skipped');
+  }
+}
+
+interface Expected {
+  readonly node: string;
+  /** Where it was presented. */
+  readonly host: string;
+  readonly roots: readonly Certificate[];
+  readonly now: Date;
+}
+
+/** The names of the certificate, where it is the valid one of that node. */
+export function namesOfValid(
+  [leaf, ...intermediates]: readonly Certificate[],
+  { node, host, roots, now }: Expected,
+): readonly string[] | undefined {
+  if (leaf === undefined) return undefined;
+  const { commonName, organizations, hostnames } = leaf.facts;
+  const isOfNode = commonName === `${nodePrefix}${node}` && organizations.includes(nodesGroup);
+  const chain = verifyChain({ leaf, intermediates, roots, at: now, usage: 'serverAuth', hostname: host });
+  return isOfNode && chain.ok ? hostnames : undefined;
+}

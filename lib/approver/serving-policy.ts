@@ -1,0 +1,87 @@
+// Requests of kubelets for their serving certificates: facts gathered, rules applied (serving-request.ts, addresses.ts).
+// Nothing has to be remembered of them: who asks is the node itself, by a certificate that is valid.
+import type { AddressSettings } from '../config/address-settings.ts';
+import { getIfPresent } from '../kube/objects.ts';
+import { resourcePath } from '../kube/resources.ts';
+import { kubeletSigners } from '../well-known.ts';
+import { type AddressSource, AddressFile, type Following, ListedAddresses } from './address-sources.ts';
+import { type NodeObject, NodeRanges, type SourceOptions } from './address-sources.ts';
+import { canBeCovered, judgeAddresses, type SourceAnswer } from './addresses.ts';
+import type { ApprovalVerdict } from './judge.ts';
+import { Machines } from './machines.ts';
+import { contentOf } from './node-facts.ts';
+import type { SigningRequest } from './request.ts';
+import { ServedNames } from './served-names.ts';
+import { judgeServingRequest, requestingNode } from './serving-request.ts';
+import type { ApproverOptions } from './settings.ts';
+import type { SignerPolicy } from './signer-policy.ts';
+
+export class ServingPolicy implements SignerPolicy {
+  readonly signer = kubeletSigners['kubelet-serving'];
+  readonly #options: ApproverOptions;
+  readonly #sources: readonly AddressSource[];
+
+  constructor(options: ApproverOptions) {
+    this.#options = options;
+    const { addresses = [] } = options;
+    this.#sources = addresses.map((settings, at) =>
+      sourceOf(`approver.addresses[${at}] (${settings.kind})`, settings, options),
+    );
+  }
+
+  begin(): void {
+    for (const source of this.#sources) source.begin?.();
+  }
+
+  see(): void {}
+
+  /** Nobody else decides about requests for this signer, so who asks wrongly is told. */
+  concerns(): boolean {
+    return true;
+  }
+
+  nodeOf(request: SigningRequest): string | undefined {
+    return requestingNode(request);
+  }
+
+  async judge(request: SigningRequest): Promise<ApprovalVerdict> {
+    const shape = judgeServingRequest(request, contentOf(request));
+    if (shape.action !== 'judge') return shape;
+    const { node, asked } = shape;
+    const object = await getIfPresent<NodeObject>(this.#options, resourcePath('Node', { name: node }));
+    if (object === undefined) {
+      const message = 'there is no Node of this name: a kubelet registers it before it asks';
+      return { action: 'leave', node, reason: 'NodeUnknown', message };
+    }
+    const question = { node, object, asked };
+    const ask = (isCostly: boolean): Promise<readonly SourceAnswer[]> =>
+      Promise.all(
+        this.#sources
+          .filter((source) => (source.isCostly ?? false) === isCostly)
+          .map((source) => source.answer(question)),
+      );
+    const answers = await ask(false);
+    const verdict = judgeAddresses({ node, asked, answers });
+    if (!canBeCovered(verdict)) return { node, ...verdict };
+    return { node, ...judgeAddresses({ node, asked, answers: [...answers, ...(await ask(true))] }) };
+  }
+
+  async follow(following: Following): Promise<void> {
+    await Promise.all(this.#sources.map(async (source) => source.follow?.(following)));
+  }
+}
+
+function sourceOf(name: string, settings: AddressSettings, options: SourceOptions): AddressSource {
+  switch (settings.kind) {
+    case 'nodes':
+      return new ListedAddresses(name, settings);
+    case 'file':
+      return new AddressFile(name, settings);
+    case 'machines':
+      return new Machines(name, settings, options);
+    case 'served':
+      return new ServedNames(name, settings, options);
+    case 'cidrs':
+      return new NodeRanges(name, settings, options);
+  }
+}

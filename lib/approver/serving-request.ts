@@ -1,0 +1,94 @@
+// Whether a request is what a kubelet sends for its serving certificate: the first two rules of KEP-267, and those of
+// kube-controller-manager's signer (pkg/apis/certificates/helpers.go, ValidateKubeletServingCSR). Pure. Whether the names
+// are the node's: addresses.ts.
+import { isIP } from 'node:net';
+import { dnsSubdomain } from '../inventory/values.ts';
+import type { CertificateRequest } from '../pki/csr.ts';
+import { extensionRequest } from '../pki/csr.ts';
+import { subjectAltName } from '../pki/extensions.ts';
+import { nodePrefix, nodesGroup } from '../well-known.ts';
+import {
+  type Content,
+  judgeKey,
+  judgeSignature,
+  judgeSpec,
+  judgeSubject,
+  nodeOf,
+  quoted,
+  type SigningRequest,
+  type Unsuitable,
+  unsuitable,
+} from './request.ts';
+
+/** A name that is asked for, in canonical form. */
+export interface AskedName {
+  readonly kind: 'DNS' | 'IP';
+  readonly value: string;
+}
+
+export type ServingShape =
+  Unsuitable | { readonly action: 'judge'; readonly node: string; readonly asked: readonly AskedName[] };
+
+/** The node that asks, as the API server has authenticated it. */
+export const requestingNode = ({ spec }: SigningRequest): string | undefined => nodeOf(spec.username ?? '');
+
+const wantedGroups = [nodesGroup, 'system:authenticated'];
+
+/** The rules in their order; the first that fails is the reason. */
+export function judgeServingRequest(request: SigningRequest, content: Content): ServingShape {
+  const { username = '', groups = [] } = request.spec;
+  const node = requestingNode(request);
+  if (node === undefined || !wantedGroups.every((group) => groups.includes(group))) {
+    const who = `${quoted([username])} in the groups ${quoted(groups)}`;
+    const wanted = `wanted "${nodePrefix}<node>" in ${quoted(wantedGroups)}: a kubelet asks for itself`;
+    return unsuitable('RequesterUnsuitable', `its requester is ${who}, ${wanted}`);
+  }
+  if ('problem' in content) return unsuitable('RequestUnreadable', content.problem);
+  const refused =
+    judgeSignature(content) ??
+    judgeSubject(content, node) ??
+    judgeNames(content) ??
+    judgeExtensions(content) ??
+    judgeSpec(request, 'server auth') ??
+    judgeKey(content);
+  return refused ?? { action: 'judge', node, asked: namesOf(content) };
+}
+
+/** Each once. Go's crypto/x509 compares DNS names without regard to case and to one final dot (toLowerCaseASCII, VerifyHostname). */
+function namesOf({ alternativeNames }: CertificateRequest): readonly AskedName[] {
+  const asked = alternativeNames.flatMap(({ kind, value }): AskedName[] => {
+    if (kind === 'IP') return [{ kind, value }];
+    return kind === 'DNS' ? [{ kind, value: value.toLowerCase().replace(/\.$/, '') }] : [];
+  });
+  return [...new Map(asked.map((one) => [`${one.kind} ${one.value}`, one])).values()];
+}
+
+const isUsable = ({ kind, value }: AskedName): boolean =>
+  kind === 'IP' ? isIP(value) !== 0 : dnsSubdomain.test(value) && isIP(value) === 0;
+
+function judgeNames(content: CertificateRequest): Unsuitable | undefined {
+  const others = content.alternativeNames.filter(({ kind }) => kind !== 'DNS' && kind !== 'IP');
+  if (others.length > 0) {
+    const found = quoted(others.map(({ kind, value }) => `${kind}:${value}`));
+    return unsuitable('NamesForbidden', `it asks for the alternative names ${found}, wanted only DNS and IP`);
+  }
+  const broken = namesOf(content).filter((one) => !isUsable(one));
+  if (broken.length > 0) {
+    const found = quoted(broken.map(({ kind, value }) => `${kind}:${value}`));
+    return unsuitable('NamesForbidden', `it asks for ${found}, wanted DNS names without wildcard, and IP addresses`);
+  }
+  if (content.alternativeNames.length > 0) return undefined;
+  return unsuitable('NamesMissing', 'it asks for no alternative name, wanted at least one DNS name or IP address');
+}
+
+function judgeExtensions({ wantsCa, extensions, attributes }: CertificateRequest): Unsuitable | undefined {
+  if (wantsCa) return unsuitable('ExtensionForbidden', 'it asks for the rights of a CA');
+  const more = extensions.filter((oid) => oid !== subjectAltName);
+  if (more.length > 0) {
+    const message = `it asks for extensions besides subjectAltName, a kubelet for none: ${quoted(more)}`;
+    return unsuitable('ExtensionForbidden', message);
+  }
+  const unknown = attributes.filter((oid) => oid !== extensionRequest);
+  if (unknown.length === 0) return undefined;
+  return unsuitable('ExtensionForbidden', `it has attributes that no kubelet sends: ${quoted(unknown)}`);
+}

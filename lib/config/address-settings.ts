@@ -1,0 +1,144 @@
+// `approver.addresses`: who knows which DNS names and IP addresses belong to which node. Each entry is one source.
+import { BlockList, isIP } from 'node:net';
+import * as z from 'zod';
+import { checkShape } from '../inventory/shape.ts';
+import { checkedHostname, directoryPath, namespaceName, objectName } from '../inventory/values.ts';
+import type { Problem } from '../problems.ts';
+
+const addressWanted = 'a DNS name without wildcard or an IP address';
+const address = z
+  .string({ error: addressWanted })
+  .refine((text) => isAddress(text), { error: addressWanted })
+  .transform((text) => checkedHostname(text) ?? text);
+
+function isAddress(text: string): boolean {
+  const checked = checkedHostname(text);
+  return checked !== undefined && !checked.startsWith('*');
+}
+
+/** Canonical names and addresses by node. */
+export type NodeAddresses = Readonly<Record<string, readonly string[]>>;
+
+const nodeAddresses = z.record(objectName, z.array(address)).superRefine((nodes, context) => {
+  const owners = new Map<string, string>();
+  for (const [node, addresses] of Object.entries(nodes)) {
+    for (const [at, one] of addresses.entries()) {
+      const owner = owners.get(one) ?? node;
+      owners.set(one, owner);
+      if (owner === node) continue;
+      const message = `an address of one node (it is one of "${owner}", too)`;
+      context.addIssue({ code: 'custom', path: [node, at], message, input: one });
+    }
+  }
+});
+
+const cidrWanted = 'an address range such as "192.0.2.0/24" or "2001:db8::/64"';
+const cidr = z.string({ error: cidrWanted }).refine((text) => rangeOf(text) !== undefined, { error: cidrWanted });
+
+interface Range {
+  readonly network: string;
+  readonly prefix: number;
+  readonly family: 'ipv4' | 'ipv6';
+}
+
+/** A range of everything is none. */
+function rangeOf(text: string): Range | undefined {
+  const [, network = '', digits = ''] = /^([0-9A-Fa-f:.]+)\/(\d{1,3})$/.exec(text) ?? [];
+  const version = isIP(network);
+  const prefix = Number(digits);
+  if (version === 0 || prefix < 1 || prefix > (version === 4 ? 32 : 128)) return undefined;
+  return { network, prefix, family: version === 4 ? 'ipv4' : 'ipv6' };
+}
+
+/** Whether a canonical IP address lies in one of them. */
+export function rangesContain(cidrs: readonly string[], ip: string): boolean {
+  const version = isIP(ip);
+  if (version === 0) return false;
+  const list = new BlockList();
+  for (const text of cidrs) {
+    const range = rangeOf(text);
+    if (range !== undefined) list.addSubnet(range.network, range.prefix, range.family);
+  }
+  return list.check(ip, version === 4 ? 'ipv4' : 'ipv6');
+}
+
+/** Where Machines are. Newest version first; the fields that are read are the same in all. */
+export const machineApis = {
+  clusterAPI: { group: 'cluster.x-k8s.io', versions: ['v1beta2', 'v1beta1'] },
+  openshift: { group: 'machine.openshift.io', versions: ['v1beta1'] },
+} as const;
+
+type MachineApi = keyof typeof machineApis;
+
+const sourceKinds = ['nodes', 'file', 'machines', 'served', 'cidrs'] as const;
+type SourceKind = (typeof sourceKinds)[number];
+
+const fields = z.strictObject({
+  nodes: nodeAddresses.optional().describe('Names and addresses by node'),
+  file: directoryPath.optional().describe('A YAML or JSON file with such a mapping, read again when it changes'),
+  machines: z
+    .enum(Object.keys(machineApis) as MachineApi[])
+    .optional()
+    .describe('Machines of Cluster API or of OpenShift: the addresses of the one whose nodeRef is the node'),
+  kubeconfig: directoryPath.optional().describe('Of the cluster that has the Machines. Default: that of mode approver'),
+  namespace: namespaceName.optional().describe('Of the Machines. Default: all namespaces'),
+  served: z
+    .strictObject({ caFile: directoryPath.describe('CAs by which the certificate must verify') })
+    .optional()
+    .describe('The names of the certificate, still valid, that the kubelet of the node serves now'),
+  cidrs: z
+    .array(cidr)
+    .min(1)
+    .optional()
+    .describe('IP addresses in these ranges that the status of this Node has and that of no other'),
+});
+
+type Fields = z.output<typeof fields>;
+
+const oneWanted = `a mapping with one of ${sourceKinds.join(', ')}`;
+
+export const addressSources = z
+  .array(
+    fields
+      .superRefine((source, context) => {
+        const { machines, kubeconfig, namespace } = source;
+        if (kindsOf(source).length !== 1) context.addIssue({ code: 'custom', message: oneWanted, input: source });
+        for (const [name, value] of Object.entries({ kubeconfig, namespace })) {
+          if (value === undefined || machines !== undefined) continue;
+          context.addIssue({ code: 'custom', path: [name], message: 'left out without machines', input: value });
+        }
+      })
+      .transform(settingsOf),
+  )
+  .default([])
+  .describe('Who knows what names and addresses belong to a node, for serving certificates. Default: nobody');
+
+const kindsOf = (source: Fields): readonly SourceKind[] => sourceKinds.filter((kind) => source[kind] !== undefined);
+
+export type AddressSettings =
+  | { readonly kind: 'nodes'; readonly nodes: NodeAddresses }
+  | { readonly kind: 'file'; readonly file: string }
+  | ({ readonly kind: 'machines' } & MachineSettings)
+  | { readonly kind: 'served'; readonly caFile: string }
+  | { readonly kind: 'cidrs'; readonly cidrs: readonly string[] };
+
+export interface MachineSettings {
+  readonly api: MachineApi;
+  readonly kubeconfig?: string | undefined;
+  readonly namespace?: string | undefined;
+}
+
+function settingsOf({ nodes, file, machines, served, cidrs, kubeconfig, namespace }: Fields): AddressSettings {
+  if (nodes !== undefined) return { kind: 'nodes', nodes };
+  if (file !== undefined) return { kind: 'file', file };
+  if (machines !== undefined) return { kind: 'machines', api: machines, kubeconfig, namespace };
+  if (served !== undefined) return { kind: 'served', caFile: served.caFile };
+  return { kind: 'cidrs', cidrs: cidrs ?? [] };
+}
+
+/** The content of a file of names and addresses by node. */
+export function checkNodeAddresses(
+  value: unknown,
+): { readonly value: NodeAddresses } | { readonly problems: readonly Problem[] } {
+  return checkShape<NodeAddresses>(nodeAddresses, value);
+}
