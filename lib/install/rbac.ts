@@ -101,9 +101,9 @@ export function installManifests(options: RbacOptions): Manifest[] {
     ...(approver === false
       ? []
       : [
-          ...approverManifests(namespace, approver === true ? undefined : approver),
+          ...approverManifests(namespace, grantOf(approver)),
           token('approver', namespace),
-          ...bootstrapperManifests(namespace),
+          ...(judgesClients(grantOf(approver)) ? bootstrapperManifests(namespace) : []),
         ]),
   ];
 }
@@ -186,6 +186,11 @@ function binding(kind: RoleKind, metadata: Manifest['metadata'], subject: Subjec
   return { ...typeMeta(`${kind}Binding`), metadata, roleRef, subjects: [subject] };
 }
 
+const grantOf = (approver: true | ApproverGrant): ApproverGrant | undefined =>
+  approver === true ? undefined : approver;
+
+const judgesClients = (grant: ApproverGrant | undefined): boolean => grant?.signers.includes('kubelet-client') ?? true;
+
 interface ApproverInstall {
   /** Also a token without an end, for a process that is no Pod of that ServiceAccount. */
   readonly token: boolean;
@@ -204,13 +209,12 @@ export function approverInstallManifests(namespace: string, options: ApproverIns
 function approverManifests(namespace: string, grant?: ApproverGrant): Manifest[] {
   const name = accountName('approver');
   const subject = { kind: 'ServiceAccount', namespace, name } as const;
-  const judgesClients = grant?.signers.includes('kubelet-client') ?? true;
   return [
     accountManifest('approver', namespace),
     ...clusterRole(name, approverClusterRules(grant), subject),
     ...roles(name, approverRules(namespace, grant), subject),
     // Without data: what the approvers have written there stays when it is applied again.
-    ...(judgesClients ? approverRecords : []).map((record) => ({
+    ...(judgesClients(grant) ? approverRecords : []).map((record) => ({
       ...typeMeta('ConfigMap'),
       metadata: { namespace, name: record, labels: ownLabel },
     })),
