@@ -78,6 +78,11 @@ export const approverClusterRules: readonly RbacRule[] = [
   { apiGroups: [''], resources: ['nodes'], verbs: ['get'] },
 ];
 
+/** Without `list` and `watch`: a worker knows the name of its own request, and of no other. */
+export const workerRules: readonly RbacRule[] = [
+  { apiGroups: [certificates], resources: ['certificatesigningrequests'], verbs: ['create', 'get'] },
+];
+
 /** Events about what has no namespace live in `default`. `namespace`: of the account. */
 export function approverRules(namespace: string): RulesByNamespace {
   const record = { apiGroups: [''], resources: ['configmaps'], resourceNames: [firstApprovalsName] };
