@@ -69,15 +69,20 @@ export function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
 }
 
 async function unitsOf(config: ToolConfig, told: Omit<HostUnits, 'writable' | 'manifests'>): Promise<HostUnits> {
-  const { inventory, environment, backupDir, lockDir } = config;
+  const { inventory, environment } = config;
   const directories = allDirectories(inventory, environment.directories ?? {});
   const declared = Object.values(directories);
-  // The units make the usual ones. Of others the parent must be writable, so that they can be made; of what lies in /run
-  // not even that is there after a boot.
-  const parents = [backupDir, lockDir].map((path) => (path.startsWith('/run/') ? '/run' : dirname(path)));
-  const more = [backupDir, lockDir].flatMap((path, at) => (usual.includes(path) ? [] : (parents[at] ?? [])));
-  const writable = writableDirectories(await resolveHere(config), [...declared, ...more], realOf);
+  const writable = writableDirectories(await resolveHere(config), [...declared, ...ownParents(config)], realOf);
   return { ...told, writable, manifests: manifestsDirectories(directories, realOf) };
+}
+
+/**
+ * The units make the usual directories of ours. Of others the parent must be writable, so that they can be made; of what
+ * lies in /run not even that is there after a boot.
+ */
+export function ownParents({ backupDir, lockDir }: Pick<ToolConfig, 'backupDir' | 'lockDir'>): string[] {
+  const unusual = [backupDir, lockDir].filter((path) => !usual.includes(path));
+  return unusual.map((path) => (path.startsWith('/run/') ? '/run' : dirname(path)));
 }
 
 /** With its links followed as far as it exists: what is not there yet is made where its directory leads. */

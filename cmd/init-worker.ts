@@ -11,7 +11,7 @@ import { renderWorker, workerCommand } from '../lib/install/worker-units.ts';
 import { allDirectories } from '../lib/inventory/resolve.ts';
 import { directoriesOf, kubeletIdentity } from '../lib/worker/renew.ts';
 import { exitCodes } from './exit-codes.ts';
-import { hostFlags, type HostLine, realOf, requireProgram, unitFlags } from './host.ts';
+import { hostFlags, type HostLine, ownParents, realOf, requireProgram, unitFlags } from './host.ts';
 import { configInput } from './read-config.ts';
 import type { Io } from './runtime.ts';
 
@@ -29,7 +29,7 @@ export async function initWorkerCommand(
     throw new RecoveryError('ConfigInvalid', message);
   }
   const directories = directoriesOf(await kubeletIdentity(join(kubernetesDir, 'kubelet.conf')));
-  const writable = [...new Set([...directories, ...directories.map(realOf)])].toSorted();
+  const writable = [...new Set([...directories, ...directories.map(realOf), ...ownParents(config)])].toSorted();
   const directory = resolve(io.cwd, out);
   const path = workerTokenFile(hostLayout(directory));
   const elsewhere = directory === defaultDirectory ? [] : [`--worker-token-file=${path}`];
