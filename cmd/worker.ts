@@ -8,7 +8,7 @@ import { replaceFile } from '../lib/disk/files.ts';
 import { RecoveryError } from '../lib/errors.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { allDirectories } from '../lib/inventory/resolve.ts';
-import { makeNodeCertificate, readAuthority, requireDeadNode } from '../lib/worker/by-hand.ts';
+import { makeNodeCertificate, readSigningAuthority, requireDeadNode } from '../lib/worker/by-hand.ts';
 import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
@@ -42,7 +42,7 @@ export async function workerCommandByHand(
   return withConnection(kubeconfig, connectingOf(config, io), async (connection) => {
     const now = systemClock.now();
     await requireDeadNode(node, { connection, signal: io.signal, now });
-    const content = await makeNodeCertificate(node, await readAuthority(certFile, keyFile), now);
+    const content = await makeNodeCertificate(node, await readSigningAuthority(certFile, keyFile), now);
     const path = resolve(io.cwd, out, `${node}-kubelet-client.pem`);
     if (!config.dryRun) await replaceFile({ path, content, mode: 0o600, what: 'certificate' });
     io.stdout.write(byHandText(node, path, now, config.dryRun));

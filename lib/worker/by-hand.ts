@@ -83,7 +83,7 @@ export async function makeNodeCertificate(node: string, issuer: Issuer, now: Dat
 }
 
 /** Throws ReadFailed, MaterialInvalid. */
-export async function readAuthority(certFile: string, keyFile: string): Promise<Issuer> {
+export async function readSigningAuthority(certFile: string, keyFile: string): Promise<Issuer> {
   const read = async (file: string): Promise<Buffer> =>
     attempt({ code: 'ReadFailed', action: 'read', what: `CA "${file}"`, directory: dirname(file) }, () =>
       readRegularFile(realDisk, file),

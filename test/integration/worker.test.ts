@@ -2,12 +2,13 @@
 // approved; the test is the approver. The order is the story of one cluster.
 import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
 import { expiredCertificateAnnotation, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
+import { microTime } from '../../lib/kube/objects.ts';
 import { createLeaf } from '../support/certificates/certificates.ts';
 import { kubeconfigOf } from '../support/certificates/kubeconfig.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
@@ -263,6 +264,72 @@ describe('renew-worker', () => {
     expect(tool.lines.map(({ event }) => event)).toEqual(['api.waiting', 'process.failed']);
     expect(tool.lines.at(-1)?.fields['err']).toMatch(/the API server has not answered in 2s \(.*ECONNREFUSED/);
     expect(await worker.pem()).toBe(before);
+  });
+});
+
+describe('worker NODE', () => {
+  const byHand = (node: string, out: string) => {
+    const flags = [`--kubeconfig=${controlPlane.recoveryKubeconfig}`, `--config=${root}/by-hand/config.yaml`];
+    return cli('worker', node, ...flags, `--out=${out}`);
+  };
+
+  it('needs the key of the CA', async () => {
+    await Worker.create('by-hand', new Date(Date.now() + hour));
+    const { exit, err } = await byHand('hare', root);
+    expect(exit).toBe(2);
+    expect(err).toContain(`there is no "${root}/by-hand/etc/pki/ca.key"; run this on a control-plane node that has it`);
+  });
+
+  it('refuses a node that was never registered, and one that is alive', async () => {
+    const etc = join(root, 'by-hand/etc');
+    const { cert, key } = controlPlane.pki.clusterCa;
+    await mkdir(join(etc, 'pki'));
+    await mkdir(join(etc, 'manifests'));
+    await copyFile(cert, join(etc, 'pki/ca.crt'));
+    await copyFile(key, join(etc, 'pki/ca.key'));
+    await writeFile(join(etc, 'manifests/kube-apiserver.yaml'), '');
+    expect(await byHand('hare', root)).toMatchObject({
+      exit: 2,
+      err: expect.stringContaining('no Node of that name') as string,
+    });
+    const node = { metadata: { name: 'hare' } };
+    expect(await controlPlane.admin('/api/v1/nodes', { method: 'POST', body: node })).toMatchObject({ status: 201 });
+    const leases = '/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases';
+    const spec = { holderIdentity: 'hare', leaseDurationSeconds: 40, renewTime: microTime(new Date()) };
+    await eventually(async () => {
+      const lease = { method: 'POST', body: { ...node, spec } } as const;
+      expect(await controlPlane.admin(leases, lease)).toMatchObject({ status: 201 });
+    });
+    expect(await byHand('hare', root)).toMatchObject({
+      exit: 2,
+      err: expect.stringContaining('its kubelet was heard at') as string,
+    });
+    const patch = { method: 'PATCH', body: { spec: { renewTime: microTime(new Date(Date.now() - hour)) } } } as const;
+    expect(await controlPlane.admin(`${leases}/hare`, patch)).toMatchObject({ status: 200 });
+  });
+
+  it('makes a file with which the API server knows the node, for its owner alone', async () => {
+    const { exit, out, err } = await byHand('hare', root);
+    expect(exit, err).toBe(0);
+    const file = join(root, 'hare-kubelet-client.pem');
+    expect(out).toContain(`Wrote ${file}\n`);
+    expect(out).not.toContain('PRIVATE');
+    expect((await stat(file)).mode & 0o777).toBe(0o600);
+    const whoAmI = ['auth', 'whoami', `--client-certificate=${file}`, `--client-key=${file}`, '--token='];
+    const kubeconfig = join(root, 'hare.conf');
+    const ca = await readFile(controlPlane.recoveryCa, 'base64');
+    const cluster = {
+      server: controlPlane.url,
+      'certificate-authority-data': ca,
+      'tls-server-name': 'localhost-recovery',
+    };
+    await writeFile(kubeconfig, kubeconfigOf(cluster, { 'client-certificate': file, 'client-key': file }));
+    expect(await controlPlane.kubectl(...whoAmI, `--kubeconfig=${kubeconfig}`)).toMatch(
+      /system:node:hare[^]*system:nodes/,
+    );
+    // The printed commands are those of a shell.
+    const [, ...commands] = out.split('\n').flatMap((line) => /^  (install|ln|systemctl) /.exec(line)?.[1] ?? []);
+    expect(commands).toEqual(['ln', 'systemctl']);
   });
 });
 
