@@ -33,12 +33,12 @@ async function ask(...answers: readonly (object | RecoveryError)[]) {
   const connection = { server: 'https://s', request: request as never };
   const log = createLog({ write: (line) => lines.push((JSON.parse(line) as { event: string }).event) });
   const { signal } = new AbortController();
-  let isOver = false;
+  const state = { isOver: false };
   const result = askForCertificate(await tiger(), { connection, waitMs: 40_000, clock, log, signal })
     .then((pem) => pem.toString('base64'))
     .catch((err: unknown) => (err as Error).message)
-    .finally(() => (isOver = true));
-  while (!isOver) {
+    .finally(() => (state.isOver = true));
+  while (!state.isOver) {
     await Promise.race([clock.waiting(), result]);
     clock.advance(clock.nextWake ?? 0);
     await new Promise(setImmediate);
