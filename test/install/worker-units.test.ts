@@ -9,6 +9,8 @@ import { hostLayout, workerTokenFile } from '../../lib/install/layout.ts';
 import { grantsOf, grantText } from '../support/cluster/grants.ts';
 import { controlPlaneSign, removeWorkerToken, workerToken, writeWorkerToken } from '../../lib/install/worker-host.ts';
 import { workerManifests } from '../../lib/install/rbac.ts';
+import { runsApprover } from '../../lib/install/workers.ts';
+import { digestAnnotation } from '../../lib/install/install-record.ts';
 import { renderWorker, workerCommand, type WorkerUnits } from '../../lib/install/worker-units.ts';
 
 let directory: string;
@@ -153,5 +155,26 @@ describe('workerManifests()', () => {
     for (const { kind, metadata } of manifests.filter(({ kind: one }) => one !== 'Namespace')) {
       expect(metadata.labels, kind).toEqual({ 'app.kubernetes.io/managed-by': 'kube-cert-recovery' });
     }
+  });
+});
+
+describe('runsApprover()', () => {
+  const pod = (phase: string, container: object, annotations = {}) => ({
+    metadata: { namespace: 'kube-system', name: 'x', annotations },
+    status: { phase },
+    spec: { containers: [container] },
+  });
+  const adopted = { [digestAnnotation]: 'x' };
+
+  it.each([
+    ['an adopted kube-apiserver', pod('Running', { name: 'kube-apiserver' }, adopted), true],
+    ['another adopted pod', pod('Running', { name: 'kube-scheduler' }, adopted), false],
+    ['kube-apiserver as kubeadm made it', pod('Running', { name: 'kube-apiserver' }), false],
+    ['a pod by itself', pod('Running', { args: ['--mode=approver', '--preset=x'] }), true],
+    ['one of several modes', pod('Running', { command: ['/k', '--mode=regen,approver,syncer'] }), true],
+    ['a pod of another mode', pod('Running', { args: ['--mode=regen', '--approver-kubeconfig=/x'] }), false],
+    ['one that does not run', pod('Pending', { args: ['--mode=approver'] }), false],
+  ])('%s: %s', (_name, one, does) => {
+    expect(runsApprover(one)).toBe(does);
   });
 });

@@ -161,6 +161,12 @@ describe('init workers', () => {
     expect(out).not.toMatch(/Created|Updated/);
   });
 
+  it('shows what it would make, and asks nothing of the API', async () => {
+    const { exit, out } = await cli('init', 'workers', '--kubeconfig=/nowhere', '--dry-run');
+    expect(exit).toBe(0);
+    expect(out.match(/^kind: \S+$/gm)).toHaveLength(5);
+  });
+
   it('lets the token create and get requests, and nothing else that not everybody may', async () => {
     const rights = async (identity: string): Promise<string[]> => {
       const text = await controlPlane.kubectl('auth', 'can-i', '--list', '--no-headers', `--token=${identity}`);
@@ -217,6 +223,13 @@ describe('renew-worker', () => {
     // The next one finds nothing to do.
     expect(await worker.start().ended).toBe(0);
     expect(worker.lines).toHaveLength(2);
+  });
+
+  it('only says that it would ask, with --dry-run', async () => {
+    const worker = await Worker.create('mouse', new Date(Date.now() - hour));
+    const args = ['renew-worker', ...worker.flags, '--dry-run'];
+    expect(await cli(...args)).toMatchObject({ exit: 0, out: expect.stringContaining('would be asked for') as string });
+    expect(await requestsOf(worker)).toEqual([]);
   });
 
   it('leaves a request that nobody approves, and the next run takes it up', async () => {
