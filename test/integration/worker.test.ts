@@ -248,6 +248,8 @@ describe('renew-worker', () => {
   it('of two runs at once one writes, and both end well', async () => {
     const worker = await Worker.create('lion', new Date(Date.now() - hour));
     const both = [worker.start(), worker.start('--wait=5m', '--restart-kubelet')];
+    const asked = ({ lines }: Tool): boolean => lines.some(({ event }) => event === 'csr.requested');
+    await eventually(() => expect(both.map(asked)).toEqual([true, true]));
     await decide(worker, 'Approved');
     for (const tool of both) expect(await tool.ended).toBe(0);
     expect(worker.lines.filter(({ event }) => event === 'target.regenerated')).toHaveLength(1);
