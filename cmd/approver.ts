@@ -20,7 +20,15 @@ export async function initApproverCommand({ image, ...line }: ApproverLine, io: 
   const { flags, options, problems } = installFlags(line, io);
   const { namespace = defaultNamespace, ...others } = flags;
   const input = { ...configInput(others, io), problems, defaultPreset: 'kubeadm' };
-  const { inventory, environment, kubeconfig, dryRun, recoveryServerName, approver: grant, ...config } = parseToolConfig(input);
+  const {
+    inventory,
+    environment,
+    kubeconfig,
+    dryRun,
+    recoveryServerName,
+    approver: grant,
+    ...config
+  } = parseToolConfig(input);
   const directories = directoriesOfKubeadm(allDirectories(inventory, environment.directories ?? {}));
   const { kubernetesDir, kubeletDir } = directories;
   const server = options.server ?? (await discoverKubeadm({ directories, given: environment })).endpoints.local;

@@ -8,7 +8,7 @@ import { type Io, version } from './runtime.ts';
 
 const name = 'kube-cert-recovery';
 const usage = `Usage: ${name} --mode=regen|syncer|approver[,...] [--config FILE | --preset NAME] [--once] [--dry-run] [options]
-       ${name} status|init|uninstall|restore|schema [options]
+       ${name} status|init|uninstall|restore|worker|schema [options]
 Run "${name} --help" for all options.`;
 
 /** A command with an action of its own takes an unknown command for an argument: `init rendr` would run `init`. */
@@ -81,11 +81,10 @@ function program(io: Io) {
         ? (await import('./adopt-repair.ts')).repairAdoptCommand(line, io)
         : (await import('./init-adopt.ts')).initAdoptCommand(line, io),
   );
-  add(
-    init,
-    'host',
-    'write systemd units that repair this control-plane node before each start of its kubelet',
-    async (line) => (await import('./host.ts')).initHostCommand(line, io),
+  add(init, 'host', 'write systemd units that repair this node before each start of its kubelet', async (line) =>
+    line.workerTokenFile === undefined
+      ? (await import('./host.ts')).initHostCommand(line, io)
+      : (await import('./init-worker.ts')).initWorkerCommand(line, io),
   );
 
   add(
@@ -94,6 +93,23 @@ function program(io: Io) {
     "approve kubelets' certificate requests from a static pod of this control-plane node",
     async (line) => (await import('./approver.ts')).initApproverCommand(line, io),
   );
+
+  add(init, 'workers', 'make what workers ask with, and print what to run on each of them', async (line) =>
+    (await import('./init-workers.ts')).initWorkersCommand(line, io),
+  );
+
+  add(
+    command,
+    'renew-worker',
+    "on a worker: ask for a new client certificate of the kubelet when it has expired, as init host's units do",
+    async (line) => (await import('./renew-worker.ts')).renewWorkerCommand(line, io),
+  );
+  add(
+    command,
+    'worker',
+    "on a control-plane node: make a worker's client certificate by hand, to be carried over",
+    async (line, [node]) => (await import('./worker.ts')).workerCommandByHand(node, line, io),
+  ).argument('<node>', 'name of the Node');
 
   const uninstall = add(command, 'uninstall', 'remove what init made', async (line) =>
     (await import('./uninstall.ts')).uninstallCommand(line, io),

@@ -20,6 +20,8 @@ export interface Connecting {
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
+  /** A token in place of the user of the kubeconfig. */
+  readonly tokenFile?: string;
   /** Shared by the connections of a process. */
   readonly breakers?: Breakers;
 }
@@ -30,7 +32,7 @@ export interface Connecting {
  */
 export async function connect(
   kubeconfig: string | undefined,
-  { config, clock, log, breakers }: Connecting,
+  { config, clock, log, breakers, tokenFile }: Connecting,
 ): Promise<KubeConnection> {
   if (kubeconfig === undefined) throw new RecoveryError('ConfigInvalid', 'Cannot reach the API: give --kubeconfig');
   const { openConnection } = await import('../lib/kube/connection.ts');
@@ -38,6 +40,7 @@ export async function connect(
     kubeconfigFile: kubeconfig,
     waitsForKubeconfig: config.once === false,
     tlsServerNameOverride: config.tlsServerNameOverride,
+    tokenFile,
     userAgent: `kube-cert-recovery/${version}`,
     clock,
     log,

@@ -1,6 +1,6 @@
 // `init host` and `uninstall host`: systemd units by which this machine heals itself before each start of the kubelet,
 // and while it runs.
-import { realpathSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { ToolConfig } from '../lib/config/load.ts';
@@ -25,7 +25,10 @@ import {
   unitPaths,
   writableDirectories,
 } from '../lib/install/host.ts';
+import { defaultDirectory } from '../lib/install/layout.ts';
+import { controlPlaneSign, removeWorkerToken } from '../lib/install/worker-host.ts';
 import { allDirectories } from '../lib/inventory/resolve.ts';
+import { RecoveryError } from '../lib/errors.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
@@ -34,7 +37,7 @@ import { type CommandLine, configInput, type InstallLine, orKubeadm, resolveHere
 
 export type HostLine = InstallLine & FlagsOf<'init host'>;
 
-function hostFlags({ executable, ...line }: HostLine, cwd: string) {
+export function hostFlags({ executable, workerTokenFile: _of, ...line }: HostLine, cwd: string) {
   const refused = flagRows.filter((row) => row.units === 'refused' && typedValue(line, row) !== undefined);
   const message = 'must be left out: the units of this host do not use it';
   const problems = refused.map(({ flag }): Problem => ({ path: flag, kind: 'conflict', message }));
@@ -52,7 +55,7 @@ function ownLauncher(): string {
 }
 
 /** The same inventory for the units as for this command, whatever directory they start in. */
-function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
+export function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
   const absolute = ({ as }: FlagRow, text: string): string => {
     if (as === 'path') return resolve(cwd, text);
     if (as !== 'pathsByName') return text;
@@ -66,19 +69,24 @@ function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
 }
 
 async function unitsOf(config: ToolConfig, told: Omit<HostUnits, 'writable' | 'manifests'>): Promise<HostUnits> {
-  const { inventory, environment, backupDir, lockDir } = config;
+  const { inventory, environment } = config;
   const directories = allDirectories(inventory, environment.directories ?? {});
   const declared = Object.values(directories);
-  // The units make the usual ones. Of others the parent must be writable, so that they can be made; of what lies in /run
-  // not even that is there after a boot.
-  const parents = [backupDir, lockDir].map((path) => (path.startsWith('/run/') ? '/run' : dirname(path)));
-  const more = [backupDir, lockDir].flatMap((path, at) => (usual.includes(path) ? [] : (parents[at] ?? [])));
-  const writable = writableDirectories(await resolveHere(config), [...declared, ...more], realOf);
+  const writable = writableDirectories(await resolveHere(config), [...declared, ...ownParents(config)], realOf);
   return { ...told, writable, manifests: manifestsDirectories(directories, realOf) };
 }
 
+/**
+ * The units make the usual directories of ours. Of others the parent must be writable, so that they can be made; of what
+ * lies in /run not even that is there after a boot.
+ */
+export function ownParents({ backupDir, lockDir }: Pick<ToolConfig, 'backupDir' | 'lockDir'>): string[] {
+  const unusual = [backupDir, lockDir].filter((path) => !usual.includes(path));
+  return unusual.map((path) => (path.startsWith('/run/') ? '/run' : dirname(path)));
+}
+
 /** With its links followed as far as it exists: what is not there yet is made where its directory leads. */
-function realOf(path: string): string {
+export function realOf(path: string): string {
   try {
     return realpathSync(path);
   } catch {
@@ -93,6 +101,7 @@ const usual: readonly string[] = [defaultBackupDir, defaultLockDir];
 export async function initHostCommand({ out, ...line }: HostLine, io: Io, machine?: HostMachine): Promise<number> {
   const { flags, executable, problems } = hostFlags(line, io.cwd);
   const config = parseToolConfig({ ...configInput(flags, io), problems });
+  refuseWorker(allDirectories(config.inventory, config.environment.directories ?? {}));
   const adoption = out === undefined ? {} : { adoptionDirectory: resolve(io.cwd, out) };
   const units = await unitsOf(config, { executable, flags: unitFlags(flags, io.cwd), ...adoption });
   const files = renderHost(units);
@@ -124,8 +133,18 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
   return exitCodes.done;
 }
 
+/** Throws ConfigInvalid. */
+function refuseWorker({ kubernetesDir = '', pkiDir = '' }: Readonly<Record<string, string>>): void {
+  const isNode = existsSync(join(kubernetesDir, 'kubelet.conf'));
+  if (!isNode || controlPlaneSign({ kubernetesDir, pkiDir }) !== undefined) return;
+  const message =
+    'Cannot find a control plane of kubeadm on this machine, which is a worker: run "kube-cert-recovery init workers" on a ' +
+    'control-plane node, and here the command that it prints';
+  throw new RecoveryError('ConfigInvalid', message);
+}
+
 /** Throws ConfigInvalid: nothing is written then. */
-function requireProgram({ problems }: Examined): void {
+export function requireProgram({ problems }: Examined): void {
   const timeout = timeoutProblem();
   const all = [
     ...problems.map((message): Problem => ({ path: '--executable', kind: 'invalid', message })),
@@ -135,13 +154,15 @@ function requireProgram({ problems }: Examined): void {
 }
 
 export async function uninstallHostCommand(
-  { out: _out, ...line }: HostLine,
+  { out = defaultDirectory, ...line }: HostLine,
   io: Io,
   machine?: HostMachine,
 ): Promise<number> {
   const { flags, problems } = hostFlags({ ...line, executable: '/proc/self/exe' }, io.cwd);
   const { dryRun, backupDir } = parseToolConfig({ ...configInput(flags, io), problems });
-  const removed = await removeHost(unitPaths(), { ...(machine ?? thisMachine(io.signal)), dryRun });
+  const units = await removeHost(unitPaths(), { ...(machine ?? thisMachine(io.signal)), dryRun });
+  // After what would ask with it.
+  const removed = [...units, ...(await removeWorkerToken(resolve(io.cwd, out), dryRun))];
   if (removed.length === 0) {
     io.stdout.write('Nothing to remove.\n');
     return exitCodes.done;

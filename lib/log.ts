@@ -59,6 +59,7 @@ export type LogEvent =
   | 'restart.failed'
   | 'lease.released'
   | 'lease.kept'
+  | 'csr.requested'
   | 'csr.approved'
   | 'csr.pending'
   | 'csr.failed'

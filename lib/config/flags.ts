@@ -160,7 +160,18 @@ const flagTable = {
       help: 'image of this program, as the container runtime of this machine knows it (default: no static pod is written)',
     },
   },
-  'init host': { '--executable <file>': { help: 'program that the units start (default: this one)' } },
+  'init host': {
+    '--executable <file>': { help: 'program that the units start (default: this one)' },
+    '--worker-token-file <file>': { help: 'on a worker: the token that init workers has printed; /dev/stdin reads it' },
+  },
+  'renew-worker': {
+    '--worker-token-file <file>': {
+      help: 'token to ask with (default: /etc/kubernetes/kube-cert-recovery/credentials/worker/token)',
+    },
+    '--wait <duration>': { help: 'how long the API server and an approval are waited for (default: 40s)' },
+    '--restart-kubelet': { help: 'after a renewal, restart a kubelet that has read the expired certificate' },
+  },
+  worker: { '--out <directory>': { help: 'where the file is written (default: the working directory)' } },
   uninstall: {
     '--purge': { units: 'refused', help: 'also delete every Secret and ConfigMap that init has created' },
     '--force': {

@@ -29,6 +29,18 @@ export async function mainPidOf(unit: string, signal: AbortSignal): Promise<numb
   );
 }
 
+/** `active/running`, `activating/start-pre`, `activating/auto-restart`; undefined where systemd does not say. */
+export async function stateOf(unit: string, signal: AbortSignal): Promise<string | undefined> {
+  const args = ['show', '--property=ActiveState', '--property=SubState', unit];
+  return runSystemctl(args, { timeoutMs: askMs, signal }).then(stateIn, () => undefined);
+}
+
+/** Pure. What `systemctl show` prints of a unit, in whatever order. */
+export function stateIn(shown: string): string {
+  const valueOf = (name: string): string => new RegExp(`^${name}=(.*)$`, 'm').exec(shown)?.[1] ?? '';
+  return `${valueOf('ActiveState')}/${valueOf('SubState')}`;
+}
+
 /** The unit that a process belongs to, by its control group; undefined when none manages it. */
 export function unitOf(cgroup: string): string | undefined {
   return groupsOf(cgroup).flatMap((parts) => parts.findLast((part) => part.endsWith('.service')) ?? [])[0];

@@ -35,7 +35,7 @@ export const podContainers: Readonly<Record<StaticPod, PodContainer>> = {
 };
 
 /** A ServiceAccount. */
-export type Account = ModeIdentity | `syncer-${StaticPod}` | 'node-bootstrapper';
+export type Account = ModeIdentity | `syncer-${StaticPod}` | 'node-bootstrapper' | 'worker';
 /** Accounts of mode syncer: one where one process serves all components, one for each static pod elsewhere. */
 export type SyncerAccount = Extract<Account, `syncer${string}`>;
 

@@ -28,16 +28,16 @@ export interface UnitFile {
 }
 
 export const defaultUnitDirectory = '/etc/systemd/system';
-const serviceName = 'kube-cert-recovery.service';
+export const serviceName = 'kube-cert-recovery.service';
 const adoptedName = 'kube-cert-recovery-adopted.service';
 export const timerName = 'kube-cert-recovery.timer';
 export const dropInName = 'kubelet.service.d/20-kube-cert-recovery.conf';
 
-const written = '# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".';
+export const written = '# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".';
 
 /** Well below DefaultTimeoutStartSec of systemd (90 s), after which the start of the kubelet itself would have failed. */
-const longestSeconds = 45;
-const killSeconds = 5;
+export const longestSeconds = 45;
+export const killSeconds = 5;
 
 /** In the order in which they are written: what starts others comes last. */
 const unitFiles: readonly (readonly [name: string, content: (units: HostUnits) => string])[] = [
@@ -124,8 +124,8 @@ CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_SYS_PTRACE
 `;
 }
 
-/** Of both services. */
-function sandbox(writable: readonly string[]): string {
+/** Of all services. */
+export function sandbox(writable: readonly string[]): string {
   return `ProtectSystem=strict
 ReadWritePaths=${writable.map((path) => quoted(`-${path}`)).join(' ')}
 # Locks and notes; they outlive the run.
@@ -155,9 +155,14 @@ SystemCallErrorNumber=EPERM`;
 }
 
 function timer(): string {
+  return timerOf('control-plane certificates');
+}
+
+/** `what`: that it looks for when it has expired. */
+export function timerOf(what: string): string {
   return `${written}
 [Unit]
-Description=Looks for expired control-plane certificates
+Description=Looks for expired ${what}
 
 [Timer]
 # By the calendar, because such a timer also fires right after the machine was suspended or its clock was set. The
@@ -176,7 +181,7 @@ WantedBy=timers.target
 }
 
 /** Of systemd.service(5): words in quotes, with "%" and "$" doubled. */
-function commandLine(words: readonly string[]): string {
+export function commandLine(words: readonly string[]): string {
   return words.map((word) => quoted(word.replaceAll('$', '$$$$'))).join(' ');
 }
 

@@ -21,6 +21,11 @@ export function hostLayout(directory: string) {
   };
 }
 
+/** By which a worker may ask for its kubelet's next certificate. */
+export function workerTokenFile({ credentials }: Pick<HostLayout, 'credentials'>): string {
+  return join(credentials, 'worker', 'token');
+}
+
 export type HostLayout = Readonly<ReturnType<typeof hostLayout>>;
 
 /** What `init adopt --repair` goes by; there where this machine is adopted. Beside the directories of the pods. */

@@ -26,6 +26,7 @@ import {
   regenRules,
   type RulesByNamespace,
   syncerRules,
+  workerRules,
 } from './rules.ts';
 
 /** One process of mode syncer. */
@@ -230,6 +231,20 @@ function bootstrapperManifests(namespace: string): Manifest[] {
     // Upstream's role for kubelets that have no certificate yet, without the one that has kcm approve by itself.
     binding('ClusterRole', metadata, subject, 'system:node-bootstrapper'),
     token('node-bootstrapper', namespace),
+  ];
+}
+
+/**
+ * What workers ask with, one identity for all of them. Neither `...:nodeclient` nor `...:selfnodeclient` is theirs, or
+ * kube-controller-manager's own approver would give whoever has the token the name of any node (sarapprove.go).
+ */
+export function workerManifests(namespace: string): Manifest[] {
+  const name = accountName('worker');
+  return [
+    { ...typeMeta('Namespace'), metadata: { name: namespace } },
+    accountManifest('worker', namespace),
+    ...clusterRole(name, workerRules, { kind: 'ServiceAccount', namespace, name }),
+    token('worker', namespace),
   ];
 }
 

@@ -110,6 +110,11 @@ export function machineRules(addresses: readonly AddressSettings[]): readonly Rb
 /** ConfigMaps in which approvers keep what they must not forget. */
 export const approverRecords: readonly string[] = [firstApprovalsName, issuedCertificatesName];
 
+/** Without `list` and `watch`: a worker knows the name of its own request, and of no other. */
+export const workerRules: readonly RbacRule[] = [
+  { apiGroups: [certificates], resources: ['certificatesigningrequests'], verbs: ['create', 'get'] },
+];
+
 /** Events about what has no namespace live in `default`. `namespace`: of the account. */
 export function approverRules(namespace: string, { signers }: ApproverGrant = clientsOnly): RulesByNamespace {
   const configMaps = { apiGroups: [''], resources: ['configmaps'] };

@@ -29,6 +29,8 @@ export interface Credentials {
 export interface KubeconfigOptions {
   /** Takes the place of `tls-server-name`. */
   readonly tlsServerNameOverride?: string | undefined;
+  /** A token that takes the place of the user: only the server and its CA are the kubeconfig's. Absolute path. */
+  readonly tokenFile?: string | undefined;
 }
 
 /** KubeconfigFields that would change who we are or whom we trust, if they were honoured: refused, never passed over. */
@@ -209,7 +211,11 @@ export async function readKubeconfig(path: string, options: KubeconfigOptions = 
   if (current === undefined) reading.problem('current-context', 'is missing', 'required');
   const context = current === undefined ? undefined : reading.entry(config, 'context', current);
   const cluster = context && reading.entry(config, 'cluster', reading.text(context, 'context', 'cluster') ?? '');
-  const user = context && reading.entry(config, 'user', reading.text(context, 'context', 'user') ?? '');
+  const { tokenFile } = options;
+  const user =
+    tokenFile === undefined
+      ? context && reading.entry(config, 'user', reading.text(context, 'context', 'user') ?? '')
+      : { tokenFile };
   if (cluster !== undefined) reading.refuse('cluster', 'cluster', cluster);
   const server = cluster && serverAddress(reading, cluster);
   const ca = cluster && (await authority(reading, cluster));

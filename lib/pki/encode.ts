@@ -1,6 +1,6 @@
-// The bytes of a certificate, as Go's and OpenShift's tools would make them; whether it may be made is sign.ts. Home of
-// @peculiar/x509, which is loaded on first use: it costs tens of milliseconds and megabytes that a process that never
-// signs does not pay.
+// The bytes of a certificate, as Go's and OpenShift's tools would make them, and of a request for one; whether it may be
+// made is sign.ts. Home of @peculiar/x509, which is loaded on first use: it costs tens of milliseconds and megabytes that
+// a process that never signs does not pay.
 import { createPublicKey, type KeyObject, randomBytes } from 'node:crypto';
 import type * as X509 from '@peculiar/x509';
 import type { Certificate } from './certificate.ts';
@@ -70,6 +70,21 @@ export async function encode(wanted: WantedCertificate, { key, issuer }: Keys): 
     extensions: await extensionsOf(x509, wanted, { publicKey, issuer }),
   });
   return `${certificate.toString('pem').trimEnd()}\n`;
+}
+
+/** A request without attributes, signed by its own key. PEM. Throws whatever the encoder throws. */
+export async function encodeRequest(subject: DistinguishedName, key: KeyObject): Promise<string> {
+  const x509 = await loadX509();
+  const algorithm = signingAlgorithm(keyAlgorithmOf(key));
+  const request = await x509.Pkcs10CertificateRequestGenerator.create({
+    name: new x509.Name(subject.der),
+    keys: {
+      privateKey: key.toCryptoKey(algorithm, false, ['sign']),
+      publicKey: createPublicKey(key).toCryptoKey(algorithm, true, ['verify']),
+    },
+    signingAlgorithm: algorithm,
+  });
+  return `${request.toString('pem').trimEnd()}\n`;
 }
 
 async function extensionsOf(

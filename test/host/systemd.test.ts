@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { isOfSession, unitOf } from '../../lib/host/systemd.ts';
+import { isOfSession, stateIn, unitOf } from '../../lib/host/systemd.ts';
 
 it.each([
   ['0::/system.slice/kubelet.service\n', 'kubelet.service'],
@@ -20,4 +20,12 @@ it.each([
   ['', false],
 ])('isOfSession(%j) is %s', (cgroup, isIt) => {
   expect(isOfSession(cgroup)).toBe(isIt);
+});
+
+it.each([
+  ['ActiveState=activating\nSubState=auto-restart\n', 'activating/auto-restart'],
+  ['SubState=running\nActiveState=active\n', 'active/running'],
+  ['', '/'],
+])('stateIn(%j) is %s', (shown, state) => {
+  expect(stateIn(shown)).toBe(state);
 });

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { staticPods } from '../../lib/components.ts';
 import { type Account, accountName } from '../../lib/install/accounts.ts';
 import type { Manifest } from '../../lib/install/apply.ts';
-import { installManifests, podSyncers, syncerOf } from '../../lib/install/rbac.ts';
+import { installManifests, podSyncers, syncerOf, workerManifests } from '../../lib/install/rbac.ts';
 import type { Artefact } from '../../lib/inventory/model.ts';
 import { isFile } from '../../lib/inventory/places.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
@@ -291,10 +291,11 @@ describe('docs/api.md and docs/static-pods.md', () => {
   const all = [
     ...installManifests({ artefacts: inApi, namespace }),
     ...installManifests({ artefacts: inApi, namespace, syncers: podSyncers(resolved), approver: true }),
+    ...workerManifests(namespace),
   ];
   const pods = staticPods.map((pod) => `syncer-${pod}` as const);
 
-  it.each(['regen', 'syncer', ...pods, 'approver'] as const)('tell every right of %s', (account) => {
+  it.each(['regen', 'syncer', ...pods, 'approver', 'worker'] as const)('tell every right of %s', (account) => {
     const granted = grantsOf(all).filter((grant) => grant.account === accountName(account));
     const documented = documentedRights(account).map(grantText);
     expect(documented.toSorted()).toEqual([...new Set(granted.map(grantText))].toSorted());
@@ -311,7 +312,11 @@ describe('what docs/api.md says of a stolen token', () => {
     syncers: podSyncers(resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: [] } })),
     approver: true,
   });
-  const grants = grantsOf([...installManifests({ artefacts: inventory, namespace: 'kube-cert-recovery' }), ...adopted]);
+  const grants = grantsOf([
+    ...installManifests({ artefacts: inventory, namespace: 'kube-cert-recovery' }),
+    ...adopted,
+    ...workerManifests('kube-cert-recovery'),
+  ]);
   const readable = (account: Account): ReadonlySet<string | undefined> =>
     new Set(
       grants

@@ -64,6 +64,16 @@ async function failure(parts: Parts): Promise<RecoveryError> {
 }
 
 describe('readKubeconfig()', () => {
+  it('takes a token in place of the user, whatever that has, and the server and its CA all the same', async () => {
+    const tokenFile = join(directory, 'token');
+    const file = await write({ user: { 'client-certificate': '/absent', 'client-key': '/absent', exec: {} } });
+    const read = await readKubeconfig(file, { tokenFile });
+    expect(read).toMatchObject({ token: secret, clientCertificate: undefined, ca: readFileSync(authority.cert) });
+    expect(read.files).toContain(tokenFile);
+    const absent = readKubeconfig(file, { tokenFile: '/absent/token' });
+    await expect(absent).rejects.toThrow('user.tokenFile: cannot read "/absent/token": ENOENT');
+  });
+
   it('reads the current context, with files relative to the kubeconfig and the token without its line end', async () => {
     const file = await write({ cluster: { 'tls-server-name': 'localhost-recovery' }, user: { tokenFile: 'token' } });
     const read = await readKubeconfig(file);

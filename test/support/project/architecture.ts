@@ -25,6 +25,7 @@ const layers: readonly (readonly RegExp[])[] = [
     /^lib\/syncer\//,
     /^lib\/fileobserver\//,
     /^lib\/approver\//,
+    /^lib\/worker\//,
     /^lib\/status\//,
     /^lib\/install\//,
     /^lib\/adopt\//,

@@ -1,0 +1,80 @@
+// `init host --worker-token-file`: systemd units by which a worker asks for its kubelet's next client certificate when the
+// present one has expired, and the token to ask with.
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { parseToolConfig } from '../lib/config/load.ts';
+import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
+import { applyHost, examineProgram, type HostMachine, thisMachine } from '../lib/install/host-apply.ts';
+import { defaultDirectory, hostLayout, workerTokenFile } from '../lib/install/layout.ts';
+import { controlPlaneSign, workerToken, writeWorkerToken } from '../lib/install/worker-host.ts';
+import { renderWorker, workerCommand } from '../lib/install/worker-units.ts';
+import { allDirectories } from '../lib/inventory/resolve.ts';
+import { directoriesOf, kubeletIdentity } from '../lib/worker/renew.ts';
+import { exitCodes } from './exit-codes.ts';
+import { hostFlags, type HostLine, ownParents, realOf, requireProgram, unitFlags } from './host.ts';
+import { configInput } from './read-config.ts';
+import type { Io } from './runtime.ts';
+
+export async function initWorkerCommand(
+  { out = defaultDirectory, workerTokenFile: source = '', ...line }: HostLine,
+  io: Io,
+  machine?: HostMachine,
+): Promise<number> {
+  const { flags, executable, problems } = hostFlags(line, io.cwd);
+  const config = parseToolConfig({ ...configInput(flags, io), problems });
+  const { kubernetesDir = '', pkiDir = '' } = allDirectories(config.inventory, config.environment.directories ?? {});
+  const sign = controlPlaneSign({ kubernetesDir, pkiDir });
+  if (sign !== undefined) {
+    const message = `Cannot install this machine as a worker: "${sign}" is here, so it is a control-plane node, which needs no token; run "kube-cert-recovery init host"`;
+    throw new RecoveryError('ConfigInvalid', message);
+  }
+  const directories = directoriesOf(await kubeletIdentity(join(kubernetesDir, 'kubelet.conf')));
+  const writable = [...new Set([...directories, ...directories.map(realOf), ...ownParents(config)])].toSorted();
+  const directory = resolve(io.cwd, out);
+  const path = workerTokenFile(hostLayout(directory));
+  const elsewhere = directory === defaultDirectory ? [] : [`--worker-token-file=${path}`];
+  const units = { executable, flags: [...unitFlags(flags, io.cwd), ...elsewhere], writable };
+  const files = renderWorker(units);
+  if (config.dryRun) {
+    io.stdout.write(files.map(({ path: unit, content }) => `# ${unit}\n${content}`).join('\n'));
+    return exitCodes.done;
+  }
+  const token = workerToken(tokenText(source, io.cwd), source);
+  const here = machine ?? thisMachine(io.signal);
+  const examined = await examineProgram(executable, io.signal);
+  if (here.systemctl !== undefined) requireProgram(examined);
+  // The token first: what the units start finds it.
+  const tokenState = await writeWorkerToken(token, directory);
+  const outcome = await applyHost(files, here);
+  for (const warning of examined.warnings) io.stderr.write(`${warning}\n`);
+  const written = [...(tokenState === 'written' ? [path] : []), ...(outcome?.written ?? [])];
+  const unchanged = [...(tokenState === 'unchanged' ? [path] : []), ...(outcome?.unchanged ?? [])];
+  const lines = [...written.map((one) => `Wrote ${one}`), ...unchanged.map((one) => `Unchanged: ${one}`)];
+  if (outcome === undefined) {
+    for (const problem of examined.problems) io.stderr.write(`--executable: ${problem}\n`);
+    lines.push(
+      'systemd does not run here: no unit was written. Run this as root before each start of the kubelet, whatever its',
+      `exit code, and once a minute besides:\n  ${workerCommand(units).join(' ')}`,
+    );
+  } else {
+    if (!outcome.hasKubelet) lines.push('There is no kubelet.service here: until there is, only the timer renews.');
+    lines.push(
+      "When the kubelet's client certificate has expired, a new one is asked for before each start of the kubelet, and",
+      'once a minute. An approver in the cluster has to approve it.',
+    );
+  }
+  io.stdout.write(`${lines.join('\n')}\n`);
+  return outcome === undefined ? exitCodes.failed : exitCodes.done;
+}
+
+const standardInput: ReadonlySet<string> = new Set(['-', '/dev/stdin', '/proc/self/fd/0']);
+
+/** Standard input by its descriptor: by its name a socket, as ssh may have it, cannot be opened. */
+function tokenText(source: string, cwd: string): string {
+  try {
+    return readFileSync(standardInput.has(source) ? 0 : resolve(cwd, source), 'utf8');
+  } catch (err) {
+    const message = `Cannot read the token in ${source}: ${systemCode(err) ?? errorText(err)}`;
+    throw new RecoveryError('ConfigInvalid', message, { cause: err });
+  }
+}

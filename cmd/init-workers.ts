@@ -1,0 +1,60 @@
+// `init workers`: on a control-plane node, once; prints what to run on each worker.
+import { existsSync } from 'node:fs';
+import { parseToolConfig } from '../lib/config/load.ts';
+import { systemClock } from '../lib/clock.ts';
+import { defaultNamespace } from '../lib/install/accounts.ts';
+import { workerManifests } from '../lib/install/rbac.ts';
+import { prepareWorkers } from '../lib/install/workers.ts';
+import type { Problem } from '../lib/problems.ts';
+import { toYaml } from '../lib/yaml.ts';
+import { connectingOf, withConnection } from './connections.ts';
+import { exitCodes } from './exit-codes.ts';
+import { configInput, type InstallLine, orKubeadm } from './read-config.ts';
+import type { Io } from './runtime.ts';
+
+/** Of a machine of kubeadm: whose credential is taken where none is given. */
+const administrator = '/etc/kubernetes/admin.conf';
+
+export async function initWorkersCommand({ out, server, output, ...line }: InstallLine, io: Io): Promise<number> {
+  const message = 'must be left out: nothing is written on this machine';
+  const problems = Object.entries({ '--out': out, '--server': server, '--output': output }).flatMap(
+    ([path, value]): Problem[] => (value === undefined ? [] : [{ path, kind: 'conflict', message }]),
+  );
+  const config = parseToolConfig({ ...configInput(orKubeadm(line), io), problems });
+  const { namespace = defaultNamespace } = line;
+  if (config.dryRun) {
+    io.stdout.write(
+      workerManifests(namespace)
+        .map((manifest) => toYaml(manifest))
+        .join('---\n'),
+    );
+    return exitCodes.done;
+  }
+  const kubeconfig = config.kubeconfig ?? (existsSync(administrator) ? administrator : undefined);
+  return withConnection(kubeconfig, connectingOf(config, io), async (connection) => {
+    const outcome = await prepareWorkers({ connection, signal: io.signal }, namespace, systemClock);
+    io.stdout.write(workersText(outcome));
+    if (outcome.approvers.length === 0) io.stderr.write(noApprover(namespace));
+    return exitCodes.done;
+  });
+}
+
+/** `<<<` is the shell's own: the token stands in no list of processes. */
+function workersText({ created, updated, token }: Awaited<ReturnType<typeof prepareWorkers>>): string {
+  return [
+    ...created.map((what) => `Created ${what}`),
+    ...updated.map((what) => `Updated ${what}`),
+    'Run this on each worker, as root:',
+    '',
+    `  kube-cert-recovery init host --worker-token-file=/dev/stdin <<< '${token}'`,
+    '',
+    'With the token a worker asks for a new certificate when that of its kubelet has expired. It gives nobody the name of a',
+    "node: a request is approved only when it is signed with the key of that node's expired certificate and shows it.",
+    '',
+  ].join('\n');
+}
+
+const noApprover = (namespace: string): string =>
+  `No pod in kube-system or ${namespace} is seen to run mode approver: unless one runs elsewhere, what workers ask for stays\n` +
+  'pending. An adopted control plane has one (kube-cert-recovery init adopt); see docs/api.md, "Client certificates of\n' +
+  'kubelets". By hand: kubectl certificate approve NAME, or kube-cert-recovery worker NODE.\n';

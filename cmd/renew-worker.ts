@@ -1,0 +1,60 @@
+// `renew-worker`: what the units of a worker run. Silent while the certificate is valid; from then on all that happens is
+// told by log lines.
+import { join, resolve } from 'node:path';
+import { systemClock } from '../lib/clock.ts';
+import type { FlagsOf } from '../lib/config/flags.ts';
+import { parseToolConfig } from '../lib/config/load.ts';
+import { parseDuration } from '../lib/duration.ts';
+import { defaultDirectory, hostLayout, workerTokenFile as usualTokenFile } from '../lib/install/layout.ts';
+import { allDirectories } from '../lib/inventory/resolve.ts';
+import { createLog } from '../lib/log.ts';
+import { type Problem, valueText } from '../lib/problems.ts';
+import { createDiskStore } from '../lib/store/disk-store.ts';
+import { connect } from './connections.ts';
+import { exitCodes, exitOfFailure } from './exit-codes.ts';
+import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
+import type { Io } from './runtime.ts';
+
+type RenewLine = CommandLine & FlagsOf<'renew-worker'>;
+
+const defaultWait = '40s';
+
+export async function renewWorkerCommand(
+  { workerTokenFile, wait = defaultWait, restartKubelet: restarts = false, ...line }: RenewLine,
+  io: Io,
+): Promise<number> {
+  const waitMs = parseDuration(wait);
+  const message = `must be a duration such as 40s or 5m, got ${valueText(wait)}`;
+  const problems: Problem[] = waitMs === undefined ? [{ path: '--wait', kind: 'invalid', message }] : [];
+  const config = parseToolConfig({ ...configInput(orKubeadm(line), io), problems });
+  const { backupDir, lockDir, dryRun } = config;
+  const { kubernetesDir = '' } = allDirectories(config.inventory, config.environment.directories ?? {});
+  const tokenFile = resolve(io.cwd, workerTokenFile ?? usualTokenFile(hostLayout(defaultDirectory)));
+  const kubeletConf = join(kubernetesDir, 'kubelet.conf');
+  const { signal } = io;
+  const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
+  const { renewWorker, restartKubelet } = await import('../lib/worker/renew.ts');
+  try {
+    const outcome = await renewWorker({
+      kubeletConf,
+      store: createDiskStore({
+        backupDir,
+        onBackupFailed: ({ code, message: err }) => log.warn('backup.failed', { path: backupDir, code, err }),
+        onAttributesLost: ({ code, message: err }) => log.warn('attributes.lost', { code, err }),
+      }),
+      lockDir,
+      connect: () => connect(kubeletConf, { config, tokenFile, clock: systemClock, log, signal }),
+      waitMs: waitMs ?? 0,
+      dryRun,
+      clock: systemClock,
+      log,
+      signal,
+    });
+    if (outcome === 'expired')
+      io.stdout.write("The kubelet's client certificate has expired: a new one would be asked for.\n");
+    if (outcome === 'renewed' && restarts) await restartKubelet({ log, signal });
+    return exitCodes.done;
+  } catch (err) {
+    return exitOfFailure(err, log);
+  }
+}

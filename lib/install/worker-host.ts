@@ -1,0 +1,72 @@
+// The token of a worker on its disk: what it must be, where it is kept, and how it goes away.
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { workerAccount } from '../bootstrap-identity.ts';
+import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
+import { RecoveryError } from '../errors.ts';
+import { isThere, namesIn, removeDirectory } from './existing-files.ts';
+import { hostLayout, workerTokenFile } from './layout.ts';
+
+/** The token in a text, which is `what` in messages. Throws ConfigInvalid for that of another account. */
+export function workerToken(text: string, what: string): string {
+  const token = text.trim();
+  const refuse = (problem: string): RecoveryError =>
+    new RecoveryError(
+      'ConfigInvalid',
+      `Cannot use the token in ${what}: ${problem}; init workers, on a control-plane node, prints the one for workers`,
+    );
+  if (token === '') throw refuse('there is none');
+  const [, payload = ''] = /^[\w-]+\.([\w-]+)\.[\w-]+$/.exec(token) ?? [];
+  const subject = subjectIn(payload);
+  if (subject === undefined) throw refuse('it is no token of a ServiceAccount');
+  // A worker that is broken into must not give away more than a worker's rights.
+  if (!subject.startsWith('system:serviceaccount:') || !subject.endsWith(`:${workerAccount}`)) {
+    throw refuse(`it is that of "${subject}", wanted ServiceAccount "${workerAccount}"`);
+  }
+  return token;
+}
+
+function subjectIn(payload: string): string | undefined {
+  try {
+    const { sub } = JSON.parse(Buffer.from(payload, 'base64url').toString()) as { readonly sub?: unknown };
+    return typeof sub === 'string' ? sub.slice(0, 200) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** `directory`: of all that is ours. Throws WriteFailed. */
+export async function writeWorkerToken(token: string, directory: string): Promise<'written' | 'unchanged'> {
+  const layout = hostLayout(directory);
+  const path = workerTokenFile(layout);
+  await ensurePrivateDirectory(layout.credentials);
+  await ensurePrivateDirectory(dirname(path));
+  return replaceFile({ path, content: token, mode: 0o600, what: 'token' });
+}
+
+/** What was removed (with dryRun: would be), with the directories that are empty then. Throws ReadFailed, WriteFailed. */
+export async function removeWorkerToken(directory: string, dryRun: boolean): Promise<readonly string[]> {
+  const layout = hostLayout(directory);
+  const own = join(layout.credentials, 'worker');
+  if (!(await isThere(own, 'directory'))) return [];
+  if (dryRun) return [own];
+  await removeDirectory(own);
+  for (const above of [layout.credentials, layout.directory]) {
+    if ((await namesIn(above)).length > 0) break;
+    await removeDirectory(above);
+  }
+  return [own];
+}
+
+/** What only a control-plane node has, where it is here: such a node makes its certificates itself. */
+export function controlPlaneSign({
+  kubernetesDir,
+  pkiDir,
+}: Record<'kubernetesDir' | 'pkiDir', string>): string | undefined {
+  const signs = [
+    join(pkiDir, 'ca.key'),
+    join(kubernetesDir, 'manifests/kube-apiserver.yaml'),
+    join(pkiDir, 'apiserver.crt'),
+  ];
+  return signs.find((path) => existsSync(path));
+}

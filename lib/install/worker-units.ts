@@ -1,0 +1,80 @@
+// The units of a worker, as text: as on a control-plane node (host.ts), a drop-in that runs before each start of the
+// kubelet, and a service with a timer for what ends while the machine runs or sleeps. A worker has no CA key: its runs ask
+// the API, so they may have to wait for it. Pure.
+import {
+  commandLine,
+  defaultUnitDirectory,
+  dropInName,
+  killSeconds,
+  longestSeconds,
+  sandbox,
+  serviceName,
+  timerName,
+  timerOf,
+  type UnitFile,
+  written,
+} from './host.ts';
+
+export interface WorkerUnits {
+  /** Absolute path of this program. */
+  readonly executable: string;
+  /** What else tells where files are. */
+  readonly flags: readonly string[];
+  /** Directories of the kubelet's client certificate. */
+  readonly writable: readonly string[];
+  /** Default: where systemd keeps the units of the administrator. */
+  readonly unitDirectory?: string;
+}
+
+/** How long a start of the kubelet is held up for the API; the limit of systemd's `timeout` stands behind it. */
+const startWaitSeconds = longestSeconds - 5;
+/** When the timer's run ends, the next minute starts another one. */
+const timerWaitMinutes = 5;
+
+/** What other init systems run before each start of the kubelet. */
+export function workerCommand({ executable, flags }: Pick<WorkerUnits, 'executable' | 'flags'>): readonly string[] {
+  return [executable, 'renew-worker', ...flags];
+}
+
+/** In the order in which they are written: what starts others comes last. */
+export function renderWorker(units: WorkerUnits): readonly UnitFile[] {
+  const { unitDirectory = defaultUnitDirectory } = units;
+  const files = [
+    [serviceName, service(units)],
+    [dropInName, dropIn(units)],
+    [timerName, timerOf('client certificate of the kubelet')],
+  ] as const;
+  return files.map(([name, content]) => ({ path: `${unitDirectory}/${name}`, content }));
+}
+
+function dropIn(units: WorkerUnits): string {
+  const command = commandLine([...workerCommand(units), `--wait=${startWaitSeconds}s`]);
+  return `${written}
+# Before each start of the kubelet: when its client certificate has expired, a new one is asked for.
+[Service]
+# Whether this fails ("-") or hangs (timeout), the kubelet starts: its TimeoutStartSec never runs out here.
+ExecStartPre=-/usr/bin/timeout --kill-after=${killSeconds}s ${longestSeconds}s ${command}
+`;
+}
+
+function service(units: WorkerUnits): string {
+  const command = commandLine([...workerCommand(units), `--wait=${timerWaitMinutes}m`, '--restart-kubelet']);
+  return `${written}
+[Unit]
+Description=Recovery of the expired client certificate of the kubelet
+# Not after kubelet.service: a kubelet that cannot start is starting all the time, and this waits beside it for the API.
+After=time-sync.target
+
+[Service]
+Type=oneshot
+ExecStart=${command}
+TimeoutStartSec=${timerWaitMinutes + 1}min
+# Copies of what is replaced.
+StateDirectory=kube-cert-recovery
+StateDirectoryMode=0700
+# Writes the kubelet's client certificate, and nothing else.
+${sandbox(units.writable)}
+# The certificate keeps its owner.
+CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER
+`;
+}

@@ -1,0 +1,74 @@
+// `init workers`: what workers ask with, in the API, and whether there is an approver that would approve what they ask for.
+// Run again, it changes nothing that is as it should be.
+import type { Clock } from '../clock.ts';
+import { getIfPresent } from '../kube/objects.ts';
+import { staticPods } from '../components.ts';
+import { podContainers } from './accounts.ts';
+import { type Api, applyManifest, manifestText } from './apply.ts';
+import { digestAnnotation } from './install-record.ts';
+import { readToken } from './mode-credentials.ts';
+import { workerManifests } from './rbac.ts';
+
+interface PreparedWorkers {
+  readonly created: readonly string[];
+  readonly updated: readonly string[];
+  readonly unchanged: readonly string[];
+  /** What the workers are given. */
+  readonly token: string;
+  /** Pods that run mode approver. */
+  readonly approvers: readonly string[];
+}
+
+/** `api`: as an administrator who may create RBAC. Throws what the API refuses. */
+export async function prepareWorkers(api: Api, namespace: string, clock: Clock): Promise<PreparedWorkers> {
+  const outcome = { created: [] as string[], updated: [] as string[], unchanged: [] as string[] };
+  for (const manifest of workerManifests(namespace)) {
+    outcome[await applyManifest(api, manifest)].push(manifestText(manifest));
+  }
+  const { token } = await readToken('worker', { api, namespace, clock });
+  return { ...outcome, token, approvers: await approvers(api, namespace) };
+}
+
+interface Pod {
+  readonly metadata?: {
+    readonly namespace?: string;
+    readonly name?: string;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
+  readonly status?: { readonly phase?: string };
+  readonly spec?: {
+    readonly containers?: readonly {
+      readonly name?: string;
+      readonly command?: readonly string[];
+      readonly args?: readonly string[];
+    }[];
+  };
+}
+
+const isOfApprover = /^--mode[=\s](?:\S+,)?approver(?:,|$)/;
+
+/**
+ * Pure. That of an adopted machine, which has its modes from a file, is known by our annotation on its kube-apiserver. Of
+ * others those are seen whose command names the mode.
+ */
+export function runsApprover({ metadata, status, spec }: Pod): boolean {
+  const containers = spec?.containers ?? [];
+  const isAdopted = digestAnnotation in (metadata?.annotations ?? {});
+  const words = containers.flatMap(({ command = [], args = [] }) => [...command, ...args]);
+  const isIts =
+    (isAdopted && containers.some(({ name }) => name === approverPod)) || words.some((word) => isOfApprover.test(word));
+  return isIts && status?.phase === 'Running';
+}
+
+const approverPod = staticPods.find((pod) => podContainers[pod].modes.includes('approver'));
+
+/** Static pods live in kube-system, a Deployment beside the accounts. */
+async function approvers(api: Api, namespace: string): Promise<string[]> {
+  const found: string[] = [];
+  for (const where of new Set(['kube-system', namespace])) {
+    const pods = await getIfPresent<{ readonly items?: readonly Pod[] }>(api, `/api/v1/namespaces/${where}/pods`);
+    const own = (pods?.items ?? []).filter(runsApprover);
+    found.push(...own.map(({ metadata }) => `${metadata?.namespace ?? ''}/${metadata?.name ?? ''}`));
+  }
+  return found;
+}

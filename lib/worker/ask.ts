@@ -1,0 +1,151 @@
+// Asks for a kubelet's next client certificate with the key of the one that has expired, and waits for it. The request has
+// a name of its own for each expired certificate, as a kubelet's first one has for each key (pkg/kubelet/certificate/
+// bootstrap, digestedName): whoever asks again, after a boot or a minute later, finds the request that is there, so that a
+// timer floods nobody.
+import { expiredCertificateAnnotation, kubeletClientSigner } from '../bootstrap-identity.ts';
+import { type Clock, steadyMs } from '../clock.ts';
+import { durationText } from '../duration.ts';
+import { isCode, RecoveryError } from '../errors.ts';
+import { unanswered } from '../kube/api-error.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { collectionPath, resourcePath, typeMeta } from '../kube/resources.ts';
+import { type Log, Repeats } from '../log.ts';
+import { keyAlgorithmOf } from '../pki/key.ts';
+import { signRequest } from '../pki/own-request.ts';
+import { backoffMs } from '../retry.ts';
+import { type Expired, issuedProblem } from './expiry.ts';
+
+export interface Asking {
+  readonly connection: Pick<KubeConnection, 'request' | 'server'>;
+  /** For how long the API server, the approver and the signer are waited for. */
+  readonly waitMs: number;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+interface Answer {
+  readonly status?: {
+    readonly certificate?: string;
+    readonly conditions?: readonly { readonly type: string; readonly reason?: string; readonly message?: string }[];
+  };
+}
+
+const awayMs = 1000;
+/** While a request is pending. */
+const pending = { firstMs: 200, longestMs: 2000 } as const;
+const longestRequestMs = 10_000;
+
+export const requestName = ({ leaf }: Pick<Expired, 'leaf'>): string =>
+  `kube-cert-recovery-worker-${leaf.facts.fingerprint.slice(0, 32)}`;
+
+/** The object that is sent. Throws SignFailed. */
+export async function requestObject(expired: Expired): Promise<object> {
+  const { leaf, key } = expired;
+  const request = Buffer.from(await signRequest(leaf.fields.subject, key)).toString('base64');
+  // A kubelet asks for "key encipherment" with an RSA key only (pkg/kubelet/certificate/kubelet.go).
+  const encipherment = keyAlgorithmOf(key).name === 'RSA' ? ['key encipherment'] : [];
+  return {
+    ...typeMeta('CertificateSigningRequest'),
+    metadata: { name: requestName(expired), annotations: { [expiredCertificateAnnotation]: leaf.pem } },
+    spec: { request, signerName: kubeletClientSigner, usages: ['digital signature', ...encipherment, 'client auth'] },
+  };
+}
+
+/**
+ * The certificates that were issued, PEM. Throws KubeUnavailable when there are none in time, KubeRejected when the request
+ * was refused, MaterialInvalid for another certificate than was asked for.
+ */
+export async function askForCertificate(expired: Expired, asking: Asking): Promise<Buffer> {
+  const { connection, waitMs, clock, log, signal } = asking;
+  const until = steadyMs(clock) + waitMs;
+  const name = requestName(expired);
+  const cannot = cannotRenew(expired.node);
+  const body = await requestObject(expired);
+  const met = new Repeats(clock);
+  let isThere = false;
+  for (let looks = 1; ;) {
+    const timeoutMs = Math.min(longestRequestMs, Math.max(until - steadyMs(clock), awayMs));
+    const answer = await unlessAway(look({ connection, name, body, isThere, timeoutMs, signal }));
+    const isAway = answer instanceof RecoveryError;
+    if (isAway) {
+      if (isCode(answer, 'KubeNotFound')) isThere = false; // somebody has deleted it
+      if (met.met('api') !== undefined) log.info('api.waiting', { server: connection.server, err: answer.message });
+    } else {
+      if (!isThere) log.info('csr.requested', { csr: name, node: expired.node });
+      isThere = true;
+      const issued = issuedIn(answer, name, cannot);
+      if (issued !== undefined) return requireUsable(issued, expired, clock.now());
+    }
+    if (signal.aborted || steadyMs(clock) >= until) throw tooLate(cannot, name, durationText(waitMs), answer);
+    await clock.sleep(isAway ? awayMs : backoffMs(looks, pending), signal);
+    if (!isAway) looks += 1;
+  }
+}
+
+/** While it starts an API server refuses one thing and answers another; it may be gone in between. */
+async function unlessAway(looking: Promise<Answer>): Promise<Answer | RecoveryError> {
+  return looking.catch((err: unknown) => {
+    if (isCode(err, 'KubeNotFound', ...unanswered)) return err;
+    throw err;
+  });
+}
+
+function requireUsable(issued: Buffer, expired: Expired, now: Date): Buffer {
+  const problem = issuedProblem(issued, expired, now);
+  if (problem === undefined) return issued;
+  const name = requestName(expired);
+  const what = `the certificate in CertificateSigningRequest "${name}" cannot be used, ${problem}`;
+  throw cannotRenew(expired.node)('MaterialInvalid', `${what}; kubectl delete csr ${name}, and it is asked for again`);
+}
+
+function tooLate(cannot: Cannot, name: string, waited: string, last: Answer | RecoveryError): RecoveryError {
+  if (last instanceof RecoveryError) {
+    return cannot('KubeUnavailable', `the API server has not answered in ${waited} (${last.message})`, last);
+  }
+  const state = `CertificateSigningRequest "${name}" has not been approved and signed in ${waited}; it stays, and is looked at again`;
+  return cannot('KubeUnavailable', `${state}. Why, the approver says in its log (csr.pending); see that one runs`);
+}
+
+type Cannot = (code: RecoveryError['code'], problem: string, cause?: unknown) => RecoveryError;
+
+export const cannotRenew =
+  (node: string): Cannot =>
+  (code, problem, cause) =>
+    new RecoveryError(code, `Cannot renew the client certificate of node "${node}": ${problem}`, { cause });
+
+interface Look extends Pick<Asking, 'connection' | 'signal'> {
+  readonly name: string;
+  readonly body: object;
+  readonly isThere: boolean;
+  readonly timeoutMs: number;
+}
+
+/** The request as it is in the API; made where it is not there. */
+async function look({ connection, name, body, isThere, timeoutMs, signal }: Look): Promise<Answer> {
+  const kind = 'CertificateSigningRequest';
+  const path = resourcePath(kind, { name });
+  if (isThere) return connection.request<Answer>({ method: 'GET', path, timeoutMs, signal });
+  try {
+    return await connection.request<Answer>({ method: 'POST', path: collectionPath(kind), body, timeoutMs, signal });
+  } catch (err) {
+    if (!isCode(err, 'KubeConflict')) throw err;
+    return connection.request<Answer>({ method: 'GET', path, timeoutMs, signal });
+  }
+}
+
+/** Undefined while it is pending, or approved and not yet signed. Throws KubeRejected. */
+function issuedIn({ status }: Answer, name: string, cannot: Cannot): Buffer | undefined {
+  const { certificate = '', conditions = [] } = status ?? {};
+  for (const [type, did] of [
+    ['Denied', 'was denied'],
+    ['Failed', 'was not signed'],
+  ] as const) {
+    const refusal = conditions.find((one) => one.type === type);
+    if (refusal === undefined) continue;
+    const why = [refusal.reason, refusal.message?.slice(0, 200)].filter((text) => (text ?? '') !== '').join(': ');
+    const until = 'no other one is made until it is gone: kube-controller-manager removes it after an hour';
+    throw cannot('KubeRejected', `CertificateSigningRequest "${name}" ${did} (${why || 'no reason given'}); ${until}`);
+  }
+  return certificate === '' ? undefined : Buffer.from(certificate, 'base64');
+}

@@ -1,0 +1,95 @@
+// A worker's client certificate made with the key of the cluster's CA, on a control-plane node, for a worker on which nothing
+// was installed before it expired. A new key: the file is carried over whole.
+import { dirname } from 'node:path';
+import { attempt, realDisk } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/files.ts';
+import { RecoveryError } from '../errors.ts';
+import { dnsSubdomain } from '../inventory/values.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { getIfPresent } from '../kube/objects.ts';
+import { resourcePath } from '../kube/resources.ts';
+import { backDatedMs, parseCertificates } from '../pki/certificate.ts';
+import type { Issuer } from '../pki/encode.ts';
+import { generateKey, parsePrivateKey } from '../pki/key.ts';
+import { signLeaf } from '../pki/sign.ts';
+import { clockSkewMs } from '../plan/clock-rules.ts';
+import { nodePrefix, nodesGroup } from '../well-known.ts';
+
+interface NodeObject {
+  readonly status?: {
+    readonly conditions?: readonly { readonly type: string; readonly lastHeartbeatTime?: string | null }[];
+  };
+}
+interface LeaseObject {
+  readonly spec?: { readonly renewTime?: string | null };
+}
+
+interface LookAtNode {
+  readonly connection: KubeConnection;
+  readonly signal: AbortSignal;
+  readonly now: Date;
+}
+
+const cannotMake = (node: string, problem: string): RecoveryError =>
+  new RecoveryError('ConfigInvalid', `Cannot make a certificate of node "${node}": ${problem}`);
+
+/** Throws ConfigInvalid for a Node that is not there or is alive, and what the API refuses. */
+export async function requireDeadNode(node: string, { connection, signal, now }: LookAtNode): Promise<void> {
+  if (!dnsSubdomain.test(node)) throw cannotMake(node, 'that is no name of a Node');
+  const object = await getIfPresent<NodeObject>({ connection, signal }, resourcePath('Node', { name: node }));
+  const leasePath = resourcePath('Lease', { namespace: 'kube-node-lease', name: node });
+  const lease = await getIfPresent<LeaseObject>({ connection, signal }, leasePath);
+  const problem = lifeProblem(object, lease, now);
+  if (problem !== undefined) throw cannotMake(node, problem);
+}
+
+/** Pure. A Lease that was renewed lately is that of a kubelet whose certificate is good. */
+export function lifeProblem(
+  node: NodeObject | undefined,
+  lease: LeaseObject | undefined,
+  now: Date,
+): string | undefined {
+  if (node === undefined) {
+    return 'there is no Node of that name; a machine that was never in the cluster, or was removed from it, is joined (kubeadm join)';
+  }
+  const heartbeat = node.status?.conditions?.find(({ type }) => type === 'Ready')?.lastHeartbeatTime;
+  const signs = [lease?.spec?.renewTime, heartbeat].map((text) => Date.parse(text ?? ''));
+  const last = Math.max(...signs.filter((ms) => !Number.isNaN(ms)));
+  // As long as the clocks of machines may differ.
+  if (now.getTime() - last >= clockSkewMs) return undefined;
+  const at = new Date(last).toISOString();
+  return `its kubelet was heard at ${at}, so its certificate is good; where it has died since, wait five minutes`;
+}
+
+/** As kubeadm makes leaves (kubeadmconstants.CertificateValidityPeriod). */
+const lifeMs = 365 * 86_400_000;
+
+/** Certificate and key in one file, as a kubelet keeps them. Throws SignFailed. */
+export async function makeNodeCertificate(node: string, issuer: Issuer, now: Date): Promise<string> {
+  // A kubelet makes keys of this kind (k8s.io/client-go/util/certificate).
+  const key = await generateKey({ name: 'ECDSA', curve: 'P-256' });
+  const certificate = await signLeaf({
+    issuer,
+    key: key.key,
+    commonName: `${nodePrefix}${node}`,
+    organizations: [nodesGroup],
+    hostnames: [],
+    usage: 'client',
+    notBefore: new Date(Math.max(now.getTime() - backDatedMs, issuer.certificate.facts.notBefore.getTime())),
+    notAfter: new Date(now.getTime() + lifeMs),
+    now,
+  });
+  return certificate.pem + key.pem;
+}
+
+/** Throws ReadFailed, MaterialInvalid. */
+export async function readSigningAuthority(certFile: string, keyFile: string): Promise<Issuer> {
+  const read = async (file: string): Promise<Buffer> =>
+    attempt({ code: 'ReadFailed', action: 'read', what: `CA "${file}"`, directory: dirname(file) }, () =>
+      readRegularFile(realDisk, file),
+    );
+  const [certificate] = parseCertificates(await read(certFile), `"${certFile}"`, 'skipped');
+  const key = parsePrivateKey(await read(keyFile), `"${keyFile}"`);
+  if (certificate === undefined) throw new RecoveryError('MaterialInvalid', `Cannot use "${certFile}": no certificate`);
+  return { certificate, key };
+}

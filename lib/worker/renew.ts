@@ -1,0 +1,135 @@
+// One run on a worker: look at the kubelet's client certificate, ask for the next one when it has expired, write it. Nothing
+// is asked while it is valid. The lock is held for the write alone: a run that waits for the API keeps no other waiting.
+import { dirname } from 'node:path';
+import type { Clock } from '../clock.ts';
+import { attempt, realDisk } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/files.ts';
+import { errorText, RecoveryError } from '../errors.ts';
+import { lockHost } from '../host/sole-writer.ts';
+import { runSystemctl, stateOf, systemdRuns } from '../host/systemd.ts';
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+import type { DiskLocation } from '../inventory/model.ts';
+import { filesOf, pathOf } from '../inventory/places.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { readKubeconfigView } from '../kubeconfig/document.ts';
+import type { Log } from '../log.ts';
+import { parseCertificates } from '../pki/certificate.ts';
+import type { Found, Store } from '../store/store.ts';
+import { askForCertificate, cannotRenew } from './ask.ts';
+import { byHandAdvice, expiredAt } from './expiry.ts';
+
+export interface WorkerRenewal {
+  /** Of the kubelet: it names its certificate, the API server and its CA. Absolute path. */
+  readonly kubeletConf: string;
+  /** Of the files of this host. */
+  readonly store: Store;
+  readonly lockDir: string;
+  /** Sends nothing yet. */
+  readonly connect: () => Promise<KubeConnection>;
+  readonly waitMs: number;
+  /** Only say whether there is something to do. */
+  readonly dryRun: boolean;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * `renewed`: by this run. Throws ConfigInvalid for a kubelet.conf that names no file, MaterialInvalid for a certificate
+ * of which nothing can be proven, and what stands in the way of a new one.
+ */
+export async function renewWorker(options: WorkerRenewal): Promise<'valid' | 'expired' | 'renewed'> {
+  const { store, clock, signal, dryRun } = options;
+  const location = await kubeletIdentity(options.kubeletConf);
+  const expired = expiredAt((await store.read(location, signal))?.entries, location, clock.now());
+  if (expired === undefined) return 'valid';
+  if (dryRun) return 'expired';
+  const connection = await options.connect();
+  try {
+    const issued = await askForCertificate(expired, { ...options, connection });
+    return await publishIssued(issued, location, options);
+  } finally {
+    await connection.close();
+  }
+}
+
+async function publishIssued(
+  issued: Buffer,
+  location: DiskLocation,
+  { store, lockDir, clock, log, signal }: WorkerRenewal,
+): Promise<'valid' | 'renewed'> {
+  const lock = await lockHost({ lockDir, once: true, clock, signal });
+  try {
+    const found = await store.read(location, signal);
+    const expired = expiredAt(found?.entries, location, clock.now());
+    if (expired === undefined || found === undefined) return 'valid'; // another run was faster
+    const next = { entries: { ...keyOf(found), [certificateKey]: issued }, annotations: {} };
+    if ((await store.write(location, next, found, signal)) === 'conflict') {
+      throw cannotRenew(expired.node)('WriteFailed', `"${pathOf(location)}" has just been changed; run it again`);
+    }
+    const notAfter = parseCertificates(issued, 'answer')[0]?.facts.notAfter.toISOString();
+    log.info('target.regenerated', {
+      artefact: 'kubelet-client',
+      path: pathOf(location),
+      node: expired.node,
+      notAfter,
+    });
+    return 'renewed';
+  } finally {
+    await lock.release();
+  }
+}
+
+const keyOf = ({ entries }: Found): Record<string, Uint8Array> => {
+  const { [privateKeyKey]: key } = entries;
+  return key === undefined ? {} : { [privateKeyKey]: key };
+};
+
+/** Where the kubelet has its certificate and key. Throws ConfigInvalid, ReadFailed. */
+export async function kubeletIdentity(kubeletConf: string): Promise<DiskLocation> {
+  const what = `kubeconfig "${kubeletConf}"`;
+  const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(kubeletConf) }, () =>
+    readRegularFile(realDisk, kubeletConf),
+  );
+  const refuse = (problem: string): RecoveryError =>
+    new RecoveryError('ConfigInvalid', `Cannot renew the kubelet's certificate: ${what} ${problem}`);
+  const view = readKubeconfigView(kubeletConf, bytes, {});
+  if ('problem' in view) throw refuse(`cannot be used, ${view.problem}; ${byHandAdvice}`);
+  if ('foreign' in view) throw refuse(`is not that of a kubelet with a certificate, ${view.foreign}`);
+  const { certificate, key } = view;
+  if (certificate.kind === 'file' && key.kind === 'file') {
+    if (certificate.file === key.file) return { kind: 'combinedPem', file: certificate.file };
+    return { kind: 'pemPair', certFile: certificate.file, keyFile: key.file };
+  }
+  const file = '/var/lib/kubelet/pki/kubelet-client-current.pem';
+  const wanted = `put them into "${file}" and name that in client-certificate and client-key, as kubeadm does`;
+  throw refuse(`holds certificate or key in itself, and a kubelet renews files only; ${wanted}`);
+}
+
+/** Directories in which a renewal makes files. */
+export const directoriesOf = (location: DiskLocation): readonly string[] => [
+  ...new Set(filesOf(location).map(({ file }) => dirname(file))),
+];
+
+const kubelet = 'kubelet.service';
+const systemctlMs = 90_000;
+
+/**
+ * After a renewal, where systemd manages the kubelet: one that runs, or waits for its next start, has read the expired
+ * certificate. One that is about to start reads the new one, and one that somebody has stopped stays stopped.
+ */
+export async function restartKubelet({ log, signal }: Pick<WorkerRenewal, 'log' | 'signal'>): Promise<void> {
+  if (!systemdRuns()) return;
+  const state = await stateOf(kubelet, signal);
+  if (!needsRestart(state)) return;
+  try {
+    await runSystemctl(['restart', kubelet], { timeoutMs: systemctlMs, signal });
+    log.info('restart.done', { component: 'kubelet', message: `systemctl restart ${kubelet}` });
+  } catch (err) {
+    log.warn('restart.failed', { component: 'kubelet', err: errorText(err) });
+  }
+}
+
+/** Pure. `state`: as systemd says it, `activating/auto-restart`. */
+export const needsRestart = (state: string | undefined): boolean =>
+  state !== undefined && /^(?:active|failed|reloading)\/|^activating\/auto-restart/.test(state);

@@ -1,0 +1,431 @@
+// A worker's renewal as the program runs it, against a real kube-apiserver and kube-controller-manager, which signs what is
+// approved; the test is the approver. The order is the story of one cluster.
+import { execFile } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
+import { copyFile, mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { run } from '../../cmd/cli.ts';
+import { expiredCertificateAnnotation, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
+import { microTime } from '../../lib/kube/objects.ts';
+import { createLeaf } from '../support/certificates/certificates.ts';
+import { kubeconfigOf } from '../support/certificates/kubeconfig.ts';
+import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
+import { freePorts } from '../support/cluster/ports.ts';
+import { type Line, Tool } from '../support/cluster/recovery-world.ts';
+import { eventually } from '../support/eventually.ts';
+
+const namespace = 'kube-cert-recovery';
+const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
+const hour = 3_600_000;
+
+let root: string;
+let controlPlane: ControlPlane;
+let token: string;
+const machines: Worker[] = [];
+
+interface Csr {
+  readonly metadata: { readonly name: string; readonly annotations: Readonly<Record<string, string>> };
+  readonly spec: { readonly signerName: string; readonly username: string; readonly usages: readonly string[] };
+  readonly status: { readonly certificate?: string; readonly conditions?: readonly object[] };
+}
+
+/** The files of a worker that `kubeadm join` made. */
+class Worker {
+  readonly root: string;
+  readonly name: string;
+  readonly tools: Tool[] = [];
+
+  private constructor(name: string) {
+    this.name = name;
+    this.root = join(root, name);
+    machines.push(this);
+  }
+
+  static async create(name: string, notAfter: Date, server = controlPlane.url): Promise<Worker> {
+    const worker = new Worker(name);
+    await mkdir(join(worker.root, 'pki'), { recursive: true });
+    await mkdir(join(worker.root, 'etc'));
+    const names = { commonName: `system:node:${name}`, organization: 'system:nodes' };
+    const dates = { notBefore: new Date(notAfter.getTime() - 24 * hour), notAfter };
+    const { cert, key } = await createLeaf(join(worker.root, 'leaf'), controlPlane.pki.clusterCa, {
+      ...names,
+      ...dates,
+    });
+    const dated = join(worker.root, 'pki/kubelet-client-2026-01-01-00-00-00.pem');
+    await writeFile(dated, (await readFile(cert, 'utf8')) + (await readFile(key, 'utf8')), { mode: 0o600 });
+    await symlink(dated, worker.link);
+    await writeFile(join(worker.root, 'token'), token, { mode: 0o600 });
+    const ca = await readFile(controlPlane.recoveryCa);
+    const cluster = {
+      server,
+      'certificate-authority-data': ca.toString('base64'),
+      'tls-server-name': 'localhost-recovery',
+    };
+    const user = { 'client-certificate': worker.link, 'client-key': worker.link };
+    await writeFile(join(worker.root, 'etc/kubelet.conf'), kubeconfigOf(cluster, user));
+    await writeFile(
+      join(worker.root, 'config.yaml'),
+      'apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n' +
+        `directories: { kubernetesDir: ${worker.root}/etc, kubeletDir: ${worker.root} }\n` +
+        `regen: { backupDir: ${worker.root}/backups, lockDir: ${worker.root}/lock }\n`,
+    );
+    return worker;
+  }
+
+  get link(): string {
+    return join(this.root, 'pki/kubelet-client-current.pem');
+  }
+
+  get flags(): readonly string[] {
+    return [`--config=${this.root}/config.yaml`, `--worker-token-file=${this.root}/token`];
+  }
+
+  start(...args: readonly string[]): Tool {
+    const tool = new Tool(['renew-worker', ...this.flags, ...args]);
+    this.tools.push(tool);
+    return tool;
+  }
+
+  pem(): Promise<string> {
+    return readFile(this.link, 'utf8');
+  }
+
+  /** What it says to the end. */
+  get lines(): readonly Line[] {
+    return this.tools.flatMap(({ lines }) => lines);
+  }
+}
+
+async function requestsOf(worker: Worker): Promise<readonly Csr[]> {
+  const { body } = await controlPlane.admin(collection);
+  const pem = await worker.pem();
+  const shown = (csr: Csr): string => csr.metadata.annotations[expiredCertificateAnnotation] ?? '';
+  return (body as { items: readonly Csr[] }).items.filter((csr) => shown(csr) !== '' && pem.startsWith(shown(csr)));
+}
+
+async function decide(worker: Worker, type: 'Approved' | 'Denied'): Promise<Csr> {
+  const csr = await eventually(async () => {
+    const [only, ...others] = await requestsOf(worker);
+    expect(others).toEqual([]);
+    if (only === undefined) throw new Error('no request yet');
+    return only;
+  });
+  const condition = { type, status: 'True', reason: 'Test', message: 'by the test' };
+  const body = { ...csr, status: { conditions: [condition] } };
+  const path = `${collection}/${csr.metadata.name}/approval`;
+  expect(await controlPlane.admin(path, { method: 'PUT', body })).toMatchObject({ status: 200 });
+  return csr;
+}
+
+async function cli(...argv: readonly string[]): Promise<{ exit: number; out: string; err: string }> {
+  const [out, err]: [string[], string[]] = [[], []];
+  const stdout = { write: (text: string) => out.push(text) };
+  const stderr = { write: (text: string) => err.push(text) };
+  const signal = AbortSignal.timeout(60_000);
+  const exit = await run({ argv, env: {}, cwd: root, stdout, stderr, signal });
+  return { exit, out: out.join(''), err: err.join('') };
+}
+
+beforeAll(async () => {
+  root = await mkdtemp(join(tmpdir(), 'worker-'));
+  controlPlane = await startControlPlane({
+    components: ['etcd', 'kube-apiserver', 'kube-controller-manager'],
+    unsafeNoFsync: true,
+  });
+});
+afterAll(async () => {
+  for (const { tools } of machines) for (const tool of tools) await tool.stop('SIGKILL');
+  await controlPlane?.[Symbol.asyncDispose]();
+  await rm(root, { recursive: true, force: true });
+});
+
+const initWorkers = () => cli('init', 'workers', `--kubeconfig=${controlPlane.recoveryKubeconfig}`);
+
+describe('init workers', () => {
+  it('prints what to run on each worker, and says that nobody would approve', async () => {
+    const { exit, out, err } = await initWorkers();
+    expect(exit, err).toBe(0);
+    expect(out).toContain('Created ClusterRoleBinding "kube-cert-recovery-worker"');
+    expect(err).toContain('No pod in kube-system or kube-cert-recovery is seen to run mode approver');
+    const [, printed] = /kube-cert-recovery init host --worker-token-file=\/dev\/stdin <<< '([^']+)'/.exec(out) ?? [];
+    token = printed ?? '';
+    expect(token.split('.')).toHaveLength(3);
+  });
+
+  it('prints the same again, and changes nothing', async () => {
+    const { exit, out } = await initWorkers();
+    expect(exit).toBe(0);
+    expect(out).toContain(token);
+    expect(out).not.toMatch(/Created|Updated/);
+  });
+
+  it('shows what it would make, and asks nothing of the API', async () => {
+    const { exit, out } = await cli('init', 'workers', '--kubeconfig=/nowhere', '--dry-run');
+    expect(exit).toBe(0);
+    expect(out.match(/^kind: \S+$/gm)).toHaveLength(5);
+  });
+
+  it('lets the token create and get requests, and nothing else that not everybody may', async () => {
+    const rights = async (identity: string): Promise<string[]> => {
+      const text = await controlPlane.kubectl('auth', 'can-i', '--list', '--no-headers', `--token=${identity}`);
+      return text.split('\n').map((line) => line.replaceAll(/\s+/g, ' ').trim());
+    };
+    await controlPlane.kubectl('create', 'serviceaccount', 'nobody');
+    const nobody = (await controlPlane.kubectl('create', 'token', 'nobody')).trim();
+    const more = (await rights(token)).filter((line) => line !== '');
+    const all = await rights(nobody);
+    expect(more.filter((line) => !all.includes(line))).toEqual([
+      'certificatesigningrequests.certificates.k8s.io [] [] [create get]',
+    ]);
+  });
+});
+
+describe('renew-worker', () => {
+  it('does and says nothing while the certificate is valid, also without an API server and a token', async () => {
+    const worker = await Worker.create('healthy', new Date(Date.now() + hour), 'https://127.0.0.1:1');
+    await rm(join(worker.root, 'token'));
+    const before = await worker.pem();
+    expect(await worker.start().ended).toBe(0);
+    expect(worker.lines).toEqual([]);
+    expect(await worker.pem()).toBe(before);
+    expect(await readdir(worker.root)).not.toContain('lock');
+  });
+
+  it('asks with the key of the expired certificate, and writes the new one behind the link', async () => {
+    const worker = await Worker.create('tiger', new Date(Date.now() - hour));
+    const before = await worker.pem();
+    const tool = worker.start();
+    const csr = await decide(worker, 'Approved');
+    expect(csr.spec).toMatchObject({
+      signerName: kubeletClientSigner,
+      username: `system:serviceaccount:${namespace}:kube-cert-recovery-worker`,
+      usages: ['digital signature', 'client auth'],
+    });
+    expect(csr.spec).not.toHaveProperty('expirationSeconds');
+    const [leaf = ''] = /^[^]*?-----END CERTIFICATE-----\n/.exec(before) ?? [];
+    expect(csr.metadata.annotations[expiredCertificateAnnotation]).toBe(leaf);
+    expect(await tool.ended).toBe(0);
+    const pem = await worker.pem();
+    const [former, present] = [new X509Certificate(before), new X509Certificate(pem)];
+    expect(present.subject).toBe(former.subject);
+    expect(present.publicKey.equals(former.publicKey)).toBe(true);
+    expect(new Date(present.validTo).getTime()).toBeGreaterThan(Date.now());
+    // The key as it was, in the one file that a kubelet reads, private; the superseded file stays, and a copy of it.
+    expect(pem.slice(pem.indexOf('-----BEGIN PRIVATE'))).toBe(before.slice(before.indexOf('-----BEGIN PRIVATE')));
+    expect(await readlink(worker.link)).toMatch(/kubelet-client-\d{4}(-\d\d){5}\.pem$/);
+    expect((await stat(worker.link)).mode & 0o777).toBe(0o600);
+    expect(await readdir(join(worker.root, 'pki'))).toHaveLength(3);
+    expect(await readdir(join(worker.root, 'backups'))).toHaveLength(1);
+    expect(worker.lines.map(({ event }) => event)).toEqual(['csr.requested', 'target.regenerated']);
+    expect(JSON.stringify(worker.lines)).not.toMatch(/PRIVATE KEY|eyJ/);
+    // The next one finds nothing to do.
+    expect(await worker.start().ended).toBe(0);
+    expect(worker.lines).toHaveLength(2);
+  });
+
+  it('only says that it would ask, with --dry-run', async () => {
+    const worker = await Worker.create('mouse', new Date(Date.now() - hour));
+    const args = ['renew-worker', ...worker.flags, '--dry-run'];
+    expect(await cli(...args)).toMatchObject({ exit: 0, out: expect.stringContaining('would be asked for') as string });
+    expect(await requestsOf(worker)).toEqual([]);
+  });
+
+  it('leaves a request that nobody approves, and the next run takes it up', async () => {
+    const worker = await Worker.create('panda', new Date(Date.now() - hour));
+    const before = await worker.pem();
+    const first = worker.start('--wait=2s');
+    expect(await first.ended).toBe(1);
+    expect(first.lines.at(-1)?.fields['err']).toMatch(/has not been approved and signed in 2s; it stays/);
+    expect(await worker.pem()).toBe(before);
+    const second = worker.start();
+    await decide(worker, 'Approved');
+    expect(await second.ended).toBe(0);
+    expect(await worker.pem()).not.toBe(before);
+  });
+
+  it('of two runs at once one writes, and both end well', async () => {
+    const worker = await Worker.create('lion', new Date(Date.now() - hour));
+    const both = [worker.start(), worker.start('--wait=5m', '--restart-kubelet')];
+    const asked = ({ lines }: Tool): boolean => lines.some(({ event }) => event === 'csr.requested');
+    await eventually(() => expect(both.map(asked)).toEqual([true, true]));
+    await decide(worker, 'Approved');
+    for (const tool of both) expect(await tool.ended).toBe(0);
+    expect(worker.lines.filter(({ event }) => event === 'target.regenerated')).toHaveLength(1);
+    expect(await readdir(join(worker.root, 'pki'))).toHaveLength(3);
+  });
+
+  it('says that it was denied, and makes no other request', async () => {
+    const worker = await Worker.create('zebra', new Date(Date.now() - hour));
+    const before = await worker.pem();
+    const first = worker.start();
+    await decide(worker, 'Denied');
+    expect(await first.ended).toBe(1);
+    expect(await worker.start().ended).toBe(1);
+    for (const { lines } of worker.tools) {
+      expect(lines.at(-1)?.fields['err']).toMatch(/CertificateSigningRequest "\S+" was denied \(Test: by the test\)/);
+    }
+    expect(await requestsOf(worker)).toHaveLength(1);
+    expect(await worker.pem()).toBe(before);
+  });
+
+  it('waits for an API server that is away no longer than it is told to', async () => {
+    const [port = 0] = await freePorts(1);
+    const worker = await Worker.create('whale', new Date(Date.now() - hour), `https://127.0.0.1:${port}`);
+    const before = await worker.pem();
+    const tool = worker.start('--wait=2s');
+    expect(await tool.ended).toBe(1);
+    expect(tool.lines.map(({ event }) => event)).toEqual(['api.waiting', 'process.failed']);
+    expect(tool.lines.at(-1)?.fields['err']).toMatch(/the API server has not answered in 2s \(.*ECONNREFUSED/);
+    expect(await worker.pem()).toBe(before);
+  });
+});
+
+describe('worker NODE', () => {
+  const byHand = (node: string, out: string) => {
+    const flags = [`--kubeconfig=${controlPlane.recoveryKubeconfig}`, `--config=${root}/by-hand/config.yaml`];
+    return cli('worker', node, ...flags, `--out=${out}`);
+  };
+
+  it('needs the key of the CA', async () => {
+    await Worker.create('by-hand', new Date(Date.now() + hour));
+    const { exit, err } = await byHand('hare', root);
+    expect(exit).toBe(2);
+    expect(err).toContain(`there is no "${root}/by-hand/etc/pki/ca.key"; run this on a control-plane node that has it`);
+  });
+
+  it('refuses a node that was never registered, and one that is alive', async () => {
+    const etc = join(root, 'by-hand/etc');
+    const { cert, key } = controlPlane.pki.clusterCa;
+    await mkdir(join(etc, 'pki'));
+    await mkdir(join(etc, 'manifests'));
+    await copyFile(cert, join(etc, 'pki/ca.crt'));
+    await copyFile(key, join(etc, 'pki/ca.key'));
+    await writeFile(join(etc, 'manifests/kube-apiserver.yaml'), '');
+    expect(await byHand('hare', root)).toMatchObject({
+      exit: 2,
+      err: expect.stringContaining('no Node of that name') as string,
+    });
+    const node = { metadata: { name: 'hare' } };
+    expect(await controlPlane.admin('/api/v1/nodes', { method: 'POST', body: node })).toMatchObject({ status: 201 });
+    const leases = '/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases';
+    const spec = { holderIdentity: 'hare', leaseDurationSeconds: 40, renewTime: microTime(new Date()) };
+    await eventually(async () => {
+      const lease = { method: 'POST', body: { ...node, spec } } as const;
+      expect(await controlPlane.admin(leases, lease)).toMatchObject({ status: 201 });
+    });
+    expect(await byHand('hare', root)).toMatchObject({
+      exit: 2,
+      err: expect.stringContaining('its kubelet was heard at') as string,
+    });
+    const patch = { method: 'PATCH', body: { spec: { renewTime: microTime(new Date(Date.now() - hour)) } } } as const;
+    expect(await controlPlane.admin(`${leases}/hare`, patch)).toMatchObject({ status: 200 });
+  });
+
+  it('makes a file with which the API server knows the node, for its owner alone', async () => {
+    const { exit, out, err } = await byHand('hare', root);
+    expect(exit, err).toBe(0);
+    const file = join(root, 'hare-kubelet-client.pem');
+    expect(out).toContain(`Wrote ${file}\n`);
+    expect(out).not.toContain('PRIVATE');
+    expect((await stat(file)).mode & 0o777).toBe(0o600);
+    const whoAmI = ['auth', 'whoami', `--client-certificate=${file}`, `--client-key=${file}`, '--token='];
+    const kubeconfig = join(root, 'hare.conf');
+    const ca = await readFile(controlPlane.recoveryCa, 'base64');
+    const cluster = {
+      server: controlPlane.url,
+      'certificate-authority-data': ca,
+      'tls-server-name': 'localhost-recovery',
+    };
+    await writeFile(kubeconfig, kubeconfigOf(cluster, { 'client-certificate': file, 'client-key': file }));
+    expect(await controlPlane.kubectl(...whoAmI, `--kubeconfig=${kubeconfig}`)).toMatch(
+      /system:node:hare[^]*system:nodes/,
+    );
+    // The printed commands are those of a shell.
+    const [, ...commands] = out.split('\n').flatMap((line) => /^  (install|ln|systemctl) /.exec(line)?.[1] ?? []);
+    expect(commands).toEqual(['ln', 'systemctl']);
+  });
+});
+
+const init = (worker: Worker, ...more: readonly string[]) =>
+  cli('init', 'host', '--executable=/bin/true', ...worker.flags, `--out=${worker.root}/own`, ...more);
+
+describe('init host', () => {
+  it('on a control-plane node takes no token', async () => {
+    const worker = await Worker.create('control-plane', new Date(Date.now() + hour));
+    await mkdir(join(worker.root, 'etc/pki'));
+    await writeFile(join(worker.root, 'etc/pki/ca.key'), '');
+    const { exit, err } = await init(worker);
+    expect(exit).toBe(2);
+    expect(err).toContain(`"${worker.root}/etc/pki/ca.key" is here, so it is a control-plane node`);
+    expect(await readdir(worker.root)).not.toContain('own');
+  });
+
+  it('on a worker says without a token how to get one', async () => {
+    const worker = await Worker.create('lonely', new Date(Date.now() + hour));
+    const { exit, err } = await cli('init', 'host', '--executable=/bin/true', `--config=${worker.root}/config.yaml`);
+    expect(exit).toBe(2);
+    expect(err).toContain('which is a worker: run "kube-cert-recovery init workers" on a control-plane node');
+  });
+
+  it('refuses the token of another account', async () => {
+    const worker = await Worker.create('greedy', new Date(Date.now() + hour));
+    await writeFile(join(worker.root, 'token'), (await controlPlane.kubectl('create', 'token', 'nobody')).trim());
+    const { exit, err } = await init(worker);
+    expect(exit).toBe(2);
+    expect(err).toContain('it is that of "system:serviceaccount:default:nobody"');
+  });
+
+  it('prints units that systemd has nothing to say about', async () => {
+    const worker = await Worker.create('printed', new Date(Date.now() + hour));
+    const { exit, out, err } = await init(worker, '--dry-run');
+    expect(exit, err).toBe(0);
+    expect(out).not.toContain(token);
+    const units = join(worker.root, 'units');
+    const parts = out.split(/^# \/etc\/systemd\/system\/(\S+)\n/m).slice(1);
+    await mkdir(join(units, 'kubelet.service.d'), { recursive: true });
+    for (let at = 0; at < parts.length; at += 2) await writeFile(join(units, parts[at] ?? ''), parts[at + 1] ?? '');
+    await writeFile(join(units, 'kubelet.service'), '[Service]\nExecStart=/bin/true\n');
+    const verify = ['verify', '--man=no', 'kube-cert-recovery.service', 'kube-cert-recovery.timer', 'kubelet.service'];
+    expect(await analyze(units, ...verify)).toBe('');
+    const service = join(units, 'kube-cert-recovery.service');
+    expect(await analyze(units, 'security', '--offline=true', '--threshold=40', '--no-pager', service)).toBe('');
+  });
+});
+
+/** Rejects when systemd-analyze is not there. */
+function analyze(units: string, ...args: readonly string[]): Promise<string> {
+  const env = { ...process.env, SYSTEMD_UNIT_PATH: `${units}:` };
+  return new Promise((resolve, reject) => {
+    execFile('systemd-analyze', args, { env }, (err, _stdout, stderr) => {
+      if (err !== null && typeof err.code !== 'number') reject(err);
+      else resolve(`${stderr}${err === null ? '' : `exit ${String(err.code)}`}`);
+    });
+  });
+}
+
+it('uninstall removes all that init workers made', async () => {
+  const { exit, out, err } = await cli(
+    'uninstall',
+    `--kubeconfig=${controlPlane.recoveryKubeconfig}`,
+    `--out=${root}/x`,
+  );
+  expect(exit, err).toBe(0);
+  expect(out).toContain('Removed ClusterRoleBinding "kube-cert-recovery-worker"');
+  const kinds = 'clusterroles,clusterrolebindings,roles,rolebindings,secrets,serviceaccounts,configmaps';
+  const names = await controlPlane.kubectl(
+    'get',
+    kinds,
+    '-A',
+    '-l',
+    'app.kubernetes.io/managed-by=kube-cert-recovery',
+    '-o',
+    'name',
+  );
+  expect(names.trim()).toBe('');
+  const worker = await Worker.create('orphan', new Date(Date.now() - hour));
+  const tool = worker.start('--wait=1s');
+  expect(await tool.ended).toBe(1);
+  expect(tool.lines.at(-1)?.fields['err']).toContain('401');
+});

@@ -1,0 +1,141 @@
+import { describe, expect, it } from 'vitest';
+import { expiredCertificateAnnotation } from '../../lib/bootstrap-identity.ts';
+import { RecoveryError } from '../../lib/errors.ts';
+import type { KubeRequest } from '../../lib/kube/kube.ts';
+import { createLog } from '../../lib/log.ts';
+import { generateKey } from '../../lib/pki/key.ts';
+import { signLeaf } from '../../lib/pki/sign.ts';
+import { askForCertificate, requestName, requestObject } from '../../lib/worker/ask.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { nodeAuthority, nodePair } from './node-pair.ts';
+
+const pair = nodePair();
+const tiger = async () => {
+  const { certificate, key } = await pair;
+  return { node: 'tiger', leaf: certificate, key: key.key };
+};
+const issued = async (): Promise<string> => {
+  const { certificate } = await nodePair({ notAfter: new Date('2030-01-01T00:00:00Z') });
+  return Buffer.from(certificate.pem).toString('base64');
+};
+
+/** Answers in turn; the last one again and again. */
+async function ask(...answers: readonly (object | RecoveryError)[]) {
+  const clock = new FakeClock('2026-03-01T00:00:00Z');
+  const asked: string[] = [];
+  const lines: string[] = [];
+  const request = async ({ method, path }: KubeRequest): Promise<object> => {
+    asked.push(`${method} ${path.split('/').at(-1) ?? ''}`);
+    const answer = answers[Math.min(asked.length, answers.length) - 1];
+    if (answer instanceof RecoveryError) throw answer;
+    return answer ?? {};
+  };
+  const connection = { server: 'https://s', request: request as never };
+  const log = createLog({ write: (line) => lines.push((JSON.parse(line) as { event: string }).event) });
+  const { signal } = new AbortController();
+  const state = { isOver: false };
+  const result = askForCertificate(await tiger(), { connection, waitMs: 40_000, clock, log, signal })
+    .then((pem) => pem.toString('base64'))
+    .catch((err: unknown) => (err as Error).message)
+    .finally(() => (state.isOver = true));
+  while (!state.isOver) {
+    await Promise.race([clock.waiting(), result]);
+    clock.advance(clock.nextWake ?? 0);
+    await new Promise(setImmediate);
+  }
+  return { result: await result, asked, lines, at: clock.now().toISOString() };
+}
+
+const away = new RecoveryError('KubeUnavailable', 'nothing listens');
+const conflict = new RecoveryError('KubeConflict', 'it is there');
+const condition = (type: string) => ({ status: { conditions: [{ type, reason: 'R', message: 'm' }] } });
+
+describe('requestObject()', () => {
+  it('has one name for one expired certificate, and another one for the next', async () => {
+    const [first, next] = [await tiger(), await nodePair({ notAfter: new Date('2026-02-02T00:00:00Z') })];
+    expect(await requestObject(first)).toMatchObject({ metadata: { name: requestName(first) } });
+    expect(requestName(await tiger())).not.toBe(requestName({ leaf: next.certificate }));
+    expect(requestName(first)).toMatch(/^kube-cert-recovery-worker-[0-9a-f]{32}$/);
+  });
+
+  it('shows the leaf alone, and asks as a kubelet does', async () => {
+    const expired = await tiger();
+    const { metadata, spec } = (await requestObject(expired)) as Record<'metadata' | 'spec', Record<string, unknown>>;
+    expect(metadata['annotations']).toEqual({ [expiredCertificateAnnotation]: expired.leaf.pem });
+    expect(spec).toEqual({
+      request: expect.any(String) as string,
+      signerName: 'kubernetes.io/kube-apiserver-client-kubelet',
+      usages: ['digital signature', 'client auth'],
+    });
+  });
+
+  it('asks for key encipherment with an RSA key', async () => {
+    const [{ certificate: ca, key: caKey }, { key }] = [
+      await nodeAuthority(),
+      await generateKey({ name: 'RSA', bits: 2048 }),
+    ];
+    const [from, to] = [new Date('2026-01-01T00:00:00Z'), new Date('2026-02-01T00:00:00Z')];
+    const issuer = { certificate: ca, key: caKey.key };
+    const names = { commonName: 'system:node:tiger', organizations: ['system:nodes'], hostnames: [] };
+    const leaf = await signLeaf({ issuer, key, ...names, usage: 'client', notBefore: from, notAfter: to, now: from });
+    expect(await requestObject({ node: 'tiger', leaf, key })).toMatchObject({
+      spec: { usages: ['digital signature', 'key encipherment', 'client auth'] },
+    });
+  });
+});
+
+describe('askForCertificate()', () => {
+  it('waits for the API server, for the approval and for the signature', async () => {
+    const certificate = await issued();
+    const { result, asked, lines } = await ask(away, away, {}, condition('Approved'), { status: { certificate } });
+    expect(result).toBe(certificate);
+    const name = requestName(await tiger());
+    const post = 'POST certificatesigningrequests';
+    expect(asked).toEqual([post, post, post, `GET ${name}`, `GET ${name}`]);
+    expect(lines).toEqual(['api.waiting', 'csr.requested']);
+  });
+
+  it('takes up the request that is there', async () => {
+    const certificate = await issued();
+    const { result, asked } = await ask(conflict, { status: { certificate } });
+    expect(result).toBe(certificate);
+    expect(asked.map((each) => each.split(' ')[0])).toEqual(['POST', 'GET']);
+  });
+
+  it('asks again for what was deleted', async () => {
+    const certificate = await issued();
+    const gone = new RecoveryError('KubeNotFound', 'gone');
+    const { result, asked } = await ask({}, gone, {}, { status: { certificate } });
+    expect(result).toBe(certificate);
+    expect(asked.map((each) => each.split(' ')[0])).toEqual(['POST', 'GET', 'POST', 'GET']);
+  });
+
+  it.each(['Denied', 'Failed'])('ends at once when it was %s', async (type) => {
+    const { result, asked } = await ask(condition(type));
+    expect(result).toMatch(
+      /^Cannot renew the client certificate of node "tiger": Certificate\S+ "\S+" was .* \(R: m\)/,
+    );
+    expect(asked).toHaveLength(1);
+  });
+
+  it('ends at once when the API server will not have it', async () => {
+    const { result, asked } = await ask(new RecoveryError('KubeRejected', 'no'));
+    expect([result, asked.length]).toEqual(['no', 1]);
+  });
+
+  it('gives up in time, and says for whom it has waited', async () => {
+    const without = await ask(away);
+    expect(without.result).toMatch(/the API server has not answered in 40s \(nothing listens\)$/);
+    const unapproved = await ask({});
+    expect(unapproved.result).toMatch(/has not been approved and signed in 40s; it stays/);
+    for (const { at } of [without, unapproved]) expect(at < '2026-03-01T00:00:43').toBe(true);
+    // A second between two looks in the end: hundreds of workers may wait.
+    expect(unapproved.asked.length).toBeLessThan(30);
+  });
+
+  it('refuses a certificate that is another one', async () => {
+    const { certificate: other } = await nodePair({ keyOf: 'other', notAfter: new Date('2030-01-01T00:00:00Z') });
+    const { result } = await ask({ status: { certificate: Buffer.from(other.pem).toString('base64') } });
+    expect(result).toMatch(/cannot be used, it is for another key; kubectl delete csr kube-cert-recovery-worker-/);
+  });
+});
