@@ -24,6 +24,8 @@ export interface ApiTarget {
   readonly caFile: string;
   readonly serverName: string;
   readonly token?: string;
+  /** Files of a client certificate and its key. */
+  readonly client?: { readonly cert: string; readonly key: string };
   /** Keeps connections for many requests. Default: none is kept. */
   readonly agent?: Agent;
 }
@@ -49,6 +51,7 @@ export function apiRequest(target: ApiTarget, path: string, options: ApiRequest 
         method,
         agent: target.agent ?? false,
         ca: readFileSync(target.caFile),
+        ...(target.client && { cert: readFileSync(target.client.cert), key: readFileSync(target.client.key) }),
         servername: target.serverName,
         signal: AbortSignal.timeout(timeoutMs),
         headers: {
