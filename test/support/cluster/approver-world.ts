@@ -151,12 +151,18 @@ log: { level: debug }
 
   /** A token of a ServiceAccount that may create requests. */
   async mayAsk(inNamespace: string, account: string): Promise<string> {
-    const { kubectl } = this.controlPlane;
+    const { controlPlane } = this;
     const binding = `ask-${inNamespace}-${account}`;
-    await kubectl('create', 'serviceaccount', account, `--namespace=${inNamespace}`);
+    await controlPlane.kubectl('create', 'serviceaccount', account, `--namespace=${inNamespace}`);
     const role = '--clusterrole=system:node-bootstrapper';
-    await kubectl('create', 'clusterrolebinding', binding, role, `--serviceaccount=${inNamespace}:${account}`);
-    return (await kubectl('create', 'token', account, `--namespace=${inNamespace}`)).trim();
+    await controlPlane.kubectl(
+      'create',
+      'clusterrolebinding',
+      binding,
+      role,
+      `--serviceaccount=${inNamespace}:${account}`,
+    );
+    return (await controlPlane.kubectl('create', 'token', account, `--namespace=${inNamespace}`)).trim();
   }
 
   async send(sent: Sent): Promise<void> {
