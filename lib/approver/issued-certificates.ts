@@ -7,7 +7,7 @@ import { errorText, RecoveryError } from '../errors.ts';
 import { getIfPresent } from '../kube/objects.ts';
 import { resourcePath } from '../kube/resources.ts';
 import { backoffMs, Wake } from '../retry.ts';
-import { type Asking, type Recorded, RecordObject } from './record-object.ts';
+import { type RecordAccess, type Recorded, RecordObject } from './record-object.ts';
 import type { ApproverOptions } from './settings.ts';
 
 export interface IssuedCertificate {
@@ -57,12 +57,12 @@ function isNews(entries: Recorded, { node, notAfter }: IssuedCertificate): boole
   return until === undefined || until < notAfter;
 }
 
-const objectIn = (asking: Asking): RecordObject =>
-  new RecordObject(issuedCertificatesName, 'which certificate of a node is its newest', asking);
+const objectIn = (access: RecordAccess): RecordObject =>
+  new RecordObject(issuedCertificatesName, 'which certificate of a node is its newest', access);
 
 /** Throws KubeNotFound and KubeForbidden with what to do, and what else the API refuses. */
-export async function readIssued(asking: Asking): Promise<(node: string) => RecordedCertificate | undefined> {
-  const entries = await objectIn(asking).read();
+export async function readIssued(access: RecordAccess): Promise<(node: string) => RecordedCertificate | undefined> {
+  const entries = await objectIn(access).read();
   return (node) => {
     const text = Object.hasOwn(entries, node) ? entries[node] : undefined;
     return text === undefined ? undefined : parseRecorded(text);
@@ -81,7 +81,7 @@ interface Pending extends IssuedCertificate {
   readonly sinceMs: number;
 }
 
-type KeeperOptions = Asking & Pick<ApproverOptions, 'clock' | 'log' | 'dryRun'>;
+type KeeperOptions = RecordAccess & Pick<ApproverOptions, 'clock' | 'log' | 'dryRun'>;
 
 /** Writes down what is seen to be issued. What fails is tried again, and no request waits for it. */
 export class IssuedCertificates {

@@ -7,7 +7,7 @@ import { objectPath } from '../kube/objects.ts';
 import { locationText } from '../store/store.ts';
 import type { ApproverOptions } from './settings.ts';
 
-export type Asking = Pick<ApproverOptions, 'connection' | 'namespace' | 'signal'>;
+export type RecordAccess = Pick<ApproverOptions, 'connection' | 'namespace' | 'signal'>;
 
 export type Recorded = Readonly<Record<string, string>>;
 
@@ -16,11 +16,11 @@ export type Noted = 'noted' | 'conflict';
 
 export class RecordObject {
   readonly #place: { readonly kind: 'configMap'; readonly namespace: string; readonly name: string };
-  readonly #asking: Asking;
+  readonly #asking: RecordAccess;
   readonly #purpose: string;
 
   /** `purpose`, for messages: what cannot be told without it. */
-  constructor(name: string, purpose: string, asking: Asking) {
+  constructor(name: string, purpose: string, asking: RecordAccess) {
     this.#place = { kind: 'configMap', namespace: asking.namespace, name };
     this.#asking = asking;
     this.#purpose = purpose;

@@ -44,7 +44,7 @@ const attributesTag = 0xa0;
 /** DER of the only version there is, and the only one that Go's and OpenSSL's writers know: 0. */
 const versionDer = Buffer.from([tags.integer, 1, 0]);
 
-/** RFC 8017, RFC 5758, RFC 8410. SHA-1 is refused, as by Go's CheckSignature. */
+/** RFC 8017, RFC 5758, RFC 8410. SHA-1, which Go's CheckSignature still takes, proves nothing. */
 const signatures: Readonly<Record<string, { readonly key: KeyAlgorithm['name']; readonly hash: string | null }>> = {
   '1.2.840.113549.1.1.11': { key: 'RSA', hash: 'sha256' },
   '1.2.840.113549.1.1.12': { key: 'RSA', hash: 'sha384' },

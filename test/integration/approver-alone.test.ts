@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
+import type { Io } from '../../cmd/runtime.ts';
 import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { accountName } from '../../lib/install/accounts.ts';
 import { ownLabel } from '../../lib/install/apply.ts';
@@ -60,7 +61,7 @@ async function typed(...argv: readonly string[]): Promise<string> {
   const stream = { write: (text: string) => void said.push(text) };
   const { signal } = new AbortController();
   const io = { argv, env: {}, cwd: root, stdout: stream, stderr: stream, signal };
-  const exit = await run(io as unknown as Parameters<typeof run>[0]);
+  const exit = await run(io as unknown as Io);
   expect(exit, said.join('')).toBe(0);
   return said.join('');
 }

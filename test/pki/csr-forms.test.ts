@@ -1,53 +1,32 @@
 // Forms of a request that Go, OpenSSL or both refuse, or read otherwise: here none is read. Each is signed as it should be.
-import { createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
+import { generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { parseCertificateRequest } from '../../lib/pki/csr.ts';
 import { childrenOf, readDer, writeDer } from '../../lib/pki/der.ts';
-import { distinguishedName } from '../../lib/pki/names.ts';
-import { encodePem } from '../../lib/pki/pem.ts';
 import { errorText } from '../../lib/errors.ts';
-import { oidDer } from '../support/faults/damaged-requests.ts';
+import {
+  attribute,
+  infoOf,
+  names,
+  oidDer,
+  p256,
+  type RequestForm,
+  requestOfForm,
+  text,
+  wish,
+} from '../support/certificates/request-forms.ts';
 
-const text = (value: string, tag = 0x0c): Buffer => writeDer(tag, Buffer.from(value));
-const attribute = (oid: string, ...values: readonly Buffer[]): Buffer => writeDer(0x30, oidDer(oid), ...values);
 const asn1Null = writeDer(5);
 const organization = writeDer(0x31, attribute('2.5.4.10', text('system:nodes')));
-const { privateKey: p256 } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-const infoOf = (key: KeyObject): Buffer => createPublicKey(key).export({ type: 'spki', format: 'der' });
-
-interface Form {
-  readonly key?: KeyObject;
-  readonly version?: number;
-  readonly subject?: Buffer;
-  readonly publicKey?: Buffer;
-  readonly attributes?: readonly Buffer[] | 'none';
-  readonly algorithm?: readonly Buffer[];
-  readonly pem?: (pem: string) => string;
-}
-
-function problemOf(form: Form): string {
-  const { key = p256, version = 0, attributes = [], algorithm = [oidDer('1.2.840.10045.4.3.2')], pem } = form;
-  const info = writeDer(
-    0x30,
-    writeDer(2, Buffer.from([version])),
-    form.subject ?? distinguishedName('system:node:a', ['system:nodes']).der,
-    form.publicKey ?? infoOf(key),
-    ...(attributes === 'none' ? [] : [writeDer(0xa0, ...attributes)]),
-  );
-  const signature = sign(key.asymmetricKeyType === 'ed25519' ? null : 'sha256', info, key);
-  const der = writeDer(0x30, info, writeDer(0x30, ...algorithm), writeDer(3, Buffer.of(0), signature));
-  const made = encodePem({ label: 'CERTIFICATE REQUEST', der });
+function problemOf(form: RequestForm): string {
   try {
-    const { provesPossession } = parseCertificateRequest(Buffer.from(pem?.(made) ?? made), 'it');
+    const { provesPossession } = parseCertificateRequest(Buffer.from(requestOfForm(form)), 'it');
     return provesPossession ? 'none' : 'not signed by its key';
   } catch (err) {
     return errorText(err);
   }
 }
 
-const wish = (...extensions: readonly Buffer[]): Buffer =>
-  attribute('1.2.840.113549.1.9.14', writeDer(0x31, writeDer(0x30, ...extensions)));
-const names = (...list: readonly Buffer[]): Buffer => attribute('2.5.29.17', writeDer(4, writeDer(0x30, ...list)));
 const rsa = (exponent: number): KeyObject =>
   generateKeyPairSync('rsa', { modulusLength: 2048, publicExponent: exponent }).privateKey;
 const rsaAlgorithm = [oidDer('1.2.840.113549.1.1.11'), asn1Null];
@@ -63,7 +42,7 @@ const compressed = writeDer(
 );
 
 describe('parseCertificateRequest()', () => {
-  it.each<[string, Form]>([
+  it.each<[string, RequestForm]>([
     ['no change', {}],
     ['names of each kind', { attributes: [wish(names(text('a', 0x82), text('a@b', 0x81), text('https://a/', 0x86)))] }],
     ['RSA', { key: rsa(65_537), algorithm: rsaAlgorithm }],
@@ -72,7 +51,7 @@ describe('parseCertificateRequest()', () => {
     expect(problemOf(form)).toBe('none');
   });
 
-  it.each<[string, Form, string]>([
+  it.each<[string, RequestForm, string]>([
     ['version 2', { version: 1 }, 'its version is not 1'],
     ['no list of attributes', { attributes: 'none' }, 'list of attributes is missing'],
     ['a list of another tag', { subject: writeDer(0x31, organization) }, 'subject is missing'],

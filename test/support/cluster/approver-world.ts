@@ -31,9 +31,12 @@ export interface Csr {
   };
 }
 
+/** A token, or the files of a client certificate. */
+export type Identity = string | { readonly cert: string; readonly key: string };
+
 export interface Sent {
   readonly name: string;
-  readonly token: string;
+  readonly token: Identity;
   /** The text of spec.request: PEM, mostly. */
   readonly pem: string;
   readonly spec?: Readonly<Record<string, unknown>>;
@@ -61,6 +64,7 @@ export class ApproverWorld implements AsyncDisposable {
     const controlPlane = await startControlPlane({
       components: ['etcd', 'kube-apiserver', 'kube-controller-manager'],
       unsafeNoFsync: true,
+      flags: { 'kube-apiserver': { 'enable-bootstrap-token-auth': 'true' } },
     });
     const kubeconfigFile = controlPlane.recoveryKubeconfig;
     const connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
@@ -115,19 +119,50 @@ log: { level: debug }
     return tool;
   }
 
-  as(token: string, path: string, request: ApiRequest = {}): Promise<ApiResponse> {
+  as(who: Identity, path: string, request: ApiRequest = {}): Promise<ApiResponse> {
     const { port, recoveryCa: caFile } = this.controlPlane;
-    return apiRequest({ port, caFile, serverName: 'localhost-recovery', token }, path, request);
+    const identity = typeof who === 'string' ? { token: who } : { client: who };
+    return apiRequest({ port, caFile, serverName: 'localhost-recovery', ...identity }, path, request);
+  }
+
+  /** A client certificate of the cluster's CA. */
+  certificate(commonName: string, organization: string): Promise<Identity> {
+    const { clusterCa } = this.controlPlane.pki;
+    return createLeaf(join(this.root, commonName), clusterCa, { commonName, organization });
+  }
+
+  /** A token of kubeadm's kind. */
+  async bootstrapToken(id: string): Promise<string> {
+    const secret = 'a'.repeat(16);
+    const body = {
+      metadata: { name: `bootstrap-token-${id}` },
+      type: 'bootstrap.kubernetes.io/token',
+      stringData: {
+        'token-id': id,
+        'token-secret': secret,
+        'usage-bootstrap-authentication': 'true',
+        'auth-extra-groups': 'system:bootstrappers:kubeadm:default-node-token',
+      },
+    };
+    const path = '/api/v1/namespaces/kube-system/secrets';
+    expect(await this.controlPlane.admin(path, { method: 'POST', body })).toMatchObject({ status: 201 });
+    return `${id}.${secret}`;
   }
 
   /** A token of a ServiceAccount that may create requests. */
   async mayAsk(inNamespace: string, account: string): Promise<string> {
-    const { kubectl } = this.controlPlane;
+    const { controlPlane } = this;
     const binding = `ask-${inNamespace}-${account}`;
-    await kubectl('create', 'serviceaccount', account, `--namespace=${inNamespace}`);
+    await controlPlane.kubectl('create', 'serviceaccount', account, `--namespace=${inNamespace}`);
     const role = '--clusterrole=system:node-bootstrapper';
-    await kubectl('create', 'clusterrolebinding', binding, role, `--serviceaccount=${inNamespace}:${account}`);
-    return (await kubectl('create', 'token', account, `--namespace=${inNamespace}`)).trim();
+    await controlPlane.kubectl(
+      'create',
+      'clusterrolebinding',
+      binding,
+      role,
+      `--serviceaccount=${inNamespace}:${account}`,
+    );
+    return (await controlPlane.kubectl('create', 'token', account, `--namespace=${inNamespace}`)).trim();
   }
 
   async send(sent: Sent): Promise<void> {

@@ -3,6 +3,7 @@
 import { type KeyObject, generateKeyPairSync, sign } from 'node:crypto';
 import { childrenOf, DerReader, readDer, writeDer } from '../../../lib/pki/der.ts';
 import { encodePem } from '../../../lib/pki/pem.ts';
+import { oidDer } from '../certificates/request-forms.ts';
 import { damages, type Dice } from './damage.ts';
 
 interface Signer {
@@ -77,17 +78,6 @@ function withoutParameters(info: Buffer): Buffer {
   const [algorithm, key] = childrenOf(readDer(info));
   const [oid] = algorithm === undefined ? [] : childrenOf(algorithm);
   return writeDer(0x30, writeDer(0x30, oid?.raw ?? none), key?.raw ?? none);
-}
-
-export function oidDer(dotted: string): Buffer {
-  const [first = 0, second = 0, ...rest] = dotted.split('.').map(Number);
-  const bytes = [first * 40 + second, ...rest].flatMap((arc) => {
-    const groups = [arc & 0x7f];
-    for (let left = Math.floor(arc / 128); left > 0; left = Math.floor(left / 128))
-      groups.unshift((left & 0x7f) | 0x80);
-    return groups;
-  });
-  return writeDer(6, Buffer.from(bytes));
 }
 
 const texts = (dice: Dice, wanted: string): Buffer => {
