@@ -60,8 +60,8 @@ async function typed(...argv: readonly string[]): Promise<string> {
   const said: string[] = [];
   const stream = { write: (text: string) => void said.push(text) };
   const { signal } = new AbortController();
-  const io = { argv, env: {}, cwd: root, stdout: stream, stderr: stream, signal };
-  const exit = await run(io as unknown as Io);
+  const io: Io = { argv, env: {}, cwd: root, stdout: stream, stderr: stream, signal };
+  const exit = await run(io);
   expect(exit, said.join('')).toBe(0);
   return said.join('');
 }
