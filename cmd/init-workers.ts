@@ -56,5 +56,5 @@ function workersText({ created, updated, token }: Awaited<ReturnType<typeof prep
 
 const noApprover = (namespace: string): string =>
   `No pod in kube-system or ${namespace} is seen to run mode approver: unless one runs elsewhere, what workers ask for stays\n` +
-  'pending. An adopted control plane has one (kube-cert-recovery init adopt); see docs/api.md, "Client certificates of\n' +
-  'kubelets". By hand: kubectl certificate approve NAME, or kube-cert-recovery worker NODE.\n';
+  'pending. An adopted control plane has one; on another, run "kube-cert-recovery init approver" (docs/approver.md). By\n' +
+  'hand: kubectl certificate approve NAME, or kube-cert-recovery worker NODE.\n';

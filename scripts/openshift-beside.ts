@@ -36,7 +36,7 @@ export function besideOperatorsPod(image: string, directory: string): object {
   const approver = ownContainer({
     name: 'approver',
     image,
-    args: [`--config=${directory}/approver/config.yaml`],
+    args: ['--mode=approver', `--config=${directory}/approver/config.yaml`],
     healthPort: 11446,
     volumeMounts: [own.mount, kubelet.mount],
     seLinux,

@@ -1,6 +1,7 @@
 // Requests of kubelets for their serving certificates: facts gathered, rules applied (serving-request.ts, addresses.ts).
 // Nothing has to be remembered of them: who asks is the node itself, by a certificate that is valid.
 import type { AddressSettings } from '../config/address-settings.ts';
+import { judgeClock } from '../plan/clock-rules.ts';
 import { getIfPresent } from '../kube/objects.ts';
 import { resourcePath } from '../kube/resources.ts';
 import { kubeletSigners } from '../well-known.ts';
@@ -63,6 +64,10 @@ export class ServingPolicy implements SignerPolicy {
     const answers = await ask(false);
     const verdict = judgeAddresses({ node, asked, answers });
     if (!canBeCovered(verdict)) return { node, ...verdict };
+    // What is served now counts while it is valid, so that a clock which is behind would believe what has expired.
+    const implausible = judgeClock({ clock: await this.#options.clockFacts(false), now: this.#options.clock.now() });
+    if (implausible !== undefined && this.#sources.some(({ isCostly = false }) => isCostly))
+      return { action: 'leave', node, reason: 'ClockImplausible', message: implausible.message };
     return { node, ...judgeAddresses({ node, asked, answers: [...answers, ...(await ask(true))] }) };
   }
 

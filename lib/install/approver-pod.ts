@@ -40,7 +40,9 @@ export function approverStaticPod({ image, configFile, directory, kubeletPki, se
     metadata: { name: approverName, namespace: 'kube-system', labels: ownLabel },
     spec: {
       ...podOfMachine,
-      containers: [ownContainer({ image, args: [`--config=${configFile}`], healthPort, volumeMounts, seLinux })],
+      containers: [
+        ownContainer({ image, args: ['--mode=approver', `--config=${configFile}`], healthPort, volumeMounts, seLinux }),
+      ],
       volumes: mounted.map(({ volume }) => volume),
     },
   };
@@ -91,7 +93,7 @@ export function approverDeployment({ image, namespace, approver }: DeploymentOpt
   const container = {
     name: 'approver',
     image,
-    args: [`--config=${mountedConfig}/config.yaml`],
+    args: ['--mode=approver', `--config=${mountedConfig}/config.yaml`],
     env: [{ name: 'POD_NAME', valueFrom: { fieldRef: { fieldPath: 'metadata.name' } } }],
     ports: [{ name: 'health', containerPort: deploymentPort }],
     livenessProbe: probe('/livez'),

@@ -141,7 +141,7 @@ describe('init approver', () => {
     expect((await stat(own)).mode & 0o777).toBe(0o700);
     for (const file of await readdir(own)) expect((await stat(join(own, file))).mode & 0o777, file).toBe(0o600);
     const pod = parseYaml(await readFile(manifest(), 'utf8')) as { spec: { containers: [{ args: string[] }] } };
-    expect(pod.spec.containers[0].args).toEqual([`--config=${join(own, 'config.yaml')}`]);
+    expect(pod.spec.containers[0].args).toEqual(['--mode=approver', `--config=${join(own, 'config.yaml')}`]);
   });
 
   it('changes nothing when it is run again', async () => {
