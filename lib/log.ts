@@ -60,6 +60,7 @@ export type LogEvent =
   | 'lease.released'
   | 'lease.kept'
   | 'csr.requested'
+  | 'csr.taken'
   | 'csr.approved'
   | 'csr.pending'
   | 'csr.failed'

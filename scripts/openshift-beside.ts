@@ -1,7 +1,7 @@
 // One static pod beside the operators of an OpenShift control plane: regen of the three presets, which acts on what has
 // expired only, and the approver. And the MachineConfig that brings it to the control-plane nodes. Pure.
 import { podOfMachine } from '../lib/install/approver-pod.ts';
-import { hostPath, ownContainer } from '../lib/install/own-container.ts';
+import { clockOfMachine, hostPath, ownContainer } from '../lib/install/own-container.ts';
 
 const components = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] as const;
 const podName = 'kube-cert-recovery';
@@ -26,19 +26,19 @@ export function besideOperatorsPod(image: string, directory: string): object {
       `--kubeconfig=${credential.mount['mountPath'] as string}/kubeconfig`,
       `--health-probe-bind-address=127.0.0.1:${healthPort}`,
     ];
-    const volumeMounts = [credential.mount];
+    const volumeMounts = [credential.mount, clockOfMachine.mount];
     return {
       credential,
       container: ownContainer({ name: `regen-${component}`, image, args, healthPort, volumeMounts, seLinux }),
     };
   });
-  const mounted = [...recovering.map(({ credential }) => credential), own, kubelet];
+  const mounted = [...recovering.map(({ credential }) => credential), own, kubelet, clockOfMachine];
   const approver = ownContainer({
     name: 'approver',
     image,
     args: ['--mode=approver', `--config=${directory}/approver/config.yaml`],
     healthPort: 11446,
-    volumeMounts: [own.mount, kubelet.mount],
+    volumeMounts: [own.mount, kubelet.mount, clockOfMachine.mount],
     seLinux,
   });
   return {

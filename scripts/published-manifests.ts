@@ -86,7 +86,13 @@ ${kubeletPki === undefined ? '' : `#   ${kubeletPki}: where the kubelet keeps it
 /** The approver on its own. */
 function approver(): Readonly<Record<string, string>> {
   const directory = `${defaultDirectory}/approver`;
-  const pod = { image, directory, configFile: `${directory}/config.yaml`, kubeletPki: '/var/lib/kubelet/pki' };
+  const pod = {
+    image,
+    directory,
+    config: '',
+    configFile: `${directory}/config.yaml`,
+    kubeletPki: '/var/lib/kubelet/pki',
+  };
   const deployed = [
     ...approverInstallManifests(defaultNamespace, {
       token: false,

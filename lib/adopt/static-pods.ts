@@ -5,13 +5,12 @@
 // comes into force again when ours are taken away. What was added stands in an annotation: a manifest that kubeadm has
 // rewritten has none, and whatever a person has changed in it meanwhile stays.
 import { createHash } from 'node:crypto';
-import { timesyncdDirectory } from '../host/clock-synchronised.ts';
 import type { StaticPod } from '../components.ts';
 import { podContainers } from '../install/accounts.ts';
 import { flagArguments, type FlagValues } from '../install/component-flags.ts';
 import { digestAnnotation } from '../install/install-record.ts';
 import type { HostLayout } from '../install/layout.ts';
-import { containerName, hostPath, type Named, ownContainer } from '../install/own-container.ts';
+import { clockOfMachine, containerName, hostPath, type Named, ownContainer } from '../install/own-container.ts';
 import type { SecurityLabel } from '../install/container.ts';
 
 /** The flags that were added, as JSON. */
@@ -194,10 +193,7 @@ function mountsOf({ pod, layout, kubeletPki }: PodAddition): {
     hostPath('certs', layout.certs, { readOnly: true }),
     hostPath('kubeconfigs', layout.kubeconfigs, { readOnly: true }),
   ];
-  // By it a container that signs or approves can know that the clock is right. No pod waits for it: it is made where
-  // something else than systemd-timesyncd keeps the time.
-  const clock = hostPath('clock', timesyncdDirectory, { readOnly: true, type: 'DirectoryOrCreate' });
-  const own = [...files, ...kubelet, ...(pod === 'kube-apiserver' ? [clock] : [])];
+  const own = [...files, ...kubelet, ...(pod === 'kube-apiserver' ? [clockOfMachine] : [])];
   return {
     own: own.map(({ mount }) => mount),
     component: read.map(({ mount }) => mount),

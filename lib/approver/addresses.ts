@@ -30,13 +30,20 @@ interface Asking {
 
 const left = (reason: AddressReason, message: string): AddressVerdict => ({ action: 'leave', reason, message });
 
+/**
+ * Names that pods know the API server and services by. A node has the name that it was registered with, which who may
+ * register one has chosen.
+ */
+const isOfCluster = (name: string): boolean =>
+  /^(kubernetes|localhost|openshift)(\.|$)|\.svc(\.|$)|\.localhost$/.test(name);
+
 /** Every name must be the node's by one of the sources, and another node's by none. */
 export function judgeAddresses({ node, asked, answers }: Asking): AddressVerdict {
   const [ambiguity] = answers.flatMap((answer) => answer.ambiguity ?? []);
   if (ambiguity !== undefined) return left('NodeAmbiguous', ambiguity);
   const vouching = answers.filter(({ own }) => own !== undefined);
-  const vouchesFor = ({ own = [] }: SourceAnswer, { kind, value }: AskedName): boolean =>
-    own.includes(value) || (kind === 'DNS' && value === node);
+  const vouchesFor = ({ own = [], isWeak }: SourceAnswer, { kind, value }: AskedName): boolean =>
+    own.includes(value) || (kind === 'DNS' && value === node && !(isWeak === true && isOfCluster(value)));
   const uncovered = asked.filter((one) => !vouching.some((answer) => vouchesFor(answer, one)));
   const taken = answers.flatMap(({ source, others, isWeak }) =>
     (isWeak === true ? uncovered : asked).flatMap(({ value }) => {

@@ -16,7 +16,7 @@ import type { Noted } from './record-object.ts';
 import { Records } from './records.ts';
 import type { SigningRequest } from './request.ts';
 import type { ApproverOptions } from './settings.ts';
-import type { Approve, SignerPolicy } from './signer-policy.ts';
+import type { Approve, Judged, SignerPolicy } from './signer-policy.ts';
 
 export class ClientPolicy implements SignerPolicy {
   readonly signer = kubeletClientSigner;
@@ -60,7 +60,7 @@ export class ClientPolicy implements SignerPolicy {
     return askedNode(request);
   }
 
-  async judge(request: SigningRequest): Promise<ApprovalVerdict> {
+  async judge(request: SigningRequest): Promise<Judged> {
     const { requesters, longestLifeMs, clock, clockFacts } = this.#options;
     const requester = requesterIn(request, requesters);
     if (requester === undefined) return { action: 'ignore' };
@@ -84,12 +84,13 @@ export class ClientPolicy implements SignerPolicy {
       bootedAt: this.#options.bootedAt(),
       now: clock.now(),
     };
+    const isKnown = gathered.node !== undefined;
     const said = await clockFacts(false);
     const verdict = judge({ ...judgement, clock: said });
-    if (said.synchronised || !isDoubted(verdict)) return verdict;
+    if (said.synchronised || !isDoubted(verdict)) return { ...verdict, isKnown };
     // What knows more of the clock is another process, which is started only where it matters.
     this.#thorough ??= clockFacts(true);
-    return judge({ ...judgement, clock: await this.#thorough });
+    return { ...judge({ ...judgement, clock: await this.#thorough }), isKnown };
   }
 
   /** Without it other evidence counts for what it is worth; possession proves nothing. */

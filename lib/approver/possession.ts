@@ -4,10 +4,10 @@
 //
 // - What is shown: one certificate, with the key and the subject of the request, of a client, from a CA that the API
 //   server believes, and ended. It is judged at its own end, because its CA may have ended since.
-// - What is known of the node: its Node was there before that end and is there still; it has not spoken after that end;
-//   and no certificate with another key that ends later was issued to it.
+// - What is known of the node: its Node is there, and was made with that certificate or before it; it has not spoken after
+//   that end; and no certificate with another key that ends later was issued to it.
 //
-// A later certificate with the same key takes the place of the one that is shown: who has the key had that one as well.
+// A later certificate with the same key speaks against nobody: who has the key has that one as well, or has lost it.
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { expiredCertificateAnnotation, issuedCertificatesName, type Requester } from '../bootstrap-identity.ts';
@@ -119,9 +119,12 @@ function trustProblem(leaf: Certificate, roots: readonly Certificate[]): string 
   return answer.ok ? undefined : answer.reason;
 }
 
+/** From its first certificate to the Node that a kubelet makes with it: seconds; and a signer dates back by minutes. */
+const registersMs = 3_600_000;
+
 /** What is known of the node since the certificate that is shown; undefined: nothing speaks against it. */
 export function judgeSince(leaf: Certificate, facts: KnownNode, now: Date): NotProven | undefined {
-  const { notAfter } = leaf.facts;
+  const { notBefore, notAfter } = leaf.facts;
   const key = keyHash(leaf.fields.publicKeyInfo);
   const shownUntil = `the certificate that it shows ended at ${notAfter.toISOString()}`;
   let end = notAfter;
@@ -131,16 +134,16 @@ export function judgeSince(leaf: Certificate, facts: KnownNode, now: Date): NotP
       return refuse('CertificateSuperseded', message);
     }
     if (until <= notAfter) continue;
-    if (ofKey !== key || until > now) {
-      const which = ofKey === key ? 'with the same key' : 'with another key';
-      const message = `${shownUntil}, and one ${which} until ${until.toISOString()} was issued to the node (${source}); approve by hand if its kubelet has lost that`;
+    if (ofKey !== key) {
+      const message = `${shownUntil}, and one with another key until ${until.toISOString()} was issued to the node (${source}); approve by hand if its kubelet has lost that`;
       return refuse('CertificateSuperseded', message);
     }
-    if (until > end) end = until;
+    // By one that is valid the node could speak now, and would not ask.
+    if (until > end && until <= now) end = until;
   }
   const { createdAt } = facts.node;
-  if (createdAt > notAfter) {
-    const message = `${shownUntil}, and the Node was made at ${createdAt.toISOString()}: the node has had a newer one since`;
+  if (createdAt.getTime() > notBefore.getTime() + registersMs) {
+    const message = `the certificate that it shows began at ${notBefore.toISOString()}, and the Node was made at ${createdAt.toISOString()}: it may be of a former machine of that name; approve by hand if it is not`;
     return refuse('CertificateSuperseded', message);
   }
   const [spokeAt, sign] = lastSign(facts);

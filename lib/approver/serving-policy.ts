@@ -8,14 +8,13 @@ import { kubeletSigners } from '../well-known.ts';
 import { type AddressSource, AddressFile, type Following, ListedAddresses } from './address-sources.ts';
 import { type NodeObject, NodeRanges, type SourceOptions } from './address-sources.ts';
 import { canBeCovered, judgeAddresses, type SourceAnswer } from './addresses.ts';
-import type { ApprovalVerdict } from './judge.ts';
 import { Machines } from './machines.ts';
 import { contentOf } from './node-facts.ts';
 import type { SigningRequest } from './request.ts';
 import { ServedNames } from './served-names.ts';
 import { judgeServingRequest, requestingNode } from './serving-request.ts';
 import type { ApproverOptions } from './settings.ts';
-import type { SignerPolicy } from './signer-policy.ts';
+import type { Judged, SignerPolicy } from './signer-policy.ts';
 
 export class ServingPolicy implements SignerPolicy {
   readonly signer = kubeletSigners['kubelet-serving'];
@@ -45,7 +44,7 @@ export class ServingPolicy implements SignerPolicy {
     return requestingNode(request);
   }
 
-  async judge(request: SigningRequest): Promise<ApprovalVerdict> {
+  async judge(request: SigningRequest): Promise<Judged> {
     const shape = judgeServingRequest(request, contentOf(request));
     if (shape.action !== 'judge') return shape;
     const { node, asked } = shape;
@@ -63,12 +62,12 @@ export class ServingPolicy implements SignerPolicy {
       );
     const answers = await ask(false);
     const verdict = judgeAddresses({ node, asked, answers });
-    if (!canBeCovered(verdict)) return { node, ...verdict };
+    if (!canBeCovered(verdict)) return { node, isKnown: true, ...verdict };
     // What is served now counts while it is valid, so that a clock which is behind would believe what has expired.
     const implausible = judgeClock({ clock: await this.#options.clockFacts(false), now: this.#options.clock.now() });
     if (implausible !== undefined && this.#sources.some(({ isCostly = false }) => isCostly))
-      return { action: 'leave', node, reason: 'ClockImplausible', message: implausible.message };
-    return { node, ...judgeAddresses({ node, asked, answers: [...answers, ...(await ask(true))] }) };
+      return { action: 'leave', node, isKnown: true, reason: 'ClockImplausible', message: implausible.message };
+    return { node, isKnown: true, ...judgeAddresses({ node, asked, answers: [...answers, ...(await ask(true))] }) };
   }
 
   async follow(following: Following): Promise<void> {

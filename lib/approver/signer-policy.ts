@@ -15,7 +15,7 @@ export interface SignerPolicy {
   /** The node in whose turn it is looked at; undefined: it names none, or cannot be read. */
   nodeOf(request: SigningRequest): string | undefined;
   /** Gathers the facts and applies the rules. Throws what the API refuses. */
-  judge(request: SigningRequest): Promise<ApprovalVerdict>;
+  judge(request: SigningRequest): Promise<Judged>;
   /** `conflict`: another has written since; it must be judged again. */
   note?(request: SigningRequest, verdict: Approve, now: Date): Promise<Noted>;
   /** Before the watch brings it: the next request of the same node may be the next to be judged. */
@@ -27,5 +27,8 @@ export interface SignerPolicy {
   /** Follows what its rules read besides requests, until the process stops. Never rejects. */
   follow?(following: Following): Promise<void>;
 }
+
+/** `isKnown`: there is a Node of the name that the verdict names. */
+export type Judged = ApprovalVerdict & { readonly isKnown?: boolean };
 
 export type Approve = Extract<ApprovalVerdict, { action: 'approve' }>;

@@ -1,8 +1,9 @@
 // The requests that wait for a decision, by name, and which nodes there are: what the turns of batch.ts are made of. Of a
 // flood that goes on for hours, as many are remembered as memory allows; the others are found again by a list.
 import { mostAtOnce, mostRemembered, type Nodes, type RequestSummary, toForget } from './batch.ts';
-import type { ApprovalVerdict, PendingReason } from './judge.ts';
+import type { PendingReason } from './judge.ts';
 import type { Reported } from './reporter.ts';
+import type { Judged } from './signer-policy.ts';
 
 export interface Waiting extends Reported {
   summary: RequestSummary;
@@ -86,11 +87,11 @@ export class WaitingRequests {
     this.#byName.delete(name);
   }
 
-  /** Of the node that a verdict names: whether it exists. */
-  learn(verdict: ApprovalVerdict): void {
+  /** Of the node that a verdict names: whether there is a Node, not what its reason is. Who asks can name any. */
+  learn(verdict: Judged): void {
     if (verdict.action === 'ignore' || verdict.node === undefined) return;
-    if (verdict.action === 'leave' && verdict.reason === 'NodeUnknown') this.#known.delete(verdict.node);
-    else this.#known.add(verdict.node);
+    if (verdict.isKnown === true) this.#known.add(verdict.node);
+    else this.#known.delete(verdict.node);
   }
 
   /** Lists what was forgotten, once half of what is remembered has been decided. Never rejects. */

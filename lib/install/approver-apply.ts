@@ -6,6 +6,7 @@ import { RecoveryError } from '../errors.ts';
 import { openConnection } from '../kube/connection.ts';
 import type { Clock } from '../clock.ts';
 import { collectionPath, withQuery } from '../kube/resources.ts';
+import { type Problem, problemsError } from '../problems.ts';
 import { poll } from '../retry.ts';
 import { toYaml } from '../yaml.ts';
 import { type Api, applyManifest, manifestText } from './apply.ts';
@@ -71,10 +72,11 @@ export async function installApprover(options: InstallApproverOptions): Promise<
     throw new RecoveryError('KubeConflict', message);
   }
   const files = filesOf(options);
+  requireMounted(options.grant, files.own, image !== undefined);
   const manifests = approverInstallManifests(namespace, { token: true, grant: options.grant });
   const settings = { ...options.settings, kubeconfig: files.kubeconfig, bootstrapNamespace: namespace };
   const config = approverConfig({ ...settings, nodeCertificate: join(kubeletPki, 'kubelet-client-current.pem') });
-  const pod = { configFile: files.config, directory: files.own, kubeletPki, seLinux: await containerLabel() };
+  const pod = { configFile: files.config, config, directory: files.own, kubeletPki, seLinux: await containerLabel() };
   const manifest = image === undefined ? undefined : toYaml(approverStaticPod({ image, ...pod }));
   if (image !== undefined) await requireImage({ image, dryRun, print, signal });
   if (dryRun) {
@@ -107,6 +109,22 @@ export async function installApprover(options: InstallApproverOptions): Promise<
   const last = { path: files.manifest, content: manifest, mode: 0o600, what: 'manifest' };
   if ((await replaceFile(last)) === 'written') print(`Wrote ${files.manifest}; the kubelet starts it now`);
   else print(`Unchanged: ${files.manifest}`);
+}
+
+/** The pod sees its own directory and nothing else of the machine. Throws ConfigInvalid. */
+function requireMounted({ addresses }: ApproverGrant, directory: string, isPod: boolean): void {
+  const named = addresses.flatMap((source, at) => {
+    const path = 'file' in source ? source.file : 'caFile' in source ? source.caFile : undefined;
+    const paths = [path, 'kubeconfig' in source ? source.kubeconfig : undefined];
+    return paths.flatMap((each) => (each === undefined ? [] : [{ at, each }]));
+  });
+  const problems = named
+    .filter(({ each }) => isPod && !each.startsWith(`${directory}/`))
+    .map(({ at, each }): Problem => {
+      const message = `must name a file below ${directory}, which the pod mounts, got "${each}"`;
+      return { path: `approver.addresses[${at}]`, kind: 'invalid', message };
+    });
+  if (problems.length > 0) throw problemsError('ConfigInvalid', 'Cannot install the approver', problems);
 }
 
 /** By the file that the pod will use. */

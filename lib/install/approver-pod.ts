@@ -1,4 +1,5 @@
 // The approver on its own: a static pod of a control-plane machine, or a Deployment in any cluster. Pure.
+import { hash } from 'node:crypto';
 import { apiVersion } from '../well-known.ts';
 import { typeMeta } from '../kube/resources.ts';
 import { toYaml } from '../yaml.ts';
@@ -6,11 +7,13 @@ import { accountName } from './accounts.ts';
 import { type Manifest, ownLabel } from './apply.ts';
 import { kubeconfigYaml } from './component-flags.ts';
 import type { SecurityLabel } from './container.ts';
-import { hostPath, leastPrivileges, ownContainer, ownResources } from './own-container.ts';
+import { clockOfMachine, hostPath, leastPrivileges, ownContainer, ownResources } from './own-container.ts';
 
 export const approverName = accountName('approver');
 /** Beside those of the containers of an adopted machine. */
 const healthPort = 11446;
+
+const configAnnotation = 'kube-cert-recovery/config';
 
 /** As kubeadm has it in its static pods. */
 export const podOfMachine = {
@@ -23,6 +26,8 @@ export const podOfMachine = {
 interface StaticPodOptions {
   readonly image: string;
   readonly configFile: string;
+  /** Its content. */
+  readonly config: string;
   /** Of its configuration and credential. */
   readonly directory: string;
   /** Where the kubelet keeps its certificates. */
@@ -31,13 +36,30 @@ interface StaticPodOptions {
 }
 
 /** For the kubelet's directory of manifests: on the network of the machine, so that it needs no other pod. */
-export function approverStaticPod({ image, configFile, directory, kubeletPki, seLinux }: StaticPodOptions): object {
-  const mounted = [hostPath('', directory, { readOnly: true }), hostPath('kubelet', kubeletPki, { readOnly: true })];
+export function approverStaticPod({
+  image,
+  configFile,
+  config,
+  directory,
+  kubeletPki,
+  seLinux,
+}: StaticPodOptions): object {
+  const mounted = [
+    hostPath('', directory, { readOnly: true }),
+    hostPath('kubelet', kubeletPki, { readOnly: true }),
+    clockOfMachine,
+  ];
   const volumeMounts = mounted.map(({ mount }) => mount);
   return {
     apiVersion: 'v1',
     kind: 'Pod',
-    metadata: { name: approverName, namespace: 'kube-system', labels: ownLabel },
+    metadata: {
+      name: approverName,
+      namespace: 'kube-system',
+      labels: ownLabel,
+      // Another configuration is another pod: it reads its file once.
+      annotations: { [configAnnotation]: hash('sha256', config).slice(0, 12) },
+    },
     spec: {
       ...podOfMachine,
       containers: [

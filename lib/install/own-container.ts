@@ -1,4 +1,5 @@
 // Our container in a static pod of a machine, and directories of the machine that it mounts. Pure.
+import { timesyncdDirectory } from '../host/clock-synchronised.ts';
 import type { SecurityLabel } from './container.ts';
 
 /** Also of the names of volumes that we add; what has it is ours. */
@@ -58,6 +59,12 @@ export const leastPrivileges = {
   capabilities: { drop: ['ALL'] },
   seccompProfile: { type: 'RuntimeDefault' },
 };
+
+/**
+ * By it a container that signs or approves can know that the clock is right. No pod waits for it: it is made where
+ * something else than systemd-timesyncd keeps the time.
+ */
+export const clockOfMachine = hostPath('clock', timesyncdDirectory, { readOnly: true, type: 'DirectoryOrCreate' });
 
 /** `suffix`: of its name, which begins with ours. */
 export function hostPath(

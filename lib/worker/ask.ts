@@ -2,6 +2,7 @@
 // a name of its own for each expired certificate, as a kubelet's first one has for each key (pkg/kubelet/certificate/
 // bootstrap, digestedName): whoever asks again, after a boot or a minute later, finds the request that is there, so that a
 // timer floods nobody.
+import { randomBytes } from 'node:crypto';
 import { expiredCertificateAnnotation, kubeletClientSigner } from '../bootstrap-identity.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { durationText } from '../duration.ts';
@@ -10,6 +11,7 @@ import { unanswered } from '../kube/api-error.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { collectionPath, resourcePath, typeMeta } from '../kube/resources.ts';
 import { type Log, Repeats } from '../log.ts';
+import { parseCertificateRequest } from '../pki/csr.ts';
 import { keyAlgorithmOf } from '../pki/key.ts';
 import { signRequest } from '../pki/own-request.ts';
 import { backoffMs } from '../retry.ts';
@@ -25,6 +27,7 @@ export interface Asking {
 }
 
 interface Answer {
+  readonly spec?: { readonly request?: string };
   readonly status?: {
     readonly certificate?: string;
     readonly conditions?: readonly { readonly type: string; readonly reason?: string; readonly message?: string }[];
@@ -40,14 +43,14 @@ export const requestName = ({ leaf }: Pick<Expired, 'leaf'>): string =>
   `kube-cert-recovery-worker-${leaf.facts.fingerprint.slice(0, 32)}`;
 
 /** The object that is sent. Throws SignFailed. */
-export async function requestObject(expired: Expired): Promise<object> {
+export async function requestObject(expired: Expired, name = requestName(expired)): Promise<object> {
   const { leaf, key } = expired;
   const request = Buffer.from(await signRequest(leaf.fields.subject, key)).toString('base64');
   // A kubelet asks for "key encipherment" with an RSA key only (pkg/kubelet/certificate/kubelet.go).
   const encipherment = keyAlgorithmOf(key).name === 'RSA' ? ['key encipherment'] : [];
   return {
     ...typeMeta('CertificateSigningRequest'),
-    metadata: { name: requestName(expired), annotations: { [expiredCertificateAnnotation]: leaf.pem } },
+    metadata: { name, annotations: { [expiredCertificateAnnotation]: leaf.pem } },
     spec: { request, signerName: kubeletClientSigner, usages: ['digital signature', ...encipherment, 'client auth'] },
   };
 }
@@ -59,9 +62,9 @@ export async function requestObject(expired: Expired): Promise<object> {
 export async function askForCertificate(expired: Expired, asking: Asking): Promise<Buffer> {
   const { connection, waitMs, clock, log, signal } = asking;
   const until = steadyMs(clock) + waitMs;
-  const name = requestName(expired);
+  let name = requestName(expired);
+  let body = await requestObject(expired);
   const cannot = cannotRenew(expired.node);
-  const body = await requestObject(expired);
   const met = new Repeats(clock);
   let isThere = false;
   for (let looks = 1; ;) {
@@ -71,6 +74,12 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
     if (isAway) {
       if (isCode(answer, 'KubeNotFound')) isThere = false; // somebody has deleted it
       if (met.met('api') !== undefined) log.info('api.waiting', { server: connection.server, err: answer.message });
+    } else if (!isThere && !isOurs(answer, expired)) {
+      // Who may make requests can take the name: that keeps nobody waiting.
+      log.warn('csr.taken', { csr: name, node: expired.node, message: 'one of that name is there with another key' });
+      name = `${requestName(expired)}-${randomBytes(4).toString('hex')}`;
+      body = await requestObject(expired, name);
+      continue;
     } else {
       if (!isThere) log.info('csr.requested', { csr: name, node: expired.node });
       isThere = true;
@@ -80,6 +89,16 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
     if (signal.aborted || steadyMs(clock) >= until) throw tooLate(cannot, name, durationText(waitMs), answer);
     await clock.sleep(isAway ? awayMs : backoffMs(looks, pending), signal);
     if (!isAway) looks += 1;
+  }
+}
+
+function isOurs({ spec }: Answer, { leaf }: Expired): boolean {
+  if (spec?.request === undefined) return true; // no object of the API: nothing says whose it is
+  try {
+    const request = parseCertificateRequest(Buffer.from(spec.request, 'base64'), 'request');
+    return request.publicKeyInfo.equals(leaf.fields.publicKeyInfo);
+  } catch {
+    return false; // we send what can be read
   }
 }
 

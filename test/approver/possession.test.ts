@@ -228,8 +228,13 @@ describe('what is known of the node', () => {
     ],
     [
       'CertificateSuperseded',
-      'the same key has a valid one',
-      () => ({ recorded: { until: ago(-day), key: keyOfLeaf } }),
+      'its Node was made long after the certificate began, as that of a former machine',
+      () => ({ node: { createdAt: ago(100 * day) } }),
+    ],
+    [
+      'CertificateSuperseded',
+      'it spoke since, and the same key has a valid one',
+      () => ({ recorded: { until: ago(-day), key: keyOfLeaf }, renewedAt: ago(day) }),
     ],
     ['CertificateSuperseded', 'what was recorded cannot be read', () => ({ recorded: {} })],
     [
@@ -242,6 +247,10 @@ describe('what is known of the node', () => {
     ['CertificateStillValid', "it is this machine's, with a valid file", () => ({ own: ownOf(ago(-day)) })],
   ])('leaves the request, %s: %s', (reason, _what, facts) => {
     expect(judged({ facts: facts() })).toMatchObject(left(reason));
+  });
+
+  it('approves what has lost a certificate with the same key, which nobody else can use', () => {
+    expect(judged({ facts: { recorded: { until: ago(-day), key: keyOfLeaf } } })).toMatchObject(approved);
   });
 
   it('holds the rules of the clock', () => {

@@ -267,6 +267,17 @@ describe('judgeAddresses(): several sources', () => {
     );
   });
 
+  it.each(['kubernetes', 'kubernetes.default.svc', 'localhost', 'registry.svc.cluster.local'])(
+    'a node that was registered as %s does not get that name by its own word',
+    (node) => {
+      const own = [{ kind: 'DNS', value: node }] as const;
+      const weak: SourceAnswer = { source: 'cidrs', own: ['192.0.2.1'], isWeak: true };
+      expect(judgeAddresses({ node, asked: own, answers: [weak] })).toMatchObject(left('AddressNotOfNode'));
+      const listed = { source: 'nodes', own: [] };
+      expect(judgeAddresses({ node, asked: own, answers: [weak, listed] })).toMatchObject(approved);
+    },
+  );
+
   it('a node that may be several machines is left, whatever else is known', () => {
     const ambiguous = { source: 'm', own: ['192.0.2.1'], ambiguity: 'several Machines' };
     expect(judgeBy(ambiguous, { source: 'a', own: ['192.0.2.1'] })).toEqual({

@@ -102,6 +102,18 @@ describe('askForCertificate()', () => {
     expect(asked.map((each) => each.split(' ')[0])).toEqual(['POST', 'GET']);
   });
 
+  it('asks by another name where somebody has taken its own', async () => {
+    const certificate = await issued();
+    const { certificate: leaf, key } = await nodePair({ keyOf: 'other' });
+    const foreign = await requestObject({ node: 'tiger', leaf, key: key.key });
+    const { result, asked, lines } = await ask(conflict, foreign, {}, { status: { certificate } });
+    expect(result).toBe(certificate);
+    const name = requestName(await tiger());
+    expect(asked.slice(0, 3)).toEqual(['POST certificatesigningrequests', `GET ${name}`, asked[0]]);
+    expect(asked[3]).toMatch(new RegExp(`^GET ${name}-[0-9a-f]{8}$`));
+    expect(lines).toEqual(['csr.taken', 'csr.requested']);
+  });
+
   it('asks again for what was deleted', async () => {
     const certificate = await issued();
     const gone = new RecoveryError('KubeNotFound', 'gone');

@@ -62,15 +62,12 @@ export function past(now: Date): Dates {
   return { notBefore: new Date(now.getTime() - 7_200_000), notAfter: new Date(now.getTime() - 3_600_000) };
 }
 
-/**
- * Gives leaves of a machine other dates; keys, names, serial numbers, modes stay. It is off unless said otherwise.
- * `authority`: the machine that has the CA's key, where that is another.
- */
+/** Gives leaves of a machine other dates; keys, names, serial numbers, modes stay. It is off unless said otherwise. */
 export async function reissue(
   node: Node,
   which: readonly Leaf[],
   dates: Dates,
-  { runs = false, authority = node }: { readonly runs?: boolean; readonly authority?: Node } = {},
+  { runs = false }: { readonly runs?: boolean } = {},
 ): Promise<void> {
   await withScratch(async (scratch) => {
     const root = join(scratch, 'root');
@@ -78,11 +75,6 @@ export async function reissue(
       const copy = await node.copyOut(path);
       await mkdir(dirname(join(root, path)), { recursive: true });
       await cp(copy, join(root, path), { recursive: true, verbatimSymlinks: true });
-      await rm(dirname(copy), { recursive: true });
-    }
-    if (authority !== node) {
-      const copy = await authority.copyOut(`/${pki}`);
-      await cp(copy, join(root, pki), { recursive: true });
       await rm(dirname(copy), { recursive: true });
     }
     const changed = join(scratch, 'changed');
