@@ -104,8 +104,8 @@ export class AddressFile implements AddressSource {
   async #nodes(): Promise<NodeAddresses> {
     const what = `"${this.#path}" of ${this.#source}`;
     try {
-      const { ino, size, mtimeMs } = await stat(this.#path);
-      const version = `${ino} ${size} ${mtimeMs}`;
+      const { dev, ino, size, mtimeNs, ctimeNs } = await stat(this.#path, { bigint: true });
+      const version = [dev, ino, size, mtimeNs, ctimeNs].join(' ');
       if (this.#read?.version === version) return this.#read.nodes;
       const checked = checkNodeAddresses(parseYaml(yamlText(await readRegularFile(realDisk, this.#path))));
       if ('problems' in checked) {

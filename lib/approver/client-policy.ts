@@ -30,6 +30,7 @@ export class ClientPolicy implements SignerPolicy {
   #authorities: Promise<readonly Certificate[]> | undefined;
   #recorded: ReturnType<typeof readIssued> | undefined;
   readonly #issued: IssuedCertificates;
+  #noting: Promise<unknown> = Promise.resolve();
 
   constructor(options: ApproverOptions) {
     this.#options = options;
@@ -113,7 +114,12 @@ export class ClientPolicy implements SignerPolicy {
   async note(request: SigningRequest, { node, isFirst }: Approve, at: Date): Promise<Noted> {
     if (isFirst !== true) return 'noted';
     const { uid = '' } = request.metadata;
-    return noteFirstApproval({ node, uid, at, seen: this.#first.get(request) }, this.#options);
+    const write = (): Promise<Noted> =>
+      noteFirstApproval({ node, uid, at, seen: this.#first.get(request) }, this.#options);
+    // One after the other: all are entries of one object, and a conflict is for another process.
+    const noting = this.#noting.then(write, write);
+    this.#noting = noting.catch(() => undefined);
+    return noting;
   }
 
   approved(node: string, request: SigningRequest, now: Date): void {

@@ -2,7 +2,7 @@
 // written before the approval, so that a process that dies in between approves too little and not too much; the request
 // itself can then still be approved.
 import { firstApprovalsName } from '../bootstrap-identity.ts';
-import { type RecordAccess, type Noted, RecordObject } from './record-object.ts';
+import { type RecordAccess, type Noted, RecordObject, recordedEntry } from './record-object.ts';
 
 export interface FirstApproval {
   /** The entry as it stands there. */
@@ -24,7 +24,7 @@ const objectIn = (access: RecordAccess): RecordObject =>
 
 /** Throws KubeNotFound and KubeForbidden with what to do, and what else the API refuses. */
 export async function readFirstApproval(node: string, access: RecordAccess): Promise<FirstApproval | undefined> {
-  const text = (await objectIn(access).read())[node];
+  const text = recordedEntry(await objectIn(access).read(), node);
   return text === undefined ? undefined : parseFirstApproval(text);
 }
 
@@ -39,7 +39,7 @@ interface First {
 /** `conflict`: it was written by another since `seen` was read. */
 export function noteFirstApproval({ node, uid, at, seen }: First, access: RecordAccess): Promise<Noted> {
   return objectIn(access).write((entries) => {
-    if (entries[node] !== seen?.text) return 'conflict';
+    if (recordedEntry(entries, node) !== seen?.text) return 'conflict';
     return seen?.uid === uid ? undefined : { ...entries, [node]: `${at.toISOString()} ${uid}` };
   });
 }

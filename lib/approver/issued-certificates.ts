@@ -7,7 +7,7 @@ import { errorText, RecoveryError } from '../errors.ts';
 import { getIfPresent } from '../kube/objects.ts';
 import { resourcePath } from '../kube/resources.ts';
 import { backoffMs, Wake } from '../retry.ts';
-import { type RecordAccess, type Recorded, RecordObject } from './record-object.ts';
+import { type RecordAccess, type Recorded, RecordObject, recordedEntry } from './record-object.ts';
 import type { ApproverOptions } from './settings.ts';
 
 export interface IssuedCertificate {
@@ -52,7 +52,7 @@ export function withIssued(
 }
 
 function isNews(entries: Recorded, { node, notAfter }: IssuedCertificate): boolean {
-  const text = entries[node];
+  const text = recordedEntry(entries, node);
   const { until } = text === undefined ? {} : parseRecorded(text);
   return until === undefined || until < notAfter;
 }
@@ -64,7 +64,7 @@ const objectIn = (access: RecordAccess): RecordObject =>
 export async function readIssued(access: RecordAccess): Promise<(node: string) => RecordedCertificate | undefined> {
   const entries = await objectIn(access).read();
   return (node) => {
-    const text = Object.hasOwn(entries, node) ? entries[node] : undefined;
+    const text = recordedEntry(entries, node);
     return text === undefined ? undefined : parseRecorded(text);
   };
 }

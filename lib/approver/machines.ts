@@ -93,7 +93,11 @@ export class Machines implements AddressSource {
         else this.#followed?.set(machine.id, machine);
         changed();
       },
-      onStatus: (status) => onStatus(what, status),
+      onStatus: (status) => {
+        // What is not followed any more may belong to another since: each look lists then, and waits while it cannot.
+        if (status.phase === 'waiting') this.#followed = undefined;
+        onStatus(what, status);
+      },
     });
   }
 

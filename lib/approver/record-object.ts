@@ -11,18 +11,22 @@ export type RecordAccess = Pick<ApproverOptions, 'connection' | 'namespace' | 's
 
 export type Recorded = Readonly<Record<string, string>>;
 
+/** A node may have a name that every object has: `constructor`. */
+export const recordedEntry = (entries: Recorded, name: string): string | undefined =>
+  Object.hasOwn(entries, name) ? entries[name] : undefined;
+
 /** Written before an approval, so that a process that dies in between approves too little and not too much. */
 export type Noted = 'noted' | 'conflict';
 
 export class RecordObject {
   readonly #place: { readonly kind: 'configMap'; readonly namespace: string; readonly name: string };
-  readonly #asking: RecordAccess;
+  readonly #access: RecordAccess;
   readonly #purpose: string;
 
   /** `purpose`, for messages: what cannot be told without it. */
-  constructor(name: string, purpose: string, asking: RecordAccess) {
-    this.#place = { kind: 'configMap', namespace: asking.namespace, name };
-    this.#asking = asking;
+  constructor(name: string, purpose: string, access: RecordAccess) {
+    this.#place = { kind: 'configMap', namespace: access.namespace, name };
+    this.#access = access;
     this.#purpose = purpose;
   }
 
@@ -40,7 +44,7 @@ export class RecordObject {
     // Without a resourceVersion a PUT is unconditional.
     if (!found.metadata?.resourceVersion)
       throw new RecoveryError('KubeRejected', `${locationText(this.#place)} has no resourceVersion`);
-    const { connection, signal } = this.#asking;
+    const { connection, signal } = this.#access;
     try {
       await connection.request({ method: 'PUT', path: objectPath(this.#place), body: { ...found, data }, signal });
       return 'noted';
@@ -51,7 +55,7 @@ export class RecordObject {
   }
 
   async #get(): Promise<Pick<ConfigMap, 'metadata' | 'data'>> {
-    const { connection, signal } = this.#asking;
+    const { connection, signal } = this.#access;
     try {
       return await connection.request<ConfigMap>({ method: 'GET', path: objectPath(this.#place), signal });
     } catch (err) {

@@ -29,11 +29,15 @@ const timeoutMs = 2000;
 const quietMs = 20_000;
 /** Nodes that did not answer lately. */
 const mostQuiet = 1000;
+/** In one pass: others wait for it. */
+const mostSilent = 4;
 
 export class ServedNames implements AddressSource {
   readonly isCostly = true;
   /** By node, uptime in milliseconds: when it did not answer. */
   readonly #quiet = new Recent<number>(mostQuiet);
+  /** That did not answer in this pass. */
+  #silent = 0;
   readonly #source: string;
   readonly #caFile: string;
   readonly #options: SourceOptions;
@@ -44,6 +48,11 @@ export class ServedNames implements AddressSource {
     this.#options = options;
   }
 
+  begin(): void {
+    this.#silent = 0;
+  }
+
+  /** Throws ProofFailed when too many have not answered to wait for another one now, and what reading the CAs throws. */
   async answer({ node, object, asked }: AddressQuestion): Promise<SourceAnswer> {
     const roots = await this.#roots();
     const isAsked = (address: string): boolean => asked.some(({ kind, value }) => kind === 'IP' && value === address);
@@ -52,6 +61,10 @@ export class ServedNames implements AddressSource {
       .slice(0, mostAddresses);
     const nowMs = steadyMs(this.#options.clock);
     const isQuiet = nowMs - (this.#quiet.get(node) ?? -Infinity) < quietMs;
+    if (!isQuiet && addresses.length > 0 && this.#silent >= mostSilent) {
+      const message = `Cannot ask the kubelet of node "${node}" what it serves: ${this.#silent} others have not answered; it is asked soon`;
+      throw new RecoveryError('ProofFailed', message);
+    }
     const names = isQuiet
       ? []
       : await Promise.all(addresses.map((host) => this.#namesAt(host, { node, object, roots })));
@@ -73,6 +86,7 @@ export class ServedNames implements AddressSource {
     } catch (err) {
       if (signal.aborted) throw err;
       this.#quiet.set(node, steadyMs(clock));
+      this.#silent += 1;
       return undefined; // who does not answer proves nothing
     }
     return namesOfValid(chain, { node, host, roots, now: clock.now() });

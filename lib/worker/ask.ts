@@ -11,6 +11,7 @@ import { unanswered } from '../kube/api-error.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { collectionPath, resourcePath, typeMeta } from '../kube/resources.ts';
 import { type Log, Repeats } from '../log.ts';
+import { parseCertificates } from '../pki/certificate.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
 import { keyAlgorithmOf } from '../pki/key.ts';
 import { signRequest } from '../pki/own-request.ts';
@@ -112,7 +113,9 @@ async function unlessAway(looking: Promise<Answer>): Promise<Answer | RecoveryEr
 
 function requireUsable(issued: Buffer, expired: Expired, now: Date): Buffer {
   const problem = issuedProblem(issued, expired, now);
-  if (problem === undefined) return issued;
+  // Nothing but the certificate itself: what follows it is nobody's to put into a kubelet's file.
+  const [leaf] = problem === undefined ? parseCertificates(issued, 'answer') : [];
+  if (leaf !== undefined) return Buffer.from(leaf.pem);
   const name = requestName(expired);
   const what = `the certificate in CertificateSigningRequest "${name}" cannot be used, ${problem}`;
   throw cannotRenew(expired.node)('MaterialInvalid', `${what}; kubectl delete csr ${name}, and it is asked for again`);
@@ -166,5 +169,7 @@ function issuedIn({ status }: Answer, name: string, cannot: Cannot): Buffer | un
     const until = 'no other one is made until it is gone: kube-controller-manager removes it after an hour';
     throw cannot('KubeRejected', `CertificateSigningRequest "${name}" ${did} (${why || 'no reason given'}); ${until}`);
   }
+  if (typeof certificate !== 'string')
+    throw cannot('MaterialInvalid', `CertificateSigningRequest "${name}" holds no text`);
   return certificate === '' ? undefined : Buffer.from(certificate, 'base64');
 }

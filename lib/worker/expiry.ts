@@ -62,6 +62,7 @@ export function issuedProblem(issued: Uint8Array, { leaf, key }: Expired, now: D
   if (commonName !== leaf.facts.commonName || organizations.join() !== leaf.facts.organizations.join()) {
     return `it is for "${made.facts.subject}", wanted "${leaf.facts.subject}"`;
   }
+  if (made.facts.isCa) return 'it is one of a CA';
   if (usages?.includes('clientAuth') === false) return 'it is for no client';
   return now < notAfter ? undefined : `it has expired at ${notAfter.toISOString()}`;
 }

@@ -82,6 +82,17 @@ describe('ServedNames', () => {
     expect(calls).toBe(0);
   });
 
+  it('waits for four in a pass that do not answer, and asks the others in a later one', async () => {
+    const port = await listen(refusing(() => undefined));
+    const { source } = sourceAt(new Date());
+    const ask = (at: number) => source.answer({ ...questionAt(port), node: `node-${at}` });
+    for (let at = 0; at < 4; at += 1) expect(await ask(at)).toMatchObject({ own: undefined });
+    await expect(ask(4)).rejects.toThrow('4 others have not answered');
+    expect(await ask(0)).toMatchObject({ own: undefined }); // known not to answer: nobody waits for it
+    source.begin();
+    expect(await ask(4)).toMatchObject({ own: undefined });
+  });
+
   it('leaves a node that did not answer alone for a while', async () => {
     let calls = 0;
     const port = await listen(refusing(() => (calls += 1)));
