@@ -232,7 +232,7 @@ beforeAll(async () => {
   identities['configuredToken'] = await world.bootstrapToken('abcdef');
   identities['lion'] = await world.certificate('system:node:lion', 'system:nodes');
   identities['tiger'] = await world.certificate('system:node:tiger', 'system:nodes');
-  identities['namesake'] = await world.certificate(asker, 'system:masters');
+  identities['namesake'] = await world.certificate(asker, 'system:bootstrappers');
   identities['nobody'] = 'no-such-token';
   const role = '--clusterrole=system:node-bootstrapper';
   await controlPlane.kubectl('create', 'clusterrolebinding', 'tokens', role, '--group=system:bootstrappers');

@@ -117,7 +117,7 @@ async function machine(options: Partial<LeafOptions> = {}, signer?: Pair): Promi
   const pair = await createLeaf(join(root, name), signer ?? controlPlane.pki.clusterCa, {
     commonName: `system:node:${name}`,
     organization: 'system:nodes',
-    notBefore: inMinutes(-120),
+    notBefore: inMinutes(-30),
     notAfter: inMinutes(30),
     ...options,
   });
