@@ -1,14 +1,18 @@
 // One machine of a control plane, as a container: switched on and off, frozen and thawed, looked into and damaged.
 import { execFile } from 'node:child_process';
+import { createWriteStream } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { promisify } from 'node:util';
 import { getContainerRuntimeClient, type StartedTestContainer } from 'testcontainers';
 import { eventually } from '../eventually.ts';
 import { NodeContainer, programPath } from './container.ts';
 import { freezeContainer, thawContainer } from './stand-still.ts';
 import type { Workshop } from './workshop.ts';
+
+const run = promisify(execFile);
 
 export const beforeKubelet = `${programPath} --mode=regen --once --preset=kubeadm`;
 export const serviceCommand = `${beforeKubelet} --restart`;
@@ -130,11 +134,11 @@ export class Node {
   /** Copies a file or a directory of the machine, on or off, into a temporary directory, links as links; returns its path. */
   async copyOut(path: string): Promise<string> {
     const directory = await mkdtemp(join(tmpdir(), 'node-files-'));
-    const tar = execFile('tar', ['-C', directory, '-xf', '-']);
-    const ended = new Promise((resolve) => void tar.once('close', resolve));
-    if (tar.stdin === null) throw new Error('tar has no standard input');
-    await pipeline(await (await this.#docker()).getArchive({ path }), tar.stdin);
-    await ended;
+    const archive = join(directory, '.archive.tar');
+    // Whole before tar reads it: tar ends at the last block of an archive of 10240 bytes, while the answer still lasts.
+    await pipeline(await (await this.#docker()).getArchive({ path }), createWriteStream(archive));
+    await run('tar', ['-C', directory, '-xf', archive]);
+    await rm(archive);
     return join(directory, basename(path));
   }
 
