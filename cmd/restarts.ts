@@ -22,7 +22,7 @@ import {
   type WantedProof,
 } from '../lib/restart/pending-proofs.ts';
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
-import { RestartLease } from '../lib/restart/restart-lease.ts';
+import { MachineLease } from '../lib/restart/machine-lease.ts';
 import type { Store } from '../lib/store/store.ts';
 import { connect } from './connections.ts';
 import { isUnmet, type UnmetCondition } from './exit-codes.ts';
@@ -117,7 +117,7 @@ export function createPodRestarts(mode: SyncerConfig, options: PodRestarting): P
   const restarters = new Map(
     componentsIn(resolved).map((component) => {
       const lease =
-        component === 'kube-apiserver' ? new RestartLease({ connection, holder: hostName, clock, signal }) : undefined;
+        component === 'kube-apiserver' ? new MachineLease({ connection, holder: hostName, clock, signal }) : undefined;
       const manifest = manifestsDir && join(manifestsDir, `${component}.yaml`);
       const own = { component, manifest, hasShortBackOff, isApiReady, lease, clock, log, signal };
       return [component, new PodRestarter(own)];

@@ -20,6 +20,10 @@ export const announcedPart = 0.2;
 export const nodePrefix = 'system:node:';
 export const nodesGroup = 'system:nodes';
 
+/** Whom control-plane hosts are to the API server while they renew: `init host --renew-before` grants this group its rights. */
+export const hostsGroup = 'kube-cert-recovery:hosts';
+export const hostUser = (hostName: string): string => `kube-cert-recovery:host:${hostName}`;
+
 /** Who signs certificates of kubelets, by the names that they have in configurations and metrics. */
 export const kubeletSigners = {
   'kubelet-client': 'kubernetes.io/kube-apiserver-client-kubelet',

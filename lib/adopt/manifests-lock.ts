@@ -10,8 +10,8 @@ import { isCode } from '../errors.ts';
 import { type StaticPod, staticPods } from '../components.ts';
 import type { Api } from '../install/apply.ts';
 import { readIfPresent } from '../install/existing-files.ts';
-import { restartLeaseSeconds } from '../restart/decide.ts';
-import { RestartLease } from '../restart/restart-lease.ts';
+import { machineLeaseSeconds } from '../restart/decide.ts';
+import { MachineLease } from '../restart/machine-lease.ts';
 import { acquireLock } from '../host/lock.ts';
 import { refuseBesideKubeadm } from '../host/sole-writer.ts';
 import { digestOf, type PodAddition } from './static-pods.ts';
@@ -92,7 +92,7 @@ function noteOf({ addition, before }: Repair): string {
 }
 
 // kube-apiserver is restarted on one machine of a cluster at a time, by what changes its manifest here: an adoption, its
-// end, a repair. The Lease is the one that the containers acquire, too (lib/restart/restart-lease.ts).
+// end, a repair. The Lease is the one that the containers acquire, too (lib/restart/machine-lease.ts).
 
 export interface RestartLeaseWait {
   readonly api: Api;
@@ -100,13 +100,13 @@ export interface RestartLeaseWait {
   readonly clock: Clock;
   /** How long to wait for the Lease; 0: not at all. Default: until one that a dead machine holds has expired. */
   readonly leaseTimeoutMs?: number;
-  /** See RestartLease. */
+  /** See MachineLease. */
   readonly leaseSeenFile?: string;
   /** Called once when it has to wait. */
   readonly print?: (line: string) => void;
 }
 
-const longestLeaseMs = (restartLeaseSeconds + 10) * 1000;
+const longestLeaseMs = (machineLeaseSeconds + 10) * 1000;
 const askAgainMs = 1000;
 /** An API server that was just restarted answers within this. */
 const giveBackMs = 60_000;
@@ -114,7 +114,7 @@ const giveBackMs = 60_000;
 /** Throws KubeConflict when another machine still holds the Lease, what the connection throws, and what `work` throws. */
 export async function withRestartLease<T>(restarting: RestartLeaseWait, work: () => Promise<T>): Promise<T> {
   const { api, nodeName: holder, clock, leaseSeenFile: seenFile, leaseTimeoutMs = longestLeaseMs, print } = restarting;
-  const lease = new RestartLease({ ...api, holder, clock, seenFile });
+  const lease = new MachineLease({ ...api, holder, clock, seenFile });
   let waits = false;
   const isHeld = (err: unknown): boolean => {
     if (!isCode(err, 'KubeConflict')) return false;

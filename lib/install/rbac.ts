@@ -6,6 +6,7 @@ import { staticPods } from '../components.ts';
 import { readBy } from '../inventory/resolve.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { typeMeta } from '../kube/resources.ts';
+import { hostsGroup } from '../well-known.ts';
 import {
   type Account,
   accountName,
@@ -21,6 +22,7 @@ import {
   approverRecords,
   approverRules,
   type Artefacts,
+  hostRules,
   namesRules,
   proofRules,
   regenRules,
@@ -159,7 +161,7 @@ function suffixOf({ artefacts, name }: RbacOptions): string {
 
 type Subject =
   | { readonly kind: 'ServiceAccount'; readonly namespace: string; readonly name: string }
-  | { readonly apiGroup: typeof rbacGroup; readonly kind: 'User'; readonly name: string };
+  | { readonly apiGroup: typeof rbacGroup; readonly kind: 'User' | 'Group'; readonly name: string };
 
 function roles(name: string, rules: RulesByNamespace, subject: Subject): Manifest[] {
   return [...rules]
@@ -246,6 +248,17 @@ export function workerManifests(namespace: string): Manifest[] {
     ...clusterRole(name, workerRules, { kind: 'ServiceAccount', namespace, name }),
     token('worker', namespace),
   ];
+}
+
+/**
+ * What the hosts of the control plane may do while they renew ahead of time. They have no account: each signs a client
+ * certificate of this group for some minutes.
+ */
+export function hostManifests(): Manifest[] {
+  const rules = hostRules();
+  const namespaces = [...rules.keys()].map((name) => ({ ...typeMeta('Namespace'), metadata: { name } }));
+  const subject = { apiGroup: rbacGroup, kind: 'Group', name: hostsGroup } as const;
+  return [...namespaces, ...roles('kube-cert-recovery-hosts', rules, subject)];
 }
 
 /** The API server's own name towards kubelets is in no group, so it needs the role by name: logs, exec, port-forward. */

@@ -9,9 +9,10 @@ import { clientAuthoritiesName, firstApprovalsName, issuedCertificatesName } fro
 import { type AddressSettings, machineApis } from '../config/address-settings.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { proofKinds } from '../inventory/reader.ts';
+import type { LeaseName } from '../kube/leases.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
-import { restartLease } from '../restart/restart-lease.ts';
+import { renewalLease, restartLease } from '../restart/machine-lease.ts';
 import { type KubeletSigner, kubeletSigners } from '../well-known.ts';
 import type { RbacRule } from './apply.ts';
 
@@ -161,10 +162,16 @@ function restartLeaseRules(artefacts: Artefacts): Placed[] {
   const isNeeded = observed(artefacts).some(({ readers }) =>
     readers.some(({ component, needs }) => component === 'kube-apiserver' && needs === 'restart'),
   );
-  const { namespace, name } = restartLease;
-  const rule: RbacRule = { ...leases, resourceNames: [name], verbs: ['get', 'create', 'patch', 'update'] };
-  return isNeeded ? [[namespace, rule]] : [];
+  return isNeeded ? [turns(restartLease)] : [];
 }
+
+/** Of the hosts of the control plane, which renew ahead of time one after the other. */
+export const hostRules = (): RulesByNamespace => byNamespace([turns(renewalLease)]);
+
+const turns = ({ namespace, name }: LeaseName): Placed => [
+  namespace,
+  { ...leases, resourceNames: [name], verbs: ['get', 'create', 'patch', 'update'] },
+];
 
 /** Whose files lie on disk: only of these does the syncer ask for proofs. */
 function observed(artefacts: Artefacts): Artefacts {

@@ -9,7 +9,7 @@ import { RecoveryError } from '../errors.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leasePath } from '../kube/leases.ts';
-import { restartLease } from '../restart/restart-lease.ts';
+import { renewalLease, restartLease } from '../restart/machine-lease.ts';
 import { dataLink } from '../publish/scan.ts';
 import { giveBack } from '../publish/unpublish.ts';
 import { locationText } from '../store/store.ts';
@@ -84,7 +84,8 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
     }
   }
   // What took turns by it has no identity any more.
-  await remove(leasePath(restartLease), `Lease "${restartLease.namespace}/${restartLease.name}"`);
+  for (const lease of [restartLease, renewalLease])
+    await remove(leasePath(lease), `Lease "${lease.namespace}/${lease.name}"`);
   if (purge) {
     for (const object of objects) await remove(objectPath(object), locationText(object));
     // Last: a run that was killed is completed by the next.

@@ -181,7 +181,7 @@ export function inputsHash(inputs: ReadonlyMap<string, string>): string {
 }
 
 /** The duration of the restart Lease where it names none, and of ours. */
-export const restartLeaseSeconds = 360;
+export const machineLeaseSeconds = 360;
 
 interface HeldLease {
   readonly spec: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number | null } | undefined;
@@ -191,7 +191,7 @@ interface HeldLease {
   readonly unchangedMs: number;
 }
 
-type RestartLeaseVerdict =
+type MachineLeaseVerdict =
   | { readonly take: true; readonly reason: 'Free' | 'Own' | 'Over' }
   | { readonly take: false; readonly holder: string; readonly leftMs: number };
 
@@ -201,10 +201,10 @@ type RestartLeaseVerdict =
  * after a recovery clocks may differ (as in client-go, tools/leaderelection, observedTime). Waiting costs little, two API
  * servers down at once cost the cluster.
  */
-export function judgeRestartLease({ spec, holder, unchangedMs }: HeldLease): RestartLeaseVerdict {
+export function judgeMachineLease({ spec, holder, unchangedMs }: HeldLease): MachineLeaseVerdict {
   const present = spec?.holderIdentity ?? '';
   if (present === '') return { take: true, reason: 'Free' };
   if (present === holder) return { take: true, reason: 'Own' };
-  const leftMs = (spec?.leaseDurationSeconds ?? restartLeaseSeconds) * 1000 - unchangedMs;
+  const leftMs = (spec?.leaseDurationSeconds ?? machineLeaseSeconds) * 1000 - unchangedMs;
   return leftMs <= 0 ? { take: true, reason: 'Over' } : { take: false, holder: present, leftMs };
 }

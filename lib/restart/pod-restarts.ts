@@ -19,7 +19,7 @@ import {
 } from './decide.ts';
 import { rewriteManifest } from './manifest.ts';
 import { processesInPod, terminate } from './processes.ts';
-import type { RestartLease } from './restart-lease.ts';
+import type { MachineLease } from './machine-lease.ts';
 
 /** Files that the component reads at its start only are whole on disk. */
 export interface InputChange {
@@ -65,7 +65,7 @@ export interface PodRestartOptions {
   /** Whether the API server answers that it is ready: without it a component would end again at once. */
   readonly isApiReady: () => Promise<boolean>;
   /** Acquired before a restart, so that the machines of a cluster do it one after the other. */
-  readonly lease?: Pick<RestartLease, 'acquire' | 'release'> | undefined;
+  readonly lease?: Pick<MachineLease, 'acquire' | 'release'> | undefined;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;

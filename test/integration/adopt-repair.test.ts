@@ -15,7 +15,7 @@ import { isCode, RecoveryError } from '../../lib/errors.ts';
 import { staticPods } from '../../lib/components.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import { RestartLease, restartLease } from '../../lib/restart/restart-lease.ts';
+import { MachineLease, restartLease } from '../../lib/restart/machine-lease.ts';
 import { createLog } from '../../lib/log.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { adoptedMachine, kubeadmManifest, recordIn } from '../support/cluster/adopted-files.ts';
@@ -207,9 +207,9 @@ describe('where a kubelet runs the pods', () => {
   });
 
   describe('while another machine restarts its kube-apiserver', () => {
-    const turnOf = (holder: string): RestartLease =>
-      new RestartLease({ connection, holder, clock: systemClock, signal });
-    let other: RestartLease;
+    const turnOf = (holder: string): MachineLease =>
+      new MachineLease({ connection, holder, clock: systemClock, signal });
+    let other: MachineLease;
     beforeEach(async () => {
       other = turnOf('node2');
       await other.acquire();

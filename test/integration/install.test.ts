@@ -10,7 +10,7 @@ import type { ApiLocation } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
-import { restartLease } from '../../lib/restart/restart-lease.ts';
+import { restartLease } from '../../lib/restart/machine-lease.ts';
 import { createApiStore } from '../../lib/store/api-store.ts';
 import { type RenderedControlPlane, startRenderedControlPlane } from '../support/cluster/rendered-control-plane.ts';
 

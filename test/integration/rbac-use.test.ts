@@ -11,7 +11,7 @@ import { systemClock } from '../../lib/clock.ts';
 import { staticPods } from '../../lib/components.ts';
 import { accountName, defaultNamespace as namespace } from '../../lib/install/accounts.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
-import { RestartLease } from '../../lib/restart/restart-lease.ts';
+import { MachineLease } from '../../lib/restart/machine-lease.ts';
 import { apiRequest, type ApiResponse } from '../support/cluster/api-client.ts';
 import { type AuditEvent, readAudit } from '../support/cluster/audit.ts';
 import { createLeaf } from '../support/certificates/certificates.ts';
@@ -66,7 +66,7 @@ async function ask(name: string, node: string, annotations: Readonly<Record<stri
 async function takeTurns(): Promise<void> {
   const kubeconfigFile = await world.kubeconfigOf('syncer');
   const connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent });
-  const turn = new RestartLease({ connection, holder: nodeName, clock: systemClock, signal });
+  const turn = new MachineLease({ connection, holder: nodeName, clock: systemClock, signal });
   await turn.acquire();
   await turn.release();
   await connection.close();

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { restartLease } from '../../lib/restart/restart-lease.ts';
+import { restartLease } from '../../lib/restart/machine-lease.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 
 const { namespace } = restartLease;

@@ -4,7 +4,7 @@ import { systemClock } from '../../lib/clock.ts';
 import { isCode } from '../../lib/errors.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import { RestartLease, restartLease } from '../../lib/restart/restart-lease.ts';
+import { MachineLease, restartLease } from '../../lib/restart/machine-lease.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 
 const leases = `/apis/coordination.k8s.io/v1/namespaces/${restartLease.namespace}/leases`;
@@ -32,11 +32,11 @@ afterAll(async () => {
   await controlPlane?.[Symbol.asyncDispose]();
 });
 
-const turn = (holder: string, uptimeSeconds = (): number | undefined => systemClock.uptimeSeconds()): RestartLease =>
-  new RestartLease({ connection, holder, clock: { ...systemClock, uptimeSeconds }, signal });
+const turn = (holder: string, uptimeSeconds = (): number | undefined => systemClock.uptimeSeconds()): MachineLease =>
+  new MachineLease({ connection, holder, clock: { ...systemClock, uptimeSeconds }, signal });
 const lease = async (): Promise<Lease> => (await controlPlane.admin(path)).body as Lease;
 /** What it ends with; undefined when it is taken. */
-const take = (one: RestartLease): Promise<unknown> =>
+const take = (one: MachineLease): Promise<unknown> =>
   one.acquire().then(
     () => undefined,
     (err: unknown) => err,
@@ -46,13 +46,13 @@ async function remove(): Promise<void> {
   await controlPlane.admin(path, { method: 'DELETE' });
 }
 
-test('RestartLease says that it cannot be taken where its namespace does not exist', async () => {
+test('MachineLease says that it cannot be taken where its namespace does not exist', async () => {
   expect(isCode(await take(turn('node1')), 'KubeConflict')).toBe(false);
   const body = { metadata: { name: restartLease.namespace } };
   expect((await controlPlane.admin('/api/v1/namespaces', { method: 'POST', body })).status).toBe(201);
 });
 
-test('RestartLease is taken by one of two, whether it is there or not, and by the other when it is given back', async () => {
+test('MachineLease is taken by one of two, whether it is there or not, and by the other when it is given back', async () => {
   for (const round of [1, 2, 3, 4, 5, 6]) {
     if (round % 2 === 1) await remove();
     const both = [turn('node1'), turn('node2')] as const;
@@ -64,17 +64,17 @@ test('RestartLease is taken by one of two, whether it is there or not, and by th
     const [winner, loser] = outcomes[0] === undefined ? [0, 1] : [1, 0];
     expect(isCode(outcomes[loser], 'KubeConflict')).toBe(true);
     expect((await lease()).spec.holderIdentity).toBe(`node${winner + 1}`);
-    const second = await take(both[loser] as RestartLease);
+    const second = await take(both[loser] as MachineLease);
     expect(String(second)).toContain(`is held by "node${winner + 1}", for 360 s more unless it is given back`);
     await both[loser]?.release(); // not its own
     expect((await lease()).spec.holderIdentity).toBe(`node${winner + 1}`);
     await both[winner]?.release();
-    expect(await take(both[loser] as RestartLease)).toBeUndefined();
+    expect(await take(both[loser] as MachineLease)).toBeUndefined();
     await both[loser]?.release();
   }
 });
 
-test('RestartLease is taken from a dead holder after its time, and not before, whatever its clock said', async () => {
+test('MachineLease is taken from a dead holder after its time, and not before, whatever its clock said', async () => {
   await remove();
   const body = {
     metadata: { name: restartLease.name },
@@ -95,7 +95,7 @@ test('RestartLease is taken from a dead holder after its time, and not before, w
   expect(after.spec.renewTime).toMatch(/^\d{4}-\d\d-\d\dT[\d:]+\.\d{6}Z$/);
 });
 
-test('RestartLease waits again when its holder has renewed it', async () => {
+test('MachineLease waits again when its holder has renewed it', async () => {
   let uptime = 1000;
   const node1 = turn('node1');
   const node2 = turn('node2', () => uptime);
@@ -111,10 +111,10 @@ test('RestartLease waits again when its holder has renewed it', async () => {
   expect((await lease()).spec).toMatchObject({ holderIdentity: 'node2', leaseTransitions: 2 });
 });
 
-test('RestartLease is given back by a process that is told to end, and to an API server that has just been restarted', async () => {
+test('MachineLease is given back by a process that is told to end, and to an API server that has just been restarted', async () => {
   await remove();
   const end = new AbortController();
-  const ending = new RestartLease({
+  const ending = new MachineLease({
     connection,
     holder: 'node1',
     clock: systemClock,
@@ -134,7 +134,7 @@ test('RestartLease is given back by a process that is told to end, and to an API
   expect((await lease()).spec.holderIdentity).toBe('');
 });
 
-test('RestartLease throws what the connection says when the API server is away', async () => {
+test('MachineLease throws what the connection says when the API server is away', async () => {
   await controlPlane.kill();
   expect(isCode(await take(turn('node1')), 'KubeUnavailable')).toBe(true);
   await turn('node1').release();

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { judgeRestartLease } from '../../lib/restart/decide.ts';
+import { judgeMachineLease } from '../../lib/restart/decide.ts';
 
-type Held = Parameters<typeof judgeRestartLease>[0];
+type Held = Parameters<typeof judgeMachineLease>[0];
 
 const held: Held = {
   spec: { holderIdentity: 'node2', leaseDurationSeconds: 60 },
@@ -9,7 +9,7 @@ const held: Held = {
   unchangedMs: 10_000,
 };
 
-it.each<[string, Partial<Held>, ReturnType<typeof judgeRestartLease>]>([
+it.each<[string, Partial<Held>, ReturnType<typeof judgeMachineLease>]>([
   ['is taken where nobody holds it', { spec: { holderIdentity: '' } }, { take: true, reason: 'Free' }],
   ['is taken where it says nothing', { spec: undefined }, { take: true, reason: 'Free' }],
   ['is taken where its holder is null', { spec: { holderIdentity: null } }, { take: true, reason: 'Free' }],
@@ -24,5 +24,5 @@ it.each<[string, Partial<Held>, ReturnType<typeof judgeRestartLease>]>([
     { take: false, holder: 'node2', leftMs: 350_000 },
   ],
 ])('The restart Lease %s', (_title, given, wanted) => {
-  expect(judgeRestartLease({ ...held, ...given })).toEqual(wanted);
+  expect(judgeMachineLease({ ...held, ...given })).toEqual(wanted);
 });

@@ -14,7 +14,7 @@ import { systemClock } from '../../../lib/clock.ts';
 import { parseConfig, parseToolConfig } from '../../../lib/config/load.ts';
 import { isCode } from '../../../lib/errors.ts';
 import { installedPresets } from '../../../lib/inventory/preset.ts';
-import { readObserved } from '../../../lib/restart/restart-lease.ts';
+import { readObserved } from '../../../lib/restart/machine-lease.ts';
 import { Markers } from '../../../lib/restart/markers.ts';
 import { bootId } from '../../../lib/host/proc.ts';
 import { recordIn } from '../cluster/adopted-files.ts';

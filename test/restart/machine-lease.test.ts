@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { keepObserved, readObserved } from '../../lib/restart/restart-lease.ts';
+import { keepObserved, readObserved } from '../../lib/restart/machine-lease.ts';
 
 let directory: string;
 let path: string;

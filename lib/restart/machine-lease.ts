@@ -1,5 +1,5 @@
-// The Lease that lets one machine of a cluster at a time restart kube-apiserver, held by compare-and-swap. Only
-// `uninstall` deletes it.
+// Leases that let one machine of a cluster at a time do something, taken by compare-and-swap: restart kube-apiserver, or
+// renew certificates ahead of time. Only `uninstall` deletes them.
 import { dirname } from 'node:path';
 import { type Clock, steadyMs } from '../clock.ts';
 import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
@@ -10,12 +10,17 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { createLease, type Lease, type LeaseName, leasePath, type LeaseRequest, replaceLease } from '../kube/leases.ts';
 import { getIfPresent, microTime } from '../kube/objects.ts';
 import { retry } from '../retry.ts';
-import { judgeRestartLease, restartLeaseSeconds } from './decide.ts';
+import { judgeMachineLease, machineLeaseSeconds } from './decide.ts';
 
-/** `init` grants it by this name. */
+/** Of restarts of kube-apiserver in its own pod. `init` grants it by this name. */
 export const restartLease: LeaseName = { namespace: 'kube-cert-recovery', name: 'kube-apiserver-restart' };
 
-interface RestartLeaseOptions {
+/** Of renewals ahead of time on the hosts of the control plane. `init host --renew-before` grants it by this name. */
+export const renewalLease: LeaseName = { namespace: 'kube-cert-recovery', name: 'control-plane-renewal' };
+
+interface MachineLeaseOptions {
+  /** Default: restartLease. */
+  readonly lease?: LeaseName;
   readonly connection: Pick<KubeConnection, 'request'>;
   /** This machine; another one must not have the same name. */
   readonly holder: string;
@@ -31,12 +36,14 @@ type Asking = Pick<LeaseRequest, 'signal' | 'timeoutMs'>;
 /** Of a process that is told to end: it may still send one request. */
 const lastRequest: Asking = { signal: new AbortController().signal, timeoutMs: 5000 };
 
-export class RestartLease {
-  readonly #options: RestartLeaseOptions;
+export class MachineLease {
+  readonly #options: MachineLeaseOptions;
+  readonly #lease: LeaseName;
   #observed: ObservedVersion | undefined;
 
-  constructor(options: RestartLeaseOptions) {
+  constructor(options: MachineLeaseOptions) {
     this.#options = options;
+    this.#lease = options.lease ?? restartLease;
   }
 
   /** Resolves when it is ours. Throws KubeConflict while another machine holds it, and what the connection throws. */
@@ -46,21 +53,21 @@ export class RestartLease {
     const now = microTime(clock.now());
     const own = {
       holderIdentity: holder,
-      leaseDurationSeconds: restartLeaseSeconds,
+      leaseDurationSeconds: machineLeaseSeconds,
       acquireTime: now,
       renewTime: now,
     };
     if (found === undefined) {
-      return createLease(this.#request(), { ...own, leaseTransitions: 0 }).catch(lost('KubeConflict'));
+      return createLease(this.#request(), { ...own, leaseTransitions: 0 }).catch(lost(this.#lease, 'KubeConflict'));
     }
-    const verdict = judgeRestartLease({ spec: found.spec, holder, unchangedMs: await this.#unchangedMs(found) });
+    const verdict = judgeMachineLease({ spec: found.spec, holder, unchangedMs: await this.#unchangedMs(found) });
     if (!verdict.take) {
       const left = Math.ceil(verdict.leftMs / 1000);
-      throw conflict(`is held by "${verdict.holder}", for ${left} s more unless it is given back`);
+      throw conflict(this.#lease, `is held by "${verdict.holder}", for ${left} s more unless it is given back`);
     }
     const leaseTransitions = (found.spec?.leaseTransitions ?? 0) + (verdict.reason === 'Own' ? 0 : 1);
     await replaceLease(this.#request(), found, { ...own, leaseTransitions }).catch(
-      lost('KubeConflict', 'KubeNotFound'),
+      lost(this.#lease, 'KubeConflict', 'KubeNotFound'),
     );
   }
 
@@ -81,11 +88,11 @@ export class RestartLease {
   }
 
   #request(asking: Asking = { signal: this.#options.signal }): LeaseRequest {
-    return { connection: this.#options.connection, lease: restartLease, ...asking };
+    return { connection: this.#options.connection, lease: this.#lease, ...asking };
   }
 
   #read(asking?: Asking): Promise<Lease | undefined> {
-    return getIfPresent<Lease>(this.#request(asking), leasePath(restartLease));
+    return getIfPresent<Lease>(this.#request(asking), leasePath(this.#lease));
   }
 
   async #unchangedMs({ metadata }: Lease): Promise<number> {
@@ -103,15 +110,15 @@ export class RestartLease {
   }
 }
 
-function conflict(state: string, cause?: unknown): RecoveryError {
-  const message = `Cannot take Lease "${restartLease.namespace}/${restartLease.name}": it ${state}; waiting`;
+function conflict({ namespace, name }: LeaseName, state: string, cause?: unknown): RecoveryError {
+  const message = `Cannot take Lease "${namespace}/${name}": it ${state}; waiting`;
   return new RecoveryError('KubeConflict', message, { cause });
 }
 
 /** Throws KubeConflict for these codes. */
-function lost(...codes: readonly ErrorCode[]): (err: unknown) => never {
+function lost(lease: LeaseName, ...codes: readonly ErrorCode[]): (err: unknown) => never {
   return (err) => {
-    throw isCode(err, ...codes) ? conflict('was taken by another at this moment', err) : err;
+    throw isCode(err, ...codes) ? conflict(lease, 'was taken by another at this moment', err) : err;
   };
 }
 

@@ -1,0 +1,69 @@
+// The identity by which a control-plane host asks for the Lease of renewals. The key of the cluster's CA is on this machine,
+// so it needs no credential that lasts: a client certificate for some minutes, whose group has a right to that Lease
+// and to nothing else, takes the place of the administrator's.
+import { RecoveryError } from '../errors.ts';
+import type { Resolved, Signer } from '../inventory/model.ts';
+import { readKubeconfig } from '../kubeconfig/credentials.ts';
+import { backDatedMs } from '../pki/certificate.ts';
+import { generateKey } from '../pki/key.ts';
+import { signLeaf } from '../pki/sign.ts';
+import type { Store } from '../store/store.ts';
+import { hostsGroup, hostUser } from '../well-known.ts';
+import { toYaml } from '../yaml.ts';
+import { readAuthority } from './ingredients.ts';
+
+interface WantedHostCredential {
+  readonly resolved: Pick<Resolved, 'artefacts'>;
+  /** Of the files of this host. */
+  readonly store: Pick<Store, 'read'>;
+  /** Of a component of this host: server and CA are taken from it, and its signer signs. Absolute path. */
+  readonly kubeconfig: string;
+  readonly hostName: string;
+  readonly now: Date;
+  readonly signal: AbortSignal;
+}
+
+const lifeMs = 10 * 60_000;
+
+/** A kubeconfig with a private key in it. Throws ConfigInvalid, SignFailed, MaterialInvalid, and what the store throws. */
+export async function issueHostKubeconfig(wanted: WantedHostCredential): Promise<string> {
+  const { resolved, store, kubeconfig, hostName, now, signal } = wanted;
+  const signer = signerOf(kubeconfig, resolved);
+  const material = signer && (await store.read(signer.location, signal));
+  if (signer === undefined || material === undefined) {
+    const state = `the CA of kubeconfig "${kubeconfig}" is not on this machine`;
+    throw new RecoveryError('SignFailed', `Cannot sign certificate "${hostUser(hostName)}": ${state}`);
+  }
+  const { server, serverName, ca } = await readKubeconfig(kubeconfig);
+  const issuer = readAuthority(signer.location, material.entries);
+  const key = await generateKey({ name: 'ECDSA', curve: 'P-256' });
+  const certificate = await signLeaf({
+    issuer,
+    key: key.key,
+    commonName: hostUser(hostName),
+    organizations: [hostsGroup],
+    hostnames: [],
+    usage: 'client',
+    notBefore: new Date(Math.max(now.getTime() - backDatedMs, issuer.certificate.facts.notBefore.getTime())),
+    notAfter: new Date(now.getTime() + lifeMs),
+    now,
+  });
+  const cluster = { server, 'certificate-authority-data': ca.toString('base64'), 'tls-server-name': serverName };
+  const user = { 'client-certificate-data': base64(certificate.pem), 'client-key-data': base64(key.pem) };
+  return toYaml({
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [{ name: 'cluster', cluster }],
+    users: [{ name: 'host', user }],
+    contexts: [{ name: 'host', context: { cluster: 'cluster', user: 'host' } }],
+    'current-context': 'host',
+  });
+}
+
+const base64 = (text: string): string => Buffer.from(text).toString('base64');
+
+function signerOf(kubeconfig: string, { artefacts }: Pick<Resolved, 'artefacts'>): Signer | undefined {
+  const target = artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubeconfig);
+  if (target?.kind !== 'target') return undefined;
+  return artefacts.find((one): one is Signer => one.kind === 'signer' && one.name === target.issuer);
+}

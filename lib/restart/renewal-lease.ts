@@ -1,0 +1,84 @@
+// Renewal ahead of time on one control-plane node of a cluster after the other. Before a node renews what is still valid
+// it takes a Lease, and it gives that back when what it has restarted is proven in use; a node that cannot prove that keeps
+// it, so that a fault does not spread. What has expired asks for nothing, and a wait has an end (lib/plan/refresh-rules.ts).
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../clock.ts';
+import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
+import { errorText, isCode } from '../errors.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import type { Log } from '../log.ts';
+import { MachineLease, renewalLease } from './machine-lease.ts';
+import type { RestartNotes } from './markers.ts';
+
+export interface RenewalLeaseOptions {
+  /** As this host, for one piece of work. */
+  readonly withConnection: <T>(work: (connection: KubeConnection) => Promise<T>) => Promise<T>;
+  /** This machine; another one of the cluster must not have the same name. */
+  readonly holder: string;
+  /** A process that ends before its renewal is proven leaves a note for the next one. */
+  readonly notes: Pick<RestartNotes, 'directory' | 'boot'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+const name = `${renewalLease.namespace}/${renewalLease.name}`;
+
+export class RenewalLease {
+  readonly #options: RenewalLeaseOptions;
+
+  constructor(options: RenewalLeaseOptions) {
+    this.#options = options;
+  }
+
+  /** Undefined when this node may renew now; else why it has to wait, as the end of a sentence. Never rejects. */
+  async take(): Promise<string | undefined> {
+    const { log, notes } = this.#options;
+    try {
+      await ensurePrivateDirectory(notes.directory);
+      await this.#with((lease) => lease.acquire());
+      await replaceFile({ path: this.#note, content: notes.boot, mode: 0o600, what: 'note' });
+      log.info('renewal.started', { lease: name });
+      return undefined;
+    } catch (err) {
+      if (isCode(err, 'KubeConflict')) return err.message;
+      const granted = isCode(err, 'KubeForbidden', 'KubeNotFound') ? `; ${grant}` : '';
+      return `Cannot take Lease "${name}": ${errorText(err)}${granted}`;
+    }
+  }
+
+  /** At the end of a run that restarts: gives the Lease back where this node has it and all is proven, else keeps it. */
+  async settle(isProven: boolean): Promise<void> {
+    const { log, notes } = this.#options;
+    const noted = await readFile(this.#note, 'utf8').catch(() => undefined);
+    if (noted === undefined) return;
+    if (noted !== notes.boot) return rm(this.#note, { force: true });
+    try {
+      if (!isProven) return await this.#with((lease) => lease.acquire());
+      await this.#with((lease) => lease.release(releaseMs));
+      await rm(this.#note, { force: true });
+      log.info('renewal.finished', { lease: name });
+    } catch (err) {
+      // It expires after its duration in any case.
+      log.warn('renewal.unproven', { lease: name, err: errorText(err) });
+    }
+  }
+
+  get #note(): string {
+    return join(this.#options.notes.directory, 'renewing');
+  }
+
+  #with<T>(work: (lease: MachineLease) => Promise<T>): Promise<T> {
+    const { withConnection, holder, clock, signal, notes } = this.#options;
+    const seenFile = join(notes.directory, 'renewal-lease');
+    return withConnection((connection) =>
+      work(new MachineLease({ connection, lease: renewalLease, holder, seenFile, clock, signal })),
+    );
+  }
+}
+
+/** kube-apiserver reads its certificates again without a restart: it answers, or is away for another reason. */
+const releaseMs = 10_000;
+
+const grant = 'grant it with "kube-cert-recovery init host --renew-before=..." and the kubeconfig of an administrator';
