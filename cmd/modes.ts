@@ -143,6 +143,7 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
       ...runtime,
       ...mode,
       store: storeOf(connection, restarts.store),
+      renewalLease: restarts.renewalLease,
       namesInApi: namesInApi(resolved, connection),
       clockFacts: clockFactsFor(mode, runtime.builtAt),
       otherClocks: connection && createOtherClocks({ ...runtime, connection, leases }),

@@ -2,18 +2,22 @@
 // restarted, and after the pass come the restarts and the proof that everything is in use; notes are made by every pass,
 // only one with --restart acts on them. In a pod the observer of files tells what has changed, each component has a
 // restarter of its own, and kube-apiserver waits for the restart Lease of the cluster.
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
+import { isStaticPod } from '../lib/components.ts';
 import type { RecoveryError } from '../lib/errors.ts';
 import type { RestartRequest } from '../lib/fileobserver/react.ts';
+import { replaceFile } from '../lib/disk/files.ts';
 import { bootId } from '../lib/host/proc.ts';
+import { issueHostKubeconfig } from '../lib/issue/host-credential.ts';
 import { componentsIn } from '../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { serverAddress } from '../lib/address.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
 import { type Component, componentsOf } from '../lib/restart/decide.ts';
 import { restartMarked, type RestartOutcome } from '../lib/restart/host-restarts.ts';
-import { createMarkingStore, Markers } from '../lib/restart/markers.ts';
+import { createMarkingStore, Markers, type RestartNotes } from '../lib/restart/markers.ts';
 import {
   proveAll,
   type ProvingOptions,
@@ -21,16 +25,20 @@ import {
   waitForApi,
   type WantedProof,
 } from '../lib/restart/pending-proofs.ts';
+import { proveEtcdHere } from '../lib/proof/prove.ts';
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
 import { MachineLease } from '../lib/restart/machine-lease.ts';
+import { RenewalLease, type RenewalLeaseOptions } from '../lib/restart/renewal-lease.ts';
 import type { Store } from '../lib/store/store.ts';
-import { connect } from './connections.ts';
+import { connect, withConnection } from './connections.ts';
 import { isUnmet, type UnmetCondition } from './exit-codes.ts';
 import type { Runtime } from './runtime.ts';
 
 interface HostRestarts {
   /** Of the files of this host. */
   readonly store: Store;
+  /** Taken before what is still valid is renewed; undefined where that is not done, or no API is known. */
+  readonly renewalLease?: RenewalLease | undefined;
   finish(report: RegenReport): Promise<readonly UnmetCondition[]>;
 }
 
@@ -42,8 +50,10 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
     log.warn('restart.failed', { path: mode.lockDir, code, err: message });
   const notes = { directory: mode.lockDir, boot: bootId(), onFailed };
   const markers = new Markers(notes);
+  const renewalLease = createRenewalLease(mode, disk, { runtime, components, notes });
   return {
     store: createMarkingStore(disk, components, markers),
+    renewalLease,
     async finish(report) {
       const proving = provingOptions(disk, components, runtime);
       const unmet = new Set(report.artefacts.filter(isUnmet).map(({ artefact }) => artefact));
@@ -61,9 +71,48 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
       const isIdle = failures.length === outcomes.length && report.writes === 0;
       const fresh = isIdle ? [] : wantedOf(outcomes, clock.now());
       const unproven = await proveAll(fresh, notes, proving);
-      return [...failures, ...unproven].map((message) => ({ message }));
+      const all = [...failures, ...unproven];
+      await renewalLease?.settle(async () => all.length === 0 && unmet.size === 0 && (await isEtcdHealthy(proving)));
+      return all.map((message) => ({ message }));
     },
   };
+}
+
+const etcdHealthMs = 30_000;
+
+async function isEtcdHealthy(proving: ProvingOptions): Promise<boolean> {
+  const health = await proveEtcdHere(etcdHealthMs, proving);
+  if (health?.state === 'unproven') proving.log.warn('proof.missing', { component: 'etcd', message: health.message });
+  return health?.state !== 'unproven';
+}
+
+interface RenewingHost {
+  readonly runtime: Runtime;
+  readonly components: readonly Component[];
+  readonly notes: RestartNotes;
+}
+
+/** Its server and CA are those of a component that talks to the API server of this machine. */
+function createRenewalLease(
+  { policy, lockDir }: RegenConfig,
+  store: Store,
+  { runtime, components, notes }: RenewingHost,
+): RenewalLease | undefined {
+  const { resolved, hostName, clock, log, signal } = runtime;
+  const component = components.find(({ name }) => isStaticPod(name)) ?? components[0];
+  if (policy.ahead === undefined || component === undefined) return undefined;
+  const { kubeconfig } = component;
+  const path = join(lockDir, 'host.kubeconfig');
+  const asHost: RenewalLeaseOptions['withConnection'] = async (work) => {
+    const issued = { resolved, store, kubeconfig, hostName, now: clock.now(), signal };
+    await replaceFile({ path, content: await issueHostKubeconfig(issued), mode: 0o600, what: 'kubeconfig' });
+    try {
+      return await withConnection(path, { config: {}, clock, log, signal }, work);
+    } finally {
+      await rm(path, { force: true });
+    }
+  };
+  return new RenewalLease({ withConnection: asHost, holder: hostName, notes, clock, log, signal });
 }
 
 function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly WantedProof[] {

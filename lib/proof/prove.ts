@@ -5,13 +5,14 @@ import { readFile } from 'node:fs/promises';
 import type { Address } from '../address.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { type ErrorDetails, errorText, RecoveryError, systemCode } from '../errors.ts';
-import { certificateKey } from '../inventory/content.ts';
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { fileOf, isFileOfItsOwn } from '../inventory/places.ts';
 import type { Proof, Reader, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { readLease } from '../kube/leases.ts';
 import type { Store } from '../store/store.ts';
 import { type ApiProof, judgeRenewal, proveProxied, proveSignsCsr } from './api-proofs.ts';
+import { proveEtcdHealth } from './etcd-health.ts';
 import { combineProofs, type ProofResult } from './result.ts';
 import { fingerprintOf, proveServed } from './served.ts';
 
@@ -145,6 +146,30 @@ export async function proveServedHere(forMs: number, options: HostProofs): Promi
   }
   return undefined;
 }
+
+/** That the etcd member here is healthy and has a quorum, asked for so long at most. Undefined where none is known. */
+export async function proveEtcdHere(forMs: number, options: HostProofs): Promise<ProofResult | undefined> {
+  const { resolved, store, signal } = options;
+  const read = async (name: string | undefined, entry: string): Promise<string> => {
+    const artefact = resolved.artefacts.find((one) => one.name === name);
+    const material = artefact && (await store.read(artefact.location, signal));
+    return Buffer.from(material?.entries[entry] ?? '').toString();
+  };
+  for (const artefact of resolved.artefacts) {
+    const serves = artefact.readers.find(({ component }) => component === 'etcd')?.serves;
+    if (artefact.kind !== 'target' || serves?.client === undefined || serves.address !== 'loopback') continue;
+    const { client: name, port = etcdPort } = serves;
+    const look = async (): Promise<ProofResult> => {
+      const client = { cert: await read(name, certificateKey), key: await read(name, privateKeyKey) };
+      const ca = await read(artefact.issuer, certificateKey);
+      return proveEtcdHealth({ host: '127.0.0.1', port, ca, client, signal });
+    };
+    return untilProven(look, forMs, options);
+  }
+  return undefined;
+}
+
+const etcdPort = 2379;
 
 /** That the identity in a kubeconfig has been used since then, asked by itself for so long at most. */
 export async function proveIdentityHere(

@@ -37,6 +37,8 @@ export interface LookOptions extends ClockSources {
    * so that a process that lasts shuts nobody out.
    */
   readonly lockDisk?: () => Promise<Lock>;
+  /** Taken before files that are still valid are renewed; answers why that has to wait. See RenewalLease. */
+  readonly renewalLease?: { readonly take: () => Promise<string | undefined> } | undefined;
   /** Asked before each look that writes files. Throws AlreadyRunning beside a writer that takes no lock. */
   readonly refuseBesideOthers?: () => void;
 }
@@ -60,6 +62,8 @@ interface Seen {
   /** Objects that tell names, and could not be read. */
   readonly unread: number;
   readonly plan: Plan;
+  /** The same, made by another policy. */
+  readonly replan: (policy: RenewalPolicy) => Plan;
   readonly now: Date;
 }
 
@@ -83,30 +87,45 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
     ]);
     const resolved = names === undefined ? options.resolved : withNames(options.resolved, names);
     const sight = { resolved, gathered, unread: names?.unread ?? 0 };
-    if (signal.aborted) return { ...sight, plan: { decisions: [], recheckAt: clock.now() }, now: clock.now() };
+    if (signal.aborted) {
+      const plan = { decisions: [], recheckAt: clock.now() };
+      return { ...sight, plan, replan: () => plan, now: clock.now() };
+    }
     previous = gathered.facts;
     const now = gathered.readAt;
     const facts = withoutWaiting(gathered.facts, unfinished);
     foundExpiredAt = foundExpiredAt && notLater(foundExpiredAt, now);
     const unattended = isUnattended(foundExpiredAt, now);
-    const planBy = (by: ClockFacts): Plan => makePlan({ resolved, facts, policy, clock: by, now, unattended });
+    const planBy = (by: ClockFacts, kept = policy): Plan =>
+      makePlan({ resolved, facts, policy: kept, clock: by, now, unattended });
     const planned = planBy(trust);
     const apiAnswers = hasAnswered({ resolved, gathered }, only);
     const canHear = apiAnswers && options.otherClocks !== undefined;
     if (asked !== undefined || trust.synchronised || !matters(planned, canHear))
-      return { ...sight, plan: planned, now };
+      return { ...sight, plan: planned, replan: (kept) => planBy(trust, kept), now };
     const heard = await known.ask({ apiAnswers });
     // Others have had time to write meanwhile: what was read is as old as that.
     const isOld = Math.abs(clock.now().getTime() - now.getTime()) > oldMs;
-    return isOld ? see(only, heard) : { ...sight, plan: planBy(heard), now };
+    return isOld ? see(only, heard) : { ...sight, plan: planBy(heard), replan: (kept) => planBy(heard, kept), now };
+  };
+  /** What is still valid is renewed by the holder of the Lease alone, which is asked for once in a look. */
+  const inTurn = () => {
+    let answer: Promise<string | undefined> | undefined;
+    return async (seen: Seen): Promise<Seen> => {
+      const { ahead } = policy;
+      if (options.renewalLease === undefined || dryRun || ahead === undefined || !renewsAhead(seen)) return seen;
+      const waits = await (answer ??= options.renewalLease.take());
+      return waits === undefined ? seen : { ...seen, plan: seen.replan({ ...policy, ahead: { ...ahead, waits } }) };
+    };
   };
 
   return async (only) => {
-    let seen = await see(only);
+    const turn = inTurn();
+    let seen = await turn(await see(only));
     const guard: Guard = signal.aborted ? {} : await guardDisk(seen.plan, options);
     try {
       // What the holder before us has written counts.
-      if (guard.lock !== undefined) seen = await see(only);
+      if (guard.lock !== undefined) seen = await turn(await see(only));
       const { resolved, gathered, unread, plan, now } = seen;
       const external = externalVersions(resolved, gathered.found, only);
       if (signal.aborted)
@@ -137,6 +156,12 @@ const oldMs = 200;
 /** Whether more should be known of the clock: it seems wrong, or somebody could say that it is before we sign by it. */
 const matters = ({ decisions }: Plan, canHear: boolean): boolean =>
   decisions.some(({ action, reason }) => reason === 'ClockImplausible' || (canHear && action === 'renew'));
+
+/** Files of this host that are still valid. */
+function renewsAhead({ resolved, plan }: Seen): boolean {
+  const ahead = new Set(plan.decisions.flatMap(({ action, reason, artefact }) => (action === 'renew' && reason === 'RefreshDue' ? [artefact] : [])));
+  return resolved.artefacts.some(({ name, location }) => ahead.has(name) && isFile(location));
+}
 
 function hasAnswered({ resolved, gathered }: Pick<Seen, 'resolved' | 'gathered'>, only: Only): boolean {
   return resolved.artefacts.some(

@@ -49,13 +49,13 @@ export class RenewalLease {
   }
 
   /** At the end of a run that restarts: gives the Lease back where this node has it and all is proven, else keeps it. */
-  async settle(isProven: boolean): Promise<void> {
+  async settle(isProven: () => Promise<boolean>): Promise<void> {
     const { log, notes } = this.#options;
     const noted = await readFile(this.#note, 'utf8').catch(() => undefined);
     if (noted === undefined) return;
     if (noted !== notes.boot) return rm(this.#note, { force: true });
     try {
-      if (!isProven) return await this.#with((lease) => lease.acquire());
+      if (!(await isProven())) return await this.#with((lease) => lease.acquire());
       await this.#with((lease) => lease.release(releaseMs));
       await rm(this.#note, { force: true });
       log.info('renewal.finished', { lease: name });
