@@ -64,7 +64,9 @@ export function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
   };
   const kept = flagRows.filter(({ units }) => units === 'kept');
   return [...kept.filter((row) => !isRepeatable(row)), ...kept.filter(isRepeatable)].flatMap((row) =>
-    [typedValue(flags, row) ?? []].flat().map((text) => `${row.flag}=${absolute(row, String(text))}`),
+    [typedValue(flags, row) ?? []]
+      .flat()
+      .map((text) => (text === true ? row.flag : `${row.flag}=${absolute(row, String(text))}`)),
   );
 }
 

@@ -1,6 +1,7 @@
 // The configuration of this invocation: reads the file of --config and leaves its judgement to lib/config/load.ts. Flags of
 // commands, which no file says, are judged here. And what a configuration means on this machine: its names and its clock.
 import { readFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import type { CommonConfig, ToolConfig } from '../lib/config/load.ts';
 import type { ConfigInput } from '../lib/config/sources.ts';
@@ -28,7 +29,7 @@ export function orKubeadm(flags: CommandLine): CommandLine {
 }
 
 export function configInput({ config, ...flags }: CommandLine, { env, cwd }: Pick<Io, 'env' | 'cwd'>): ConfigInput {
-  const input = { flags, env, cwd, presets: installedPresets };
+  const input = { flags, env, cwd, hostName: hostname(), presets: installedPresets };
   if (config === undefined) return input;
   const path = resolve(cwd, config);
   try {

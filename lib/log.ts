@@ -36,6 +36,7 @@ export type LogEvent =
   | 'rotation.blocked'
   | 'rotation.failed'
   | 'rotation.resolved'
+  | 'rotation.due'
   | 'regen.summary'
   | 'backup.failed'
   | 'attributes.lost'

@@ -113,6 +113,21 @@ const flagTable = {
       field: 'regen.restart',
       help: 'with --once: restart components of this host that must read renewed files again; prove use',
     },
+    '--renew-before <duration>': {
+      field: 'regen.renewBefore',
+      units: 'kept',
+      help: 'renew files of this host so long before they expire, such as 30d (default: when they have expired)',
+    },
+    '--window <when>': {
+      field: 'regen.window',
+      units: 'kept',
+      help: 'with --renew-before: only then, such as Sat,Sun/02:00-05:00; a time zone may follow after a space',
+    },
+    '--warn-only': {
+      field: 'regen.warnOnly',
+      units: 'kept',
+      help: 'with --renew-before: only say what is due; what has expired is renewed all the same',
+    },
     '--component <name,...>': {
       field: 'syncer.components',
       as: 'lists',

@@ -6,6 +6,7 @@ import { checkEnvironment, type Environment } from '../inventory/resolve.ts';
 import { checkShape } from '../inventory/shape.ts';
 import { namespaceName } from '../inventory/values.ts';
 import { problemsError, suggestion, type Problem } from '../problems.ts';
+import { checkAhead, withLives } from './ahead-settings.ts';
 import { flagRows } from './flags.ts';
 import { checkAddresses, checkComponents, modesOf, policyOf, sharedKubeconfig } from './mode-settings.ts';
 import { missing, readSources, type ConfigInput, type ConfigReading } from './sources.ts';
@@ -20,6 +21,13 @@ function inventoryOfApprover({ settings, file }: ConfigReading): Inventory | und
 }
 
 function inventoryOf(reading: ConfigReading): Inventory | undefined {
+  checkAhead(reading);
+  const inventory = plainInventory(reading);
+  return inventory && withLives(inventory, reading);
+}
+
+/** As it is written. */
+function plainInventory(reading: ConfigReading): Inventory | undefined {
   const { input, file, settings, problems } = reading;
   const { preset = file.unread ? undefined : input.defaultPreset } = settings;
   const where = { namespace: settings.namespace, podNamespace: podNamespace(reading) };
@@ -163,6 +171,6 @@ export function parseToolConfig(input: ConfigInput) {
   refuse(problems);
   const common = { ...commonOf(reading, inventory, environment), ...settings.regen };
   const { keyAlgorithm, approver } = settings;
-  const policy = policyOf(settings, inventory);
+  const policy = policyOf(reading, inventory);
   return { ...common, policy, keyAlgorithm, kubeconfig, destinationDir, components, approver };
 }

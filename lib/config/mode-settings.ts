@@ -4,6 +4,7 @@ import type { Inventory } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import { componentsIn } from '../inventory/resolve.ts';
 import { suggestion } from '../problems.ts';
+import { renewAheadOf } from './ahead-settings.ts';
 import { missing } from './sources.ts';
 import type { ConfigReading } from './sources.ts';
 import type { Settings } from './schema.ts';
@@ -17,9 +18,12 @@ export type ApproverConfig = Extract<ModeConfig, { mode: 'approver' }>;
 type Mode = NonNullable<Settings['modes']>[number];
 
 /** Who maintains these artefacts the inventory knows; an owner leaves nobody else a turn. */
-export function policyOf({ policy }: Settings, inventory: Inventory | undefined): RenewalPolicy {
+export function policyOf({ settings, input }: ConfigReading, inventory: Inventory | undefined): RenewalPolicy {
+  const { policy } = settings;
   const kind = policy.kind ?? inventory?.policy?.kind ?? 'OnlyWhenExpired';
-  return { kind, graceMs: policy.grace ?? (kind === 'BeforeExpiry' ? 0 : 60_000), settleMs: policy.settle };
+  const graceMs = policy.grace ?? (kind === 'BeforeExpiry' ? 0 : 60_000);
+  const ahead = renewAheadOf(settings, input.env['NODE_NAME'] || (input.hostName ?? ''));
+  return { kind, graceMs, settleMs: policy.settle, ...(ahead !== undefined && { ahead }) };
 }
 
 /** The credential of everything that has none of its own: flag, file, KUBECONFIG. */
@@ -61,7 +65,7 @@ function modeOf(mode: Mode, reading: ModeReading) {
   const { settings, inventory, kubeconfig } = reading;
   const { keyAlgorithm } = settings;
   if (mode === 'regen') {
-    return [{ mode, ...settings.regen, kubeconfig, policy: policyOf(settings, inventory), keyAlgorithm }];
+    return [{ mode, ...settings.regen, kubeconfig, policy: policyOf(reading, inventory), keyAlgorithm }];
   }
   if (mode === 'syncer') return syncerOf(mode, reading);
   checkAddresses(reading);

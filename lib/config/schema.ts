@@ -6,6 +6,7 @@ import { inventoryFileSchema, inventorySchema, policyKind } from '../inventory/s
 import {
   checkedHostname,
   directoryPath,
+  duration,
   durationUpTo,
   hostnameText,
   namespaceName,
@@ -14,6 +15,7 @@ import {
 } from '../inventory/values.ts';
 import { defaultBootstrapNamespace, requesterNames } from '../bootstrap-identity.ts';
 import type { KeyAlgorithm } from '../pki/key.ts';
+import { parseWindow, windowWanted } from '../plan/window.ts';
 import { apiVersion, defaultBackupDir, defaultLockDir, defaultRecoveryServerName, nodePrefix } from '../well-known.ts';
 import { kubeletSignerNames } from '../well-known.ts';
 import type { Address } from '../address.ts';
@@ -39,6 +41,11 @@ const bindAddress = address(
 const serverAddress = address('an address such as "127.0.0.1:6443"', (text) => (parseAddress(text)?.host ?? '') !== '');
 const serverName = hostnameText.refine((text) => checkedHostname(text) !== undefined, {
   error: 'a DNS name or an IP address',
+});
+
+// The text stays as it is: flags and file are merged as they are written, and read then.
+const renewalWindow = z.string({ error: windowWanted }).refine((text) => parseWindow(text) !== undefined, {
+  error: windowWanted,
 });
 
 const requester = z.strictObject({
@@ -81,6 +88,22 @@ export const settingsSchema = z.strictObject({
         .boolean()
         .default(false)
         .describe('With once: restart components of this host that must read renewed files again, and prove their use'),
+      renewBefore: duration
+        .optional()
+        .describe('Remaining life with which leaf certificates in files of this host are renewed. Default: none of it'),
+      caRenewBefore: duration
+        .optional()
+        .describe('With renewBefore: remaining life of a CA in files of this host that is too short. Default: 365d'),
+      window: renewalWindow
+        .optional()
+        .describe(
+          'With renewBefore: when it is done, as [DAYS/]HH:MM-HH:MM[ ZONE]. What would expire before the next one waits ' +
+            "for none. Default: at any time; the machine's time zone",
+        ),
+      warnOnly: z
+        .boolean()
+        .optional()
+        .describe('With renewBefore: only say what is due, renew what has expired. Default: false'),
       backupDir: directoryPath
         .default(defaultBackupDir)
         .describe('Where files that are replaced are copied to. Default: /var/lib/kube-cert-recovery/backups'),
@@ -178,6 +201,18 @@ export const settingsSchema = z.strictObject({
     })
     .prefault({})
     .describe('When an artefact is renewed'),
+  lives: z
+    .record(
+      objectName,
+      z.strictObject({
+        validity: duration.optional().describe('Life of a new certificate. Default: what the inventory says'),
+        renewBefore: duration
+          .optional()
+          .describe('Remaining life with which it is renewed, under every policy. Default: what the others have'),
+      }),
+    )
+    .default({})
+    .describe('By name of a signer or target of the inventory, its life where that is to be another'),
   keyAlgorithm: z
     .enum(Object.keys(keyAlgorithms) as (keyof typeof keyAlgorithms)[])
     .transform((name): KeyAlgorithm => keyAlgorithms[name])

@@ -18,6 +18,8 @@ export interface ConfigInput {
   /** The file of --config. */
   readonly file?: { readonly path: string; readonly text: string };
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Of this machine. */
+  readonly hostName?: string;
   /** Relative paths on the command line are seen from here. */
   readonly cwd: string;
   /** Of what concerns this host, where nothing else is said. */

@@ -8,6 +8,7 @@ import { isFile, isMadeHere } from '../inventory/places.ts';
 import { dnsNameCovers } from '../pki/names.ts';
 import { locationText } from '../store/store.ts';
 import { clockSkewMs, doubt } from './clock-rules.ts';
+import { isRenewedAhead, postponed, renewalAt } from './ahead-rules.ts';
 import { blocked, bring, type Case, type Check, decide, earliest, type Fault, type Faulty } from './decision.ts';
 import { type Finding, firstOf, idleMs, keep, laterMs, lookAgainMs, type PairCase } from './decision.ts';
 import { refusedByNewer, renew, settlesAt, soonMs, stillUnusable, type Verdict } from './decision.ts';
@@ -28,7 +29,7 @@ export function judgeSigner(at: Case<Signer>): Verdict {
   return decide(at, {
     checks: [keyElsewhere, stillUnusable, ...certificateIs(notYetValid, expired, notTrusted, undated, refreshDue)],
     otherwise: healthy,
-    obstacles: [...issuerObstacles, putBack, onOtherMachines, damagedForGood, notMadeHere],
+    obstacles: [...issuerObstacles, putBack, onOtherMachines, damagedForGood, notMadeHere, postponed],
     renewal: renewed,
   });
 }
@@ -41,7 +42,7 @@ export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
   const verdict = decide(at, {
     checks: [stillUnusable, ...looks],
     otherwise: healthy,
-    obstacles: [...issuerObstacles, namesUnknown, serverUnknown],
+    obstacles: [...issuerObstacles, namesUnknown, serverUnknown, postponed],
     renewal: renewed,
   });
   const unknown = at.artefact.namesUnknown;
@@ -66,10 +67,13 @@ function superseded({ artefact: { supersededBy: successor }, facts, now }: Case<
   return keep('Healthy', `nobody reads it any more: ${successor} is in its place`, laterMs(now, idleMs));
 }
 
-function keyElsewhere({ artefact, fact, now }: PairCase): Verdict | undefined {
+function keyElsewhere(at: PairCase): Verdict | undefined {
+  const { artefact, fact, policy, now } = at;
   const [certificate] = certificatesOf(fact);
   if (fact.state !== 'broken' || !isClosed(fact) || !isFile(artefact.location)) return undefined;
   if (certificate === undefined || now >= certificate.notAfter) return undefined;
+  const isEnding = policy.ahead !== undefined && now >= refreshAt(at, certificate);
+  if (isEnding) return ending(`valid until ${certificate.notAfter.toISOString()}`, certificate.notAfter);
   return keep('NotOurs', `valid, but ${fact.message}: what it signs cannot be renewed here`, certificate.notAfter);
 }
 
@@ -79,13 +83,16 @@ function healthy(at: PairCase): Verdict {
   if (certificate === undefined) return blocked('Unavailable', 'it could not be read', laterMs(now, lookAgainMs));
   const refresh = isOwner(at) ? refreshAt(at, certificate) : now;
   const until = earliest(expiryWithGrace(at, certificate), refresh > now ? refresh : undefined);
+  const renewsAt = refresh > now ? renewalAt(at.policy, refresh) : undefined;
   const from = fact.state === 'present' ? fact.differingCopies?.join(', ') : undefined;
   const differing =
     from === undefined
       ? ''
       : `; its copies in ${from} differ from it in a few bytes, and nothing here shows which of them are right`;
   const told = `${refusedByNewer([certificate])}${differing}`;
-  return keep('Healthy', `valid until ${certificate.notAfter.toISOString()}${told}`, until);
+  const verdict = keep('Healthy', `valid until ${certificate.notAfter.toISOString()}${told}`, until);
+  const isAhead = renewsAt !== undefined && isRenewedAhead(at.artefact, at.policy);
+  return isAhead ? { ...verdict, renewsAt } : verdict;
 }
 
 /** Unless the clock is in doubt: that is looked at after all else that may be wrong with it (`undated`). */
@@ -246,9 +253,17 @@ function damagedForGood({
   return bring(isDamaged ? reason : 'NotOurs', `${message}; ${wanted}`, laterMs(now, lookAgainMs));
 }
 
-function notMadeHere({ artefact, now, fault: { reason, message } }: Faulty<Case<Signer>>): Verdict | undefined {
+/** Told of the CA, once: what it has signed says only that it waits for this. */
+function ending(message: string, until: Date): Verdict {
+  const wanted =
+    'it is not renewed here, and nothing that it signs outlives it: renew it with the same key, and bring it to every machine';
+  return keep('SignerEnding', `${message}; ${wanted}`, until);
+}
+
+function notMadeHere({ artefact, policy, now, fault: { reason, message } }: Faulty<Case<Signer>>): Verdict | undefined {
   if (isMadeHere(artefact)) return undefined;
   const later = laterMs(now, lookAgainMs);
+  if (reason === 'RefreshDue' && policy.ahead !== undefined && isFile(artefact.location)) return ending(message, later);
   if (reason === 'RefreshDue') return keep('NotOurs', `${message}; renew it by hand, it is not made here`, later);
   const told = `${message}; bring a new one by hand, it is not made here: other machines may have the same one`;
   // What is not yet valid comes by itself, or with the right time.

@@ -7,6 +7,7 @@ import { type ClockFacts, clockSkewMs } from './clock-rules.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { type ArtefactFacts, certificatesOf, type Facts } from './facts.ts';
 import type { Action, Reason } from './reasons.ts';
+import type { RenewalWindow } from './window.ts';
 
 export interface Decision {
   readonly artefact: string;
@@ -24,6 +25,22 @@ export interface Decision {
   readonly putsBack?: true;
   /** An external input has nothing valid for it: others may bring that at any moment. */
   readonly awaits?: true;
+  /** When it is renewed ahead of time, where that was asked for and nothing happens before. */
+  readonly renewsAt?: Date | undefined;
+}
+
+/** Renewal of files of this host before they expire (`--renew-before`). */
+export interface RenewAhead {
+  /** Remaining life of a leaf, in milliseconds; undefined: only of entries that have a threshold of their own. */
+  readonly beforeMs?: number | undefined;
+  /** Remaining life of a CA, in milliseconds. */
+  readonly signerBeforeMs: number;
+  /** From 0 to less than 1, always the same on one node: spreads the nodes over the threshold and over the window. */
+  readonly jitter: number;
+  /** Undefined: at any time. */
+  readonly window?: RenewalWindow | undefined;
+  /** Says what is due and renews nothing before it has expired. */
+  readonly warnOnly: boolean;
 }
 
 export interface RenewalPolicy {
@@ -36,6 +53,7 @@ export interface RenewalPolicy {
    * original) before it is taken for a fault and not for another writer's work between two writes.
    */
   readonly settleMs: number;
+  readonly ahead?: RenewAhead | undefined;
 }
 
 /** What an artefact will hold once the plan is carried out, as far as others depend on it. */

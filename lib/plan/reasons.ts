@@ -28,6 +28,8 @@ export const reasons = {
   NotPromotedYet: ['keep', 'its original is still too young', 'written at its promotion time'],
   Settling: ['keep', 'two objects or files contradict', 'believed after `policy.settle`'],
   RefreshDue: ['renew', 'past its refresh time', 'renewed by `BeforeExpiry`'],
+  Postponed: ['keep', 'due, outside of the window', 'renewed in the next one'],
+  WarnOnly: ['keep', 'due, and only reported', 'renewed when it has expired'],
   SignerTooYoung: ['keep', 'due, but its signer is fresh', 'renewed when all trust it'],
   SignerEnding: ['keep', 'due, but its signer ends too soon', 'the signer must be renewed'],
   SignerUnusable: ['blocked', 'its signer cannot sign now', 'a person must look, see below'],
@@ -41,4 +43,10 @@ export const reasons = {
 export type Reason = keyof typeof reasons;
 
 /** Valid, and soon to be renewed: `status` shows it as EXPIRING. */
-export const endingReasons: readonly Reason[] = ['RefreshDue', 'SignerTooYoung', 'SignerEnding'];
+export const endingReasons: readonly Reason[] = [
+  'RefreshDue',
+  'Postponed',
+  'WarnOnly',
+  'SignerTooYoung',
+  'SignerEnding',
+];

@@ -4,12 +4,14 @@
 import { bundlesAbove } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
 import { type CertificateFacts, madeAt } from '../pki/certificate.ts';
+import { batchMs, isLastCall, isRenewedAhead, thresholdMs } from './ahead-rules.ts';
 import { earliest, type Finding, idleMs, keep, laterMs, type PairCase } from './decision.ts';
+import { certificateOf } from './facts.ts';
 
 /** What the kubelet rotates it renews ahead of time itself: two owners would take turns. */
 export const isOwner = ({ artefact, policy }: PairCase): boolean =>
   !(artefact.kind === 'target' && artefact.rotatedBy !== undefined) &&
-  (policy.kind === 'BeforeExpiry' || artefact.renewAhead === true);
+  (policy.kind === 'BeforeExpiry' || artefact.renewAhead === true || thresholdMs({ artefact, policy }) !== undefined);
 
 /** In the API the cluster's own rotator has its turn first; files have no other rotator. */
 export function expiryWithGrace({ artefact, policy }: PairCase, { notAfter }: CertificateFacts): Date {
@@ -19,12 +21,12 @@ export function expiryWithGrace({ artefact, policy }: PairCase, { notAfter }: Ce
 export function refreshDue(at: PairCase, certificate: CertificateFacts): Finding | undefined {
   const { artefact, now } = at;
   const soonest = earliest(expiryWithGrace(at, certificate), laterMs(now, idleMs));
-  if (!isOwner(at) || now < refreshAt(at, certificate)) return undefined;
+  if (!isOwner(at) || (now < refreshAt(at, certificate) && !goesAlong(at, certificate))) return undefined;
   const ends = newNotAfter(at);
   const gain = ends.getTime() - certificate.notAfter.getTime();
-  if (gain < artefact.validity / 10) {
+  if (gain < artefact.validity / 10 && !isLastCall(at, certificate, gain)) {
     if (ends.getTime() >= laterMs(now, artefact.validity).getTime()) return undefined; // it outlives a new one anyway
-    const told = `its signer ends at ${ends.toISOString()}, so a renewal would gain nothing; the signer must be renewed first`;
+    const told = `its signer ${artefact.issuer ?? ''} ends at ${ends.toISOString()}, so a renewal would gain nothing; the signer must be renewed first`;
     return keep('SignerEnding', told, soonest);
   }
   if (artefact.kind === 'signer' && !isFile(artefact.location) && !madeByRotation.test(certificate.commonName)) {
@@ -58,15 +60,27 @@ const madeByRotation = /@\d+$/;
  * counts there. Never before a renewal gains a tenth of the validity: one that was adopted may outlive those made here.
  */
 export function refreshAt(
-  { artefact: { location, refresh, validity } }: PairCase,
+  { artefact, policy }: Pick<PairCase, 'artefact' | 'policy'>,
   certificate: CertificateFacts,
 ): Date {
+  const { location, refresh, validity } = artefact;
   const { notAfter } = certificate;
   const gains = laterMs(notAfter, -0.9 * validity);
   const due = isFile(location)
-    ? laterMs(notAfter, refresh - validity)
+    ? laterMs(notAfter, -(thresholdMs({ artefact, policy }) ?? validity - refresh))
     : laterMs(madeAt(certificate), Math.min(refresh, lifeOf(certificate) * 0.8));
   return due > gains ? due : gains;
+}
+
+/** Another leaf of this host is renewed ahead of time now, and this one would be within a day. */
+function goesAlong(at: PairCase, certificate: CertificateFacts): boolean {
+  const { artefact, resolved, facts, policy, now } = at;
+  if (!isRenewedAhead(artefact, policy) || now < laterMs(refreshAt(at, certificate), -batchMs)) return false;
+  return resolved.artefacts.some((other) => {
+    const found = certificateOf(facts.get(other.name));
+    if (other.kind !== 'target' || found === undefined || !isRenewedAhead(other, policy)) return false;
+    return now >= refreshAt({ artefact: other, policy }, found) && now < found.notAfter;
+  });
 }
 
 /** Milliseconds, without the back-dating. */

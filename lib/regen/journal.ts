@@ -176,12 +176,29 @@ export class Journal {
   /** Nothing is left to do at present. */
   settled(): void {
     const { clock, log } = this.#options;
+    const { loggedAt } = this.#summary;
     this.#summary.tell(() => this.#standing());
+    if (this.#summary.loggedAt !== loggedAt) this.#warnOfDue();
     if (this.#recovery === undefined) return;
     const { since } = this.#recovery;
     const count = this.writes - this.#recovery.writes;
     this.#recovery = undefined;
     log.info('recovery.finished', { count, duration: clock.now().getTime() - since.getTime() });
+  }
+
+  /** With the summary, so once a day: what ends, and nobody renews. What a CA has signed is not told beside it. */
+  #warnOfDue(): void {
+    for (const { artefact, decision, notAfter } of this.#entries.values()) {
+      const { reason, message } = decision ?? {};
+      const isCa = reason === 'SignerEnding' && artefact.kind === 'signer';
+      if (reason !== 'WarnOnly' && !isCa) continue;
+      this.#options.log.warn('rotation.due', {
+        ...fieldsOf(artefact),
+        reason,
+        message,
+        notAfter: notAfter?.toISOString(),
+      });
+    }
   }
 
   /** Undefined where nothing was looked at. */

@@ -1,0 +1,84 @@
+// Renewal ahead of time as it is configured: the policy for files of this host, and lives of single entries in place of
+// those that the inventory gives. Pure.
+import { createHash } from 'node:crypto';
+import { durationText } from '../duration.ts';
+import type { Artefact, Inventory } from '../inventory/model.ts';
+import { originalOf } from '../inventory/order.ts';
+import type { RenewAhead } from '../plan/decision.ts';
+import { parseWindow } from '../plan/window.ts';
+import { type Problem, suggestion } from '../problems.ts';
+import type { Settings } from './schema.ts';
+import type { ConfigReading } from './sources.ts';
+
+const defaultSignerBeforeMs = 365 * 86_400_000;
+
+/** `node`: its name, which spreads it among the others. Undefined where nobody asked for renewal ahead of time. */
+export function renewAheadOf({ regen, lives }: Settings, node: string): RenewAhead | undefined {
+  const { renewBefore, caRenewBefore = defaultSignerBeforeMs, warnOnly = false } = regen;
+  const hasOwn = Object.values(lives).some((life) => life.renewBefore !== undefined);
+  if (renewBefore === undefined && !hasOwn) return undefined;
+  const window = regen.window === undefined ? undefined : parseWindow(regen.window);
+  return {
+    signerBeforeMs: caRenewBefore,
+    jitter: jitterOf(node),
+    warnOnly,
+    ...(renewBefore !== undefined && { beforeMs: renewBefore }),
+    ...(window !== undefined && { window }),
+  };
+}
+
+/** From 0 to less than 1, by the name alone: the same in each run and after each boot. */
+export function jitterOf(node: string): number {
+  return createHash('sha256').update(node).digest().readUInt32BE() / 2 ** 32;
+}
+
+/** What only says how, where nothing says that. */
+export function checkAhead({ settings, flags, problems }: ConfigReading): void {
+  const { regen } = settings;
+  if (problems.some(({ path }) => path === '--renew-before' || path === 'regen.renewBefore')) return;
+  if (renewAheadOf(settings, '') !== undefined) return;
+  const typed = { window: '--window', warnOnly: '--warn-only' } as const;
+  for (const field of ['caRenewBefore', 'window', 'warnOnly'] as const) {
+    if (regen[field] === undefined || regen[field] === false) continue;
+    const isTyped = field !== 'caRenewBefore' && flags.regen?.[field] !== undefined;
+    const path = isTyped ? typed[field] : `regen.${field}`;
+    const message = 'must be left out without --renew-before (or regen.renewBefore in the file)';
+    problems.push({ path, kind: 'conflict', message });
+  }
+}
+
+/** The inventory with the lives of the configuration; what is wrong with them is added to the problems. */
+export function withLives(inventory: Inventory, { settings, file, problems }: ConfigReading): Inventory {
+  const { artefacts } = inventory;
+  const names = artefacts.flatMap(({ kind, name }) => (kind === 'signer' || kind === 'target' ? [name] : []));
+  const wrong = (name: string, kind: Problem['kind'], message: string, ...field: readonly string[]): void => {
+    const line = file.place.lineOf(['lives', name, ...field]);
+    problems.push({ path: ['lives', name, ...field].join('.'), kind, message, ...(line !== undefined && { line }) });
+  };
+  for (const name of Object.keys(settings.lives).filter((one) => !names.includes(one)))
+    wrong(name, 'notFound', `must be a signer or a target of the inventory, got "${name}"${suggestion(name, names)}`);
+  const lived = artefacts.map((artefact): Artefact => {
+    const life = Object.hasOwn(settings.lives, artefact.name) ? settings.lives[artefact.name] : undefined;
+    if (life === undefined || (artefact.kind !== 'signer' && artefact.kind !== 'target')) return artefact;
+    const { validity = artefact.validity, renewBefore } = life;
+    if (validity === 0) wrong(artefact.name, 'invalid', 'must be more than 0s', 'validity');
+    // A renewal that gains less than a tenth is never made.
+    const most = Math.floor(validity * 0.9);
+    if (renewBefore !== undefined && (renewBefore === 0 || renewBefore > most)) {
+      const wanted = `must be more than 0s and at most nine tenths of the validity ${durationText(validity)}`;
+      wrong(artefact.name, 'invalid', `${wanted}, got ${durationText(renewBefore)}`, 'renewBefore');
+    }
+    const part = artefact.refresh / artefact.validity;
+    const refresh = renewBefore === undefined ? Math.round(validity * part) : validity - renewBefore;
+    return { ...artefact, validity, refresh, ...(renewBefore !== undefined && { renewAhead: true }) };
+  });
+  for (const copy of lived) {
+    const original = originalOf(lived, copy);
+    if (copy.kind !== 'copy' || copy.promoteAfter === undefined) continue;
+    if (original?.kind !== 'signer' && original?.kind !== 'target') continue;
+    if (copy.promoteAfter < original.refresh) continue;
+    const message = `must be renewed later than after the ${durationText(copy.promoteAfter)} in which "${copy.name}" follows it`;
+    wrong(original.name, 'invalid', message);
+  }
+  return { ...inventory, artefacts: lived };
+}

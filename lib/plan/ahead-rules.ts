@@ -1,0 +1,82 @@
+// Files of a host that are renewed ahead of time because the administrator asked for it (`--renew-before`): by remaining
+// life alone, spread over the nodes, in a window of time. What has expired waits for nothing of this. Pure.
+import { isFile } from '../inventory/places.ts';
+import type { ResolvedArtefact } from '../inventory/model.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
+import { earliest, type Faulty, idleMs, keep, laterMs, type PairCase, type RenewAhead } from './decision.ts';
+import type { RenewalPolicy, Verdict } from './decision.ts';
+import { certificateOf } from './facts.ts';
+import { nextWindow } from './window.ts';
+
+/** Nodes that were made within a minute are renewed up to a tenth of the threshold apart. */
+const jitterPart = 0.1;
+/** The last part of a window belongs to nodes that have begun before it. */
+const beginningPart = 0.75;
+/** Longer lives are renewed with at most this much of them left, as cert-manager does by default. */
+const mostOfLife = 1 / 3;
+/** What is due within this time goes along with what is renewed now, so that components restart once. */
+export const batchMs = 24 * 3_600_000;
+/** Under a CA that ends soon: less is not worth a restart. */
+const leastGainMs = 3_600_000;
+
+type Ruled = Pick<PairCase, 'artefact' | 'policy'>;
+
+/** How much remaining life makes it due on this node, in milliseconds; undefined where nobody asked for that. */
+export function thresholdMs({ artefact, policy: { ahead } }: Ruled): number | undefined {
+  if (ahead === undefined || !isFile(artefact.location)) return undefined;
+  const { validity, refresh } = artefact;
+  const asked = artefact.kind === 'signer' ? ahead.signerBeforeMs : ahead.beforeMs;
+  const own = artefact.renewAhead === true ? validity - refresh : undefined;
+  const plain = own ?? (asked === undefined ? undefined : Math.min(asked, validity * mostOfLife));
+  return plain === undefined ? undefined : plain * (1 + ahead.jitter * jitterPart);
+}
+
+/** Leaves of this host that are renewed ahead of time by somebody who asked for it. */
+export const isRenewedAhead = (artefact: ResolvedArtefact, policy: RenewalPolicy): boolean =>
+  artefact.kind === 'target' && artefact.rotatedBy === undefined && thresholdMs({ artefact, policy }) !== undefined;
+
+/** When this node may renew ahead of time: from when on in the window that is open or comes next, and until when. */
+export function turn({ window, jitter }: RenewAhead, now: Date): { readonly from: Date; readonly until: Date } {
+  if (window === undefined) return { from: now, until: now };
+  const { from, until } = nextWindow(window, now);
+  const begins = laterMs(from, jitter * beginningPart * (until.getTime() - from.getTime()));
+  return { from: begins > now ? begins : now, until };
+}
+
+/** When it will be renewed, if nothing happens before: due at `due`, and in this node's turn. */
+export function renewalAt({ ahead }: RenewalPolicy, due: Date): Date | undefined {
+  return ahead === undefined || ahead.warnOnly ? undefined : turn(ahead, due).from;
+}
+
+/**
+ * Under a CA that ends soon a renewal gains little, and is made once all the same before the leaf ends: what it makes
+ * ends with the CA, so the next one would gain nothing.
+ */
+export function isLastCall(
+  { policy: { ahead }, now }: PairCase,
+  { notAfter }: CertificateFacts,
+  gainMs: number,
+): boolean {
+  if (ahead === undefined || gainMs < leastGainMs) return false;
+  return now >= laterMs(notAfter, -batchMs) || (ahead.window !== undefined && notAfter <= turn(ahead, now).until);
+}
+
+/** Due, and not now: only reported, or outside the window. What would end before the next window does cannot wait. */
+export function postponed({ artefact, fact, policy: { ahead }, fault, now }: Faulty<PairCase>): Verdict | undefined {
+  const certificate = certificateOf(fact);
+  const isAhead = ahead !== undefined && fault.reason === 'RefreshDue' && isFile(artefact.location);
+  if (!isAhead || certificate === undefined) return undefined;
+  const { notAfter } = certificate;
+  if (ahead.warnOnly) {
+    const told = `${fault.message}; only reported (warnOnly), so it is renewed when it has expired: renew it before`;
+    return keep('WarnOnly', told, earliest(notAfter, laterMs(now, idleMs)));
+  }
+  const { from, until } = turn(ahead, now);
+  if (from <= now || notAfter <= until) return undefined;
+  const verdict = keep(
+    'Postponed',
+    `${fault.message}; renewed in the window, on this node at ${from.toISOString()}`,
+    from,
+  );
+  return { ...verdict, renewsAt: from };
+}
