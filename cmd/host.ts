@@ -28,12 +28,24 @@ import {
 import { defaultDirectory } from '../lib/install/layout.ts';
 import { controlPlaneSign, removeWorkerToken } from '../lib/install/worker-host.ts';
 import { allDirectories } from '../lib/inventory/resolve.ts';
-import { RecoveryError } from '../lib/errors.ts';
+import { errorText, RecoveryError } from '../lib/errors.ts';
+import { applyManifest, manifestText } from '../lib/install/apply.ts';
+import { hostManifests } from '../lib/install/rbac.ts';
+import { renewalLease } from '../lib/restart/machine-lease.ts';
+import { toYaml } from '../lib/yaml.ts';
+import { connectingOf, withConnection } from './connections.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
 import { defaultBackupDir, defaultLockDir } from '../lib/well-known.ts';
-import { type CommandLine, configInput, type InstallLine, orKubeadm, resolveHere } from './read-config.ts';
+import {
+  administrator,
+  type CommandLine,
+  configInput,
+  type InstallLine,
+  orKubeadm,
+  resolveHere,
+} from './read-config.ts';
 
 export type HostLine = InstallLine & FlagsOf<'init host'>;
 
@@ -108,7 +120,8 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
   const units = await unitsOf(config, { executable, flags: unitFlags(flags, io.cwd), ...adoption });
   const files = renderHost(units);
   if (config.dryRun) {
-    io.stdout.write(files.map(({ path, content }) => `# ${path}\n${content}`).join('\n'));
+    const rights = config.policy.ahead === undefined ? [] : hostManifests().map((one) => `---\n${toYaml(one)}`);
+    io.stdout.write([...files.map(({ path, content }) => `# ${path}\n${content}`), ...rights].join('\n'));
     return exitCodes.done;
   }
   const here = machine ?? thisMachine(io.signal);
@@ -132,7 +145,33 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
     'Expired certificates are reissued before each start of the kubelet, and looked for once a minute.',
   ];
   io.stdout.write(`${lines.join('\n')}\n`);
+  await grantLease(config, io);
   return exitCodes.done;
+}
+
+/**
+ * With --renew-before: the right to the Lease by which control-plane nodes renew one after the other. Without it they wait
+ * until half of the threshold is left, so a cluster that is away now does not keep the units from being written.
+ */
+async function grantLease(config: ToolConfig, io: Io): Promise<void> {
+  if (config.policy.ahead === undefined) return;
+  const kubeconfig = config.kubeconfig ?? administrator;
+  try {
+    await withConnection(kubeconfig, connectingOf(config, io), async (connection) => {
+      for (const manifest of hostManifests()) {
+        const outcome = await applyManifest({ connection, signal: io.signal }, manifest);
+        const what = outcome === 'created' ? 'Created' : 'Updated';
+        if (outcome !== 'unchanged') io.stdout.write(`${what} ${manifestText(manifest)}\n`);
+      }
+    });
+  } catch (err) {
+    io.stderr.write(
+      `The right to take Lease "${renewalLease.namespace}/${renewalLease.name}" is not granted: ${errorText(err)}.\n` +
+        'By it control-plane nodes renew one after the other. Until it is granted each waits until half of --renew-before\n' +
+        'is left: run this command again on one of them when the API server answers (KUBECONFIG names an administrator\n' +
+        `other than ${administrator}).\n`,
+    );
+  }
 }
 
 /** Throws ConfigInvalid. */

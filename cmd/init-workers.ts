@@ -9,11 +9,8 @@ import type { Problem } from '../lib/problems.ts';
 import { toYaml } from '../lib/yaml.ts';
 import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
-import { configInput, type InstallLine, orKubeadm } from './read-config.ts';
+import { administrator, configInput, type InstallLine, orKubeadm } from './read-config.ts';
 import type { Io } from './runtime.ts';
-
-/** Of a machine of kubeadm: whose credential is taken where none is given. */
-const administrator = '/etc/kubernetes/admin.conf';
 
 export async function initWorkersCommand({ out, server, output, ...line }: InstallLine, io: Io): Promise<number> {
   const message = 'must be left out: nothing is written on this machine';

@@ -22,6 +22,9 @@ import { builtAt as thisBuild, type Io } from './runtime.ts';
 export type CommandLine = FlagsOf<'all' | 'modes'>;
 export type InstallLine = CommandLine & FlagsOf<'init' | 'uninstall'>;
 
+/** Of a machine of kubeadm: whose credential is taken where none is given. */
+export const administrator = '/etc/kubernetes/admin.conf';
+
 /** For what concerns the files of a host: those of kubeadm, where nothing else is said. */
 export function orKubeadm(flags: CommandLine): CommandLine {
   const isNamed = flags.preset !== undefined || flags.config !== undefined;

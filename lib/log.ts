@@ -58,6 +58,7 @@ export type LogEvent =
   | 'manifest.failed'
   | 'restart.done'
   | 'restart.failed'
+  | 'renewal.waiting'
   | 'renewal.started'
   | 'renewal.finished'
   | 'renewal.unproven'

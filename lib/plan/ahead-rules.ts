@@ -62,7 +62,9 @@ export function isLastCall(
 }
 
 /** Due, and not now: only reported, or outside the window. What would end before the next window does cannot wait. */
-export function postponed({ artefact, fact, policy: { ahead }, fault, now }: Faulty<PairCase>): Verdict | undefined {
+export function postponed(at: Faulty<PairCase>): Verdict | undefined {
+  const { artefact, fact, policy, fault, now } = at;
+  const { ahead } = policy;
   const certificate = certificateOf(fact);
   const isAhead = ahead !== undefined && fault.reason === 'RefreshDue' && isFile(artefact.location);
   if (!isAhead || certificate === undefined) return undefined;
@@ -72,11 +74,23 @@ export function postponed({ artefact, fact, policy: { ahead }, fault, now }: Fau
     return keep('WarnOnly', told, earliest(notAfter, laterMs(now, idleMs)));
   }
   const { from, until } = turn(ahead, now);
-  if (from <= now || notAfter <= until) return undefined;
+  if (from <= now || notAfter <= until) return waiting(at, notAfter);
   const verdict = keep(
     'Postponed',
     `${fault.message}; renewed in the window, on this node at ${from.toISOString()}`,
     from,
   );
   return { ...verdict, renewsAt: from };
+}
+
+/** The share of the threshold that is left when a node waits no longer: its own end is worse than two restarts at once. */
+const waitsUntil = 0.5;
+
+/** Another node renews, or nobody can say that none does. */
+function waiting({ artefact, policy, fault, now }: Faulty<PairCase>, notAfter: Date): Verdict | undefined {
+  const why = policy.ahead?.waits;
+  const latest = laterMs(notAfter, -waitsUntil * (thresholdMs({ artefact, policy }) ?? 0));
+  if (why === undefined || now >= latest) return undefined;
+  const told = `${fault.message}; ${why}; renewed without it from ${latest.toISOString()}`;
+  return keep('Postponed', told, earliest(latest, laterMs(now, idleMs)));
 }

@@ -39,6 +39,8 @@ export interface RenewAhead {
   readonly jitter: number;
   /** Undefined: at any time. */
   readonly window?: RenewalWindow | undefined;
+  /** Why this node may not renew now, where the control-plane nodes of a cluster renew one after the other. */
+  readonly waits?: string | undefined;
   /** Says what is due and renews nothing before it has expired. */
   readonly warnOnly: boolean;
 }

@@ -159,7 +159,11 @@ const matters = ({ decisions }: Plan, canHear: boolean): boolean =>
 
 /** Files of this host that are still valid. */
 function renewsAhead({ resolved, plan }: Seen): boolean {
-  const ahead = new Set(plan.decisions.flatMap(({ action, reason, artefact }) => (action === 'renew' && reason === 'RefreshDue' ? [artefact] : [])));
+  const ahead = new Set(
+    plan.decisions.flatMap(({ action, reason, artefact }) =>
+      action === 'renew' && reason === 'RefreshDue' ? [artefact] : [],
+    ),
+  );
   return resolved.artefacts.some(({ name, location }) => ahead.has(name) && isFile(location));
 }
 

@@ -1,7 +1,7 @@
 // Renewal ahead of time on one control-plane node of a cluster after the other. Before a node renews what is still valid
 // it takes a Lease, and it gives that back when what it has restarted is proven in use; a node that cannot prove that keeps
 // it, so that a fault does not spread. What has expired asks for nothing, and a wait has an end (lib/plan/refresh-rules.ts).
-import { readFile, rm } from 'node:fs/promises';
+import { readFile, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
@@ -40,12 +40,33 @@ export class RenewalLease {
       await this.#with((lease) => lease.acquire());
       await replaceFile({ path: this.#note, content: notes.boot, mode: 0o600, what: 'note' });
       log.info('renewal.started', { lease: name });
+      await rm(this.#waitingNote, { force: true });
       return undefined;
     } catch (err) {
-      if (isCode(err, 'KubeConflict')) return err.message;
+      const isHeld = isCode(err, 'KubeConflict');
       const granted = isCode(err, 'KubeForbidden', 'KubeNotFound') ? `; ${grant}` : '';
-      return `Cannot take Lease "${name}": ${errorText(err)}${granted}`;
+      const message = isHeld ? err.message : `Cannot take Lease "${name}": ${errorText(err)}${granted}`;
+      await this.#tellWaiting(isHeld, message);
+      return message;
     }
+  }
+
+  /** A timer asks each minute: told when it begins, and once an hour from then on. */
+  async #tellWaiting(isHeld: boolean, message: string): Promise<void> {
+    const { clock, log } = this.#options;
+    const content = isHeld ? 'held' : 'refused';
+    const path = this.#waitingNote;
+    const noted = await stat(path).catch(() => undefined);
+    const isTold = noted !== undefined && (await readFile(path, 'utf8').catch(() => '')) === content;
+    const sinceMs = clock.now().getTime() - (noted?.mtimeMs ?? 0);
+    if (isTold && sinceMs >= 0 && sinceMs < toldAgainMs) return;
+    log[isHeld ? 'info' : 'warn']('renewal.waiting', { lease: name, message });
+    await rm(path, { force: true });
+    await replaceFile({ path, content, mode: 0o600, what: 'note' }).catch(() => undefined);
+  }
+
+  get #waitingNote(): string {
+    return join(this.#options.notes.directory, 'waiting');
   }
 
   /** At the end of a run that restarts: gives the Lease back where this node has it and all is proven, else keeps it. */
@@ -80,5 +101,7 @@ export class RenewalLease {
 
 /** kube-apiserver reads its certificates again without a restart: it answers, or is away for another reason. */
 const releaseMs = 10_000;
+
+const toldAgainMs = 3_600_000;
 
 const grant = 'grant it with "kube-cert-recovery init host --renew-before=..." and the kubeconfig of an administrator';

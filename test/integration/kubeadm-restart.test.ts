@@ -35,9 +35,7 @@ beforeAll(async () => {
   );
   const binaries = await findBinaries([...names, 'kubectl']);
   for (const name of names) start(name, [binaries.get(name) ?? '', ...(await machine.flagsOf(name))]);
-  // Of a kubelet what counts here: its name, its flag, and a Lease that it renews with the credential it has read.
-  const kubelet = ['bash', '-c', `exec -a kubelet bash -c '${renewLease(binaries.get('kubectl') ?? '')}' kubelet "$0"`];
-  start('kubelet', [...kubelet, `--kubeconfig=${machine.path('kubelet.conf')}`]);
+  start('kubelet', machine.kubeletStub(binaries.get('kubectl') ?? ''));
   const scheduler = processes.get('kube-scheduler');
   await eventually(() => expect(scheduler?.logTail(10_000)).toContain('Successfully acquired lease'));
 });
@@ -48,13 +46,6 @@ function start(name: string, command: readonly string[]): void {
   const args = [...machine.inNetwork, ...command];
   processes.set(name, new SupervisedProcess({ name, command: 'nsenter', args, logFile, ...again }));
 }
-
-const renewLease = (kubectl: string): string => `
-  own=$(mktemp -p ${machine.root}); cp "\${1#--kubeconfig=}" $own
-  while sleep 0.5; do
-    printf "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: node1, namespace: kube-node-lease}, spec: {holderIdentity: node1, renewTime: %s}}" \
-      "$(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)" | ${kubectl} --kubeconfig=$own apply -f -
-  done`;
 
 afterAll(async () => {
   for (const each of [...processes.values()].toReversed()) await each.kill();

@@ -139,6 +139,18 @@ export class KubeadmMachine implements AsyncDisposable {
     );
   }
 
+  /** What counts of a kubelet: its name, its flag, and a Lease that it renews with the credential it has read. */
+  kubeletStub(kubectl: string): readonly string[] {
+    const renew = `
+      own=$(mktemp -p ${this.root}); cp "\${1#--kubeconfig=}" $own
+      while sleep 0.5; do
+        printf "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: node1, namespace: kube-node-lease}, spec: {holderIdentity: node1, renewTime: %s}}" \
+          "$(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)" | ${kubectl} --kubeconfig=$own apply -f -
+      done`;
+    const command = `exec -a kubelet bash -c '${renew}' kubelet "$0"`;
+    return ['bash', '-c', command, `--kubeconfig=${this.path('kubelet.conf')}`];
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#network?.kill('SIGKILL');
     await rm(this.root, { recursive: true, force: true });
