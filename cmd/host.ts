@@ -27,7 +27,7 @@ import {
 } from '../lib/install/host.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
 import { controlPlaneSign, removeWorkerToken } from '../lib/install/worker-host.ts';
-import { allDirectories } from '../lib/inventory/resolve.ts';
+import { allDirectories } from '../lib/inventory/located.ts';
 import { RecoveryError } from '../lib/errors.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
