@@ -6,7 +6,7 @@ import { installedSettings } from '../lib/config/installed-settings.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { defaultNamespace } from '../lib/install/accounts.ts';
 import { installApprover, removeApprover } from '../lib/install/approver-apply.ts';
-import { allDirectories } from '../lib/inventory/resolve.ts';
+import { allDirectories } from '../lib/inventory/located.ts';
 import { directoriesOfKubeadm, discoverKubeadm } from '../lib/inventory/discover/discover.ts';
 import { problemsError } from '../lib/problems.ts';
 import { connectingOf, withConnection } from './connections.ts';

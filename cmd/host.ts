@@ -27,7 +27,7 @@ import {
 } from '../lib/install/host.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
 import { controlPlaneSign, removeWorkerToken } from '../lib/install/worker-host.ts';
-import { allDirectories } from '../lib/inventory/resolve.ts';
+import { allDirectories } from '../lib/inventory/located.ts';
 import { errorText, RecoveryError } from '../lib/errors.ts';
 import { applyManifest, manifestText } from '../lib/install/apply.ts';
 import { hostManifests } from '../lib/install/rbac.ts';

@@ -8,7 +8,7 @@ import { applyHost, examineProgram, type HostMachine, thisMachine } from '../lib
 import { defaultDirectory, hostLayout, workerTokenFile } from '../lib/install/layout.ts';
 import { controlPlaneSign, workerToken, writeWorkerToken } from '../lib/install/worker-host.ts';
 import { renderWorker, workerCommand } from '../lib/install/worker-units.ts';
-import { allDirectories } from '../lib/inventory/resolve.ts';
+import { allDirectories } from '../lib/inventory/located.ts';
 import { directoriesOf, kubeletIdentity } from '../lib/worker/renew.ts';
 import { exitCodes } from './exit-codes.ts';
 import { hostFlags, type HostLine, ownParents, realOf, requireProgram, unitFlags } from './host.ts';

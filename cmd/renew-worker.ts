@@ -6,7 +6,7 @@ import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { parseDuration } from '../lib/duration.ts';
 import { defaultDirectory, hostLayout, workerTokenFile as usualTokenFile } from '../lib/install/layout.ts';
-import { allDirectories } from '../lib/inventory/resolve.ts';
+import { allDirectories } from '../lib/inventory/located.ts';
 import { createLog } from '../lib/log.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';

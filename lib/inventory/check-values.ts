@@ -24,6 +24,7 @@ import { checkedHostname } from './values.ts';
 import type { Artefact, Location } from './model.ts';
 import { originalOf } from './order.ts';
 import { kubeconfigPlaceholder, proofKinds } from './reader.ts';
+import { namedFileOf } from './located.ts';
 import { directoryOf, filesOf, isFile, parametersIn, placesOf } from './places.ts';
 
 /** A copy fits where its original would. */
@@ -183,10 +184,15 @@ function kubeconfigs(artefact: Artefact): FieldProblem[] {
   });
 }
 
-function declaredDirectories({ location }: Artefact, { directories }: Declarations): FieldProblem[] {
+function declaredDirectories({ location }: Artefact, { directories, files }: Declarations): FieldProblem[] {
   if (!isFile(location)) return [];
   return filesOf(location).flatMap(({ path, file }): FieldProblem[] => {
     const name = directoryOf(file);
+    const whole = namedFileOf(file);
+    if (whole !== undefined && !directories.has(whole)) {
+      if (files.has(whole)) return [];
+      return [notFound(path, `must be a declared file, got "{${whole}}"${suggestion(whole, files)}`)];
+    }
     if (name === undefined || directories.has(name)) return [];
     return [notFound(path, `must begin with a declared directory, got "{${name}}"${suggestion(name, directories)}`)];
   });
@@ -213,6 +219,7 @@ export function checkPlaces(entries: readonly ArtefactEntry[]): InventoryFinding
 interface Declarations {
   readonly parameters: ReadonlySet<string>;
   readonly directories: ReadonlySet<string>;
+  readonly files: ReadonlySet<string>;
   /** Whether something finds out what the machine has. */
   readonly discovers: boolean;
 }

@@ -3,8 +3,16 @@
 import { problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import { readYaml } from '../yaml.ts';
-import { type ArtefactEntry, type FieldProblem, invalid, type InventoryFinding, required } from './check-references.ts';
+import {
+  type ArtefactEntry,
+  type FieldProblem,
+  invalid,
+  type InventoryFinding,
+  notFound,
+  required,
+} from './check-references.ts';
 import { checkArtefacts } from './check-values.ts';
+import { namedFileOf } from './located.ts';
 import { directoryOf, filesOf, isFile, parametersOf } from './places.ts';
 import { checkedHostname } from './values.ts';
 import { fileKinds, locationKeys, locationKeysText, type RawLocation } from './location-kinds.ts';
@@ -75,17 +83,31 @@ function readArtefacts(list: unknown, namespace: string | undefined): Reading {
   return { entries, findings };
 }
 
-function unusedDeclarations({ parameters, directories }: Head, artefacts: readonly Artefact[]): FieldProblem[] {
-  const files = artefacts.flatMap(({ location }) => (isFile(location) ? filesOf(location) : []));
+function unusedDeclarations({ parameters, directories, files }: Head, artefacts: readonly Artefact[]): FieldProblem[] {
+  const paths = artefacts.flatMap(({ location }) => (isFile(location) ? filesOf(location) : []));
   const used = {
     parameters: new Set<string | undefined>(artefacts.flatMap((one) => parametersOf(one))),
-    directories: new Set(files.map(({ file }) => directoryOf(file))),
+    directories: new Set(paths.map(({ file }) => directoryOf(file))),
+    files: new Set(paths.map(({ file }) => namedFileOf(file))),
   };
-  return Object.entries({ parameters, directories }).flatMap(([group, declared]) =>
+  return Object.entries({ parameters, directories, files }).flatMap(([group, declared]) =>
     Object.keys(declared)
       .filter((name) => !used[group as keyof typeof used].has(name))
       .map((name) => invalid([group, name], 'must be used by an artefact, got no use of it')),
   );
+}
+
+/** A file that nothing names would never be found. */
+function namelessFiles({ files, discover }: Head): FieldProblem[] {
+  return Object.entries(files).flatMap(([name, { namedBy, keyOf }]): FieldProblem[] => {
+    const path = ['files', name];
+    if ((namedBy === undefined) === (keyOf === undefined))
+      return [invalid(path, 'must have exactly one of namedBy and keyOf')];
+    if (keyOf !== undefined && files[keyOf]?.namedBy === undefined)
+      return [notFound([...path, 'keyOf'], `must name a file that a flag names, got "${keyOf}"`)];
+    if (discover === 'kubeadm') return [];
+    return [invalid(path, 'must be left out without `discover: kubeadm`, which reads the flags of static pods')];
+  });
 }
 
 /** A default may lie below a directory that is declared before it, so that no two wait for each other. */
@@ -131,14 +153,16 @@ export function checkInventory(
 ): Checked {
   const shape = checkShape(form === 'file' ? inventoryFileSchema : inventorySchema, value, place);
   const headShape = checkShape(inventoryHead, value);
-  const head: Head = 'value' in headShape ? headShape.value : { name: 'custom', parameters: {}, directories: {} };
+  const head: Head =
+    'value' in headShape ? headShape.value : { name: 'custom', parameters: {}, directories: {}, files: {} };
   const list: unknown = (value as { readonly artefacts?: unknown } | null)?.artefacts;
   const ofPod = head.inPodNamespace === true ? podNamespace : undefined;
   const { entries, findings } = readArtefacts(list, namespace ?? ofPod ?? head.namespace);
-  const raw = (value ?? {}) as Readonly<Record<'parameters' | 'directories', object | undefined>>;
+  const raw = (value ?? {}) as Readonly<Record<'parameters' | 'directories' | 'files', object | undefined>>;
   const declared = {
     parameters: new Set(Object.keys(raw.parameters ?? {})),
     directories: new Set(Object.keys(raw.directories ?? {})),
+    files: new Set(Object.keys(raw.files ?? {})),
     discovers: head.discover !== undefined,
   };
   const artefacts = entries.flatMap(({ artefact }) => artefact ?? []);
@@ -146,6 +170,7 @@ export function checkInventory(
   const all = [
     ...wrongDefaults(head),
     ...wrongDirectories(head),
+    ...namelessFiles(head),
     ...(isWhole ? unusedDeclarations(head, artefacts) : []),
     ...[...findings, ...checkArtefacts(entries, declared)].map(({ index, path, ...what }) => ({
       path: ['artefacts', index, ...path],

@@ -82,6 +82,7 @@ type TlsRegistry = Required<Read>['tlsRegistry'];
 
 export interface Inventory extends Pick<Read, 'name' | 'discover' | 'policy' | 'tlsRegistry' | 'parameters'> {
   readonly directories?: Read['directories'];
+  readonly files?: Read['files'];
   readonly artefacts: readonly Artefact[];
 }
 

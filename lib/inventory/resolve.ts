@@ -19,7 +19,8 @@ import type {
   Target,
 } from './model.ts';
 import { topologicalOrder } from './order.ts';
-import { directoryOf, filesOf, isFile, parametersIn, parametersOf, withFiles, withParameters } from './places.ts';
+import { allDirectories, namedHere, pathHere, type PlacesHere } from './located.ts';
+import { filesOf, isFile, parametersIn, parametersOf, withFiles, withParameters } from './places.ts';
 import { checkedHostname } from './values.ts';
 
 /** What the inventory cannot know by itself. */
@@ -27,6 +28,8 @@ export interface Environment {
   readonly parameters?: Parameters;
   /** Absolute paths by the name of the directory parameter. */
   readonly directories?: Readonly<Record<string, string>>;
+  /** Absolute paths by the name of the file, as flags of a component name them. */
+  readonly files?: Readonly<Record<string, string>>;
   /** As discovered on this machine. */
   readonly endpoints?: Endpoints;
   /** Features that this machine lacks; artefacts that need one of them do not exist here. */
@@ -135,31 +138,11 @@ function flat(sources: readonly HostnameSource[], valuesOf: ValuesOf): readonly 
   return [...new Set(names.map((name) => checkedHostname(name) ?? name))].toSorted();
 }
 
-function inDirectory(file: string, directories: Readonly<Record<string, string>>): string {
-  const name = directoryOf(file);
-  if (name === undefined) return file;
-  const directory = directories[name];
-  return directory === undefined ? file : `${directory.replace(/\/+$/, '')}${file.slice(name.length + 2)}`;
-}
-
-/** What is given, else the default; a default may lie below another directory, and moves with it. */
-export function allDirectories(
-  { directories = {} }: Pick<Inventory, 'directories'>,
-  given: Readonly<Record<string, string>>,
-): Record<string, string> {
-  const known: Record<string, string> = { ...given };
-  // In the order of their declaration: a default names one that is declared before it (load.ts).
-  for (const [name, one] of Object.entries(directories)) {
-    if (known[name] === undefined && one.default !== undefined) known[name] = inDirectory(one.default, known);
-  }
-  return known;
-}
-
 /** Two paths that differ in the inventory may be one on this host. */
 function sharedPlaces(inventory: Inventory, given: Readonly<Record<string, string>>): Problem[] {
-  const directories = allDirectories(inventory, given);
+  const places: PlacesHere = { directories: allDirectories(inventory, given) };
   const entries = inventory.artefacts.map((artefact, index): ArtefactEntry => {
-    const location = withFiles(artefact.location, (file) => inDirectory(file, directories));
+    const location = withFiles(artefact.location, (file) => pathHere(file, places));
     return { index, artefact: { ...artefact, location } };
   });
   return checkPlaces(entries).map(({ index, kind, message }) => ({
@@ -203,13 +186,13 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   const problems = checkEnvironment(inventory, environment);
   if (problems.length > 0)
     throw problemsError('InventoryInvalid', `Cannot resolve inventory "${inventory.name}"`, problems);
-  const directories = allDirectories(inventory, environment.directories ?? {});
-  const { parameters = {}, lacks = [], reads = {}, endpoints } = environment;
+  const { parameters = {}, lacks = [], reads = {}, endpoints, files = {} } = environment;
+  const places: PlacesHere = { directories: allDirectories(inventory, environment.directories ?? {}), files };
   const asked = askedIn(inventory, parameters);
   const valuesOf = valuesIn(inventory, parameters);
-  const here = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
-  const artefacts = topologicalOrder(here).ordered.map((artefact): ResolvedArtefact => {
-    const location = withFiles(artefact.location, (file) => inDirectory(file, directories));
+  const found = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
+  const artefacts = topologicalOrder(namedHere(found, places)).ordered.map((artefact): ResolvedArtefact => {
+    const location = withFiles(artefact.location, (file) => pathHere(file, places));
     const readers = readersHere({ location, readers: artefact.readers }, reads);
     if (artefact.kind === 'signer') {
       return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };

@@ -25,11 +25,11 @@ const base = {
   name: objectName.describe('Unique in the inventory'),
   location: locationSchema,
   when: z
-    .enum(['stackedEtcd', 'trustedAuthority'])
+    .enum(['stackedEtcd', 'externalEtcd', 'trustedAuthority'])
     .exactOptional()
     .describe(
-      'Only on a machine that has this: stackedEtcd, an etcd beside the API server; trustedAuthority, a CA of kubeadm ' +
-        'that its API server still trusts. Needs `discover`',
+      'Only on a machine that has this: stackedEtcd, an etcd of kubeadm beside the API server; externalEtcd, none of ' +
+        "kubeadm's; trustedAuthority, a CA of kubeadm that its API server still trusts. Needs `discover`",
     ),
   published: z
     .enum(['required', 'optional'])
@@ -58,6 +58,10 @@ const life = {
   refresh: duration.describe('Age at which the policy BeforeExpiry renews it'),
 };
 const names = z.array(objectName).min(1);
+const listedBy = z
+  .enum(['kubeadm'])
+  .exactOptional()
+  .describe('Whose list of certificates it is in (`kubeadm certs check-expiration`)');
 
 export const artefactSchema = z.discriminatedUnion('kind', [
   z
@@ -79,6 +83,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         .describe(
           'Whether it may be regenerated here; only while that parameter is empty. Default: true in the API, false on disk',
         ),
+      listedBy,
       ...life,
     })
     .describe('A CA certificate with its key'),
@@ -127,13 +132,17 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         .enum(['kubelet'])
         .exactOptional()
         .describe('Who else renews it ahead of time: here it is renewed only once it has expired or cannot be used'),
-      listedBy: z
-        .enum(['kubeadm'])
-        .exactOptional()
-        .describe('Whose list of certificates it is in (`kubeadm certs check-expiration`)'),
+      listedBy,
       regainedBy: someText
         .exactOptional()
         .describe('Of an optional one that every machine begins with: the command that makes a new one'),
+      // --etcd-cafile is the CA of etcd as a server. Which CA etcd wants of its clients only its own machine knows.
+      mayBeOfOthers: z
+        .boolean()
+        .exactOptional()
+        .describe(
+          'Another CA may have signed it: then it is left alone until it ends, and never renewed with this one',
+        ),
       supersededBy: objectName
         .exactOptional()
         .describe('A target in whose presence nobody reads this one any more: then nothing is made here'),
@@ -250,6 +259,24 @@ export const inventoryHead = z.object({
     )
     .default({})
     .describe('Directories of this host that differ from site to site; paths begin with {NAME}'),
+  files: z
+    .record(
+      parameterName,
+      z.strictObject({
+        description: someText,
+        namedBy: z
+          .strictObject({ component: objectName, flag: objectName })
+          .exactOptional()
+          .describe('The flag of a static pod on this machine that names it'),
+        keyOf: parameterName
+          .exactOptional()
+          .describe('The file of a certificate, beside which its key has its usual name: ca.key, ca-key.pem'),
+      }),
+    )
+    .default({})
+    .describe(
+      'Files of this host that others have placed; a location is {NAME}. An entry of which no flag names the file does not exist',
+    ),
 });
 
 /** An inventory inside a configuration file. */

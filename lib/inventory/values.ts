@@ -28,9 +28,9 @@ export function checkedHostname(text: string): string | undefined {
 
 const objectNameWanted = 'a Kubernetes object name (lower case letters, digits, "-" and ".")';
 const fileWanted =
-  'an absolute path without "..", or one that begins with a declared directory such as "{pkiDir}/ca.crt"';
-/** Every segment is a name: no empty one, no `.` and no `..`. */
-const filePattern = /^(?:\{[A-Za-z][A-Za-z0-9]*\})?(?:\/(?!\.{1,2}(?:\/|$))[^/\0{}]+)+$/;
+  'an absolute path without "..", one that begins with a declared directory such as "{pkiDir}/ca.crt", or a declared file';
+/** Every segment is a name: no empty one, no `.` and no `..`. Or a file that flags name: `{NAME}`. */
+const filePattern = /^(?:\{[A-Za-z][A-Za-z0-9]*\}$|(?:\{[A-Za-z][A-Za-z0-9]*\})?(?:\/(?!\.{1,2}(?:\/|$))[^/\0{}]+)+$)/;
 const directoryPattern = /^(?:\/(?!\.{1,2}(?:\/|$))[^/\0{}]+)+$/;
 
 const text = (pattern: RegExp, error: string) => z.string({ error }).regex(pattern, { error });

@@ -15,7 +15,7 @@ import { refusedByNewer, renew, settlesAt, soonMs, stillUnusable, type Verdict }
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { certificateOf, certificatesOf, type Doubt, isClosed, isValid } from './facts.ts';
 import { expiryWithGrace, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
-import { authorityDiffers, holds, isKeyElsewhere, notTrusted, signedByOthers, unfit } from './trust-rules.ts';
+import { authorityDiffers, holds, isKeyElsewhere, notTrusted, ofOthers, signedByOthers, unfit } from './trust-rules.ts';
 
 export const certificateIs = (
   ...checks: readonly ((at: PairCase, certificate: CertificateFacts) => Finding | undefined)[]
@@ -42,7 +42,7 @@ export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
   const verdict = decide(at, {
     checks: [stillUnusable, ...looks],
     otherwise: healthy,
-    obstacles: [...issuerObstacles, namesUnknown, serverUnknown, postponed],
+    obstacles: [ofOthers, ...issuerObstacles, namesUnknown, serverUnknown, postponed],
     renewal: renewed,
   });
   const unknown = at.artefact.namesUnknown;
@@ -160,6 +160,10 @@ function readersOf({ artefact, fact, resolved, now }: PairCase): readonly Resolv
   return works ? [...bundles, ...madeOf(resolved.artefacts, bundles)] : bundles;
 }
 
+/** Of what others have made the name that it has; a declared one is a guess. */
+const nameToBring = ({ mayBeOfOthers, commonName }: ResolvedTarget, fact: PairCase['fact']): string | undefined =>
+  (mayBeOfOthers === true && certificatesOf(fact)[0]?.commonName) || commonName;
+
 /** What still works is left alone; it is said beforehand, because nobody here can renew it. */
 function keyOfIssuerElsewhere(at: Faulty<PairCase>): Verdict | undefined {
   const { artefact, facts, now, fault } = at;
@@ -168,7 +172,7 @@ function keyOfIssuerElsewhere(at: Faulty<PairCase>): Verdict | undefined {
   const fact = facts.get(issuer);
   const subject = certificatesOf(fact)[0]?.subject;
   const signer = subject === undefined ? issuer : `${issuer} (${subject})`;
-  const name = artefact.kind === 'target' ? artefact.commonName : undefined;
+  const name = artefact.kind === 'target' ? nameToBring(artefact, at.fact) : undefined;
   const what = name === undefined ? 'a new certificate' : `a new certificate for "${name}"`;
   const wanted = `bring ${what}, signed by ${signer}, with its key to ${locationText(artefact.location)}`;
   const isEncrypted = fact?.state === 'broken' && fact.problem === 'keyEncrypted';

@@ -33,7 +33,7 @@ export interface NodeStatus extends Omit<StatusReport, 'apiProblem' | 'rows' | '
   readonly isForecast: boolean;
   /** Whether something on this machine puts right what can be put right. */
   readonly isArmed: boolean;
-  /** Those of kubeadm, sorted by name as kubeadm does. */
+  /** Those that kubeadm lists, and CAs, sorted by name as kubeadm does. */
   readonly certificates: readonly StatusRow[];
   readonly authorities: readonly StatusRow[];
   /** What kubeadm leaves out: the kubelet's, and what the inventory has besides. */
@@ -99,7 +99,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
     .map(({ artefact, row }): Told => ({ artefact, row: nodeRow(row, artefact, input) }))
     .toSorted((a, b) => (a.row.artefact < b.row.artefact ? -1 : 1)); // by code unit, as Go sorts
   const listed = told.filter(({ artefact }) => artefact.kind === 'target' && artefact.listedBy !== undefined);
-  const authorities = told.filter(({ artefact }) => artefact.kind === 'signer');
+  const authorities = told.filter(({ artefact }) => artefact.kind === 'signer' && artefact.listedBy !== undefined);
   const own = told.filter(
     (one) => !listed.includes(one) && !authorities.includes(one) && !isNoConcern(one, input.facts),
   );

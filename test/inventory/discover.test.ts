@@ -90,7 +90,7 @@ describe('decideKubeadm()', () => {
         apiServerHostnames: ['admin.example.com'],
       },
       endpoints: { controlPlane: 'https://admin.example.com:6443', local: 'https://192.0.2.10:8443' },
-      lacks: [],
+      lacks: ['externalEtcd'],
       notes: [],
     });
   });
@@ -105,7 +105,7 @@ describe('decideKubeadm()', () => {
       apiServerHostnames: [],
     });
     expect(endpoints).toEqual({ controlPlane: 'https://198.51.100.7:6443', local: 'https://198.51.100.7:6443' });
-    expect(lacks).toEqual([]);
+    expect(lacks).toEqual(['externalEtcd']);
     expect(notes).toEqual([
       "the manifest of kube-apiserver is absent; other files and kubeadm's defaults take its place",
       "the configuration of the kubelet is absent; other files and kubeadm's defaults take its place",
@@ -118,7 +118,7 @@ describe('decideKubeadm()', () => {
     ) as KubeadmFiles;
     const { parameters, lacks, notes } = decide({ ...garbage, kubeletCertificate: '-----BEGIN CERTIFICATE-----\nx' });
     expect(parameters).toMatchObject({ nodeName: [], advertiseAddress: ['198.51.100.7'], serviceIP: ['10.96.0.1'] });
-    expect(lacks).toEqual([]); // there is a manifest of etcd
+    expect(lacks).toEqual(['externalEtcd']); // there is a manifest of etcd
     expect(notes).toHaveLength(5);
     expect(notes.join()).not.toContain('garbage');
   });
@@ -199,8 +199,8 @@ describe('decideKubeadm()', () => {
   });
 
   it.each<[string, KubeadmFiles, boolean, readonly string[]]>([
-    ['a manifest of etcd, even garbage', { etcdManifest: '{{{' }, false, []],
-    ['an API server that asks this machine', without('etcdManifest'), true, []],
+    ['a manifest of etcd, even garbage', { etcdManifest: '{{{' }, false, ['externalEtcd']],
+    ['an API server that asks this machine', without('etcdManifest'), true, ['externalEtcd']],
     [
       'an API server that asks its own address',
       {
@@ -211,7 +211,7 @@ describe('decideKubeadm()', () => {
         ),
       },
       true,
-      [],
+      ['externalEtcd'],
     ],
     [
       'an API server that asks others, although their CA is in etcd/',
@@ -219,7 +219,7 @@ describe('decideKubeadm()', () => {
       true,
       ['stackedEtcd'],
     ],
-    ['no manifest, certificates of etcd', {}, true, []],
+    ['no manifest, certificates of etcd', {}, true, ['externalEtcd']],
     ['no manifest, no certificates of etcd', {}, false, ['stackedEtcd']],
     [
       'an API server that asks this machine by the lost CA of kubeadm',
@@ -231,7 +231,7 @@ describe('decideKubeadm()', () => {
         ),
       },
       false,
-      [],
+      ['externalEtcd'],
     ],
     [
       "an etcd on this machine with somebody else's CA, as kubespray installs it",
@@ -350,7 +350,7 @@ describe('discovery of a machine', () => {
     async (file) => {
       await put(`/etc/kubernetes/${file}`, '');
       await put('/etc/kubernetes/pki/etcd/ca.crt', '');
-      expect((await found()).lacks).toEqual([]);
+      expect((await found()).lacks).toEqual(['externalEtcd']);
     },
   );
 

@@ -30,7 +30,8 @@ describe('presets', () => {
   it.each(presetNames())('%s loads and resolves', (name) => {
     const inventory = loadPreset(name);
     expect(inventory.name).toBe(name);
-    expect(resolve(inventory, { parameters: parameters[name] ?? {} }).artefacts).toHaveLength(
+    const files = Object.fromEntries(Object.keys(inventory.files ?? {}).map((file) => [file, `/elsewhere/${file}`]));
+    expect(resolve(inventory, { parameters: parameters[name] ?? {}, files }).artefacts).toHaveLength(
       inventory.artefacts.length,
     );
   });

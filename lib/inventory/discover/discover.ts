@@ -10,14 +10,18 @@ import { readRegularFile } from '../../disk/files.ts';
 import { errorText, RecoveryError, systemCode } from '../../errors.ts';
 import { yamlText } from '../../yaml.ts';
 import type { Inventory } from '../model.ts';
-import { allDirectories, type Environment } from '../resolve.ts';
+import { allDirectories } from '../located.ts';
+import type { Environment } from '../resolve.ts';
 import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
 import { flagsOf } from './documents.ts';
+import { namedFiles } from './named-files.ts';
 import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubeadm.ts';
 
 /** `reads`: by component of an adopted machine, the files that its flags name. */
 export interface Discovery extends KubeadmFindings {
   readonly reads: FilesRead;
+  /** Of its static pods, by component. */
+  readonly manifests: Readonly<Record<string, string | undefined>>;
 }
 
 /** Whose files are read: this machine's, or those below another root. */
@@ -45,12 +49,17 @@ export async function discoverEnvironment(
 ): Promise<{ readonly environment: Environment; readonly notes: readonly string[] }> {
   if (inventory.discover !== 'kubeadm') return { environment: given, notes: [] };
   const directories = directoriesOfKubeadm(allDirectories(inventory, given.directories ?? {}));
-  const { parameters, endpoints, lacks, reads, notes } = await discoverKubeadm({ ...machine, directories, given });
+  const { parameters, endpoints, lacks, reads, manifests, notes } = await discoverKubeadm({
+    ...machine,
+    directories,
+    given,
+  });
   // An inventory of your own may declare fewer.
   const declared = Object.entries(parameters).filter(
     ([name]) => Object.hasOwn(inventory.parameters, name) || Object.hasOwn(given.parameters ?? {}, name),
   );
-  return { environment: { ...given, parameters: Object.fromEntries(declared), endpoints, lacks, reads }, notes };
+  const files = namedFiles(inventory.files, manifests);
+  return { environment: { ...given, parameters: Object.fromEntries(declared), files, endpoints, lacks, reads }, notes };
 }
 
 /** Where kubeadm has its files, unless others are known. */
@@ -115,7 +124,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
       kubeconfigFile: join(kubernetesDir, 'kubelet.conf'),
       endpoints: discovery.endpoints,
     });
-  const found = { ...discovery, reads, notes: [...unread, ...discovery.notes] };
+  const found = { ...discovery, reads, manifests, notes: [...unread, ...discovery.notes] };
   if (problem === undefined) return found;
   const note = `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
   return { ...found, lacks: given.lacks ?? [...found.lacks, 'trustedAuthority'], notes: [...found.notes, note] };

@@ -16,11 +16,37 @@ const text = (value: unknown): string | undefined => (typeof value === 'string' 
  * value, which counts. Without a name the first container's. Undefined where there are none.
  */
 export function flagsOf(manifest: string, wanted?: string): ReadonlyMap<string, string> | undefined {
-  const container = containersOf(manifest).find((one) => wanted === undefined || one['name'] === wanted);
-  const words = [...list(container?.['command']), ...list(container?.['args'])].flatMap((word) => text(word) ?? []);
-  const flags = new Map(flagsIn(words).map(({ name, value = '' }) => [name, value]));
+  const flags = new Map([...flagValuesOf(manifest, wanted)].map(([name, values]) => [name, values.at(-1) ?? '']));
   return flags.size === 0 ? undefined : flags;
 }
+
+/** The same with all values of each flag, in their order. */
+export function flagValuesOf(manifest: string, wanted?: string): ReadonlyMap<string, readonly string[]> {
+  const container = containerOf(manifest, wanted);
+  const words = [...list(container?.['command']), ...list(container?.['args'])].flatMap((word) => text(word) ?? []);
+  const values = new Map<string, string[]>();
+  for (const { name, value = '' } of flagsIn(words)) values.set(name, [...(values.get(name) ?? []), value]);
+  return values;
+}
+
+/** Directories and files of the host that a container of a static pod has, by where it has them. */
+export function mountsOf(
+  manifest: string,
+  wanted: string,
+): readonly { readonly at: string; readonly hostPath: string }[] {
+  const volumes = list(mapping(yamlMapping(manifest)?.['spec'])['volumes']).map(mapping);
+  return list(containerOf(manifest, wanted)?.['volumeMounts'])
+    .map(mapping)
+    .flatMap(({ name, mountPath, subPath }) => {
+      const volume = volumes.find((one) => one['name'] === name);
+      const [at, hostPath] = [text(mountPath), text(mapping(volume?.['hostPath'])['path'])];
+      if (at === undefined || hostPath === undefined || subPath !== undefined) return [];
+      return [{ at: at.replace(/(?<=.)\/+$/, ''), hostPath }];
+    });
+}
+
+const containerOf = (manifest: string, wanted: string | undefined): Mapping | undefined =>
+  containersOf(manifest).find((one) => wanted === undefined || one['name'] === wanted);
 
 /** Of a static-pod manifest. */
 export const containersOf = (manifest: string): readonly Mapping[] =>

@@ -7,7 +7,7 @@
 //   serviceIP           kube-apiserver --service-cluster-ip-range, else 10.96.0.0/12
 //   clusterServiceNames the kubelet's clusterDomain, the issuer of service-account tokens, else cluster.local
 //   apiServerHostnames  the host of the control-plane endpoint, which kubeconfigs name
-//   stackedEtcd         the manifest of etcd, kube-apiserver --etcd-servers and --etcd-cafile, the CA of etcd
+//   stackedEtcd, else externalEtcd: the manifest of etcd, kube-apiserver --etcd-servers and --etcd-cafile, the CA of etcd
 import { isIP } from 'node:net';
 import { bareHost } from '../../address.ts';
 import { checkedHostname } from '../values.ts';
@@ -81,7 +81,7 @@ export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmF
   return {
     parameters: { ...found, ...asked },
     endpoints: { ...(controlPlane !== undefined && { controlPlane }), ...(local !== undefined && { local }) },
-    lacks: given.lacks ?? (isStacked({ ...sight, apiServer, advertised }) ? [] : ['stackedEtcd']),
+    lacks: given.lacks ?? [isStacked({ ...sight, apiServer, advertised }) ? 'externalEtcd' : 'stackedEtcd'],
     notes: notesOf(files),
   };
 }

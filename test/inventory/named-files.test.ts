@@ -1,0 +1,57 @@
+import { describe, expect, it } from 'vitest';
+import { namedFiles } from '../../lib/inventory/discover/named-files.ts';
+
+const declared = {
+  ca: { description: 'CA', namedBy: { component: 'kube-apiserver', flag: 'etcd-cafile' } },
+  caKey: { description: 'its key', keyOf: 'ca' },
+};
+
+const pod = (flags: readonly string[], mounts: readonly (readonly [at: string, hostPath: string])[] = []): string =>
+  JSON.stringify({
+    spec: {
+      containers: [
+        { name: 'other', command: ['other', '--etcd-cafile=/other/ca.crt'] },
+        {
+          name: 'kube-apiserver',
+          command: ['kube-apiserver', ...flags],
+          volumeMounts: mounts.map(([mountPath], at) => ({ name: `v${at}`, mountPath })),
+        },
+      ],
+      volumes: mounts.map(([, path], at) => ({ name: `v${at}`, hostPath: { path } })),
+    },
+  });
+
+describe('namedFiles()', () => {
+  it.each<readonly [string, string, Readonly<Record<string, string>>]>([
+    ['kubeadm names', pod(['--etcd-cafile=/e/ca.crt']), { ca: '/e/ca.crt', caKey: '/e/ca.key' }],
+    ['cfssl names', pod(['--etcd-cafile', '/e/ca.pem']), { ca: '/e/ca.pem', caKey: '/e/ca-key.pem' }],
+    ['a name without ending', pod(['--etcd-cafile=/e.d/ca']), { ca: '/e.d/ca', caKey: '/e.d/ca.key' }],
+    ['no flag', pod(['--etcd-servers=https://e:2379']), {}],
+    ['a path that is none', pod(['--etcd-cafile=ca.crt']), {}],
+    ['no manifest', '', {}],
+    ['garbage', '{{{', {}],
+    [
+      'a directory of the host that the pod has elsewhere',
+      pod(
+        ['--etcd-cafile=/etc/kubernetes/pki/etcd/ca.crt'],
+        [
+          ['/etc/kubernetes/', '/wrong'],
+          ['/etc/kubernetes/pki', '/var/lib/kubeadm/pki'],
+        ],
+      ),
+      { ca: '/var/lib/kubeadm/pki/etcd/ca.crt', caKey: '/var/lib/kubeadm/pki/etcd/ca.key' },
+    ],
+    [
+      'a single file of the host',
+      pod(['--etcd-cafile=/ca.crt'], [['/ca.crt', '/host/etcd.crt']]),
+      { ca: '/host/etcd.crt', caKey: '/host/etcd.key' },
+    ],
+    [
+      'an adopted pod, whose last flag names a file of ours',
+      pod(['--etcd-cafile=/e/ca.crt', '--etcd-cafile=/synced/ca-bundle.crt']),
+      { ca: '/e/ca.crt', caKey: '/e/ca.key' },
+    ],
+  ])('%s', (_title, manifest, expected) => {
+    expect(namedFiles(declared, { 'kube-apiserver': manifest })).toEqual(expected);
+  });
+});
