@@ -17,9 +17,10 @@ export type ApproverConfig = Extract<ModeConfig, { mode: 'approver' }>;
 type Mode = NonNullable<Settings['modes']>[number];
 
 /** Who maintains these artefacts the inventory knows; an owner leaves nobody else a turn. */
-export function policyOf({ policy }: Settings, inventory: Inventory | undefined): RenewalPolicy {
+export function policyOf({ policy, regen }: Settings, inventory: Inventory | undefined): RenewalPolicy {
   const kind = policy.kind ?? inventory?.policy?.kind ?? 'OnlyWhenExpired';
-  return { kind, graceMs: policy.grace ?? (kind === 'BeforeExpiry' ? 0 : 60_000), settleMs: policy.settle };
+  const graceMs = policy.grace ?? (kind === 'BeforeExpiry' ? 0 : 60_000);
+  return { kind, graceMs, settleMs: policy.settle, caRenewal: regen.caRenewal };
 }
 
 /** The credential of everything that has none of its own: flag, file, KUBECONFIG. */
@@ -61,7 +62,8 @@ function modeOf(mode: Mode, reading: ModeReading) {
   const { settings, inventory, kubeconfig } = reading;
   const { keyAlgorithm } = settings;
   if (mode === 'regen') {
-    return [{ mode, ...settings.regen, kubeconfig, policy: policyOf(settings, inventory), keyAlgorithm }];
+    const { caRenewal: _ofPolicy, ...own } = settings.regen;
+    return [{ mode, ...own, kubeconfig, policy: policyOf(settings, inventory), keyAlgorithm }];
   }
   if (mode === 'syncer') return syncerOf(mode, reading);
   checkAddresses(reading);

@@ -22,6 +22,10 @@ export interface Decision {
   readonly byHand?: true | undefined;
   /** A signer of which only the certificate is written, as its copies have it: nothing is signed. */
   readonly putsBack?: true;
+  /** A signer that is renewed with its own key, or whose successor is put in its place (`putsBack`): all that it has signed stays. */
+  readonly keepsKey?: true;
+  /** A kubeconfig of which only the CA is written: its credentials stay. */
+  readonly keepsLeaf?: true;
   /** An external input has nothing valid for it: others may bring that at any moment. */
   readonly awaits?: true;
 }
@@ -36,6 +40,11 @@ export interface RenewalPolicy {
    * original) before it is taken for a fault and not for another writer's work between two writes.
    */
   readonly settleMs: number;
+  /**
+   * What becomes of a CA in files that has expired and whose key is here. `SameKey` (default): it is renewed with that key.
+   * `Report`: it is reported.
+   */
+  readonly caRenewal?: 'SameKey' | 'Report';
 }
 
 /** What an artefact will hold once the plan is carried out, as far as others depend on it. */
@@ -59,6 +68,8 @@ export interface Expected {
   readonly byHand?: true | undefined;
   /** A signer whose certificate is put back: what it signs waits for that. */
   readonly isPutBack?: true;
+  /** Of a signer that is renewed with its own key: what the certificates in `trusted` have signed stays. */
+  readonly keepsKey?: true;
 }
 
 export interface PlanInput {
