@@ -41,6 +41,7 @@ export type LogEvent =
   | 'backup.failed'
   | 'attributes.lost'
   | 'signer.regenerated'
+  | 'signer.renewed'
   | 'signer.restored'
   | 'caBundle.updated'
   | 'target.regenerated'

@@ -85,6 +85,11 @@ const flagTable = {
       isOfCluster: true,
       help: 'where proofs meet the API server (default: server of the kubeconfig)',
     },
+    '--ca-renewal <how>': {
+      field: 'regen.caRenewal',
+      units: 'kept',
+      help: 'a CA in files that has expired and whose key is here: SameKey or Report (default: SameKey)',
+    },
     '--dry-run': { field: 'dryRun', help: 'write nothing, say what would be written' },
     '-v, --log-level <level>': {
       field: 'log.level',

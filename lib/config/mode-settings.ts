@@ -19,11 +19,11 @@ type Mode = NonNullable<Settings['modes']>[number];
 
 /** Who maintains these artefacts the inventory knows; an owner leaves nobody else a turn. */
 export function policyOf({ settings, input }: ConfigReading, inventory: Inventory | undefined): RenewalPolicy {
-  const { policy } = settings;
+  const { policy, regen } = settings;
   const kind = policy.kind ?? inventory?.policy?.kind ?? 'OnlyWhenExpired';
   const graceMs = policy.grace ?? (kind === 'BeforeExpiry' ? 0 : 60_000);
   const ahead = renewAheadOf(settings, input.env['NODE_NAME'] || (input.hostName ?? ''));
-  return { kind, graceMs, settleMs: policy.settle, ...(ahead !== undefined && { ahead }) };
+  return { kind, graceMs, settleMs: policy.settle, caRenewal: regen.caRenewal, ...(ahead !== undefined && { ahead }) };
 }
 
 /** The credential of everything that has none of its own: flag, file, KUBECONFIG. */
@@ -65,7 +65,8 @@ function modeOf(mode: Mode, reading: ModeReading) {
   const { settings, inventory, kubeconfig } = reading;
   const { keyAlgorithm } = settings;
   if (mode === 'regen') {
-    return [{ mode, ...settings.regen, kubeconfig, policy: policyOf(reading, inventory), keyAlgorithm }];
+    const { caRenewal: _ofPolicy, ...own } = settings.regen;
+    return [{ mode, ...own, kubeconfig, policy: policyOf(reading, inventory), keyAlgorithm }];
   }
   if (mode === 'syncer') return syncerOf(mode, reading);
   checkAddresses(reading);

@@ -110,6 +110,12 @@ export const settingsSchema = z.strictObject({
       lockDir: directoryPath
         .default(defaultLockDir)
         .describe('Keeps a second process from writing the same files. Default: /run/kube-cert-recovery'),
+      caRenewal: z
+        .enum(['SameKey', 'Report'])
+        .default('SameKey')
+        .describe(
+          'A CA in files that has expired and whose key is here: SameKey (default), it is renewed with that key; Report, only reported',
+        ),
       clockSynchronised: z
         .union([z.literal('auto'), z.boolean()], { error: 'auto, true or false' })
         .default('auto')

@@ -27,6 +27,10 @@ export interface Ingredients {
   readonly backups?: ReadonlyMap<string, Held>;
   /** By signer of which only the certificate is put back: the one that its copies are. */
   readonly signerCopies?: ReadonlyMap<string, Certificate> | undefined;
+  /** A signer is renewed with its own key. */
+  readonly keepsKey?: boolean | undefined;
+  /** Only the CA of a kubeconfig is written. */
+  readonly keepsLeaf?: boolean | undefined;
   /** A key for one use. Asked for signers and targets only; `like` is that of what it follows, else of its issuer. */
   readonly takeKey: (artefact: IssuedPair, like?: KeyAlgorithm) => Promise<PrivateKey>;
   /** What held nothing usable before: certificates that were only there may live on in what is made of it. */

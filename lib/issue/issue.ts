@@ -35,6 +35,7 @@ import {
 } from './ingredients.ts';
 import { authorityEntry, issueKubeconfigs } from './kubeconfigs.ts';
 import { validityFrom, issueDeclared, issueRenewal, pairOfEntries } from './leaf.ts';
+import { issueWithOwnKey, sameLeaf } from './own-key.ts';
 import { annotationsOf, registryMetadata } from './metadata.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -51,6 +52,7 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
   switch (artefact.kind) {
     case 'signer': {
       const copy = from.signerCopies?.get(artefact.name);
+      if (from.keepsKey === true) return issueWithOwnKey(artefact, from);
       if (copy !== undefined) return putBack(artefact, copy, from.material.get(artefact.name));
       const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
       const issued = await issueSigner({ artefact, issuer, key: await takeKey(artefact), now });
@@ -58,6 +60,7 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
       return issued;
     }
     case 'target': {
+      if (from.keepsLeaf === true) return withAuthority(sameLeaf(artefact, from), artefact, from);
       const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
       const present = artefact.template === 'present' || issuer === undefined;
       const issued = present ? await issueRenewal(artefact, issuer, from) : await issueDeclared(artefact, issuer, from);

@@ -223,6 +223,13 @@ export function writeDer(tag: number, ...content: readonly Uint8Array[]): Buffer
   return Buffer.concat([head, body]);
 }
 
+/** As certificates have it (RFC 5280, 4.1.2.5): UTCTime up to 2049, GeneralizedTime from then on; whole seconds. */
+export function derTime(at: Date): Buffer {
+  const text = at.toISOString().replaceAll(/[-:T]|\.\d+/g, '');
+  const isUtc = at.getUTCFullYear() >= 1950 && at.getUTCFullYear() < 2050;
+  return writeDer(isUtc ? utcTime : generalizedTime, Buffer.from(isUtc ? text.slice(2) : text));
+}
+
 /** Text of a character string of any type that X.520 allows in names. */
 export function stringText({ tag, content }: DerValue): string {
   switch (tag) {

@@ -29,7 +29,12 @@ export function judgeBundle(given: Case<CaBundle>): Verdict {
     return print !== undefined && state?.trusted.has(print) === true ? [{ name, print }] : [];
   });
   const at: BundleCase = { ...given, present, renewed, live };
-  const leaves = { trusted: new Set([...present, ...live.map(({ print }) => print)]), newFrom: new Set(renewed) };
+  // Of one that is renewed with its own key, what the old certificate has signed verifies under the new.
+  const former = renewed.flatMap((name) => [...(expected.get(name)?.trusted ?? [])]);
+  const leaves = {
+    trusted: new Set([...present, ...live.map(({ print }) => print), ...former]),
+    newFrom: new Set(renewed),
+  };
   return decide(at, {
     checks: [signerUnread, noSignerAtHand, unusable, signerRegenerated, signerMissing, holdsExpired],
     otherwise: healthy,

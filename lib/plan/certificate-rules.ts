@@ -14,6 +14,7 @@ import { type Finding, firstOf, idleMs, keep, laterMs, lookAgainMs, type PairCas
 import { refusedByNewer, renew, settlesAt, soonMs, stillUnusable, type Verdict } from './decision.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { certificateOf, certificatesOf, type Doubt, isClosed, isValid } from './facts.ts';
+import { withOwnKey } from './own-key-rules.ts';
 import { expiryWithGrace, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
 import { authorityDiffers, holds, isKeyElsewhere, notTrusted, ofOthers, signedByOthers, unfit } from './trust-rules.ts';
 
@@ -29,7 +30,7 @@ export function judgeSigner(at: Case<Signer>): Verdict {
   return decide(at, {
     checks: [keyElsewhere, stillUnusable, ...certificateIs(notYetValid, expired, notTrusted, undated, refreshDue)],
     otherwise: healthy,
-    obstacles: [...issuerObstacles, putBack, onOtherMachines, damagedForGood, notMadeHere, postponed],
+    obstacles: [...issuerObstacles, putBack, withOwnKey, onOtherMachines, damagedForGood, notMadeHere, postponed],
     renewal: renewed,
   });
 }
@@ -146,7 +147,8 @@ function renewed(at: Faulty<PairCase>): Verdict {
     const state = expected.get(one);
     return state?.renewed === true || state?.isPutBack === true;
   });
-  return renew(at, after, { newFrom: new Set([name]), newNotAfter: newNotAfter(at) });
+  const verdict = renew(at, after, { newFrom: new Set([name]), newNotAfter: newNotAfter(at) });
+  return at.fault.reason === 'AuthorityDiffers' ? { ...verdict, keepsLeaf: true } : verdict;
 }
 
 /**

@@ -23,6 +23,10 @@ export interface Decision {
   readonly byHand?: true | undefined;
   /** A signer of which only the certificate is written, as its copies have it: nothing is signed. */
   readonly putsBack?: true;
+  /** A signer that is renewed with its own key, or whose successor is put in its place (`putsBack`): all that it has signed stays. */
+  readonly keepsKey?: true;
+  /** A kubeconfig of which only the CA is written: its credentials stay. */
+  readonly keepsLeaf?: true;
   /** An external input has nothing valid for it: others may bring that at any moment. */
   readonly awaits?: true;
   /** When it is renewed ahead of time, where that was asked for and nothing happens before. */
@@ -56,6 +60,11 @@ export interface RenewalPolicy {
    */
   readonly settleMs: number;
   readonly ahead?: RenewAhead | undefined;
+  /**
+   * What becomes of a CA in files that has expired and whose key is here. `SameKey` (default): it is renewed with that key.
+   * `Report`: it is reported.
+   */
+  readonly caRenewal?: 'SameKey' | 'Report';
 }
 
 /** What an artefact will hold once the plan is carried out, as far as others depend on it. */
@@ -79,6 +88,8 @@ export interface Expected {
   readonly byHand?: true | undefined;
   /** A signer whose certificate is put back: what it signs waits for that. */
   readonly isPutBack?: true;
+  /** Of a signer that is renewed with its own key: what the certificates in `trusted` have signed stays. */
+  readonly keepsKey?: true;
 }
 
 export interface PlanInput {

@@ -51,6 +51,8 @@ export type ArtefactFacts =
       readonly servers?: Readonly<Record<string, string>>;
       /** They lie in a file that the kubeconfig names: a renewal of the kubeconfig does not replace them. */
       readonly authorityIsForeign?: boolean | undefined;
+      /** Of a signer that has expired: what its renewal with its own key goes by. */
+      readonly successor?: SuccessorFacts | undefined;
       /** Of a signer: what holds a copy that differs in a few bytes, where nothing shows which of the two is right. */
       readonly differingCopies?: readonly string[] | undefined;
       /** This version has been there at least since then; undefined on a single look, and of files that are older. */
@@ -70,6 +72,15 @@ export interface SignerCopies {
   readonly doubt?: Doubt | undefined;
   /** Its key is there and can be used. */
   readonly hasKey: boolean;
+}
+
+export interface SuccessorFacts {
+  /** One that is valid now, with the same key: of several the one that ends last. */
+  readonly newer?: CertificateFacts | undefined;
+  /** Artefacts that hold it. */
+  readonly from: readonly string[];
+  /** Artefacts that name the serial number of the signer's certificate. */
+  readonly namedBy: readonly string[];
 }
 
 /** Whole but for a key that is elsewhere, or that nobody here can open. */

@@ -11,6 +11,7 @@ import { pairOf } from './decision.ts';
 import type { ArtefactFacts, Facts } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
 import { readableBackup, withSignerCopies } from './signer-copies.ts';
+import { withSuccessors } from './successors.ts';
 import { isExternalPair, memberFacts, othersIn, understand } from './understand.ts';
 
 interface GatherInput {
@@ -44,7 +45,7 @@ export interface Gathered {
    * any more.
    */
   readonly backups: ReadonlyMap<string, Found>;
-  /** By signer whose certificate cannot be used: the one that was there. */
+  /** By signer whose certificate cannot be used: the one that was there, or its successor. */
   readonly signerCopies: ReadonlyMap<string, Certificate>;
 }
 
@@ -58,7 +59,9 @@ export async function gather(input: GatherInput): Promise<Gathered> {
   const failures = new Map(looks.flatMap(({ artefact, failure }) => (failure ? [[artefact.name, failure]] : [])));
   const readAt = input.readAt?.() ?? input.now;
   const seenFacts = relate(looks, { previous: input.previous, readAt }, keeper);
-  const { facts: related, agreed } = await withSignerCopies(seenFacts, { ...input, now: readAt, found }, keeper.keep);
+  const sources = { ...input, now: readAt, found };
+  const { facts: withCopies, agreed } = await withSignerCopies(seenFacts, sources, keeper.keep);
+  const { facts: related, newer } = withSuccessors(withCopies, sources, keeper.keep);
   const backups = await backupsOf(related, input, keeper.keep);
   const facts = new Map(related);
   for (const artefact of artefacts) {
@@ -71,7 +74,15 @@ export async function gather(input: GatherInput): Promise<Gathered> {
       there?.problem === undefined ? there === undefined : Object.keys(there.entries).length === 0;
     if (isUnknown && isWithoutDocument) facts.set(name, { ...fact, madeFromNothing: true });
   }
-  return { facts, found, failures, faults: keeper.faults, readAt, backups, signerCopies: agreed };
+  return {
+    facts,
+    found,
+    failures,
+    faults: keeper.faults,
+    readAt,
+    backups,
+    signerCopies: new Map([...agreed, ...newer]),
+  };
 }
 
 function asOriginal(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): ResolvedArtefact {

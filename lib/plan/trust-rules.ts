@@ -96,6 +96,9 @@ export function authorityDiffers(at: PairCase): Fault | undefined {
   const { issuer = '' } = artefact;
   if (worksWithOthers && policy.kind === 'OnlyWhenExpired' && !isServedHere(at, fact.server)) return undefined;
   const signer = expected.get(issuer);
+  if (signer?.keepsKey === true && authorities.some((print) => signer.trusted.has(print))) {
+    return { reason: 'AuthorityDiffers', message: `${issuer}, by which it knows its server, is renewed` };
+  }
   const live = signer?.certificate?.fingerprint;
   if (signer === undefined || live === undefined || !signer.trusted.has(live) || authorities.includes(live)) {
     return undefined;

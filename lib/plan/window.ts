@@ -54,7 +54,7 @@ function parseDays(text: string): readonly number[] | undefined {
       if (day === to) break;
     }
   }
-  return [...days].toSorted();
+  return [...days].toSorted((one, other) => one - other);
 }
 
 function minutesOf(text: string): number | undefined {

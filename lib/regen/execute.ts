@@ -102,7 +102,8 @@ async function step({ artefact, decision, results, material, execution }: Step):
     const lost = (name: string): boolean => gathered.facts.get(name)?.state !== 'present';
     const { backups, signerCopies: copies } = gathered;
     const signerCopies = decision.putsBack === true ? copies : undefined;
-    const from = { resolved, material, backups, takeKey, lost, now, signerCopies };
+    const { keepsKey, keepsLeaf } = decision;
+    const from = { resolved, material, backups, takeKey, lost, now, signerCopies, keepsKey, keepsLeaf };
     const issued = await make(artefact, from);
     const version = gathered.found.get(artefact.name)?.version;
     const seen = version === undefined ? 'absent' : { version };

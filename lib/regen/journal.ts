@@ -138,8 +138,9 @@ export class Journal {
         entry.logged = undefined;
         this.#failures.ended(artefact.name);
         const facts = certificates?.[0]?.facts;
-        log.info(decision.putsBack === true ? 'signer.restored' : renewals[artefact.kind][0], {
+        log.info(eventOf(artefact, decision), {
           ...fields,
+          message: decision.keepsKey === true ? decision.message : undefined,
           notBefore: facts?.notBefore.toISOString(),
           notAfter: facts?.notAfter.toISOString(),
           count: certificates?.length,
@@ -235,6 +236,11 @@ export class Journal {
 
 function isPair({ kind }: ResolvedArtefact): boolean {
   return kind === 'signer' || kind === 'target';
+}
+
+function eventOf({ kind }: ResolvedArtefact, { putsBack, keepsKey }: Decision): LogEvent {
+  if (putsBack === true) return 'signer.restored';
+  return keepsKey === true ? 'signer.renewed' : renewals[kind][0];
 }
 
 /** How a renewal is told: the log event, and the reason of its Event as library-go names it, which has none for a copy. */

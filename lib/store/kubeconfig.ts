@@ -254,7 +254,10 @@ function fileChanges(next: Entries, parts: readonly Part[], at: { certificate: S
       credentialChange(certificate.file, both ? putTogether(next, former) : certificateFile(newCertificate, former)),
     );
   }
-  return changes;
+  // Credentials that stay are not replaced by themselves.
+  return changes.filter(
+    ({ file, bytes }) => formerOf(file) === undefined || !Buffer.from(bytes).equals(formerOf(file) ?? bytes),
+  );
 }
 
 function credentialChange(file: string, bytes: Uint8Array): Change {

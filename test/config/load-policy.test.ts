@@ -1,6 +1,7 @@
 // Whether what is about to expire is renewed ahead of time: the inventory knows who else rotates it, and a configuration
 // beats the inventory.
 import { expect, it } from 'vitest';
+import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { parseConfig } from '../../lib/config/load.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import type { RenewalPolicy } from '../../lib/plan/decision.ts';
@@ -10,15 +11,17 @@ const own = (...lines: readonly string[]): string =>
     '\n',
   );
 
-function policyOf(...lines: readonly string[]): RenewalPolicy | undefined {
+const policyOf = (...lines: readonly string[]): RenewalPolicy | undefined => policyWith({}, lines);
+
+function policyWith(flags: ConfigFlags, lines: readonly string[]): RenewalPolicy | undefined {
   const head = ['apiVersion: kube-cert-recovery/v1alpha1', 'kind: Configuration', 'modes: [regen]', 'kubeconfig: /k'];
   const file = { path: '/etc/recovery.yaml', text: [...head, ...lines].join('\n') };
-  const [mode] = parseConfig({ flags: {}, file, env: {}, cwd: '/', presets: installedPresets }).modes;
+  const [mode] = parseConfig({ flags, file, env: {}, cwd: '/', presets: installedPresets }).modes;
   return mode?.mode === 'regen' ? mode.policy : undefined;
 }
 
-const owner = { kind: 'BeforeExpiry', graceMs: 0, settleMs: 1000 } as const;
-const only = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 } as const;
+const owner = { kind: 'BeforeExpiry', graceMs: 0, settleMs: 1000, caRenewal: 'SameKey' } as const;
+const only = { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000, caRenewal: 'SameKey' } as const;
 
 it.each([
   ['a preset that nobody else rotates', ['preset: kubernetes', 'parameters: { apiServerHostnames: [a] }'], owner],
@@ -31,4 +34,12 @@ it.each([
   expect(policyOf(...lines, 'policy: { kind: OnlyWhenExpired }')).toEqual(only);
   expect(policyOf(...lines, 'policy: { kind: BeforeExpiry }')).toEqual(owner);
   expect(policyOf(...lines, 'policy: { grace: 2m }')).toEqual({ ...policy, graceMs: 120_000 });
+});
+
+it('an expired CA in files is renewed with its own key unless the file or the flag says otherwise', () => {
+  const [same, report] = [policyOf('preset: kubeadm'), policyOf('preset: kubeadm', 'regen: { caRenewal: Report }')];
+  expect([same?.caRenewal, report?.caRenewal]).toEqual(['SameKey', 'Report']);
+  const flag = policyWith({ caRenewal: 'SameKey' }, ['preset: kubeadm', 'regen: { caRenewal: Report }']);
+  expect(flag?.caRenewal).toBe('SameKey');
+  expect(() => policyWith({ caRenewal: 'NewKey' }, ['preset: kubeadm'])).toThrow('--ca-renewal');
 });

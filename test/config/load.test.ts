@@ -112,7 +112,7 @@ describe('parseConfig()', () => {
         backupDir: '/var/lib/kube-cert-recovery/backups',
         lockDir: '/run/kube-cert-recovery',
         clockSynchronised: 'auto',
-        policy: { kind: 'BeforeExpiry', graceMs: 0, settleMs: 1000 },
+        policy: { kind: 'BeforeExpiry', graceMs: 0, settleMs: 1000, caRenewal: 'SameKey' },
       },
     ]);
     expect(environment).toEqual({ parameters: { apiServerHostnames: ['a', 'b'] }, directories: {} });
@@ -126,7 +126,7 @@ describe('parseConfig()', () => {
       'parameters: { apiServerHostnames: [api.example.com], serviceIP: [10.43.0.1] }',
       'directories: { pkiDir: /srv/pki }',
       'kubeconfig: /etc/kubeconfig',
-      'regen: { kubeconfig: /etc/regen, backupDir: /b, lockDir: /l, clockSynchronised: true }',
+      'regen: { kubeconfig: /etc/regen, backupDir: /b, lockDir: /l, clockSynchronised: true, caRenewal: Report }',
       'syncer: { kubeconfig: /etc/syncer, destinationDir: /certs }',
       'policy: { kind: BeforeExpiry, grace: 2m, settle: 3s }',
       'keyAlgorithm: ecdsaP384',
@@ -149,7 +149,7 @@ describe('parseConfig()', () => {
           backupDir: '/b',
           lockDir: '/l',
           clockSynchronised: true,
-          policy: { kind: 'BeforeExpiry', graceMs: 120_000, settleMs: 3000 },
+          policy: { kind: 'BeforeExpiry', graceMs: 120_000, settleMs: 3000, caRenewal: 'Report' },
           keyAlgorithm: { name: 'ECDSA', curve: 'P-384' },
         },
         { mode: 'syncer', kubeconfig: '/etc/syncer', destinationDir: '/certs' },

@@ -1,0 +1,49 @@
+// What is renewed without a new key: a CA with its own, and a kubeconfig whose CA changes and whose credentials stay.
+import { RecoveryError } from '../errors.ts';
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+import type { ResolvedTarget, Signer } from '../inventory/model.ts';
+import { encodeBundle } from '../pki/bundle.ts';
+import { isSame, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { isSuccessor, renewWithOwnKey } from '../pki/own-key.ts';
+import { locationText, requireEntry } from '../store/store.ts';
+import { type Ingredients, type Issued, materialOf, readAuthority } from './ingredients.ts';
+import { annotationsOf } from './metadata.ts';
+
+/**
+ * The successor that lies here (`signerCopies`), or a new certificate. The key's bytes, and whatever else stands in the file of the certificate, stay.
+ * Throws SignFailed, MaterialInvalid.
+ */
+export function issueWithOwnKey({ name, location }: Signer, from: Ingredients): Issued {
+  const { entries } = materialOf(name, from);
+  const { certificate: old, chain, key } = readAuthority(location, entries);
+  const others = [...from.material.values()]
+    .flatMap((held) => Object.values(held.entries).flatMap(wholeCertificates))
+    .filter((one) => !isSame(one, old));
+  const made = from.signerCopies?.get(name) ?? renewWithOwnKey({ old, key, others, now: from.now });
+  if (!isSuccessor(made, old)) {
+    throw new RecoveryError(
+      'SignFailed',
+      `Cannot renew ${locationText(location)}: what lies here is no successor of it`,
+    );
+  }
+  const certificates = [made, ...chain.filter((one) => !isSuccessor(made, one))];
+  return {
+    entries: {
+      [certificateKey]: Buffer.from(encodeBundle(certificates)),
+      [privateKeyKey]: requireEntry(entries, privateKeyKey, locationText(location)),
+    },
+    annotations: annotationsOf(location, made),
+    certificates,
+  };
+}
+
+/** The pair as it is. Throws SignFailed where it is not there, MaterialInvalid. */
+export function sameLeaf({ name, location }: ResolvedTarget, from: Ingredients): Issued {
+  const { [certificateKey]: certificate, [privateKeyKey]: key } = materialOf(name, from).entries;
+  const what = locationText(location);
+  if (certificate === undefined || key === undefined) {
+    throw new RecoveryError('SignFailed', `Cannot keep the credentials of ${what}: they are not there`);
+  }
+  const certificates = parseCertificates(certificate, what, 'skipped');
+  return { entries: { [certificateKey]: certificate, [privateKeyKey]: key }, annotations: {}, certificates };
+}

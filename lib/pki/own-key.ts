@@ -1,0 +1,199 @@
+// A CA certificate with a later end and nothing else new: the same key, name, extensions and beginning. What the CA has
+// signed verifies under both, in both directions, and no leaf, no key identifier and no join hash (SPKI, kubeadm's
+// pubkeypin) changes. All dates are derived from the old certificate, so that every machine that has the key makes the same
+// certificate without asking the others: with RSA the same bytes (RFC 8017, 8.2, is deterministic), with ECDSA
+// certificates that differ in their signature alone and serve as well as each other.
+import { createHash, type KeyObject, sign as signBytes } from 'node:crypto';
+import { errorText, RecoveryError } from '../errors.ts';
+import { type Certificate, type CertificateFacts, parseCertificates } from './certificate.ts';
+import { childrenOf, DerReader, derTime, readDer, tags, writeDer } from './der.ts';
+import { context, contextConstructed, listExtensions } from './extensions.ts';
+import { keyAlgorithmOf, keyMatches } from './key.ts';
+import { encodePem } from './pem.ts';
+import { isSignedByKey, signatureMatches, verifyChain } from './verify.ts';
+
+const dayMs = 24 * 3_600_000;
+
+/** kubeadm's life of a CA. A CA keeps its beginning, so without a limit each renewal would double its life. */
+const longestMs = 3650 * dayMs;
+
+type Dates = Pick<CertificateFacts, 'notBefore' | 'notAfter'>;
+
+/** Milliseconds by which a renewal moves the end: the former life, ten years at most. */
+const stepOf = ({ notBefore, notAfter }: Dates): number =>
+  Math.max(1000, Math.min(notAfter.getTime() - notBefore.getTime(), longestMs));
+
+/**
+ * The end of the renewed certificate: later by its former life (ten years at most), as many times as it takes to leave a
+ * tenth of that from now on. Machines whose clocks differ come to the same date, unless one of them stands within that
+ * difference of a step.
+ */
+export function renewedNotAfter(old: Dates, now: Date): Date {
+  const step = stepOf(old);
+  const missing = now.getTime() + step / 10 - old.notAfter.getTime();
+  return new Date(old.notAfter.getTime() + Math.max(1, Math.ceil(missing / step)) * step);
+}
+
+/**
+ * Whether a certificate names its issuer by issuer and serial number in its authority key identifier (RFC 5280, 4.2.1.1):
+ * OpenSSL refuses it under a CA with another serial.
+ */
+export function namesSerialOf(leaf: Certificate, authority: Certificate): boolean {
+  const named = extensionValues(leaf).get(authorityKeyIdentifier);
+  if (named === undefined || !leaf.fields.issuer.der.equals(authority.fields.subject.der)) return false;
+  try {
+    const serial = childrenOf(readDer(named)).find(({ tag }) => tag === context(2))?.content;
+    return serial?.equals(partsOf(authority.x509.raw).serial.content) === true;
+  } catch {
+    return false; // no reader of Kubernetes looks further than the key identifier
+  }
+}
+
+const authorityKeyIdentifier = '2.5.29.35';
+
+interface OwnKeyRenewal {
+  readonly old: Certificate;
+  readonly key: KeyObject;
+  /** Whatever else is at hand: of what the CA has signed it must stay valid, and may name the serial of the CA. */
+  readonly others: readonly Certificate[];
+  readonly now: Date;
+}
+
+/**
+ * The CA certificate with its own key and a later end. Its serial stays where something that it has signed names it; else it
+ * is another one, derived from the old certificate: some clients refuse two certificates with one issuer and serial (NSS,
+ * SEC_ERROR_REUSED_ISSUER_AND_SERIAL). Throws SignFailed where the certificate is not signed by its own key, the key is
+ * another one, or the result would not be a successor of the old in every point.
+ */
+export function renewWithOwnKey({ old, key, others, now }: OwnKeyRenewal): Certificate {
+  const refuse = (problem: string): RecoveryError =>
+    new RecoveryError('SignFailed', `Cannot renew CA "${old.facts.subject}" with its own key: ${problem}`);
+  if (!old.facts.isCa || old.fields.keyUsage?.certSign === false)
+    throw refuse('it is not a CA that may sign certificates');
+  if (!signatureMatches(old, old)) throw refuse('it is not signed by its own key: the CA above it must sign it');
+  if (!keyMatches(old, key)) throw refuse('the key does not belong to it');
+  const notAfter = renewedNotAfter(old.facts, now);
+  let made: Certificate | undefined;
+  try {
+    const keepsSerial = [old, ...others].some((one) => namesSerialOf(one, old));
+    const der = withOtherEnd(old, key, { notAfter, serial: keepsSerial ? undefined : derivedSerial(old) });
+    [made] = parseCertificates(Buffer.from(encodePem({ label: 'CERTIFICATE', der })), 'the new certificate');
+  } catch (err) {
+    throw refuse(errorText(err));
+  }
+  if (made === undefined || made.facts.notAfter.getTime() !== notAfter.getTime())
+    throw refuse('its end is not as asked for');
+  const problem = successionProblem(made, old) ?? (keyMatches(made, key) ? undefined : 'its key is another one');
+  if (problem !== undefined) throw refuse(`its check failed, ${problem}`);
+  const lost = others.find((one) => verifies(one, old) && !verifies(one, made));
+  if (lost !== undefined) throw refuse(`its check failed, "${lost.facts.subject}" would not verify under it`);
+  return made;
+}
+
+/** By the time at which the leaf ends: the beginning of both CAs is the same. */
+function verifies(leaf: Certificate, root: Certificate): boolean {
+  const at = leaf.facts.notAfter < root.facts.notAfter ? leaf.facts.notAfter : root.facts.notAfter;
+  return signatureMatches(leaf, root) && verifyChain({ leaf, intermediates: [], roots: [root], at }).ok;
+}
+
+/**
+ * Whether who trusts `trusted` may trust `offered` in its place although nothing vouches for that but itself: a CA of the same
+ * name, key, key identifier and limits, whose signature the key that is trusted already has made. Who has not that key
+ * cannot make one. Its end is later; that is all that is asked of the dates, because the trusted one may have expired.
+ */
+export function isSuccessor(offered: Certificate, trusted: Certificate): boolean {
+  return offered.facts.notAfter > trusted.facts.notAfter && successionProblem(offered, trusted) === undefined;
+}
+
+/** What a successor must not change: key identifier, path length, usages, names and policies that the CA is limited to. */
+const limits = ['14', '15', '19', '30', '36', '37', '54'].map((arc) => `2.5.29.${arc}`);
+
+function successionProblem(made: Certificate, old: Certificate): string | undefined {
+  const [a, b] = [made.fields, old.fields];
+  if (!made.facts.isCa || a.keyUsage?.certSign === false) return 'it is not a CA that may sign certificates';
+  if (!a.subject.der.equals(b.subject.der) || !a.issuer.der.equals(a.subject.der)) return 'its name is another one';
+  if (!a.publicKeyInfo.equals(b.publicKeyInfo)) return 'its key is another one';
+  if (!isSignedByKey(made, old)) return 'its signature is wrong';
+  const [is, was] = [made, old].map(extensionValues);
+  const changed = limits.find((oid) => !(is?.get(oid) ?? none).equals(was?.get(oid) ?? none));
+  return changed && `its extension ${changed} is not that of the old certificate`;
+}
+
+const none = Buffer.alloc(0);
+
+/** Of each extension the value, by its object identifier. */
+function extensionValues({ x509 }: Certificate): ReadonlyMap<string, Buffer> {
+  const part = partsOf(x509.raw).rest.find(({ tag }) => tag === contextConstructed(3));
+  const list = listExtensions(part && new DerReader(part.content));
+  return new Map(list.map(({ oid, value }) => [oid, value]));
+}
+
+type Part = ReturnType<typeof readDer>;
+
+/** The values of tbsCertificate (RFC 5280, 4.1). `rest`: behind the public key. */
+function partsOf(der: Buffer) {
+  const [tbs] = childrenOf(readDer(der));
+  const all = tbs === undefined ? [] : childrenOf(tbs);
+  const version = all[0]?.tag === contextConstructed(0) ? all.slice(0, 1) : [];
+  const [, algorithm, issuer, validity, subject, publicKey, ...rest] = all.slice(version.length);
+  const [notBefore] = validity === undefined ? [] : childrenOf(validity);
+  if (!algorithm || !issuer || !notBefore || !subject || !publicKey) throw new RangeError('tbsCertificate is cut off');
+  return { version, serial: all[version.length] as Part, algorithm, issuer, notBefore, subject, publicKey, rest };
+}
+
+interface Changes {
+  readonly notAfter: Date;
+  /** Undefined: it stays. */
+  readonly serial: Buffer | undefined;
+}
+
+function withOtherEnd(old: Certificate, key: KeyObject, { notAfter, serial }: Changes): Buffer {
+  const parts = partsOf(old.x509.raw);
+  const { algorithm, hash } = signatureLike(old, key, parts.algorithm.raw);
+  const raw = (values: readonly Part[]): Buffer[] => values.map((value) => value.raw);
+  const tbs = writeDer(
+    tags.sequence,
+    ...raw(parts.version),
+    serial === undefined ? parts.serial.raw : writeDer(tags.integer, serial),
+    algorithm,
+    parts.issuer.raw,
+    writeDer(tags.sequence, parts.notBefore.raw, derTime(notAfter)),
+    ...raw([parts.subject, parts.publicKey, ...parts.rest]),
+  );
+  const signature = signBytes(hash, tbs, key);
+  return writeDer(tags.sequence, tbs, algorithm, writeDer(tags.bitString, Buffer.of(0), signature));
+}
+
+/** Twenty bytes of the SHA-256 of the old certificate, positive and without leading zeros (RFC 5280, 4.1.2.2). */
+function derivedSerial({ x509 }: Certificate): Buffer {
+  const serial = createHash('sha256').update(x509.raw).digest().subarray(0, 20);
+  serial[0] = ((serial[0] ?? 0) & 0x7f) | 0x40;
+  return serial;
+}
+
+const rsaOids: Readonly<Record<string, string>> = {
+  '1.2.840.113549.1.1.11': 'sha256',
+  '1.2.840.113549.1.1.12': 'sha384',
+  '1.2.840.113549.1.1.13': 'sha512',
+};
+const ecdsaOids: Readonly<Record<string, string>> = {
+  '1.2.840.10045.4.3.2': 'sha256',
+  '1.2.840.10045.4.3.3': 'sha384',
+  '1.2.840.10045.4.3.4': 'sha512',
+};
+const sha256WithRsa = Buffer.from('300d06092a864886f70d01010b0500', 'hex');
+const ecdsaWithSha256 = Buffer.from('300a06082a8648ce3d040302', 'hex');
+const ed25519 = Buffer.from('300506032b6570', 'hex');
+
+/** The algorithm of the old signature; SHA-256 in the place of MD5, SHA-1 and RSA-PSS, whose signatures are random. */
+function signatureLike(
+  { fields }: Certificate,
+  key: KeyObject,
+  old: Buffer,
+): { algorithm: Buffer; hash: string | null } {
+  const { name } = keyAlgorithmOf(key);
+  if (name === 'Ed25519') return { algorithm: ed25519, hash: null };
+  const kept = (name === 'RSA' ? rsaOids : ecdsaOids)[fields.signatureOid];
+  if (kept !== undefined) return { algorithm: old, hash: kept };
+  return { algorithm: name === 'RSA' ? sha256WithRsa : ecdsaWithSha256, hash: 'sha256' };
+}

@@ -1,0 +1,66 @@
+// What a CA that has expired is renewed by, beside its own files: a successor that somebody has made with the same key and
+// brought to a kubeconfig, a bundle or a file beside it; and who names the serial number of the CA.
+import type { Resolved } from '../inventory/model.ts';
+import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
+import { isSuccessor, namesSerialOf } from '../pki/own-key.ts';
+import type { Found } from '../store/store.ts';
+import { type Facts, isValid } from './facts.ts';
+import type { FaultKeeper } from './faults.ts';
+
+interface SuccessorSources {
+  readonly resolved: Resolved;
+  readonly found: ReadonlyMap<string, Found>;
+  readonly now: Date;
+}
+
+interface Successors {
+  readonly facts: Facts;
+  /** By signer, where there is one. */
+  readonly newer: ReadonlyMap<string, Certificate>;
+}
+
+export function withSuccessors(
+  facts: Facts,
+  { resolved, found, now }: SuccessorSources,
+  onFault: FaultKeeper['keep'],
+): Successors {
+  const told = new Map(facts);
+  const newer = new Map<string, Certificate>();
+  for (const { kind, name } of resolved.artefacts) {
+    const fact = facts.get(name);
+    const [first] = fact?.state === 'present' ? fact.certificates : [];
+    if (kind !== 'signer' || fact?.state !== 'present' || first === undefined || now < first.notAfter) continue;
+    try {
+      const all = [...found].flatMap(([from, { entries }]) => holdingsOf(entries).map((held) => ({ from, held })));
+      const own = all.find(({ from, held }) => from === name && held.facts.fingerprint === first.fingerprint)?.held;
+      if (own === undefined) continue;
+      const namedBy = all.flatMap(({ from, held }) => (namesSerialOf(held, own) ? [from] : []));
+      const successors = all.filter(({ held }) => isValid(held.facts, now) && isSuccessor(held, own));
+      const best = lastToEnd(successors.map(({ held }) => held));
+      if (best !== undefined) newer.set(name, best);
+      const places = successors.flatMap(({ from, held }) =>
+        held.x509.raw.equals(best?.x509.raw ?? own.x509.raw) ? [from] : [],
+      );
+      told.set(name, {
+        ...fact,
+        successor: { newer: best?.facts, from: [...new Set(places)], namedBy: [...new Set(namedBy)] },
+      });
+    } catch (err) {
+      onFault(name, err);
+    }
+  }
+  return { facts: told, newer };
+}
+
+/** All certificates of an artefact, wherever in it they stand. Keys are in no block of theirs. */
+const holdingsOf = (entries: Found['entries']): readonly Certificate[] =>
+  Object.values(entries).flatMap(wholeCertificates);
+
+/** Of those that end together the one with the lower fingerprint: every machine chooses the same. */
+function lastToEnd(certificates: readonly Certificate[]): Certificate | undefined {
+  const [last] = certificates.toSorted(
+    (a, b) =>
+      b.facts.notAfter.getTime() - a.facts.notAfter.getTime() || (a.facts.fingerprint < b.facts.fingerprint ? -1 : 1),
+  );
+  return last;
+}
