@@ -153,9 +153,9 @@ describe.each(['json', 'yaml'] as const)('%s', (format) => {
       caName: 'ca',
       missing: false,
     });
-    const [ca] = info['certificateAuthorities'] as Record<string, unknown>[];
-    expect(ca).toMatchObject({ name: 'ca', expirationDate: '2036-05-29T00:00:00Z', missing: false });
-    expect(ca).not.toHaveProperty('caName');
+    const [authority] = info['certificateAuthorities'] as Record<string, unknown>[];
+    expect(authority).toMatchObject({ name: 'ca', expirationDate: '2036-05-29T00:00:00Z', missing: false });
+    expect(authority).not.toHaveProperty('caName');
   });
 
   it('has keys of its own beside them', () => {
