@@ -35,7 +35,7 @@ import {
 } from './ingredients.ts';
 import { authorityEntry, issueKubeconfigs } from './kubeconfigs.ts';
 import { validityFrom, issueDeclared, issueRenewal, pairOfEntries } from './leaf.ts';
-import { issueWithOwnKey, sameLeaf } from './own-key.ts';
+import { issueWithOwnKey, sameLeaf } from './kept-keys.ts';
 import { annotationsOf, registryMetadata } from './metadata.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 

@@ -62,6 +62,7 @@ const kubeadm: Resolved = {
 };
 
 const root = ca('ca', [-100, 3550]);
+const signedAbove = present({ ...root, signedBy: ['above'] });
 const authorities = (fact: ArtefactFacts & { state: 'present' }, ...prints: readonly string[]): ArtefactFacts => ({
   ...fact,
   authorities: prints,
@@ -308,9 +309,13 @@ const rows: Row[] = [
     want: { conf: ['keep Healthy', at(265)] },
   },
   {
-    name: 'a CA that has expired takes its leaves with it',
+    name: 'a CA that has expired, and that its own key has not signed, takes its leaves with it',
     now: at(3551),
-    change: { apiserver: present(leaf('api', [3500, 3600], 'ca')), conf: authorities(user([3500, 3600]), 'ca') },
+    change: {
+      ca: signedAbove,
+      apiserver: present(leaf('api', [3500, 3600], 'ca')),
+      conf: authorities(user([3500, 3600]), 'ca'),
+    },
     want: {
       ca: ['blocked NotOurs', new Date(at(3551).getTime() + 30_000)],
       apiserver: ['blocked SignerUnusable', new Date(at(3551).getTime() + 30_000)],
@@ -444,7 +449,8 @@ describe('what must be brought by hand', () => {
     ['nothing that can be made here', {}, 266, []],
     ['what an external CA has signed and has expired', { ca: keyAbsent(root) }, 266, ['apiserver', 'conf']],
     ['nothing of an external CA while it is valid', { ca: keyAbsent(root) }, 264, []],
-    ['a CA that has expired, and its leaves', {}, 3551, ['ca', 'apiserver', 'conf']],
+    ['nothing of a CA that is renewed with its own key', {}, 3551, []],
+    ['a CA that has expired under another, and its leaves', { ca: signedAbove }, 3551, ['ca', 'apiserver', 'conf']],
     ['a CA that is absent, and what it would sign', { ca: { state: 'absent' } }, 266, ['ca', 'apiserver', 'conf']],
     ['nothing of a CA that could not be read', { ca: { state: 'unavailable', message: 'EIO' } }, 266, []],
     ['nothing of a CA that has not begun', { ca: present(ca('ca', [300, 3550])) }, 266, []],

@@ -64,9 +64,17 @@ const rows: Row[] = [
     want: { signer: 'keep NotOurs', bundle: 'keep Healthy', target: 'blocked SignerExternal' },
   },
   {
+    name: 'a CA that several machines share gets no other key by one of them: it keeps its own',
+    resolved: onDisk(false),
+    now: at(100),
+    change: {},
+    want: { signer: 'renew Expired', bundle: 'renew SignerMissingFromBundle', target: 'renew Expired' },
+  },
+  {
     name: 'a CA that several machines share is not reissued by one of them',
     resolved: onDisk(false),
     now: at(100),
+    policy: { ...onlyWhenExpired, caRenewal: 'Report' },
     change: {},
     want: { signer: 'blocked NotOurs', bundle: 'keep Healthy', target: 'blocked SignerUnusable' },
   },

@@ -156,8 +156,14 @@ describe('an external CA', () => {
 });
 
 describe('a CA that has expired', () => {
-  it('must be brought by hand: exit 5', () => {
+  it('is renewed with its own key: exit 3', () => {
     const status = tell({ ca: present(authority('ca', -1)) });
+    expect(rowOf(status, 'ca')).toMatchObject({ state: 'EXPIRED', action: 'renew' });
+    expect([status.class, exitOfNode(status)]).toEqual(['recovering', 3]);
+  });
+
+  it('must be brought by hand where another CA has signed it: exit 5', () => {
+    const status = tell({ ca: present({ ...authority('ca', -1), signedBy: ['above'] }) });
     expect(rowOf(status, 'ca')).toMatchObject({ state: 'EXPIRED', byHand: true });
     expect([status.class, exitOfNode(status)]).toEqual(['stuck', 5]);
   });

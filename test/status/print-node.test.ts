@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { ServedCertificate } from '../../lib/status/node-report.ts';
 import { renderNode } from '../../lib/status/print.ts';
 import { parseYaml } from '../../lib/yaml.ts';
-import { at, present } from '../support/facts.ts';
+import { at, ca, present } from '../support/facts.ts';
 import { leaf, now, tell, withoutKey } from './node.ts';
 
 const lines = (...rows: readonly string[]): string => `${rows.join('\n')}\n`;
@@ -116,11 +116,14 @@ describe('a forecast', () => {
 
   it('says that the node would come back by itself', () => {
     expect(off(100)).toContain('\nOff until Sep 09, 2026 00:00 UTC, this node would find every certificate valid.\n');
+    expect(off(4000)).toContain('\nOff until May 14, 2037 00:00 UTC, this node would come back by itself: ');
     expect(off(400)).toContain('\nOff until Jul 06, 2027 00:00 UTC, this node would come back by itself: ');
   });
 
   it('says what would stop it', () => {
-    expect(off(4000)).toMatch(/\nOff until .*, this node would not come back by itself:\n {2}\S+: it expired/);
+    const byOthers = present(ca('ca', [-1, 3650], { signedBy: ['above'] }));
+    const answer = /\nOff until .*, this node would not come back by itself:\n {2}\S+: it expired/;
+    expect(off(4000, { ca: byOthers })).toMatch(answer);
     expect(off(400, { ca: withoutKey('ca') })).toContain('would not come back by itself:');
   });
 });
@@ -150,9 +153,9 @@ describe.each(['json', 'yaml'] as const)('%s', (format) => {
       caName: 'ca',
       missing: false,
     });
-    const [ca] = info['certificateAuthorities'] as Record<string, unknown>[];
-    expect(ca).toMatchObject({ name: 'ca', expirationDate: '2036-05-29T00:00:00Z', missing: false });
-    expect(ca).not.toHaveProperty('caName');
+    const [authority] = info['certificateAuthorities'] as Record<string, unknown>[];
+    expect(authority).toMatchObject({ name: 'ca', expirationDate: '2036-05-29T00:00:00Z', missing: false });
+    expect(authority).not.toHaveProperty('caName');
   });
 
   it('has keys of its own beside them', () => {

@@ -45,13 +45,13 @@ describe.each(policies)('etcd of the preset kubernetes, $kind', (policy) => {
     expect(cluster.unusable(start)).toEqual([]);
   });
 
-  it.each([9 * 365, 3651])('with other members it is reported and not reissued, after %i days', (days) => {
+  it('with other members it is reported, and renewed with its own key once it has expired', () => {
     const cluster = machine(['192.0.2.1']);
     cluster.make('etcd-signer', start);
     cluster.act('us', policy, goodClock, start);
-    expect(decided(cluster, at(days))['etcd-signer']).toMatch(
-      days > 3650 ? /^blocked NotOurs/ : /^keep (NotOurs|Healthy)/,
-    );
+    expect(decided(cluster, at(9 * 365))['etcd-signer']).toMatch(/^keep (NotOurs|Healthy)/);
+    const own = cluster.plan(policy, goodClock, at(3651)).decisions.find(({ artefact }) => artefact === 'etcd-signer');
+    expect(own).toMatchObject({ action: 'renew', reason: 'Expired', keepsKey: true });
   });
 
   it('where no other member is named an expired one is', () => {
