@@ -136,6 +136,7 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
         `exit code, and once a minute with --restart besides:\n  ${plainCommand(units).join(' ')}\n` +
         `Where the machine is adopted ("init adopt"), this once a minute, too:\n  ${repairCommand(units).join(' ')}\n`,
     );
+    await grantLease(config, io);
     return exitCodes.failed;
   }
   const lines = [

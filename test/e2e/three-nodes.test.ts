@@ -6,7 +6,9 @@ import { proveHealthy } from '../support/node/boot.ts';
 import { Cluster } from '../support/node/cluster.ts';
 import { programPath } from '../support/node/container.ts';
 import { kubeletClient, kubeletServing, leaves, past, reissue } from '../support/node/leaves.ts';
+import { runningOn, startLoad } from '../support/node/load.ts';
 import type { Node } from '../support/node/node.ts';
+import { startWriter } from '../support/node/writer.ts';
 import { programReference } from '../support/node/program-image.ts';
 
 /** Of certificates of the real kubeadm: long enough for it to renew those of three nodes, short enough to wait for. */
@@ -95,6 +97,109 @@ describe('kubelets that request their serving certificates', () => {
     await eventually(reachKubelets, { everyMs: 1000 });
     expect(await endOfServing(node)).toBeGreaterThan(Date.now());
   });
+});
+
+const day = 86_400_000;
+const renewCommand = `${programPath} --mode=regen --once --restart --preset=kubeadm --renew-before=30d 2>&1`;
+const ownLeaves = leaves.filter((leaf) => leaf !== kubeletClient); // the kubelet rotates its own
+
+/** Ten days are left of them; the components that run have read others. */
+async function endSoon(nodes: readonly Node[]): Promise<void> {
+  const dates = { notBefore: new Date(Date.now() - 300 * day), notAfter: new Date(Date.now() + 10 * day) };
+  for (const node of nodes) await reissue(node, ownLeaves, dates, { runs: true });
+}
+
+interface Turn {
+  readonly node: string;
+  readonly from: string;
+  readonly until: string;
+}
+
+/** What a timer does: a run each time, until one has given the Lease back. */
+async function renewOn(node: Node): Promise<Turn> {
+  let from: string | undefined;
+  for (let runs = 0; runs < 120; runs += 1) {
+    const { output } = await node.run(renewCommand, { seconds: 200 });
+    const lines = output
+      .split('\n')
+      .filter((line) => line.startsWith('{'))
+      .map((line) => JSON.parse(line) as { readonly event: string; readonly time: string });
+    const at = (event: string): string | undefined => lines.find((line) => line.event === event)?.time;
+    from ??= at('renewal.started');
+    const until = at('renewal.finished');
+    if (from !== undefined && until !== undefined) return { node: node.name, from, until };
+    await delay(500);
+  }
+  throw new Error(`${node.name} has not renewed`);
+}
+
+/** Of every leaf but the kubelet's, the days that are left. */
+async function daysLeft(node: Node): Promise<number> {
+  const output = await node.sh(
+    'for file in /etc/kubernetes/pki/*.crt /etc/kubernetes/pki/etcd/*.crt; do case $file in *ca.crt) ;; *) openssl x509 -in $file -noout -enddate ;; esac; done',
+  );
+  const ends = output
+    .trim()
+    .split('\n')
+    .map((line) => Date.parse(line.replace('notAfter=', '')));
+  expect(ends.length).toBeGreaterThanOrEqual(7);
+  return (Math.min(...ends) - Date.now()) / day;
+}
+
+type Restarts = Readonly<Record<string, string>>;
+
+describe('three control planes whose certificates end in ten days', () => {
+  it('renew them one node after the other under load: no write is lost, and no call fails twice', async () => {
+    // Without systemd nothing else is done by this than to grant the right to the Lease.
+    await cluster.node.run(`${programPath} init host --renew-before=30d 2>&1`);
+    await endSoon(cluster.nodes);
+    const before: Restarts = await runningOn(cluster);
+    const load = await startLoad(cluster.node, '/etc/kubernetes/admin.conf');
+    const writer = startWriter(cluster, () => cluster.nodes);
+    const turns = await Promise.all(cluster.nodes.map(renewOn));
+    const [written, called] = [await writer.stop(), await load.stop()];
+    expect(written).toMatchObject({ lost: [], failed: [] });
+    expect(written.acknowledged).toBeGreaterThan(100);
+    expect(called.failed).toEqual([]);
+    const order = turns.toSorted((one, other) => one.from.localeCompare(other.from));
+    for (const [at, { from }] of order.entries())
+      expect(from >= (order[at - 1]?.until ?? ''), JSON.stringify(order)).toBe(true);
+    for (const node of cluster.nodes) {
+      expect(await daysLeft(node), node.name).toBeGreaterThan(300);
+      await proveHealthy(cluster, node);
+    }
+    // Once each, and what reads its files again without a restart not at all.
+    const after: Restarts = await runningOn(cluster);
+    for (const [name, container] of Object.entries(after)) {
+      const was = before[name];
+      if (/^(etcd|kube-apiserver)-/.test(name)) expect(container, name).toBe(was);
+      else if (/^kube-(controller|scheduler)/.test(name))
+        expect(Number.parseInt(container), name).toBe(Number.parseInt(was ?? '') + 1);
+      else if (name === 'kubelet') expect(container).not.toBe(was);
+    }
+  }, 900_000);
+
+  it('renew with one switched off half-way, which renews when it is back', async () => {
+    await endSoon(cluster.nodes);
+    const [first, second, third] = cluster.nodes as [Node, Node, Node];
+    let there: readonly Node[] = cluster.nodes;
+    const writer = startWriter(cluster, () => there);
+    await renewOn(first);
+    there = [first, third];
+    await second.off();
+    await renewOn(third);
+    const since = Date.now();
+    await second.on();
+    await cluster.ready(second, { since });
+    expect(await daysLeft(second)).toBeLessThan(11);
+    there = cluster.nodes;
+    await renewOn(second);
+    expect(await writer.stop()).toMatchObject({ lost: [], failed: [] });
+    for (const node of cluster.nodes) {
+      expect(await daysLeft(node), node.name).toBeGreaterThan(300);
+      await proveHealthy(cluster, node);
+    }
+  }, 900_000);
 });
 
 describe('three control planes that were off past the end of all their certificates', () => {

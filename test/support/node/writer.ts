@@ -1,0 +1,57 @@
+// A client of all API servers that makes one object after the other, and remembers each that was acknowledged: none of them
+// may be lost. What fails is made once more, elsewhere; what fails twice is a fault.
+import { randomBytes } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Cluster } from './cluster.ts';
+import type { Node } from './node.ts';
+
+export interface Writer {
+  /** Ends it. The answer: how many writes were acknowledged, which of these are gone, and what failed twice. */
+  stop(): Promise<{
+    readonly acknowledged: number;
+    readonly lost: readonly string[];
+    readonly failed: readonly string[];
+  }>;
+}
+
+const path = '/api/v1/namespaces/default/configmaps';
+
+/** `nodes`: those whose API servers may be asked now. */
+export function startWriter(cluster: Cluster, nodes: () => readonly Node[]): Writer {
+  const run = randomBytes(3).toString('hex');
+  const acknowledged: string[] = [];
+  const failed: string[] = [];
+  let stopped = false;
+  const write = async (name: string, node: Node): Promise<string | undefined> => {
+    const body = { metadata: { name, labels: { run } } };
+    const answer = await cluster.api(path, { node, method: 'POST', body }).catch(String);
+    if (typeof answer === 'string') return `${node.name}: ${answer}`;
+    // Of a first attempt whose answer was lost.
+    return [201, 409].includes(answer.status) ? undefined : `${node.name}: ${JSON.stringify(answer)}`;
+  };
+  const running = (async () => {
+    for (let number = 0; !stopped; number += 1) {
+      const name = `write-${run}-${number}`;
+      const problems: string[] = [];
+      for (const attempt of [0, 1]) {
+        const there = nodes();
+        const node = there[(number + attempt) % there.length] ?? cluster.node;
+        const problem = await write(name, node);
+        if (problem === undefined) break;
+        problems.push(problem);
+      }
+      if (problems.length < 2) acknowledged.push(name);
+      else failed.push(`${name}: ${problems.join('; ')}`);
+      await delay(50);
+    }
+  })();
+  return {
+    async stop() {
+      stopped = true;
+      await running;
+      const { body } = await cluster.api(`${path}?labelSelector=run%3D${run}`, { node: nodes()[0] ?? cluster.node });
+      const kept = new Set((body as { items: { metadata: { name: string } }[] }).items.map((one) => one.metadata.name));
+      return { acknowledged: acknowledged.length, lost: acknowledged.filter((name) => !kept.has(name)), failed };
+    },
+  };
+}
