@@ -28,6 +28,8 @@ interface MachineLeaseOptions {
   readonly seenFile?: string | undefined;
   readonly clock: Clock;
   readonly signal: AbortSignal;
+  /** Of each request while it is acquired. Default: the connection's. */
+  readonly timeoutMs?: number;
 }
 
 const askAgainMs = 1000;
@@ -87,8 +89,13 @@ export class MachineLease {
     await retry(giveBack, isAway, { forMs: withinMs, everyMs: askAgainMs, clock, signal }).catch(() => undefined);
   }
 
-  #request(asking: Asking = { signal: this.#options.signal }): LeaseRequest {
+  #request(asking: Asking = this.#asking): LeaseRequest {
     return { connection: this.#options.connection, lease: this.#lease, ...asking };
+  }
+
+  get #asking(): Asking {
+    const { signal, timeoutMs } = this.#options;
+    return timeoutMs === undefined ? { signal } : { signal, timeoutMs };
   }
 
   #read(asking?: Asking): Promise<Lease | undefined> {

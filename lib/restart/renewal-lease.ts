@@ -94,11 +94,13 @@ export class RenewalLease {
     const { withConnection, holder, clock, signal, notes } = this.#options;
     const seenFile = join(notes.directory, 'renewal-lease');
     return withConnection((connection) =>
-      work(new MachineLease({ connection, lease: renewalLease, holder, seenFile, clock, signal })),
+      work(new MachineLease({ connection, lease: renewalLease, holder, seenFile, clock, signal, timeoutMs })),
     );
   }
 }
 
+/** A start of the kubelet may wait for the answer: a load balancer that is away must not hold it up. */
+const timeoutMs = 3_000;
 /** kube-apiserver reads its certificates again without a restart: it answers, or is away for another reason. */
 const releaseMs = 10_000;
 

@@ -21,7 +21,7 @@ export function startWriter(cluster: Cluster, nodes: () => readonly Node[]): Wri
   const run = randomBytes(3).toString('hex');
   const acknowledged: string[] = [];
   const failed: string[] = [];
-  let stopped = false;
+  const stopping = new AbortController();
   const write = async (name: string, node: Node): Promise<string | undefined> => {
     const body = { metadata: { name, labels: { run } } };
     const answer = await cluster.api(path, { node, method: 'POST', body }).catch(String);
@@ -30,7 +30,7 @@ export function startWriter(cluster: Cluster, nodes: () => readonly Node[]): Wri
     return [201, 409].includes(answer.status) ? undefined : `${node.name}: ${JSON.stringify(answer)}`;
   };
   const running = (async () => {
-    for (let number = 0; !stopped; number += 1) {
+    for (let number = 0; !stopping.signal.aborted; number += 1) {
       const name = `write-${run}-${number}`;
       const problems: string[] = [];
       for (const attempt of [0, 1]) {
@@ -47,7 +47,7 @@ export function startWriter(cluster: Cluster, nodes: () => readonly Node[]): Wri
   })();
   return {
     async stop() {
-      stopped = true;
+      stopping.abort();
       await running;
       const { body } = await cluster.api(`${path}?labelSelector=run%3D${run}`, { node: nodes()[0] ?? cluster.node });
       const kept = new Set((body as { items: { metadata: { name: string } }[] }).items.map((one) => one.metadata.name));
