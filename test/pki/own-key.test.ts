@@ -210,6 +210,16 @@ describe('isSuccessor(): refused', () => {
     expect(isSuccessor(made, thief.certificate)).toBe(false);
   });
 
+  it('a CA of the same name with another key, which the trusted one has signed', async () => {
+    const bare = 'basicConstraints=critical,CA:TRUE\nsubjectKeyIdentifier=none\nauthorityKeyIdentifier=none';
+    const trusted = await ca('rolled', bare);
+    const by = ['-CA', dir.path('rolled.crt'), '-CAkey', dir.path('rolled.key'), '-subj', '/O=Größe/CN=rolled'];
+    const { certificate: next } = await ca('rolled-next', bare, p256, ...by, '-days', '900');
+    expect(next.fields.issuer.der.equals(next.fields.subject.der)).toBe(true);
+    expect(isSignedByKey(next, trusted.certificate)).toBe(true);
+    expect(isSuccessor(next, trusted.certificate)).toBe(false);
+  });
+
   it('one by the same key without the limits of the other', async () => {
     const limited = await ca(
       'limits',
