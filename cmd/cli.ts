@@ -8,7 +8,7 @@ import { type Io, version } from './runtime.ts';
 
 const name = 'kube-cert-recovery';
 const usage = `Usage: ${name} --mode=regen|syncer|approver[,...] [--config FILE | --preset NAME] [--once] [--dry-run] [options]
-       ${name} status|init|uninstall|restore|worker|schema [options]
+       ${name} status|init|uninstall|restore|worker|preset|schema [options]
 Run "${name} --help" for all options.`;
 
 /** A command with an action of its own takes an unknown command for an argument: `init rendr` would run `init`. */
@@ -127,6 +127,10 @@ function program(io: Io) {
   add(command, 'restore', 'list the kept copies of replaced files, or put one back', async (line, [artefact]) =>
     (await import('./restore.ts')).restoreCommand(artefact, line, io),
   ).argument('[artefact]', 'what is put back');
+
+  add(command, 'preset', 'list the inventories that come with the program, or print one', async (_, [preset]) =>
+    (await import('./preset.ts')).presetCommand(preset, io),
+  ).argument('[name]', 'which one is printed');
 
   const schema = command.command('schema').description('print the JSON Schema of a file');
   for (const which of ['config', 'inventory'] as const) {

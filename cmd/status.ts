@@ -5,7 +5,7 @@ import { systemClock } from '../lib/clock.ts';
 import type { ToolConfig } from '../lib/config/load.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
-import { missingUnits } from '../lib/install/host-apply.ts';
+import { installedCommand, missingUnits } from '../lib/install/host-apply.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { finderOf } from '../lib/inventory/finders.ts';
@@ -47,9 +47,22 @@ export function statusFlags({ output: wanted, at }: OwnFlags) {
   return { options: { output, at: date }, problems };
 }
 
+/** What `init host` was told of renewal before expiry: so the report says when the timer of this machine does it. */
+function renewalOfUnits(): Pick<CommandLine, 'renewBefore' | 'window' | 'warnOnly'> {
+  const words = installedCommand();
+  const valueOf = (flag: string): string | undefined =>
+    words.findLast((word) => word.startsWith(`${flag}=`))?.slice(flag.length + 1);
+  const [renewBefore, window] = [valueOf('--renew-before'), valueOf('--window')];
+  return {
+    ...(renewBefore !== undefined && { renewBefore }),
+    ...(window !== undefined && { window }),
+    ...(words.includes('--warn-only') && { warnOnly: true }),
+  };
+}
+
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
   const { options, problems } = statusFlags(line);
-  const config = parseToolConfig({ ...configInput(orKubeadm(line), io), problems });
+  const config = parseToolConfig({ ...configInput(orKubeadm({ ...renewalOfUnits(), ...line }), io), problems });
   const { inventory } = config;
   const isOfMachine = finderOf(inventory)?.looksAt === 'machine';
   if (isOfMachine && inventory.artefacts.every(({ location }) => isFile(location)))

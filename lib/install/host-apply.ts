@@ -94,7 +94,7 @@ export function missingUnits(directory: string = defaultUnitDirectory): readonly
   const absent = unitPaths(directory).find((path) => !existsSync(path));
   if (absent !== undefined) return [`"${absent}" is absent`];
   const link = join(directory, 'timers.target.wants', timerName);
-  const program = programIn(readText(join(directory, dropInName)));
+  const [program] = installedCommand(directory);
   return [
     ...(existsSync(link) ? [] : [`the timer "${timerName}" is not enabled ("${link}" is absent)`]),
     ...(program === undefined || isExecutable(program)
@@ -103,12 +103,17 @@ export function missingUnits(directory: string = defaultUnitDirectory): readonly
   ];
 }
 
-/** The absolute path behind `timeout` and its arguments, with systemd's quotes and doubled characters taken back. */
-function programIn(dropIn: string): string | undefined {
-  const [, quoted, plain] = /^ExecStartPre=-\S+ \S+ \d+s (?:"((?:[^"\\]|\\.)*)"|(\S+))/m.exec(dropIn) ?? [];
-  const word = quoted?.replaceAll(/\\(.)/g, '$1') ?? plain;
-  return word?.replaceAll('%%', '%').replaceAll('$$', '$');
+/** The program and its arguments behind `timeout` and its own, with systemd's quotes and doubled characters taken back. */
+function commandIn(dropIn: string): readonly string[] {
+  const [, words = ''] = /^ExecStartPre=-\S+ \S+ \d+s (.*)$/m.exec(dropIn) ?? [];
+  return [...words.matchAll(/"((?:[^"\\]|\\.)*)"|(\S+)/g)].map(([, quoted, plain = '']) =>
+    (quoted?.replaceAll(/\\(.)/g, '$1') ?? plain).replaceAll('%%', '%').replaceAll('$$', '$'),
+  );
 }
+
+/** What the units of this host run before each start of the kubelet: program and arguments; none without them. */
+export const installedCommand = (directory: string = defaultUnitDirectory): readonly string[] =>
+  commandIn(readText(join(directory, dropInName)));
 
 function readText(path: string): string {
   try {

@@ -210,6 +210,7 @@ export const policyKind = z.enum(['OnlyWhenExpired', 'BeforeExpiry']);
 
 export const inventoryHead = z.object({
   name: objectName.default('custom').describe('Name of the inventory, for messages'),
+  description: someText.exactOptional().describe('One sentence: for which clusters and machines it is'),
   discover: z
     .enum(finderNames)
     .exactOptional()

@@ -54,7 +54,7 @@ function parseDays(text: string): readonly number[] | undefined {
       if (day === to) break;
     }
   }
-  return [...days].toSorted((one, other) => one - other);
+  return allDays.filter((day) => days.has(day));
 }
 
 function minutesOf(text: string): number | undefined {

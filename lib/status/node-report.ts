@@ -181,7 +181,7 @@ function stateOf(
   row: StatusRow,
   artefact: ResolvedArtefact,
   fact: ArtefactFacts,
-  { resolved, now }: NodeInput,
+  { resolved, now, isArmed = true }: NodeInput,
 ): RowState {
   const [certificate] = certificatesOf(fact);
   if (fact.state === 'unavailable') return 'UNKNOWN';
@@ -191,6 +191,7 @@ function stateOf(
   if (now >= certificate.notAfter) return 'EXPIRED';
   if (now < certificate.notBefore) return 'NOT YET VALID';
   if (row.action !== 'keep') return row.state === 'EXPIRING' ? 'EXPIRING' : 'BROKEN';
+  if (isArmed && row.renewsAt !== undefined) return 'OK'; // long before its end
   const left = certificate.notAfter.getTime() - now.getTime();
   return left < warningMs(artefact, certificate, resolved) ? 'EXPIRING' : 'OK';
 }

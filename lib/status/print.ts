@@ -1,6 +1,8 @@
 // The reports of `status` as text. Tables in the form of `kubeadm certs check-expiration`: of a kubeadm machine its two
 // byte for byte, then ours; of objects in the API with columns of ours after kubeadm's. Pure.
 import { webhookText } from '../webhooks/intercepting.ts';
+import { batchMs } from '../plan/ahead-rules.ts';
+import { listed } from '../summary.ts';
 import { type Column, table } from '../table.ts';
 import { toYaml } from '../yaml.ts';
 import { isDifferent, nodeRows, type NodeStatus } from './node-report.ts';
@@ -163,9 +165,10 @@ function objectFinding({ artefact, state, action, onDisk, message }: StatusRow):
   return [[artefact, state, 'published', files]];
 }
 
-function whatWillBeDone({ action, byHand, isForeign, state, kind }: StatusRow): string {
+function whatWillBeDone({ action, byHand, isForeign, state, kind, renewsAt }: StatusRow): string {
   if (action === 'renew') return 'reissued';
   if (byHand === true) return 'nothing: bring a new one by hand';
+  if (renewsAt !== undefined) return `reissued ${expiresText(renewsAt)}`;
   if (state !== 'EXPIRING') return 'nothing now';
   return isForeign || kind === 'signer' ? 'nothing: bring a new one by hand before' : 'reissued when it expires';
 }
@@ -196,10 +199,21 @@ function verdict(status: NodeStatus): string {
   return [
     text,
     ...problems.map((problem) => `  ${problem}`),
+    ...renewalText(status),
     ...webhookNotes(status.adopted?.objects ?? {}),
     ...(noted.length === 0 ? [] : ['Notes:', ...noted.map((note) => `  ${note}`)]),
     '',
   ].join('\n');
+}
+
+/** The next ones, as far as they are renewed together. */
+function renewalText(status: NodeStatus): string[] {
+  const rows = nodeRows(status).flatMap(({ artefact, renewsAt }) => (renewsAt ? [{ artefact, renewsAt }] : []));
+  const [first] = rows.toSorted((a, b) => a.renewsAt.getTime() - b.renewsAt.getTime());
+  if (first === undefined || !status.isArmed) return [];
+  const together = rows.filter(({ renewsAt }) => renewsAt.getTime() - first.renewsAt.getTime() < batchMs);
+  const names = listed(together.map(({ artefact }) => artefact));
+  return [`Next renewal before expiry: ${expiresText(first.renewsAt)}: ${names}`];
 }
 
 /** What only a repair brings back needs somebody who runs it. */

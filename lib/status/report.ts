@@ -41,6 +41,8 @@ export interface StatusRow {
   readonly reason: Reason;
   readonly message: string;
   readonly recheckAt: Date;
+  /** When it is renewed ahead of time, where that was asked for. */
+  readonly renewsAt?: Date | undefined;
   readonly onDisk?: OnDisk | undefined;
   readonly inUse?: Use | undefined;
   /** Of a kubeconfig: whether it knows its server by the CA of its issuer's file. What comes of it the plan decides. */
@@ -153,7 +155,7 @@ function whyApiUnread({ resolved, facts }: ReportInput): string | undefined {
 
 function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInput): StatusRow {
   const { now, facts } = input;
-  const { action, reason, message, recheckAt } = decision;
+  const { action, reason, message, recheckAt, renewsAt } = decision;
   const fact: ArtefactFacts = facts.get(artefact.name) ?? { state: 'unavailable', message: '' };
   const { kind } = originalOf(input.resolved.artefacts, artefact) ?? artefact;
   const isPair = kind === 'signer' || kind === 'target';
@@ -170,6 +172,7 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
     reason,
     message,
     recheckAt,
+    ...(renewsAt && { renewsAt }),
     byHand: decision.byHand === true,
     onDisk: input.onDisk?.get(artefact.name),
     inUse: input.inUse?.get(artefact.name),

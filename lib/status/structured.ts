@@ -82,6 +82,7 @@ function nodeEntry(row: StatusRow): object {
     ...decisionOf(row),
     byHand,
     recheckAt: time(row.recheckAt),
+    renewsAt: row.renewsAt && time(row.renewsAt),
     authority,
   };
 }

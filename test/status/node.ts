@@ -3,6 +3,7 @@ import type { Endpoints } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
+import type { RenewAhead } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import {
   type AdoptionStatus,
@@ -62,17 +63,18 @@ export interface Told {
   readonly served?: readonly ServedCertificate[];
   readonly isArmed?: boolean;
   readonly adopted?: AdoptionStatus;
+  readonly ahead?: RenewAhead;
 }
 
 export function tell(
   changes: Readonly<Record<string, ArtefactFacts | null>> = {},
-  { resolved = machine(), time = now, isForecast = false, keyOnly = [], served = [], ...more }: Told = {},
+  { resolved = machine(), time = now, isForecast = false, keyOnly = [], served = [], ahead, ...more }: Told = {},
 ): NodeStatus {
   const facts = factsOf(changes, resolved);
   const decided = plan({
     resolved,
     facts,
-    policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000 },
+    policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000, ...(ahead && { ahead }) },
     clock: { builtAt: at(-100), synchronised: true },
     now: time,
   });

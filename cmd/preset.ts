@@ -1,0 +1,22 @@
+// `preset`: the inventories that come with the program, and one of them as it is written.
+import { loadPreset, presetNames, presetText } from '../lib/inventory/preset.ts';
+import { table } from '../lib/table.ts';
+import { exitCodes } from './exit-codes.ts';
+import type { Io } from './runtime.ts';
+
+/** Throws InventoryInvalid for a name that is not there. */
+export function presetCommand(name: string | undefined, io: Pick<Io, 'stdout'>): number {
+  if (name !== undefined) {
+    io.stdout.write(presetText(name));
+    return exitCodes.done;
+  }
+  const presets = presetNames().map((one) => loadPreset(one));
+  io.stdout.write(
+    table(presets, [
+      ['PRESET', (preset) => preset.name],
+      ['ENTRIES', ({ artefacts }) => String(artefacts.length)],
+      ['DESCRIPTION', ({ description = '' }) => description],
+    ]),
+  );
+  return exitCodes.done;
+}

@@ -1,0 +1,47 @@
+// What `status` of a kubeadm machine says of renewal before expiry.
+import { expect, it } from 'vitest';
+import type { RenewAhead } from '../../lib/plan/decision.ts';
+import { parseWindow } from '../../lib/plan/window.ts';
+import { renderNode } from '../../lib/status/print.ts';
+import { at, day, present } from '../support/facts.ts';
+import { authority, leaf, tell } from './node.ts';
+
+const ahead: RenewAhead = { beforeMs: 30 * day, signerBeforeMs: 365 * day, jitter: 0, warnOnly: false };
+const ending = { apiserver: present(leaf('apiserver', 'ca', 40)) };
+
+it('says which are renewed next, and when', () => {
+  expect(renderNode(tell(ending, { ahead }), 'table')).toContain(
+    'Everything is as it should be.\nNext renewal before expiry: Jun 11, 2026 00:00 UTC: apiserver\n',
+  );
+  const window = parseWindow('Sat/02:00-05:00 UTC');
+  const both = { ...ending, 'etcd-peer': present(leaf('p', 'etcd-ca', 40.5)) };
+  expect(renderNode(tell(both, { ahead: { ...ahead, ...(window && { window }) } }), 'table')).toContain(
+    'Next renewal before expiry: Jun 13, 2026 02:00 UTC: apiserver, etcd-peer\n',
+  );
+});
+
+it('says nothing of it without being asked for, when it only warns, and where no unit does it', () => {
+  const texts = [
+    tell(ending),
+    tell(ending, { ahead: { ...ahead, warnOnly: true } }),
+    tell(ending, { ahead, isArmed: false }),
+  ];
+  for (const told of texts) {
+    const text = renderNode(told, 'table');
+    expect(text).not.toContain('Next renewal');
+    expect(text).toMatch(/^apiserver +EXPIRING /m);
+  }
+});
+
+it('names a CA that ends, its date and what to do', () => {
+  const ca = { ...authority('ca', 300) };
+  const text = renderNode(tell({ ca: present(ca) }, { ahead }), 'table');
+  expect(text).toMatch(/^ca +EXPIRING +nothing: bring a new one by hand before +.* ends at 2027-03-28T.*same key/m);
+  expect(text).not.toMatch(/^apiserver +EXPIRING/m);
+});
+
+it('speaks of another day by the plan of that day', () => {
+  const later = tell(ending, { ahead, time: at(12), isForecast: true });
+  expect(later.class).toBe('recovering');
+  expect(later.certificates.find(({ artefact }) => artefact === 'apiserver')).toMatchObject({ reason: 'RefreshDue' });
+});
