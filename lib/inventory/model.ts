@@ -80,7 +80,10 @@ export type PolicyKind = Required<Read>['policy']['kind'];
 /** How objects are known in OpenShift's TLS registry: by labels and annotations that are written with their content. */
 type TlsRegistry = Required<Read>['tlsRegistry'];
 
-export interface Inventory extends Pick<Read, 'name' | 'discover' | 'policy' | 'tlsRegistry' | 'parameters'> {
+export interface Inventory extends Pick<
+  Read,
+  'name' | 'discover' | 'policy' | 'repairsBefore' | 'tlsRegistry' | 'parameters'
+> {
   readonly directories?: Read['directories'];
   readonly files?: Read['files'];
   readonly artefacts: readonly Artefact[];
