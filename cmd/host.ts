@@ -22,6 +22,7 @@ import {
   plainCommand,
   renderHost,
   repairCommand,
+  starterText,
   unitPaths,
   writableDirectories,
 } from '../lib/install/host.ts';
@@ -37,7 +38,7 @@ import { connectingOf, withConnection } from './connections.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
-import { defaultBackupDir, defaultLockDir } from '../lib/well-known.ts';
+import { defaultBackupDir, defaultLockDir, hostServices } from '../lib/well-known.ts';
 import {
   administrator,
   type CommandLine,
@@ -87,7 +88,7 @@ async function unitsOf(config: ToolConfig, told: Omit<HostUnits, 'writable' | 'm
   const directories = allDirectories(inventory, environment.directories ?? {});
   const declared = Object.values(directories);
   const writable = writableDirectories(await resolveHere(config), [...declared, ...ownParents(config)], realOf);
-  return { ...told, writable, manifests: manifestsDirectories(directories, realOf) };
+  return { ...told, before: inventory.repairsBefore, writable, manifests: manifestsDirectories(directories, realOf) };
 }
 
 /**
@@ -127,12 +128,12 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
   const here = machine ?? thisMachine(io.signal);
   const examined = await examineProgram(executable, io.signal);
   if (here.systemctl !== undefined) requireProgram(examined);
-  const outcome = await applyHost(files, here);
+  const outcome = await applyHost(files, here, units.before);
   for (const warning of examined.warnings) io.stderr.write(`${warning}\n`);
   if (outcome === undefined) {
     for (const problem of examined.problems) io.stderr.write(`--executable: ${problem}\n`);
     io.stdout.write(
-      'systemd does not run here: nothing was written. Run this as root before each start of the kubelet, whatever its\n' +
+      `systemd does not run here: nothing was written. Run this as root before each start of ${starterText(units.before)}, whatever its\n` +
         `exit code, and once a minute with --restart besides:\n  ${plainCommand(units).join(' ')}\n` +
         `Where the machine is adopted ("init adopt"), this once a minute, too:\n  ${repairCommand(units).join(' ')}\n`,
     );
@@ -142,8 +143,8 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
   const lines = [
     ...outcome.written.map((path) => `Wrote ${path}`),
     ...outcome.unchanged.map((path) => `Unchanged: ${path}`),
-    ...(outcome.hasKubelet ? [] : ['There is no kubelet.service here: until there is, only the timer repairs.']),
-    'Expired certificates are reissued before each start of the kubelet, and looked for once a minute.',
+    ...outcome.absent.map((unit) => `There is no ${unit} here: until there is, only the timer repairs.`),
+    `Expired certificates are reissued before each start of ${starterText(units.before)}, and looked for once a minute.`,
   ];
   io.stdout.write(`${lines.join('\n')}\n`);
   await grantLease(config, io);
@@ -202,7 +203,10 @@ export async function uninstallHostCommand(
 ): Promise<number> {
   const { flags, problems } = hostFlags({ ...line, executable: '/proc/self/exe' }, io.cwd);
   const { dryRun, backupDir } = parseToolConfig({ ...configInput(flags, io), problems });
-  const units = await removeHost(unitPaths(), { ...(machine ?? thisMachine(io.signal)), dryRun });
+  const units = await removeHost(unitPaths(undefined, hostServices), {
+    ...(machine ?? thisMachine(io.signal)),
+    dryRun,
+  });
   // After what would ask with it.
   const removed = [...units, ...(await removeWorkerToken(resolve(io.cwd, out), dryRun))];
   if (removed.length === 0) {

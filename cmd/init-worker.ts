@@ -57,7 +57,8 @@ export async function initWorkerCommand(
       `exit code, and once a minute besides:\n  ${workerCommand(units).join(' ')}`,
     );
   } else {
-    if (!outcome.hasKubelet) lines.push('There is no kubelet.service here: until there is, only the timer renews.');
+    if (outcome.absent.length > 0)
+      lines.push('There is no kubelet.service here: until there is, only the timer renews.');
     lines.push(
       "When the kubelet's client certificate has expired, a new one is asked for before each start of the kubelet, and",
       'once a minute. An approver in the cluster has to approve it.',

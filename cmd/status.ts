@@ -6,11 +6,13 @@ import type { ToolConfig } from '../lib/config/load.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { installedCommand, missingUnits } from '../lib/install/host-apply.ts';
+import { starterText } from '../lib/install/host.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { finderOf } from '../lib/inventory/finders.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
 import { isFile } from '../lib/inventory/places.ts';
+import { presetNames } from '../lib/inventory/preset.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
 import { renderNode, type StatusFormat } from '../lib/status/print.ts';
@@ -80,12 +82,20 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
   const directory = adoptionDirectory(config);
   const api = directory === undefined ? undefined : await import('./status-api.ts');
   const adoption = directory === undefined ? undefined : await api?.adoptionStatus(directory, { config, at, io });
-  const missing = missingUnits();
+  const { name, repairsBefore } = config.inventory;
+  const missing = missingUnits(undefined, repairsBefore);
+  const starter = starterText(repairsBefore);
+  const preset = presetNames().includes(name) ? name : 'kubeadm';
   const status = await runNodeStatus({
     resolved,
     policy: config.policy,
-    notes: [...notes, ...unitNotes(missing, directory !== undefined), ...(adoption?.notes ?? [])],
+    notes: [
+      ...notes,
+      ...unitNotes(missing, { isAdopted: directory !== undefined, starter, preset }),
+      ...(adoption?.notes ?? []),
+    ],
     isArmed: missing.length === 0,
+    starter,
     isRoot: process.getuid?.() === 0,
     store: storeOf(undefined, createDiskStore({ backupDir: config.backupDir, endpoints: resolved.endpoints })),
     clockFacts: await clockFactsAt(at, config),
@@ -99,12 +109,15 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
 }
 
 /** Whatever the plan says: without the units nothing carries it out. Other init systems have no place to look at. */
-function unitNotes(missing: readonly string[], isAdopted: boolean): readonly string[] {
+function unitNotes(
+  missing: readonly string[],
+  { isAdopted, starter, preset }: { isAdopted: boolean; starter: string; preset: string },
+): readonly string[] {
   const what = isAdopted ? "etcd's certificates and the files of kubeadm" : 'this machine';
   return missing.map(
     (state) =>
-      `${state}: nothing repairs ${what} by itself until "kube-cert-recovery init host" has been run, unless another ` +
-      'init system runs "kube-cert-recovery --mode=regen --once --preset=kubeadm" before each start of the kubelet',
+      `${state}: nothing repairs ${what} by itself until "kube-cert-recovery init host${preset === 'kubeadm' ? '' : ` --preset=${preset}`}" has been run, unless another ` +
+      `init system runs "kube-cert-recovery --mode=regen --once --preset=${preset}" before each start of ${starter}`,
   );
 }
 

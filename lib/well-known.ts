@@ -13,6 +13,11 @@ export const defaultBackupDir = '/var/lib/kube-cert-recovery/backups';
 /** Of a new key that takes the place of none. */
 export const defaultKeyAlgorithm = { name: 'RSA', bits: 2048 } as const;
 
+/** Services of a machine before whose start its certificates are repaired; the first is the usual one. */
+export const hostServices = ['kubelet.service', 'etcd.service'] as const;
+export type HostService = (typeof hostServices)[number];
+export const usualServices: readonly HostService[] = ['kubelet.service'];
+
 /** The part of a certificate's life, at its end, in which `status` announces the end. */
 export const announcedPart = 0.2;
 

@@ -2,6 +2,7 @@
 // wrong in any of them, in the inventory and in its parameters is told at once. What comes of it is checked and complete.
 import { checkInventory, checkInventoryText } from '../inventory/load.ts';
 import type { Inventory } from '../inventory/model.ts';
+import { chosenInventory } from '../inventory/preset-choice.ts';
 import { checkEnvironment, type Environment } from '../inventory/resolve.ts';
 import { checkShape } from '../inventory/shape.ts';
 import { namespaceName } from '../inventory/values.ts';
@@ -57,9 +58,11 @@ function plainInventory(reading: ConfigReading): Inventory | undefined {
     });
     return undefined;
   }
-  const checked = checkInventoryText(input.presets.text(preset), { ...where, source: `preset ${preset}` });
+  const chosen = input.presets.choice(preset);
+  const source = chosen?.preset ?? preset;
+  const checked = checkInventoryText(input.presets.text(source), { ...where, source: `preset ${source}` });
   problems.push(...checked.problems);
-  return checked.inventory;
+  return checked.inventory && chosen ? chosenInventory(checked.inventory, preset, chosen) : checked.inventory;
 }
 
 /** What OpenShift's cert-syncer takes where no --namespace is typed. */

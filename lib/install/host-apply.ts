@@ -9,8 +9,9 @@ import { type Disk, realDisk } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { runSystemctl, systemdRuns } from '../host/systemd.ts';
+import { type HostService, hostServices, usualServices } from '../well-known.ts';
 import { isThere, removeFile } from './existing-files.ts';
-import { defaultUnitDirectory, dropInName, timerName, type UnitFile, unitPaths } from './host.ts';
+import { defaultUnitDirectory, dropInOf, timerName, type UnitFile, unitPaths } from './host.ts';
 
 /** Runs `systemctl` with these arguments. Throws WriteFailed when it fails. */
 type Systemctl = (...args: readonly string[]) => Promise<void>;
@@ -39,14 +40,15 @@ export function thisMachine(signal: AbortSignal): HostMachine {
 interface HostOutcome {
   readonly written: readonly string[];
   readonly unchanged: readonly string[];
-  /** Whether there is a unit of the kubelet for the drop-in to take part in. */
-  readonly hasKubelet: boolean;
+  /** Those that are not there, for whose start the drop-in waits. */
+  readonly absent: readonly HostService[];
 }
 
 /** Undefined where systemd does not run; then nothing was written. Throws WriteFailed. */
 export async function applyHost(
   files: readonly UnitFile[],
   { systemctl, disk = realDisk }: HostMachine,
+  before: readonly HostService[] = usualServices,
 ): Promise<HostOutcome | undefined> {
   if (systemctl === undefined) return undefined;
   const written: string[] = [];
@@ -58,11 +60,9 @@ export async function applyHost(
   // Also when no file has changed: a run that died after its last write has not told systemd.
   await systemctl('daemon-reload');
   await systemctl('enable', '--now', timerName);
-  const hasKubelet = await systemctl('cat', 'kubelet.service').then(
-    () => true,
-    () => false,
-  );
-  return { written, unchanged, hasKubelet };
+  const absent: HostService[] = [];
+  for (const unit of before) await systemctl('cat', unit).catch(() => absent.push(unit));
+  return { written, unchanged, absent };
 }
 
 /** What was removed (with dryRun: would be), none when nothing was there. Backups stay. Throws WriteFailed, ReadFailed. */
@@ -90,11 +90,14 @@ export async function removeHost(
 // that they name is there. Asks no service, so it says nothing about a unit that was masked or fails.
 
 /** What is missing, as the beginnings of sentences; none where the units are armed. Never throws. */
-export function missingUnits(directory: string = defaultUnitDirectory): readonly string[] {
-  const absent = unitPaths(directory).find((path) => !existsSync(path));
+export function missingUnits(
+  directory: string = defaultUnitDirectory,
+  before: readonly HostService[] = usualServices,
+): readonly string[] {
+  const absent = unitPaths(directory, before).find((path) => !existsSync(path));
   if (absent !== undefined) return [`"${absent}" is absent`];
   const link = join(directory, 'timers.target.wants', timerName);
-  const [program] = installedCommand(directory);
+  const [program] = installedCommand(directory, before);
   return [
     ...(existsSync(link) ? [] : [`the timer "${timerName}" is not enabled ("${link}" is absent)`]),
     ...(program === undefined || isExecutable(program)
@@ -111,9 +114,14 @@ function commandIn(dropIn: string): readonly string[] {
   );
 }
 
-/** What the units of this host run before each start of the kubelet: program and arguments; none without them. */
-export const installedCommand = (directory: string = defaultUnitDirectory): readonly string[] =>
-  commandIn(readText(join(directory, dropInName)));
+/** What the units of this host run before each start of one of these services: program and arguments; none without them. */
+export function installedCommand(
+  directory: string = defaultUnitDirectory,
+  before: readonly HostService[] = hostServices,
+): readonly string[] {
+  const commands = before.map((unit) => commandIn(readText(join(directory, dropInOf(unit)))));
+  return commands.find(({ length }) => length > 0) ?? [];
+}
 
 function readText(path: string): string {
   try {

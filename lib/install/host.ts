@@ -1,10 +1,11 @@
 // The files by which a machine heals itself, as text: a drop-in that repairs certificates before each start of the
-// kubelet, and services with a timer for what ends while the machine runs or sleeps, and for what an upgrade of kubeadm
+// kubelet, or of etcd where that is a service, and services with a timer for what ends while the machine runs or sleeps, and for what an upgrade of kubeadm
 // takes out of the manifests of an adopted one. Pure. All are files of our own, so that an upgrade of kubeadm or of the
 // kubelet's package (which owns 10-kubeadm.conf) leaves them alone.
 import { dirname, join } from 'node:path';
 import type { Resolved } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
+import { type HostService, usualServices } from '../well-known.ts';
 import { adoptionFile, defaultDirectory } from './layout.ts';
 
 export interface HostUnits {
@@ -16,6 +17,8 @@ export interface HostUnits {
   readonly writable: readonly string[];
   /** Directories of static pods, which a repair of an adopted machine writes to. */
   readonly manifests: readonly string[];
+  /** Before whose start they repair. Default: that of the kubelet. */
+  readonly before?: readonly HostService[] | undefined;
   /** Of the files of `init adopt`. Default: `defaultDirectory`. */
   readonly adoptionDirectory?: string;
   /** Below which systemd keeps the units of the administrator. Default: /etc/systemd/system. */
@@ -31,7 +34,7 @@ export const defaultUnitDirectory = '/etc/systemd/system';
 export const serviceName = 'kube-cert-recovery.service';
 const adoptedName = 'kube-cert-recovery-adopted.service';
 export const timerName = 'kube-cert-recovery.timer';
-export const dropInName = 'kubelet.service.d/20-kube-cert-recovery.conf';
+export const dropInOf = (unit: HostService): string => `${unit}.d/20-kube-cert-recovery.conf`;
 
 export const written = '# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".';
 
@@ -39,21 +42,26 @@ export const written = '# Written by "kube-cert-recovery init host", removed by 
 export const longestSeconds = 45;
 export const killSeconds = 5;
 
+type Rendered = readonly [name: string, content: (units: HostUnits) => string];
+
 /** In the order in which they are written: what starts others comes last. */
-const unitFiles: readonly (readonly [name: string, content: (units: HostUnits) => string])[] = [
+const unitFiles = (before: readonly HostService[]): readonly Rendered[] => [
   [serviceName, service],
   [adoptedName, adopted],
-  [dropInName, dropIn],
+  ...before.map((unit): Rendered => [dropInOf(unit), (units) => dropIn(unit, units)]),
   [timerName, timer],
 ];
 
-export function unitPaths(directory: string = defaultUnitDirectory): readonly string[] {
-  return unitFiles.map(([name]) => `${directory}/${name}`);
+export function unitPaths(
+  directory: string = defaultUnitDirectory,
+  before: readonly HostService[] = usualServices,
+): readonly string[] {
+  return unitFiles(before).map(([name]) => `${directory}/${name}`);
 }
 
 export function renderHost(units: HostUnits): readonly UnitFile[] {
-  const { unitDirectory = defaultUnitDirectory } = units;
-  return unitFiles.map(([name, content]) => ({ path: `${unitDirectory}/${name}`, content: content(units) }));
+  const { unitDirectory = defaultUnitDirectory, before = usualServices } = units;
+  return unitFiles(before).map(([name, content]) => ({ path: `${unitDirectory}/${name}`, content: content(units) }));
 }
 
 /** What other init systems run before each start of the kubelet. */
@@ -67,13 +75,24 @@ export function repairCommand({ executable, flags, adoptionDirectory }: HostUnit
   return [executable, 'init', 'adopt', '--repair', ...flags, ...out];
 }
 
-function dropIn(units: HostUnits): string {
+/** For people: `the kubelet`. */
+export const starterText = (before: readonly HostService[] = usualServices): string =>
+  before.map((unit) => (unit === 'kubelet.service' ? 'the kubelet' : unit.replace('.service', ''))).join(' and ');
+
+const whyBefore: Readonly<Record<HostService, string>> = {
+  'kubelet.service': `# Before each start of the kubelet: whatever has expired is reissued, so that the kubelet finds valid credentials and
+# starts etcd and the API server with valid certificates.`,
+  'etcd.service': `# Before each start of etcd: whatever has expired is reissued, so that the member finds its peers.`,
+};
+
+function dropIn(unit: HostService, units: HostUnits): string {
+  // The kubelet is root's. Of another service the user may not write its files: "+" runs this as root.
+  const prefix = unit === 'kubelet.service' ? '-' : '-+';
   return `${written}
-# Before each start of the kubelet: whatever has expired is reissued, so that the kubelet finds valid credentials and
-# starts etcd and the API server with valid certificates.
+${whyBefore[unit]}
 [Service]
-# Whether this fails ("-") or hangs (timeout), the kubelet starts: its TimeoutStartSec never runs out here.
-ExecStartPre=-/usr/bin/timeout --kill-after=${killSeconds}s ${longestSeconds}s ${commandLine(plainCommand(units))}
+# Whether this fails ("-") or hangs (timeout), ${starterText([unit])} starts: its TimeoutStartSec never runs out here.
+ExecStartPre=${prefix}/usr/bin/timeout --kill-after=${killSeconds}s ${longestSeconds}s ${commandLine(plainCommand(units))}
 `;
 }
 

@@ -4,7 +4,7 @@
 import {
   commandLine,
   defaultUnitDirectory,
-  dropInName,
+  dropInOf,
   killSeconds,
   longestSeconds,
   sandbox,
@@ -41,7 +41,7 @@ export function renderWorker(units: WorkerUnits): readonly UnitFile[] {
   const { unitDirectory = defaultUnitDirectory } = units;
   const files = [
     [serviceName, service(units)],
-    [dropInName, dropIn(units)],
+    [dropInOf('kubelet.service'), dropIn(units)],
     [timerName, timerOf('client certificate of the kubelet')],
   ] as const;
   return files.map(([name, content]) => ({ path: `${unitDirectory}/${name}`, content }));

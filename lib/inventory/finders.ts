@@ -9,6 +9,7 @@ interface Finder {
 
 export const finders = {
   kubeadm: { looksAt: 'machine', asks: [] },
+  etcd: { looksAt: 'machine', asks: [] },
   openshift: {
     looksAt: 'api',
     asks: ['externalLoadBalancerHostnames', 'internalLoadBalancerHostnames', 'serviceNetworkIPs'],

@@ -82,7 +82,7 @@ type TlsRegistry = Required<Read>['tlsRegistry'];
 
 export interface Inventory extends Pick<
   Read,
-  'name' | 'description' | 'discover' | 'policy' | 'tlsRegistry' | 'parameters'
+  'name' | 'description' | 'discover' | 'policy' | 'repairsBefore' | 'tlsRegistry' | 'parameters'
 > {
   readonly directories?: Read['directories'];
   readonly files?: Read['files'];

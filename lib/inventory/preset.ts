@@ -1,12 +1,13 @@
 // Presets: inventories that come with the program, one YAML file each. A distribution is a file; where
 // its names must be found on a machine or in its API, a finder besides (finders.ts).
 // They lie in `presets` beside this file, and beside the bundled program (dist/app/presets).
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { errorText, RecoveryError } from '../errors.ts';
 import { suggestion } from '../problems.ts';
 import { loadInventory } from './load.ts';
 import type { LoadOptions } from './load.ts';
 import type { Inventory } from './model.ts';
+import { type Chosen, chosenIn, chosenInventory } from './preset-choice.ts';
 
 const directory = new URL('./presets/', import.meta.url);
 const extension = '.yaml';
@@ -15,6 +16,8 @@ const extension = '.yaml';
 export interface PresetSource {
   readonly names: () => readonly string[];
   readonly text: (name: string) => string;
+  /** Which one stands for a preset that is a choice; undefined for an inventory. */
+  readonly choice: (name: string) => Chosen | undefined;
 }
 
 export function presetNames(): readonly string[] {
@@ -40,8 +43,13 @@ export function presetText(name: string): string {
   }
 }
 
-export const installedPresets: PresetSource = { names: presetNames, text: presetText };
+const presetChoice = (name: string): Chosen | undefined => chosenIn(presetText(name), existsSync);
+
+export const installedPresets: PresetSource = { names: presetNames, text: presetText, choice: presetChoice };
 
 export function loadPreset(name: string, { namespace }: Pick<LoadOptions, 'namespace'> = {}): Inventory {
-  return loadInventory(presetText(name), { namespace, source: `preset ${name}` });
+  const chosen = presetChoice(name);
+  const preset = chosen?.preset ?? name;
+  const inventory = loadInventory(presetText(preset), { namespace, source: `preset ${preset}` });
+  return chosen === undefined ? inventory : chosenInventory(inventory, name, chosen);
 }

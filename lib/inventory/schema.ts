@@ -16,7 +16,7 @@ import {
 import { finderNames } from './finders.ts';
 import { locationSchema } from './location-kinds.ts';
 import { flags, reader } from './reader.ts';
-import { apiVersion } from '../well-known.ts';
+import { apiVersion, hostServices } from '../well-known.ts';
 
 // A pair or a CA below pki/ without its ending, or a kubeconfig.
 const kubeadmFile = objectName.describe('Of kubeadm, without .crt, .key and .pub; with .conf a kubeconfig');
@@ -206,17 +206,24 @@ export const artefactSchema = z.discriminatedUnion('kind', [
 ]);
 export type RawArtefact = z.output<typeof artefactSchema>;
 
+const presetDescription = someText.max(100);
+
 export const policyKind = z.enum(['OnlyWhenExpired', 'BeforeExpiry']);
 
 export const inventoryHead = z.object({
   name: objectName.default('custom').describe('Name of the inventory, for messages'),
-  description: someText.exactOptional().describe('One sentence: for which clusters and machines it is'),
+  description: presetDescription.exactOptional().describe('What it is for, in a list of presets'),
+  repairsBefore: z
+    .array(z.enum(hostServices))
+    .min(1)
+    .exactOptional()
+    .describe('Services before whose start the units of `init host` repair. Default: kubelet.service'),
   discover: z
     .enum(finderNames)
     .exactOptional()
     .describe(
-      'Where what the configuration does not give is found. kubeadm: on this machine. openshift: in the API, in ' +
-        'Infrastructure and Network "cluster", at each look',
+      'Where what the configuration does not give is found. kubeadm: on this machine. etcd: on this machine, of its ' +
+        'member. openshift: in the API, in Infrastructure and Network "cluster", at each look',
     ),
   namespace: namespaceName.exactOptional().describe('Namespace of every object that does not name one'),
   inPodNamespace: z.literal(true).exactOptional().describe('Env POD_NAMESPACE takes the place of the namespace'),

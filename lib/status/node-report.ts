@@ -33,6 +33,8 @@ export interface NodeStatus extends Omit<StatusReport, 'apiProblem' | 'rows' | '
   readonly isForecast: boolean;
   /** Whether something on this machine puts right what can be put right. */
   readonly isArmed: boolean;
+  /** Before whose start it does so: `the kubelet`. */
+  readonly starter: string;
   /** Those that kubeadm lists, and CAs, sorted by name as kubeadm does. */
   readonly certificates: readonly StatusRow[];
   readonly authorities: readonly StatusRow[];
@@ -86,13 +88,15 @@ interface NodeInput extends ReportInput {
   readonly notes?: readonly string[];
   /** Default: true. */
   readonly isArmed?: boolean | undefined;
+  /** Default: `the kubelet`. */
+  readonly starter?: string | undefined;
   readonly adopted?: AdoptionStatus | undefined;
   /** Artefacts of which only the key is there. */
   readonly keyOnly?: ReadonlySet<string>;
 }
 
 export function nodeReport(input: NodeInput): NodeStatus {
-  const { served = [], notes = [], isForecast = false, isArmed = true, adopted } = input;
+  const { served = [], notes = [], isForecast = false, isArmed = true, adopted, starter = 'the kubelet' } = input;
   const each = tellEach(input);
   const { inventory, at, recheckAt, ...general } = report(input, each);
   const told = each
@@ -114,6 +118,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
     at,
     isForecast,
     isArmed,
+    starter,
     class: classOf(problems, isRecovering),
     problems,
     adopted,

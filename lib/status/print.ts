@@ -195,7 +195,7 @@ const verdicts = {
 
 function verdict(status: NodeStatus): string {
   const { isForecast, at, problems, notes: noted } = status;
-  const text = isForecast ? `Off until ${expiresText(at)}, ${verdicts.forecast[verdictOf(status)]}` : todayText(status);
+  const text = isForecast ? `Off until ${expiresText(at)}, ${verdictText('forecast', status)}` : todayText(status);
   return [
     text,
     ...problems.map((problem) => `  ${problem}`),
@@ -216,6 +216,9 @@ function renewalText(status: NodeStatus): string[] {
   return [`Next renewal before expiry: ${expiresText(first.renewsAt)}: ${names}`];
 }
 
+const verdictText = (when: keyof typeof verdicts, status: NodeStatus): string =>
+  verdicts[when][verdictOf(status)].replace('the kubelet', status.starter);
+
 /** What only a repair brings back needs somebody who runs it. */
 function verdictOf({ class: state, isArmed }: NodeStatus): StatusClass | 'unarmed' {
   return state === 'recovering' && !isArmed ? 'unarmed' : state;
@@ -226,7 +229,7 @@ function todayText(status: NodeStatus): string {
   const { class: state, served, adopted } = status;
   if (state === 'stuck' && adopted?.problem !== undefined) return 'Not everything could be looked at:';
   const silent = served.filter((sight) => sight.state === 'unreachable').map(({ component }) => component);
-  if (state !== 'healthy' || silent.length === 0) return verdicts.today[verdictOf(status)];
+  if (state !== 'healthy' || silent.length === 0) return verdictText('today', status);
   const names = [...new Set(silent)].join(', ');
   const verb = names.includes(',') ? 'do' : 'does';
   return `Every certificate on disk is as it should be. ${names} ${verb} not answer, so what is in use was not looked at.`;

@@ -75,6 +75,8 @@ interface NodeOptions extends Pick<
   readonly notes?: readonly string[];
   /** Whether something on this machine carries out the plan before the kubelet starts. Default: true. */
   readonly isArmed?: boolean | undefined;
+  /** Before whose start. Default: `the kubelet`. */
+  readonly starter?: string | undefined;
   /** Whether this process may read everything: what it may not read is then a fault. Default: true. */
   readonly isRoot?: boolean;
   /** Of an adopted machine. */

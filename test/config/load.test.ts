@@ -280,7 +280,10 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
   [
     'nothing at all',
     {},
-    ['--mode: is required: regen, syncer, approver, or several', '--preset: is required: one of kubeadm, kubernetes, '],
+    [
+      '--mode: is required: regen, syncer, approver, or several',
+      '--preset: is required: one of eks-anywhere, eks-anywhere-bottlerocket, etcdadm, kubeadm, kubernetes, ',
+    ],
   ],
   [
     'an unknown mode',
@@ -291,7 +294,9 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
   [
     'an unknown preset',
     { flags: { ...syncer, preset: 'talos' } },
-    ['--preset: must be a known preset, got "talos" (known: kubeadm, kubernetes, '],
+    [
+      '--preset: must be a known preset, got "talos" (known: eks-anywhere, eks-anywhere-bottlerocket, etcdadm, kubeadm, kubernetes, ',
+    ],
   ],
   ['a preset that is a path', { flags: { ...syncer, preset: '../x' } }, ['--preset: must be a Kubernetes object name']],
   [

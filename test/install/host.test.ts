@@ -58,6 +58,14 @@ describe('renderHost()', () => {
     expect(pre).toContain('/opt/kube-cert-recovery --mode=regen --once --preset=kubeadm');
   });
 
+  it('repairs before etcd where that is a service, as root, whoever etcd is', () => {
+    const drop = text('etcd.service.d/20-kube-cert-recovery.conf', { before: ['etcd.service'] });
+    expect(line(drop, 'ExecStartPre')).toMatch(/^ExecStartPre=-\+\/usr\/bin\/timeout /);
+    const all = renderHost(units({ before: ['etcd.service'] })).map(({ path }) => path);
+    expect(all).not.toContain(`${directory}/kubelet.service.d/20-kube-cert-recovery.conf`);
+    expect(unitPaths(directory, ['etcd.service'])).toEqual(all);
+  });
+
   it('restarts nothing before the kubelet, and what it must in the service', () => {
     expect(text('.conf')).not.toContain('--restart');
     expect(line(text('recovery.service'), 'ExecStart')).toBe(
@@ -132,7 +140,7 @@ describe('renderHost()', () => {
 describe('applyHost()', () => {
   it('writes the units, then starts the timer', async () => {
     const outcome = await applyHost(renderHost(units()), machine);
-    expect(outcome).toEqual({ written: [...unitPaths(directory)], unchanged: [], hasKubelet: true });
+    expect(outcome).toEqual({ written: [...unitPaths(directory)], unchanged: [], absent: [] });
     expect(told).toEqual(['daemon-reload', 'enable --now kube-cert-recovery.timer', 'cat kubelet.service']);
     expect(await installed()).toEqual(names);
     for (const path of unitPaths(directory)) expect((await stat(path)).mode & 0o777).toBe(0o644);
@@ -160,7 +168,7 @@ describe('applyHost()', () => {
         if (args[0] === what) throw new RecoveryError('WriteFailed', 'no');
       },
     });
-    expect(await applyHost(renderHost(units()), refuse('cat'))).toMatchObject({ hasKubelet: false });
+    expect(await applyHost(renderHost(units()), refuse('cat'))).toMatchObject({ absent: ['kubelet.service'] });
     await expect(applyHost(renderHost(units()), refuse('enable'))).rejects.toMatchObject({ code: 'WriteFailed' });
   });
 });

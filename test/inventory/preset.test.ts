@@ -19,6 +19,9 @@ function counts(name: string): { secrets: number[]; configMaps: number[] } {
 describe('presets', () => {
   it('are those that the documentation lists', () => {
     expect(presetNames()).toEqual([
+      'eks-anywhere',
+      'eks-anywhere-bottlerocket',
+      'etcdadm',
       'kubeadm',
       'kubernetes',
       'openshift-kube-apiserver',

@@ -1,19 +1,17 @@
 // Finds on this machine what its inventory cannot know and nobody has configured. Impure: it reads files, and nothing
 // else; what they mean is decided in kubeadm.ts. Never fails because of a file that is missing or broken: only a machine
 // that is no control plane of kubeadm is refused (ConfigInvalid).
-import { access } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { staticPods } from '../../components.ts';
-import { realDisk } from '../../disk/disk.ts';
-import { readRegularFile } from '../../disk/files.ts';
-import { errorText, RecoveryError, systemCode } from '../../errors.ts';
-import { yamlText } from '../../yaml.ts';
+import { RecoveryError } from '../../errors.ts';
 import type { Inventory } from '../model.ts';
 import { allDirectories } from '../located.ts';
 import type { Environment } from '../resolve.ts';
 import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
 import { flagsOf } from './documents.ts';
+import { discoverEtcd } from './etcd-machine.ts';
+import { isOnMachine, readerBelow } from './machine-files.ts';
 import { namedFiles } from './named-files.ts';
 import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubeadm.ts';
 
@@ -47,6 +45,7 @@ export async function discoverEnvironment(
   given: Environment,
   machine: Machine = {},
 ): Promise<{ readonly environment: Environment; readonly notes: readonly string[] }> {
+  if (inventory.discover === 'etcd') return discoverEtcd(inventory, given, machine.root);
   if (inventory.discover !== 'kubeadm') return { environment: given, notes: [] };
   const directories = directoriesOfKubeadm(allDirectories(inventory, given.directories ?? {}));
   const { parameters, endpoints, lacks, reads, manifests, notes } = await discoverKubeadm({
@@ -77,7 +76,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const manifest = join(kubernetesDir, 'manifests/kube-apiserver.yaml');
   const own = ['controller-manager.conf', 'scheduler.conf'].map((name) => join(kubernetesDir, name));
   const signs = [manifest, join(pkiDir, 'apiserver.crt'), join(pkiDir, 'apiserver.key'), ...own];
-  const there = await Promise.all(signs.map((path) => exists(join(root, path))));
+  const there = await Promise.all(signs.map((path) => isOnMachine(join(root, path))));
   if (!there.includes(true)) {
     const message =
       `Cannot find a control plane of kubeadm on this machine: there is no "${manifest}" and nothing that only a ` +
@@ -85,7 +84,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
       'or `kubeadm join`, or say where the files are (directories.kubernetesDir)';
     throw new RecoveryError('ConfigInvalid', message);
   }
-  const { text, unread } = reader(root);
+  const { text, unread } = readerBelow(root);
   const conf = (name: string): Promise<string | undefined> => text(join(kubernetesDir, name));
   const apiServerManifest = await text(manifest);
   const kubeletKubeconfig = await conf('kubelet.conf');
@@ -106,7 +105,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),
   };
   const etcdAuthority = join(pkiDir, 'etcd/ca.crt');
-  const hasEtcdAuthority = await exists(join(root, etcdAuthority));
+  const hasEtcdAuthority = await isOnMachine(join(root, etcdAuthority));
   const address = defaultAddress((await text('/proc/net/route')) ?? '', addresses());
   const discovery = decideKubeadm({ files, etcdAuthority, hasEtcdAuthority, address }, given);
   const manifests: Record<string, string | undefined> = { 'kube-apiserver': apiServerManifest };
@@ -128,31 +127,6 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   if (problem === undefined) return found;
   const note = `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
   return { ...found, lacks: given.lacks ?? [...found.lacks, 'trustedAuthority'], notes: [...found.notes, note] };
-}
-
-function reader(root: string): { text: (file: string) => Promise<string | undefined>; unread: string[] } {
-  const unread: string[] = [];
-  const text = async (file: string): Promise<string | undefined> => {
-    try {
-      return yamlText(await readRegularFile(realDisk, join(root, file)));
-    } catch (err) {
-      const code = systemCode(err);
-      if (code !== 'ENOENT' && code !== 'ENOTDIR') unread.push(`"${file}" could not be read: ${errorText(err)}`);
-      return undefined;
-    }
-  };
-  return { text, unread };
-}
-
-/** What may not be looked at is there all the same. */
-async function exists(path: string): Promise<boolean> {
-  try {
-    await access(path);
-    return true;
-  } catch (err) {
-    const code = systemCode(err);
-    return code !== 'ENOENT' && code !== 'ENOTDIR';
-  }
 }
 
 function ownAddresses(): Record<string, string[]> {

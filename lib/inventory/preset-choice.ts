@@ -1,0 +1,52 @@
+// A preset that is a choice between others by what is on this machine: data, as the others are. What is there is asked of the
+// caller.
+import * as z from 'zod';
+import { RecoveryError } from '../errors.ts';
+import { apiVersion } from '../well-known.ts';
+import { readYaml } from '../yaml.ts';
+import type { Inventory } from './model.ts';
+import { checkShape } from './shape.ts';
+import { directoryPath, objectName, parameterName, someText } from './values.ts';
+
+const choiceSchema = z.strictObject({
+  apiVersion: z.literal(apiVersion),
+  kind: z.literal('PresetChoice'),
+  name: objectName,
+  description: someText.max(100).describe('What it is for, in a list of presets'),
+  presets: z
+    .array(
+      z.strictObject({
+        preset: objectName,
+        where: directoryPath.exactOptional().describe('A file that only such a machine has. The last one is without'),
+        directories: z.record(parameterName, directoryPath).default({}).describe('In place of its defaults'),
+      }),
+    )
+    .min(1),
+});
+
+export interface Chosen {
+  readonly preset: string;
+  readonly directories: Readonly<Record<string, string>>;
+}
+
+/** The first whose file is there, else the last; undefined where the text is an inventory. Throws InventoryInvalid. */
+export function chosenIn(text: string, isThere: (path: string) => boolean): Chosen | undefined {
+  const { value } = readYaml(text);
+  if ((value as { readonly kind?: unknown } | null)?.kind !== 'PresetChoice') return undefined;
+  const shape = checkShape(choiceSchema, value);
+  if (!('value' in shape)) {
+    const told = shape.problems.map(({ path, message }) => `${path}: ${message}`).join('; ');
+    throw new RecoveryError('InventoryInvalid', `Cannot choose a preset: ${told}`);
+  }
+  const { presets } = shape.value;
+  return presets.find(({ where }) => where !== undefined && isThere(where)) ?? presets.at(-1);
+}
+
+/** The inventory of a choice: by its name, and with its directories. What the configuration gives beats these. */
+export function chosenInventory(inventory: Inventory, name: string, { directories }: Chosen): Inventory {
+  const declared = Object.entries(inventory.directories ?? {}).map(([key, one]) => {
+    const chosen = directories[key];
+    return [key, chosen === undefined ? one : { ...one, default: chosen }] as const;
+  });
+  return { ...inventory, name, directories: Object.fromEntries(declared) };
+}

@@ -1,0 +1,159 @@
+// Three real members of etcd in etcdadm's layout, whose certificates have all expired: one run on each machine, and the
+// cluster has its quorum and its data again. Also as a user that is not root, and below the paths of Bottlerocket.
+import { execFile } from 'node:child_process';
+import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { describe, expect, it } from 'vitest';
+import { EtcdMembers, type EtcdMember } from '../support/cluster/etcd-members.ts';
+import { eventually } from '../support/eventually.ts';
+
+const run = promisify(execFile);
+const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const isRoot = process.getuid?.() === 0;
+const asRoot = isRoot ? [] : ['--map-root-user'];
+
+const day = 86_400_000;
+const expired = { notBefore: new Date(Date.now() - 400 * day), notAfter: new Date(Date.now() - 35 * day) };
+
+interface Outcome {
+  readonly code: number;
+  readonly text: string;
+}
+
+/** As the drop-in of etcd.service and the timer do. `mounts`: shell commands in a mount namespace of the run's own. */
+async function started(member: EtcdMember, words: readonly string[], mounts = ''): Promise<Outcome> {
+  const command = [process.execPath, program, ...words].map((word) => `'${word}'`).join(' ');
+  const script = `${mounts}exec ${command}`;
+  return new Promise((resolve) => {
+    const own = ['--mount', '--pid', '--fork', '--mount-proc', '--kill-child', 'sh', '-ec', script];
+    execFile('unshare', [...asRoot, ...own], { cwd: member.root }, (err, stdout, stderr) =>
+      resolve({ text: `${stdout}${stderr}`, code: err === null ? 0 : Number(err.code ?? -1) }),
+    );
+  });
+}
+
+async function configured({ root, pki }: EtcdMember): Promise<string> {
+  const path = join(root, 'recovery.yaml');
+  const regen = { backupDir: join(root, 'backups'), lockDir: join(root, 'lock') };
+  const directories = { etcdPkiDir: pki };
+  await writeFile(
+    path,
+    `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: etcdadm\n` +
+      `directories: ${JSON.stringify(directories)}\nregen: ${JSON.stringify(regen)}\n`,
+  );
+  return path;
+}
+
+const recover = async (member: EtcdMember): Promise<Outcome> =>
+  started(member, ['--mode=regen', '--once', '--restart', `--config=${await configured(member)}`]);
+const status = async (member: EtcdMember): Promise<Outcome> =>
+  started(member, ['status', `--config=${await configured(member)}`]);
+
+const isHealthy = async (etcd: EtcdMembers, member: EtcdMember): Promise<void> =>
+  expect(await etcd.health(member)).toContain('"health":"true"');
+
+const opensslOf = async (path: string, ...wanted: readonly string[]): Promise<string> =>
+  (await run('openssl', ['x509', '-noout', '-nameopt', 'RFC2253', ...wanted, '-in', path])).stdout.trim();
+
+const leaves = ['apiserver-etcd-client', 'etcdctl-etcd-client', 'peer', 'server'];
+
+describe('three members whose certificates have all expired', () => {
+  it('while they run: no member is restarted, and the cluster has its quorum again', async () => {
+    await using etcd = await EtcdMembers.create(expired);
+    for (const member of etcd.members) etcd.start(member);
+    const [first] = etcd.members;
+    if (first === undefined) throw new Error('no member');
+    await eventually(() => expect(etcd.logOf(first)).toMatch(/certificate has expired/));
+    expect(await etcd.health(first)).not.toContain('"health":"true"');
+    expect((await status(first)).code).toBe(3);
+    const pids = etcd.members.map((member) => etcd.pidOf(member));
+
+    const subject = await opensslOf(join(first.pki, 'server.crt'), '-subject');
+    const names = await opensslOf(join(first.pki, 'peer.crt'), '-ext', 'subjectAltName');
+    const ca = await readFile(join(first.pki, 'ca.crt'));
+    for (const member of etcd.members) {
+      const { code, text } = await recover(member);
+      expect(code, text).toBe(0);
+    }
+    for (const member of etcd.members) await eventually(() => isHealthy(etcd, member));
+    expect(await etcd.put(first, 'a', 'b')).toContain('revision');
+    expect(await etcd.get(etcd.members[2] ?? first, 'a')).toBe('b');
+    expect(etcd.members.map((member) => etcd.pidOf(member))).toEqual(pids);
+    expect(await opensslOf(join(first.pki, 'server.crt'), '-subject')).toBe(subject);
+    expect(await opensslOf(join(first.pki, 'peer.crt'), '-ext', 'subjectAltName')).toBe(names);
+    expect(await readFile(join(first.pki, 'ca.crt'))).toEqual(ca);
+    const after = await status(first);
+    expect(after.code, after.text).toBe(0);
+    for (const leaf of leaves) expect(after.text).toMatch(new RegExp(`^${leaf} +\\w{3} \\d\\d, `, 'm'));
+    // What a control-plane node would bring is accepted, too.
+    expect(await etcd.health(first, 'apiserver-etcd-client')).toContain('"health":"true"');
+  });
+
+  it('a certificate that is lost comes back with the names of the member', async () => {
+    await using etcd = await EtcdMembers.create(expired);
+    const [member] = etcd.members;
+    if (member === undefined) throw new Error('no member');
+    for (const name of ['server.crt', 'server.key', 'etcdctl-etcd-client.crt']) await rm(join(member.pki, name));
+    const { code, text } = await recover(member);
+    expect(code, text).toBe(0);
+    const names = await opensslOf(join(member.pki, 'server.crt'), '-ext', 'subjectAltName');
+    for (const name of [`DNS:${member.name}`, `IP Address:${member.address}`]) expect(names).toContain(name);
+    const client = await opensslOf(join(member.pki, 'etcdctl-etcd-client.crt'), '-subject');
+    expect(client).toBe(`subject=CN=${member.name}-etcdctl,O=system:masters`);
+  });
+
+  it.runIf(isRoot)('as user 4711: files keep their owner and mode, and etcd starts with them', async () => {
+    const uid = 4711;
+    await using etcd = await EtcdMembers.create({ ...expired, uid });
+    for (const member of etcd.members) {
+      const { code, text } = await recover(member);
+      expect(code, text).toBe(0);
+      for (const name of await readdir(member.pki)) {
+        const found = await stat(join(member.pki, name));
+        expect([name, found.uid, found.gid], name).toEqual([name, uid, uid]);
+        if (name.endsWith('.key')) expect(found.mode & 0o777, name).toBe(0o600);
+      }
+      etcd.start(member);
+    }
+    for (const member of etcd.members) await eventually(() => isHealthy(etcd, member));
+  });
+
+  it('where the key of the CA is elsewhere: nothing is written, exit 5', async () => {
+    await using etcd = await EtcdMembers.create(expired);
+    const [member] = etcd.members;
+    if (member === undefined) throw new Error('no member');
+    await rm(join(member.pki, 'ca.key'));
+    const before = await readFile(join(member.pki, 'peer.crt'));
+    const { code, text } = await recover(member);
+    expect(code, text).toBe(5);
+    expect(await readFile(join(member.pki, 'peer.crt'))).toEqual(before);
+    expect((await status(member)).code).toBe(5);
+  });
+});
+
+it('Bottlerocket: the preset eks-anywhere-bottlerocket finds the same below /var/lib', async () => {
+  await using etcd = await EtcdMembers.create({ ...expired, pkiDir: 'var/lib/etcd/pki' });
+  for (const member of etcd.members) {
+    // The machine's own /var/lib, as Bottlerocket has it.
+    const mounts = `mount --rbind '${join(member.root, 'var/lib')}' /var/lib; `;
+    const { code, text } = await started(
+      member,
+      ['--mode=regen', '--once', '--preset=eks-anywhere-bottlerocket'],
+      `${mounts}mount -t tmpfs tmpfs /run; `,
+    );
+    expect(code, text).toBe(0);
+    etcd.start(member);
+  }
+  for (const member of etcd.members) await eventually(() => isHealthy(etcd, member));
+});
+
+it('eks-anywhere is etcdadm on a machine of etcd, and says what it lacks on any other', async () => {
+  await using etcd = await EtcdMembers.create(expired);
+  const [member] = etcd.members;
+  if (member === undefined) throw new Error('no member');
+  const elsewhere = await started(member, ['status', '--preset=etcdadm', `--directory=etcdPkiDir=${member.root}/none`]);
+  expect(elsewhere.code).toBe(2);
+  expect(elsewhere.text).toContain('Cannot find an etcd of etcdadm on this machine');
+});
