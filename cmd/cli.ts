@@ -129,7 +129,7 @@ function program(io: Io) {
   ).argument('[artefact]', 'what is put back');
 
   add(command, 'preset', 'list the inventories that come with the program, or print one', async (_, [preset]) =>
-    (await import('./preset.ts')).presetCommand(preset, io),
+    (await import('./show-presets.ts')).presetCommand(preset, io),
   ).argument('[name]', 'which one is printed');
 
   const schema = command.command('schema').description('print the JSON Schema of a file');

@@ -140,8 +140,13 @@ describe('a machine whose leaves have 20 days left', () => {
     const waiting = await run(machine, `${once} --renew-before=30d --window='${closed}'`);
     expect(waiting.code, waiting.stderr).toBe(0);
     expect(events(waiting, 'target.regenerated')).toEqual([]);
-    const { stdout } = await run(machine, `kube-cert-recovery status --renew-before=30d --window='${closed}'`);
-    expect(stdout).toMatch(/^apiserver +EXPIRING +reissued \w+ .* UTC +.*renewed in the window, on this node at /m);
+    const asked = await run(machine, `kube-cert-recovery status -o json --renew-before=30d --window='${closed}'`);
+    const { certificates } = JSON.parse(asked.stdout) as { readonly certificates: readonly Record<string, string>[] };
+    const row = certificates.find(({ name }) => name === 'apiserver');
+    expect(row).toMatchObject({ action: 'keep', reason: 'Postponed' });
+    expect((new Date(row?.['renewsAt'] ?? '').getTime() - Date.now()) / 3_600_000).toSatisfy(
+      (hours: number) => hours > 2.9 && hours < 3.8,
+    );
     const renewed = await run(machine, `${once} --renew-before=30d --window='${open}'`);
     expect(events(renewed, 'target.regenerated')).toHaveLength(11);
   });
