@@ -118,8 +118,10 @@ interface Turn {
 /** What a timer does: a run each time, until one has given the Lease back. */
 async function renewOn(node: Node): Promise<Turn> {
   let from: string | undefined;
+  let last = '';
   for (let runs = 0; runs < 120; runs += 1) {
     const { output } = await node.run(renewCommand, { seconds: 200 });
+    last = output;
     const lines = output
       .split('\n')
       .filter((line) => line.startsWith('{'))
@@ -130,7 +132,7 @@ async function renewOn(node: Node): Promise<Turn> {
     if (from !== undefined && until !== undefined) return { node: node.name, from, until };
     await delay(500);
   }
-  throw new Error(`${node.name} has not renewed`);
+  throw new Error(`${node.name} has not renewed: ${last}`);
 }
 
 /** Of every leaf but the kubelet's, the days that are left. */
@@ -151,7 +153,8 @@ type Restarts = Readonly<Record<string, string>>;
 describe('three control planes whose certificates end in ten days', () => {
   it('renew them one node after the other under load: no write is lost, and no call fails twice', async () => {
     // Without systemd nothing else is done by this than to grant the right to the Lease.
-    await cluster.node.run(`${programPath} init host --renew-before=30d 2>&1`);
+    const { output } = await cluster.node.run(`${programPath} init host --renew-before=30d 2>&1`);
+    expect(output).toContain('Created RoleBinding');
     await endSoon(cluster.nodes);
     const before: Restarts = await runningOn(cluster);
     const load = await startLoad(cluster.node, '/etc/kubernetes/admin.conf');

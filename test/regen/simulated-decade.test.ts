@@ -42,7 +42,8 @@ class Machine {
     this.skewMs = skewMs;
     const parsed = window === undefined ? undefined : parseWindow(window);
     const ahead = { beforeMs: 30 * day, signerBeforeMs: 365 * day, jitter: jitterOf(name), warnOnly: false };
-    this.policy = { ...onlyWhenExpired, ahead: { ...ahead, ...(parsed && { window: parsed }) } };
+    // Of a CA whose key is here an end is none.
+    this.policy = { ...onlyWhenExpired, caRenewal: 'Report', ahead: { ...ahead, ...(parsed && { window: parsed }) } };
     for (const { kind, name: entry } of this.cluster.resolved.artefacts)
       if (kind === 'signer') this.#setAuthority(entry, later(start, 20 * years));
     for (const { name: entry, endsAt } of [lost, late]) this.#setAuthority(entry, endsAt);
