@@ -61,6 +61,7 @@ function modeOf(mode: Mode, reading: ModeReading) {
   const { settings, inventory, kubeconfig } = reading;
   const { keyAlgorithm } = settings;
   if (mode === 'regen') {
+    checkPairs(reading);
     return [{ mode, ...settings.regen, kubeconfig, policy: policyOf(settings, inventory), keyAlgorithm }];
   }
   if (mode === 'syncer') return syncerOf(mode, reading);
@@ -69,6 +70,18 @@ function modeOf(mode: Mode, reading: ModeReading) {
   const { longestLife: longestLifeMs, ...own } = settings.approver;
   const { clockSynchronised } = settings.regen; // one machine has one clock
   return [{ mode, ...own, longestLifeMs, kubeconfig, clockSynchronised }];
+}
+
+/** A misspelt name would never be brought, and nobody would know. */
+function checkPairs({ settings, inventory, problems }: ModeReading): void {
+  const known = inventory?.artefacts.flatMap((one) => (one.kind === 'target' && isFile(one.location) ? one.name : []));
+  for (const field of ['sources', 'deliveries'] as const) {
+    for (const name of Object.keys(settings.regen[field])) {
+      if (known === undefined || known.includes(name)) continue;
+      const message = `must be a target in files of this host, got "${name}"${suggestion(name, known)}`;
+      problems.push({ path: `regen.${field}.${name}`, kind: 'notFound', message });
+    }
+  }
 }
 
 /** Serving certificates hold names, and somebody must know whose they are. */
