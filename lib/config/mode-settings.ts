@@ -75,6 +75,12 @@ function modeOf(mode: Mode, reading: ModeReading) {
 /** A misspelt name would never be brought, and nobody would know. */
 function checkPairs({ settings, inventory, problems }: ModeReading): void {
   const known = inventory?.artefacts.flatMap((one) => (one.kind === 'target' && isFile(one.location) ? one.name : []));
+  for (const [name, source] of Object.entries(settings.regen.sources)) {
+    const path = `regen.sources.${name}`;
+    const told = problems.some((problem) => problem.path.startsWith(path));
+    if (told || Object.values(source).filter((one) => one !== undefined).length === 1) continue;
+    problems.push({ path, kind: 'invalid', message: 'must have exactly one of secret, pemPair and command' });
+  }
   for (const field of ['sources', 'deliveries'] as const) {
     for (const name of Object.keys(settings.regen[field])) {
       if (known === undefined || known.includes(name)) continue;

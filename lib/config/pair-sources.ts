@@ -7,21 +7,18 @@ const secret = z
   .strictObject({ kubeconfig: directoryPath, namespace: namespaceName, name: objectName })
   .describe('A Secret of another cluster, with the entries tls.crt and tls.key');
 
-const source = z
-  .strictObject({
-    secret: secret.exactOptional(),
-    pemPair: z
-      .strictObject({ certFile: directoryPath, keyFile: directoryPath })
-      .exactOptional()
-      .describe('Two files of this machine, which somebody else brings'),
-    command: z
-      .tuple([directoryPath], z.string())
-      .exactOptional()
-      .describe('A program that prints the certificate and its key in PEM, with its arguments; it runs as root'),
-  })
-  .refine((one) => Object.values(one).filter((value) => value !== undefined).length === 1, {
-    error: 'exactly one of secret, pemPair and command',
-  });
+/** Exactly one of them: checked where all problems are told (mode-settings.ts). */
+const source = z.strictObject({
+  secret: secret.exactOptional(),
+  pemPair: z
+    .strictObject({ certFile: directoryPath, keyFile: directoryPath })
+    .exactOptional()
+    .describe('Two files of this machine, which somebody else brings'),
+  command: z
+    .tuple([directoryPath], z.string())
+    .exactOptional()
+    .describe('A program that prints the certificate and its key in PEM, with its arguments; it runs as root'),
+});
 
 export const sources = z
   .record(objectName, source)
