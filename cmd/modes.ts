@@ -21,6 +21,7 @@ import { createMetrics, noMetrics } from '../lib/metrics.ts';
 import { createKeyPool } from '../lib/pki/key-pool.ts';
 import { createProver } from '../lib/proof/prove.ts';
 import { createOtherClocks } from '../lib/regen/other-clocks.ts';
+import type { RegenReport } from '../lib/regen/journal.ts';
 import { runRegen } from '../lib/regen/run.ts';
 import { observeBoot, releaseStaleLeases } from '../lib/regen/stale-leases.ts';
 import { waitAtMost } from '../lib/retry.ts';
@@ -139,27 +140,35 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
   const restarts = createHostRestarts(mode, disk, runtime);
   const noted = once && !dryRun ? await summaryNotedAt(lockDir) : undefined;
   try {
-    const report = await runRegen({
-      ...runtime,
-      ...mode,
-      store: storeOf(connection, restarts.store),
-      renewalLease: restarts.renewalLease,
-      namesInApi: namesInApi(resolved, connection),
-      clockFacts: clockFactsFor(mode, runtime.builtAt),
-      otherClocks: connection && createOtherClocks({ ...runtime, connection, leases }),
-      keyPool: createKeyPool({
-        algorithm: keyAlgorithm ?? defaultKeyAlgorithm,
-        size: resolved.artefacts.filter(({ kind }) => kind === 'signer' || kind === 'target').length,
-      }),
-      locations: connection === undefined ? 'disk' : mode.locations,
-      summaryLoggedAt: noted,
-      onFirstAnswer({ wasAway }) {
-        if (connection === undefined || dryRun) return;
-        released = releaseStaleLeases({ ...runtime, connection, leases, boot, mayHaveRenewed: !wasAway });
-      },
-      lockDisk: () => lockHost({ ...runtime, lockDir }),
-      refuseBesideOthers: refuseBesideKubeadm,
-    });
+    const pass = (): Promise<RegenReport> =>
+      runRegen({
+        ...runtime,
+        ...mode,
+        store: storeOf(connection, restarts.store),
+        renewalLease: restarts.renewalLease,
+        namesInApi: namesInApi(resolved, connection),
+        clockFacts: clockFactsFor(mode, runtime.builtAt),
+        otherClocks: connection && createOtherClocks({ ...runtime, connection, leases }),
+        keyPool: createKeyPool({
+          algorithm: keyAlgorithm ?? defaultKeyAlgorithm,
+          size: resolved.artefacts.filter(({ kind }) => kind === 'signer' || kind === 'target').length,
+        }),
+        locations: connection === undefined ? 'disk' : mode.locations,
+        summaryLoggedAt: noted,
+        onFirstAnswer({ wasAway }) {
+          if (connection === undefined || dryRun) return;
+          released = releaseStaleLeases({ ...runtime, connection, leases, boot, mayHaveRenewed: !wasAway });
+        },
+        lockDisk: () => lockHost({ ...runtime, lockDir }),
+        refuseBesideOthers: refuseBesideKubeadm,
+      });
+    let report = await pass();
+    if (once && !dryRun && (Object.keys(mode.sources).length > 0 || Object.keys(mode.deliveries).length > 0)) {
+      const { bringHere, deliverFromHere } = await import('./pairs.ts');
+      // What this machine can make itself came first; with what was brought the report is another.
+      if (await bringHere(mode, restarts.store, runtime)) report = await pass();
+      await deliverFromHere(mode, restarts.store, runtime);
+    }
     if (events !== undefined) await sendEvents(events);
     const { summaryLoggedAt: loggedAt } = report;
     if (once && !dryRun && loggedAt !== undefined && loggedAt !== noted) await noteSummary(lockDir, loggedAt);

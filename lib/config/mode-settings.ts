@@ -65,6 +65,7 @@ function modeOf(mode: Mode, reading: ModeReading) {
   const { settings, inventory, kubeconfig } = reading;
   const { keyAlgorithm } = settings;
   if (mode === 'regen') {
+    checkPairs(reading);
     const { caRenewal: _ofPolicy, ...own } = settings.regen;
     return [{ mode, ...own, kubeconfig, policy: policyOf(reading, inventory), keyAlgorithm }];
   }
@@ -74,6 +75,24 @@ function modeOf(mode: Mode, reading: ModeReading) {
   const { longestLife: longestLifeMs, ...own } = settings.approver;
   const { clockSynchronised } = settings.regen; // one machine has one clock
   return [{ mode, ...own, longestLifeMs, kubeconfig, clockSynchronised }];
+}
+
+/** A misspelt name would never be brought, and nobody would know. */
+function checkPairs({ settings, inventory, problems }: ModeReading): void {
+  const known = inventory?.artefacts.flatMap((one) => (one.kind === 'target' && isFile(one.location) ? one.name : []));
+  for (const [name, source] of Object.entries(settings.regen.sources)) {
+    const path = `regen.sources.${name}`;
+    const told = problems.some((problem) => problem.path.startsWith(path));
+    if (told || Object.values(source).filter((one) => one !== undefined).length === 1) continue;
+    problems.push({ path, kind: 'invalid', message: 'must have exactly one of secret, pemPair and command' });
+  }
+  for (const field of ['sources', 'deliveries'] as const) {
+    for (const name of Object.keys(settings.regen[field])) {
+      if (known === undefined || known.includes(name)) continue;
+      const message = `must be a target in files of this host, got "${name}"${suggestion(name, known)}`;
+      problems.push({ path: `regen.${field}.${name}`, kind: 'notFound', message });
+    }
+  }
 }
 
 /** Serving certificates hold names, and somebody must know whose they are. */

@@ -2,6 +2,7 @@
 // `error` text names the wanted state. What is written is merged before it is parsed, so that no default of one source
 // beats a value of the other.
 import * as z from 'zod';
+import { deliveries, sources } from './pair-sources.ts';
 import { inventoryFileSchema, inventorySchema, policyKind } from '../inventory/schema.ts';
 import {
   checkedHostname,
@@ -122,6 +123,8 @@ export const settingsSchema = z.strictObject({
         .describe(
           'Whether the clock of this machine is synchronised. Default: auto, what this machine and leaders on others say',
         ),
+      sources,
+      deliveries,
     })
     .prefault({})
     .describe('Settings of mode regen'),

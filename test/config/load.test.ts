@@ -111,6 +111,8 @@ describe('parseConfig()', () => {
         kubeconfig: '/k',
         backupDir: '/var/lib/kube-cert-recovery/backups',
         lockDir: '/run/kube-cert-recovery',
+        sources: {},
+        deliveries: {},
         clockSynchronised: 'auto',
         policy: { kind: 'BeforeExpiry', graceMs: 0, settleMs: 1000, caRenewal: 'SameKey' },
       },
@@ -148,6 +150,8 @@ describe('parseConfig()', () => {
           kubeconfig: '/etc/regen',
           backupDir: '/b',
           lockDir: '/l',
+          sources: {},
+          deliveries: {},
           clockSynchronised: true,
           policy: { kind: 'BeforeExpiry', graceMs: 120_000, settleMs: 3000, caRenewal: 'Report' },
           keyAlgorithm: { name: 'ECDSA', curve: 'P-384' },
@@ -477,19 +481,6 @@ describe('parseConfig() refuses', () => {
 });
 
 describe('parseToolConfig()', () => {
-  it('needs no mode, no credential and no place', () => {
-    const { mode: _mode, kubeconfig: _kubeconfig, ...flags } = regen;
-    const config = parseToolConfig(input({ flags }));
-    expect(config).toMatchObject({ inventory: { name: 'kubernetes' }, policy: { kind: 'BeforeExpiry' } });
-    expect(config.kubeconfig).toBeUndefined();
-  });
-
-  it('looks with the credential of regen, unless --kubeconfig names another', () => {
-    const text = file('preset: openshift-kube-scheduler', 'kubeconfig: /shared', 'regen: { kubeconfig: /r }');
-    expect(parseToolConfig(input({ text })).kubeconfig).toBe('/r');
-    expect(parseToolConfig(input({ text, flags: { kubeconfig: '/k' } })).kubeconfig).toBe('/k');
-  });
-
   it('tells what the command itself found wrong with the rest', () => {
     const found = { path: '--at', kind: 'invalid' as const, message: 'must be a date' };
     const problems = problemsOf(() =>

@@ -1,0 +1,112 @@
+// The places of `regen.sources` and `regen.deliveries`: a Secret of the management cluster, files of this machine, a
+// command. Each is asked for a limited time, because a kubelet may be waiting.
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import type { RegenConfig } from '../lib/config/mode-settings.ts';
+import type { PairDelivery, PairSource } from '../lib/config/pair-sources.ts';
+import { RecoveryError, systemCode } from '../lib/errors.ts';
+import { certificateKey, privateKeyKey } from '../lib/inventory/content.ts';
+import { encodePem, readPem } from '../lib/pki/pem.ts';
+import { bringPairs, deliverPairs, type PairBytes, type PairDestination, type PairOrigin } from '../lib/regen/bring.ts';
+import type { Store } from '../lib/store/store.ts';
+import { lockHost } from '../lib/host/sole-writer.ts';
+import { createApiStore } from '../lib/store/api-store.ts';
+import { withConnection } from './connections.ts';
+import type { Runtime } from './runtime.ts';
+
+/** For all of one place. Of the drop-in's time the repair itself needs a part, too. */
+const placeMs = 8000;
+const mostBytes = 1 << 20;
+
+/** Whether any was brought: then another look shows what is still missing. */
+export async function bringHere(mode: RegenConfig, store: Store, runtime: Runtime): Promise<boolean> {
+  const origins = Object.entries(mode.sources).map(([name, source]) => [name, originOf(source, runtime)] as const);
+  if (origins.length === 0) return false;
+  const lock = await lockHost({ ...runtime, lockDir: mode.lockDir });
+  try {
+    return (await bringPairs(new Map(origins), { ...runtime, store })).length > 0;
+  } finally {
+    await lock.release();
+  }
+}
+
+/** Into the Secrets that are named. */
+export async function deliverFromHere(mode: RegenConfig, store: Store, runtime: Runtime): Promise<void> {
+  const all = Object.entries(mode.deliveries).map(([name, one]) => [name, destinationOf(one, runtime)] as const);
+  if (all.length > 0) await deliverPairs(new Map(all), { ...runtime, store });
+}
+
+type SecretPlace = PairDelivery['secret'];
+
+const secretText = ({ namespace, name, kubeconfig }: SecretPlace): string =>
+  `Secret "${namespace}/${name}" (kubeconfig "${kubeconfig}")`;
+
+function withSecrets<T>({ kubeconfig }: SecretPlace, runtime: Runtime, work: (store: Store) => Promise<T>): Promise<T> {
+  const { clock, log, signal } = runtime;
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(placeMs)]);
+  // Another cluster: no name of this one's API server is asked for.
+  return withConnection(kubeconfig, { config: { once: true }, clock, log, signal: limited }, (connection) =>
+    work(createApiStore({ connection, fieldManager: 'kube-cert-recovery' })),
+  );
+}
+
+function originOf({ secret, pemPair, command }: PairSource, runtime: Runtime): PairOrigin {
+  if (secret !== undefined) {
+    const text = secretText(secret);
+    const read = (signal: AbortSignal): Promise<PairBytes> =>
+      withSecrets(secret, runtime, async (store) => {
+        const { namespace, name } = secret;
+        const limited = AbortSignal.any([signal, AbortSignal.timeout(placeMs)]);
+        const entries = (await store.read({ kind: 'secret', namespace, name }, limited))?.entries ?? {};
+        const { [certificateKey]: certificate, [privateKeyKey]: key } = entries;
+        if (certificate !== undefined && key !== undefined) return { certificate, key };
+        throw new RecoveryError('MaterialInvalid', `Cannot use ${text}: it is absent, or has no pair`);
+      });
+    return { text, read };
+  }
+  if (pemPair !== undefined) {
+    const { certFile, keyFile } = pemPair;
+    const read = async (): Promise<PairBytes> => ({ certificate: await bytes(certFile), key: await bytes(keyFile) });
+    return { text: `files "${certFile}" and "${keyFile}"`, read };
+  }
+  const [program = '', ...args] = command ?? [];
+  const text = `command "${program}"`;
+  return { text, read: async (signal) => pairIn(await outputOf(program, args, signal, text), text) };
+}
+
+function destinationOf({ secret }: PairDelivery, runtime: Runtime): PairDestination {
+  const { namespace, name } = secret;
+  return {
+    text: secretText(secret),
+    location: { kind: 'secret', namespace, name },
+    withStore: (work) => withSecrets(secret, runtime, work),
+  };
+}
+
+async function bytes(path: string): Promise<Uint8Array> {
+  try {
+    return await readFile(path);
+  } catch (cause) {
+    throw new RecoveryError('ReadFailed', `Cannot read "${path}": ${systemCode(cause) ?? 'unreadable'}`, { cause });
+  }
+}
+
+/** Nothing of what it says reaches an error: that may hold a key. */
+function outputOf(program: string, args: readonly string[], signal: AbortSignal, text: string): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const options = { signal, timeout: placeMs, maxBuffer: mostBytes, encoding: 'buffer', env: {} } as const;
+    execFile(program, args, options, (err, stdout) => {
+      if (err === null) return resolve(stdout);
+      const how = typeof err.code === 'number' ? `exit ${err.code}` : (systemCode(err) ?? err.signal ?? 'killed');
+      return reject(new RecoveryError('ReadFailed', `Cannot use ${text}: ${how}`));
+    });
+  });
+}
+
+/** Certificates and a key in one PEM text, in any order. Throws MaterialInvalid. */
+function pairIn(pem: Uint8Array, text: string): PairBytes {
+  const blocks = readPem(pem, text);
+  const of = (end: string): Buffer =>
+    Buffer.from(blocks.flatMap((block) => (block.label.endsWith(end) ? [encodePem(block)] : [])).join(''));
+  return { certificate: of('CERTIFICATE'), key: of('PRIVATE KEY') };
+}

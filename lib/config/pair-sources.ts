@@ -1,0 +1,34 @@
+// Where the pairs are that this machine cannot make, because the key of their CA is elsewhere, and into which Secrets pairs
+// of this machine are put (`regen.sources`, `regen.deliveries`). The administrator names each place, so that he can audit it.
+import * as z from 'zod';
+import { directoryPath, namespaceName, objectName } from '../inventory/values.ts';
+
+const secret = z
+  .strictObject({ kubeconfig: directoryPath, namespace: namespaceName, name: objectName })
+  .describe('A Secret of another cluster, with the entries tls.crt and tls.key');
+
+/** Exactly one of them: checked where all problems are told (mode-settings.ts). */
+const source = z.strictObject({
+  secret: secret.exactOptional(),
+  pemPair: z
+    .strictObject({ certFile: directoryPath, keyFile: directoryPath })
+    .exactOptional()
+    .describe('Two files of this machine, which somebody else brings'),
+  command: z
+    .tuple([directoryPath], z.string())
+    .exactOptional()
+    .describe('A program that prints the certificate and its key in PEM, with its arguments; it runs as root'),
+});
+
+export const sources = z
+  .record(objectName, source)
+  .default({})
+  .describe('By target in files: where a single run finds a pair that ends later, when the one here ends');
+
+export const deliveries = z
+  .record(objectName, z.strictObject({ secret }))
+  .default({})
+  .describe('By target in files: the Secret of another cluster into which a single run puts it, when that one ends');
+
+export type PairSource = z.output<typeof source>;
+export type PairDelivery = z.output<typeof deliveries>[string];

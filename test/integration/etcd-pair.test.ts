@@ -1,0 +1,200 @@
+// The pair by which an API server reaches an etcd elsewhere, from the side that has made it to the side that cannot: out of
+// a Secret of a management cluster (a real API server), out of files, or from a command; and into that Secret.
+import { execFile } from 'node:child_process';
+import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
+import { startControlPlane, type ControlPlane } from '../support/cluster/control-plane.ts';
+import { EtcdMembers } from '../support/cluster/etcd-members.ts';
+import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
+
+const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
+const day = 86_400_000;
+const expired = { notBefore: new Date(Date.now() - 400 * day), notAfter: new Date(Date.now() - 35 * day) };
+const identity = { commonName: 'cluster1-kube-apiserver-etcd-client', organization: 'system:masters' };
+const place = { namespace: 'default', name: 'cluster1-apiserver-etcd-client' };
+const path = `/api/v1/namespaces/${place.namespace}/secrets`;
+
+let management: ControlPlane;
+let pristine: KubeadmMachine;
+let signer: Pair;
+let fresh: Pair;
+let stranger: Pair;
+beforeAll(async () => {
+  management = await startControlPlane({ components: ['etcd', 'kube-apiserver'] });
+  const etcd = (name: string): string => `/ETCD/${name}`;
+  const external = {
+    endpoints: ['https://192.0.2.20:2379'],
+    caFile: etcd('ca.crt'),
+    certFile: etcd('client.crt'),
+    keyFile: etcd('client.key'),
+  };
+  pristine = await KubeadmMachine.create(`etcd: ${JSON.stringify({ external })}`);
+  signer = await createAuthority(join(pristine.root, 'etcd-ca'), {
+    commonName: 'etcd CA',
+    notBefore: expired.notBefore,
+  });
+  const other = await createAuthority(join(pristine.root, 'other-ca'), { commonName: 'etcd CA' });
+  fresh = await createLeaf(join(pristine.root, 'fresh'), signer, identity);
+  stranger = await createLeaf(join(pristine.root, 'stranger'), other, identity);
+});
+afterAll(async () => {
+  await management?.[Symbol.asyncDispose]();
+  await pristine?.[Symbol.asyncDispose]();
+});
+
+const lineOf = (event: string, stderr: string): string =>
+  stderr.split('\n').find((line) => line.includes(`"event":"${event}"`)) ?? stderr;
+
+const base64 = async (file: string): Promise<string> => (await readFile(file)).toString('base64');
+
+/** As the controller of etcdadm makes it. */
+async function putSecret(pair: Pair): Promise<void> {
+  await management.admin(`${path}/${place.name}`, { method: 'DELETE' });
+  const data = { 'tls.crt': await base64(pair.cert), 'tls.key': await base64(pair.key), other: 'b3RoZXI=' };
+  const body = { metadata: { name: place.name, labels: { cluster: 'one' } }, type: 'cluster.x-k8s.io/secret', data };
+  const { status } = await management.admin(path, { method: 'POST', body });
+  expect(status).toBe(201);
+}
+
+interface Secret {
+  readonly type: string;
+  readonly metadata: { readonly resourceVersion: string; readonly labels: Readonly<Record<string, string>> };
+  readonly data: Readonly<Record<string, string>>;
+}
+const secret = async (): Promise<Secret> => (await management.admin(`${path}/${place.name}`)).body as Secret;
+
+/** A machine whose pair for etcd has expired, and what its run says. */
+async function machineWith(former: Partial<typeof expired> = expired) {
+  const machine = await pristine.copy();
+  const own = join(machine.root, 'ETCD');
+  await mkdir(own);
+  await copyFile(signer.cert, join(own, 'ca.crt'));
+  const leaf = await createLeaf(join(machine.root, 'former'), signer, { ...identity, ...former });
+  const client = { cert: join(own, 'client.crt'), key: join(own, 'client.key') };
+  await copyFile(leaf.cert, client.cert);
+  await copyFile(leaf.key, client.key);
+  const manifest = machine.path('manifests/kube-apiserver.yaml');
+  await writeFile(manifest, (await readFile(manifest, 'utf8')).replaceAll('/ETCD', own));
+  const directories = {
+    kubernetesDir: machine.path(),
+    pkiDir: machine.path('pki'),
+    kubeletDir: join(machine.root, 'var/lib/kubelet'),
+  };
+  const run = (sources: object): Promise<Outcome> => recover(machine.root, 'kubeadm', directories, { sources });
+  return { client, run, machine, [Symbol.asyncDispose]: () => machine[Symbol.asyncDispose]() };
+}
+
+async function recover(root: string, preset: string, directories: object, regen: object): Promise<Outcome> {
+  const config = join(root, 'recovery.yaml');
+  const own = { backupDir: join(root, 'backups'), lockDir: join(root, 'lock'), ...regen };
+  await writeFile(
+    config,
+    `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: ${preset}\n` +
+      `directories: ${JSON.stringify(directories)}\nregen: ${JSON.stringify(own)}\n`,
+  );
+  const words = ['--pid', '--fork', '--mount-proc', '--kill-child', process.execPath, program];
+  return new Promise((resolve) => {
+    execFile('unshare', [...asRoot, ...words, '--mode=regen', '--once', `--config=${config}`], (err, stdout, stderr) =>
+      resolve({ stdout, stderr, code: err === null ? 0 : Number(err.code ?? -1) }),
+    );
+  });
+}
+
+const same = async (one: string, other: string): Promise<void> =>
+  expect(await readFile(one, 'utf8')).toBe(await readFile(other, 'utf8'));
+
+const fromSecret = () => ({
+  'external-etcd-client': { secret: { kubeconfig: management.adminKubeconfig, ...place } },
+});
+
+describe('an expired pair whose CA has its key elsewhere', () => {
+  it('comes from the Secret of the management cluster, and the log names it', async () => {
+    await putSecret(fresh);
+    await using here = await machineWith();
+    const { code, stderr } = await here.run(fromSecret());
+    expect(code, stderr).toBe(0);
+    await same(here.client.cert, fresh.cert);
+    await same(here.client.key, fresh.key);
+    expect(lineOf('pair.brought', stderr)).toContain('Secret \\"default/cluster1-apiserver-etcd-client\\"');
+    expect((await here.machine.status()).code).toBe(0);
+    // While it is valid nobody is asked.
+    const again = await here.run({ 'external-etcd-client': { command: ['/bin/false'] } });
+    expect(again.code, again.stderr).toBe(0);
+    expect(again.stderr).not.toContain('pair.');
+  });
+
+  it('comes from files, or from a command, and the log names these', async () => {
+    await using here = await machineWith();
+    const files = { pemPair: { certFile: fresh.cert, keyFile: fresh.key } };
+    const made = await here.run({ 'external-etcd-client': files });
+    expect(made.code, made.stderr).toBe(0);
+    expect(made.stderr).toContain(`files \\"${fresh.cert}\\"`);
+    await using there = await machineWith();
+    const command = ['/bin/cat', fresh.key, fresh.cert];
+    const { code, stderr } = await there.run({ 'external-etcd-client': { command } });
+    expect(code, stderr).toBe(0);
+    expect(lineOf('pair.brought', stderr)).toContain('command \\"/bin/cat\\"');
+    expect(stderr).not.toContain('PRIVATE KEY');
+    await same(there.client.key, fresh.key);
+  });
+
+  it('stays where the Secret holds the pair of a stranger, or none that ends later: exit 5', async () => {
+    await putSecret(stranger);
+    await using here = await machineWith();
+    const before = await readFile(here.client.cert, 'utf8');
+    const refused = await here.run(fromSecret());
+    expect(refused.code, refused.stderr).toBe(5);
+    expect(lineOf('pair.failed', refused.stderr)).toContain('the CA on this machine would not verify it');
+    const none = await here.run({
+      'external-etcd-client': { command: ['/bin/cat', here.client.cert, here.client.key] },
+    });
+    expect(none.code, none.stderr).toBe(5);
+    expect(none.stderr).toContain('it expired at');
+    expect(await readFile(here.client.cert, 'utf8')).toBe(before);
+  });
+
+  it('keeps nothing else from being repaired where the source fails', async () => {
+    await using here = await machineWith();
+    const own = { cert: here.machine.path('pki/ca.crt'), key: here.machine.path('pki/ca.key') };
+    const old = await createLeaf(join(here.machine.root, 'old'), own, {
+      commonName: 'kube-apiserver-kubelet-client',
+      ...expired,
+    });
+    const kubelet = here.machine.path('pki/apiserver-kubelet-client');
+    await copyFile(old.cert, `${kubelet}.crt`);
+    await copyFile(old.key, `${kubelet}.key`);
+    const secretAway = { secret: { kubeconfig: '/nowhere/kubeconfig', ...place } };
+    const { code, stderr } = await here.run({ 'external-etcd-client': secretAway });
+    expect(code, stderr).toBe(5);
+    expect(lineOf('target.regenerated', stderr)).toContain('apiserver-kubelet-client');
+    expect(lineOf('pair.failed', stderr)).toContain('/nowhere/kubeconfig');
+  });
+});
+
+it('a pair that was renewed on a machine of etcd goes into the Secret, once, and the rest of that stays', async () => {
+  await using etcd = await EtcdMembers.create(expired);
+  const [first, second] = etcd.members;
+  if (first === undefined || second === undefined) throw new Error('no member');
+  const base = join(first.pki, 'apiserver-etcd-client');
+  await putSecret({ cert: `${base}.crt`, key: `${base}.key` });
+  const deliveries = { 'apiserver-etcd-client': { secret: { kubeconfig: management.adminKubeconfig, ...place } } };
+  const run = (root: string, etcdPkiDir: string) => recover(root, 'etcdadm', { etcdPkiDir }, { deliveries });
+  const { code, stderr } = await run(first.root, first.pki);
+  expect(code, stderr).toBe(0);
+  expect(lineOf('pair.delivered', stderr)).toContain('cluster1-apiserver-etcd-client');
+  const made = await secret();
+  expect(made.data['tls.crt']).toBe(await base64(`${base}.crt`));
+  expect(made.data['tls.key']).toBe(await base64(`${base}.key`));
+  expect(made).toMatchObject({
+    type: 'cluster.x-k8s.io/secret',
+    data: { other: 'b3RoZXI=' },
+    metadata: { labels: { cluster: 'one' } },
+  });
+  // The next machine has a pair of its own: the one in the Secret is good, and stays.
+  expect((await run(second.root, second.pki)).code).toBe(0);
+  expect((await secret()).metadata.resourceVersion).toBe(made.metadata.resourceVersion);
+});
