@@ -169,7 +169,7 @@ async function grantLease(config: ToolConfig, io: Io): Promise<void> {
   } catch (err) {
     io.stderr.write(
       `The right to take Lease "${renewalLease.namespace}/${renewalLease.name}" is not granted: ${errorText(err)}.\n` +
-        'By it control-plane nodes renew one after the other. Until it is granted each waits until half of --renew-before\n' +
+        'By it control-plane nodes renew one after the other. Until it is granted each waits until a tenth of --renew-before\n' +
         'is left: run this command again on one of them when the API server answers (KUBECONFIG names an administrator\n' +
         `other than ${administrator}).\n`,
     );

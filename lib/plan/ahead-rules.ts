@@ -84,7 +84,7 @@ export function postponed(at: Faulty<PairCase>): Verdict | undefined {
 }
 
 /** The share of the threshold that is left when a node waits no longer: its own end is worse than two restarts at once. */
-const waitsUntil = 0.5;
+const waitsUntil = 0.1;
 
 /** Another node renews, or nobody can say that none does. */
 function waiting({ artefact, policy, fault, now }: Faulty<PairCase>, notAfter: Date): Verdict | undefined {

@@ -42,12 +42,12 @@ it('is postponed, says for whom, and until when it waits', () => {
   const waiting = decide(20, held);
   expect(waiting).toMatchObject({ action: 'keep', reason: 'Postponed' });
   expect(waiting?.message).toContain(held);
-  expect(waiting?.message).toContain(at(5).toISOString());
+  expect(waiting?.message).toContain(at(17).toISOString());
 });
 
-it('waits no longer when half of the threshold is left', () => {
-  expect(decide(15.1, held)?.action).toBe('keep');
-  expect(decide(15, held)).toMatchObject({ action: 'renew', reason: 'RefreshDue' });
+it('waits no longer when a tenth of the threshold is left', () => {
+  expect(decide(3.1, held)?.action).toBe('keep');
+  expect(decide(3, held)).toMatchObject({ action: 'renew', reason: 'RefreshDue' });
 });
 
 it('never waits with what has expired', () => {
