@@ -153,7 +153,7 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
 
 /**
  * With --renew-before: the right to the Lease by which control-plane nodes renew one after the other. Without it they wait
- * until half of the threshold is left, so a cluster that is away now does not keep the units from being written.
+ * until a tenth of the threshold is left, so a cluster that is away now does not keep the units from being written.
  */
 async function grantLease(config: ToolConfig, io: Io): Promise<void> {
   if (config.policy.ahead === undefined) return;
