@@ -1,9 +1,10 @@
 // The places of `regen.sources` and `regen.deliveries`: a Secret of the management cluster, files of this machine, a
 // command. Each is asked for a limited time, because a kubelet may be waiting.
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
 import type { RegenConfig } from '../lib/config/mode-settings.ts';
 import type { PairDelivery, PairSource } from '../lib/config/pair-sources.ts';
+import { realDisk } from '../lib/disk/disk.ts';
+import { readRegularFile } from '../lib/disk/files.ts';
 import { RecoveryError, systemCode } from '../lib/errors.ts';
 import { certificateKey, privateKeyKey } from '../lib/inventory/content.ts';
 import { encodePem, readPem } from '../lib/pki/pem.ts';
@@ -85,7 +86,7 @@ function destinationOf({ secret }: PairDelivery, runtime: Runtime): PairDestinat
 
 async function bytes(path: string): Promise<Uint8Array> {
   try {
-    return await readFile(path);
+    return await readRegularFile(realDisk, path);
   } catch (cause) {
     throw new RecoveryError('ReadFailed', `Cannot read "${path}": ${systemCode(cause) ?? 'unreadable'}`, { cause });
   }
@@ -94,7 +95,15 @@ async function bytes(path: string): Promise<Uint8Array> {
 /** Nothing of what it says reaches an error: that may hold a key. */
 function outputOf(program: string, args: readonly string[], signal: AbortSignal, text: string): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const options = { signal, timeout: placeMs, maxBuffer: mostBytes, encoding: 'buffer', env: {} } as const;
+    // The signal also lets go of output that a process in the background holds open.
+    const limited = AbortSignal.any([signal, AbortSignal.timeout(placeMs)]);
+    const options = {
+      signal: limited,
+      killSignal: 'SIGKILL',
+      maxBuffer: mostBytes,
+      encoding: 'buffer',
+      env: {},
+    } as const;
     execFile(program, args, options, (err, stdout) => {
       if (err === null) return resolve(stdout);
       const how = typeof err.code === 'number' ? `exit ${err.code}` : (systemCode(err) ?? err.signal ?? 'killed');

@@ -1,6 +1,6 @@
 // The pair by which an API server reaches an etcd elsewhere, from the side that has made it to the side that cannot: out of
 // a Secret of a management cluster (a real API server), out of files, or from a command; and into that Secret.
-import { execFile } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -155,6 +155,19 @@ describe('an expired pair whose CA has its key elsewhere', () => {
     expect(none.code, none.stderr).toBe(5);
     expect(none.stderr).toContain('it expired at');
     expect(await readFile(here.client.cert, 'utf8')).toBe(before);
+  });
+
+  it.each<[string, (root: string) => object, string]>([
+    ['a FIFO', (root) => ({ pemPair: { certFile: join(root, 'fifo'), keyFile: join(root, 'fifo') } }), 'ENOTREG'],
+    ['a command that hangs', () => ({ command: ['/bin/sh', '-c', 'sleep 600 & sleep 600'] }), 'Cannot use command'],
+    ['a command that floods', () => ({ command: ['/usr/bin/yes'] }), 'Cannot use command'],
+    ['a command that is not there', () => ({ command: ['/nowhere/fetch'] }), 'ENOENT'],
+  ])('stays where the source is %s', async (_, source, told) => {
+    await using here = await machineWith();
+    execFileSync('mkfifo', [join(here.machine.root, 'fifo')]);
+    const { code, stderr } = await here.run({ 'external-etcd-client': source(here.machine.root) });
+    expect(code, stderr).toBe(5);
+    expect(lineOf('pair.failed', stderr)).toContain(told);
   });
 
   it('keeps nothing else from being repaired where the source fails', async () => {
