@@ -173,6 +173,11 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
     const { summaryLoggedAt: loggedAt } = report;
     if (once && !dryRun && loggedAt !== undefined && loggedAt !== noted) await noteSummary(lockDir, loggedAt);
     const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
+    const servedUntil = mode.restart && !dryRun && mode.machine ? await restarts.servedNotAfter() : undefined;
+    if (servedUntil !== undefined) {
+      const { keepMachineExpiry } = await import('./machine.ts');
+      await keepMachineExpiry(mode, servedUntil, runtime);
+    }
     return once ? [...unmetConditions(report), ...unfinished] : [];
   } finally {
     await waitAtMost(leasesMs, released, runtime);

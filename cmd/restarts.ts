@@ -25,7 +25,7 @@ import {
   waitForApi,
   type WantedProof,
 } from '../lib/restart/pending-proofs.ts';
-import { proveEtcdHere } from '../lib/proof/prove.ts';
+import { proveEtcdHere, proveServedHere } from '../lib/proof/prove.ts';
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
 import { MachineLease } from '../lib/restart/machine-lease.ts';
 import { RenewalLease, type RenewalLeaseOptions } from '../lib/restart/renewal-lease.ts';
@@ -40,12 +40,15 @@ interface HostRestarts {
   /** Taken before what is still valid is renewed; undefined where that is not done, or no API is known. */
   readonly renewalLease?: RenewalLease | undefined;
   finish(report: RegenReport): Promise<readonly UnmetCondition[]>;
+  /** The end of what kube-apiserver serves, which is what lies on disk; undefined while that is not so. */
+  servedNotAfter(): Promise<Date | undefined>;
 }
 
 export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runtime): HostRestarts {
   const { resolved, clock, log, signal } = runtime;
   const components = componentsOf(resolved);
-  if (components.length === 0) return { store: disk, finish: () => Promise.resolve([]) };
+  if (components.length === 0)
+    return { store: disk, finish: () => Promise.resolve([]), servedNotAfter: () => Promise.resolve(undefined) };
   const onFailed = ({ code, message }: RecoveryError): void =>
     log.warn('restart.failed', { path: mode.lockDir, code, err: message });
   const notes = { directory: mode.lockDir, boot: bootId(), onFailed };
@@ -74,6 +77,10 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
       const all = [...failures, ...unproven];
       await renewalLease?.settle(async () => all.length === 0 && unmet.size === 0 && (await isEtcdHealthy(proving)));
       return all.map((message) => ({ message }));
+    },
+    async servedNotAfter() {
+      const served = await proveServedHere(0, provingOptions(disk, components, runtime));
+      return served?.state === 'proven' ? served.servedNotAfter : undefined;
     },
   };
 }

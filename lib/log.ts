@@ -62,6 +62,8 @@ export type LogEvent =
   | 'manifest.failed'
   | 'restart.done'
   | 'restart.failed'
+  | 'machine.annotated'
+  | 'machine.failed'
   | 'renewal.waiting'
   | 'renewal.started'
   | 'renewal.finished'

@@ -14,7 +14,7 @@ import type { Store } from '../store/store.ts';
 import { type ApiProof, judgeRenewal, proveProxied, proveSignsCsr } from './api-proofs.ts';
 import { proveEtcdHealth } from './etcd-health.ts';
 import { combineProofs, type ProofResult } from './result.ts';
-import { fingerprintOf, proveServed } from './served.ts';
+import { fingerprintOf, proveServed, type ServedResult } from './served.ts';
 
 interface AskOptions {
   /** For the kinds that ask the API. */
@@ -36,9 +36,11 @@ interface ProofQuestion {
   readonly publishedAt: Date;
 }
 
+type Unproven = ProofResult & { readonly state: 'unproven' };
+
 /** Never rejects: what cannot be asked is unproven, with the reason. */
-function orUnproven(asked: Promise<ProofResult>): Promise<ProofResult> {
-  return asked.catch((err: unknown) => ({ state: 'unproven', message: errorText(err) }));
+function orUnproven<T extends ProofResult>(asked: Promise<T>): Promise<T | Unproven> {
+  return asked.catch((err: unknown): Unproven => ({ state: 'unproven', message: errorText(err) }));
 }
 
 async function ask({ artefact, proof, publishedAt }: ProofQuestion, options: AskOptions): Promise<ProofResult> {
@@ -136,13 +138,18 @@ export interface HostProofs extends Pick<AskOptions, 'apiServer' | 'clock' | 'si
  * That the API server here serves what is on disk, asked for so long at most: a handshake needs no credential. Undefined
  * where nothing is known that could be asked for.
  */
-export async function proveServedHere(forMs: number, options: HostProofs): Promise<ProofResult | undefined> {
+export async function proveServedHere(forMs: number, options: HostProofs): Promise<ServedResult | undefined> {
   const { resolved, apiServer, clock, signal } = options;
   for (const artefact of resolved.artefacts) {
-    const proof = artefact.readers.find((reader) => reader.proof.kind === 'served')?.proof;
-    if (proof === undefined || !isFileOfItsOwn(artefact.location, certificateKey) || apiServer === undefined) continue;
-    const question = { artefact, proof, publishedAt: clock.now() };
-    return untilProven(() => ask(question, { apiServer, clock, signal }), forMs, options);
+    const proof = artefact.readers.map((reader) => reader.proof).find(({ kind }) => kind === 'served');
+    if (proof?.kind !== 'served' || !isFileOfItsOwn(artefact.location, certificateKey) || apiServer === undefined)
+      continue;
+    const { serverName } = proof;
+    const look = async (): Promise<ServedResult> => {
+      const expected = fingerprintOf(await certificateOnDisk(artefact, undefined));
+      return proveServed({ ...apiServer, serverName, expected, clock, signal });
+    };
+    return untilProven(look, forMs, options);
   }
   return undefined;
 }
@@ -195,7 +202,11 @@ export async function proveIdentityHere(
 const askAgainMs = 500;
 
 /** The last answer. */
-async function untilProven(look: () => Promise<ProofResult>, forMs: number, options: HostProofs): Promise<ProofResult> {
+async function untilProven<T extends ProofResult>(
+  look: () => Promise<T>,
+  forMs: number,
+  options: HostProofs,
+): Promise<T | Unproven> {
   const { clock, signal } = options;
   const until = steadyMs(clock) + forMs;
   let last = await orUnproven(look());

@@ -31,7 +31,7 @@ export interface ServedOptions extends Address {
   readonly signal: AbortSignal;
 }
 
-interface ServedResult extends ProofResult {
+export interface ServedResult extends ProofResult {
   /** SHA-256 of what was served; undefined when the handshake failed. */
   readonly servedFingerprint?: string;
   readonly servedNotAfter?: Date;

@@ -1,14 +1,14 @@
 // Renewal ahead of time beside the real etcd, API server and scheduler of a machine that the real kubeadm made, whose leaves
 // live for twenty days: one control-plane node after the other, by a Lease, and the next one only after proof.
 import { execFile } from 'node:child_process';
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { X509Certificate } from 'node:crypto';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hostManifests } from '../../lib/install/rbac.ts';
-import { toYaml } from '../../lib/yaml.ts';
+import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { findBinaries } from '../support/cluster/binaries.ts';
 import type { ComponentName } from '../support/cluster/components.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
@@ -155,6 +155,56 @@ it('renews when the Lease is free, keeps it until the scheduler has been restart
   for (const name of ['kube-controller-manager', 'kube-scheduler'])
     expect(processes.get(name)?.restarted, name).toBe(1);
   expect(await ends()).toEqual(after);
+});
+
+describe('regen.machine', () => {
+  const machines = '/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machines';
+  const withMachine = async (name: string, kubeconfig = machine.path('super-admin.conf')): Promise<Outcome> => {
+    const place = JSON.stringify({ kubeconfig, namespace: 'default', name });
+    const plain = await readFile(config, 'utf8');
+    await writeFile(config, plain.replace(/"renewBefore":"30d"/, `"renewBefore":"30d","machine":${place}`));
+    const outcome = await run('--restart');
+    await writeFile(config, plain);
+    return outcome;
+  };
+  const machineObject = async (): Promise<{ metadata: { annotations?: object; resourceVersion: string } }> =>
+    JSON.parse((await asAdmin('get', '--raw', `${machines}/node1`)).stdout) as Awaited<
+      ReturnType<typeof machineObject>
+    >;
+
+  it('keeps the annotation of Cluster API at the end of what is served, and writes it once', async () => {
+    const crds = fileURLToPath(new URL('../support/cluster/machine-crds.yaml', import.meta.url));
+    const list = parseYaml(await readFile(crds, 'utf8')) as { items: readonly unknown[] };
+    const file = join(machine.root, 'crd.yaml');
+    await writeFile(file, list.items.map((one) => toYaml(one)).join('---\n'));
+    expect((await asAdmin('apply', '-f', file)).code).toBe(0);
+    const metadata = { namespace: 'default', name: 'node1', annotations: { other: 'stays' } };
+    await writeFile(file, toYaml({ apiVersion: 'cluster.x-k8s.io/v1beta2', kind: 'Machine', metadata, spec: {} }));
+    await eventually(async () => expect((await asAdmin('apply', '-f', file)).code).toBe(0));
+
+    const first = await withMachine('node1');
+    expect(first.code, first.stderr).toBe(0);
+    const served = new Date(await notAfter('pki/apiserver.crt')).toISOString().replace('.000Z', 'Z');
+    const written = (await machineObject()).metadata;
+    expect(written.annotations).toEqual(
+      expect.objectContaining({ other: 'stays', 'machine.cluster.x-k8s.io/certificates-expiry': served }),
+    );
+    const second = await withMachine('node1');
+    expect(second.stderr).not.toContain('machine.annotated');
+    expect((await machineObject()).metadata.resourceVersion).toBe(written.resourceVersion);
+  });
+
+  it.each([
+    ['is absent', 'node9', undefined, '404'],
+    ['is in a cluster that is away', 'node1', '/nowhere/management.conf', '/nowhere/management.conf'],
+  ])('is no fault of this machine where the Machine %s', async (_, name, kubeconfig, told) => {
+    await rm(join(machine.root, 'lock/machine-expiry'), { force: true });
+    const { code, stderr } = await withMachine(name, kubeconfig);
+    expect(code, stderr).toBe(0);
+    const line = stderr.split('\n').find((each) => each.includes('"machine.failed"'));
+    expect(line).toContain(`default/${name}`);
+    expect(line).toContain(told);
+  });
 });
 
 it('leaves no credential of the host behind', async () => {
