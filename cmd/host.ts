@@ -118,7 +118,8 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
   const config = parseToolConfig({ ...configInput(flags, io), problems });
   refuseWorker(allDirectories(config.inventory, config.environment.directories ?? {}));
   const adoption = out === undefined ? {} : { adoptionDirectory: resolve(io.cwd, out) };
-  const units = await unitsOf(config, { executable, flags: unitFlags(flags, io.cwd), ...adoption });
+  const renewsAhead = config.policy.ahead !== undefined;
+  const units = await unitsOf(config, { executable, flags: unitFlags(flags, io.cwd), renewsAhead, ...adoption });
   const files = renderHost(units);
   if (config.dryRun) {
     const rights = config.policy.ahead === undefined ? [] : hostManifests().map((one) => `---\n${toYaml(one)}`);

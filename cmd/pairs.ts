@@ -5,7 +5,7 @@ import type { RegenConfig } from '../lib/config/mode-settings.ts';
 import type { PairDelivery, PairSource } from '../lib/config/pair-sources.ts';
 import { realDisk } from '../lib/disk/disk.ts';
 import { readRegularFile } from '../lib/disk/files.ts';
-import { RecoveryError, systemCode } from '../lib/errors.ts';
+import { isCode, RecoveryError, systemCode } from '../lib/errors.ts';
 import { certificateKey, privateKeyKey } from '../lib/inventory/content.ts';
 import { encodePem, readPem } from '../lib/pki/pem.ts';
 import { bringPairs, deliverPairs, type PairBytes, type PairDestination, type PairOrigin } from '../lib/regen/bring.ts';
@@ -23,7 +23,12 @@ const mostBytes = 1 << 20;
 export async function bringHere(mode: RegenConfig, store: Store, runtime: Runtime): Promise<boolean> {
   const origins = Object.entries(mode.sources).map(([name, source]) => [name, originOf(source, runtime)] as const);
   if (origins.length === 0) return false;
-  const lock = await lockHost({ ...runtime, lockDir: mode.lockDir });
+  // Another run has the files now, and what was repaired is to be restarted first: the next run asks again.
+  const lock = await lockHost({ ...runtime, lockDir: mode.lockDir }).catch((err: unknown) => {
+    if (!isCode(err, 'AlreadyRunning', 'WriteFailed')) throw err;
+    runtime.log.warn('pair.failed', { err: err.message, code: err.code });
+  });
+  if (lock === undefined) return false;
   try {
     return (await bringPairs(new Map(origins), { ...runtime, store })).length > 0;
   } finally {

@@ -60,6 +60,8 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
     async finish(report) {
       const proving = provingOptions(disk, components, runtime);
       const unmet = new Set(report.artefacts.filter(isUnmet).map(({ artefact }) => artefact));
+      // What cannot be renewed here is no fault of this renewal.
+      const hasFailed = report.artefacts.some(({ action, outcome }) => action === 'renew' && outcome === 'failed');
       const outcomes = await restartMarked({
         components,
         markers,
@@ -75,7 +77,7 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
       const fresh = isIdle ? [] : wantedOf(outcomes, clock.now());
       const unproven = await proveAll(fresh, notes, proving);
       const all = [...failures, ...unproven];
-      await renewalLease?.settle(async () => all.length === 0 && unmet.size === 0 && (await isEtcdHealthy(proving)));
+      await renewalLease?.settle(async () => all.length === 0 && !hasFailed && (await isEtcdHealthy(proving)));
       return all.map((message) => ({ message }));
     },
     async servedNotAfter() {
@@ -101,11 +103,13 @@ interface RenewingHost {
 
 /** Its server and CA are those of a component that talks to the API server of this machine. */
 function createRenewalLease(
-  { policy, lockDir }: RegenConfig,
+  { policy, lockDir, restart }: RegenConfig,
   store: Store,
   { runtime, components, notes }: RenewingHost,
 ): RenewalLease | undefined {
-  const { resolved, hostName, clock, log, signal } = runtime;
+  const { resolved, hostName, once, clock, log, signal } = runtime;
+  // Only a run that restarts and proves knows when it may be given back.
+  if (!restart || !once) return undefined;
   const component = components.find(({ name }) => isStaticPod(name)) ?? components[0];
   if (policy.ahead === undefined || component === undefined) return undefined;
   const { kubeconfig } = component;

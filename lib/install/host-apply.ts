@@ -9,9 +9,9 @@ import { type Disk, realDisk } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { runSystemctl, systemdRuns } from '../host/systemd.ts';
-import { type HostService, hostServices, usualServices } from '../well-known.ts';
+import { type HostService, usualServices } from '../well-known.ts';
 import { isThere, removeFile } from './existing-files.ts';
-import { defaultUnitDirectory, dropInOf, timerName, type UnitFile, unitPaths } from './host.ts';
+import { defaultUnitDirectory, dropInOf, serviceName, timerName, type UnitFile, unitPaths } from './host.ts';
 
 /** Runs `systemctl` with these arguments. Throws WriteFailed when it fails. */
 type Systemctl = (...args: readonly string[]) => Promise<void>;
@@ -97,7 +97,7 @@ export function missingUnits(
   const absent = unitPaths(directory, before).find((path) => !existsSync(path));
   if (absent !== undefined) return [`"${absent}" is absent`];
   const link = join(directory, 'timers.target.wants', timerName);
-  const [program] = installedCommand(directory, before);
+  const program = programIn(readText(join(directory, dropInOf(before[0] ?? 'kubelet.service'))));
   return [
     ...(existsSync(link) ? [] : [`the timer "${timerName}" is not enabled ("${link}" is absent)`]),
     ...(program === undefined || isExecutable(program)
@@ -106,22 +106,19 @@ export function missingUnits(
   ];
 }
 
-/** The program and its arguments behind `timeout` and its own, with systemd's quotes and doubled characters taken back. */
-function commandIn(dropIn: string): readonly string[] {
-  const [, words = ''] = /^ExecStartPre=-\S+ \S+ \d+s (.*)$/m.exec(dropIn) ?? [];
-  return [...words.matchAll(/"((?:[^"\\]|\\.)*)"|(\S+)/g)].map(([, quoted, plain = '']) =>
+/** The words of a command line, with systemd's quotes and doubled characters taken back. */
+const wordsOf = (line: string): readonly string[] =>
+  [...line.matchAll(/"((?:[^"\\]|\\.)*)"|(\S+)/g)].map(([, quoted, plain = '']) =>
     (quoted?.replaceAll(/\\(.)/g, '$1') ?? plain).replaceAll('%%', '%').replaceAll('$$', '$'),
   );
-}
 
-/** What the units of this host run before each start of one of these services: program and arguments; none without them. */
-export function installedCommand(
-  directory: string = defaultUnitDirectory,
-  before: readonly HostService[] = hostServices,
-): readonly string[] {
-  const commands = before.map((unit) => commandIn(readText(join(directory, dropInOf(unit)))));
-  return commands.find(({ length }) => length > 0) ?? [];
-}
+/** Behind `timeout` and its own arguments. */
+const programIn = (dropIn: string): string | undefined =>
+  wordsOf(/^ExecStartPre=-\S+ \S+ \d+s (.*)$/m.exec(dropIn)?.[1] ?? '')[0];
+
+/** What the timer of this host runs: program and arguments; none without it. */
+export const installedCommand = (directory: string = defaultUnitDirectory): readonly string[] =>
+  wordsOf(/^ExecStart=(.*)$/m.exec(readText(join(directory, serviceName)))?.[1] ?? '');
 
 function readText(path: string): string {
   try {

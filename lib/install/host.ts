@@ -13,6 +13,8 @@ export interface HostUnits {
   readonly executable: string;
   /** `--config=...` or `--preset=...` and what else tells the inventory; the mode is added here. */
   readonly flags: readonly string[];
+  /** Whether the flags, or the file that they name, ask for renewal before expiry. */
+  readonly renewsAhead?: boolean;
   /** Directories that a repair of certificates writes to. */
   readonly writable: readonly string[];
   /** Directories of static pods, which a repair of an adopted machine writes to. */
@@ -85,6 +87,12 @@ const whyBefore: Readonly<Record<HostService, string>> = {
   'etcd.service': `# Before each start of etcd: whatever has expired is reissued, so that the member finds its peers.`,
 };
 
+/** A start is no moment to renew what is still valid: the timer does that, and restarts what must read it again. */
+const beforeStart = (units: HostUnits): readonly string[] => [
+  ...plainCommand(units),
+  ...(units.renewsAhead === true && !units.flags.includes('--warn-only') ? ['--warn-only'] : []),
+];
+
 function dropIn(unit: HostService, units: HostUnits): string {
   // The kubelet is root's. Of another service the user may not write its files: "+" runs this as root.
   const prefix = unit === 'kubelet.service' ? '-' : '-+';
@@ -92,7 +100,7 @@ function dropIn(unit: HostService, units: HostUnits): string {
 ${whyBefore[unit]}
 [Service]
 # Whether this fails ("-") or hangs (timeout), ${starterText([unit])} starts: its TimeoutStartSec never runs out here.
-ExecStartPre=${prefix}/usr/bin/timeout --kill-after=${killSeconds}s ${longestSeconds}s ${commandLine(plainCommand(units))}
+ExecStartPre=${prefix}/usr/bin/timeout --kill-after=${killSeconds}s ${longestSeconds}s ${commandLine(beforeStart(units))}
 `;
 }
 

@@ -75,7 +75,8 @@ export function refreshAt(
 /** Another leaf of this host is renewed ahead of time now, and this one would be within a day. */
 function goesAlong(at: PairCase, certificate: CertificateFacts): boolean {
   const { artefact, resolved, facts, policy, now } = at;
-  if (!isRenewedAhead(artefact, policy) || now < laterMs(refreshAt(at, certificate), -batchMs)) return false;
+  const soonMs = Math.min(batchMs, artefact.validity / 10);
+  if (!isRenewedAhead(artefact, policy) || now < laterMs(refreshAt(at, certificate), -soonMs)) return false;
   return resolved.artefacts.some((other) => {
     const found = certificateOf(facts.get(other.name));
     if (other.kind !== 'target' || found === undefined || !isRenewedAhead(other, policy)) return false;

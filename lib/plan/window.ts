@@ -89,8 +89,8 @@ function timesOn(day: number, { from, until, zone }: RenewalWindow): WindowTimes
   const midnight = day * dayMinutes * minuteMs;
   const begins = momentOf(midnight + from * minuteMs, zone, 'first');
   const ends = momentOf(midnight + until * minuteMs, zone, 'last');
-  // The hour that is left out in spring may be all of it: then it begins when the clock has been set.
-  const lasts = ends > begins ? ends : begins + (until - from) * minuteMs;
+  // The hour that is left out in spring may be most of it: then it lasts as long as on other days.
+  const lasts = ends - begins >= shortestMinutes * minuteMs ? ends : begins + (until - from) * minuteMs;
   return { from: new Date(begins), until: new Date(lasts) };
 }
 

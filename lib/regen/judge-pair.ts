@@ -32,13 +32,32 @@ export function offerProblem({ target, offered, present, authorities, now }: Off
   if (now >= notAfter) return `it expired at ${notAfter.toISOString()}`;
   if (notBefore.getTime() > now.getTime() + skewMs) return `it is not valid before ${notBefore.toISOString()}`;
   if (present !== undefined && notAfter <= present.facts.notAfter) return 'it ends no later than the one that is there';
-  const unfit = unfitness(target, offered.facts);
+  const unfit = unfitness(target, offered.facts) ?? namesProblem(target, offered, present);
   if (unfit !== undefined) return unfit;
   // Of a CA that is not here its name is all that can be compared; one with the name of ours must be ours.
   const { issuer } = offered.fields;
   const isFormer = present?.fields.issuer.der.equals(issuer.der) === true;
   const isOurs = authorities.some(({ fields: { subject } }) => subject.der.equals(issuer.der));
-  if (target.mayBeOfOthers === true && isFormer && !isOurs) return undefined;
+  if (target.mayBeOfOthers === true && isFormer && !isOurs) {
+    const [key, formerKey] = [offered.fields.authorityKeyId, present?.fields.authorityKeyId];
+    if (key === formerKey) return undefined;
+    return 'its CA has the name of the former one and another key, so nobody here knows whether its readers trust it';
+  }
   const answer = verifyChain({ leaf: offered, intermediates: [], roots: authorities, at: now });
   return answer.ok ? undefined : `the CA on this machine would not verify it, ${answer.reason}`;
+}
+
+/** It must do for its readers what the one that is there does: another node's pair would not. */
+function namesProblem(target: ResolvedTarget, offered: Certificate, present: Certificate | undefined) {
+  if (target.usage !== 'client') {
+    const wanted = [...target.hostnames, ...(present?.facts.hostnames ?? [])];
+    const missing = wanted.filter((name) => !offered.facts.hostnames.includes(name));
+    return missing.length === 0 ? undefined : `it does not name ${[...new Set(missing)].join(', ')}`;
+  }
+  // Of another's CA the names are its own: etcdadm puts that of the member in front.
+  if (target.mayBeOfOthers === true || present === undefined) return undefined;
+  const identity = ({ facts: { commonName, organizations } }: Certificate): string =>
+    [commonName, ...organizations.toSorted()].join(', ');
+  const [is, was] = [identity(offered), identity(present)];
+  return is === was ? undefined : `it is for "${is}", wanted one for "${was}"`;
 }

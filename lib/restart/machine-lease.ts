@@ -28,6 +28,8 @@ interface MachineLeaseOptions {
   readonly seenFile?: string | undefined;
   readonly clock: Clock;
   readonly signal: AbortSignal;
+  /** How long it stays taken when it is not given back. Default: machineLeaseSeconds. */
+  readonly durationSeconds?: number;
   /** Of each request while it is acquired. Default: the connection's. */
   readonly timeoutMs?: number;
 }
@@ -50,12 +52,12 @@ export class MachineLease {
 
   /** Resolves when it is ours. Throws KubeConflict while another machine holds it, and what the connection throws. */
   async acquire(): Promise<void> {
-    const { holder, clock } = this.#options;
+    const { holder, clock, durationSeconds = machineLeaseSeconds } = this.#options;
     const found = await this.#read();
     const now = microTime(clock.now());
     const own = {
       holderIdentity: holder,
-      leaseDurationSeconds: machineLeaseSeconds,
+      leaseDurationSeconds: durationSeconds,
       acquireTime: now,
       renewTime: now,
     };

@@ -1,6 +1,6 @@
 // Renewal ahead of time on one control-plane node of a cluster after the other. Before a node renews what is still valid
 // it takes a Lease, and it gives that back when what it has restarted is proven in use; a node that cannot prove that keeps
-// it, so that a fault does not spread. What has expired asks for nothing, and a wait has an end (lib/plan/refresh-rules.ts).
+// it, so that a fault does not spread. What has expired asks for nothing, and a wait has an end (lib/plan/ahead-rules.ts).
 import { readFile, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
@@ -35,15 +35,18 @@ export class RenewalLease {
   /** Undefined when this node may renew now; else why it has to wait, as the end of a sentence. Never rejects. */
   async take(): Promise<string | undefined> {
     const { log, notes } = this.#options;
+    const wasNoted = (await this.#noted()) === notes.boot;
     try {
       await ensurePrivateDirectory(notes.directory);
-      await this.#with((lease) => lease.acquire());
+      // First: a Lease that is taken and not noted would never be given back.
       await replaceFile({ path: this.#note, content: notes.boot, mode: 0o600, what: 'note' });
+      await this.#with((lease) => lease.acquire());
       log.info('renewal.started', { lease: name });
       await rm(this.#waitingNote, { force: true });
       return undefined;
     } catch (err) {
       const isHeld = isCode(err, 'KubeConflict');
+      if (!wasNoted) await rm(this.#note, { force: true }).catch(() => undefined);
       const granted = isCode(err, 'KubeForbidden', 'KubeNotFound') ? `; ${grant}` : '';
       const message = isHeld ? err.message : `Cannot take Lease "${name}": ${errorText(err)}${granted}`;
       await this.#tellWaiting(isHeld, message);
@@ -72,7 +75,7 @@ export class RenewalLease {
   /** At the end of a run that restarts: gives the Lease back where this node has it and all is proven, else keeps it. */
   async settle(isProven: () => Promise<boolean>): Promise<void> {
     const { log, notes } = this.#options;
-    const noted = await readFile(this.#note, 'utf8').catch(() => undefined);
+    const noted = await this.#noted();
     if (noted === undefined) return;
     if (noted !== notes.boot) return rm(this.#note, { force: true });
     try {
@@ -86,6 +89,11 @@ export class RenewalLease {
     }
   }
 
+  /** The boot in which this node has taken it. */
+  #noted(): Promise<string | undefined> {
+    return readFile(this.#note, 'utf8').catch(() => undefined);
+  }
+
   get #note(): string {
     return join(this.#options.notes.directory, 'renewing');
   }
@@ -94,12 +102,27 @@ export class RenewalLease {
     const { withConnection, holder, clock, signal, notes } = this.#options;
     const seenFile = join(notes.directory, 'renewal-lease');
     return withConnection((connection) =>
-      work(new MachineLease({ connection, lease: renewalLease, holder, seenFile, clock, signal, timeoutMs })),
+      work(
+        new MachineLease({
+          connection,
+          lease: renewalLease,
+          holder,
+          seenFile,
+          clock,
+          signal,
+          timeoutMs,
+          durationSeconds,
+        }),
+      ),
     );
   }
 }
 
-/** A start of the kubelet may wait for the answer: a load balancer that is away must not hold it up. */
+/**
+ * The fault that a renewal may cause is an API server of this node that does not answer, and then the Lease cannot be kept:
+ * so long the other nodes are left as they are. They wait no longer than their certificates allow.
+ */
+const durationSeconds = 6 * 3600;
 const timeoutMs = 3_000;
 /** kube-apiserver reads its certificates again without a restart: it answers, or is away for another reason. */
 const releaseMs = 10_000;
