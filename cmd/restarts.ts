@@ -15,7 +15,7 @@ import { componentsIn } from '../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { serverAddress } from '../lib/address.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
-import { type Component, componentsOf } from '../lib/restart/decide.ts';
+import { type Component, componentsOf, ownKubeconfig } from '../lib/restart/decide.ts';
 import { restartMarked, type RestartOutcome } from '../lib/restart/host-restarts.ts';
 import { createMarkingStore, Markers, type RestartNotes } from '../lib/restart/markers.ts';
 import {
@@ -62,6 +62,7 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
         markers,
         isReady: (artefact) => !unmet.has(artefact),
         apiAnswers: () => waitForApi(proving),
+        etcdProblem: () => etcdProblem(proving),
         clock,
         log,
         signal,
@@ -72,7 +73,9 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
       const fresh = isIdle ? [] : wantedOf(outcomes, clock.now());
       const unproven = await proveAll(fresh, notes, proving);
       const all = [...failures, ...unproven];
-      await renewalLease?.settle(async () => all.length === 0 && unmet.size === 0 && (await isEtcdHealthy(proving)));
+      await renewalLease?.settle(
+        async () => all.length === 0 && unmet.size === 0 && (await etcdProblem(proving)) === undefined,
+      );
       return all.map((message) => ({ message }));
     },
   };
@@ -80,10 +83,11 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
 
 const etcdHealthMs = 30_000;
 
-async function isEtcdHealthy(proving: ProvingOptions): Promise<boolean> {
+async function etcdProblem(proving: ProvingOptions): Promise<string | undefined> {
   const health = await proveEtcdHere(etcdHealthMs, proving);
-  if (health?.state === 'unproven') proving.log.warn('proof.missing', { component: 'etcd', message: health.message });
-  return health?.state !== 'unproven';
+  if (health?.state !== 'unproven') return undefined;
+  proving.log.warn('proof.missing', { component: 'etcd', message: health.message });
+  return health.message;
 }
 
 interface RenewingHost {
@@ -99,9 +103,10 @@ function createRenewalLease(
   { runtime, components, notes }: RenewingHost,
 ): RenewalLease | undefined {
   const { resolved, hostName, clock, log, signal } = runtime;
-  const component = components.find(({ name }) => isStaticPod(name)) ?? components[0];
-  if (policy.ahead === undefined || component === undefined) return undefined;
-  const { kubeconfig } = component;
+  const own = components.filter((one) => ownKubeconfig(one) !== undefined);
+  const component = own.find(({ name }) => isStaticPod(name)) ?? own[0];
+  const kubeconfig = component && ownKubeconfig(component);
+  if (policy.ahead === undefined || kubeconfig === undefined) return undefined;
   const path = join(lockDir, 'host.kubeconfig');
   const asHost: RenewalLeaseOptions['withConnection'] = async (work) => {
     const issued = { resolved, store, kubeconfig, hostName, now: clock.now(), signal };
@@ -117,7 +122,7 @@ function createRenewalLease(
 
 function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly WantedProof[] {
   const restarted = outcomes.flatMap(({ component, since, failure }) =>
-    failure === undefined ? [{ name: component.name, since }] : [],
+    failure === undefined && component.name !== apiServerComponent ? [{ name: component.name, since }] : [],
   );
   return [{ name: apiServerComponent, since: now }, ...restarted];
 }

@@ -10,7 +10,7 @@ import { poll } from '../retry.ts';
 import { type Component, readersOf } from './decide.ts';
 
 /** On this host, of this machine's control plane. Throws ReadFailed. */
-export function readersOnHost(component: Pick<Component, 'name' | 'kubeconfig'>): readonly ProcessFacts[] {
+export function readersOnHost(component: Pick<Component, 'name' | 'file'>): readonly ProcessFacts[] {
   return readersOf(component, readProcesses([component.name]), ourPlaces);
 }
 
