@@ -19,6 +19,8 @@ export interface Pretended {
   /** Another user; takes root. */
   readonly as?: number;
   readonly ignoresTerm?: boolean;
+  /** The first SIGTERM is not enough. */
+  readonly endsAtSecond?: boolean;
 }
 
 export class Processes implements AsyncDisposable {
@@ -26,10 +28,13 @@ export class Processes implements AsyncDisposable {
 
   /** Resolves when the process has its name. */
   async start(pretended: Pretended): Promise<ChildProcess> {
-    const { name, file, flag = 'kubeconfig', unshare, before = ':', as, ignoresTerm = false } = pretended;
+    const { name, file, flag = 'kubeconfig', unshare, before = ':', as } = pretended;
+    const { ignoresTerm = false, endsAtSecond = false } = pretended;
     // The first process of a PID namespace hears only signals that it has asked for, as Go programs do.
     const trap = ignoresTerm ? 'trap "" TERM' : 'trap "trap - TERM; kill -TERM $$; exit 0" TERM';
-    const wait = `${trap}; echo ready; read -r _`;
+    const wait = endsAtSecond
+      ? 'trap "trap - TERM" TERM; echo ready; until read -r _; do :; done'
+      : `${trap}; echo ready; read -r _`;
     const script = `${before}; exec -a ${name} sh -c '${wait}' wait --${flag}=${file}`;
     const own = [...(as === undefined ? [] : ['setpriv', `--reuid=${as}`, '--clear-groups']), 'bash', '-c', script];
     const [command = '', ...args] = unshare === undefined ? own : ['unshare', ...asRoot, ...unshare, ...own];

@@ -5,11 +5,12 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { type ComponentName, controlPlane } from '../../lib/components.ts';
 import { systemClock } from '../../lib/clock.ts';
-import { bootId } from '../../lib/host/proc.ts';
+import { bootId, startOf } from '../../lib/host/proc.ts';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import { type Component, componentsOf } from '../../lib/restart/decide.ts';
 import { restartMarked } from '../../lib/restart/host-restarts.ts';
+import { restartProcess } from '../../lib/restart/processes.ts';
 import { createMarkingStore, Markers } from '../../lib/restart/markers.ts';
 import { signer, target } from '../support/facts.ts';
 import { isGone, Processes } from './processes.ts';
@@ -125,6 +126,24 @@ it('none of them while no kubelet runs', async () => {
     all.map((name) => `${name} is not restarted while no kubelet runs, which would start it again`),
   );
   expect(await running()).toEqual([true, true, true]);
+});
+
+it('kube-apiserver does not wait for those who watch it', async () => {
+  const components = await renewedBesides(['kubelet', 'etcd']);
+  const one = components.find(({ name }) => name === 'kube-apiserver') ?? expect.fail('no kube-apiserver');
+  const flag = controlPlane[one.name].toldBy;
+  const watched = await processes.start({ ...one, flag, endsAtSecond: true });
+  const reader = {
+    pid: watched.pid ?? 0,
+    started: startOf(watched.pid ?? 0) ?? 0,
+    argv: [],
+    mountinfo: '',
+    cgroup: '',
+  };
+  const asRoot = { isInOurPidNamespace: true, isPrivileged: true };
+  const done = await restartProcess(one, { ...reader, ...asRoot }, { clock: systemClock, signal });
+  expect(done).toContain('SIGTERM');
+  expect(await isGone(reader.pid)).toBe(true);
 });
 
 it('nobody who has started since: they have read the new file', async () => {
