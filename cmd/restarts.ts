@@ -15,7 +15,7 @@ import { componentsIn } from '../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { serverAddress } from '../lib/address.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
-import { type Component, componentsOf } from '../lib/restart/decide.ts';
+import { type Component, componentsOf, ownKubeconfig } from '../lib/restart/decide.ts';
 import { restartMarked, type RestartOutcome } from '../lib/restart/host-restarts.ts';
 import { createMarkingStore, Markers, type RestartNotes } from '../lib/restart/markers.ts';
 import {
@@ -25,7 +25,7 @@ import {
   waitForApi,
   type WantedProof,
 } from '../lib/restart/pending-proofs.ts';
-import { proveEtcdHere, proveServedHere } from '../lib/proof/prove.ts';
+import { proveEtcdHere, proveIdentityHere, proveServedHere } from '../lib/proof/prove.ts';
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
 import { MachineLease } from '../lib/restart/machine-lease.ts';
 import { RenewalLease, type RenewalLeaseOptions } from '../lib/restart/renewal-lease.ts';
@@ -67,6 +67,7 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
         markers,
         isReady: (artefact) => !unmet.has(artefact),
         apiAnswers: () => waitForApi(proving),
+        etcdProblem: async () => (await etcdProblem(proving)) ?? (await leadersCatchUp(proving)),
         clock,
         log,
         signal,
@@ -77,7 +78,9 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
       const fresh = isIdle ? [] : wantedOf(outcomes, clock.now());
       const unproven = await proveAll(fresh, notes, proving);
       const all = [...failures, ...unproven];
-      await renewalLease?.settle(async () => all.length === 0 && !hasFailed && (await isEtcdHealthy(proving)));
+      await renewalLease?.settle(
+        async () => all.length === 0 && !hasFailed && (await etcdProblem(proving)) === undefined,
+      );
       return all.map((message) => ({ message }));
     },
     async servedNotAfter() {
@@ -89,10 +92,24 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
 
 const etcdHealthMs = 30_000;
 
-async function isEtcdHealthy(proving: ProvingOptions): Promise<boolean> {
+async function etcdProblem(proving: ProvingOptions): Promise<string | undefined> {
   const health = await proveEtcdHere(etcdHealthMs, proving);
-  if (health?.state === 'unproven') proving.log.warn('proof.missing', { component: 'etcd', message: health.message });
-  return health?.state !== 'unproven';
+  if (health?.state !== 'unproven') return undefined;
+  proving.log.warn('proof.missing', { component: 'etcd', message: health.message });
+  return health.message;
+}
+
+const catchUpMs = 15_000;
+
+/**
+ * etcd serves nobody for 7 s while it ends (etcd-io/etcd: server/config, ReqTimeout), and a leader that cannot renew its
+ * Lease for 10 s ends itself: it renews first, before the API server is away in its turn. Where it cannot, because that
+ * needs the restart, nobody waits for it.
+ */
+async function leadersCatchUp(proving: ProvingOptions): Promise<undefined> {
+  const leader = proving.components.find((one) => isStaticPod(one.name) && ownKubeconfig(one) !== undefined);
+  const kubeconfig = leader && ownKubeconfig(leader);
+  if (kubeconfig !== undefined) await proveIdentityHere({ kubeconfig, since: proving.clock.now() }, catchUpMs, proving);
 }
 
 interface RenewingHost {
@@ -110,9 +127,10 @@ function createRenewalLease(
   const { resolved, hostName, once, clock, log, signal } = runtime;
   // Only a run that restarts and proves knows when it may be given back.
   if (!restart || !once) return undefined;
-  const component = components.find(({ name }) => isStaticPod(name)) ?? components[0];
-  if (policy.ahead === undefined || component === undefined) return undefined;
-  const { kubeconfig } = component;
+  const own = components.filter((one) => ownKubeconfig(one) !== undefined);
+  const component = own.find(({ name }) => isStaticPod(name)) ?? own[0];
+  const kubeconfig = component && ownKubeconfig(component);
+  if (policy.ahead === undefined || kubeconfig === undefined) return undefined;
   const path = join(lockDir, 'host.kubeconfig');
   const asHost: RenewalLeaseOptions['withConnection'] = async (work) => {
     const issued = { resolved, store, kubeconfig, hostName, now: clock.now(), signal };
@@ -128,7 +146,7 @@ function createRenewalLease(
 
 function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly WantedProof[] {
   const restarted = outcomes.flatMap(({ component, since, failure }) =>
-    failure === undefined ? [{ name: component.name, since }] : [],
+    failure === undefined && component.name !== apiServerComponent ? [{ name: component.name, since }] : [],
   );
   return [{ name: apiServerComponent, since: now }, ...restarted];
 }

@@ -1,26 +1,31 @@
 // The components of a control plane that this program knows by name, in one table. A new one that is to be restarted has a
 // row here; as a static pod also one in lib/install/accounts.ts.
 
+/** The flag that names the file by which processes of a component are told from those of other control planes. */
+export type ToldBy = 'kubeconfig' | 'trusted-ca-file' | 'etcd-cafile';
+
 interface ControlPlaneComponent {
+  readonly toldBy: ToldBy;
   /** What starts it again after it has ended: its unit, or the kubelet, for which it is a static pod. */
   readonly startedBy: 'systemd' | 'kubelet';
   /**
    * Its file below kubernetesDir, of kubeadm. A component with a kubeconfig reads it at its start only, so it is restarted;
-   * the others reload their files.
+   * the others reload their leaf certificates, and are restarted for the CA of etcd alone, which they read at their start.
    */
   readonly kubeconfig?: string;
 }
 
 export const staticPods = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] as const;
 export type StaticPod = (typeof staticPods)[number];
-export type ComponentName = 'kubelet' | StaticPod;
+export type ComponentName = 'kubelet' | 'etcd' | StaticPod;
 
-/** In the order of restarts: the kubelet starts the others again. */
+/** In the order of restarts: the kubelet starts the others again, and each of them needs the one before it. */
 export const controlPlane: Readonly<Record<ComponentName, ControlPlaneComponent>> = {
-  kubelet: { startedBy: 'systemd', kubeconfig: 'kubelet.conf' },
-  'kube-apiserver': { startedBy: 'kubelet' },
-  'kube-controller-manager': { startedBy: 'kubelet', kubeconfig: 'controller-manager.conf' },
-  'kube-scheduler': { startedBy: 'kubelet', kubeconfig: 'scheduler.conf' },
+  kubelet: { startedBy: 'systemd', toldBy: 'kubeconfig', kubeconfig: 'kubelet.conf' },
+  etcd: { startedBy: 'kubelet', toldBy: 'trusted-ca-file' },
+  'kube-apiserver': { startedBy: 'kubelet', toldBy: 'etcd-cafile' },
+  'kube-controller-manager': { startedBy: 'kubelet', toldBy: 'kubeconfig', kubeconfig: 'controller-manager.conf' },
+  'kube-scheduler': { startedBy: 'kubelet', toldBy: 'kubeconfig', kubeconfig: 'scheduler.conf' },
 };
 
 export const componentNames = Object.keys(controlPlane) as readonly ComponentName[];

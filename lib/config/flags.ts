@@ -88,7 +88,7 @@ const flagTable = {
     '--ca-renewal <how>': {
       field: 'regen.caRenewal',
       units: 'kept',
-      help: 'a CA in files that has expired and whose key is here: SameKey or Report (default: SameKey)',
+      help: 'a CA in files that is due or expired, its key here: SameKey or Report (default: SameKey)',
     },
     '--dry-run': { field: 'dryRun', help: 'write nothing, say what would be written' },
     '-v, --log-level <level>': {

@@ -95,7 +95,9 @@ export const settingsSchema = z.strictObject({
         .describe('Remaining life with which leaf certificates in files of this host are renewed. Default: none of it'),
       caRenewBefore: duration
         .optional()
-        .describe('With renewBefore: remaining life of a CA in files of this host that is too short. Default: 365d'),
+        .describe(
+          'With renewBefore: remaining life with which a CA in files of this host is renewed with its own key, or reported. Default: 365d',
+        ),
       window: renewalWindow
         .optional()
         .describe(
@@ -116,7 +118,7 @@ export const settingsSchema = z.strictObject({
         .enum(['SameKey', 'Report'])
         .default('SameKey')
         .describe(
-          'A CA in files that has expired and whose key is here: SameKey (default), it is renewed with that key; Report, only reported',
+          'A CA in files that has expired (with renewBefore: is due) and whose key is here: SameKey (default), it is renewed with that key; Report, only reported',
         ),
       clockSynchronised: z
         .union([z.literal('auto'), z.boolean()], { error: 'auto, true or false' })

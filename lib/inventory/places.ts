@@ -23,6 +23,12 @@ export const isOnlyRead = (artefact: OfKind): boolean => artefact.kind === 'keyP
 export const isMadeHere = ({ owned, location }: Signer): boolean =>
   owned === undefined ? !isFile(location) : owned !== false;
 
+/** Whether a kubelet runs on this host, which starts static pods again: what needs a restart gets it. */
+export const hasKubelet = (artefacts: readonly Pick<Artefact, 'readers'>[]): boolean =>
+  artefacts.some(({ readers }) =>
+    readers.some(({ component, needs }) => component === 'kubelet' && needs === 'restart'),
+  );
+
 interface PlacedFile {
   /** Where the inventory says it. */
   readonly path: readonly string[];

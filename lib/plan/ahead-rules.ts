@@ -21,13 +21,20 @@ const leastGainMs = 3_600_000;
 
 type Ruled = Pick<PairCase, 'artefact' | 'policy'>;
 
-/** How much remaining life makes it due on this node, in milliseconds; undefined where nobody asked for that. */
-export function thresholdMs({ artefact, policy: { ahead } }: Ruled): number | undefined {
+/**
+ * How much remaining life makes it due on this node, in milliseconds; undefined where nobody asked for that. `own`: of a CA
+ * that is renewed for its own life again, which may be shorter than the declared one.
+ */
+export function thresholdMs({ artefact, policy: { ahead } }: Ruled, own?: CertificateFacts): number | undefined {
   if (ahead === undefined || !isFile(artefact.location)) return undefined;
-  const { validity, refresh } = artefact;
+  const { refresh } = artefact;
+  const validity =
+    artefact.kind === 'signer' && own !== undefined
+      ? Math.min(artefact.validity, own.notAfter.getTime() - own.notBefore.getTime())
+      : artefact.validity;
   const asked = artefact.kind === 'signer' ? ahead.signerBeforeMs : ahead.beforeMs;
-  const own = artefact.renewAhead === true ? validity - refresh : undefined;
-  const plain = own ?? (asked === undefined ? undefined : Math.min(asked, validity * mostOfLife));
+  const declared = artefact.renewAhead === true ? validity - refresh : undefined;
+  const plain = declared ?? (asked === undefined ? undefined : Math.min(asked, validity * mostOfLife));
   return plain === undefined ? undefined : plain * (1 + ahead.jitter * jitterPart);
 }
 
@@ -74,7 +81,7 @@ export function postponed(at: Faulty<PairCase>): Verdict | undefined {
     return keep('WarnOnly', told, earliest(notAfter, laterMs(now, idleMs)));
   }
   const { from, until } = turn(ahead, now);
-  if (from <= now || notAfter <= until) return waiting(at, notAfter);
+  if (from <= now || notAfter <= until) return waiting(at, certificate);
   const verdict = keep(
     'Postponed',
     `${fault.message}; renewed in the window, on this node at ${from.toISOString()}`,
@@ -87,9 +94,13 @@ export function postponed(at: Faulty<PairCase>): Verdict | undefined {
 const waitsUntil = 0.1;
 
 /** Another node renews, or nobody can say that none does. */
-function waiting({ artefact, policy, fault, now }: Faulty<PairCase>, notAfter: Date): Verdict | undefined {
+function waiting(
+  { artefact, policy, fault, now }: Faulty<PairCase>,
+  certificate: CertificateFacts,
+): Verdict | undefined {
   const why = policy.ahead?.waits;
-  const latest = laterMs(notAfter, -waitsUntil * (thresholdMs({ artefact, policy }) ?? 0));
+  const threshold = thresholdMs({ artefact, policy }, certificate) ?? artefact.validity - artefact.refresh;
+  const latest = laterMs(certificate.notAfter, -waitsUntil * threshold);
   if (why === undefined || now >= latest) return undefined;
   const told = `${fault.message}; ${why}; renewed without it from ${latest.toISOString()}`;
   return keep('Postponed', told, earliest(latest, laterMs(now, idleMs)));

@@ -15,7 +15,7 @@ import { refusedByNewer, renew, settlesAt, soonMs, stillUnusable, type Verdict }
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { certificateOf, certificatesOf, type Doubt, isClosed, isValid } from './facts.ts';
 import { withOwnKey } from './own-key-rules.ts';
-import { expiryWithGrace, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
+import { expiryWithGrace, isDueAnyway, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
 import { authorityDiffers, holds, isKeyElsewhere, notTrusted, ofOthers, signedByOthers, unfit } from './trust-rules.ts';
 
 export const certificateIs = (
@@ -148,7 +148,7 @@ function renewed(at: Faulty<PairCase>): Verdict {
     return state?.renewed === true || state?.isPutBack === true;
   });
   const verdict = renew(at, after, { newFrom: new Set([name]), newNotAfter: newNotAfter(at) });
-  return at.fault.reason === 'AuthorityDiffers' ? { ...verdict, keepsLeaf: true } : verdict;
+  return at.fault.reason === 'AuthorityDiffers' && !isDueAnyway(at) ? { ...verdict, keepsLeaf: true } : verdict;
 }
 
 /**

@@ -51,7 +51,7 @@ export type ArtefactFacts =
       readonly servers?: Readonly<Record<string, string>>;
       /** They lie in a file that the kubeconfig names: a renewal of the kubeconfig does not replace them. */
       readonly authorityIsForeign?: boolean | undefined;
-      /** Of a signer that has expired: what its renewal with its own key goes by. */
+      /** Of a signer that has expired or ends soon: what its renewal with its own key goes by. */
       readonly successor?: SuccessorFacts | undefined;
       /** Of a signer: what holds a copy that differs in a few bytes, where nothing shows which of the two is right. */
       readonly differingCopies?: readonly string[] | undefined;

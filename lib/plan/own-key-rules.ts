@@ -1,20 +1,28 @@
-// When a CA in files that has expired gets a later end: with its own key, which is on this machine, and never with another
-// one, because other machines have the same CA. Who has the key makes the same certificate (pki/own-key.ts), so nobody is
-// asked first. Where a successor of it lies here already, that comes in its place. Pure.
+// When a CA in files gets a later end: with its own key, which is on this machine, and never with another one, because other
+// machines have the same CA. Who has the key makes the same certificate (pki/own-key.ts), so nobody is asked first. Where a
+// successor of it lies here already, that comes in its place. At once when it has expired; before that where renewal ahead
+// of time was asked for, as leaves are: in this node's window and turn, because its readers are restarted. Pure.
 import type { Signer } from '../inventory/model.ts';
-import { isFile, isMadeHere } from '../inventory/places.ts';
+import { hasKubelet, isFile, isMadeHere } from '../inventory/places.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { renewedNotAfter } from '../pki/own-key.ts';
-import { bring, type Case, type Faulty, laterMs, lookAgainMs, renew, type Verdict } from './decision.ts';
+import { postponed, renewalAt, thresholdMs } from './ahead-rules.ts';
+import { bring, type Case, earliest, type Faulty, idleMs, keep, laterMs } from './decision.ts';
+import { lookAgainMs, renew, type Verdict } from './decision.ts';
 import { certificateOf } from './facts.ts';
 
-type Expired = Faulty<Case<Signer>>;
+type FaultySigner = Faulty<Case<Signer>>;
 
-export function withOwnKey(at: Expired): Verdict | undefined {
+export function withOwnKey(at: FaultySigner): Verdict | undefined {
   const { artefact, fact, policy, now, fault } = at;
   const certificate = certificateOf(fact);
-  if (fault.reason !== 'Expired' || fact.state !== 'present' || certificate === undefined) return undefined;
+  if (fact.state !== 'present' || certificate === undefined) return undefined;
   if (!isFile(artefact.location) || isMadeHere(artefact) || !isSelfSigned(certificate)) return undefined;
+  if (fault.reason !== 'Expired') {
+    if (!isAheadOfTime(at)) return undefined;
+    const later = notYet(at, certificate) ?? postponed(at);
+    if (later !== undefined) return later;
+  }
   if (policy.caRenewal === 'Report') {
     const wanted = 'renew it with its own key by hand, or set regen.caRenewal to SameKey';
     return bring('NotOurs', `${fault.message}; ${wanted}`, laterMs(now, lookAgainMs));
@@ -36,6 +44,23 @@ export function withOwnKey(at: Expired): Verdict | undefined {
   const message = `${fault.message}; renewed with its own key until ${newNotAfter.toISOString()}, with ${serial}`;
   const verdict = renew({ ...at, fault: { ...fault, message } }, [], { ...leaves, newNotAfter });
   return { ...verdict, keepsKey: true };
+}
+
+/**
+ * Who reads it at its start only would end with the old one: nothing is renewed where nobody restarts these. Else its end is
+ * told, as of any CA that is not renewed here.
+ */
+function isAheadOfTime({ artefact, policy, resolved, fault: { reason } }: FaultySigner): boolean {
+  if (reason !== 'RefreshDue' || policy.ahead === undefined || policy.caRenewal === 'Report') return false;
+  return hasKubelet(resolved.artefacts) || artefact.readers.every(({ needs }) => needs !== 'restart');
+}
+
+/** Its end is announced, and it has more of its own life left than is needed. */
+function notYet({ artefact, policy, now }: FaultySigner, certificate: CertificateFacts): Verdict | undefined {
+  const due = laterMs(certificate.notAfter, -(thresholdMs({ artefact, policy }, certificate) ?? 0));
+  const told = `valid until ${certificate.notAfter.toISOString()}; renewed with its own key from ${due.toISOString()}`;
+  if (now >= due) return undefined;
+  return { ...keep('Healthy', told, earliest(due, laterMs(now, idleMs))), renewsAt: renewalAt(policy, due) };
 }
 
 const isSelfSigned = ({ fingerprint, signedBy }: CertificateFacts): boolean => signedBy.includes(fingerprint);

@@ -4,8 +4,8 @@
 import { bundlesAbove } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
 import { type CertificateFacts, madeAt } from '../pki/certificate.ts';
-import { batchMs, isLastCall, isRenewedAhead, thresholdMs } from './ahead-rules.ts';
-import { earliest, type Finding, idleMs, keep, laterMs, type PairCase } from './decision.ts';
+import { batchMs, isLastCall, isRenewedAhead, postponed, thresholdMs } from './ahead-rules.ts';
+import { earliest, type Finding, idleMs, isVerdict, keep, laterMs, type PairCase } from './decision.ts';
 import { certificateOf } from './facts.ts';
 
 /** What the kubelet rotates it renews ahead of time itself: two owners would take turns. */
@@ -70,6 +70,13 @@ export function refreshAt(
     ? laterMs(notAfter, -(thresholdMs({ artefact, policy }) ?? validity - refresh))
     : laterMs(madeAt(certificate), Math.min(refresh, lifeOf(certificate) * 0.8));
   return due > gains ? due : gains;
+}
+
+/** What is rewritten for another reason is renewed along, so that its readers are restarted once. */
+export function isDueAnyway(at: PairCase): boolean {
+  const certificate = certificateOf(at.fact);
+  const due = certificate && refreshDue(at, certificate);
+  return due !== undefined && !isVerdict(due) && postponed({ ...at, fault: due }) === undefined;
 }
 
 /** Another leaf of this host is renewed ahead of time now, and this one would be within a day. */

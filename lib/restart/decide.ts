@@ -2,42 +2,50 @@
 // and the time go in.
 //
 // Two triggers ask. After a run on the host markers say which components' files have changed; the kubelet,
-// kube-controller-manager and kube-scheduler keep what their kubeconfig said at their start, all others notice a new file
-// by themselves. In a pod the observer of files reports what has changed.
+// kube-controller-manager and kube-scheduler keep what their kubeconfig said at their start, etcd and kube-apiserver the CA
+// of etcd; all else is noticed by its readers. In a pod the observer of files reports what has changed.
 import { createHash } from 'node:crypto';
 import { flagsIn } from '../command-flags.ts';
-import { type ComponentName, componentNames, controlPlane, isStaticPod } from '../components.ts';
+import { type ComponentName, componentNames, controlPlane, isStaticPod, type ToldBy } from '../components.ts';
 import { isSamePlace, placeOf, type MountedPlace } from '../host/mounts.ts';
 import { type ProcessFacts, type ProcessId, programOf, ticksPerSecond } from '../host/proc.ts';
 import { isOfSession } from '../host/systemd.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
-import { isFile } from '../inventory/places.ts';
+import { hasKubelet, isFile } from '../inventory/places.ts';
 
 /** Reads credentials on disk once, at its start. */
 export interface Component {
   readonly name: ComponentName;
-  /** Its flag --kubeconfig names this file: it distinguishes its processes from those of other control planes. */
-  readonly kubeconfig: string;
+  /** Its flag (controlPlane, toldBy) names this file: it distinguishes its processes from those of other control planes. */
+  readonly file: string;
   /** Names of the artefacts that it reads at its start. */
   readonly artefacts: readonly string[];
   readonly locations: readonly Location[];
 }
 
-/** Components that read files of the inventory at their start only; none where no kubeconfig of theirs is on disk. */
+/** Components that read files of the inventory at their start only; none where the file that tells them is not among these. */
 export function componentsOf({ artefacts }: Resolved): readonly Component[] {
   return componentNames.flatMap((name): Component[] => {
-    if (controlPlane[name].kubeconfig === undefined) return [];
+    const { toldBy } = controlPlane[name];
     const read = artefacts.filter(
       ({ location, readers }) =>
         isFile(location) && readers.some(({ component, needs }) => component === name && needs === 'restart'),
     );
-    const kubeconfig = read.flatMap(({ location }) => (location.kind === 'kubeconfig' ? [location.file] : []))[0];
-    if (kubeconfig === undefined) return [];
-    return [
-      { name, kubeconfig, artefacts: read.map((one) => one.name), locations: read.map(({ location }) => location) },
-    ];
+    const [file] = read.flatMap(({ location }) => fileTelling(location, toldBy));
+    // Without a kubelet something else has started it, which nothing here knows how to ask: etcd as a service of its own.
+    if (file === undefined || (toldBy !== 'kubeconfig' && !hasKubelet(artefacts))) return [];
+    return [{ name, file, artefacts: read.map((one) => one.name), locations: read.map(({ location }) => location) }];
   });
 }
+
+function fileTelling(location: Location, toldBy: ToldBy): readonly string[] {
+  if (toldBy === 'kubeconfig') return location.kind === 'kubeconfig' ? [location.file] : [];
+  return location.kind === 'pemPair' ? [location.certFile] : [];
+}
+
+/** The kubeconfig of a component that has one. */
+export const ownKubeconfig = ({ name, file }: Pick<Component, 'name' | 'file'>): string | undefined =>
+  controlPlane[name].toldBy === 'kubeconfig' ? file : undefined;
 
 /** The value of a flag; of one that is given several times the last, which counts. */
 export function flagOf(argv: readonly string[], flag: string): string | undefined {
@@ -50,13 +58,13 @@ export function flagOf(argv: readonly string[], flag: string): string | undefine
  * mounted. Components run as services or in pods, so what an ordinary user has started in a session is none of them.
  */
 export function readersOf<P extends ProcessFacts>(
-  { name, kubeconfig }: Pick<Component, 'name' | 'kubeconfig'>,
+  { name, file }: Pick<Component, 'name' | 'file'>,
   processes: readonly P[],
   ours: (path: string) => readonly MountedPlace[],
 ): readonly P[] {
-  const places = ours(kubeconfig);
+  const places = ours(file);
   return processes.filter(({ argv, mountinfo, cgroup, isInOurPidNamespace, isPrivileged }) => {
-    const named = flagOf(argv, 'kubeconfig');
+    const named = flagOf(argv, controlPlane[name].toldBy);
     if (programOf(argv) !== name || named === undefined) return false;
     if (!isPrivileged && isOfSession(cgroup)) return false;
     if (controlPlane[name].startedBy === 'systemd' && !(isInOurPidNamespace && isPrivileged)) return false;

@@ -1,7 +1,8 @@
 // Restarts after a run on the host: what must read renewed files again, and nothing else, which markers name. A marker
 // stays until its component has been restarted, whichever run that takes. The kubelet comes first, because it starts the
-// others again; they wait until the API server answers, because without it they would end at once and be held back
-// (CrashLoopBackOff), and until there is a kubelet: while it is stopped nothing would start them again. One restart each.
+// others again, and none of them is ended while it is stopped. Then one after the other: etcd, kube-apiserver once etcd is
+// healthy, the others once the API server answers, because without it they would end at once and be held back
+// (CrashLoopBackOff). One restart each.
 import type { Clock } from '../clock.ts';
 import { type ComponentName, componentNames, controlPlane } from '../components.ts';
 import { together } from '../disk/disk.ts';
@@ -20,6 +21,8 @@ interface HostRestartOptions {
   readonly isReady: (artefact: string) => boolean;
   /** Resolves when the API server answers, or when there is no more waiting for it. */
   readonly apiAnswers: () => Promise<unknown>;
+  /** What is wrong with the etcd member here, or with its quorum; undefined where it is well or elsewhere. */
+  readonly etcdProblem: () => Promise<string | undefined>;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
@@ -84,7 +87,10 @@ async function restart(component: Component, options: Restarting): Promise<Resta
   try {
     if (startedBy !== 'systemd' && dueNow().length > 0) {
       if (!(await runs(startedBy, options))) return not(`while no ${startedBy} runs, which would start it again`);
-      await options.apiAnswers();
+      const problem = name === 'kube-apiserver' ? await options.etcdProblem() : undefined;
+      if (problem !== undefined) return not(`before etcd is healthy: ${problem}`);
+      // These two may be away just because they need it.
+      if (name !== 'etcd' && name !== 'kube-apiserver') await options.apiAnswers();
     }
     const restarts = dueNow().map(async (reader) => {
       const message = await restartProcess(component, reader, { clock, signal });

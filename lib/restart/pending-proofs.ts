@@ -1,5 +1,5 @@
-// Whether a recovered machine works: its API server serves the certificate that lies on disk, and each identity that was
-// renewed is accepted, which only a Lease shows that its holder has renewed since. Each identity asks for itself: that its
+// Whether a recovered machine works: its API server serves the certificate that lies on disk, its etcd is healthy and has a
+// quorum where it was restarted, and each identity that was renewed is accepted, which only a Lease shows that its holder has renewed since. Each identity asks for itself: that its
 // credential may read the Lease proves half of it.
 //
 // Whose use has not been shown is kept in the lock directory until it is: a pass that finds nothing to renew must not
@@ -12,9 +12,9 @@ import { attempt } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
 import type { RecoveryError } from '../errors.ts';
 import type { Log } from '../log.ts';
-import { type HostProofs, proveIdentityHere, proveServedHere } from '../proof/prove.ts';
+import { type HostProofs, proveEtcdHere, proveIdentityHere, proveServedHere } from '../proof/prove.ts';
 import { backoffMs } from '../retry.ts';
-import type { Component } from './decide.ts';
+import { type Component, ownKubeconfig } from './decide.ts';
 import type { RestartNotes } from './markers.ts';
 
 export interface ProvingOptions extends HostProofs {
@@ -47,9 +47,11 @@ export async function proveUse(wanted: readonly WantedProof[], options: ProvingO
     // A clock that was set back since must not ask for a renewal in the future.
     const since = notLater(one.since, began);
     const component = components.find((each) => each.name === name);
-    const result = await (component === undefined
-      ? proveServedHere(patienceMs, options)
-      : proveIdentityHere({ ...component, since }, patienceMs, options));
+    const kubeconfig = component && ownKubeconfig(component);
+    const withoutIdentity = name === 'etcd' ? proveEtcdHere : proveServedHere;
+    const result = await (kubeconfig === undefined
+      ? withoutIdentity(patienceMs, options)
+      : proveIdentityHere({ kubeconfig, since }, patienceMs, options));
     if (result === undefined) return [];
     const fields = { component: name, message: result.message };
     if (result.state !== 'unproven') {

@@ -10,7 +10,7 @@ import { poll } from '../retry.ts';
 import { type Component, readersOf } from './decide.ts';
 
 /** On this host, of this machine's control plane. Throws ReadFailed. */
-export function readersOnHost(component: Pick<Component, 'name' | 'kubeconfig'>): readonly ProcessFacts[] {
+export function readersOnHost(component: Pick<Component, 'name' | 'file'>): readonly ProcessFacts[] {
   return readersOf(component, readProcesses([component.name]), ourPlaces);
 }
 
@@ -34,6 +34,14 @@ export function terminate({ pid, started }: ProcessId, cannot: Cannot): void {
 
 const systemctlMs = 60_000;
 const endMs = 30_000;
+
+/**
+ * kube-apiserver stops listening and answers what it was asked, then waits up to a minute for watches, which it does not
+ * end (--shutdown-watch-termination-grace-period is 0). A second signal ends it at once (k8s.io/apiserver:
+ * pkg/server/signal.go): its clients go on where they were, and leaders beside it keep their Leases, which they must renew
+ * within 10 s.
+ */
+const drainMs = 5_000;
 
 /**
  * On the host. A unit is restarted only for its main process: a kubelet may have been started by hand below the unit of
@@ -65,6 +73,10 @@ export async function restartProcess(
   }
   terminate(reader, cannot);
   const hasEnded = (): true | undefined => (isRunning(reader) ? undefined : true);
+  if (name === 'kube-apiserver') {
+    await poll(hasEnded, { forMs: drainMs, everyMs: 50, clock, signal });
+    terminate(reader, cannot);
+  }
   if ((await poll(hasEnded, { forMs: endMs, everyMs: 50, clock, signal })) === undefined) {
     throw cannot(`process ${pid} has not ended ${endMs / 1000} s after SIGTERM`);
   }

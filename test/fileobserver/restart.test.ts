@@ -38,7 +38,7 @@ const at = (name: string): string => join(directory.path, name);
 const tick = (): Promise<void> => delay(30);
 
 async function start(): Promise<{ readonly pid: number }> {
-  const { pid = 0 } = await processes.start({ name: component, kubeconfig: '/none' });
+  const { pid = 0 } = await processes.start({ name: component, file: '/none' });
   pids.push(pid);
   return { pid };
 }

@@ -1,7 +1,6 @@
 // Machines of the real kubeadm whose CAs have expired with everything else: one run of the program, and kubeadm, openssl and
 // Go agree that all is good. The same machine twice is two control-plane nodes.
 import { execFile } from 'node:child_process';
-import { createPrivateKey, sign } from 'node:crypto';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,8 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Certificate, parseCertificates } from '../../lib/pki/certificate.ts';
-import { childrenOf, readDer, tags, writeDer } from '../../lib/pki/der.ts';
-import { encodePem, readPem } from '../../lib/pki/pem.ts';
+import { dated } from '../support/certificates/dated.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { askGo, findGoReaders } from '../support/faults/go-readers.ts';
 import { kubeadmCertificates, kubeadmPairs } from '../support/kubeadm-names.ts';
@@ -31,31 +29,6 @@ const authorityOf = (name: string): (typeof authorities)[number] =>
 /** In pki/. */
 const fileOf = (name: string): string => `${name.replace(/^etcd-/, 'etcd/')}.crt`;
 const confs = kubeadmCertificates.filter((name) => !kubeadmPairs.includes(name));
-
-/** The same certificate of kubeadm's with other dates, signed again by its CA. */
-function dated(pem: string, key: string, from: Date, until: Date): string {
-  const [block] = readPem(Buffer.from(pem), 'test');
-  const [tbs, algorithm] = childrenOf(readDer(block?.der ?? Buffer.alloc(0)));
-  const parts = tbs === undefined ? [] : childrenOf(tbs);
-  const time = (at: Date): Buffer =>
-    Buffer.from(
-      at
-        .toISOString()
-        .replaceAll(/[-:T]|\.\d+/g, '')
-        .slice(2),
-    );
-  const validity = writeDer(tags.sequence, writeDer(0x17, time(from)), writeDer(0x17, time(until)));
-  const raw = parts.map((part, at) => (at === 4 ? validity : part.raw));
-  const body = writeDer(tags.sequence, ...raw);
-  const signature = sign('sha256', body, createPrivateKey(key));
-  const der = writeDer(
-    tags.sequence,
-    body,
-    algorithm?.raw ?? Buffer.alloc(0),
-    writeDer(tags.bitString, Buffer.of(0), signature),
-  );
-  return encodePem({ label: 'CERTIFICATE', der });
-}
 
 /** What kubeadm made ten years and a month ago, and renewed for the last time more than a year ago. */
 async function age(machine: KubeadmMachine): Promise<void> {

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
-import type { Decision, RenewAhead } from '../../lib/plan/decision.ts';
+import type { Decision, RenewAhead, RenewalPolicy } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { parseWindow } from '../../lib/plan/window.ts';
 import { at, ca, day, goodClock, leaf, onlyWhenExpired, present, signer, target } from '../support/facts.ts';
@@ -38,11 +38,12 @@ interface Asked {
   /** By name, the day on which it ends. */
   readonly ends: Readonly<Record<string, number>>;
   readonly caEnds?: number;
+  readonly caRenewal?: RenewalPolicy['caRenewal'];
   readonly rows?: readonly ResolvedArtefact[];
   readonly facts?: Readonly<Record<string, ArtefactFacts>>;
 }
 
-function decide({ now, ends, caEnds = 4000, rows = [row('a'), row('b')], facts = {}, ...asked }: Asked) {
+function decide({ now, ends, caEnds = 4000, caRenewal, rows = [row('a'), row('b')], facts = {}, ...asked }: Asked) {
   const { decisions } = plan({
     resolved: machine(...rows),
     facts: new Map<string, ArtefactFacts>([
@@ -50,7 +51,7 @@ function decide({ now, ends, caEnds = 4000, rows = [row('a'), row('b')], facts =
       ...Object.entries(ends).map(([name, end]) => [name, present(leaf(name, [-300, end], 'ca'))] as const),
       ...Object.entries(facts),
     ]),
-    policy: { ...onlyWhenExpired, ahead: 'ahead' in asked ? asked.ahead : ahead },
+    policy: { ...onlyWhenExpired, ...(caRenewal && { caRenewal }), ahead: 'ahead' in asked ? asked.ahead : ahead },
     clock: goodClock,
     now: at(now),
   });
@@ -160,26 +161,34 @@ describe('warnOnly', () => {
   });
 });
 
-describe('a CA that ends', () => {
+describe('a CA that ends and is only reported', () => {
+  const caRenewal = 'Report';
+
   it('is reported, with its date and what to do', () => {
-    const { ca: told, a } = decide({ now: 0, ends: { a: 200 }, caEnds: 364 });
+    const { ca: told, a } = decide({ now: 0, ends: { a: 200 }, caEnds: 364, caRenewal });
     expect(told).toMatchObject({ action: 'keep', reason: 'SignerEnding' });
     expect(told?.message).toMatch(/ends at 2027-05-31T.*renew it with the same key/);
     expect(a).toMatchObject({ reason: 'Healthy' });
   });
 
   it('lets nothing be renewed that gains less than a tenth of its life', () => {
-    expect(said({ now: 0, ends: { a: 20 }, caEnds: 56 })).toMatchObject({ a: 'keep SignerEnding' });
-    expect(said({ now: 0, ends: { a: 20 }, caEnds: 57 })).toMatchObject({ a: 'renew RefreshDue' });
-    expect(decide({ now: 0, ends: { a: 20 }, caEnds: 56 })['a']?.message).toContain('its signer ca ends at 2026-07-27');
+    expect(said({ now: 0, ends: { a: 20 }, caEnds: 56, caRenewal })).toMatchObject({ a: 'keep SignerEnding' });
+    expect(said({ now: 0, ends: { a: 20 }, caEnds: 57, caRenewal })).toMatchObject({ a: 'renew RefreshDue' });
+    expect(decide({ now: 0, ends: { a: 20 }, caEnds: 56, caRenewal })['a']?.message).toContain(
+      'its signer ca ends at 2026-07-27',
+    );
   });
 
   it('but once, on the last day of a leaf, up to its own end', () => {
-    expect(said({ now: 19, ends: { a: 20 }, caEnds: 30 })).toMatchObject({ a: 'renew RefreshDue' });
-    expect(said({ now: 29.5, ends: { a: 30 }, caEnds: 30 })).toMatchObject({ a: 'keep SignerEnding' });
+    expect(said({ now: 19, ends: { a: 20 }, caEnds: 30, caRenewal })).toMatchObject({ a: 'renew RefreshDue' });
+    expect(said({ now: 29.5, ends: { a: 30 }, caEnds: 30, caRenewal })).toMatchObject({ a: 'keep SignerEnding' });
     // Outside of the window that would be its last one.
-    expect(said({ now: 0, ends: { a: 5.15 }, caEnds: 30, ahead: weekend })).toMatchObject({ a: 'renew RefreshDue' });
-    expect(said({ now: 0, ends: { a: 6.5 }, caEnds: 30, ahead: weekend })).toMatchObject({ a: 'keep SignerEnding' });
+    expect(said({ now: 0, ends: { a: 5.15 }, caEnds: 30, ahead: weekend, caRenewal })).toMatchObject({
+      a: 'renew RefreshDue',
+    });
+    expect(said({ now: 0, ends: { a: 6.5 }, caEnds: 30, ahead: weekend, caRenewal })).toMatchObject({
+      a: 'keep SignerEnding',
+    });
   });
 
   it('whose key is elsewhere stays by hand', () => {

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { ProcessFacts } from '../../lib/host/proc.ts';
-import { due, flagOf, type Marker, readersOf } from '../../lib/restart/decide.ts';
+import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
+import { componentsOf, due, flagOf, type Marker, readersOf } from '../../lib/restart/decide.ts';
+import { signer, target } from '../support/facts.ts';
 
 const host = '22 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw';
 
@@ -33,10 +35,64 @@ describe('readersOf()', () => {
     ['nothing that an ordinary user has called so', { cgroup: inSession }, false],
     ['nothing of a service of that user', { cgroup: '0::/user.slice/user-1000.slice/user@1000.service/a\n' }, false],
   ])('counts %s', (_title, given, counts) => {
-    const found = readersOf({ name: 'kube-scheduler', kubeconfig }, [{ ...scheduler, ...given }], () => [
+    const found = readersOf({ name: 'kube-scheduler', file: kubeconfig }, [{ ...scheduler, ...given }], () => [
       { device: '254:1', path: kubeconfig },
     ]);
     expect(found.length).toBe(counts ? 1 : 0);
+  });
+});
+
+describe('componentsOf()', () => {
+  const reads = (component: string, needs: 'restart' | 'nothing' = 'restart') =>
+    ({ component, needs, proof: { kind: 'none' } }) as const;
+  const pair = (name: string) => ({ kind: 'pemPair', certFile: `/${name}.crt`, keyFile: `/${name}.key` }) as const;
+  const etcdCa = {
+    ...signer,
+    name: 'etcd-ca',
+    location: pair('etcd-ca'),
+    readers: [reads('etcd'), reads('kube-apiserver')],
+  };
+  const server = { ...target, name: 'server', location: pair('server'), readers: [reads('etcd', 'nothing')] };
+  const kubelet: ResolvedArtefact = {
+    ...target,
+    name: 'kubelet.conf',
+    location: { kind: 'kubeconfig', file: '/kubelet.conf', endpoint: 'local' },
+    readers: [reads('kubelet')],
+  };
+  const named = (...artefacts: readonly ResolvedArtefact[]) =>
+    componentsOf({ name: 'host', artefacts }).map(({ name, file, artefacts: read }) => [name, file, ...read]);
+
+  it('tells etcd and kube-apiserver by the CA that they read at their start, and by nothing else', () => {
+    expect(named(etcdCa, server, kubelet)).toEqual([
+      ['kubelet', '/kubelet.conf', 'kubelet.conf'],
+      ['etcd', '/etcd-ca.crt', 'etcd-ca'],
+      ['kube-apiserver', '/etcd-ca.crt', 'etcd-ca'],
+    ]);
+    expect(named(server, kubelet)).toEqual([['kubelet', '/kubelet.conf', 'kubelet.conf']]);
+  });
+
+  it('knows none of them where no kubelet would start them again', () => {
+    expect(named(etcdCa, server)).toEqual([]);
+  });
+
+  it.each([
+    ['etcd', 'trusted-ca-file', '/etcd-ca.crt', 1],
+    ['etcd', 'trusted-ca-file', '/others/etcd-ca.crt', 0],
+    ['etcd', 'peer-trusted-ca-file', '/etcd-ca.crt', 0],
+    ['kube-apiserver', 'etcd-cafile', '/etcd-ca.crt', 1],
+    ['kube-apiserver', 'client-ca-file', '/etcd-ca.crt', 0],
+  ] as const)('takes %s with --%s=%s for one of ours: %d', (name, flag, file, count) => {
+    const process: ProcessFacts = {
+      pid: 7,
+      started: 100,
+      argv: [name, `--${flag}=${file}`],
+      mountinfo: host,
+      cgroup: '0::/kubepods.slice/cri-containerd-1.scope\n',
+      isInOurPidNamespace: false,
+      isPrivileged: true,
+    };
+    const ours = (path: string) => [{ device: '254:1', path }];
+    expect(readersOf({ name, file: '/etcd-ca.crt' }, [process], ours)).toHaveLength(count);
   });
 });
 

@@ -49,7 +49,7 @@ async function component(name: ComponentName): Promise<Component> {
   const kubeconfig = join(directory, `${name}.conf`);
   await writeFile(kubeconfig, 'first');
   const location: Location = { kind: 'kubeconfig', file: kubeconfig, endpoint: 'local' };
-  return { name, kubeconfig, artefacts: [`${name}.conf`], locations: [location] };
+  return { name, file: kubeconfig, artefacts: [`${name}.conf`], locations: [location] };
 }
 
 /** Replaces a file as the store of this host does; or does not, or fails. */
@@ -80,12 +80,13 @@ async function renew(one: Component, outcome: Parameters<typeof storeThat>[0] = 
 interface Given {
   readonly isReady?: boolean;
   readonly apiAnswers?: () => Promise<void>;
+  readonly etcdProblem?: () => Promise<string | undefined>;
   readonly clock?: Clock;
 }
 
 async function restart(
   components: readonly Component[],
-  { isReady = true, apiAnswers = async () => {}, clock = systemClock }: Given = {},
+  { isReady = true, apiAnswers = async () => {}, etcdProblem = async () => undefined, clock = systemClock }: Given = {},
 ) {
   const log = createLog({ write: (line) => lines.push(line) });
   return restartMarked({
@@ -93,6 +94,7 @@ async function restart(
     markers: markers(),
     isReady: () => isReady,
     apiAnswers,
+    etcdProblem,
     clock,
     log,
     signal,
@@ -130,7 +132,7 @@ describe('after a renewal', () => {
     const inPod = join(directory, 'in-pod.conf');
     await writeFile(inPod, '');
     const unshare = ['--mount', '--pid', '--fork', '--kill-child'];
-    const pod = { ...one, kubeconfig: inPod, unshare, before: `mount --bind ${one.kubeconfig} ${inPod}` };
+    const pod = { ...one, file: inPod, unshare, before: `mount --bind ${one.file} ${inPod}` };
     const foreign = { ...one, unshare, before: `mount -t tmpfs tmpfs ${directory}` };
     const [ours, theirs] = [await processes.start(pod), await processes.start(foreign)];
     await renew(one);
@@ -178,7 +180,7 @@ describe('after a renewal', () => {
     const one = await component('kube-controller-manager');
     const other = join(directory, 'other.conf');
     await writeFile(other, '');
-    const theirs = await processes.start({ ...one, kubeconfig: other });
+    const theirs = await processes.start({ ...one, file: other });
     await renew(one);
     await restart([one]);
     expect(await isGone(theirs.pid ?? 0)).toBe(false);
@@ -307,7 +309,12 @@ it('a marker of a write that begins while this run restarts is not one of a run 
   };
   const log = createLog({ write: (line) => lines.push(line) });
   const restarting = { components: [kubelet, scheduler], markers: markers(), isReady, log, signal };
-  const outcomes = await restartMarked({ ...restarting, apiAnswers: async () => {}, clock: systemClock });
+  const outcomes = await restartMarked({
+    ...restarting,
+    apiAnswers: async () => {},
+    etcdProblem: async () => undefined,
+    clock: systemClock,
+  });
   expect(outcomes.map((outcome) => outcome.component.name)).toEqual(['kubelet']);
   expect(await isGone(reader.pid ?? 0)).toBe(false);
   expect(await markers().look('kube-scheduler')).toEqual(writing);

@@ -95,7 +95,7 @@ function options(more: Partial<ProvingOptions> = {}): ProvingOptions {
 
 const component: Component = {
   name: 'kubelet',
-  kubeconfig: '/kubelet.conf',
+  file: '/kubelet.conf',
   artefacts: ['kubelet.conf'],
   locations: [],
 };

@@ -37,7 +37,7 @@ const ours = (name: string): readonly ProcessId[] => processesInPod(name).filter
 const events = (event: string): Record<string, unknown>[] => lines.filter((line) => line['event'] === event);
 
 async function start() {
-  const child = await processes.start({ name: component, kubeconfig: '/none' });
+  const child = await processes.start({ name: component, file: '/none' });
   const pid = child.pid ?? 0;
   pids.push(pid);
   return { pid, isGone: () => isGone(pid), signal: () => child.signalCode };

@@ -9,7 +9,9 @@ const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
 export interface Pretended {
   /** argv[0]. */
   readonly name: string;
-  readonly kubeconfig: string;
+  readonly file: string;
+  /** The flag that names the file. */
+  readonly flag?: string;
   /** Options of unshare; nothing: in our namespaces. */
   readonly unshare?: readonly string[];
   /** A shell command before, in these namespaces. */
@@ -17,17 +19,23 @@ export interface Pretended {
   /** Another user; takes root. */
   readonly as?: number;
   readonly ignoresTerm?: boolean;
+  /** The first SIGTERM is not enough. */
+  readonly endsAtSecond?: boolean;
 }
 
 export class Processes implements AsyncDisposable {
   readonly #children: ChildProcess[] = [];
 
   /** Resolves when the process has its name. */
-  async start({ name, kubeconfig, unshare, before = ':', as, ignoresTerm = false }: Pretended): Promise<ChildProcess> {
+  async start(pretended: Pretended): Promise<ChildProcess> {
+    const { name, file, flag = 'kubeconfig', unshare, before = ':', as } = pretended;
+    const { ignoresTerm = false, endsAtSecond = false } = pretended;
     // The first process of a PID namespace hears only signals that it has asked for, as Go programs do.
     const trap = ignoresTerm ? 'trap "" TERM' : 'trap "trap - TERM; kill -TERM $$; exit 0" TERM';
-    const wait = `${trap}; echo ready; read -r _`;
-    const script = `${before}; exec -a ${name} sh -c '${wait}' wait --kubeconfig=${kubeconfig}`;
+    const wait = endsAtSecond
+      ? 'trap "trap - TERM" TERM; echo ready; until read -r _; do :; done'
+      : `${trap}; echo ready; read -r _`;
+    const script = `${before}; exec -a ${name} sh -c '${wait}' wait --${flag}=${file}`;
     const own = [...(as === undefined ? [] : ['setpriv', `--reuid=${as}`, '--clear-groups']), 'bash', '-c', script];
     const [command = '', ...args] = unshare === undefined ? own : ['unshare', ...asRoot, ...unshare, ...own];
     const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'inherit'] });

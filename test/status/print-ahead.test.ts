@@ -4,7 +4,7 @@ import type { RenewAhead } from '../../lib/plan/decision.ts';
 import { parseWindow } from '../../lib/plan/window.ts';
 import { renderNode } from '../../lib/status/print.ts';
 import { at, day, present } from '../support/facts.ts';
-import { authority, leaf, tell } from './node.ts';
+import { authority, leaf, tell, withoutKey } from './node.ts';
 
 const ahead: RenewAhead = { beforeMs: 30 * day, signerBeforeMs: 365 * day, jitter: 0, warnOnly: false };
 const ending = { apiserver: present(leaf('apiserver', 'ca', 40)) };
@@ -34,10 +34,15 @@ it('says nothing of it without being asked for, when it only warns, and where no
 });
 
 it('names a CA that ends, its date and what to do', () => {
-  const ca = { ...authority('ca', 300) };
-  const text = renderNode(tell({ ca: present(ca) }, { ahead }), 'table');
-  expect(text).toMatch(/^ca +EXPIRING +nothing: bring a new one by hand before +.* ends at 2027-03-28T.*same key/m);
+  const text = renderNode(tell({ ca: withoutKey('ca', 300) }, { ahead }), 'table');
+  expect(text).toMatch(/^ca +EXPIRING +nothing: bring a new one by hand before +.* 2027-03-28T.*same key/m);
   expect(text).not.toMatch(/^apiserver +EXPIRING/m);
+});
+
+it('says when a CA is renewed whose key is here', () => {
+  const text = renderNode(tell({ ca: present(authority('ca', 200)) }, { ahead }), 'table');
+  expect(text).not.toMatch(/^ca +EXPIRING/m);
+  expect(text).toContain('Next renewal before expiry: Oct 12, 2026 00:00 UTC: ca\n');
 });
 
 it('speaks of another day by the plan of that day', () => {

@@ -1,0 +1,136 @@
+// A CA in files that is renewed with its own key before it ends: when, after whom, and what becomes of what it has signed.
+import { expect, it, test } from 'vitest';
+import type { Reader, Resolved, ResolvedTarget } from '../../lib/inventory/model.ts';
+import type { RenewAhead, RenewalPolicy } from '../../lib/plan/decision.ts';
+import type { ArtefactFacts } from '../../lib/plan/facts.ts';
+import { plan } from '../../lib/plan/plan.ts';
+import { parseWindow } from '../../lib/plan/window.ts';
+import { at, ca, day, goodClock, leaf, onlyWhenExpired, present, signer, target } from '../support/facts.ts';
+
+const file = (name: string) => ({ kind: 'pemPair', certFile: `/p/${name}.crt`, keyFile: `/p/${name}.key` }) as const;
+const restarted = (component: string): Reader => ({ component, needs: 'restart', proof: { kind: 'none' } });
+const authority = {
+  ...signer,
+  name: 'ca',
+  owned: false,
+  location: file('ca'),
+  validity: 3650 * day,
+  refresh: 2920 * day,
+  readers: [restarted('etcd')],
+} as const;
+const like = { ...target, validity: 365 * day, refresh: 292 * day, issuer: 'ca', template: 'present' } as const;
+const serving: ResolvedTarget = { ...like, name: 'apiserver', location: file('apiserver') };
+const conf: ResolvedTarget = {
+  ...like,
+  name: 'conf',
+  usage: 'client',
+  hostnames: [],
+  location: { kind: 'kubeconfig', file: '/kubelet.conf', endpoint: 'local' },
+  readers: [restarted('kubelet')],
+};
+const machine: Resolved = { name: 'host', artefacts: [authority, serving, conf] };
+const withoutKubelet: Resolved = { name: 'etcd', artefacts: [authority, serving] };
+
+const ahead: RenewAhead = { beforeMs: 30 * day, signerBeforeMs: 365 * day, jitter: 0, warnOnly: false };
+/** From Saturday, five days from now. */
+const weekend = { ...ahead, window: parseWindow('Sat,Sun/02:00-05:00 UTC') };
+const waits = 'Lease "x" is held by "node2"';
+
+interface Given {
+  /** Days from now: of the CA, and the end of what it has signed. */
+  readonly life?: readonly [number, number];
+  readonly leafEnds?: number;
+  readonly policy?: Partial<RenewalPolicy>;
+  readonly change?: Readonly<Record<string, ArtefactFacts>>;
+  readonly resolved?: Resolved;
+}
+
+function decide({ life = [-3350, 300], leafEnds = 200, policy = {}, change = {}, resolved = machine }: Given) {
+  const facts = new Map<string, ArtefactFacts>([
+    ['ca', present(ca('ca', life))],
+    ['apiserver', present(leaf('api', [-165, leafEnds], 'ca'))],
+    ['conf', { ...present(leaf('user', [-165, leafEnds], 'ca')), authorities: ['ca'] }],
+    ...Object.entries(change),
+  ]);
+  const asked = { ...onlyWhenExpired, ahead, ...policy };
+  const { decisions } = plan({ resolved, facts, policy: asked, clock: goodClock, now: at(0) });
+  return Object.fromEntries(decisions.map((one) => [one.artefact, one]));
+}
+const said = (given: Given): Record<string, string> =>
+  Object.fromEntries(Object.entries(decide(given)).map(([name, { action, reason }]) => [name, `${action} ${reason}`]));
+
+const followed = { ca: 'renew RefreshDue', apiserver: 'keep Healthy', conf: 'renew AuthorityDiffers' };
+const left = { ca: 'keep SignerEnding', apiserver: 'keep Healthy', conf: 'keep Healthy' };
+const postponed = { ...left, ca: 'keep Postponed' };
+
+test.each<[string, Given, Record<string, string>]>([
+  ['kubeconfigs follow a CA that is due, leaves stay', {}, followed],
+  ['not before its threshold', { life: [-3284, 366] }, { ca: 'keep Healthy', conf: 'keep Healthy' }],
+  ['by a threshold of its own', { policy: { ahead: { ...ahead, signerBeforeMs: 90 * day } } }, { ca: 'keep Healthy' }],
+  ['nobody has asked for it', { policy: { ahead: undefined } }, { ca: 'keep Healthy', conf: 'keep Healthy' }],
+  ['the switch: only reported', { policy: { caRenewal: 'Report' } }, left],
+  ['outside the window', { policy: { ahead: weekend } }, postponed],
+  ['another node renews', { policy: { ahead: { ...ahead, waits } } }, postponed],
+  ['not longer than half of the threshold', { life: [-3468, 182], policy: { ahead: { ...ahead, waits } } }, followed],
+  ['only reported', { policy: { ahead: { ...ahead, warnOnly: true } } }, { ...left, ca: 'keep WarnOnly' }],
+  ['another CA has signed it', { change: { ca: present({ ...ca('ca', [-3350, 300]), signedBy: ['above'] }) } }, left],
+  ['nobody restarts its readers', { resolved: withoutKubelet }, { ca: 'keep SignerEnding', apiserver: 'keep Healthy' }],
+  [
+    'nobody needs to',
+    { resolved: { name: 'etcd', artefacts: [{ ...authority, readers: [] }, serving] } },
+    { ca: 'renew RefreshDue', apiserver: 'keep Healthy' },
+  ],
+  [
+    'the key is elsewhere',
+    {
+      change: {
+        ca: {
+          state: 'broken',
+          problem: 'keyAbsent',
+          version: '1',
+          message: 'it has no key',
+          certificates: [ca('ca', [-3350, 300])],
+        },
+      },
+    },
+    left,
+  ],
+  // What ends with it gained nothing by a renewal before.
+  ['a leaf that ends with it', { life: [-3630, 20], leafEnds: 20 }, { ...followed, apiserver: 'renew RefreshDue' }],
+  [
+    'where it stays',
+    { life: [-3630, 20], leafEnds: 20, policy: { caRenewal: 'Report' } },
+    { ca: 'keep SignerEnding', apiserver: 'keep SignerEnding' },
+  ],
+  // A short life of its own: it is renewed for that.
+  ['a CA that lives for 100 days, in the beginning', { life: [-1, 99] }, { ca: 'keep Healthy' }],
+  ['when a third of that is left', { life: [-67, 33] }, { ca: 'renew RefreshDue' }],
+  ['and not again after that', { life: [-67, 133] }, { ca: 'keep Healthy' }],
+])('%s', (_title, given, wanted) => {
+  expect(said(given)).toMatchObject(wanted);
+});
+
+it('keeps the key of the CA and the credentials of kubeconfigs', () => {
+  const { ca: authorityRow, conf: kubeconfig } = decide({});
+  expect(authorityRow).toMatchObject({ keepsKey: true, after: [] });
+  expect(authorityRow?.message).toMatch(/ends at 2027-03-28T.*renewed with its own key until 2037-03-25T/);
+  expect(kubeconfig).toMatchObject({ keepsLeaf: true, after: ['ca'] });
+});
+
+it('renews along what is due, so that its readers are restarted once', () => {
+  const ending = { life: [-3630, 20], leafEnds: 20 } as const;
+  expect(decide(ending)['conf']).toMatchObject({ reason: 'AuthorityDiffers', after: ['ca'] });
+  expect(decide(ending)['conf']?.keepsLeaf).toBeUndefined();
+});
+
+it('takes a successor that lies here in its place', () => {
+  const found = { newer: ca('newer', [-3350, 3950]), from: ['conf'], namedBy: [] };
+  const change = { ca: { ...present(ca('ca', [-3350, 300])), successor: found } as ArtefactFacts };
+  expect(decide({ change })['ca']).toMatchObject({ action: 'renew', putsBack: true, keepsKey: true });
+});
+
+it('says from when on a CA with a short life is renewed', () => {
+  expect(decide({ life: [-10, 90] })['ca']?.message).toContain(
+    `renewed with its own key from ${at(90 - 100 / 3).toISOString()}`,
+  );
+});

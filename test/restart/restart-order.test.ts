@@ -1,0 +1,154 @@
+// One component after the other, each when those that it needs are back. Real processes with their names and flags.
+import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { type ComponentName, controlPlane } from '../../lib/components.ts';
+import { systemClock } from '../../lib/clock.ts';
+import { bootId, startOf } from '../../lib/host/proc.ts';
+import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
+import { createLog } from '../../lib/log.ts';
+import { type Component, componentsOf } from '../../lib/restart/decide.ts';
+import { restartMarked } from '../../lib/restart/host-restarts.ts';
+import { restartProcess } from '../../lib/restart/processes.ts';
+import { createMarkingStore, Markers } from '../../lib/restart/markers.ts';
+import { signer, target } from '../support/facts.ts';
+import { isGone, Processes } from './processes.ts';
+
+let directory: string;
+let processes: Processes;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'restart-order-'));
+  processes = new Processes();
+});
+afterEach(async () => {
+  await processes[Symbol.asyncDispose]();
+  await rm(directory, { recursive: true, force: true });
+});
+
+const signal = AbortSignal.timeout(60_000);
+const path = (name: string): string => join(directory, name);
+const reads = (component: string) => ({ component, needs: 'restart', proof: { kind: 'none' } }) as const;
+const kubeconfig = (component: string): ResolvedArtefact => ({
+  ...target,
+  name: `${component}.conf`,
+  location: { kind: 'kubeconfig', file: path(component), endpoint: 'local' },
+  readers: [reads(component)],
+});
+const etcdCa = (): ResolvedArtefact => ({
+  ...signer,
+  name: 'etcd-ca',
+  location: { kind: 'pemPair', certFile: path('etcd-ca.crt'), keyFile: path('etcd-ca.key') },
+  readers: [reads('etcd'), reads('kube-apiserver')],
+});
+const markers = (): Markers => new Markers({ directory: path('lock'), boot: bootId(), onFailed: () => undefined });
+
+/** Components whose files have just been replaced while they ran. */
+async function renewedBesides(names: readonly ComponentName[]): Promise<readonly Component[]> {
+  const artefacts = [etcdCa(), kubeconfig('kubelet'), kubeconfig('kube-scheduler')];
+  const components = componentsOf({ name: 'host', artefacts });
+  for (const { file } of components) await writeFile(file, 'first');
+  for (const name of names) await start(components.find((one) => one.name === name));
+  const write = async (file: string): Promise<'written'> => {
+    await writeFile(`${file}.new`, 'second');
+    await rename(`${file}.new`, file);
+    return 'written';
+  };
+  for (const { name, location } of artefacts) {
+    if (name === 'kubelet.conf' || !('file' in location || 'certFile' in location)) continue;
+    const file = 'file' in location ? location.file : location.certFile;
+    const disk = { read: async () => undefined, write: () => write(file) };
+    const store = createMarkingStore(disk, components, markers());
+    await store.write(location, { entries: {}, annotations: {} }, 'absent', signal);
+  }
+  return components;
+}
+
+const started = new Map<string, number>();
+async function start(component: Component | undefined): Promise<void> {
+  if (component === undefined) throw new Error('no such component');
+  const { name, file } = component;
+  started.set(name, (await processes.start({ name, file, flag: controlPlane[name].toldBy })).pid ?? 0);
+}
+const runs = async (name: ComponentName): Promise<boolean> => !(await isGone(started.get(name) ?? 0));
+const all: readonly ComponentName[] = ['etcd', 'kube-apiserver', 'kube-scheduler'];
+const running = (): Promise<boolean[]> => Promise.all(all.map(runs));
+
+async function restart(components: readonly Component[], problem?: string) {
+  const seen: { etcd?: boolean[]; api?: boolean[] } = {};
+  const outcomes = await restartMarked({
+    components,
+    markers: markers(),
+    isReady: () => true,
+    etcdProblem: async () => {
+      seen.etcd = await running();
+      return problem;
+    },
+    apiAnswers: async () => {
+      seen.api = await running();
+    },
+    clock: systemClock,
+    log: createLog({ write: () => undefined }),
+    signal,
+  });
+  return { seen, outcomes: outcomes.map(({ component: { name }, failure }) => [name, failure]) };
+}
+
+it('etcd, then kube-apiserver when that is healthy, then the others when that answers', async () => {
+  const components = await renewedBesides(['kubelet', ...all]);
+  const { seen, outcomes } = await restart(components);
+  expect(outcomes).toEqual([
+    ['etcd', undefined],
+    ['kube-apiserver', undefined],
+    ['kube-scheduler', undefined],
+  ]);
+  expect(seen).toEqual({ etcd: [false, true, true], api: [false, false, true] });
+  expect(await running()).toEqual([false, false, false]);
+  expect(await runs('kubelet')).toBe(true);
+});
+
+it('kube-apiserver stays while etcd is not healthy, and the next run restarts it', async () => {
+  const components = await renewedBesides(['kubelet', ...all]);
+  const { outcomes } = await restart(components, 'it has no leader');
+  expect(outcomes[1]).toEqual([
+    'kube-apiserver',
+    'kube-apiserver is not restarted before etcd is healthy: it has no leader',
+  ]);
+  expect(await runs('kube-apiserver')).toBe(true);
+  await start(components.find(({ name }) => name === 'etcd'));
+  expect((await restart(components)).outcomes).toEqual([['kube-apiserver', undefined]]);
+  expect(await running()).toEqual([true, false, false]);
+});
+
+it('none of them while no kubelet runs', async () => {
+  const { outcomes } = await restart(await renewedBesides(all));
+  expect(outcomes.map(([, failure]) => failure)).toEqual(
+    all.map((name) => `${name} is not restarted while no kubelet runs, which would start it again`),
+  );
+  expect(await running()).toEqual([true, true, true]);
+});
+
+it('kube-apiserver does not wait for those who watch it', async () => {
+  const components = await renewedBesides(['kubelet', 'etcd']);
+  const one = components.find(({ name }) => name === 'kube-apiserver') ?? expect.fail('no kube-apiserver');
+  const flag = controlPlane[one.name].toldBy;
+  const watched = await processes.start({ ...one, flag, endsAtSecond: true });
+  const reader = {
+    pid: watched.pid ?? 0,
+    started: startOf(watched.pid ?? 0) ?? 0,
+    argv: [],
+    mountinfo: '',
+    cgroup: '',
+  };
+  const asRoot = { isInOurPidNamespace: true, isPrivileged: true };
+  const done = await restartProcess(one, { ...reader, ...asRoot }, { clock: systemClock, signal });
+  expect(done).toContain('SIGTERM');
+  expect(await isGone(reader.pid)).toBe(true);
+});
+
+it('nobody who has started since: they have read the new file', async () => {
+  const components = await renewedBesides(['kubelet']);
+  for (const name of all) await start(components.find((one) => one.name === name));
+  await restart(components);
+  expect(await running()).toEqual([true, true, true]);
+});
