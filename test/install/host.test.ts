@@ -66,6 +66,14 @@ describe('renderHost()', () => {
     expect(unitPaths(directory, ['etcd.service'])).toEqual(all);
   });
 
+  it('renews nothing before the kubelet that is still valid', () => {
+    const flags = ['--preset=kubeadm', '--renew-before=30d'];
+    const pre = line(text('.conf', { flags, renewsAhead: true }), 'ExecStartPre') ?? '';
+    expect(pre).toMatch(/ --renew-before=30d --warn-only$/);
+    const run = line(text('recovery.service', { flags, renewsAhead: true }), 'ExecStart') ?? '';
+    expect(run).toMatch(/ --renew-before=30d --restart$/);
+  });
+
   it('restarts nothing before the kubelet, and what it must in the service', () => {
     expect(text('.conf')).not.toContain('--restart');
     expect(line(text('recovery.service'), 'ExecStart')).toBe(

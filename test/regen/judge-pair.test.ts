@@ -63,6 +63,38 @@ describe('offerProblem()', () => {
   });
 });
 
+describe('offerProblem(), what readers of the former pair need', () => {
+  it('refuses a rebuilt CA of another key where nothing here knows the CA', async () => {
+    const present = await client(ours, 5);
+    const ask = (offered: Certificate): string | undefined =>
+      offerProblem({ target: { ...target, mayBeOfOthers: true }, offered, present, authorities: [], now });
+    expect(ask(await client(ours, 10))).toBeUndefined();
+    expect(ask(await client(namesake, 10))).toContain('another key');
+  });
+
+  it('refuses the identity of another client', async () => {
+    const named = (commonName: string, notAfter: number): Promise<Certificate> =>
+      leaf(ours, { commonName, hostnames: [], usage: 'client', notAfter: day(notAfter) });
+    expect(problem(await named('front-proxy-client', 10), await named('front-proxy-client', 5), false)).toBeUndefined();
+    expect(problem(await named('admin', 10), await named('front-proxy-client', 5), false)).toBe(
+      'it is for "admin", wanted one for "front-proxy-client"',
+    );
+  });
+
+  it('refuses what lacks a name that the former one or the inventory has', async () => {
+    const serving = (hostnames: readonly string[], notAfter: number): Promise<Certificate> =>
+      leaf(ours, { commonName: 's', hostnames, usage: 'serving', notAfter: day(notAfter) });
+    const ask = (offered: Certificate, present?: Certificate): string | undefined => {
+      const row: ResolvedTarget = { ...target, usage: 'serving', commonName: 's', hostnames: ['node2'] };
+      return offerProblem({ target: row, offered, present, authorities: [ours.certificate], now });
+    };
+    const present = await serving(['node2', '192.0.2.2'], 5);
+    expect(ask(await serving(['node2', '192.0.2.2', 'more'], 10), present)).toBeUndefined();
+    expect(ask(await serving(['node2'], 10), present)).toBe('it does not name 192.0.2.2');
+    expect(ask(await serving(['node1'], 10))).toBe('it does not name node2');
+  });
+});
+
 it('isEnding() is true in the last fifth of a life, and of nothing', async () => {
   expect(isEnding(undefined, now)).toBe(true);
   expect(isEnding(await client(ours, 4), now)).toBe(true);
