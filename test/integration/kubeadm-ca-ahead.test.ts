@@ -122,8 +122,8 @@ const run = async (...flags: readonly string[]): Promise<Outcome & { readonly li
   const lines = outcome.stderr.trim().split('\n').filter(Boolean);
   return { ...outcome, lines: lines.map((line) => JSON.parse(line) as Line) };
 };
-const of = (lines: readonly Line[], event: string): readonly (string | undefined)[] =>
-  lines.filter((line) => line.event === event).map(({ component, artefact }) => component ?? artefact);
+const of = (lines: readonly Line[], event: string): readonly string[] =>
+  lines.filter((line) => line.event === event).map(({ component, artefact }) => component ?? artefact ?? '');
 const restarts = (): Record<string, number | undefined> =>
   Object.fromEntries([...processes].map(([name, process]) => [name, process.restarted]));
 
