@@ -71,7 +71,11 @@ test.each<[string, Given, Record<string, string>]>([
   ['the switch: only reported', { policy: { caRenewal: 'Report' } }, left],
   ['outside the window', { policy: { ahead: weekend } }, postponed],
   ['another node renews', { policy: { ahead: { ...ahead, waits } } }, postponed],
-  ['not longer than half of the threshold', { life: [-3468, 182], policy: { ahead: { ...ahead, waits } } }, followed],
+  [
+    'not when a tenth of the threshold is left',
+    { life: [-3614, 36], policy: { ahead: { ...ahead, waits } } },
+    followed,
+  ],
   ['only reported', { policy: { ahead: { ...ahead, warnOnly: true } } }, { ...left, ca: 'keep WarnOnly' }],
   ['another CA has signed it', { change: { ca: present({ ...ca('ca', [-3350, 300]), signedBy: ['above'] }) } }, left],
   ['nobody restarts its readers', { resolved: withoutKubelet }, { ca: 'keep SignerEnding', apiserver: 'keep Healthy' }],
