@@ -30,8 +30,9 @@ import { defaultDirectory } from '../lib/install/layout.ts';
 import { controlPlaneSign, removeWorkerToken } from '../lib/install/worker-host.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
 import { errorText, RecoveryError } from '../lib/errors.ts';
-import { applyManifest, manifestText } from '../lib/install/apply.ts';
+import { applyManifests } from '../lib/install/apply.ts';
 import { hostManifests } from '../lib/install/rbac.ts';
+import { leaseText } from '../lib/kube/leases.ts';
 import { renewalLease } from '../lib/restart/machine-lease.ts';
 import { toYaml } from '../lib/yaml.ts';
 import { connectingOf, withConnection } from './connections.ts';
@@ -122,7 +123,7 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
   const units = await unitsOf(config, { executable, flags: unitFlags(flags, io.cwd), renewsAhead, ...adoption });
   const files = renderHost(units);
   if (config.dryRun) {
-    const rights = config.policy.ahead === undefined ? [] : hostManifests().map((one) => `---\n${toYaml(one)}`);
+    const rights = !renewsAhead ? [] : hostManifests().map((one) => `---\n${toYaml(one)}`);
     io.stdout.write([...files.map(({ path, content }) => `# ${path}\n${content}`), ...rights].join('\n'));
     return exitCodes.done;
   }
@@ -160,16 +161,12 @@ async function grantLease(config: ToolConfig, io: Io): Promise<void> {
   if (config.policy.ahead === undefined) return;
   const kubeconfig = config.kubeconfig ?? administrator;
   try {
-    await withConnection(kubeconfig, connectingOf(config, io), async (connection) => {
-      for (const manifest of hostManifests()) {
-        const outcome = await applyManifest({ connection, signal: io.signal }, manifest);
-        const what = outcome === 'created' ? 'Created' : 'Updated';
-        if (outcome !== 'unchanged') io.stdout.write(`${what} ${manifestText(manifest)}\n`);
-      }
-    });
+    await withConnection(kubeconfig, connectingOf(config, io), (connection) =>
+      applyManifests({ connection, signal: io.signal }, hostManifests(), (line) => void io.stdout.write(`${line}\n`)),
+    );
   } catch (err) {
     io.stderr.write(
-      `The right to take Lease "${renewalLease.namespace}/${renewalLease.name}" is not granted: ${errorText(err)}.\n` +
+      `The right to take ${leaseText(renewalLease)} is not granted: ${errorText(err)}.\n` +
         'By it control-plane nodes renew one after the other. Until it is granted each waits until a tenth of --renew-before\n' +
         'is left: run this command again on one of them when the API server answers (KUBECONFIG names an administrator\n' +
         `other than ${administrator}).\n`,

@@ -164,7 +164,7 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
       });
     let report = await pass();
     if (once && !dryRun && (Object.keys(mode.sources).length > 0 || Object.keys(mode.deliveries).length > 0)) {
-      const { bringHere, deliverFromHere } = await import('./pairs.ts');
+      const { bringHere, deliverFromHere } = await import('./management.ts');
       // What this machine can make itself came first; with what was brought the report is another.
       if (await bringHere(mode, restarts.store, runtime)) report = await pass();
       await deliverFromHere(mode, restarts.store, runtime);
@@ -175,7 +175,7 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
     const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
     const servedUntil = mode.restart && !dryRun && mode.machine ? await restarts.servedNotAfter() : undefined;
     if (servedUntil !== undefined) {
-      const { keepMachineExpiry } = await import('./machine.ts');
+      const { keepMachineExpiry } = await import('./management.ts');
       await keepMachineExpiry(mode, servedUntil, runtime);
     }
     return once ? [...unmetConditions(report), ...unfinished] : [];

@@ -67,7 +67,11 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
         markers,
         isReady: (artefact) => !unmet.has(artefact),
         apiAnswers: () => waitForApi(proving),
-        etcdProblem: async () => (await etcdProblem(proving)) ?? (await leadersCatchUp(proving)),
+        etcdProblem: async () => {
+          const problem = await etcdProblem(proving);
+          if (problem === undefined) await leadersCatchUp(proving);
+          return problem;
+        },
         clock,
         log,
         signal,
@@ -106,7 +110,7 @@ const catchUpMs = 15_000;
  * Lease for 10 s ends itself: it renews first, before the API server is away in its turn. Where it cannot, because that
  * needs the restart, nobody waits for it.
  */
-async function leadersCatchUp(proving: ProvingOptions): Promise<undefined> {
+async function leadersCatchUp(proving: ProvingOptions): Promise<void> {
   const leader = proving.components.find((one) => isStaticPod(one.name) && ownKubeconfig(one) !== undefined);
   const kubeconfig = leader && ownKubeconfig(leader);
   if (kubeconfig !== undefined) await proveIdentityHere({ kubeconfig, since: proving.clock.now() }, catchUpMs, proving);

@@ -2,8 +2,7 @@
 // `error` text names the wanted state. What is written is merged before it is parsed, so that no default of one source
 // beats a value of the other.
 import * as z from 'zod';
-import { machine } from './machine-settings.ts';
-import { deliveries, sources } from './pair-sources.ts';
+import { deliveries, machine, sources } from './management-settings.ts';
 import { inventoryFileSchema, inventorySchema, policyKind } from '../inventory/schema.ts';
 import {
   checkedHostname,

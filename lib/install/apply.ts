@@ -40,6 +40,18 @@ export async function applyManifest(api: Api, manifest: Manifest): Promise<'crea
   return before.metadata.resourceVersion === after.metadata.resourceVersion ? 'unchanged' : 'updated';
 }
 
+/** Applies all in their order, and prints what has changed. */
+export async function applyManifests(
+  api: Api,
+  manifests: readonly Manifest[],
+  print: (line: string) => void,
+): Promise<void> {
+  for (const manifest of manifests) {
+    const outcome = await applyManifest(api, manifest);
+    if (outcome !== 'unchanged') print(`${outcome === 'created' ? 'Created' : 'Updated'} ${manifestText(manifest)}`);
+  }
+}
+
 function isOurs({ metadata }: LiveObject): boolean {
   return Object.entries(ownLabel).every(([key, value]) => metadata.labels?.[key] === value);
 }

@@ -9,7 +9,7 @@ import { collectionPath, withQuery } from '../kube/resources.ts';
 import { type Problem, problemsError } from '../problems.ts';
 import { poll } from '../retry.ts';
 import { toYaml } from '../yaml.ts';
-import { type Api, applyManifest, manifestText } from './apply.ts';
+import { type Api, applyManifests } from './apply.ts';
 import { approverConfig, approverName, approverStaticPod } from './approver-pod.ts';
 import { kubeconfigYaml } from './component-flags.ts';
 import { containerLabel, requireImage } from './container.ts';
@@ -85,10 +85,7 @@ export async function installApprover(options: InstallApproverOptions): Promise<
     if (manifest !== undefined) print(`--- # ${files.manifest}\n${manifest}`.trimEnd());
     return;
   }
-  for (const each of manifests) {
-    const outcome = await applyManifest(api, each);
-    if (outcome !== 'unchanged') print(`${outcome === 'created' ? 'Created' : 'Updated'} ${manifestText(each)}`);
-  }
+  await applyManifests(api, manifests, print);
   const { token, rootCa } = await readToken('approver', { api, namespace, clock });
   if (rootCa === undefined) {
     const message = 'Cannot write kubeconfig: kube-controller-manager puts no CA beside tokens; give it --root-ca-file';

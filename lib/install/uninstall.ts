@@ -8,7 +8,7 @@ import { getIfPresent, objectPath } from '../kube/objects.ts';
 import { RecoveryError } from '../errors.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { leasePath } from '../kube/leases.ts';
+import { leasePath, leaseText } from '../kube/leases.ts';
 import { renewalLease, restartLease } from '../restart/machine-lease.ts';
 import { dataLink } from '../publish/scan.ts';
 import { giveBack } from '../publish/unpublish.ts';
@@ -84,8 +84,7 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
     }
   }
   // What took turns by it has no identity any more.
-  for (const lease of [restartLease, renewalLease])
-    await remove(leasePath(lease), `Lease "${lease.namespace}/${lease.name}"`);
+  for (const lease of [restartLease, renewalLease]) await remove(leasePath(lease), leaseText(lease));
   if (purge) {
     for (const object of objects) await remove(objectPath(object), locationText(object));
     // Last: a run that was killed is completed by the next.

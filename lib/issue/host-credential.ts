@@ -11,6 +11,7 @@ import type { Store } from '../store/store.ts';
 import { hostsGroup, hostUser } from '../well-known.ts';
 import { toYaml } from '../yaml.ts';
 import { readAuthority } from './ingredients.ts';
+import { embeddedKubeconfig } from './kubeconfigs.ts';
 
 interface WantedHostCredential {
   readonly resolved: Pick<Resolved, 'artefacts'>;
@@ -48,19 +49,11 @@ export async function issueHostKubeconfig(wanted: WantedHostCredential): Promise
     notAfter: new Date(now.getTime() + lifeMs),
     now,
   });
-  const cluster = { server, 'certificate-authority-data': ca.toString('base64'), 'tls-server-name': serverName };
-  const user = { 'client-certificate-data': base64(certificate.pem), 'client-key-data': base64(key.pem) };
-  return toYaml({
-    apiVersion: 'v1',
-    kind: 'Config',
-    clusters: [{ name: 'cluster', cluster }],
-    users: [{ name: 'host', user }],
-    contexts: [{ name: 'host', context: { cluster: 'cluster', user: 'host' } }],
-    'current-context': 'host',
-  });
+  const pair = { certificate: Buffer.from(certificate.pem), key: Buffer.from(key.pem) };
+  return toYaml(
+    embeddedKubeconfig({ cluster: 'cluster', user: 'host', server, tlsServerName: serverName, ca, ...pair }),
+  );
 }
-
-const base64 = (text: string): string => Buffer.from(text).toString('base64');
 
 function signerOf(kubeconfig: string, { artefacts }: Pick<Resolved, 'artefacts'>): Signer | undefined {
   const target = artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubeconfig);

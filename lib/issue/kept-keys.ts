@@ -10,8 +10,8 @@ import { type Ingredients, type Issued, materialOf, readAuthority } from './ingr
 import { annotationsOf } from './metadata.ts';
 
 /**
- * The successor that lies here (`signerCopies`), or a new certificate. The key's bytes, and whatever else stands in the file of the certificate, stay.
- * Throws SignFailed, MaterialInvalid.
+ * The successor that lies here (`signerCopies`), or a new certificate. The key's bytes, and what else stands in the file of
+ * the certificate, stay. Throws SignFailed, MaterialInvalid.
  */
 export function issueWithOwnKey({ name, location }: Signer, from: Ingredients): Issued {
   const { entries } = materialOf(name, from);

@@ -12,6 +12,42 @@ import type { Held, Issued } from './ingredients.ts';
 import { annotationsOf, notAfterAnnotation, notBeforeAnnotation } from './metadata.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
+interface EmbeddedKubeconfig {
+  /** Names of its entries. */
+  readonly cluster: string;
+  readonly user: string;
+  readonly server: string;
+  readonly tlsServerName: string | undefined;
+  /** PEM. */
+  readonly ca: Uint8Array;
+  readonly certificate: Uint8Array;
+  readonly key: Uint8Array;
+}
+
+/** A kubeconfig of one user that names no file, as data. */
+export function embeddedKubeconfig(wanted: EmbeddedKubeconfig): object {
+  const { cluster, user, server, tlsServerName, ca, certificate, key } = wanted;
+  return {
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [
+      {
+        cluster: {
+          'certificate-authority-data': base64(ca),
+          server,
+          ...(tlsServerName !== undefined && { 'tls-server-name': tlsServerName }),
+        },
+        name: cluster,
+      },
+    ],
+    contexts: [{ context: { cluster, user }, name: user }],
+    'current-context': user,
+    users: [{ name: user, user: { 'client-certificate-data': base64(certificate), 'client-key-data': base64(key) } }],
+  };
+}
+
+const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64');
+
 interface KubeconfigsIssue {
   readonly artefact: Kubeconfigs;
   /** Of the target and of the bundle. */
@@ -34,30 +70,13 @@ export function issueKubeconfigs({ artefact, client, authority, endpoints, forme
     );
   }
   const certificates = parseCertificates(certificate, `client of ${what}`);
-  const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64');
   const { user } = artefact;
   const entries = artefact.servers.map(({ key: entry, cluster, server, tlsServerName }) => {
     const url = typeof server === 'string' ? server : (endpoints?.[server.endpoint] ?? serverIn(former?.[entry]));
     if (url === undefined) {
       throw new RecoveryError('SignFailed', `Cannot make ${what}: the server of "${entry}" is not known`);
     }
-    const config = {
-      apiVersion: 'v1',
-      kind: 'Config',
-      clusters: [
-        {
-          cluster: {
-            'certificate-authority-data': base64(ca),
-            server: url,
-            ...(tlsServerName !== undefined && { 'tls-server-name': tlsServerName }),
-          },
-          name: cluster,
-        },
-      ],
-      contexts: [{ context: { cluster, user }, name: user }],
-      'current-context': user,
-      users: [{ name: user, user: { 'client-certificate-data': base64(certificate), 'client-key-data': base64(key) } }],
-    };
+    const config = embeddedKubeconfig({ cluster, user, server: url, tlsServerName, ca, certificate, key });
     // To the byte as the operator has it (bindata/assets/kube-apiserver/node-kubeconfigs.yaml): it writes what differs.
     return [entry, Buffer.from(toYaml(config, { indentSeq: false }))] as const;
   });

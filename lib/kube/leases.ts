@@ -25,6 +25,9 @@ export interface LeaseRequest extends GetRequest {
   readonly lease: LeaseName;
 }
 
+/** For messages. */
+export const leaseText = ({ namespace, name }: LeaseName): string => `Lease "${namespace}/${name}"`;
+
 export const leasePath = (lease: LeaseName): string => resourcePath('Lease', lease);
 
 /**
@@ -61,7 +64,7 @@ export async function replaceLease(
 ): Promise<void> {
   if (!found.metadata?.resourceVersion) {
     // Without it a PUT is unconditional and could take the Lease from a living holder.
-    const message = `Cannot write Lease "${lease.namespace}/${lease.name}": the answer has no resourceVersion`;
+    const message = `Cannot write ${leaseText(lease)}: the answer has no resourceVersion`;
     throw new RecoveryError('KubeWrongAnswer', message);
   }
   await connection.request({ method: 'PUT', path: writePath(lease), body: { ...found, spec }, ...asking });

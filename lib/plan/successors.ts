@@ -1,5 +1,5 @@
-// What a CA that has expired, or ends soon, is renewed by, beside its own files: a successor that somebody has made with the same key and
-// brought to a kubeconfig, a bundle or a file beside it; and who names the serial number of the CA. Pure.
+// What a CA that has expired, or ends soon, is renewed by, beside its own files: a successor that somebody has made with the
+// same key and brought to a kubeconfig, a bundle or a file beside it; and who names the serial number of the CA. Pure.
 import type { Resolved } from '../inventory/model.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { isSuccessor, namesSerialOf } from '../pki/own-key.ts';

@@ -3,7 +3,7 @@
 // KubeadmControlPlane rolls out by it (rolloutBefore.certificatesExpiryDays). After a renewal in place it must be what is
 // served, or the Machine is replaced for nothing.
 import { machineApis } from '../config/address-settings.ts';
-import type { MachinePlace } from '../config/machine-settings.ts';
+import type { ManagementPlace } from '../config/management-settings.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 
@@ -20,13 +20,13 @@ interface MachineObject {
 
 interface Annotating {
   readonly connection: Pick<KubeConnection, 'request'>;
-  readonly machine: MachinePlace;
+  readonly machine: ManagementPlace;
   /** Of the certificate that kube-apiserver serves. */
   readonly notAfter: Date;
   readonly signal: AbortSignal;
 }
 
-export const machineText = ({ namespace, name }: MachinePlace): string => `Machine "${namespace}/${name}"`;
+export const machineText = ({ namespace, name }: ManagementPlace): string => `Machine "${namespace}/${name}"`;
 
 /** RFC 3339 in seconds, as Cluster API writes and reads it. */
 export const expiryText = (notAfter: Date): string => notAfter.toISOString().replace(/\.\d+Z$/, 'Z');

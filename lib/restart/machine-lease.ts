@@ -7,7 +7,15 @@ import { readRegularFile, replaceFile } from '../disk/files.ts';
 import { type ErrorCode, isCode, RecoveryError } from '../errors.ts';
 import { bootId } from '../host/proc.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { createLease, type Lease, type LeaseName, leasePath, type LeaseRequest, replaceLease } from '../kube/leases.ts';
+import {
+  createLease,
+  type Lease,
+  type LeaseName,
+  leasePath,
+  leaseText,
+  type LeaseRequest,
+  replaceLease,
+} from '../kube/leases.ts';
 import { getIfPresent, microTime } from '../kube/objects.ts';
 import { retry } from '../retry.ts';
 import { judgeMachineLease, machineLeaseSeconds } from './decide.ts';
@@ -119,8 +127,8 @@ export class MachineLease {
   }
 }
 
-function conflict({ namespace, name }: LeaseName, state: string, cause?: unknown): RecoveryError {
-  const message = `Cannot take Lease "${namespace}/${name}": it ${state}; waiting`;
+function conflict(lease: LeaseName, state: string, cause?: unknown): RecoveryError {
+  const message = `Cannot take ${leaseText(lease)}: it ${state}; waiting`;
   return new RecoveryError('KubeConflict', message, { cause });
 }
 

@@ -1,6 +1,6 @@
 // Whether a recovered machine works: its API server serves the certificate that lies on disk, its etcd is healthy and has a
-// quorum where it was restarted, and each identity that was renewed is accepted, which only a Lease shows that its holder has renewed since. Each identity asks for itself: that its
-// credential may read the Lease proves half of it.
+// quorum where it was restarted, and each identity that was renewed is accepted, which only a Lease shows that its holder
+// has renewed since. Each identity asks for itself: that its credential may read the Lease proves half of it.
 //
 // Whose use has not been shown is kept in the lock directory until it is: a pass that finds nothing to renew must not
 // report a success that was not seen. Asked for again after a minute, then at growing distances, of an hour at most. It

@@ -7,6 +7,7 @@ import type { Clock } from '../clock.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { leaseText } from '../kube/leases.ts';
 import type { Log } from '../log.ts';
 import { MachineLease, renewalLease } from './machine-lease.ts';
 import type { RestartNotes } from './markers.ts';
@@ -48,7 +49,7 @@ export class RenewalLease {
       const isHeld = isCode(err, 'KubeConflict');
       if (!wasNoted) await rm(this.#note, { force: true }).catch(() => undefined);
       const granted = isCode(err, 'KubeForbidden', 'KubeNotFound') ? `; ${grant}` : '';
-      const message = isHeld ? err.message : `Cannot take Lease "${name}": ${errorText(err)}${granted}`;
+      const message = isHeld ? err.message : `Cannot take ${leaseText(renewalLease)}: ${errorText(err)}${granted}`;
       await this.#tellWaiting(isHeld, message);
       return message;
     }

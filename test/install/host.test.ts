@@ -58,7 +58,7 @@ describe('renderHost()', () => {
     expect(pre).toContain('/opt/kube-cert-recovery --mode=regen --once --preset=kubeadm');
   });
 
-  it('repairs before etcd where that is a service, as root, whoever etcd is', () => {
+  it('repairs before etcd where that is a service, as root, whatever user etcd has', () => {
     const drop = text('etcd.service.d/20-kube-cert-recovery.conf', { before: ['etcd.service'] });
     expect(line(drop, 'ExecStartPre')).toMatch(/^ExecStartPre=-\+\/usr\/bin\/timeout /);
     const all = renderHost(units({ before: ['etcd.service'] })).map(({ path }) => path);

@@ -24,7 +24,7 @@ interface Options {
   readonly notAfter: Date;
   /** Below the root of each machine. Default: that of etcdadm. */
   readonly pkiDir?: string;
-  /** Who runs etcd and has its files. Default: whoever runs the test. */
+  /** Who runs etcd and has its files. Default: the user of the test. */
   readonly uid?: number;
 }
 

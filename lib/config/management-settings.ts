@@ -1,11 +1,13 @@
-// Where the pairs are that this machine cannot make, because the key of their CA is elsewhere, and into which Secrets pairs
-// of this machine are put (`regen.sources`, `regen.deliveries`). The administrator names each place, so that he can audit it.
+// What this machine has outside of itself, in the management cluster above all: where the pairs are that it cannot make,
+// because the key of their CA is elsewhere, into which Secrets its own pairs are put (`regen.sources`, `regen.deliveries`),
+// and its Machine (`regen.machine`). The administrator names each place, so that he can audit it.
 import * as z from 'zod';
 import { directoryPath, namespaceName, objectName } from '../inventory/values.ts';
 
-const secret = z
-  .strictObject({ kubeconfig: directoryPath, namespace: namespaceName, name: objectName })
-  .describe('A Secret of another cluster, with the entries tls.crt and tls.key');
+/** By its kubeconfig, an object of another cluster. */
+const place = z.strictObject({ kubeconfig: directoryPath, namespace: namespaceName, name: objectName });
+
+const secret = place.describe('A Secret of another cluster, with the entries tls.crt and tls.key');
 
 /** Exactly one of them: checked where all problems are told (mode-settings.ts). */
 const source = z.strictObject({
@@ -30,5 +32,13 @@ export const deliveries = z
   .default({})
   .describe('By target in files: the Secret of another cluster into which a single run puts it, when that one ends');
 
+export const machine = place
+  .optional()
+  .describe(
+    'The Machine of this node in the management cluster of Cluster API: with restart, its annotation ' +
+      'machine.cluster.x-k8s.io/certificates-expiry is kept at the end of what kube-apiserver serves',
+  );
+
+export type ManagementPlace = z.output<typeof place>;
 export type PairSource = z.output<typeof source>;
 export type PairDelivery = z.output<typeof deliveries>[string];

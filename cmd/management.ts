@@ -1,17 +1,21 @@
-// The places of `regen.sources` and `regen.deliveries`: a Secret of the management cluster, files of this machine, a
-// command. Each is asked for a limited time, because a kubelet may be waiting.
+// The places of `regen.sources`, `regen.deliveries` and `regen.machine`: objects of the management cluster, files of this
+// machine, a command. Each is asked for a limited time, because a kubelet may be waiting.
 import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { RegenConfig } from '../lib/config/mode-settings.ts';
-import type { PairDelivery, PairSource } from '../lib/config/pair-sources.ts';
+import type { ManagementPlace, PairDelivery, PairSource } from '../lib/config/management-settings.ts';
 import { realDisk } from '../lib/disk/disk.ts';
-import { readRegularFile } from '../lib/disk/files.ts';
-import { isCode, RecoveryError, systemCode } from '../lib/errors.ts';
+import { readRegularFile, replaceFile } from '../lib/disk/files.ts';
+import { errorText, isCode, RecoveryError, systemCode } from '../lib/errors.ts';
 import { certificateKey, privateKeyKey } from '../lib/inventory/content.ts';
 import { encodePem, readPem } from '../lib/pki/pem.ts';
 import { bringPairs, deliverPairs, type PairBytes, type PairDestination, type PairOrigin } from '../lib/regen/bring.ts';
+import { annotateMachine, expiryText, machineText } from '../lib/regen/machine-expiry.ts';
 import type { Store } from '../lib/store/store.ts';
 import { lockHost } from '../lib/host/sole-writer.ts';
 import { createApiStore } from '../lib/store/api-store.ts';
+import type { Api } from '../lib/install/apply.ts';
 import { withConnection } from './connections.ts';
 import type { Runtime } from './runtime.ts';
 
@@ -42,18 +46,49 @@ export async function deliverFromHere(mode: RegenConfig, store: Store, runtime: 
   if (all.length > 0) await deliverPairs(new Map(all), { ...runtime, store });
 }
 
-type SecretPlace = PairDelivery['secret'];
-
-const secretText = ({ namespace, name, kubeconfig }: SecretPlace): string =>
+const secretText = ({ namespace, name, kubeconfig }: ManagementPlace): string =>
   `Secret "${namespace}/${name}" (kubeconfig "${kubeconfig}")`;
 
-function withSecrets<T>({ kubeconfig }: SecretPlace, runtime: Runtime, work: (store: Store) => Promise<T>): Promise<T> {
-  const { clock, log, signal } = runtime;
+/** Of another cluster: no name of this one's API server is asked for. */
+function withPlace<T>(
+  { kubeconfig }: ManagementPlace,
+  { clock, log, signal }: Runtime,
+  work: (api: Api) => Promise<T>,
+): Promise<T> {
   const limited = AbortSignal.any([signal, AbortSignal.timeout(placeMs)]);
-  // Another cluster: no name of this one's API server is asked for.
   return withConnection(kubeconfig, { config: { once: true }, clock, log, signal: limited }, (connection) =>
+    work({ connection, signal: limited }),
+  );
+}
+
+const withSecrets = <T>(place: ManagementPlace, runtime: Runtime, work: (store: Store) => Promise<T>): Promise<T> =>
+  withPlace(place, runtime, ({ connection }) =>
     work(createApiStore({ connection, fieldManager: 'kube-cert-recovery' })),
   );
+
+/**
+ * `regen.machine`: tells the management cluster until when kube-apiserver serves what it serves now. A timer asks each
+ * minute, so what was told is noted (/run), and told again once a day in case somebody has changed it. Never rejects: a
+ * management cluster that is away is none of this machine's faults.
+ */
+export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runtime: Runtime): Promise<void> {
+  const { machine, lockDir } = mode;
+  const { clock, log } = runtime;
+  if (machine === undefined) return;
+  const note = join(lockDir, 'machine-expiry');
+  const today = clock.now().toISOString().slice(0, 10);
+  const content = `${machine.namespace}/${machine.name} ${expiryText(notAfter)} ${today}\n`;
+  if ((await readFile(note, 'utf8').catch(() => undefined)) === content) return;
+  try {
+    const outcome = await withPlace(machine, runtime, (api) => annotateMachine({ ...api, machine, notAfter }));
+    if (outcome === 'written') {
+      log.info('machine.annotated', { message: machineText(machine), notAfter: notAfter.toISOString() });
+    }
+    await replaceFile({ path: note, content, mode: 0o600, what: 'note' });
+  } catch (err) {
+    const code = err instanceof RecoveryError ? err.code : undefined;
+    log.warn('machine.failed', { message: machineText(machine), err: errorText(err), code });
+  }
 }
 
 function originOf({ secret, pemPair, command }: PairSource, runtime: Runtime): PairOrigin {
