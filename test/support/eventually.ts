@@ -10,7 +10,7 @@ export interface EventuallyOptions {
 /** Resolves with what `check` returns once it does not throw. */
 export async function eventually<T>(
   check: () => T | Promise<T>,
-  { withinMs = 120_000, everyMs = 50 }: EventuallyOptions = {},
+  { withinMs = 240_000, everyMs = 50 }: EventuallyOptions = {},
 ): Promise<T> {
   const deadline = performance.now() + withinMs;
   for (;;) {
