@@ -8,6 +8,7 @@ import {
   checkedHostname,
   directoryPath,
   duration,
+  durationAboveZero,
   durationUpTo,
   hostnameText,
   namespaceName,
@@ -89,10 +90,10 @@ export const settingsSchema = z.strictObject({
         .boolean()
         .default(false)
         .describe('With once: restart components of this host that must read renewed files again, and prove their use'),
-      renewBefore: duration
+      renewBefore: durationAboveZero
         .optional()
         .describe('Remaining life with which leaf certificates in files of this host are renewed. Default: none of it'),
-      caRenewBefore: duration
+      caRenewBefore: durationAboveZero
         .optional()
         .describe(
           'With renewBefore: remaining life with which a CA in files of this host is renewed with its own key, or reported. Default: 365d',

@@ -33,7 +33,8 @@ const fileWanted =
 const filePattern = /^(?:\{[A-Za-z][A-Za-z0-9]*\}$|(?:\{[A-Za-z][A-Za-z0-9]*\})?(?:\/(?!\.{1,2}(?:\/|$))[^/\0{}]+)+$)/;
 const directoryPattern = /^(?:\/(?!\.{1,2}(?:\/|$))[^/\0{}]+)+$/;
 
-const text = (pattern: RegExp, error: string) => z.string({ error }).regex(pattern, { error });
+/** What has not the form is told once: no further check of it runs. */
+const text = (pattern: RegExp, error: string) => z.string({ error }).regex(pattern, { error, abort: true });
 
 export const objectName = text(dnsSubdomain, objectNameWanted);
 export const namespaceName = text(dnsLabel, 'a namespace (lower case letters, digits and "-", at most 63 characters)');
@@ -53,6 +54,7 @@ const milliseconds = (value: string): number => parseDuration(value) ?? Number.N
 export const duration = text(durationPattern, durationWanted)
   .refine((value) => !Number.isNaN(milliseconds(value)), { error: durationWanted })
   .transform(milliseconds);
+export const durationAboveZero = duration.refine((ms) => ms > 0, { error: 'a duration of more than 0s' });
 
 export function durationUpTo(longest: string): z.ZodType<number, string> {
   const fits = (value: string): boolean => milliseconds(value) <= milliseconds(longest);

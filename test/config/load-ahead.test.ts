@@ -65,11 +65,14 @@ describe('renewal ahead of time', () => {
     ['a threshold of CAs without it', {}, ['regen: { caRenewBefore: 90d }'], 'regen.caRenewBefore: must be left out'],
     ['no window', { renewBefore: '30d', window: 'at night' }, [], '--window: must be "[DAYS/]HH:MM-HH:MM[ ZONE]"'],
     ['no duration', { renewBefore: 'a month', window: '02:00-05:00' }, [], '--renew-before: must be a duration'],
+    ['a duration of nothing', { renewBefore: '0d' }, [], '--renew-before: must be a duration of more than 0s'],
     ['another mode', { renewBefore: '30d', mode: 'syncer' }, [], '--renew-before: must be left out without mode regen'],
   ] as const)('refuses %s', (_, flags, lines, wanted) => {
     const text = problem(flags, ...lines);
     expect(text).toContain(wanted);
     expect(text.split('--window').length).toBeLessThan(3);
+    const told = text.split('\n');
+    expect(new Set(told).size).toBe(told.length);
   });
 });
 
