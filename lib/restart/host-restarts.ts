@@ -1,7 +1,7 @@
 // Restarts after a run on the host: what must read renewed files again, and nothing else, which markers name. A marker
 // stays until its component has been restarted, whichever run that takes. The kubelet comes first, because it starts the
-// others again, and none of them is ended while it is stopped. Then one after the other: etcd, kube-apiserver once etcd is
-// healthy, the others once the API server answers, because without it they would end at once and be held back
+// others again, and none of them is ended while it is stopped. Then one after the other: etcd where the other members keep a
+// quorum meanwhile, kube-apiserver once etcd is healthy, the others once the API server answers, because without it they would end at once and be held back
 // (CrashLoopBackOff). One restart each.
 import type { Clock } from '../clock.ts';
 import { type ComponentName, componentNames, controlPlane } from '../components.ts';
@@ -9,7 +9,7 @@ import { together } from '../disk/disk.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { ProcessFacts } from '../host/proc.ts';
 import type { Log } from '../log.ts';
-import { type Component, due, type Marker } from './decide.ts';
+import { type Component, due, type Marker, waitsForQuorum } from './decide.ts';
 import type { Markers } from './markers.ts';
 import { poll } from '../retry.ts';
 import { readersOnHost, restartProcess } from './processes.ts';
@@ -23,6 +23,8 @@ interface HostRestartOptions {
   readonly apiAnswers: () => Promise<unknown>;
   /** What is wrong with the etcd member here, or with its quorum; undefined where it is well or elsewhere. */
   readonly etcdProblem: () => Promise<string | undefined>;
+  /** Why etcd would have no quorum while the member here ends; undefined where it has, or no member is here. */
+  readonly quorumProblem: () => Promise<string | undefined>;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
@@ -87,6 +89,8 @@ async function restart(component: Component, options: Restarting): Promise<Resta
   try {
     if (startedBy !== 'systemd' && dueNow().length > 0) {
       if (!(await runs(startedBy, options))) return not(`while no ${startedBy} runs, which would start it again`);
+      const quorum = name === 'etcd' && waitsForQuorum(marker, clock.now()) ? await options.quorumProblem() : undefined;
+      if (quorum !== undefined) return not(`before the other members keep a quorum: ${quorum}`);
       const problem = name === 'kube-apiserver' ? await options.etcdProblem() : undefined;
       if (problem !== undefined) return not(`before etcd is healthy: ${problem}`);
       // These two may be away just because they need it.
