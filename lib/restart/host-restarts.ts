@@ -53,8 +53,7 @@ export async function restartMarked(options: HostRestartOptions): Promise<readon
   const apiAnswers = (): Promise<unknown> => (answers ??= options.apiAnswers());
   for (const component of components.toSorted((one, other) => rank(one) - rank(other))) {
     if (signal.aborted) break;
-    const restarted = outcomes.map((one) => one.component);
-    const outcome = await restart(component, { ...options, apiAnswers, restarted, before });
+    const outcome = await restart(component, { ...options, apiAnswers, outcomes, before });
     if (outcome !== undefined) outcomes.push(outcome);
   }
   return outcomes;
@@ -63,8 +62,8 @@ export async function restartMarked(options: HostRestartOptions): Promise<readon
 const rank = ({ name }: Component): number => componentNames.indexOf(name);
 
 interface Restarting extends HostRestartOptions {
-  /** In this run: they may be about to come back. */
-  readonly restarted: readonly Component[];
+  /** In this run so far. */
+  readonly outcomes: readonly RestartOutcome[];
   /** The markers that were there when this run began to restart. */
   readonly before: ReadonlyMap<string, Marker | undefined>;
 }
@@ -91,6 +90,8 @@ async function restart(component: Component, options: Restarting): Promise<Resta
       if (!(await runs(startedBy, options))) return not(`while no ${startedBy} runs, which would start it again`);
       const quorum = name === 'etcd' && waitsForQuorum(marker, clock.now()) ? await options.quorumProblem() : undefined;
       if (quorum !== undefined) return not(`before the other members keep a quorum: ${quorum}`);
+      // Both have read the same CA, and where a member is away an API server is, too.
+      if (name === 'kube-apiserver' && hasFailed('etcd', options)) return not('before etcd is');
       const problem = name === 'kube-apiserver' ? await options.etcdProblem() : undefined;
       if (problem !== undefined) return not(`before etcd is healthy: ${problem}`);
       // These two may be away just because they need it.
@@ -113,11 +114,15 @@ async function restart(component: Component, options: Restarting): Promise<Resta
   }
 }
 
+const hasFailed = (name: ComponentName, { outcomes }: Pick<Restarting, 'outcomes'>): boolean =>
+  outcomes.some(({ component, failure }) => component.name === name && failure !== undefined);
+
 /** Whether one of ours runs. Where none is known by a file of ours, nothing is known about it. */
-async function runs(name: ComponentName, { components, clock, signal, restarted }: Restarting): Promise<boolean> {
+async function runs(name: ComponentName, { components, clock, signal, outcomes }: Restarting): Promise<boolean> {
   const component = components.find((each) => each.name === name);
   if (component === undefined) return true;
   const look = (): true | undefined => (readersOnHost(component).length > 0 ? true : undefined);
-  const forMs = restarted.includes(component) ? kubeletMs : 0;
+  const mayComeBack = outcomes.some((one) => one.component === component);
+  const forMs = mayComeBack ? kubeletMs : 0;
   return (await poll(look, { forMs, everyMs: 100, clock, signal })) ?? false;
 }

@@ -137,12 +137,16 @@ describe('etcd while the others would have no quorum', () => {
   const quorum = 'of 3 members 2 others must be healthy, 1 are: member "c" is not healthy';
   const failure = `etcd is not restarted before the other members keep a quorum: ${quorum}`;
 
-  it('stays, and the next run asks again', async () => {
+  it('stays, and kube-apiserver with it; the next run asks again', async () => {
     const components = await renewedBesides(['kubelet', ...all], new Date(Date.now() + 3_600_000));
-    expect((await restart(components, undefined, quorum)).outcomes[0]).toEqual(['etcd', failure]);
-    expect(await runs('etcd')).toBe(true);
-    expect((await restart(components)).outcomes).toEqual([['etcd', undefined]]);
-    expect(await runs('etcd')).toBe(false);
+    expect((await restart(components, undefined, quorum)).outcomes).toEqual([
+      ['etcd', failure],
+      ['kube-apiserver', 'kube-apiserver is not restarted before etcd is'],
+      ['kube-scheduler', undefined],
+    ]);
+    expect(await running()).toEqual([true, true, false]);
+    expect((await restart(components)).outcomes.map(([name]) => name)).toEqual(['etcd', 'kube-apiserver']);
+    expect(await running()).toEqual([false, false, false]);
   });
 
   it('is restarted once what it has read has expired, and nobody is asked', async () => {

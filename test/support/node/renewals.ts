@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { programPath } from './container.ts';
 import type { Node } from './node.ts';
 
-const renewCommand = `${programPath} --mode=regen --once --restart --preset=kubeadm --renew-before=30d 2>&1`;
+export const renewCommand = `${programPath} --mode=regen --once --restart --preset=kubeadm --renew-before=30d 2>&1`;
 
 /** While a node holds the Lease. */
 export interface Renewal {
@@ -34,7 +34,8 @@ export async function renewOn(node: Node): Promise<Renewal> {
     const lines = texts.filter((line) => line.startsWith('{')).map((line) => JSON.parse(line) as Line);
     restarted.push(...lines.flatMap(({ event, component }) => (event === 'restart.done' ? [component ?? ''] : [])));
     const at = (event: string): string | undefined => lines.find((line) => line.event === event)?.time;
-    from ??= at('renewal.started');
+    // One that holds the Lease already goes on with the restarts.
+    from ??= at('renewal.started') ?? at('restart.done');
     const until = at('renewal.finished');
     if (from !== undefined && until !== undefined) return { node: node.name, from, until, restarted, told };
     await delay(500);
