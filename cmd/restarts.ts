@@ -117,7 +117,7 @@ const catchUpMs = 15_000;
 
 /**
  * etcd serves nobody for 7 s while it ends (etcd-io/etcd: server/config, ReqTimeout), and a leader that cannot renew its
- * Lease for 10 s ends itself: it renews first, before the API server is away in its turn. Where it cannot, because that
+ * Lease for 10 s ends itself: it renews first, before the API server is away itself. Where it cannot, because that
  * needs the restart, nobody waits for it.
  */
 async function leadersCatchUp(proving: ProvingOptions): Promise<void> {
