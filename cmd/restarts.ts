@@ -23,13 +23,7 @@ import {
   waitForApi,
   type WantedProof,
 } from '../lib/restart/pending-proofs.ts';
-import {
-  nodeNameIn,
-  proveEtcdHere,
-  proveIdentityHere,
-  proveQuorumWithoutUs,
-  proveServedHere,
-} from '../lib/proof/prove.ts';
+import { nodeNameIn, proveEtcdHere, proveQuorumWithoutUs, proveServedHere } from '../lib/proof/prove.ts';
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
 import { MachineLease } from '../lib/restart/machine-lease.ts';
 import { RenewalLease, type RenewalLeaseOptions } from '../lib/restart/renewal-lease.ts';
@@ -71,11 +65,7 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
         markers,
         isReady: (artefact) => !unmet.has(artefact),
         apiAnswers: () => waitForApi(proving),
-        etcdProblem: async () => {
-          const problem = await etcdProblem(proving);
-          if (problem === undefined) await leadersCatchUp(proving);
-          return problem;
-        },
+        etcdProblem: () => etcdProblem(proving),
         quorumProblem: async () => {
           const quorum = await proveQuorumWithoutUs(quorumMs, proving);
           return quorum?.state === 'unproven' ? quorum.message : undefined;
@@ -111,19 +101,6 @@ async function etcdProblem(proving: ProvingOptions): Promise<string | undefined>
   if (health?.state !== 'unproven') return undefined;
   proving.log.warn('proof.missing', { component: 'etcd', message: health.message });
   return health.message;
-}
-
-const catchUpMs = 15_000;
-
-/**
- * etcd serves nobody for 7 s while it ends (etcd-io/etcd: server/config, ReqTimeout), and a leader that cannot renew its
- * Lease for 10 s ends itself: it renews first, before the API server is away itself. Where it cannot, because that
- * needs the restart, nobody waits for it.
- */
-async function leadersCatchUp(proving: ProvingOptions): Promise<void> {
-  const leader = proving.components.find((one) => isStaticPod(one.name) && ownKubeconfig(one) !== undefined);
-  const kubeconfig = leader && ownKubeconfig(leader);
-  if (kubeconfig !== undefined) await proveIdentityHere({ kubeconfig, since: proving.clock.now() }, catchUpMs, proving);
 }
 
 interface RenewingHost {

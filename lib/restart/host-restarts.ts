@@ -1,13 +1,12 @@
 // Restarts after a run on the host: what must read renewed files again, and nothing else, which markers name. A marker
 // stays until its component has been restarted, whichever run that takes. The kubelet comes first, because it starts the
-// others again, and none of them is ended while it is stopped. Then one after the other: etcd where the other members keep a
-// quorum meanwhile, kube-apiserver once etcd is healthy, the others once the API server answers, because without it they would end at once and be held back
-// (CrashLoopBackOff). One restart each.
+// others again, and none of them is ended while it is stopped. Then etcd, where the other members keep a quorum meanwhile, and
+// kube-apiserver with it; the others once the API server answers, because without it they would end at once and be held
+// back (CrashLoopBackOff). One restart each.
 import type { Clock } from '../clock.ts';
 import { type ComponentName, componentNames, controlPlane } from '../components.ts';
 import { together } from '../disk/disk.ts';
 import { errorText, isCode } from '../errors.ts';
-import type { ProcessFacts } from '../host/proc.ts';
 import type { Log } from '../log.ts';
 import { type Component, due, type Marker, waitsForQuorum } from './decide.ts';
 import type { Markers } from './markers.ts';
@@ -70,11 +69,10 @@ interface Restarting extends HostRestartOptions {
 
 /** Undefined where nothing is marked. */
 async function restart(component: Component, options: Restarting): Promise<RestartOutcome | undefined> {
-  const { markers, clock, log, signal, isReady, before } = options;
+  const { markers, clock, log, isReady } = options;
   const { name } = component;
   const { startedBy } = controlPlane[name];
-  const now = await markers.look(name);
-  const marker = now?.state === 'writing' ? before.get(name) : now;
+  const marker = await markerOf(component, options);
   if (marker === undefined) return undefined;
   const broken = component.artefacts.filter((artefact) => !isReady(artefact));
   const not = (why: string): RestartOutcome => ({
@@ -83,10 +81,8 @@ async function restart(component: Component, options: Restarting): Promise<Resta
     failure: `${name} is not restarted ${why}`,
   });
   if (broken.length > 0) return not(`before ${broken.join(', ')} is repaired`);
-  const dueNow = (): readonly ProcessFacts[] => due(marker, readersOnHost(component), markers.boot);
-  let since = clock.now();
   try {
-    if (startedBy !== 'systemd' && dueNow().length > 0) {
+    if (startedBy !== 'systemd' && due(marker, readersOnHost(component), markers.boot).length > 0) {
       if (!(await runs(startedBy, options))) return not(`while no ${startedBy} runs, which would start it again`);
       const quorum = name === 'etcd' && waitsForQuorum(marker, clock.now()) ? await options.quorumProblem() : undefined;
       if (quorum !== undefined) return not(`before the other members keep a quorum: ${quorum}`);
@@ -96,22 +92,48 @@ async function restart(component: Component, options: Restarting): Promise<Resta
       if (problem !== undefined) return not(`before etcd is healthy: ${problem}`);
       // These two may be away just because they need it.
       if (name !== 'etcd' && name !== 'kube-apiserver') await options.apiAnswers();
+      if (name === 'etcd') await endWatchers(options);
     }
-    const restarts = dueNow().map(async (reader) => {
-      const message = await restartProcess(component, reader, { clock, signal });
-      log.info('restart.done', { component: name, message });
-      since = clock.now(); // the old one may have renewed its Lease until it ended
-    });
-    // One that cannot be restarted may be no reader at all: the others do not wait for it.
-    await together(restarts);
+    const since = await end(component, marker, options);
     await markers.settle(name, marker);
     return { component, since };
   } catch (err) {
     const failure = errorText(err);
     const code = isCode(err, 'ReadFailed') ? err.code : 'WriteFailed';
     log.error('restart.failed', { component: name, err: failure, code });
-    return { component, since, failure };
+    return { component, since: clock.now(), failure };
   }
+}
+
+async function markerOf({ name }: Component, { markers, before }: Restarting): Promise<Marker | undefined> {
+  const now = await markers.look(name);
+  return now?.state === 'writing' ? before.get(name) : now;
+}
+
+/** Ends those that have read what was there before; the answer: since when none of them runs. */
+async function end(component: Component, marker: Marker, { markers, clock, log, signal }: Restarting): Promise<Date> {
+  let since = clock.now();
+  const restarts = due(marker, readersOnHost(component), markers.boot).map(async (reader) => {
+    const message = await restartProcess(component, reader, { clock, signal });
+    log.info('restart.done', { component: component.name, message });
+    since = clock.now(); // the old one may have renewed its Lease until it ended
+  });
+  // One that cannot be restarted may be no reader at all: the others do not wait for it.
+  await together(restarts);
+  return since;
+}
+
+/**
+ * etcd waits up to 7 s for those that watch it, and serves nobody meanwhile (etcd-io/etcd: server/embed, stopServers). Here
+ * that is kube-apiserver: where it is to be restarted too, it is ended first. Then etcd ends at once, and both are away
+ * at the same time. At its start kube-apiserver waits for etcd.
+ */
+async function endWatchers(options: Restarting): Promise<void> {
+  const component = options.components.find(({ name }) => name === 'kube-apiserver');
+  const marker = component && (await markerOf(component, options));
+  if (marker === undefined || !component?.artefacts.every(options.isReady)) return;
+  // One that cannot be ended is reported when it comes to itself.
+  await end(component, marker, options).catch(() => undefined);
 }
 
 const hasFailed = (name: ComponentName, { outcomes }: Pick<Restarting, 'outcomes'>): boolean =>

@@ -204,7 +204,7 @@ async function agree(old: Generation, now: Generation): Promise<void> {
 }
 
 /** Of CAs, in the order in which they are restarted; the others may end by themselves while the API server is away. */
-const readers = ['kubelet', 'etcd', 'kube-apiserver'];
+const readers = ['kubelet', 'kube-apiserver', 'etcd'];
 
 /** One node is off, and another renews: what it takes to keep a quorum and an API server goes on. */
 async function staysWithoutQuorum(before: Readonly<Record<string, string>>): Promise<void> {
