@@ -7,6 +7,7 @@ import type { NamesInApi } from '../lib/inventory/names-in-api.ts';
 import { type Address, serverAddress } from '../lib/address.ts';
 import type { Breakers } from '../lib/kube/circuit-breaker.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
+import type { Credentials } from '../lib/kubeconfig/credentials.ts';
 import { createApiStore } from '../lib/store/api-store.ts';
 import { locationText, type Store, createStore } from '../lib/store/store.ts';
 import { type Clock, systemClock } from '../lib/clock.ts';
@@ -22,6 +23,8 @@ export interface Connecting {
   readonly signal: AbortSignal;
   /** A token in place of the user of the kubeconfig. */
   readonly tokenFile?: string;
+  /** In place of those in the kubeconfig. */
+  readonly credentials?: Credentials;
   /** Shared by the connections of a process. */
   readonly breakers?: Breakers;
 }
@@ -32,7 +35,7 @@ export interface Connecting {
  */
 export async function connect(
   kubeconfig: string | undefined,
-  { config, clock, log, breakers, tokenFile }: Connecting,
+  { config, clock, log, breakers, tokenFile, credentials }: Connecting,
 ): Promise<KubeConnection> {
   if (kubeconfig === undefined) throw new RecoveryError('ConfigInvalid', 'Cannot reach the API: give --kubeconfig');
   const { openConnection } = await import('../lib/kube/connection.ts');
@@ -41,6 +44,7 @@ export async function connect(
     waitsForKubeconfig: config.once === false,
     tlsServerNameOverride: config.tlsServerNameOverride,
     tokenFile,
+    credentials,
     userAgent: `kube-cert-recovery/${version}`,
     clock,
     log,

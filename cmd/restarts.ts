@@ -2,15 +2,13 @@
 // restarted, and after the pass come the restarts and the proof that everything is in use; notes are made by every pass,
 // only one with --restart acts on them. In a pod the observer of files tells what has changed, each component has a
 // restarter of its own, and kube-apiserver waits for the restart Lease of the cluster.
-import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
 import { isStaticPod } from '../lib/components.ts';
 import type { RecoveryError } from '../lib/errors.ts';
 import type { RestartRequest } from '../lib/fileobserver/react.ts';
-import { replaceFile } from '../lib/disk/files.ts';
 import { bootId } from '../lib/host/proc.ts';
-import { issueHostKubeconfig } from '../lib/issue/host-credential.ts';
+import { issueHostCredentials } from '../lib/issue/host-credential.ts';
 import { componentsIn } from '../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { serverAddress } from '../lib/address.ts';
@@ -25,7 +23,7 @@ import {
   waitForApi,
   type WantedProof,
 } from '../lib/restart/pending-proofs.ts';
-import { proveEtcdHere, proveIdentityHere, proveServedHere } from '../lib/proof/prove.ts';
+import { nodeNameIn, proveEtcdHere, proveQuorumWithoutUs, proveServedHere } from '../lib/proof/prove.ts';
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
 import { MachineLease } from '../lib/restart/machine-lease.ts';
 import { RenewalLease, type RenewalLeaseOptions } from '../lib/restart/renewal-lease.ts';
@@ -67,10 +65,10 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
         markers,
         isReady: (artefact) => !unmet.has(artefact),
         apiAnswers: () => waitForApi(proving),
-        etcdProblem: async () => {
-          const problem = await etcdProblem(proving);
-          if (problem === undefined) await leadersCatchUp(proving);
-          return problem;
+        etcdProblem: () => etcdProblem(proving),
+        quorumProblem: async () => {
+          const quorum = await proveQuorumWithoutUs(quorumMs, proving);
+          return quorum?.state === 'unproven' ? quorum.message : undefined;
         },
         clock,
         log,
@@ -95,25 +93,14 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
 }
 
 const etcdHealthMs = 30_000;
+/** A member that is away for longer is not about to come back; the next run asks again. */
+const quorumMs = 10_000;
 
 async function etcdProblem(proving: ProvingOptions): Promise<string | undefined> {
   const health = await proveEtcdHere(etcdHealthMs, proving);
   if (health?.state !== 'unproven') return undefined;
   proving.log.warn('proof.missing', { component: 'etcd', message: health.message });
   return health.message;
-}
-
-const catchUpMs = 15_000;
-
-/**
- * etcd serves nobody for 7 s while it ends (etcd-io/etcd: server/config, ReqTimeout), and a leader that cannot renew its
- * Lease for 10 s ends itself: it renews first, before the API server is away in its turn. Where it cannot, because that
- * needs the restart, nobody waits for it.
- */
-async function leadersCatchUp(proving: ProvingOptions): Promise<void> {
-  const leader = proving.components.find((one) => isStaticPod(one.name) && ownKubeconfig(one) !== undefined);
-  const kubeconfig = leader && ownKubeconfig(leader);
-  if (kubeconfig !== undefined) await proveIdentityHere({ kubeconfig, since: proving.clock.now() }, catchUpMs, proving);
 }
 
 interface RenewingHost {
@@ -124,7 +111,7 @@ interface RenewingHost {
 
 /** Its server and CA are those of a component that talks to the API server of this machine. */
 function createRenewalLease(
-  { policy, lockDir, restart }: RegenConfig,
+  { policy, restart }: RegenConfig,
   store: Store,
   { runtime, components, notes }: RenewingHost,
 ): RenewalLease | undefined {
@@ -135,17 +122,17 @@ function createRenewalLease(
   const component = own.find(({ name }) => isStaticPod(name)) ?? own[0];
   const kubeconfig = component && ownKubeconfig(component);
   if (policy.ahead === undefined || kubeconfig === undefined) return undefined;
-  const path = join(lockDir, 'host.kubeconfig');
+  const ofKubelet = resolved.artefacts.find(
+    ({ location: at }) => at.kind === 'kubeconfig' && own.some((one) => one.name === 'kubelet' && one.file === at.file),
+  );
+  const holder = async (): Promise<string> =>
+    (ofKubelet && (await nodeNameIn(ofKubelet, { store, signal }))) ?? hostName;
   const asHost: RenewalLeaseOptions['withConnection'] = async (work) => {
-    const issued = { resolved, store, kubeconfig, hostName, now: clock.now(), signal };
-    await replaceFile({ path, content: await issueHostKubeconfig(issued), mode: 0o600, what: 'kubeconfig' });
-    try {
-      return await withConnection(path, { config: {}, clock, log, signal }, work);
-    } finally {
-      await rm(path, { force: true });
-    }
+    const issued = { resolved, store, kubeconfig, nodeName: await holder(), now: clock.now(), signal };
+    const credentials = await issueHostCredentials(issued);
+    return withConnection(kubeconfig, { config: {}, clock, log, signal, credentials }, work);
   };
-  return new RenewalLease({ withConnection: asHost, holder: hostName, notes, clock, log, signal });
+  return new RenewalLease({ withConnection: asHost, holder, hostName, notes, clock, log, signal });
 }
 
 function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly WantedProof[] {
@@ -179,7 +166,7 @@ interface PodRestarts {
 }
 
 /** `resolved`: what this mode publishes and observes. */
-interface PodRestarting extends Pick<Runtime, 'resolved' | 'clock' | 'log' | 'signal' | 'hostName'> {
+interface PodRestarting extends Pick<Runtime, 'config' | 'resolved' | 'clock' | 'log' | 'signal' | 'hostName'> {
   readonly connection: KubeConnection;
 }
 
@@ -187,7 +174,9 @@ const readyMs = 5_000;
 
 export function createPodRestarts(mode: SyncerConfig, options: PodRestarting): PodRestarts {
   if (mode.restart === undefined) return { run: () => Promise.resolve() };
-  const { connection, resolved, hostName, clock, log, signal } = options;
+  const { connection, config, resolved, hostName, clock, log, signal } = options;
+  // The pod knows its node by the downward API.
+  const holder = config.identity.nodeName ?? hostName;
   const { manifestsDir, hasShortBackOff } = mode.restart;
   const isApiReady = async (): Promise<boolean> => {
     const request = { method: 'GET', path: '/readyz', answer: 'text', timeoutMs: readyMs, signal } as const;
@@ -199,7 +188,7 @@ export function createPodRestarts(mode: SyncerConfig, options: PodRestarting): P
   const restarters = new Map(
     componentsIn(resolved).map((component) => {
       const lease =
-        component === 'kube-apiserver' ? new MachineLease({ connection, holder: hostName, clock, signal }) : undefined;
+        component === 'kube-apiserver' ? new MachineLease({ connection, holder, clock, signal }) : undefined;
       const manifest = manifestsDir && join(manifestsDir, `${component}.yaml`);
       const own = { component, manifest, hasShortBackOff, isApiReady, lease, clock, log, signal };
       return [component, new PodRestarter(own)];

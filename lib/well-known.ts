@@ -27,7 +27,7 @@ export const nodesGroup = 'system:nodes';
 
 /** Whom control-plane hosts are to the API server while they renew: `init host --renew-before` grants this group its rights. */
 export const hostsGroup = 'kube-cert-recovery:hosts';
-export const hostUser = (hostName: string): string => `kube-cert-recovery:host:${hostName}`;
+export const hostUser = (nodeName: string): string => `kube-cert-recovery:host:${nodeName}`;
 
 /** Who signs certificates of kubelets, by the names that they have in configurations and metrics. */
 export const kubeletSigners = {

@@ -118,7 +118,7 @@ export async function withRestartLease<T>(restarting: RestartLeaseWait, work: ()
   let waits = false;
   const isHeld = (err: unknown): boolean => {
     if (!isCode(err, 'KubeConflict')) return false;
-    if (!waits) print?.(`Static pod kube-apiserver waits for its turn. ${err.message}`);
+    if (!waits) print?.(`Static pod kube-apiserver waits for the Lease. ${err.message}`);
     waits = true;
     return true;
   };

@@ -127,7 +127,7 @@ async function repairAll(repairing: Repairing): Promise<RepairOutcome> {
       repaired += 1;
     } catch (err) {
       if (isCode(err, 'KubeConflict')) {
-        log.info('manifest.waiting', { ...fields, message: errorText(err) }); // for its turn
+        log.info('manifest.waiting', { ...fields, message: errorText(err) }); // for the Lease
         continue;
       }
       log.error('manifest.failed', { ...fields, err: errorText(err) });

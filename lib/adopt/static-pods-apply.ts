@@ -1,5 +1,5 @@
 // Puts our manifests of static pods in the place of what is there, one component after the other, and waits until the
-// kubelet runs what was written and everything in it is ready. kube-apiserver waits for its turn among the machines.
+// kubelet runs what was written and everything in it is ready. kube-apiserver waits for the restart Lease.
 import { dirname, join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { attempt, realDisk } from '../disk/disk.ts';

@@ -31,14 +31,14 @@ export function requestSummary(request: SigningRequest, policy: Pick<SignerPolic
 }
 
 /**
- * Under a flood so many are looked at in a turn, and a turn begins every second: 6000 a minute. A look is up to three reads,
- * some 8 ms of an API server that has one more to do. What is asked for meanwhile waits for one turn: see `newestAtOnce`.
+ * Under a flood so many are looked at in a round, and a round begins every second: 6000 a minute. A look is up to three reads,
+ * some 8 ms of an API server that has one more to do. What is asked for meanwhile waits for one round: see `newestAtOnce`.
  */
 export const mostAtOnce = 100;
 export const batchEveryMs = 1000;
 /**
- * So that up to 2400 new requests a minute, whatever they name, are all looked at in the turn after they came: the newest
- * forty are all that came since the turn before.
+ * So that up to 2400 new requests a minute, whatever they name, are all looked at in the round after they came: the newest
+ * forty are all that came since the round before.
  */
 const newestAtOnce = 40;
 /** Nodes that exist are as many as the cluster has: under a faster flood, each of them is still heard. */
@@ -55,7 +55,7 @@ export interface Due {
   readonly lookAt?: number;
 }
 
-/** Whose turn comes before others'. */
+/** Who comes before others. */
 export interface Nodes {
   readonly own: string;
   /** Those that a look has found to exist. */
@@ -64,7 +64,7 @@ export interface Nodes {
 
 /**
  * Of those that are due, at most so many, first one of this machine's own node, however many others ask. Where not all have
- * their turn, what is taken has shares, so that no kind of request keeps another waiting; what a share leaves goes to what
+ * room in a round, what is taken has shares, so that no kind of request keeps another waiting; what a share leaves goes to what
  * was never looked at, the newest first.
  */
 export function nextBatch<T extends Due>(due: readonly T[], { own, known }: Nodes): readonly T[] {
@@ -112,9 +112,9 @@ function* onePerNode<T extends Due>(ordered: readonly T[]): Generator<T> {
   const seen = new Set<string>();
   for (const each of ordered) {
     const { signer, node } = each.summary;
-    const turn = `${signer} ${node}`;
-    if (node !== undefined && seen.has(turn)) continue;
-    if (node !== undefined) seen.add(turn);
+    const asked = `${signer} ${node}`;
+    if (node !== undefined && seen.has(asked)) continue;
+    if (node !== undefined) seen.add(asked);
     yield each;
   }
 }
@@ -127,17 +127,17 @@ export class Pressure {
 
   /** `uptimeMs`: so that a clock that is set does not count. */
   note(count: number, uptimeMs: number): void {
-    this.#turn(uptimeMs);
+    this.#beginRound(uptimeMs);
     this.#count += count;
   }
 
   /** For a minute after it has ended, too. */
   isHigh(uptimeMs: number): boolean {
-    this.#turn(uptimeMs);
+    this.#beginRound(uptimeMs);
     return Math.max(this.#count, this.#before) > mostAtOnce;
   }
 
-  #turn(uptimeMs: number): void {
+  #beginRound(uptimeMs: number): void {
     const minute = Math.floor(uptimeMs / 60_000);
     if (minute === this.#minute) return;
     this.#before = minute === this.#minute + 1 ? this.#count : 0;

@@ -90,7 +90,7 @@ export class IssuedCertificates {
   readonly #pending = new Map<string, Pending>();
   readonly #wake = new Wake();
   /** In a row, after which something was left to be written. */
-  #turns = 0;
+  #attempts = 0;
 
   constructor(options: KeeperOptions) {
     this.#options = options;
@@ -109,7 +109,7 @@ export class IssuedCertificates {
     const { clock, signal } = this.#options;
     while (!signal.aborted) {
       const isLeft = this.#pending.size > 0;
-      await this.#wake.wait({ clock, signal }, isLeft ? backoffMs(this.#turns, retryDelay) : undefined);
+      await this.#wake.wait({ clock, signal }, isLeft ? backoffMs(this.#attempts, retryDelay) : undefined);
       await clock.sleep(gatherMs, signal);
       if (!signal.aborted) await this.write();
     }
@@ -124,11 +124,11 @@ export class IssuedCertificates {
     } catch (err) {
       if (signal.aborted) return;
       const code = err instanceof RecoveryError ? err.code : 'unknown';
-      const fields = { configMap: issuedCertificatesName, err: errorText(err), code, attempt: this.#turns + 1 };
-      if (this.#turns === 0) log.warn('record.failed', fields);
+      const fields = { configMap: issuedCertificatesName, err: errorText(err), code, attempt: this.#attempts + 1 };
+      if (this.#attempts === 0) log.warn('record.failed', fields);
       else log.debug('record.failed', fields);
     }
-    this.#turns = this.#pending.size === 0 ? 0 : this.#turns + 1;
+    this.#attempts = this.#pending.size === 0 ? 0 : this.#attempts + 1;
   }
 
   async #write(): Promise<void> {
@@ -143,7 +143,7 @@ export class IssuedCertificates {
     }
     this.#forget(known);
     if (ready.length === 0) return;
-    // After a conflict what is left is written at the next turn.
+    // After a conflict what is left is written at the next attempt.
     if ((await record.write((entries) => withIssued(entries, ready))) === 'noted') this.#forget(ready);
   }
 

@@ -47,7 +47,7 @@ export class RequestQueue {
   readonly #others = new OtherRequesters();
   readonly #waiting: WaitingRequests;
   readonly #pressure = new Pressure();
-  /** Under a flood: when the next turn begins, in milliseconds since the epoch. */
+  /** Under a flood: when the next round begins, in milliseconds since the epoch. */
   #nextBatchAt = 0;
 
   constructor(options: ApproverOptions, policies: readonly SignerPolicy[]) {

@@ -32,13 +32,13 @@ export class Reporter {
     this.#options = options;
   }
 
-  /** `count` requests are due, of which not all have their turn, and `one` is one of them; undefined: all have. */
+  /** `count` requests are due, of which not all are in this round, and `one` is one of them; undefined: all have. */
   flooded(count: number | undefined, one: RequestSummary | undefined): void {
     const { log, clock } = this.#options;
     const now = clock.now().getTime();
     if (count === undefined) {
       if (this.#flood === undefined) return;
-      const message = `all have their turn again; left meanwhile: ${this.#counted()}`;
+      const message = `all are looked at at once again; left meanwhile: ${this.#counted()}`;
       this.#flood = undefined;
       log.info('csr.flooded', { count: 0, message });
       return;

@@ -120,6 +120,6 @@ const textOf = (signer: string): string => `the requests for ${signer}`;
 
 function check({ failed, left, delayed }: PassReport): CheckState {
   if (failed.length > 0) return { ok: false, message: failed.slice(0, 3).join(', ') };
-  const rest = delayed > 0 ? `, ${delayed} of them wait for their turn` : '';
+  const rest = delayed > 0 ? `, ${delayed} of them wait for a later round` : '';
   return { ok: true, message: `${left} requests are left as they are${rest}` };
 }

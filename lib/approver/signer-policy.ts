@@ -12,7 +12,7 @@ export interface SignerPolicy {
   see(request: SigningRequest): void;
   /** Whether its requests are judged here, by who asks; others are left to others. */
   concerns(request: SigningRequest): boolean;
-  /** The node in whose turn it is looked at; undefined: it names none, or cannot be read. */
+  /** The node for which it is looked at; undefined: it names none, or cannot be read. */
   nodeOf(request: SigningRequest): string | undefined;
   /** Gathers the facts and applies the rules. Throws what the API refuses. */
   judge(request: SigningRequest): Promise<Judged>;

@@ -1,4 +1,4 @@
-// The requests that wait for a decision, by name, and which nodes there are: what the turns of batch.ts are made of. Of a
+// The requests that wait for a decision, by name, and which nodes there are: what the rounds of batch.ts are made of. Of a
 // flood that goes on for hours, as many are remembered as memory allows; the others are found again by a list.
 import { mostAtOnce, mostRemembered, type Nodes, type RequestSummary, toForget } from './batch.ts';
 import type { PendingReason } from './judge.ts';

@@ -17,7 +17,7 @@ export type ApproverConfig = Extract<ModeConfig, { mode: 'approver' }>;
 
 type Mode = NonNullable<Settings['modes']>[number];
 
-/** Who maintains these artefacts the inventory knows; an owner leaves nobody else a turn. */
+/** Who maintains these artefacts the inventory knows; an owner waits for nobody else. */
 export function policyOf({ settings, input }: ConfigReading, inventory: Inventory | undefined): RenewalPolicy {
   const { policy, regen } = settings;
   const kind = policy.kind ?? inventory?.policy?.kind ?? 'OnlyWhenExpired';

@@ -111,7 +111,7 @@ export function installManifests(options: RbacOptions): Manifest[] {
   ];
 }
 
-/** Those that hold accounts, objects, or the restart turn; leader leases live in one that is there. */
+/** Those that hold accounts, objects, or the restart Lease; leader leases live in one that is there. */
 function namespacesOf(
   { artefacts, namespace }: RbacOptions,
   rules: readonly (readonly [Account, RulesByNamespace])[],

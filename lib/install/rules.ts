@@ -162,13 +162,13 @@ function restartLeaseRules(artefacts: Artefacts): Placed[] {
   const isNeeded = observed(artefacts).some(({ readers }) =>
     readers.some(({ component, needs }) => component === 'kube-apiserver' && needs === 'restart'),
   );
-  return isNeeded ? [turns(restartLease)] : [];
+  return isNeeded ? [takes(restartLease)] : [];
 }
 
 /** Of the hosts of the control plane, which renew ahead of time one after the other. */
-export const hostRules = (): RulesByNamespace => byNamespace([turns(renewalLease)]);
+export const hostRules = (): RulesByNamespace => byNamespace([takes(renewalLease)]);
 
-const turns = ({ namespace, name }: LeaseName): Placed => [
+const takes = ({ namespace, name }: LeaseName): Placed => [
   namespace,
   { ...leases, resourceNames: [name], verbs: ['get', 'create', 'patch', 'update'] },
 ];

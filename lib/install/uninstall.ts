@@ -83,7 +83,7 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
       else await remove(pathInApi(manifest), manifestText(manifest));
     }
   }
-  // What took turns by it has no identity any more.
+  // What took it has no identity any more.
   for (const lease of [restartLease, renewalLease]) await remove(leasePath(lease), leaseText(lease));
   if (purge) {
     for (const object of objects) await remove(objectPath(object), locationText(object));

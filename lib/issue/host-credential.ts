@@ -3,15 +3,13 @@
 // and to nothing else, takes the place of the administrator's.
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, Signer } from '../inventory/model.ts';
-import { readKubeconfig } from '../kubeconfig/credentials.ts';
+import { type Credentials, readKubeconfig } from '../kubeconfig/credentials.ts';
 import { backDatedMs } from '../pki/certificate.ts';
 import { generateKey } from '../pki/key.ts';
 import { signLeaf } from '../pki/sign.ts';
 import type { Store } from '../store/store.ts';
 import { hostsGroup, hostUser } from '../well-known.ts';
-import { toYaml } from '../yaml.ts';
 import { readAuthority } from './ingredients.ts';
-import { embeddedKubeconfig } from './kubeconfigs.ts';
 
 interface WantedHostCredential {
   readonly resolved: Pick<Resolved, 'artefacts'>;
@@ -19,21 +17,22 @@ interface WantedHostCredential {
   readonly store: Pick<Store, 'read'>;
   /** Of a component of this host: server and CA are taken from it, and its signer signs. Absolute path. */
   readonly kubeconfig: string;
-  readonly hostName: string;
+  /** Of this machine in the cluster. */
+  readonly nodeName: string;
   readonly now: Date;
   readonly signal: AbortSignal;
 }
 
 const lifeMs = 10 * 60_000;
 
-/** A kubeconfig with a private key in it. Throws ConfigInvalid, SignFailed, MaterialInvalid, and what the store throws. */
-export async function issueHostKubeconfig(wanted: WantedHostCredential): Promise<string> {
-  const { resolved, store, kubeconfig, hostName, now, signal } = wanted;
+/** Never written anywhere. Throws ConfigInvalid, SignFailed, MaterialInvalid, and what the store throws. */
+export async function issueHostCredentials(wanted: WantedHostCredential): Promise<Credentials> {
+  const { resolved, store, kubeconfig, nodeName, now, signal } = wanted;
   const signer = signerOf(kubeconfig, resolved);
   const material = signer && (await store.read(signer.location, signal));
   if (signer === undefined || material === undefined) {
     const state = `the CA of kubeconfig "${kubeconfig}" is not on this machine`;
-    throw new RecoveryError('SignFailed', `Cannot sign certificate "${hostUser(hostName)}": ${state}`);
+    throw new RecoveryError('SignFailed', `Cannot sign certificate "${hostUser(nodeName)}": ${state}`);
   }
   const { server, serverName, ca } = await readKubeconfig(kubeconfig);
   const issuer = readAuthority(signer.location, material.entries);
@@ -41,7 +40,7 @@ export async function issueHostKubeconfig(wanted: WantedHostCredential): Promise
   const certificate = await signLeaf({
     issuer,
     key: key.key,
-    commonName: hostUser(hostName),
+    commonName: hostUser(nodeName),
     organizations: [hostsGroup],
     hostnames: [],
     usage: 'client',
@@ -49,10 +48,8 @@ export async function issueHostKubeconfig(wanted: WantedHostCredential): Promise
     notAfter: new Date(now.getTime() + lifeMs),
     now,
   });
-  const pair = { certificate: Buffer.from(certificate.pem), key: Buffer.from(key.pem) };
-  return toYaml(
-    embeddedKubeconfig({ cluster: 'cluster', user: 'host', server, tlsServerName: serverName, ca, ...pair }),
-  );
+  const clientCertificate = { cert: Buffer.from(certificate.pem), key: Buffer.from(key.pem) };
+  return { server, serverName, ca, token: undefined, clientCertificate, files: [] };
 }
 
 function signerOf(kubeconfig: string, { artefacts }: Pick<Resolved, 'artefacts'>): Signer | undefined {

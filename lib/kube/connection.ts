@@ -22,6 +22,8 @@ import { Trust } from './trust.ts';
 
 export interface ConnectionOptions extends KubeconfigOptions, Omit<PoolOptions, 'credentials'> {
   readonly kubeconfigFile: string;
+  /** In place of those in the kubeconfig, for what is never written into a file. */
+  readonly credentials?: Credentials | undefined;
   /** A kubeconfig that cannot be used yet is waited for. Default: it is ConfigInvalid. */
   readonly waitsForKubeconfig?: boolean | undefined;
   readonly userAgent: string;
@@ -173,11 +175,11 @@ class Connection implements KubeConnection {
   }
 
   async #reload(): Promise<'unchanged' | 'changed'> {
-    const { kubeconfigFile, log, clock } = this.#options;
+    const { kubeconfigFile, credentials, log, clock } = this.#options;
     this.#readAt = clock.now().getTime();
     let read: Credentials;
     try {
-      read = await readKubeconfig(kubeconfigFile, this.#options);
+      read = credentials ?? (await readKubeconfig(kubeconfigFile, this.#options));
     } catch (err) {
       if (this.#session === undefined && this.#options.waitsForKubeconfig === true) this.#wait(err);
       throw err;

@@ -43,16 +43,16 @@ export const isRenewedAhead = (artefact: ResolvedArtefact, policy: RenewalPolicy
   artefact.kind === 'target' && artefact.rotatedBy === undefined && thresholdMs({ artefact, policy }) !== undefined;
 
 /** When this node may renew ahead of time: from when on in the window that is open or comes next, and until when. */
-export function turn({ window, jitter }: RenewAhead, now: Date): { readonly from: Date; readonly until: Date } {
+export function timeOfNode({ window, jitter }: RenewAhead, now: Date): { readonly from: Date; readonly until: Date } {
   if (window === undefined) return { from: now, until: now };
   const { from, until } = nextWindow(window, now);
   const begins = laterMs(from, jitter * beginningPart * (until.getTime() - from.getTime()));
   return { from: begins > now ? begins : now, until };
 }
 
-/** When it will be renewed, if nothing happens before: due at `due`, and in this node's turn. */
+/** When it will be renewed, if nothing happens before: due at `due`, at this node's time. */
 export function renewalAt({ ahead }: RenewalPolicy, due: Date): Date | undefined {
-  return ahead === undefined || ahead.warnOnly ? undefined : turn(ahead, due).from;
+  return ahead === undefined || ahead.warnOnly ? undefined : timeOfNode(ahead, due).from;
 }
 
 /**
@@ -65,7 +65,7 @@ export function isLastCall(
   gainMs: number,
 ): boolean {
   if (ahead === undefined || gainMs < leastGainMs) return false;
-  return now >= laterMs(notAfter, -batchMs) || (ahead.window !== undefined && notAfter <= turn(ahead, now).until);
+  return now >= laterMs(notAfter, -batchMs) || (ahead.window !== undefined && notAfter <= timeOfNode(ahead, now).until);
 }
 
 /** Due, and not now: only reported, or outside the window. What would end before the next window does cannot wait. */
@@ -80,7 +80,7 @@ export function postponed(at: Faulty<PairCase>): Verdict | undefined {
     const told = `${fault.message}; only reported (warnOnly), so it is renewed when it has expired: renew it before`;
     return keep('WarnOnly', told, earliest(notAfter, laterMs(now, idleMs)));
   }
-  const { from, until } = turn(ahead, now);
+  const { from, until } = timeOfNode(ahead, now);
   if (from <= now || notAfter <= until) return waiting(at, certificate);
   const verdict = keep(
     'Postponed',

@@ -109,7 +109,7 @@ export const isConfirmed = (clock: ClockFacts, now: Date): boolean => clock.sync
 
 /**
  * Why a certificate of ours that begins in the future is no reason to sign; undefined: it is wrong, and not the clock.
- * Machines that reissue it by a clock that is behind, and by one that is right, would take turns for ever. Pure.
+ * Machines that reissue it by a clock that is behind, and by one that is right, would overwrite each other for ever. Pure.
  */
 export function doubt({ notBefore, fingerprint }: CertificateFacts, clock: ClockFacts, now: Date): string | undefined {
   if (clock.made?.has(fingerprint) === true || isConfirmed(clock, now)) return undefined;

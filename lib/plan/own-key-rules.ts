@@ -1,7 +1,7 @@
 // When a CA in files gets a later end: with its own key, which is on this machine, and never with another one, because other
 // machines have the same CA. Who has the key makes the same certificate (pki/own-key.ts), so nobody is asked first. Where a
 // successor of it lies here already, that comes in its place. At once when it has expired; before that where renewal ahead
-// of time was asked for, as leaves are: in this node's window and turn, because its readers are restarted. Pure.
+// of time was asked for, as leaves are: in this node's window and with the Lease, because its readers are restarted. Pure.
 import type { Signer } from '../inventory/model.ts';
 import { hasKubelet, isFile, isMadeHere } from '../inventory/places.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';

@@ -8,12 +8,12 @@ import { batchMs, isLastCall, isRenewedAhead, postponed, thresholdMs } from './a
 import { earliest, type Finding, idleMs, isVerdict, keep, laterMs, type PairCase } from './decision.ts';
 import { certificateOf } from './facts.ts';
 
-/** What the kubelet rotates it renews ahead of time itself: two owners would take turns. */
+/** What the kubelet rotates it renews ahead of time itself: two owners would overwrite each other. */
 export const isOwner = ({ artefact, policy }: PairCase): boolean =>
   !(artefact.kind === 'target' && artefact.rotatedBy !== undefined) &&
   (policy.kind === 'BeforeExpiry' || artefact.renewAhead === true || thresholdMs({ artefact, policy }) !== undefined);
 
-/** In the API the cluster's own rotator has its turn first; files have no other rotator. */
+/** In the API the cluster's own rotator comes first; files have no other rotator. */
 export function expiryWithGrace({ artefact, policy }: PairCase, { notAfter }: CertificateFacts): Date {
   return !isFile(artefact.location) ? laterMs(notAfter, policy.graceMs) : notAfter;
 }

@@ -1,8 +1,10 @@
-// Whether the etcd member of this machine works in its cluster. Its /health answers true only after a read that a quorum of
-// the members has confirmed, and only while no alarm is raised (etcd-io/etcd, server/etcdserver/api/etcdhttp/health.go).
-import { get } from 'node:https';
+// Whether the etcd member of this machine works in its cluster, and whether the others would without it. A member's /health
+// answers true only after a read that a quorum of the members has confirmed, and only while no alarm is raised
+// (etcd-io/etcd, server/etcdserver/api/etcdhttp/health.go). Who the members are, the member here is asked
+// (api/v3rpc/member.go; over HTTP by the gateway, which --enable-grpc-gateway=false takes away).
+import { request } from 'node:https';
 import type { Address } from '../address.ts';
-import { errorText } from '../errors.ts';
+import { errorText, RecoveryError } from '../errors.ts';
 import type { ProofResult } from './result.ts';
 
 export interface EtcdHealthOptions extends Address {
@@ -13,16 +15,24 @@ export interface EtcdHealthOptions extends Address {
   readonly signal: AbortSignal;
 }
 
+/** One that votes. */
+export interface EtcdMember {
+  readonly name: string;
+  readonly isHere: boolean;
+  /** Why it cannot be counted on; undefined: it is healthy and has a quorum. */
+  readonly problem: string | undefined;
+}
+
 const timeoutMs = 5_000;
-/** The answer is some 30 bytes. */
-const mostBytes = 4096;
+/** An answer is some 30 bytes, of the list some 300 for each member. */
+const mostBytes = 65_536;
 
 /** One request. Never rejects. */
 export async function proveEtcdHealth(options: EtcdHealthOptions): Promise<ProofResult> {
   const { host, port } = options;
   const member = `etcd at ${host}:${port}`;
   try {
-    const answer = await answerOf(options);
+    const answer = await answerOf(options, '/health');
     const { health, reason } = JSON.parse(answer) as { readonly health?: unknown; readonly reason?: unknown };
     if (health === 'true') return { state: 'proven', message: `The member is healthy and has a quorum: ${member}` };
     const why = typeof reason === 'string' && /^[\w ,.:-]{1,200}$/.test(reason) ? `: ${reason}` : '';
@@ -32,19 +42,93 @@ export async function proveEtcdHealth(options: EtcdHealthOptions): Promise<Proof
   }
 }
 
-function answerOf({ host, port, ca, client, signal }: EtcdHealthOptions): Promise<string> {
+/**
+ * Whether the member here may end for a moment: the others keep a quorum. Where they cannot, because there are one or two
+ * members, no order of restarts keeps it, and it is enough that all others are well. Pure.
+ */
+export function judgeQuorum(members: readonly EtcdMember[]): ProofResult {
+  const others = members.filter(({ isHere }) => !isHere);
+  const unwell = others.filter(({ problem }) => problem !== undefined);
+  const needed = Math.min(Math.floor(members.length / 2) + 1, others.length);
+  if (others.length < members.length && others.length - unwell.length >= needed) {
+    return {
+      state: 'proven',
+      message: `Of ${members.length} members ${others.length - unwell.length} others are healthy`,
+    };
+  }
+  const told = unwell.map(({ name, problem }) => `member ${name} is not healthy: ${problem}`);
+  if (others.length === members.length) told.push('the member here is none of those that vote');
+  const left = `of ${members.length} members ${needed} others must be healthy, ${others.length - unwell.length} are`;
+  return { state: 'unproven', message: `${left}: ${told.join('; ')}` };
+}
+
+/** The members that vote, each asked. Throws what the member here answers instead of a list. */
+export async function askEtcdMembers(options: EtcdHealthOptions): Promise<readonly EtcdMember[]> {
+  // Not linearizable: the list is to be had without a quorum, too.
+  const { header, members } = JSON.parse(await answerOf(options, '/v3/cluster/member/list', '{}')) as MemberList;
+  const voting = (members ?? []).filter(({ isLearner }) => isLearner !== true);
+  return Promise.all(
+    voting.map(async ({ ID: id, name, clientURLs }): Promise<EtcdMember> => {
+      const isHere = id === header?.member_id;
+      const problem = isHere ? undefined : await problemAt(clientURLs ?? [], options);
+      return {
+        name: typeof name === 'string' && /^[\w.-]{1,253}$/.test(name) ? `"${name}"` : String(id),
+        isHere,
+        problem,
+      };
+    }),
+  );
+}
+
+/** Unsigned numbers of 64 bits are text; what is false or empty is left out. */
+interface MemberList {
+  readonly header?: { readonly member_id?: unknown };
+  readonly members?: readonly {
+    readonly ID?: unknown;
+    readonly name?: unknown;
+    readonly clientURLs?: readonly string[];
+    readonly isLearner?: unknown;
+  }[];
+}
+
+/** At the first of its addresses where it is healthy. */
+async function problemAt(urls: readonly string[], options: EtcdHealthOptions): Promise<string | undefined> {
+  let problem = 'it has told no address, so it has not started yet';
+  for (const text of urls) {
+    const url = URL.parse(text);
+    if (url?.protocol !== 'https:') {
+      problem = 'its address is not https://';
+      continue;
+    }
+    const host = url.hostname.replace(/^\[|\]$/g, '');
+    const result = await proveEtcdHealth({ ...options, host, port: Number(url.port || 443) });
+    if (result.state === 'proven') return undefined;
+    problem = result.message;
+  }
+  return problem;
+}
+
+/** A body makes it a POST. */
+function answerOf({ host, port, ca, client, signal }: EtcdHealthOptions, path: string, body?: string): Promise<string> {
   const until = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
+  const method = body === undefined ? 'GET' : 'POST';
   return new Promise((resolve, reject) => {
-    const asked = { host, port, path: '/health', ca, ...client, agent: false, signal: until } as const;
-    get(asked, (answer) => {
+    const asked = { host, port, path, method, ca, ...client, agent: false, signal: until } as const;
+    const sent = request(asked, (answer) => {
       let text = '';
       answer.setEncoding('utf8');
       answer.on('data', (part: string) => {
         text += part;
         if (text.length > mostBytes) answer.destroy(new Error('the answer is too long'));
       });
-      answer.on('end', () => resolve(text));
+      answer.on('end', () => {
+        if (body === undefined || answer.statusCode === 200) return resolve(text);
+        const state = `status ${answer.statusCode}`;
+        reject(new RecoveryError('ProofFailed', `Cannot list the members of etcd at ${host}:${port}: ${state}`));
+      });
       answer.on('error', reject);
-    }).on('error', reject);
+    });
+    sent.on('error', reject);
+    sent.end(body);
   });
 }

@@ -12,7 +12,7 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { readLease } from '../kube/leases.ts';
 import type { Store } from '../store/store.ts';
 import { type ApiProof, judgeRenewal, proveProxied, proveSignsCsr } from './api-proofs.ts';
-import { proveEtcdHealth } from './etcd-health.ts';
+import { askEtcdMembers, type EtcdHealthOptions, judgeQuorum, proveEtcdHealth } from './etcd-health.ts';
 import { combineProofs, type ProofResult } from './result.ts';
 import { fingerprintOf, proveServed, type ServedResult } from './served.ts';
 
@@ -156,7 +156,18 @@ export async function proveServedHere(forMs: number, options: HostProofs): Promi
 
 /** That the etcd member here is healthy and has a quorum, asked for so long at most. Undefined where none is known. */
 export async function proveEtcdHere(forMs: number, options: HostProofs): Promise<ProofResult | undefined> {
-  const { resolved, store, signal } = options;
+  const here = etcdHere(options);
+  return here && untilProven(async () => proveEtcdHealth(await here()), forMs, options);
+}
+
+/** That etcd keeps its quorum without the member here, asked for so long at most. Undefined where none is known. */
+export async function proveQuorumWithoutUs(forMs: number, options: HostProofs): Promise<ProofResult | undefined> {
+  const here = etcdHere(options);
+  return here && untilProven(async () => judgeQuorum(await askEtcdMembers(await here())), forMs, options);
+}
+
+/** How the member here is asked. */
+function etcdHere({ resolved, store, signal }: HostProofs): (() => Promise<EtcdHealthOptions>) | undefined {
   const read = async (name: string | undefined, entry: string): Promise<string> => {
     const artefact = resolved.artefacts.find((one) => one.name === name);
     const material = artefact && (await store.read(artefact.location, signal));
@@ -166,12 +177,11 @@ export async function proveEtcdHere(forMs: number, options: HostProofs): Promise
     const serves = artefact.readers.find(({ component }) => component === 'etcd')?.serves;
     if (artefact.kind !== 'target' || serves?.client === undefined || serves.address !== 'loopback') continue;
     const { client: name, port = etcdPort } = serves;
-    const look = async (): Promise<ProofResult> => {
+    return async () => {
       const client = { cert: await read(name, certificateKey), key: await read(name, privateKeyKey) };
       const ca = await read(artefact.issuer, certificateKey);
-      return proveEtcdHealth({ host: '127.0.0.1', port, ca, client, signal });
+      return { host: '127.0.0.1', port, ca, client, signal };
     };
-    return untilProven(look, forMs, options);
   }
   return undefined;
 }
@@ -229,10 +239,18 @@ async function leaseOf(
   if (artefact !== undefined) {
     const declared = artefact.readers.flatMap(({ proof }) => (proof.kind === 'lease' ? [proof] : []))[0];
     if (declared !== undefined) return { artefact, proof: declared };
-    const pem = (await store.read(artefact.location, signal))?.entries[certificateKey];
-    const name = pem && /^CN=system:node:(.+)$/m.exec(new X509Certificate(pem).subject)?.[1];
-    if (name) return { artefact, proof: { kind: 'lease', namespace: nodeLeases, name } };
+    const name = await nodeNameIn(artefact, { store, signal });
+    if (name !== undefined) return { artefact, proof: { kind: 'lease', namespace: nodeLeases, name } };
   }
   const state = 'its certificate names no node, wanted system:node:NAME';
   throw new RecoveryError('ProofFailed', `Cannot prove use of kubeconfig "${kubeconfig}": ${state}`);
+}
+
+/** The name of the Node object, by the credentials of its kubelet; undefined where these are of somebody else. */
+export async function nodeNameIn(
+  { location }: Pick<ResolvedArtefact, 'location'>,
+  { store, signal }: Pick<HostProofs, 'store' | 'signal'>,
+): Promise<string | undefined> {
+  const pem = (await store.read(location, signal))?.entries[certificateKey];
+  return pem && /^CN=system:node:(.+)$/m.exec(new X509Certificate(pem).subject)?.[1];
 }

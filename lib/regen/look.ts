@@ -109,7 +109,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
     return isOld ? see(only, heard) : { ...sight, plan: planBy(heard), replan: (kept) => planBy(heard, kept), now };
   };
   /** What is still valid is renewed by the holder of the Lease alone, which is asked for once in a look. */
-  const inTurn = () => {
+  const withLease = () => {
     let answer: Promise<string | undefined> | undefined;
     return async (seen: Seen): Promise<Seen> => {
       const { ahead } = policy;
@@ -120,12 +120,12 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
   };
 
   return async (only) => {
-    const turn = inTurn();
-    let seen = await turn(await see(only));
+    const leased = withLease();
+    let seen = await leased(await see(only));
     const guard: Guard = signal.aborted ? {} : await guardDisk(seen.plan, options);
     try {
       // What the holder before us has written counts.
-      if (guard.lock !== undefined) seen = await turn(await see(only));
+      if (guard.lock !== undefined) seen = await leased(await see(only));
       const { resolved, gathered, unread, plan, now } = seen;
       const external = externalVersions(resolved, gathered.found, only);
       if (signal.aborted)

@@ -81,6 +81,8 @@ export interface Marker {
   readonly state: 'writing' | 'written';
   /** Its processes when the last file had changed: they have read what was there before. */
   readonly running: readonly ProcessId[];
+  /** When the first of the certificates ends that these have read; undefined where that is not known. */
+  readonly until?: Date | undefined;
 }
 
 export const isSameProcess = (one: ProcessId, other: ProcessId): boolean =>
@@ -92,6 +94,14 @@ export function due<P extends ProcessId>(marker: Marker, readers: readonly P[], 
   if (marker.state === 'writing') return readers;
   return readers.filter((reader) => marker.running.some((one) => isSameProcess(one, reader)));
 }
+
+/**
+ * Whether an etcd member waits until the others keep a quorum without it. One that has read a CA which has expired does
+ * not: it lets in nobody who connects anew, and those that have read the same CA neither it. So whatever the order, the
+ * quorum is lost for as long as one restart takes, and a cluster works again the sooner, the sooner all have restarted.
+ */
+export const waitsForQuorum = ({ until }: Pick<Marker, 'until'>, now: Date): boolean =>
+  until === undefined || now < until;
 
 /**
  * The kubelet starts a container again at once only when that ran for more than 600 s since its last restart; else after

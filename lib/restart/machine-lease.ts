@@ -30,7 +30,7 @@ interface MachineLeaseOptions {
   /** Default: restartLease. */
   readonly lease?: LeaseName;
   readonly connection: Pick<KubeConnection, 'request'>;
-  /** This machine; another one must not have the same name. */
+  /** This machine, by the name of its Node object where that is known: no other one of the cluster has it. */
   readonly holder: string;
   /** Keeps what was seen for the next process, for one that ends before the Lease does. Absolute path. */
   readonly seenFile?: string | undefined;

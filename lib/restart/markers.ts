@@ -5,12 +5,15 @@
 //   2. write
 //   3. note which of its processes run: they have read what was there before. Later ones read the new file.
 // When nothing was written the note is taken back, so that a write that fails again and again restarts nothing.
+import { X509Certificate } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ComponentName } from '../components.ts';
 import { replaceFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import type { ProcessId } from '../host/proc.ts';
+import { certificateKey } from '../inventory/content.ts';
+import type { Location } from '../inventory/model.ts';
 import type { Store } from '../store/store.ts';
 import type { Component, Marker } from './decide.ts';
 import { readersOnHost } from './processes.ts';
@@ -83,15 +86,17 @@ export class Markers {
 
 function parse(text: string): Marker | undefined {
   try {
-    const { boot, state, running } = JSON.parse(text) as Partial<Marker>;
+    const { boot, state, running, until } = JSON.parse(text) as Partial<Record<keyof Marker, unknown>>;
     if (typeof boot !== 'string' || (state !== 'writing' && state !== 'written')) return undefined;
-    return Array.isArray(running) && running.every(isProcess) ? { boot, state, running } : undefined;
+    if (!Array.isArray(running) || !running.every(isProcess)) return undefined;
+    const end = typeof until === 'string' ? new Date(until) : undefined;
+    return { boot, state, running, ...(end !== undefined && !Number.isNaN(end.getTime()) && { until: end }) };
   } catch {
     return undefined;
   }
 }
 
-const isProcess = (value: unknown): boolean => {
+const isProcess = (value: unknown): value is ProcessId => {
   const { pid, started } = (value ?? {}) as Partial<Record<string, unknown>>;
   return typeof pid === 'number' && typeof started === 'number';
 };
@@ -102,14 +107,19 @@ export function createMarkingStore(store: Store, components: readonly Component[
   const last = new Map<Component, Promise<unknown>>();
 
   /** Never rejects, as nothing in it does. */
-  const marked = async (component: Component, write: () => Promise<WriteOutcome>): Promise<WriteOutcome> => {
+  const marked = async (
+    component: Component,
+    former: Date | undefined,
+    write: () => Promise<WriteOutcome>,
+  ): Promise<WriteOutcome> => {
     const { name } = component;
     // Not what was there when this run began: another may have left one since, and its note must outlast ours.
     const before = await markers.look(name);
-    await markers.set(name, { boot, state: 'writing', running: before?.running ?? [] }); // 1
+    const until = [before?.until, former].reduce((one, other) => (one && other && one < other ? one : (other ?? one)));
+    await markers.set(name, { boot, state: 'writing', running: before?.running ?? [], until }); // 1
     const written = await write(); // 2
     if (written.changed)
-      await markers.set(name, { boot, state: 'written', running: runningOf(component) }); // 3
+      await markers.set(name, { boot, state: 'written', running: runningOf(component), until }); // 3
     else if (before === undefined) await markers.remove(name);
     else await markers.set(name, before);
     return written;
@@ -119,10 +129,11 @@ export function createMarkingStore(store: Store, components: readonly Component[
     ...store,
     async write(location, next, seen, signal) {
       const readers = components.filter(({ locations }) => locations.includes(location));
+      const former = readers.length > 0 ? await endOf(store, location, signal) : undefined;
       const write = (): Promise<WriteOutcome> => writeAndSee(store, location, next, seen, signal);
       const all = readers.reduce<typeof write>(
         (inner, component) => () => {
-          const marking = (last.get(component) ?? Promise.resolve()).then(() => marked(component, inner));
+          const marking = (last.get(component) ?? Promise.resolve()).then(() => marked(component, former, inner));
           last.set(component, marking);
           return marking;
         },
@@ -153,6 +164,16 @@ async function writeAndSee(store: Store, ...write: Parameters<Store['write']>): 
     const there = await store.read(location, signal).catch(() => 'unknown' as const);
     const version = there === 'unknown' ? undefined : (there?.version ?? 'absent');
     return { err, changed: there !== 'unknown' && version !== (seen === 'absent' ? 'absent' : seen.version) };
+  }
+}
+
+/** Of the certificate that is there; undefined where none can be read. */
+async function endOf(store: Store, location: Location, signal: AbortSignal): Promise<Date | undefined> {
+  try {
+    const pem = (await store.read(location, signal))?.entries[certificateKey];
+    return pem && new X509Certificate(pem).validToDate;
+  } catch {
+    return undefined;
   }
 }
 

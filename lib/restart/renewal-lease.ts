@@ -15,8 +15,10 @@ import type { RestartNotes } from './markers.ts';
 export interface RenewalLeaseOptions {
   /** As this host, for one piece of work. */
   readonly withConnection: <T>(work: (connection: KubeConnection) => Promise<T>) => Promise<T>;
-  /** This machine; another one of the cluster must not have the same name. */
-  readonly holder: string;
+  /** This machine by a name that no other one of the cluster has: that of its Node object, where it is known. */
+  readonly holder: () => Promise<string>;
+  /** The holder where a note of an earlier version names none. */
+  readonly hostName: string;
   /** A process that ends before its renewal is proven leaves a note for the next one. */
   readonly notes: Pick<RestartNotes, 'directory' | 'boot'>;
   readonly clock: Clock;
@@ -36,12 +38,14 @@ export class RenewalLease {
   /** Undefined when this node may renew now; else why it has to wait, as the end of a sentence. Never rejects. */
   async take(): Promise<string | undefined> {
     const { log, notes } = this.#options;
-    const wasNoted = (await this.#noted()) === notes.boot;
+    const noted = await this.#noted();
+    const wasNoted = noted?.boot === notes.boot;
     try {
       await ensurePrivateDirectory(notes.directory);
+      const holder = wasNoted ? noted.holder : await this.#options.holder();
       // First: a Lease that is taken and not noted would never be given back.
-      await replaceFile({ path: this.#note, content: notes.boot, mode: 0o600, what: 'note' });
-      await this.#with((lease) => lease.acquire());
+      await replaceFile({ path: this.#note, content: `${notes.boot} ${holder}`, mode: 0o600, what: 'note' });
+      await this.#with(holder, (lease) => lease.acquire());
       log.info('renewal.started', { lease: name });
       await rm(this.#waitingNote, { force: true });
       return undefined;
@@ -78,10 +82,10 @@ export class RenewalLease {
     const { log, notes } = this.#options;
     const noted = await this.#noted();
     if (noted === undefined) return;
-    if (noted !== notes.boot) return rm(this.#note, { force: true });
+    if (noted.boot !== notes.boot) return rm(this.#note, { force: true });
     try {
-      if (!(await isProven())) return await this.#with((lease) => lease.acquire());
-      await this.#with((lease) => lease.release(releaseMs));
+      if (!(await isProven())) return await this.#with(noted.holder, (lease) => lease.acquire());
+      await this.#with(noted.holder, (lease) => lease.release(releaseMs));
       await rm(this.#note, { force: true });
       log.info('renewal.finished', { lease: name });
     } catch (err) {
@@ -90,17 +94,19 @@ export class RenewalLease {
     }
   }
 
-  /** The boot in which this node has taken it. */
-  #noted(): Promise<string | undefined> {
-    return readFile(this.#note, 'utf8').catch(() => undefined);
+  /** The boot in which this node has taken it, and as whom. */
+  async #noted(): Promise<{ readonly boot: string; readonly holder: string } | undefined> {
+    const text = await readFile(this.#note, 'utf8').catch(() => undefined);
+    const [boot = '', holder = this.#options.hostName] = text?.split(' ') ?? [];
+    return text === undefined ? undefined : { boot, holder };
   }
 
   get #note(): string {
     return join(this.#options.notes.directory, 'renewing');
   }
 
-  #with<T>(work: (lease: MachineLease) => Promise<T>): Promise<T> {
-    const { withConnection, holder, clock, signal, notes } = this.#options;
+  #with<T>(holder: string, work: (lease: MachineLease) => Promise<T>): Promise<T> {
+    const { withConnection, clock, signal, notes } = this.#options;
     const seenFile = join(notes.directory, 'renewal-lease');
     return withConnection((connection) =>
       work(

@@ -260,7 +260,7 @@ describe('where a kubelet runs the pods', () => {
       });
       expect(await changeStaticPod('kube-apiserver', edit, { ...machine, print: waits })).toBe('written');
       expect(lines).toEqual([
-        expect.stringContaining('Static pod kube-apiserver waits for its turn. Cannot take Lease'),
+        expect.stringContaining('Static pod kube-apiserver waits for the Lease. Cannot take Lease'),
         expect.stringMatching(
           /^Static pod kube-apiserver: manifest changed, waiting until it runs \(\d+ s at most; its API/,
         ),

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
+import { askEtcdMembers, judgeQuorum } from '../../lib/proof/etcd-health.ts';
 import { EtcdMembers, type EtcdMember } from '../support/cluster/etcd-members.ts';
 import { eventually } from '../support/eventually.ts';
 
@@ -59,6 +60,30 @@ const opensslOf = async (path: string, ...wanted: readonly string[]): Promise<st
 
 const leaves = ['apiserver-etcd-client', 'etcdctl-etcd-client', 'peer', 'server'];
 
+/** What a member that would be restarted is told of the others, while all run and when one is away. */
+async function quorumWithout(etcd: EtcdMembers, member: EtcdMember): Promise<void> {
+  const file = (name: string): Promise<string> => readFile(join(member.pki, name), 'utf8');
+  const client = { cert: await file('etcdctl-etcd-client.crt'), key: await file('etcdctl-etcd-client.key') };
+  const asked = {
+    ...etcd.clientAddress(member),
+    ca: await file('ca.crt'),
+    client,
+    signal: AbortSignal.timeout(60_000),
+  };
+  const names = etcd.members.map(({ name }) => `"${name}"`);
+  const all = await askEtcdMembers(asked);
+  expect(all.map(({ name }) => name).toSorted()).toEqual(names.toSorted());
+  expect(all.filter(({ isHere }) => isHere).map(({ name }) => name)).toEqual([`"${member.name}"`]);
+  expect(judgeQuorum(all)).toMatchObject({ state: 'proven' });
+  const away = etcd.members.find(({ name }) => name !== member.name) ?? expect.fail('no other member');
+  await etcd.stop(away);
+  const without = judgeQuorum(await askEtcdMembers(asked));
+  expect(without.state).toBe('unproven');
+  expect(without.message).toContain(`1 are: member "${away.name}" is not healthy: No answer of etcd at`);
+  await etcd.stop(member);
+  await expect(askEtcdMembers(asked)).rejects.toThrow('ECONNREFUSED');
+}
+
 describe('three members whose certificates have all expired', () => {
   it('while they run: no member is restarted, and the cluster has its quorum again', async () => {
     await using etcd = await EtcdMembers.create(expired);
@@ -89,6 +114,7 @@ describe('three members whose certificates have all expired', () => {
     for (const leaf of leaves) expect(after.text).toMatch(new RegExp(`^${leaf} +\\w{3} \\d\\d, `, 'm'));
     // What a control-plane node would bring is accepted, too.
     expect(await etcd.health(first, 'apiserver-etcd-client')).toContain('"health":"true"');
+    await quorumWithout(etcd, first);
   });
 
   it('a certificate that is lost comes back with the names of the member', async () => {

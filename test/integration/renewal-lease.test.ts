@@ -144,6 +144,15 @@ it('renews when the Lease is free, keeps it until the scheduler has been restart
   expect(first.code, first.stderr).not.toBe(0);
   expect(first.stderr).toContain('while no kubelet runs');
   expect((await ends()).every((end, at) => end > (before[at] ?? 0) + 300 * 86_400_000)).toBe(true);
+  // Two machines may have one host name, never the name of one Node.
+  expect(await holder()).toBe('node1');
+
+  // As an earlier version would have left it, which took the Lease by the host name.
+  const note = join(machine.root, 'lock/renewing');
+  await writeFile(note, (await readFile(note, 'utf8')).split(' ')[0] ?? '');
+  const taken = `{"spec":{"holderIdentity":"${hostname()}"}}`;
+  expect((await asAdmin('patch', ...lease, '--type=merge', '-p', taken)).code).toBe(0);
+  expect((await run('--restart')).stderr).toContain('while no kubelet runs');
   expect(await holder()).toBe(hostname());
 
   start('kubelet', machine.kubeletStub(kubectl));
@@ -207,7 +216,8 @@ describe('regen.machine', () => {
   });
 });
 
-it('leaves no credential of the host behind', async () => {
-  expect(await readdir(join(machine.root, 'lock'))).not.toContain('host.kubeconfig');
-  expect(await readdir(join(machine.root, 'lock'))).not.toContain('renewing');
+it('leaves no credential of the host behind, and no note that it has the Lease', async () => {
+  const notes = await readdir(join(machine.root, 'lock'));
+  expect(notes).not.toContain('renewing');
+  for (const name of notes) expect(await readFile(join(machine.root, 'lock', name), 'utf8'), name).not.toContain('key');
 });

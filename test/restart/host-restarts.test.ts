@@ -95,6 +95,7 @@ async function restart(
     isReady: () => isReady,
     apiAnswers,
     etcdProblem,
+    quorumProblem: async () => undefined,
     clock,
     log,
     signal,
@@ -313,6 +314,7 @@ it('a marker of a write that begins while this run restarts is not one of a run 
     ...restarting,
     apiAnswers: async () => {},
     etcdProblem: async () => undefined,
+    quorumProblem: async () => undefined,
     clock: systemClock,
   });
   expect(outcomes.map((outcome) => outcome.component.name)).toEqual(['kubelet']);

@@ -1,8 +1,8 @@
 // One component after the other, each when those that it needs are back. Real processes with their names and flags.
-import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type ComponentName, controlPlane } from '../../lib/components.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { bootId, startOf } from '../../lib/host/proc.ts';
@@ -12,6 +12,8 @@ import { type Component, componentsOf } from '../../lib/restart/decide.ts';
 import { restartMarked } from '../../lib/restart/host-restarts.ts';
 import { restartProcess } from '../../lib/restart/processes.ts';
 import { createMarkingStore, Markers } from '../../lib/restart/markers.ts';
+import { createAuthority } from '../support/certificates/certificates.ts';
+import { dated } from '../support/certificates/dated.ts';
 import { signer, target } from '../support/facts.ts';
 import { isGone, Processes } from './processes.ts';
 
@@ -43,8 +45,9 @@ const etcdCa = (): ResolvedArtefact => ({
 });
 const markers = (): Markers => new Markers({ directory: path('lock'), boot: bootId(), onFailed: () => undefined });
 
-/** Components whose files have just been replaced while they ran. */
-async function renewedBesides(names: readonly ComponentName[]): Promise<readonly Component[]> {
+/** Components whose files have just been replaced while they ran; the certificate that they have read ends then. */
+async function renewedBesides(names: readonly ComponentName[], until?: Date): Promise<readonly Component[]> {
+  const found = until && { version: 'first', entries: { 'tls.crt': await endingAt(until) }, annotations: {} };
   const artefacts = [etcdCa(), kubeconfig('kubelet'), kubeconfig('kube-scheduler')];
   const components = componentsOf({ name: 'host', artefacts });
   for (const { file } of components) await writeFile(file, 'first');
@@ -57,11 +60,17 @@ async function renewedBesides(names: readonly ComponentName[]): Promise<readonly
   for (const { name, location } of artefacts) {
     if (name === 'kubelet.conf' || !('file' in location || 'certFile' in location)) continue;
     const file = 'file' in location ? location.file : location.certFile;
-    const disk = { read: async () => undefined, write: () => write(file) };
+    const disk = { read: async () => found, write: () => write(file) };
     const store = createMarkingStore(disk, components, markers());
     await store.write(location, { entries: {}, annotations: {} }, 'absent', signal);
   }
   return components;
+}
+
+async function endingAt(until: Date): Promise<Buffer> {
+  const authority = await createAuthority(path('authority'), { commonName: 'etcd-ca' });
+  const [pem, key] = [await readFile(authority.cert, 'utf8'), await readFile(authority.key, 'utf8')];
+  return Buffer.from(dated(pem, key, new Date(until.getTime() - 86_400_000), until));
 }
 
 const started = new Map<string, number>();
@@ -74,12 +83,17 @@ const runs = async (name: ComponentName): Promise<boolean> => !(await isGone(sta
 const all: readonly ComponentName[] = ['etcd', 'kube-apiserver', 'kube-scheduler'];
 const running = (): Promise<boolean[]> => Promise.all(all.map(runs));
 
-async function restart(components: readonly Component[], problem?: string) {
-  const seen: { etcd?: boolean[]; api?: boolean[] } = {};
+async function restart(components: readonly Component[], problem?: string, quorum?: string) {
+  const seen: { quorum?: boolean[]; etcd?: boolean[]; api?: boolean[] } = {};
+  const ended: string[] = [];
   const outcomes = await restartMarked({
     components,
     markers: markers(),
     isReady: () => true,
+    quorumProblem: async () => {
+      seen.quorum = await running();
+      return quorum;
+    },
     etcdProblem: async () => {
       seen.etcd = await running();
       return problem;
@@ -88,36 +102,67 @@ async function restart(components: readonly Component[], problem?: string) {
       seen.api = await running();
     },
     clock: systemClock,
-    log: createLog({ write: () => undefined }),
+    log: createLog({ write: (line) => ended.push((JSON.parse(line) as { component: string }).component) }),
     signal,
   });
-  return { seen, outcomes: outcomes.map(({ component: { name }, failure }) => [name, failure]) };
+  return { seen, ended, outcomes: outcomes.map(({ component: { name }, failure }) => [name, failure]) };
 }
 
-it('etcd, then kube-apiserver when that is healthy, then the others when that answers', async () => {
+it('kube-apiserver and etcd, then the others when the API answers', async () => {
   const components = await renewedBesides(['kubelet', ...all]);
-  const { seen, outcomes } = await restart(components);
+  const { seen, outcomes, ended } = await restart(components);
   expect(outcomes).toEqual([
     ['etcd', undefined],
     ['kube-apiserver', undefined],
     ['kube-scheduler', undefined],
   ]);
-  expect(seen).toEqual({ etcd: [false, true, true], api: [false, false, true] });
+  expect(seen).toEqual({ quorum: [true, true, true], api: [false, false, true] });
+  // It watches etcd, which would wait for it.
+  expect(ended.filter((line) => /etcd|apiserver/.test(line))).toEqual(['kube-apiserver', 'etcd']);
   expect(await running()).toEqual([false, false, false]);
   expect(await runs('kubelet')).toBe(true);
 });
 
-it('kube-apiserver stays while etcd is not healthy, and the next run restarts it', async () => {
-  const components = await renewedBesides(['kubelet', ...all]);
-  const { outcomes } = await restart(components, 'it has no leader');
-  expect(outcomes[1]).toEqual([
-    'kube-apiserver',
-    'kube-apiserver is not restarted before etcd is healthy: it has no leader',
-  ]);
-  expect(await runs('kube-apiserver')).toBe(true);
+it('kube-apiserver stays while an etcd is not healthy that has read the new CA, and the next run restarts it', async () => {
+  const components = await renewedBesides(['kubelet', 'kube-apiserver', 'kube-scheduler']);
   await start(components.find(({ name }) => name === 'etcd'));
+  const { outcomes } = await restart(components, 'it has no leader');
+  expect(outcomes.slice(0, 2)).toEqual([
+    ['etcd', undefined],
+    ['kube-apiserver', 'kube-apiserver is not restarted before etcd is healthy: it has no leader'],
+  ]);
+  expect(await running()).toEqual([true, true, false]);
   expect((await restart(components)).outcomes).toEqual([['kube-apiserver', undefined]]);
   expect(await running()).toEqual([true, false, false]);
+});
+
+describe('etcd while the others would have no quorum', () => {
+  const quorum = 'of 3 members 2 others must be healthy, 1 are: member "c" is not healthy';
+  const failure = `etcd is not restarted before the other members keep a quorum: ${quorum}`;
+
+  it('stays, and kube-apiserver with it; the next run asks again', async () => {
+    const components = await renewedBesides(['kubelet', ...all], new Date(Date.now() + 3_600_000));
+    expect((await restart(components, undefined, quorum)).outcomes).toEqual([
+      ['etcd', failure],
+      ['kube-apiserver', 'kube-apiserver is not restarted before etcd is'],
+      ['kube-scheduler', undefined],
+    ]);
+    expect(await running()).toEqual([true, true, false]);
+    expect((await restart(components)).outcomes.map(([name]) => name)).toEqual(['etcd', 'kube-apiserver']);
+    expect(await running()).toEqual([false, false, false]);
+  });
+
+  it('is restarted once what it has read has expired, and nobody is asked', async () => {
+    const components = await renewedBesides(['kubelet', ...all], new Date(Date.now() - 1000));
+    const { seen, outcomes } = await restart(components, undefined, quorum);
+    expect(outcomes[0]).toEqual(['etcd', undefined]);
+    expect(seen.quorum).toBeUndefined();
+  });
+
+  it('stays where it is not known what it has read', async () => {
+    const components = await renewedBesides(['kubelet', 'etcd']);
+    expect((await restart(components, undefined, quorum)).outcomes[0]).toEqual(['etcd', failure]);
+  });
 });
 
 it('none of them while no kubelet runs', async () => {

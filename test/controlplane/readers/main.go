@@ -1,5 +1,5 @@
 // Command readers says what Go makes of a certificate, a key pair, a bundle, a kubeconfig or a certificate signing request,
-// as the components that read them do. A case on standard input is one line of JSON: its kind, and its files in base64. An answer is one line of JSON.
+// as the components that read them do, and whether a leaf is signed by one of some roots. A case on standard input is one line of JSON: its kind, and its files in base64. An answer is one line of JSON.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"os"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -21,6 +22,9 @@ type question struct {
 	// In base64, as encoding/json has it.
 	Content []byte `json:"content"`
 	Key     []byte `json:"key"`
+	// Of a leaf: PEM of who may have signed it, and when that is asked, in seconds since the epoch.
+	Roots []byte `json:"roots"`
+	At    int64  `json:"at"`
 }
 
 type answer struct {
@@ -108,6 +112,23 @@ func etcdBundle(text []byte) answer {
 	}
 }
 
+// How every component verifies whom it talks to: by the first certificate, and roots that are valid, too.
+func verified(text, roots []byte, at int64) answer {
+	read, err := certutil.ParseCertsPEM(text)
+	if err != nil {
+		return refused(err)
+	}
+	trusted := x509.NewCertPool()
+	if !trusted.AppendCertsFromPEM(roots) {
+		return refused(fmt.Errorf("no root"))
+	}
+	options := x509.VerifyOptions{Roots: trusted, CurrentTime: time.Unix(at, 0), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	if _, err := read[0].Verify(options); err != nil {
+		return refused(err)
+	}
+	return answer{Accepted: true}
+}
+
 func bytesOf(texts []string) [][]byte {
 	found := [][]byte{}
 	for _, one := range texts {
@@ -184,6 +205,8 @@ func ask(asked question) answer {
 		return kubeconfig(asked.Content)
 	case "request":
 		return certificateRequest(asked.Content)
+	case "leaf":
+		return verified(asked.Content, asked.Roots, asked.At)
 	}
 	return answer{Reason: "unknown kind " + asked.Kind}
 }

@@ -89,6 +89,11 @@ export class EtcdMembers implements AsyncDisposable {
     return them;
   }
 
+  /** Where a client asks it. */
+  clientAddress({ address }: EtcdMember): { readonly host: string; readonly port: number } {
+    return { host: address, port: this.#ports.client };
+  }
+
   #url({ address }: EtcdMember, of: 'client' | 'peer'): string {
     return `https://${address}:${this.#ports[of]}`;
   }

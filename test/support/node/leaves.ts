@@ -49,6 +49,15 @@ export const leaves: readonly Leaf[] = [
   kubeconfig('scheduler.conf'),
   kubeletClient,
 ];
+/** Sign themselves. */
+export const authorities: readonly Leaf[] = [
+  pair('ca'),
+  pair('etcd/ca', 'etcd/ca'),
+  pair('front-proxy-ca', 'front-proxy-ca'),
+];
+/** Those that hold the bytes of their CA; not every machine has all. */
+const kubeconfigs = ['admin.conf', 'super-admin.conf', 'controller-manager.conf', 'scheduler.conf', 'kubelet.conf'];
+
 /** Where kubeadm init was run, not where a node has joined. */
 export const superAdmin = kubeconfig('super-admin.conf');
 
@@ -62,7 +71,10 @@ export function past(now: Date): Dates {
   return { notBefore: new Date(now.getTime() - 7_200_000), notAfter: new Date(now.getTime() - 3_600_000) };
 }
 
-/** Gives leaves of a machine other dates; keys, names, serial numbers, modes stay. It is off unless said otherwise. */
+/**
+ * Gives leaves, or CAs, of a machine other dates; keys, names, serial numbers, modes stay, and kubeconfigs follow their CA
+ * (so not both in one call). It is off unless said otherwise.
+ */
 export async function reissue(
   node: Node,
   which: readonly Leaf[],
@@ -97,6 +109,19 @@ export async function reissueFiles(
     await mkdir(dirname(changed), { recursive: true });
     await writeFile(changed, withDates(text, key, dates));
     await chmod(changed, (await stat(file)).mode & 0o777);
+    if (leaf.file === `${pki}/ca.crt`) await embedAuthority(root, to);
+  }
+}
+
+async function embedAuthority(root: string, to: string): Promise<void> {
+  const ca = (await readFile(join(to, pki, 'ca.crt'))).toString('base64');
+  for (const name of kubeconfigs) {
+    const path = join('etc/kubernetes', name);
+    const text = await readFile(join(root, path), 'utf8').catch(() => undefined);
+    if (text === undefined) continue;
+    const line = `certificate-authority-data: ${ca}`;
+    await writeFile(join(to, path), text.replace(/certificate-authority-data: \S+/, line));
+    await chmod(join(to, path), (await stat(join(root, path))).mode & 0o777);
   }
 }
 

@@ -1,6 +1,11 @@
 // People and programs at work on a machine while its certificates change: kubectl reads, writes, watches and follows
 // logs in a loop, each call with the credentials that its kubeconfig names at that moment. A call that fails is made once
 // more, as clients do; what fails twice is a fault.
+//
+// Behind a load balancer the second attempt goes to another API server. This one asks none for its /readyz before, so it
+// leads to those that have just started, too. What goes on to a kubelet has no other one: it is asked again after five
+// seconds, in which a kubelet that is restarted comes back. A watch that was cut is set up again elsewhere, and that is
+// its second attempt.
 import { eventually } from '../eventually.ts';
 import type { Cluster } from './cluster.ts';
 import type { Node } from './node.ts';
@@ -20,24 +25,46 @@ const directory = '/var/lib/machine/load';
 /** `logs` goes from the API server to the kubelet; a watch must bring what is written meanwhile. */
 const kinds = ['get', 'write', 'watch', 'logs', 'proxy'] as const;
 
-const script = (node: Node, kubeconfig: string): string => `
+const script = (node: Node, kubeconfig: string, servers: readonly string[]): string => `
 export KUBECONFIG=${kubeconfig}
-kubectl() { timeout 20 /usr/bin/env kubectl "$@"; }
+servers='${servers.join(' ')}'
+server= patience=20
+kubectl() { timeout $patience /usr/bin/env kubectl \${server:+--server=$server} "$@"; }
+# The next one; without any it stays that of the kubeconfig.
+next() { [ -z "$servers" ] || { server=\${servers%% *}; servers="\${servers#* } $server"; }; }
 get() { kubectl get nodes ${node.name} -o name; }
 write() { kubectl annotate configmap load --overwrite "moment=$(date +%s%N)" -o name; }
 logs() { kubectl logs --namespace=kube-system etcd-${node.name} --tail=1; }
 proxy() { kubectl get --raw /api/v1/nodes/${node.name}/proxy/healthz; }
-# The first line is the present state, the others are news.
+# The first line of each connection is the present state, the others are news.
 watch() {
-  timeout 15 kubectl get configmap load --watch -o name > ${directory}/watched
-  [ $? = 124 ] && [ $(wc -l < ${directory}/watched) -gt 1 ]
+  end=$(($(date +%s) + 15)) connections=0 misses=0
+  : > ${directory}/watched
+  while patience=$((end - $(date +%s))); [ $patience -gt 0 ]; do
+    before=$(wc -l < ${directory}/watched)
+    kubectl get configmap load --watch -o name >> ${directory}/watched
+    [ $? = 124 ] && { connections=$((connections + 1)); break; }
+    if [ $(wc -l < ${directory}/watched) -gt $before ]; then misses=1 connections=$((connections + 1)); else misses=$((misses + 1)); fi
+    [ $misses -gt 1 ] && { echo 'was not set up again'; return 1; } >&2
+    echo "retried watch $(date +%T) $(head -c 300 ${directory}/watch.err | tr '\\n' ' ')" >&3
+    next
+  done
+  [ $(wc -l < ${directory}/watched) -gt $connections ]
+}
+once_more() {
+  [ $1 = watch ] && [ -n "$servers" ] && return 1
+  next
+  case $1 in logs | proxy) [ -n "$servers" ] && sleep 5 ;; esac
+  $1 > ${directory}/$1.out 2> ${directory}/$1.err
 }
 loop() {
+  exec 3>&1
   while [ ! -e ${directory}/stop ]; do
+    next
     if $1 > ${directory}/$1.out 2> ${directory}/$1.err; then echo "made $1"
     else
       first=$(head -c 300 ${directory}/$1.err | tr '\\n' ' ')
-      if $1 > ${directory}/$1.out 2> ${directory}/$1.err; then echo "made $1"; echo "retried $1 $(date +%T) $first"
+      if once_more $1; then echo "made $1"; echo "retried $1 $(date +%T) $first"
       else echo "failed $1 $(date +%T) $first, $(head -c 300 ${directory}/$1.err | tr '\\n' ' ')"; fi
     fi
     sleep 0.5
@@ -48,11 +75,14 @@ wait
 echo ended
 `;
 
-/** `kubeconfig`: on the machine, of a user who may do anything. */
-export async function startLoad(node: Node, kubeconfig: string): Promise<Load> {
+/**
+ * `kubeconfig`: on the machine, of a user who may do anything. `servers`: of the API, behind a load balancer; else the one of
+ * the kubeconfig.
+ */
+export async function startLoad(node: Node, kubeconfig: string, servers: readonly string[] = []): Promise<Load> {
   await node.sh(`rm -rf ${directory}; mkdir ${directory}
     KUBECONFIG=${kubeconfig} kubectl create configmap load --dry-run=client -o yaml | KUBECONFIG=${kubeconfig} kubectl apply -f -
-    cat > ${directory}/run <<'END'\n${script(node, kubeconfig)}\nEND
+    cat > ${directory}/run <<'END'\n${script(node, kubeconfig, servers)}\nEND
     nohup sh ${directory}/run > ${directory}/log 2>&1 &`);
   const report = async (): Promise<LoadReport> => {
     const lines = (await node.read(`${directory}/log`)).split('\n');

@@ -1,0 +1,68 @@
+// What a timer does on each node of a cluster that renews ahead of time, and what it changes there.
+import { setTimeout as delay } from 'node:timers/promises';
+import { programPath } from './container.ts';
+import type { Node } from './node.ts';
+
+export const renewCommand = `${programPath} --mode=regen --once --restart --preset=kubeadm --renew-before=30d 2>&1`;
+
+/** While a node holds the Lease. */
+export interface Renewal {
+  readonly node: string;
+  readonly from: string;
+  readonly until: string;
+  /** What was restarted, once for each time. */
+  readonly restarted: readonly string[];
+  /** All that was said, without times, and each line once. */
+  readonly told: ReadonlySet<string>;
+}
+
+interface Line {
+  readonly event: string;
+  readonly time: string;
+  readonly component?: string;
+}
+
+/** A run each time, until one has given the Lease back. */
+export async function renewOn(node: Node): Promise<Renewal> {
+  let from: string | undefined;
+  const restarted: string[] = [];
+  const told = new Set<string>();
+  for (let runs = 0; runs < 240; runs += 1) {
+    const { output } = await node.run(renewCommand, { seconds: 200 });
+    const texts = output.split('\n');
+    for (const line of texts) told.add(line.replace(/"time":"[^"]*",/, ''));
+    const lines = texts.filter((line) => line.startsWith('{')).map((line) => JSON.parse(line) as Line);
+    restarted.push(...lines.flatMap(({ event, component }) => (event === 'restart.done' ? [component ?? ''] : [])));
+    const at = (event: string): string | undefined => lines.find((line) => line.event === event)?.time;
+    // One that holds the Lease already goes on with the restarts.
+    from ??= at('renewal.started') ?? at('restart.done');
+    const until = at('renewal.finished');
+    if (from !== undefined && until !== undefined) return { node: node.name, from, until, restarted, told };
+    await delay(500);
+  }
+  throw new Error(`${node.name} has not renewed:\n${[...told].join('\n')}`);
+}
+
+/** On all nodes at once; in the order in which they have held the Lease. Throws unless one began after the other's end. */
+export async function renewAll(nodes: readonly Node[]): Promise<readonly Renewal[]> {
+  const renewals = await Promise.allSettled(nodes.map(renewOn));
+  const failures = renewals.flatMap((one) => (one.status === 'rejected' ? [String(one.reason)] : []));
+  if (failures.length > 0) throw new Error(failures.join('\n'));
+  const order = renewals
+    .flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+    .toSorted((one, other) => one.from.localeCompare(other.from));
+  for (const [at, { from }] of order.entries())
+    if (from < (order[at - 1]?.until ?? '')) throw new Error(`Two nodes at once: ${JSON.stringify(order)}`);
+  return order;
+}
+
+/** By name; comm is cut at 15 characters. What the API says of containers comes later than that. */
+const processes = ['etcd', 'kube-apiserver', 'kube-controller', 'kube-scheduler', 'kubelet'] as const;
+
+/** Of each node the process of each; throws while one does not run. */
+export async function processesOn(nodes: readonly Node[]): Promise<Readonly<Record<string, string>>> {
+  const found: Record<string, string> = {};
+  for (const node of nodes)
+    for (const name of processes) found[`${node.name} ${name}`] = (await node.sh(`pgrep -x ${name}`)).trim();
+  return found;
+}
