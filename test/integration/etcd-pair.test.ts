@@ -148,7 +148,7 @@ describe('an expired pair whose CA has its key elsewhere', () => {
     const before = await readFile(here.client.cert, 'utf8');
     const refused = await here.run(fromSecret());
     expect(refused.code, refused.stderr).toBe(5);
-    expect(lineOf('pair.failed', refused.stderr)).toContain('the CA on this machine would not verify it');
+    expect(lineOf('rotation.blocked', refused.stderr)).toContain('the CA on this machine would not verify it');
     const none = await here.run({
       'external-etcd-client': { command: ['/bin/cat', here.client.cert, here.client.key] },
     });
