@@ -1,4 +1,4 @@
-// What is known about each artefact when a plan is made: plain data, gathered by gather.ts, no bytes and no keys. Pure.
+// What is known about each artefact when a plan is made: plain data, gathered by gather.ts, no keys. Pure.
 import type { Certificate, CertificateFacts } from '../pki/certificate.ts';
 
 export type ArtefactFacts =

@@ -93,6 +93,11 @@ export class EtcdMembers implements AsyncDisposable {
     return them;
   }
 
+  /** For --etcd-servers. */
+  get clientUrls(): readonly string[] {
+    return this.members.map((member) => this.#url(member, 'client'));
+  }
+
   #url({ address }: EtcdMember, of: 'client' | 'peer'): string {
     return `https://${address}:${this.#ports[of]}`;
   }
