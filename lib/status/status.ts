@@ -18,6 +18,7 @@ import { findWebhooks } from '../webhooks/find.ts';
 import { askServers, localServers } from './local-servers.ts';
 import { type AdoptionStatus, nodeReport, type NodeStatus } from './node-report.ts';
 import { type OnDisk, report, type StatusReport, type Use, type WebhookSight } from './report.ts';
+import { staleReaders } from './stale-readers.ts';
 import { basename } from 'node:path';
 import { filesOfReaders, isFile, isFileOfItsOwn, pathsOf } from '../inventory/places.ts';
 
@@ -123,6 +124,7 @@ export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
     }, options.sources),
     now,
     isForecast: at !== undefined,
+    stale: at === undefined ? staleReaders(resolved) : [],
     keyOnly: new Set(resolved.artefacts.filter(isKeyOnly).map(({ name }) => name)),
     served,
   });

@@ -331,8 +331,8 @@ it('all of it: etcd and kube-apiserver with expired certificates, two clusters, 
   const apiServer = startApiServer();
   try {
     const kubectl = [`--kubeconfig=${machine.path('super-admin.conf')}`, `--server=https://127.0.0.1:${port}`];
-    const ask = (path: string): string =>
-      execFileSync(binaries.get('kubectl') ?? '', [...kubectl, '--tls-server-name=kubernetes', 'get', '--raw', path], {
+    const ask = (what: string): string =>
+      execFileSync(binaries.get('kubectl') ?? '', [...kubectl, '--tls-server-name=kubernetes', 'get', '--raw', what], {
         encoding: 'utf8',
         stdio: 'pipe',
       });

@@ -226,6 +226,77 @@ describe('three members whose certificates end in ten days', () => {
   });
 });
 
+describe('the CA of three members that run', () => {
+  /** Where the processes of this machine can be seen, as they can be by an administrator. */
+  const look = async (member: EtcdMember): Promise<Outcome> => {
+    const config = await configured(member);
+    return new Promise((resolve) => {
+      execFile(process.execPath, [program, 'status', `--config=${config}`], (err, stdout, stderr) =>
+        resolve({ text: `${stdout}${stderr}`, code: err === null ? 0 : Number(err.code ?? -1) }),
+      );
+    });
+  };
+  const notAfter = async ({ pki }: EtcdMember): Promise<number> =>
+    new X509Certificate(await readFile(join(pki, 'ca.crt'))).validToDate.getTime();
+  const restarted = 'runs since before it was renewed, and reads it at its start only: restart it';
+  const lives = { notBefore: new Date(Date.now() - 65 * day), notAfter: new Date(Date.now() + 300 * day) };
+
+  it('is renewed on disk ahead of time; status asks for restarts, and with them no write is lost', async () => {
+    await using etcd = await EtcdMembers.create({ ...lives, caNotAfter: new Date(Date.now() + 20 * day) });
+    const { members } = etcd;
+    for (const member of members) etcd.start(member);
+    for (const member of members) await eventually(() => isHealthy(etcd, member));
+    const writer = startEtcdWriter(etcd);
+    for (const member of members) {
+      expect((await look(member)).text).not.toContain(restarted);
+      const { code, text } = await recover(member, '--renew-before=30d');
+      expect(code, text).toBe(0);
+      expect(text).toContain('etcd reads it at its start only');
+      expect(await notAfter(member)).toBeGreaterThan(Date.now() + 60 * day);
+      await isHealthy(etcd, member);
+    }
+    // Each machine has come to the same certificate, but for the bytes of an ECDSA signature.
+    const made = await Promise.all(
+      members.map(({ pki }) => opensslOf(join(pki, 'ca.crt'), '-serial', '-subject', '-dates', '-pubkey')),
+    );
+    expect(new Set(made).size).toBe(1);
+    for (const member of members) {
+      const before = await look(member);
+      expect(before.code, before.text).toBe(3);
+      expect(before.text).toContain(`etcd-ca: etcd (process ${etcd.pidOf(member)}) ${restarted}`);
+      await etcd.stop(member);
+      etcd.start(member);
+      await eventually(() => isHealthy(etcd, member));
+      const after = await look(member);
+      expect(after.code, after.text).toBe(0);
+    }
+    expect((await writer.stop()).lost).toEqual([]);
+  });
+
+  it('has expired: it is renewed at once, and the members serve again once they are restarted', async () => {
+    await using etcd = await EtcdMembers.create({ ...lives, caNotAfter: new Date(Date.now() - day) });
+    const { members } = etcd;
+    // As if it had ended since their start: etcd does not look at its dates when it reads it.
+    for (const member of members) etcd.start(member);
+    const [first] = members;
+    if (first === undefined) throw new Error('no member');
+    await eventually(() => expect(etcd.logOf(first)).toMatch(/certificate has expired/));
+    for (const member of members) {
+      const { code, text } = await recover(member);
+      expect(code, text).toBe(0);
+    }
+    expect(await etcd.health(first)).not.toContain('"health":"true"');
+    expect((await look(first)).text).toContain(restarted);
+    for (const member of members) {
+      await etcd.stop(member);
+      etcd.start(member);
+    }
+    for (const member of members) await eventually(() => isHealthy(etcd, member));
+    const after = await look(first);
+    expect(after.code, after.text).toBe(0);
+  });
+});
+
 it('Bottlerocket: the preset eks-anywhere-bottlerocket finds the same below /var/lib', async () => {
   await using etcd = await EtcdMembers.create({ ...expired, pkiDir: 'var/lib/etcd/pki' });
   for (const member of etcd.members) {

@@ -127,8 +127,6 @@ export class EtcdMembers implements AsyncDisposable {
       `--initial-cluster=${cluster}`,
       '--client-cert-auth',
       '--peer-client-cert-auth',
-      `--trusted-ca-file=${file('ca.crt')}`,
-      `--peer-trusted-ca-file=${file('ca.crt')}`,
       `--cert-file=${file('server.crt')}`,
       `--key-file=${file('server.key')}`,
       `--peer-cert-file=${file('peer.crt')}`,
@@ -138,7 +136,10 @@ export class EtcdMembers implements AsyncDisposable {
     const as = this.#uid === undefined ? [] : [`--reuid=${this.#uid}`, `--regid=${this.#uid}`, '--clear-groups'];
     const [command = '', ...args] = [...(as.length === 0 ? [] : ['setpriv', ...as]), this.#etcd, ...flags];
     const logFile = join(this.#root, `${name}.log`);
-    this.#processes.set(name, new SupervisedProcess({ name, command, args, logFile }));
+    // As its unit has it: etcdadm writes etcd.env, and no flag.
+    const trusted = { ETCD_TRUSTED_CA_FILE: file('ca.crt'), ETCD_PEER_TRUSTED_CA_FILE: file('ca.crt') };
+    const env = { ...process.env, ...trusted };
+    this.#processes.set(name, new SupervisedProcess({ name, command, args, logFile, env }));
   }
 
   pidOf({ name }: EtcdMember): number | undefined {
