@@ -37,7 +37,7 @@ interface Need {
 }
 
 /** Undefined where nobody has to bring anything: what can be renewed here is renewed here. */
-function needOf({ fact, now }: Case<ResolvedTarget>, { action, byHand }: Verdict): Need | undefined {
+function needOf({ fact, now }: Case<ResolvedTarget>, { action, reason, byHand }: Verdict): Need | undefined {
   if (action === 'renew' || (action === 'blocked' && byHand !== true)) return undefined;
   if (fact.state === 'absent') return { isUrgent: true, state: 'it is absent' };
   if (fact.state === 'broken')
@@ -47,7 +47,10 @@ function needOf({ fact, now }: Case<ResolvedTarget>, { action, byHand }: Verdict
   const { notAfter } = certificate;
   if (now >= notAfter) return { isUrgent: true, state: `it expired at ${notAfter.toISOString()}` };
   if (action === 'blocked') return { isUrgent: true, state: 'it cannot be used' };
-  return isEnding(certificate, now) ? { isUrgent: false, state: `it ends at ${notAfter.toISOString()}` } : undefined;
+  // By the administrator's threshold, or by ours.
+  return reason === 'SignerExternal' || isEnding(certificate, now)
+    ? { isUrgent: false, state: `it ends at ${notAfter.toISOString()}` }
+    : undefined;
 }
 
 /** A time in the future is that of a clock which was wrong. */

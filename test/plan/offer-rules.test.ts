@@ -54,15 +54,19 @@ interface Given {
   readonly authority?: ArtefactFacts;
   readonly offer?: Omit<Offer, 'place'>;
   readonly clock?: typeof goodClock;
+  /** Of `--renew-before`. */
+  readonly beforeDays?: number;
 }
 
-function decide({ fact, authority: etcd = closedCa, offer, clock = goodClock }: Given) {
+function decide({ fact, authority: etcd = closedCa, offer, clock = goodClock, beforeDays }: Given) {
   const facts = new Map([
     ['etcd-ca', etcd],
     ['pair', fact],
   ]);
   const offers = new Map(offer === undefined ? [] : [['pair', { place, ...offer }]]);
-  const { decisions } = plan({ resolved: machine, facts, policy: onlyWhenExpired, clock, now, offers });
+  const ahead = { beforeMs: (beforeDays ?? 0) * day, signerBeforeMs: day, jitter: 0, warnOnly: false };
+  const policy = beforeDays === undefined ? onlyWhenExpired : { ...onlyWhenExpired, ahead };
+  const { decisions } = plan({ resolved: machine, facts, policy, clock, now, offers });
   const found = decisions.find(({ artefact }) => artefact === 'pair');
   if (found === undefined) throw new Error('no decision');
   return found;
@@ -83,6 +87,7 @@ describe('when its source is asked', () => {
     ['it ends, and was asked an hour ago', { fact: ends(60), offer: { askedAt: minutesAgo(60) } }, true],
     ['it ends, and was asked by a clock that was ahead', { fact: ends(60), offer: { askedAt: minutesAgo(-9) } }, true],
     ['it is good for long', { fact: ends(300), offer: {} }, false],
+    ['it is due by the threshold of the administrator', { fact: ends(100), offer: {}, beforeDays: 110 }, true],
     ['it has no source', { fact: ends(-1) }, false],
     ['it could not be read', { fact: { state: 'unavailable', message: 'EIO' }, offer: {} }, false],
   ])('%s', (_, given, asks) => expect(decide(given).asks ?? false).toBe(asks));
@@ -115,7 +120,7 @@ describe('what comes of the answer', () => {
 
   it('is brought by a clock that nobody may sign by', () => {
     const clock = { ...goodClock, builtAt: dayOf(100), synchronised: false };
-    expect(decide({ fact: ends(-1), offer: offered(), clock }).brings).toBe(true);
+    expect(decide({ fact: ends(-1), offer: offered(), clock })).toMatchObject({ action: 'renew', brings: true });
   });
 
   it.each([
