@@ -1,19 +1,19 @@
 // The places of `regen.sources`, `regen.deliveries` and `regen.machine`: objects of the management cluster, files of this
 // machine, a command. Each is asked for a limited time, because a kubelet may be waiting.
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RegenConfig } from '../lib/config/mode-settings.ts';
 import type { ManagementPlace, PairDelivery, PairSource } from '../lib/config/management-settings.ts';
 import { realDisk } from '../lib/disk/disk.ts';
 import { readRegularFile, replaceFile } from '../lib/disk/files.ts';
-import { errorText, isCode, RecoveryError, systemCode } from '../lib/errors.ts';
+import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
 import { certificateKey, privateKeyKey } from '../lib/inventory/content.ts';
 import { encodePem, readPem } from '../lib/pki/pem.ts';
-import { bringPairs, deliverPairs, type PairBytes, type PairDestination, type PairOrigin } from '../lib/regen/bring.ts';
+import type { Asked, PairBytes, Sources } from '../lib/plan/gather-offers.ts';
+import { deliverPairs, type PairDestination } from '../lib/regen/deliver.ts';
 import { annotateMachine, expiryText, machineText } from '../lib/regen/machine-expiry.ts';
 import type { Store } from '../lib/store/store.ts';
-import { lockHost } from '../lib/host/sole-writer.ts';
 import { createApiStore } from '../lib/store/api-store.ts';
 import type { Api } from '../lib/install/apply.ts';
 import { withConnection } from './connections.ts';
@@ -23,27 +23,74 @@ import type { Runtime } from './runtime.ts';
 const placeMs = 8000;
 const mostBytes = 1 << 20;
 
-/** Whether any was brought: then another look shows what is still missing. */
-export async function bringHere(mode: RegenConfig, store: Store, runtime: Runtime): Promise<boolean> {
-  const origins = Object.entries(mode.sources).map(([name, source]) => [name, originOf(source, runtime)] as const);
-  if (origins.length === 0) return false;
-  // Another run has the files now, and what was repaired is to be restarted first: the next run asks again.
-  const lock = await lockHost({ ...runtime, lockDir: mode.lockDir }).catch((err: unknown) => {
-    if (!isCode(err, 'AlreadyRunning', 'WriteFailed')) throw err;
-    runtime.log.warn('pair.failed', { err: err.message, code: err.code });
+/** So often a Secret is looked at whose pair is as it should be: somebody else may change it. */
+const lookAgainMs = 3_600_000;
+
+/** Of a single run: the places, and when an earlier run has asked each (/run). */
+export async function sourcesOf({ sources, lockDir }: Pick<RegenConfig, 'sources' | 'lockDir'>): Promise<Sources> {
+  const places = Object.entries(sources).map(async ([name, source]): Promise<[string, Asked]> => {
+    const askedAt = (await noted(join(lockDir, `asked-${name}`)))?.at;
+    return [name, { place: placeText(source), ...(askedAt && { askedAt }) }];
   });
-  if (lock === undefined) return false;
-  try {
-    return (await bringPairs(new Map(origins), { ...runtime, store })).length > 0;
-  } finally {
-    await lock.release();
-  }
+  return new Map(await Promise.all(places));
+}
+
+type Asking = Pick<Runtime, 'clock' | 'log' | 'signal'>;
+
+/**
+ * The same with what these have answered. All at once, each for a limited time, and no lock is held meanwhile. Never rejects
+ * but by an abort. `lockDir`: notes there when it was.
+ */
+export async function askSources(
+  { sources, lockDir }: { readonly sources: RegenConfig['sources']; readonly lockDir?: string | undefined },
+  names: readonly string[],
+  asking: Asking,
+): Promise<Sources> {
+  const answers = Object.entries(sources).map(async ([name, source]): Promise<[string, Asked]> => {
+    const place = placeText(source);
+    if (!names.includes(name)) return [name, { place }];
+    if (lockDir !== undefined) await note(join(lockDir, `asked-${name}`), place);
+    try {
+      return [name, { place, answer: await readSource(source, asking) }];
+    } catch (err) {
+      asking.signal.throwIfAborted();
+      const problem = errorText(err);
+      const code = err instanceof RecoveryError ? err.code : undefined;
+      asking.log.warn('pair.failed', { artefact: name, message: place, err: problem, code });
+      return [name, { place, answer: { problem } }];
+    }
+  });
+  return new Map(await Promise.all(answers));
 }
 
 /** Into the Secrets that are named. */
 export async function deliverFromHere(mode: RegenConfig, store: Store, runtime: Runtime): Promise<void> {
-  const all = Object.entries(mode.deliveries).map(([name, one]) => [name, destinationOf(one, runtime)] as const);
-  if (all.length > 0) await deliverPairs(new Map(all), { ...runtime, store });
+  const { deliveries, lockDir } = mode;
+  const all = Object.entries(deliveries).map(([name, one]) => [name, destinationOf(one, runtime)] as const);
+  const path = (name: string): string => join(lockDir, `delivered-${name}`);
+  await deliverPairs(new Map(all), {
+    ...runtime,
+    store,
+    async isDone(name, fingerprint) {
+      const found = await noted(path(name));
+      const age = found === undefined ? -1 : runtime.clock.now().getTime() - found.at.getTime();
+      return found?.content === `${fingerprint}\n` && age >= 0 && age < lookAgainMs;
+    },
+    done: (name, fingerprint) => note(path(name), fingerprint),
+  });
+}
+
+/** Nothing depends on a note: without it a place is asked more often. */
+async function noted(path: string): Promise<{ readonly content: string; readonly at: Date } | undefined> {
+  try {
+    return { content: await readFile(path, 'utf8'), at: (await stat(path)).mtime };
+  } catch {
+    return undefined;
+  }
+}
+
+async function note(path: string, text: string): Promise<void> {
+  await replaceFile({ path, content: `${text}\n`, mode: 0o600, what: 'note' }).catch(() => undefined);
 }
 
 const secretText = ({ namespace, name, kubeconfig }: ManagementPlace): string =>
@@ -52,7 +99,7 @@ const secretText = ({ namespace, name, kubeconfig }: ManagementPlace): string =>
 /** Of another cluster: no name of this one's API server is asked for. */
 function withPlace<T>(
   { kubeconfig }: ManagementPlace,
-  { clock, log, signal }: Runtime,
+  { clock, log, signal }: Asking,
   work: (api: Api) => Promise<T>,
 ): Promise<T> {
   const limited = AbortSignal.any([signal, AbortSignal.timeout(placeMs)]);
@@ -61,7 +108,7 @@ function withPlace<T>(
   );
 }
 
-const withSecrets = <T>(place: ManagementPlace, runtime: Runtime, work: (store: Store) => Promise<T>): Promise<T> =>
+const withSecrets = <T>(place: ManagementPlace, runtime: Asking, work: (store: Store) => Promise<T>): Promise<T> =>
   withPlace(place, runtime, ({ connection }) =>
     work(createApiStore({ connection, fieldManager: 'kube-cert-recovery' })),
   );
@@ -75,44 +122,45 @@ export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runti
   const { machine, lockDir } = mode;
   const { clock, log } = runtime;
   if (machine === undefined) return;
-  const note = join(lockDir, 'machine-expiry');
+  const path = join(lockDir, 'machine-expiry');
   const today = clock.now().toISOString().slice(0, 10);
   const content = `${machine.namespace}/${machine.name} ${expiryText(notAfter)} ${today}\n`;
-  if ((await readFile(note, 'utf8').catch(() => undefined)) === content) return;
+  if ((await noted(path))?.content === content) return;
   try {
     const outcome = await withPlace(machine, runtime, (api) => annotateMachine({ ...api, machine, notAfter }));
     if (outcome === 'written') {
       log.info('machine.annotated', { message: machineText(machine), notAfter: notAfter.toISOString() });
     }
-    await replaceFile({ path: note, content, mode: 0o600, what: 'note' });
+    await replaceFile({ path, content, mode: 0o600, what: 'note' });
   } catch (err) {
     const code = err instanceof RecoveryError ? err.code : undefined;
     log.warn('machine.failed', { message: machineText(machine), err: errorText(err), code });
   }
 }
 
-function originOf({ secret, pemPair, command }: PairSource, runtime: Runtime): PairOrigin {
+function placeText({ secret, pemPair, command }: PairSource): string {
+  if (secret !== undefined) return secretText(secret);
+  if (pemPair !== undefined) return `files "${pemPair.certFile}" and "${pemPair.keyFile}"`;
+  return `command "${command?.[0] ?? ''}"`;
+}
+
+/** Throws a RecoveryError with no word of a key. */
+async function readSource(source: PairSource, asking: Asking): Promise<PairBytes> {
+  const { secret, pemPair, command } = source;
+  const text = placeText(source);
   if (secret !== undefined) {
-    const text = secretText(secret);
-    const read = (signal: AbortSignal): Promise<PairBytes> =>
-      withSecrets(secret, runtime, async (store) => {
-        const { namespace, name } = secret;
-        const limited = AbortSignal.any([signal, AbortSignal.timeout(placeMs)]);
-        const entries = (await store.read({ kind: 'secret', namespace, name }, limited))?.entries ?? {};
-        const { [certificateKey]: certificate, [privateKeyKey]: key } = entries;
-        if (certificate !== undefined && key !== undefined) return { certificate, key };
-        throw new RecoveryError('MaterialInvalid', `Cannot use ${text}: it is absent, or has no pair`);
-      });
-    return { text, read };
+    return withSecrets(secret, asking, async (store) => {
+      const { namespace, name } = secret;
+      const limited = AbortSignal.any([asking.signal, AbortSignal.timeout(placeMs)]);
+      const entries = (await store.read({ kind: 'secret', namespace, name }, limited))?.entries ?? {};
+      const { [certificateKey]: certificate, [privateKeyKey]: key } = entries;
+      if (certificate !== undefined && key !== undefined) return { certificate, key };
+      throw new RecoveryError('MaterialInvalid', `Cannot use ${text}: it is absent, or has no pair`);
+    });
   }
-  if (pemPair !== undefined) {
-    const { certFile, keyFile } = pemPair;
-    const read = async (): Promise<PairBytes> => ({ certificate: await bytes(certFile), key: await bytes(keyFile) });
-    return { text: `files "${certFile}" and "${keyFile}"`, read };
-  }
+  if (pemPair !== undefined) return { certificate: await bytes(pemPair.certFile), key: await bytes(pemPair.keyFile) };
   const [program = '', ...args] = command ?? [];
-  const text = `command "${program}"`;
-  return { text, read: async (signal) => pairIn(await outputOf(program, args, signal, text), text) };
+  return pairIn(await outputOf(program, args, asking.signal, text), text);
 }
 
 function destinationOf({ secret }: PairDelivery, runtime: Runtime): PairDestination {

@@ -8,6 +8,7 @@ import { requesterOf } from '../lib/bootstrap-identity.ts';
 import type { Config } from '../lib/config/load.ts';
 import type { ApproverConfig, ModeConfig, RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
 import { replaceFile } from '../lib/disk/files.ts';
+import { isCode } from '../lib/errors.ts';
 import { Health, keepServingHealth } from '../lib/health.ts';
 import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
@@ -22,6 +23,7 @@ import { createKeyPool } from '../lib/pki/key-pool.ts';
 import { createProver } from '../lib/proof/prove.ts';
 import { createOtherClocks } from '../lib/regen/other-clocks.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
+import type { Sources } from '../lib/plan/gather-offers.ts';
 import { runRegen } from '../lib/regen/run.ts';
 import { observeBoot, releaseStaleLeases } from '../lib/regen/stale-leases.ts';
 import { waitAtMost } from '../lib/retry.ts';
@@ -140,10 +142,14 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
   const restarts = createHostRestarts(mode, disk, runtime);
   const noted = once && !dryRun ? await summaryNotedAt(lockDir) : undefined;
   try {
-    const pass = (): Promise<RegenReport> =>
+    const hasSources = (once || dryRun) && Object.keys(mode.sources).length > 0;
+    const management =
+      hasSources || Object.keys(mode.deliveries).length > 0 ? await import('./management.ts') : undefined;
+    const pass = (sources: Sources | undefined): Promise<RegenReport> =>
       runRegen({
         ...runtime,
         ...mode,
+        sources,
         store: storeOf(connection, restarts.store),
         renewalLease: restarts.renewalLease,
         namesInApi: namesInApi(resolved, connection),
@@ -162,13 +168,14 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
         lockDisk: () => lockHost({ ...runtime, lockDir }),
         refuseBesideOthers: refuseBesideKubeadm,
       });
-    let report = await pass();
-    if (once && !dryRun && (Object.keys(mode.sources).length > 0 || Object.keys(mode.deliveries).length > 0)) {
-      const { bringHere, deliverFromHere } = await import('./management.ts');
-      // What this machine can make itself came first; with what was brought the report is another.
-      if (await bringHere(mode, restarts.store, runtime)) report = await pass();
-      await deliverFromHere(mode, restarts.store, runtime);
+    let report = await pass(hasSources ? await management?.sourcesOf(mode) : undefined);
+    const wanted = report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
+    if (management !== undefined && wanted.length > 0) {
+      // What this machine can make itself came first, and its files are free for others while its sources are asked.
+      const asked = { sources: mode.sources, lockDir: dryRun ? undefined : lockDir };
+      report = await afterAsking(report, pass, await management.askSources(asked, wanted, runtime), log);
     }
+    if (once && !dryRun) await management?.deliverFromHere(mode, restarts.store, runtime);
     if (events !== undefined) await sendEvents(events);
     const { summaryLoggedAt: loggedAt } = report;
     if (once && !dryRun && loggedAt !== undefined && loggedAt !== noted) await noteSummary(lockDir, loggedAt);
@@ -181,6 +188,22 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
     return once ? [...unmetConditions(report), ...unfinished] : [];
   } finally {
     await waitAtMost(leasesMs, released, runtime);
+  }
+}
+
+/** Another run may have the files by now: the next one asks again. */
+async function afterAsking(
+  before: RegenReport,
+  pass: (sources: Sources) => Promise<RegenReport>,
+  sources: Sources,
+  log: Runtime['log'],
+): Promise<RegenReport> {
+  try {
+    return await pass(sources);
+  } catch (err) {
+    if (!isCode(err, 'AlreadyRunning')) throw err;
+    log.warn('pair.failed', { err: err.message, code: err.code });
+    return before;
   }
 }
 

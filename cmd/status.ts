@@ -18,7 +18,7 @@ import { type Problem, valueText } from '../lib/problems.ts';
 import { renderNode, type StatusFormat } from '../lib/status/print.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
-import { storeOf } from './connections.ts';
+import { connectingOf, storeOf } from './connections.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
 import { clockFactsAt, type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
@@ -49,13 +49,15 @@ export function statusFlags({ output: wanted, at }: OwnFlags) {
   return { options: { output, at: date }, problems };
 }
 
-/** What `init host` was told of renewal before expiry: so the report says when the timer of this machine does it. */
-function renewalOfUnits(): Pick<CommandLine, 'renewBefore' | 'window' | 'warnOnly'> {
+/** What `init host` was told: so the report says what the timer of this machine does, and when. */
+function toldOfUnits(line: CommandLine): Pick<CommandLine, 'renewBefore' | 'window' | 'warnOnly' | 'config'> {
   const words = installedCommand();
   const valueOf = (flag: string): string | undefined =>
     words.findLast((word) => word.startsWith(`${flag}=`))?.slice(flag.length + 1);
-  const [renewBefore, window] = [valueOf('--renew-before'), valueOf('--window')];
+  const [renewBefore, window, config] = ['--renew-before', '--window', '--config'].map(valueOf);
+  const isNamed = line.config !== undefined || line.preset !== undefined;
   return {
+    ...(config !== undefined && !isNamed && existsSync(config) && { config }),
     ...(renewBefore !== undefined && { renewBefore }),
     ...(window !== undefined && { window }),
     ...(words.includes('--warn-only') && { warnOnly: true }),
@@ -64,7 +66,7 @@ function renewalOfUnits(): Pick<CommandLine, 'renewBefore' | 'window' | 'warnOnl
 
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
   const { options, problems } = statusFlags(line);
-  const config = parseToolConfig({ ...configInput(orKubeadm({ ...renewalOfUnits(), ...line }), io), problems });
+  const config = parseToolConfig({ ...configInput(orKubeadm({ ...toldOfUnits(line), ...line }), io), problems });
   const { inventory } = config;
   const isOfMachine = finderOf(inventory)?.looksAt === 'machine';
   if (isOfMachine && inventory.artefacts.every(({ location }) => isFile(location)))
@@ -102,10 +104,23 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
     clock: systemClock,
     at,
     adopted: adoption?.sight,
+    sources: await sourcesToAsk(config, io),
     signal,
   });
   stdout.write(renderNode(status, output));
   return exitOfNode(status);
+}
+
+/** The log would only repeat what the report says. */
+async function sourcesToAsk(config: ToolConfig, io: Io) {
+  if (Object.keys(config.sources).length === 0) return undefined;
+  const { askSources, sourcesOf } = await import('./management.ts');
+  const { clock, log, signal } = connectingOf({ ...config, log: { ...config.log, level: 'error' } }, io);
+  const places = [...(await sourcesOf(config))].map(([name, { place }]) => [name, { place }] as const);
+  return {
+    places: new Map(places),
+    ask: (names: readonly string[]) => askSources({ sources: config.sources }, names, { clock, log, signal }),
+  };
 }
 
 /** Whatever the plan says: without the units nothing carries it out. Other init systems have no place to look at. */

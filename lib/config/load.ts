@@ -9,7 +9,7 @@ import { namespaceName } from '../inventory/values.ts';
 import { problemsError, suggestion, type Problem } from '../problems.ts';
 import { checkAhead, withLives } from './ahead-settings.ts';
 import { flagRows } from './flags.ts';
-import { checkAddresses, checkComponents, modesOf, policyOf, sharedKubeconfig } from './mode-settings.ts';
+import { checkAddresses, checkComponents, checkPairs, modesOf, policyOf, sharedKubeconfig } from './mode-settings.ts';
 import { missing, readSources, type ConfigInput, type ConfigReading } from './sources.ts';
 import type { Settings } from './schema.ts';
 
@@ -171,6 +171,7 @@ export function parseToolConfig(input: ConfigInput) {
   const { destinationDir, components } = settings.syncer;
   checkComponents(reading, inventory);
   checkAddresses(reading);
+  checkPairs(reading, inventory);
   refuse(problems);
   const common = { ...commonOf(reading, inventory, environment), ...settings.regen };
   const { keyAlgorithm, approver } = settings;

@@ -65,7 +65,7 @@ function modeOf(mode: Mode, reading: ModeReading) {
   const { settings, inventory, kubeconfig } = reading;
   const { keyAlgorithm } = settings;
   if (mode === 'regen') {
-    checkPairs(reading);
+    checkPairs(reading, inventory);
     const { caRenewal: _ofPolicy, ...own } = settings.regen;
     return [{ mode, ...own, kubeconfig, policy: policyOf(reading, inventory), keyAlgorithm }];
   }
@@ -78,7 +78,7 @@ function modeOf(mode: Mode, reading: ModeReading) {
 }
 
 /** A misspelt name would never be brought, and nobody would know. */
-function checkPairs({ settings, inventory, problems }: ModeReading): void {
+export function checkPairs({ settings, problems }: ConfigReading, inventory: Inventory | undefined): void {
   const known = inventory?.artefacts.flatMap((one) => (one.kind === 'target' && isFile(one.location) ? one.name : []));
   for (const [name, source] of Object.entries(settings.regen.sources)) {
     const path = `regen.sources.${name}`;

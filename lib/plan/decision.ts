@@ -5,7 +5,7 @@ import { originalOf } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
 import { type ClockFacts, clockSkewMs } from './clock-rules.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
-import { type ArtefactFacts, certificatesOf, type Facts } from './facts.ts';
+import { type ArtefactFacts, certificatesOf, type Facts, type Offers } from './facts.ts';
 import type { Action, Reason } from './reasons.ts';
 import type { RenewalWindow } from './window.ts';
 
@@ -27,6 +27,10 @@ export interface Decision {
   readonly keepsKey?: true;
   /** A kubeconfig of which only the CA is written: its credentials stay. */
   readonly keepsLeaf?: true;
+  /** The source of it is to be asked, and then it is decided again (offer-rules.ts). */
+  readonly asks?: true;
+  /** A pair of which its source has the next one: that is written, and nothing is signed. */
+  readonly brings?: true;
   /** An external input has nothing valid for it: others may bring that at any moment. */
   readonly awaits?: true;
   /** When it is renewed ahead of time, where that was asked for and nothing happens before. */
@@ -103,6 +107,8 @@ export interface PlanInput {
    * these objects, so external inputs are followed without waiting.
    */
   readonly unattended?: boolean;
+  /** What others have made for targets that have a source. */
+  readonly offers?: Offers | undefined;
 }
 
 export interface Case<A extends ResolvedArtefact = ResolvedArtefact> extends PlanInput {

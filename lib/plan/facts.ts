@@ -1,5 +1,5 @@
-// What is known about each artefact when a plan is made: plain data, gathered by gather.ts, no bytes and no keys. Pure.
-import type { CertificateFacts } from '../pki/certificate.ts';
+// What is known about each artefact when a plan is made: plain data, gathered by gather.ts, no keys. Pure.
+import type { Certificate, CertificateFacts } from '../pki/certificate.ts';
 
 export type ArtefactFacts =
   /** Nothing there. */
@@ -108,3 +108,26 @@ export const isValid = (
 
 /** By artefact name. */
 export type Facts = ReadonlyMap<string, ArtefactFacts>;
+
+/** What is known of the source of one target. */
+export interface Offer {
+  /** In words: `Secret "default/pair" (kubeconfig "/k")`. */
+  readonly place: string;
+  /** When it was asked last; a single run is asked about this by the next one, a minute later. */
+  readonly askedAt?: Date | undefined;
+  /** Undefined: not asked. */
+  readonly answer?: OfferAnswer | undefined;
+}
+
+export type OfferAnswer =
+  | { readonly problem: string }
+  | {
+      readonly offered: Certificate;
+      /** What is here, where it is whole. */
+      readonly present: Certificate | undefined;
+      /** The CA beside the target on this machine; none where it cannot be read. */
+      readonly authorities: readonly Certificate[];
+    };
+
+/** By target. */
+export type Offers = ReadonlyMap<string, Offer>;

@@ -14,6 +14,7 @@ import { lookAgainMs, type PlanInput, validNow, type Verdict } from './decision.
 import { type ArtefactFacts, certificatesOf } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
+import { fromSource } from './offer-rules.ts';
 
 /** One decision for each artefact, in the order in which they are carried out. */
 export interface Plan {
@@ -41,7 +42,7 @@ export function plan(input: PlanInput): Plan {
     const isStuck = (message: string): Verdict =>
       blocked('Unreadable', `it cannot be judged: ${message}`, laterMs(now, lookAgainMs));
     let verdict = keeper.contain(artefact.name, () => judge(at), isStuck);
-    const signs = verdict.action === 'renew' && verdict.putsBack !== true;
+    const signs = verdict.action === 'renew' && verdict.putsBack !== true && verdict.brings !== true;
     if (distrust !== undefined && (signs || verdict.reason === distrust.reason))
       verdict = { ...verdict, action: 'blocked', ...distrust };
     const { leaves, ...decision } = verdict;
@@ -61,7 +62,7 @@ function judge(at: Case): Verdict {
     case 'signer':
       return judgeSigner({ ...at, artefact });
     case 'target':
-      return judgeTarget({ ...at, artefact });
+      return fromSource({ ...at, artefact }, judgeTarget({ ...at, artefact }));
     case 'caBundle':
       return judgeBundle({ ...at, artefact });
     case 'composedBundle':

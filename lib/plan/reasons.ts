@@ -34,6 +34,7 @@ export const reasons = {
   SignerEnding: ['keep', 'due, but its signer ends too soon', 'the signer must be renewed'],
   SignerUnusable: ['blocked', 'its signer cannot sign now', 'a person must look, see below'],
   SignerExternal: ['keep, blocked', "its CA's key is not on this machine", 'bring it by hand, see below'],
+  OfferedBySource: ['renew', 'its source has one that ends later', 'brought from there'],
   Unavailable: ['blocked', 'it could not be read', 'asked again'],
   ClockImplausible: ['blocked', 'the clock cannot be right', 'set the clock, see below'],
   ClockJumped: ['blocked', 'the clock was set while this ran', 'waits a minute at most'],

@@ -11,6 +11,7 @@ import type { KeyPool } from '../pki/key-pool.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import type { ArtefactFacts, Facts } from '../plan/facts.ts';
 import type { Gathered } from '../plan/gather.ts';
+import { pairMaterial, type Sources } from '../plan/gather-offers.ts';
 import type { Decision } from '../plan/decision.ts';
 import type { Plan } from '../plan/plan.ts';
 import type { Material, Store } from '../store/store.ts';
@@ -43,6 +44,8 @@ interface Execution {
   readonly keyAlgorithm?: KeyAlgorithm | undefined;
   readonly now: Date;
   readonly signal: AbortSignal;
+  /** Whose answers are written where the plan says so. */
+  readonly sources?: Sources | undefined;
   /** Why files of this host may not be written now. */
   readonly diskRefused?: RecoveryError | undefined;
   /** Told of each step as it ends. */
@@ -104,7 +107,9 @@ async function step({ artefact, decision, results, material, execution }: Step):
     const signerCopies = decision.putsBack === true ? copies : undefined;
     const { keepsKey, keepsLeaf } = decision;
     const from = { resolved, material, backups, takeKey, lost, now, signerCopies, keepsKey, keepsLeaf };
-    const issued = await make(artefact, from);
+    const { answer } = execution.sources?.get(artefact.name) ?? {};
+    const brought = decision.brings === true && answer !== undefined && !('problem' in answer) ? answer : undefined;
+    const issued = brought === undefined ? await make(artefact, from) : pairMaterial(brought);
     const version = gathered.found.get(artefact.name)?.version;
     const seen = version === undefined ? 'absent' : { version };
     const { certificates: made, ...next } = issued;

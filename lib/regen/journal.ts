@@ -15,7 +15,10 @@ import { isFile, pathOf } from '../inventory/places.ts';
 import { DailySummary, type Summary, summaryOf } from '../summary.ts';
 
 /** With the last decision about it. */
-export interface ArtefactReport extends Pick<Decision, 'artefact' | 'action' | 'reason' | 'message' | 'byHand'> {
+export interface ArtefactReport extends Pick<
+  Decision,
+  'artefact' | 'action' | 'reason' | 'message' | 'byHand' | 'asks'
+> {
   /** Of the last attempt to renew it; undefined when there was none. */
   readonly outcome?: StepOutcome | undefined;
   readonly err?: string | undefined;
@@ -105,6 +108,8 @@ export class Journal {
         else log.debug('rotation.decided', fields);
       } else if (reason === 'ClockImplausible' || reason === 'ClockJumped') {
         log.warn('clock.implausible', fields);
+      } else if (decision.asks === true) {
+        log.debug('rotation.blocked', fields); // decided again, once its source has answered
       } else if (reason !== 'Unavailable' || this.firstAnswerAt !== undefined) {
         log.warn('rotation.blocked', fields); // before the API has answered, api.waiting says it for all
       }
@@ -140,7 +145,7 @@ export class Journal {
         const facts = certificates?.[0]?.facts;
         log.info(eventOf(artefact, decision), {
           ...fields,
-          message: decision.keepsKey === true ? decision.message : undefined,
+          message: decision.keepsKey === true || decision.brings === true ? decision.message : undefined,
           notBefore: facts?.notBefore.toISOString(),
           notAfter: facts?.notAfter.toISOString(),
           count: certificates?.length,
@@ -227,8 +232,8 @@ export class Journal {
   report(converged: boolean, gaveUp?: string): RegenReport {
     const artefacts = [...this.#entries].flatMap(([artefact, { decision, outcome, err, writes }]) => {
       if (decision === undefined) return [];
-      const { action, reason, message, byHand } = decision;
-      return [{ artefact, action, reason, message, byHand, outcome, err, writes }];
+      const { action, reason, message, byHand, asks } = decision;
+      return [{ artefact, action, reason, message, byHand, ...(asks && { asks }), outcome, err, writes }];
     });
     return { converged, gaveUp, artefacts, writes: this.writes, summaryLoggedAt: this.#summary.loggedAt };
   }
@@ -238,7 +243,8 @@ function isPair({ kind }: ResolvedArtefact): boolean {
   return kind === 'signer' || kind === 'target';
 }
 
-function eventOf({ kind }: ResolvedArtefact, { putsBack, keepsKey }: Decision): LogEvent {
+function eventOf({ kind }: ResolvedArtefact, { putsBack, keepsKey, brings }: Decision): LogEvent {
+  if (brings === true) return 'pair.brought';
   if (putsBack === true) return 'signer.restored';
   return keepsKey === true ? 'signer.renewed' : renewals[kind][0];
 }

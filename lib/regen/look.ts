@@ -8,6 +8,7 @@ import { type NamesInApi, withNames } from '../inventory/names-in-api.ts';
 import type { KeyAlgorithm, PrivateKey } from '../pki/key.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
 import { gather, type Gathered } from '../plan/gather.ts';
+import { type Sources, understandOffers } from '../plan/gather-offers.ts';
 import type { Facts } from '../plan/facts.ts';
 import { type Plan, plan as makePlan } from '../plan/plan.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
@@ -27,6 +28,8 @@ export interface LookOptions extends ClockSources {
   /** Names that only the API tells, read at each look; needed where the inventory asks for them. */
   readonly namesInApi?: ((signal: AbortSignal) => Promise<NamesInApi>) | undefined;
   readonly policy: RenewalPolicy;
+  /** Where somebody else puts what cannot be made here, and what they have answered. They are asked between two runs. */
+  readonly sources?: Sources | undefined;
   readonly keyPool: KeyPool;
   readonly keyAlgorithm?: KeyAlgorithm | undefined;
   readonly once: boolean;
@@ -96,8 +99,9 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
     const facts = withoutWaiting(gathered.facts, unfinished);
     foundExpiredAt = foundExpiredAt && notLater(foundExpiredAt, now);
     const unattended = isUnattended(foundExpiredAt, now);
+    const offers = understandOffers(options.sources, { ...gathered, resolved });
     const planBy = (by: ClockFacts, kept = policy): Plan =>
-      makePlan({ resolved, facts, policy: kept, clock: by, now, unattended });
+      makePlan({ resolved, facts, policy: kept, clock: by, now, unattended, offers });
     const planned = planBy(trust);
     const apiAnswers = hasAnswered({ resolved, gathered }, only);
     const canHear = apiAnswers && options.otherClocks !== undefined;
@@ -135,7 +139,8 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
       journal.measured(gathered.facts);
       journal.decided(plan, ({ location }) => only(location));
       const onStep = journal.stepped.bind(journal);
-      const how = { keys: keyPool, keptKeys, keyAlgorithm, diskRefused: guard.refused };
+      const { sources } = options;
+      const how = { keys: keyPool, keptKeys, keyAlgorithm, sources, diskRefused: guard.refused };
       const steps = dryRun ? [] : await execute({ resolved, plan, gathered, store, ...how, now, signal, onStep });
       known.dated(steps);
       unfinished = ownWork(unfinished, steps, gathered.facts);

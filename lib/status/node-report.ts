@@ -86,6 +86,8 @@ interface NodeInput extends ReportInput {
   readonly isForecast?: boolean;
   readonly served?: readonly ServedCertificate[];
   readonly notes?: readonly string[];
+  /** What runs with a former CA, and who must restart it. */
+  readonly stale?: readonly string[];
   /** Default: true. */
   readonly isArmed?: boolean | undefined;
   /** Default: `the kubelet`. */
@@ -107,7 +109,11 @@ export function nodeReport(input: NodeInput): NodeStatus {
   const own = told.filter(
     (one) => !listed.includes(one) && !authorities.includes(one) && !isNoConcern(one, input.facts),
   );
-  const problems = [...general.problems, ...(adopted === undefined ? [] : adoptedProblems(adopted))];
+  const problems = [
+    ...general.problems,
+    ...(input.stale ?? []),
+    ...(adopted === undefined ? [] : adoptedProblems(adopted)),
+  ];
   const isRecovering =
     [general.class, adopted?.objects?.class].includes('recovering') ||
     served.some(isDifferent) ||

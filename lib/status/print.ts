@@ -165,8 +165,8 @@ function objectFinding({ artefact, state, action, onDisk, message }: StatusRow):
   return [[artefact, state, 'published', files]];
 }
 
-function whatWillBeDone({ action, byHand, isForeign, state, kind, renewsAt }: StatusRow): string {
-  if (action === 'renew') return 'reissued';
+function whatWillBeDone({ action, byHand, brings, isForeign, state, kind, renewsAt }: StatusRow): string {
+  if (action === 'renew') return brings === true ? 'brought from its source' : 'reissued';
   if (byHand === true) return 'nothing: bring a new one by hand';
   if (renewsAt !== undefined) return `reissued ${expiresText(renewsAt)}`;
   if (state !== 'EXPIRING') return 'nothing now';

@@ -49,6 +49,8 @@ export interface StatusRow {
   readonly authority?: 'same' | 'different' | undefined;
   /** It has expired or is broken, and nothing here can make a new one. */
   readonly byHand?: boolean;
+  /** Its source has a new one, which a run takes. */
+  readonly brings?: boolean;
 }
 
 /** Admission webhooks that could stand between recovery and its objects; or why nobody knows. */
@@ -174,6 +176,7 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
     recheckAt,
     ...(renewsAt && { renewsAt }),
     byHand: decision.byHand === true,
+    ...(decision.brings && { brings: true }),
     onDisk: input.onDisk?.get(artefact.name),
     inUse: input.inUse?.get(artefact.name),
   };

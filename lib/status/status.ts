@@ -7,7 +7,8 @@ import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts
 import { type NamesInApi, withNames } from '../inventory/names-in-api.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { gather } from '../plan/gather.ts';
-import { plan } from '../plan/plan.ts';
+import { type Sources, understandOffers } from '../plan/gather-offers.ts';
+import { type Plan, plan } from '../plan/plan.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 import type { RenewalPolicy } from '../plan/decision.ts';
 import type { Prove } from '../proof/prove.ts';
@@ -17,6 +18,7 @@ import { findWebhooks } from '../webhooks/find.ts';
 import { askServers, localServers } from './local-servers.ts';
 import { type AdoptionStatus, nodeReport, type NodeStatus } from './node-report.ts';
 import { type OnDisk, report, type StatusReport, type Use, type WebhookSight } from './report.ts';
+import { staleReaders } from './stale-readers.ts';
 import { basename } from 'node:path';
 import { filesOfReaders, isFile, isFileOfItsOwn, pathsOf } from '../inventory/places.ts';
 
@@ -79,8 +81,21 @@ interface NodeOptions extends Pick<
   readonly starter?: string | undefined;
   /** Whether this process may read everything: what it may not read is then a fault. Default: true. */
   readonly isRoot?: boolean;
+  /** Where somebody else puts what cannot be made here, and how to ask some of these places. */
+  readonly sources?:
+    { readonly places: Sources; readonly ask: (names: readonly string[]) => Promise<Sources> } | undefined;
   /** Of an adopted machine. */
   readonly adopted?: AdoptionStatus | undefined;
+}
+
+/** What the plan wants to know of sources is asked for, and then it is made again. */
+async function planWithSources(
+  planOf: (sources: Sources | undefined) => Plan,
+  sources: NodeOptions['sources'],
+): Promise<Plan> {
+  const first = planOf(sources?.places);
+  const wanted = first.decisions.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
+  return sources === undefined || wanted.length === 0 ? first : planOf(await sources.ask(wanted));
 }
 
 /** Throws ReadFailed where root's files are asked for by somebody else. */
@@ -88,7 +103,8 @@ export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
   const { resolved, store, policy, clockFacts, clock, at, signal, isRoot = true } = options;
   const present = clock.now();
   const now = at ?? present;
-  const { facts, found, failures } = await gather({ resolved, store, now: present, signal });
+  const gathered = await gather({ resolved, store, now: present, signal });
+  const { facts, found, failures } = gathered;
   const isShutOut = [...failures.values()].some(({ details }) => details['system'] === 'EACCES');
   if (isShutOut && !isRoot) {
     const message = 'Cannot look at this machine: its keys and kubeconfigs are readable by root only; run it as root';
@@ -102,9 +118,13 @@ export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
   return nodeReport({
     ...options,
     facts,
-    plan: plan({ resolved, facts, policy, clock: clockFacts, now }),
+    plan: await planWithSources((sources) => {
+      const offers = understandOffers(sources, { ...gathered, resolved });
+      return plan({ resolved, facts, policy, clock: clockFacts, now, offers });
+    }, options.sources),
     now,
     isForecast: at !== undefined,
+    stale: at === undefined ? staleReaders(resolved) : [],
     keyOnly: new Set(resolved.artefacts.filter(isKeyOnly).map(({ name }) => name)),
     served,
   });

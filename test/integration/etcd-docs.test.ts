@@ -2,7 +2,7 @@
 // the real kubeadm has made and on those of a machine of etcd. They find these where a machine has them: in a mount
 // namespace of their own.
 import { execFile } from 'node:child_process';
-import { copyFile, mkdir, readFile, rename } from 'node:fs/promises';
+import { copyFile, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { blocks, page, root as project } from '../docs/markdown.ts';
@@ -41,8 +41,8 @@ const day = 86_400_000;
 const expired = { notBefore: new Date(Date.now() - 400 * day), notAfter: new Date(Date.now() - 35 * day) };
 
 describe('docs/external-etcd.md', () => {
-  it('has three commands, which do what it says', async () => {
-    const [status = '', forecast = '', renew = '', ...others] = commandsOf('docs/external-etcd.md');
+  it('has four commands, which do what it says', async () => {
+    const [status = '', forecast = '', renew = '', withSource = '', ...others] = commandsOf('docs/external-etcd.md');
     expect(others).toEqual([]);
     const pki = '/etc/kubernetes/pki';
     const [caFile, certFile, keyFile] = ['etcd/ca.crt', 'apiserver-etcd-client.crt', 'apiserver-etcd-client.key'];
@@ -65,6 +65,24 @@ describe('docs/external-etcd.md', () => {
     expect(before.code, before.stdout).toBe(5);
     expect(before.stdout).toMatch(/^external-etcd-client +EXPIRED +nothing: bring a new one by hand/m);
     expect((await run(forecast, machine.root)).code).toBe(5);
+    // Its configuration, on a machine that does not reach the management cluster.
+    const [yaml = ''] = blocks(page('docs/external-etcd.md')).flatMap(({ language, text }) =>
+      language === 'yaml' ? [text] : [],
+    );
+    await writeFile(machine.path('kube-cert-recovery.yaml'), yaml);
+    const told = 'Secret "eksa-system/cluster1-apiserver-etcd-client" (kubeconfig "/etc/kubernetes/management.conf")';
+    const asked = await run(withSource, machine.root);
+    expect(asked.code, asked.stdout).toBe(5);
+    expect(asked.stdout).toContain(`${told} does not help: `);
+    // With the unit that `init host --config` writes, status goes by that file.
+    const unit = '/etc/systemd/system/kube-cert-recovery.service';
+    const units = await run(`kube-cert-recovery init host --dry-run ${withSource.split(' ').at(-1)}`, machine.root);
+    const [, own = ''] = units.stdout.split(`# ${unit}\n`);
+    expect(own, units.stdout).toContain('--config=');
+    await mkdir(join(machine.root, unit, '..'), { recursive: true });
+    await writeFile(join(machine.root, unit), own.split(/^# \/etc/m)[0] ?? '');
+    expect((await run(status, machine.root)).stdout).toContain(`${told} does not help: `);
+    await rm(join(machine.root, unit));
     await copyFile(ca.key, machine.path('pki/etcd/ca.key'));
     const made = await run(renew, machine.root);
     expect(made.code, made.stderr).toBe(0);
@@ -74,9 +92,10 @@ describe('docs/external-etcd.md', () => {
 });
 
 describe('docs/eks-anywhere.md', () => {
-  const [init = '', status = '', repair = '', bottlerocket = '', ...others] = commandsOf('docs/eks-anywhere.md');
+  const [init = '', status = '', repair = '', ahead = '', bottlerocket = '', ...others] =
+    commandsOf('docs/eks-anywhere.md');
 
-  it('has four commands; on a machine of etcd they do what it says', async () => {
+  it('has five commands; on a machine of etcd they do what it says', async () => {
     expect(others).toEqual([]);
     await using etcd = await EtcdMembers.create(expired);
     const [{ root, pki } = { root: '', pki: '' }] = etcd.members;
@@ -89,6 +108,9 @@ describe('docs/eks-anywhere.md', () => {
       `ExecStart=${join(project, 'dist/kube-cert-recovery')} --mode=regen --once --preset=eks-anywhere --restart`,
     );
     expect(units.stdout).toContain('ReadWritePaths=-/etc/etcd/pki\n');
+    const early = await run(ahead, root);
+    expect(early.code, early.stderr).toBe(0);
+    expect(early.stdout).toContain('--preset=eks-anywhere --renew-before=30d --restart');
     const before = await run(status, root);
     expect(before.code, before.stdout).toBe(3);
     expect(before.stdout).toContain('--mode=regen --once --preset=eks-anywhere" before each start of etcd');
@@ -105,6 +127,11 @@ describe('docs/eks-anywhere.md', () => {
     const { stdout, code } = await run(status, machine.root);
     expect(code, stdout).toBe(0);
     expect(stdout).toMatch(/^apiserver-etcd-client +\w{3} \d\d, /m);
+    // The recipe of docs/cluster-api.md.
+    const [recipe = ''] = /kube-cert-recovery init host --renew-before=60d/.exec(page('docs/cluster-api.md')) ?? [];
+    const units = await run(`${recipe} --dry-run`, machine.root);
+    expect(units.code, units.stderr).toBe(0);
+    expect(units.stdout).toContain('--renew-before=60d');
   });
 
   it('on a machine of etcd of Bottlerocket', async () => {

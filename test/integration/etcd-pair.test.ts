@@ -1,14 +1,21 @@
 // The pair by which an API server reaches an etcd elsewhere, from the side that has made it to the side that cannot: out of
-// a Secret of a management cluster (a real API server), out of files, or from a command; and into that Secret.
+// a Secret of a management cluster (a real API server), out of files, or from a command; and into that Secret. With it the API
+// server starts again, and the Machine of Cluster API says when what it serves ends.
 import { execFile, execFileSync } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
 import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
+import { findBinaries } from '../support/cluster/binaries.ts';
+import { clusterApiCrd } from '../support/cluster/cluster-api-crds.ts';
 import { startControlPlane, type ControlPlane } from '../support/cluster/control-plane.ts';
 import { EtcdMembers } from '../support/cluster/etcd-members.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
+import { freePorts } from '../support/cluster/ports.ts';
+import { SupervisedProcess } from '../support/cluster/process.ts';
+import { eventually } from '../support/eventually.ts';
 
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
 const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
@@ -84,11 +91,21 @@ async function machineWith(former: Partial<typeof expired> = expired) {
     pkiDir: machine.path('pki'),
     kubeletDir: join(machine.root, 'var/lib/kubelet'),
   };
-  const run = (sources: object): Promise<Outcome> => recover(machine.root, 'kubeadm', directories, { sources });
-  return { client, run, machine, [Symbol.asyncDispose]: () => machine[Symbol.asyncDispose]() };
+  const run = (sources: object, ...flags: readonly string[]): Promise<Outcome> =>
+    recover(machine.root, 'kubeadm', directories, { sources }, flags);
+  const status = (sources: object, ...flags: readonly string[]): Promise<Outcome> =>
+    recover(machine.root, 'kubeadm', directories, { sources }, flags, ['status']);
+  return { client, run, status, machine, directories, [Symbol.asyncDispose]: () => machine[Symbol.asyncDispose]() };
 }
 
-async function recover(root: string, preset: string, directories: object, regen: object): Promise<Outcome> {
+async function recover(
+  root: string,
+  preset: string,
+  directories: object,
+  regen: object,
+  flags: readonly string[] = [],
+  command: readonly string[] = ['--mode=regen', '--once'],
+): Promise<Outcome> {
   const config = join(root, 'recovery.yaml');
   const own = { backupDir: join(root, 'backups'), lockDir: join(root, 'lock'), ...regen };
   await writeFile(
@@ -96,9 +113,9 @@ async function recover(root: string, preset: string, directories: object, regen:
     `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: ${preset}\n` +
       `directories: ${JSON.stringify(directories)}\nregen: ${JSON.stringify(own)}\n`,
   );
-  const words = ['--pid', '--fork', '--mount-proc', '--kill-child', process.execPath, program];
+  const words = ['--pid', '--fork', '--mount-proc', '--kill-child', process.execPath, program, ...command];
   return new Promise((resolve) => {
-    execFile('unshare', [...asRoot, ...words, '--mode=regen', '--once', `--config=${config}`], (err, stdout, stderr) =>
+    execFile('unshare', [...asRoot, ...words, `--config=${config}`, ...flags], (err, stdout, stderr) =>
       resolve({ stdout, stderr, code: err === null ? 0 : Number(err.code ?? -1) }),
     );
   });
@@ -148,7 +165,7 @@ describe('an expired pair whose CA has its key elsewhere', () => {
     const before = await readFile(here.client.cert, 'utf8');
     const refused = await here.run(fromSecret());
     expect(refused.code, refused.stderr).toBe(5);
-    expect(lineOf('pair.failed', refused.stderr)).toContain('the CA on this machine would not verify it');
+    expect(lineOf('rotation.blocked', refused.stderr)).toContain('the CA on this machine would not verify it');
     const none = await here.run({
       'external-etcd-client': { command: ['/bin/cat', here.client.cert, here.client.key] },
     });
@@ -188,6 +205,165 @@ describe('an expired pair whose CA has its key elsewhere', () => {
   });
 });
 
+describe('the plan knows the source', () => {
+  it('status and a dry run say what comes from it, and write nothing', async () => {
+    await putSecret(fresh);
+    await using here = await machineWith();
+    const before = await readFile(here.client.cert, 'utf8');
+    const told = await here.status(fromSecret());
+    expect(told.code, told.stdout).toBe(3);
+    expect(told.stdout).toMatch(
+      /^external-etcd-client +EXPIRED +brought from its source +it expired at \S+; brought from Secret "default\/cluster1-apiserver-etcd-client" /m,
+    );
+    expect(told.stdout).not.toContain('by hand');
+    const dry = await here.run(fromSecret(), '--dry-run');
+    expect(dry.code, dry.stderr).toBe(0);
+    expect(lineOf('rotation.decided', dry.stderr)).toContain('"reason":"OfferedBySource"');
+    expect(dry.stderr).not.toContain('pair.brought');
+    expect(await readFile(here.client.cert, 'utf8')).toBe(before);
+    expect((await here.run(fromSecret())).code).toBe(0);
+    expect((await here.status(fromSecret())).code).toBe(0);
+  });
+
+  it('status says why a source does not help, and that somebody must bring a pair: exit 5', async () => {
+    await putSecret(stranger);
+    await using here = await machineWith();
+    const { stdout, code } = await here.status(fromSecret());
+    expect(code, stdout).toBe(5);
+    expect(stdout).toMatch(/^external-etcd-client +EXPIRED +nothing: bring a new one by hand/m);
+    expect(stdout).toContain('does not help: the CA on this machine would not verify it');
+    const away = await here.status({ 'external-etcd-client': { command: ['/bin/false'] } });
+    expect(away.code, away.stdout).toBe(5);
+    expect(away.stdout).toContain('command "/bin/false" does not help: Cannot use command "/bin/false": exit 1');
+  });
+
+  it('a source is asked once an hour while the pair works, and each time when it does not', async () => {
+    const soon = { notBefore: new Date(Date.now() - 360 * day), notAfter: new Date(Date.now() + 5 * day) };
+    for (const [former, asked] of [
+      [soon, 1],
+      [expired, 2],
+    ] as const) {
+      await using here = await machineWith(former);
+      const count = join(here.machine.root, 'asked');
+      const command = ['/bin/sh', '-c', `echo asked >> ${count}; exit 1`];
+      await here.run({ 'external-etcd-client': { command } });
+      await here.run({ 'external-etcd-client': { command } });
+      expect(await readFile(count, 'utf8')).toBe('asked\n'.repeat(asked));
+    }
+    await using here = await machineWith(soon);
+    const files = { pemPair: { certFile: fresh.cert, keyFile: fresh.key } };
+    expect((await here.run({ 'external-etcd-client': files })).code).toBe(0);
+    await same(here.client.cert, fresh.cert);
+  });
+});
+
+it('all of it: etcd and kube-apiserver with expired certificates, two clusters, one pair', async () => {
+  await using etcd = await EtcdMembers.create(expired);
+  const [first] = etcd.members;
+  if (first === undefined) throw new Error('no member');
+  const pair = join(first.pki, 'apiserver-etcd-client');
+  await putSecret({ cert: `${pair}.crt`, key: `${pair}.key` });
+  await management.apply(await clusterApiCrd('Machine'));
+  await eventually(() => management.apply(machineOf('node1')));
+
+  // A control-plane machine whose pair came out of that Secret when it was made; the key of etcd's CA is elsewhere.
+  await using here = await machineWith();
+  const { machine, client, directories } = here;
+  await copyFile(`${pair}.crt`, client.cert);
+  await copyFile(`${pair}.key`, client.key);
+  await copyFile(join(first.pki, 'ca.crt'), join(machine.root, 'ETCD/ca.crt'));
+  const [port = 0] = await freePorts(1);
+  const manifest = machine.path('manifests/kube-apiserver.yaml');
+  const text = await readFile(manifest, 'utf8');
+  await writeFile(
+    manifest,
+    text
+      .replace('https://192.0.2.20:2379', etcd.clientUrls.join(','))
+      .replaceAll('6443', String(port))
+      .replace(/^( +)- --secure-port/m, '$1- --bind-address=127.0.0.1\n$&'),
+  );
+  const binaries = await findBinaries(['kube-apiserver', 'kubectl']);
+  const flags = await machine.flagsOf('kube-apiserver');
+  const startApiServer = (): SupervisedProcess =>
+    new SupervisedProcess({
+      name: 'kube-apiserver',
+      command: binaries.get('kube-apiserver') ?? '',
+      args: flags,
+      logFile: join(machine.root, 'kube-apiserver.log'),
+    });
+  const recoverHere = (...more: readonly string[]): Promise<Outcome> =>
+    recover(
+      machine.root,
+      'kubeadm',
+      directories,
+      {
+        sources: fromSecret(),
+        machine: { kubeconfig: management.adminKubeconfig, namespace: 'default', name: 'node1' },
+      },
+      [`--api-server-address=127.0.0.1:${port}`, ...more],
+    );
+
+  // Switched on, before anybody has renewed anything: the pair in the Secret has expired, too.
+  const early = await recoverHere();
+  expect(early.code, early.stderr).toBe(5);
+  expect(lineOf('rotation.blocked', early.stderr)).toContain('does not help: it expired at');
+
+  const deliveries = { 'apiserver-etcd-client': { secret: { kubeconfig: management.adminKubeconfig, ...place } } };
+  for (const member of etcd.members) {
+    const { code, stderr } = await recover(member.root, 'etcdadm', { etcdPkiDir: member.pki }, { deliveries });
+    expect(code, stderr).toBe(0);
+    etcd.start(member);
+  }
+  for (const member of etcd.members)
+    await eventually(async () => expect(await etcd.health(member)).toContain('"health":"true"'));
+  expect((await secret()).data['tls.crt']).toBe(await base64(`${pair}.crt`));
+
+  // etcd is back, and kube-apiserver without the new pair is not.
+  const refused = startApiServer();
+  await eventually(() => expect(refused.failure).toBeDefined());
+  expect(refused.logTail(1000)).toMatch(/etcd|context deadline exceeded/);
+  await eventually(() => expect(etcd.count(/certificate has expired/)).toBeGreaterThan(0));
+
+  const brought = await recoverHere();
+  expect(brought.code, brought.stderr).toBe(0);
+  expect(lineOf('pair.brought', brought.stderr)).toContain('Secret \\"default/cluster1-apiserver-etcd-client\\"');
+  await same(client.cert, `${pair}.crt`);
+  const apiServer = startApiServer();
+  try {
+    const kubectl = [`--kubeconfig=${machine.path('super-admin.conf')}`, `--server=https://127.0.0.1:${port}`];
+    const ask = (what: string): string =>
+      execFileSync(binaries.get('kubectl') ?? '', [...kubectl, '--tls-server-name=kubernetes', 'get', '--raw', what], {
+        encoding: 'utf8',
+        stdio: 'pipe',
+      });
+    await eventually(() => expect(ask('/readyz')).toBe('ok'));
+    expect(ask('/api/v1/namespaces/default')).toContain('"default"');
+
+    // The timer's run: the Machine says what is served.
+    const timed = await recoverHere('--restart');
+    expect(timed.stderr).toContain('machine.annotated');
+    const { validTo } = new X509Certificate(await readFile(machine.path('pki/apiserver.crt')));
+    const { body } = await management.admin('/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machines/node1');
+    expect((body as { metadata: { annotations: object } }).metadata.annotations).toMatchObject({
+      'machine.cluster.x-k8s.io/certificates-expiry': new Date(validTo).toISOString().replace('.000Z', 'Z'),
+    });
+  } finally {
+    await apiServer.kill();
+  }
+});
+
+const machineOf = (name: string): string =>
+  JSON.stringify({
+    apiVersion: 'cluster.x-k8s.io/v1beta2',
+    kind: 'Machine',
+    metadata: { namespace: 'default', name },
+    spec: {
+      clusterName: 'cluster1',
+      bootstrap: { dataSecretName: name },
+      infrastructureRef: { apiGroup: 'infrastructure.cluster.x-k8s.io', kind: 'DockerMachine', name },
+    },
+  });
+
 it('a pair that was renewed on a machine of etcd goes into the Secret, once, and the rest of that stays', async () => {
   await using etcd = await EtcdMembers.create(expired);
   const [first, second] = etcd.members;
@@ -209,5 +385,9 @@ it('a pair that was renewed on a machine of etcd goes into the Secret, once, and
   });
   // The next machine has a pair of its own: the one in the Secret is good, and stays.
   expect((await run(second.root, second.pki)).code).toBe(0);
+  // Known to be there, it is not asked for each minute.
+  const away = { 'apiserver-etcd-client': { secret: { kubeconfig: '/nowhere/management.conf', ...place } } };
+  const next = await recover(first.root, 'etcdadm', { etcdPkiDir: first.pki }, { deliveries: away });
+  expect(next.stderr).not.toContain('pair.failed');
   expect((await secret()).metadata.resourceVersion).toBe(made.metadata.resourceVersion);
 });

@@ -1,6 +1,8 @@
 // Three real members of etcd in etcdadm's layout, whose certificates have all expired: one run on each machine, and the
-// cluster has its quorum and its data again. Also as a user that is not root, and below the paths of Bottlerocket.
+// cluster has its quorum and its data again. Or end soon: they are renewed while the members serve. Also as a user that is
+// not root, and below the paths of Bottlerocket.
 import { execFile } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
 import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -8,6 +10,7 @@ import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { askEtcdMembers, judgeQuorum } from '../../lib/proof/etcd-health.ts';
 import { EtcdMembers, type EtcdMember } from '../support/cluster/etcd-members.ts';
+import { startEtcdWriter } from '../support/cluster/etcd-writer.ts';
 import { eventually } from '../support/eventually.ts';
 
 const run = promisify(execFile);
@@ -47,10 +50,18 @@ async function configured({ root, pki }: EtcdMember): Promise<string> {
   return path;
 }
 
-const recover = async (member: EtcdMember): Promise<Outcome> =>
-  started(member, ['--mode=regen', '--once', '--restart', `--config=${await configured(member)}`]);
-const status = async (member: EtcdMember): Promise<Outcome> =>
-  started(member, ['status', `--config=${await configured(member)}`]);
+const recover = async (member: EtcdMember, ...flags: readonly string[]): Promise<Outcome> =>
+  started(member, ['--mode=regen', '--once', '--restart', `--config=${await configured(member)}`, ...flags]);
+const status = async (member: EtcdMember, ...flags: readonly string[]): Promise<Outcome> =>
+  started(member, ['status', `--config=${await configured(member)}`, ...flags]);
+
+/** On Bottlerocket the machine's own /var/lib has the files. */
+const onBottlerocket = (member: EtcdMember, ...words: readonly string[]): Promise<Outcome> =>
+  started(
+    member,
+    [...words, '--preset=eks-anywhere-bottlerocket'],
+    `mount --rbind '${join(member.root, 'var/lib')}' /var/lib; mount -t tmpfs tmpfs /run; `,
+  );
 
 const isHealthy = async (etcd: EtcdMembers, member: EtcdMember): Promise<void> =>
   expect(await etcd.health(member)).toContain('"health":"true"');
@@ -159,16 +170,163 @@ describe('three members whose certificates have all expired', () => {
   });
 });
 
+describe('three members whose certificates end in ten days', () => {
+  const ending = { notBefore: new Date(Date.now() - 355 * day), notAfter: new Date(Date.now() + 10 * day) };
+  const before = '--renew-before=30d';
+  const certificateIn = async ({ pki }: EtcdMember, leaf: string): Promise<X509Certificate> =>
+    new X509Certificate(await readFile(join(pki, `${leaf}.crt`)));
+  const serials = (member: EtcdMember): Promise<readonly string[]> =>
+    Promise.all(leaves.map(async (leaf) => (await certificateIn(member, leaf)).serialNumber));
+  const notRoot = isRoot ? { uid: 4711 } : {};
+  const aDay = 24 * 3600_000;
+  /** An hour of the day after tomorrow. */
+  const closed = `${new Date(Date.now() + 2 * aDay).toUTCString().slice(0, 3)}/02:00-03:00 UTC`;
+
+  it.each([
+    ['of etcdadm, etcd as a user that is not root', notRoot, recover],
+    [
+      'of Bottlerocket',
+      { pkiDir: 'var/lib/etcd/pki' },
+      (member: EtcdMember, ...flags: readonly string[]) => onBottlerocket(member, '--mode=regen', '--once', ...flags),
+    ],
+  ])('%s: all are renewed while a client writes, and no member is restarted', async (_, own, renew) => {
+    await using etcd = await EtcdMembers.create({ ...ending, ...own });
+    const { members } = etcd;
+    const [first] = members;
+    if (first === undefined) throw new Error('no member');
+    for (const member of members) etcd.start(member);
+    for (const member of members) await eventually(() => isHealthy(etcd, member));
+    const processes = members.map((member) => etcd.pidOf(member));
+    const [elections, former] = [etcd.count(/became leader|lost leader/), await Promise.all(members.map(serials))];
+    const writer = startEtcdWriter(etcd);
+
+    // Not yet, and not at all: who asked for a window, or for a warning.
+    for (const [index, flag] of [`--window=${closed}`, '--warn-only'].entries()) {
+      const { code, text } = await renew(members[index] ?? first, before, flag);
+      expect(code, text).toBe(0);
+    }
+    expect(await Promise.all(members.map(serials))).toEqual(former);
+
+    for (const member of members) {
+      const { code, text } = await renew(member, before);
+      expect(code, text).toBe(0);
+      const written = writer.acknowledged;
+      await isHealthy(etcd, member);
+      await eventually(() => expect(writer.acknowledged).toBeGreaterThan(written + 5));
+    }
+    expect(await writer.stop()).toEqual({ failed: [], lost: [] });
+    expect(members.map((member) => etcd.pidOf(member))).toEqual(processes);
+    expect(etcd.count(/became leader|lost leader/)).toBe(elections);
+    for (const [index, member] of members.entries()) {
+      for (const [place, leaf] of leaves.entries()) {
+        const made = await certificateIn(member, leaf);
+        expect(made.serialNumber).not.toBe(former[index]?.[place]);
+        expect(new Date(made.validTo).getTime() - Date.now()).toBeGreaterThan(364 * day);
+      }
+      expect(await etcd.served(member, 'client')).toBe((await certificateIn(member, 'server')).serialNumber);
+      expect(await etcd.served(member, 'peer')).toBe((await certificateIn(member, 'peer')).serialNumber);
+      for (const client of ['etcdctl-etcd-client', 'apiserver-etcd-client'])
+        expect(await etcd.health(member, client)).toContain('"health":"true"');
+    }
+    // Nothing is due any more.
+    const again = await serials(first);
+    expect((await renew(first, before)).code).toBe(0);
+    expect(await serials(first)).toEqual(again);
+  });
+
+  it('status says when they are renewed, outside of the window and where that is only told', async () => {
+    await using etcd = await EtcdMembers.create(ending);
+    const [member] = etcd.members;
+    if (member === undefined) throw new Error('no member');
+    const due = await status(member, before);
+    expect(due.code, due.text).toBe(3);
+    for (const leaf of leaves)
+      expect(due.text).toMatch(new RegExp(`^${leaf} +EXPIRING +reissued +due for refresh`, 'm'));
+    const waiting = await status(member, before, `--window=${closed}`);
+    expect(waiting.code, waiting.text).toBe(4);
+    for (const leaf of leaves)
+      expect(waiting.text).toMatch(new RegExp(`^${leaf} +EXPIRING +reissued \\w{3} \\d\\d`, 'm'));
+    const told = await status(member, before, '--warn-only');
+    expect(told.code, told.text).toBe(4);
+    expect(told.text).toContain('only reported (warnOnly)');
+  });
+});
+
+describe('the CA of three members that run', () => {
+  /** Where the processes of this machine can be seen, as they can be by an administrator. */
+  const look = async (member: EtcdMember): Promise<Outcome> => {
+    const config = await configured(member);
+    return new Promise((resolve) => {
+      execFile(process.execPath, [program, 'status', `--config=${config}`], (err, stdout, stderr) =>
+        resolve({ text: `${stdout}${stderr}`, code: err === null ? 0 : Number(err.code ?? -1) }),
+      );
+    });
+  };
+  const notAfter = async ({ pki }: EtcdMember): Promise<number> =>
+    new X509Certificate(await readFile(join(pki, 'ca.crt'))).validToDate.getTime();
+  const restarted = 'runs since before it was renewed, and reads it at its start only: restart it';
+  const lives = { notBefore: new Date(Date.now() - 65 * day), notAfter: new Date(Date.now() + 300 * day) };
+
+  it('is renewed on disk ahead of time; status asks for restarts, and with them no write is lost', async () => {
+    await using etcd = await EtcdMembers.create({ ...lives, caNotAfter: new Date(Date.now() + 20 * day) });
+    const { members } = etcd;
+    for (const member of members) etcd.start(member);
+    for (const member of members) await eventually(() => isHealthy(etcd, member));
+    const writer = startEtcdWriter(etcd);
+    for (const member of members) {
+      expect((await look(member)).text).not.toContain(restarted);
+      const { code, text } = await recover(member, '--renew-before=30d');
+      expect(code, text).toBe(0);
+      expect(text).toContain('etcd reads it at its start only');
+      expect(await notAfter(member)).toBeGreaterThan(Date.now() + 60 * day);
+      await isHealthy(etcd, member);
+    }
+    // Each machine has come to the same certificate, but for the bytes of an ECDSA signature.
+    const made = await Promise.all(
+      members.map(({ pki }) => opensslOf(join(pki, 'ca.crt'), '-serial', '-subject', '-dates', '-pubkey')),
+    );
+    expect(new Set(made).size).toBe(1);
+    for (const member of members) {
+      const before = await look(member);
+      expect(before.code, before.text).toBe(3);
+      expect(before.text).toContain(`etcd-ca: etcd (process ${etcd.pidOf(member)}) ${restarted}`);
+      await etcd.stop(member);
+      etcd.start(member);
+      await eventually(() => isHealthy(etcd, member));
+      const after = await look(member);
+      expect(after.code, after.text).toBe(0);
+    }
+    expect((await writer.stop()).lost).toEqual([]);
+  });
+
+  it('has expired: it is renewed at once, and the members serve again once they are restarted', async () => {
+    await using etcd = await EtcdMembers.create({ ...lives, caNotAfter: new Date(Date.now() - day) });
+    const { members } = etcd;
+    // As if it had ended since their start: etcd does not look at its dates when it reads it.
+    for (const member of members) etcd.start(member);
+    const [first] = members;
+    if (first === undefined) throw new Error('no member');
+    await eventually(() => expect(etcd.logOf(first)).toMatch(/certificate has expired/));
+    for (const member of members) {
+      const { code, text } = await recover(member);
+      expect(code, text).toBe(0);
+    }
+    expect(await etcd.health(first)).not.toContain('"health":"true"');
+    expect((await look(first)).text).toContain(restarted);
+    for (const member of members) {
+      await etcd.stop(member);
+      etcd.start(member);
+    }
+    for (const member of members) await eventually(() => isHealthy(etcd, member));
+    const after = await look(first);
+    expect(after.code, after.text).toBe(0);
+  });
+});
+
 it('Bottlerocket: the preset eks-anywhere-bottlerocket finds the same below /var/lib', async () => {
   await using etcd = await EtcdMembers.create({ ...expired, pkiDir: 'var/lib/etcd/pki' });
   for (const member of etcd.members) {
-    // The machine's own /var/lib, as Bottlerocket has it.
-    const mounts = `mount --rbind '${join(member.root, 'var/lib')}' /var/lib; `;
-    const { code, text } = await started(
-      member,
-      ['--mode=regen', '--once', '--preset=eks-anywhere-bottlerocket'],
-      `${mounts}mount -t tmpfs tmpfs /run; `,
-    );
+    const { code, text } = await onBottlerocket(member, '--mode=regen', '--once');
     expect(code, text).toBe(0);
     etcd.start(member);
   }

@@ -8,8 +8,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hostManifests } from '../../lib/install/rbac.ts';
-import { parseYaml, toYaml } from '../../lib/yaml.ts';
+import { expiryAnnotation } from '../../lib/regen/machine-expiry.ts';
+import { toYaml } from '../../lib/yaml.ts';
 import { findBinaries } from '../support/cluster/binaries.ts';
+import { clusterApiCrd } from '../support/cluster/cluster-api-crds.ts';
 import type { ComponentName } from '../support/cluster/components.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { SupervisedProcess } from '../support/cluster/process.ts';
@@ -182,13 +184,17 @@ describe('regen.machine', () => {
     >;
 
   it('keeps the annotation of Cluster API at the end of what is served, and writes it once', async () => {
-    const crds = fileURLToPath(new URL('../support/cluster/machine-crds.yaml', import.meta.url));
-    const list = parseYaml(await readFile(crds, 'utf8')) as { items: readonly unknown[] };
     const file = join(machine.root, 'crd.yaml');
-    await writeFile(file, list.items.map((one) => toYaml(one)).join('---\n'));
-    expect((await asAdmin('apply', '-f', file)).code).toBe(0);
+    await writeFile(file, await clusterApiCrd('Machine'));
+    const made = await asAdmin('apply', '--server-side', '-f', file);
+    expect(made.code, made.stderr).toBe(0);
     const metadata = { namespace: 'default', name: 'node1', annotations: { other: 'stays' } };
-    await writeFile(file, toYaml({ apiVersion: 'cluster.x-k8s.io/v1beta2', kind: 'Machine', metadata, spec: {} }));
+    const spec = {
+      clusterName: 'cluster1',
+      bootstrap: { dataSecretName: 'node1' },
+      infrastructureRef: { apiGroup: 'infrastructure.cluster.x-k8s.io', kind: 'DockerMachine', name: 'node1' },
+    };
+    await writeFile(file, toYaml({ apiVersion: 'cluster.x-k8s.io/v1beta2', kind: 'Machine', metadata, spec }));
     await eventually(async () => expect((await asAdmin('apply', '-f', file)).code).toBe(0));
 
     const first = await withMachine('node1');
@@ -201,6 +207,37 @@ describe('regen.machine', () => {
     const second = await withMachine('node1');
     expect(second.stderr).not.toContain('machine.annotated');
     expect((await machineObject()).metadata.resourceVersion).toBe(written.resourceVersion);
+  });
+
+  it('is kept through v1beta1 where Cluster API serves no later version', async () => {
+    const crd = 'crd/machines.cluster.x-k8s.io';
+    const { stdout } = await asAdmin('get', crd, '-o', 'json');
+    const { spec } = JSON.parse(stdout) as {
+      readonly spec: { readonly versions: readonly { readonly name: string }[] };
+    };
+    const isLater = ({ name }: { readonly name: string }): boolean => name === 'v1beta2';
+    const later = spec.versions.findIndex(isLater);
+    const former = spec.versions.findIndex((one) => one.name === 'v1beta1');
+    const serve = (isServed: boolean): string =>
+      JSON.stringify([{ op: 'replace', path: `/spec/versions/${later}/served`, value: isServed }]);
+    expect(former).toBeGreaterThan(-1);
+    await asAdmin(
+      'annotate',
+      '--overwrite',
+      'machines.cluster.x-k8s.io/node1',
+      `${expiryAnnotation}=2020-01-01T00:00:00Z`,
+    );
+    expect((await asAdmin('patch', crd, '--type=json', '-p', serve(false))).code).toBe(0);
+    await eventually(async () => expect((await asAdmin('get', '--raw', `${machines}/node1`)).code).not.toBe(0));
+    await rm(join(machine.root, 'lock/machine-expiry'), { force: true });
+    const { code, stderr } = await withMachine('node1');
+    expect(code, stderr).toBe(0);
+    expect(stderr).toContain('machine.annotated');
+    expect((await asAdmin('patch', crd, '--type=json', '-p', serve(true))).code).toBe(0);
+    const served = new Date(await notAfter('pki/apiserver.crt')).toISOString().replace('.000Z', 'Z');
+    await eventually(async () =>
+      expect((await machineObject()).metadata.annotations).toHaveProperty([expiryAnnotation], served),
+    );
   });
 
   it.each([

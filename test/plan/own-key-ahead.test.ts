@@ -78,7 +78,11 @@ test.each<[string, Given, Record<string, string>]>([
   ],
   ['only reported', { policy: { ahead: { ...ahead, warnOnly: true } } }, { ...left, ca: 'keep WarnOnly' }],
   ['another CA has signed it', { change: { ca: present({ ...ca('ca', [-3350, 300]), signedBy: ['above'] }) } }, left],
-  ['nobody restarts its readers', { resolved: withoutKubelet }, { ca: 'keep SignerEnding', apiserver: 'keep Healthy' }],
+  [
+    'nothing here restarts its readers',
+    { resolved: withoutKubelet },
+    { ca: 'renew RefreshDue', apiserver: 'keep Healthy' },
+  ],
   [
     'nobody needs to',
     { resolved: { name: 'etcd', artefacts: [{ ...authority, readers: [] }, serving] } },
@@ -131,6 +135,14 @@ it('takes a successor that lies here in its place', () => {
   const found = { newer: ca('newer', [-3350, 3950]), from: ['conf'], namedBy: [] };
   const change = { ca: { ...present(ca('ca', [-3350, 300])), successor: found } as ArtefactFacts };
   expect(decide({ change })['ca']).toMatchObject({ action: 'renew', putsBack: true, keepsKey: true });
+});
+
+it('says who has to be restarted by hand, where nothing here does that', () => {
+  const told =
+    'etcd reads it at its start only, and nothing here restarts that: restart it, one machine after the other';
+  expect(decide({ resolved: withoutKubelet })['ca']?.message).toContain(told);
+  expect(decide({ resolved: withoutKubelet, life: [-3650, -1] })['ca']?.message).toContain(told);
+  expect(decide({})['ca']?.message).not.toContain('restart');
 });
 
 it('says from when on a CA with a short life is renewed', () => {

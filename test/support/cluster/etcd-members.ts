@@ -2,6 +2,7 @@
 // the loopback network. Clients and peers are asked for certificates.
 import { chown, copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';
+import { connect } from 'node:tls';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readFileSync } from 'node:fs';
@@ -22,6 +23,8 @@ interface Options {
   /** Dates of every certificate but the CA's. */
   readonly notBefore: Date;
   readonly notAfter: Date;
+  /** Of the CA, which begins with them. Default: ten years. */
+  readonly caNotAfter?: Date;
   /** Below the root of each machine. Default: that of etcdadm. */
   readonly pkiDir?: string;
   /** Who runs etcd and has its files. Default: the user of the test. */
@@ -65,8 +68,9 @@ export class EtcdMembers implements AsyncDisposable {
     const etcd = options.uid === undefined ? there : join(root, 'etcd');
     if (etcd !== there) await copyFile(there, etcd);
     const them = new EtcdMembers(root, etcd, await freePorts(2), options);
-    const { notBefore, notAfter, uid } = options;
-    const ca = await createAuthority(join(root, 'ca'), { commonName: 'etcd CA', notBefore });
+    const { notBefore, notAfter, uid, caNotAfter } = options;
+    const life = { notBefore, ...(caNotAfter && { notAfter: caNotAfter }) };
+    const ca = await createAuthority(join(root, 'ca'), { commonName: 'etcd CA', ...life });
     for (const member of them.members) {
       await mkdir(member.pki, { recursive: true });
       await place(ca, join(member.pki, 'ca'));
@@ -92,6 +96,11 @@ export class EtcdMembers implements AsyncDisposable {
   /** Where a client asks it. */
   clientAddress({ address }: EtcdMember): { readonly host: string; readonly port: number } {
     return { host: address, port: this.#ports.client };
+  }
+
+  /** For --etcd-servers. */
+  get clientUrls(): readonly string[] {
+    return this.members.map((member) => this.#url(member, 'client'));
   }
 
   #url({ address }: EtcdMember, of: 'client' | 'peer'): string {
@@ -123,8 +132,6 @@ export class EtcdMembers implements AsyncDisposable {
       `--initial-cluster=${cluster}`,
       '--client-cert-auth',
       '--peer-client-cert-auth',
-      `--trusted-ca-file=${file('ca.crt')}`,
-      `--peer-trusted-ca-file=${file('ca.crt')}`,
       `--cert-file=${file('server.crt')}`,
       `--key-file=${file('server.key')}`,
       `--peer-cert-file=${file('peer.crt')}`,
@@ -134,7 +141,10 @@ export class EtcdMembers implements AsyncDisposable {
     const as = this.#uid === undefined ? [] : [`--reuid=${this.#uid}`, `--regid=${this.#uid}`, '--clear-groups'];
     const [command = '', ...args] = [...(as.length === 0 ? [] : ['setpriv', ...as]), this.#etcd, ...flags];
     const logFile = join(this.#root, `${name}.log`);
-    this.#processes.set(name, new SupervisedProcess({ name, command, args, logFile }));
+    // As its unit has it: etcdadm writes etcd.env, and no flag.
+    const trusted = { ETCD_TRUSTED_CA_FILE: file('ca.crt'), ETCD_PEER_TRUSTED_CA_FILE: file('ca.crt') };
+    const env = { ...process.env, ...trusted };
+    this.#processes.set(name, new SupervisedProcess({ name, command, args, logFile, env }));
   }
 
   pidOf({ name }: EtcdMember): number | undefined {
@@ -145,9 +155,28 @@ export class EtcdMembers implements AsyncDisposable {
     return this.#processes.get(name)?.logTail(500) ?? '';
   }
 
+  /** In how many lines of all their logs that is. */
+  count(what: RegExp): number {
+    const lines = [...this.#processes.values()].flatMap((one) => one.logTail(1_000_000).split('\n'));
+    return lines.filter((line) => what.test(line)).length;
+  }
+
   async stop({ name }: EtcdMember): Promise<void> {
     await this.#processes.get(name)?.stop();
     this.#processes.delete(name);
+  }
+
+  /** Serial number of the certificate that a new connection meets, as Node writes it. */
+  served({ address, pki }: EtcdMember, to: 'client' | 'peer'): Promise<string> {
+    const read = (name: string): Buffer => readFileSync(join(pki, name));
+    const pair = { ca: read('ca.crt'), cert: read('peer.crt'), key: read('peer.key') };
+    return new Promise((resolve, reject) => {
+      const socket = connect({ host: address, port: this.#ports[to], ...pair }, () => {
+        resolve(socket.getPeerX509Certificate()?.serialNumber ?? 'none');
+        socket.end();
+      });
+      socket.once('error', reject);
+    });
   }
 
   /** What the member says of itself to a client with its own certificates: with a quorum it is healthy. */

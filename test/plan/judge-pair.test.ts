@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { ResolvedTarget } from '../../lib/inventory/model.ts';
 import type { Certificate } from '../../lib/pki/certificate.ts';
-import { isEnding, offerProblem } from '../../lib/regen/judge-pair.ts';
+import { isEnding, offerProblem } from '../../lib/plan/judge-pair.ts';
 import { type Authority, authority, day, leaf, now } from '../pki/authority.ts';
 
 const target: ResolvedTarget = {
@@ -97,6 +97,6 @@ describe('offerProblem(), what readers of the former pair need', () => {
 
 it('isEnding() is true in the last fifth of a life, and of nothing', async () => {
   expect(isEnding(undefined, now)).toBe(true);
-  expect(isEnding(await client(ours, 4), now)).toBe(true);
-  expect(isEnding(await client(ours, 6), now)).toBe(false);
+  expect(isEnding((await client(ours, 4)).facts, now)).toBe(true);
+  expect(isEnding((await client(ours, 6)).facts, now)).toBe(false);
 });

@@ -1,7 +1,7 @@
 // Whether a pair from elsewhere may take the place of the one that is here, or there. Pure.
 import { unfitness } from '../inventory/fitness.ts';
 import type { ResolvedTarget } from '../inventory/model.ts';
-import type { Certificate } from '../pki/certificate.ts';
+import type { Certificate, CertificateFacts } from '../pki/certificate.ts';
 import { verifyChain } from '../pki/verify.ts';
 import { announcedPart } from '../well-known.ts';
 
@@ -9,9 +9,12 @@ import { announcedPart } from '../well-known.ts';
 const skewMs = 5 * 60_000;
 
 /** From when on a successor is looked for: in the last fifth of its life, in which `status` announces the end. */
-export function isEnding(certificate: Certificate | undefined, now: Date): boolean {
+export function isEnding(
+  certificate: Pick<CertificateFacts, 'notBefore' | 'notAfter'> | undefined,
+  now: Date,
+): boolean {
   if (certificate === undefined) return true;
-  const { notBefore, notAfter } = certificate.facts;
+  const { notBefore, notAfter } = certificate;
   const life = notAfter.getTime() - notBefore.getTime();
   return notAfter.getTime() - now.getTime() < life * announcedPart;
 }

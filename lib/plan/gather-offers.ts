@@ -1,0 +1,65 @@
+// What sources have answered, as facts for the plan: the pair that is offered beside the one that is here and the CA that
+// must have signed it. Nothing is judged but that the pair is one.
+import { errorText, RecoveryError } from '../errors.ts';
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+import type { Resolved } from '../inventory/model.ts';
+import { parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { pairMatches } from '../pki/key.ts';
+import type { Gathered } from './gather.ts';
+import type { Offer, OfferAnswer, Offers } from './facts.ts';
+
+/** The two entries of a pair, in PEM. Holds a key: never logged. */
+export interface PairBytes {
+  readonly certificate: Uint8Array;
+  readonly key: Uint8Array;
+}
+
+/** The source of a target, and what it has answered: a pair, or why it has none. Undefined: it was not asked. */
+export interface Asked extends Pick<Offer, 'place' | 'askedAt'> {
+  readonly answer?: PairBytes | { readonly problem: string } | undefined;
+}
+
+/** By target. */
+export type Sources = ReadonlyMap<string, Asked>;
+
+type Around = Pick<Gathered, 'facts' | 'found'> & { readonly resolved: Resolved };
+
+export function understandOffers(sources: Sources | undefined, around: Around): Offers | undefined {
+  if (sources === undefined || sources.size === 0) return undefined;
+  return new Map(
+    [...sources].map(([name, { answer, ...asked }]): [string, Offer] => {
+      if (answer === undefined) return [name, asked];
+      return [name, { ...asked, answer: 'problem' in answer ? answer : understood(name, answer, around) }];
+    }),
+  );
+}
+
+function understood(name: string, offered: PairBytes, { resolved, facts, found }: Around): OfferAnswer {
+  const target = resolved.artefacts.find((one) => one.name === name);
+  const issuer = target?.kind === 'target' ? target.issuer : undefined;
+  const certificatesOfEntry = (of: string) =>
+    wholeCertificates(found.get(of)?.entries[certificateKey] ?? new Uint8Array());
+  try {
+    return {
+      offered: leafOfPair(offered, 'what it has'),
+      present: facts.get(name)?.state === 'present' ? certificatesOfEntry(name)[0] : undefined,
+      authorities: issuer === undefined ? [] : certificatesOfEntry(issuer),
+    };
+  } catch (err) {
+    return { problem: errorText(err) };
+  }
+}
+
+/** Throws MaterialInvalid. */
+export function leafOfPair({ certificate, key }: PairBytes, what: string) {
+  const [leaf] = parseCertificates(certificate, what, 'skipped');
+  if (leaf === undefined) throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: it has no certificate`);
+  if (pairMatches(leaf, key, what)) return leaf;
+  throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: its key does not belong to its certificate`);
+}
+
+/** As it is written in the place of the target. */
+export function pairMaterial(pair: PairBytes) {
+  const entries = { [certificateKey]: pair.certificate, [privateKeyKey]: pair.key };
+  return { entries, annotations: {}, certificates: [leafOfPair(pair, 'the pair of its source')] };
+}

@@ -1,0 +1,58 @@
+// What somebody else has made for a target, and lies in the place that the administrator has named for it (`regen.sources`):
+// when that place is asked, and when what it has comes in the place of what is here. Only where nothing here can renew the
+// target, or long before its end where its source has one that ends later. Nothing is signed for that. Pure.
+import type { ResolvedTarget } from '../inventory/model.ts';
+import { type Case, laterMs, renew, type Verdict } from './decision.ts';
+import { certificateOf, type Offer } from './facts.ts';
+import { isEnding, offerProblem } from './judge-pair.ts';
+
+/** What still works is no reason to ask a management cluster each minute for months. */
+const askAgainMs = 3_600_000;
+
+export function fromSource(at: Case<ResolvedTarget>, verdict: Verdict): Verdict {
+  const offer = at.offers?.get(at.artefact.name);
+  const need = needOf(at, verdict);
+  if (offer === undefined || need === undefined) return verdict;
+  const { place, answer } = offer;
+  if (answer === undefined) {
+    if (!need.isUrgent && !isTimeToAsk(offer, at.now)) return verdict;
+    const { byHand: _, ...open } = verdict;
+    return { ...open, asks: true, message: `${verdict.message}; ${place} is asked for one` };
+  }
+  const problem = 'problem' in answer ? answer.problem : offerProblem({ ...answer, target: at.artefact, now: at.now });
+  if ('problem' in answer || problem !== undefined)
+    return { ...verdict, message: `${verdict.message}; ${place} does not help: ${problem}` };
+  const { notAfter } = answer.offered.facts;
+  const fault = {
+    reason: 'OfferedBySource',
+    message: `${need.state}; brought from ${place}, valid until ${notAfter.toISOString()}`,
+  } as const;
+  return { ...renew({ ...at, fault }, [], { newNotAfter: notAfter }), brings: true };
+}
+
+interface Need {
+  /** It does not work as it is. */
+  readonly isUrgent: boolean;
+  readonly state: string;
+}
+
+/** Undefined where nobody has to bring anything: what can be renewed here is renewed here. */
+function needOf({ fact, now }: Case<ResolvedTarget>, { action, reason, byHand }: Verdict): Need | undefined {
+  if (action === 'renew' || (action === 'blocked' && byHand !== true)) return undefined;
+  if (fact.state === 'absent') return { isUrgent: true, state: 'it is absent' };
+  if (fact.state === 'broken')
+    return action === 'blocked' ? { isUrgent: true, state: `it is broken: ${fact.message}` } : undefined;
+  const certificate = certificateOf(fact);
+  if (certificate === undefined) return undefined;
+  const { notAfter } = certificate;
+  if (now >= notAfter) return { isUrgent: true, state: `it expired at ${notAfter.toISOString()}` };
+  if (action === 'blocked') return { isUrgent: true, state: 'it cannot be used' };
+  // By the administrator's threshold, or by ours.
+  return reason === 'SignerExternal' || isEnding(certificate, now)
+    ? { isUrgent: false, state: `it ends at ${notAfter.toISOString()}` }
+    : undefined;
+}
+
+/** A time in the future is that of a clock which was wrong. */
+const isTimeToAsk = ({ askedAt }: Offer, now: Date): boolean =>
+  askedAt === undefined || askedAt > now || now >= laterMs(askedAt, askAgainMs);
