@@ -2,18 +2,23 @@
 // approved; the test is the approver. The order is the story of one cluster.
 import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { copyFile, mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
 import { expiredCertificateAnnotation, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { microTime } from '../../lib/kube/objects.ts';
-import { createLeaf } from '../support/certificates/certificates.ts';
+import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
+import { dated } from '../support/certificates/dated.ts';
 import { kubeconfigOf } from '../support/certificates/kubeconfig.ts';
+import { clusterInfoManifests } from '../support/cluster/cluster-info.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { freePorts } from '../support/cluster/ports.ts';
-import { type Line, Tool } from '../support/cluster/recovery-world.ts';
+import type { Tool } from '../support/cluster/recovery-world.ts';
+import { Worker, type WorkerFiles } from '../support/cluster/worker-machine.ts';
 import { eventually } from '../support/eventually.ts';
 
 const namespace = 'kube-cert-recovery';
@@ -23,7 +28,6 @@ const hour = 3_600_000;
 let root: string;
 let controlPlane: ControlPlane;
 let token: string;
-const machines: Worker[] = [];
 
 interface Csr {
   readonly metadata: { readonly name: string; readonly annotations: Readonly<Record<string, string>> };
@@ -31,72 +35,8 @@ interface Csr {
   readonly status: { readonly certificate?: string; readonly conditions?: readonly object[] };
 }
 
-/** The files of a worker that `kubeadm join` made. */
-class Worker {
-  readonly root: string;
-  readonly name: string;
-  readonly tools: Tool[] = [];
-
-  private constructor(name: string) {
-    this.name = name;
-    this.root = join(root, name);
-    machines.push(this);
-  }
-
-  static async create(name: string, notAfter: Date, server = controlPlane.url): Promise<Worker> {
-    const worker = new Worker(name);
-    await mkdir(join(worker.root, 'pki'), { recursive: true });
-    await mkdir(join(worker.root, 'etc'));
-    const names = { commonName: `system:node:${name}`, organization: 'system:nodes' };
-    const dates = { notBefore: new Date(notAfter.getTime() - 24 * hour), notAfter };
-    const { cert, key } = await createLeaf(join(worker.root, 'leaf'), controlPlane.pki.clusterCa, {
-      ...names,
-      ...dates,
-    });
-    const dated = join(worker.root, 'pki/kubelet-client-2026-01-01-00-00-00.pem');
-    await writeFile(dated, (await readFile(cert, 'utf8')) + (await readFile(key, 'utf8')), { mode: 0o600 });
-    await symlink(dated, worker.link);
-    await writeFile(join(worker.root, 'token'), token, { mode: 0o600 });
-    const ca = await readFile(controlPlane.recoveryCa);
-    const cluster = {
-      server,
-      'certificate-authority-data': ca.toString('base64'),
-      'tls-server-name': 'localhost-recovery',
-    };
-    const user = { 'client-certificate': worker.link, 'client-key': worker.link };
-    await writeFile(join(worker.root, 'etc/kubelet.conf'), kubeconfigOf(cluster, user));
-    await writeFile(
-      join(worker.root, 'config.yaml'),
-      'apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n' +
-        `directories: { kubernetesDir: ${worker.root}/etc, kubeletDir: ${worker.root} }\n` +
-        `regen: { backupDir: ${worker.root}/backups, lockDir: ${worker.root}/lock }\n`,
-    );
-    return worker;
-  }
-
-  get link(): string {
-    return join(this.root, 'pki/kubelet-client-current.pem');
-  }
-
-  get flags(): readonly string[] {
-    return [`--config=${this.root}/config.yaml`, `--worker-token-file=${this.root}/token`];
-  }
-
-  start(...args: readonly string[]): Tool {
-    const tool = new Tool(['renew-worker', ...this.flags, ...args]);
-    this.tools.push(tool);
-    return tool;
-  }
-
-  pem(): Promise<string> {
-    return readFile(this.link, 'utf8');
-  }
-
-  /** What it says to the end. */
-  get lines(): readonly Line[] {
-    return this.tools.flatMap(({ lines }) => lines);
-  }
-}
+const create = (name: string, notAfter: Date, more: Partial<WorkerFiles> = {}): Promise<Worker> =>
+  Worker.create({ root, name, notAfter, controlPlane, token, ...more });
 
 async function requestsOf(worker: Worker): Promise<readonly Csr[]> {
   const { body } = await controlPlane.admin(collection);
@@ -136,7 +76,7 @@ beforeAll(async () => {
   });
 });
 afterAll(async () => {
-  for (const { tools } of machines) for (const tool of tools) await tool.stop('SIGKILL');
+  await Worker.stopAll();
   await controlPlane?.[Symbol.asyncDispose]();
   await rm(root, { recursive: true, force: true });
 });
@@ -184,7 +124,7 @@ describe('init workers', () => {
 
 describe('renew-worker', () => {
   it('does and says nothing while the certificate is valid, also without an API server and a token', async () => {
-    const worker = await Worker.create('healthy', new Date(Date.now() + hour), 'https://127.0.0.1:1');
+    const worker = await create('healthy', new Date(Date.now() + hour), { server: 'https://127.0.0.1:1' });
     await rm(join(worker.root, 'token'));
     const before = await worker.pem();
     expect(await worker.start().ended).toBe(0);
@@ -194,7 +134,7 @@ describe('renew-worker', () => {
   });
 
   it('asks with the key of the expired certificate, and writes the new one behind the link', async () => {
-    const worker = await Worker.create('tiger', new Date(Date.now() - hour));
+    const worker = await create('tiger', new Date(Date.now() - hour));
     const before = await worker.pem();
     const tool = worker.start();
     const csr = await decide(worker, 'Approved');
@@ -226,14 +166,14 @@ describe('renew-worker', () => {
   });
 
   it('only says that it would ask, with --dry-run', async () => {
-    const worker = await Worker.create('mouse', new Date(Date.now() - hour));
+    const worker = await create('mouse', new Date(Date.now() - hour));
     const args = ['renew-worker', ...worker.flags, '--dry-run'];
     expect(await cli(...args)).toMatchObject({ exit: 0, out: expect.stringContaining('would be asked for') as string });
     expect(await requestsOf(worker)).toEqual([]);
   });
 
   it('leaves a request that nobody approves, and the next run takes it up', async () => {
-    const worker = await Worker.create('panda', new Date(Date.now() - hour));
+    const worker = await create('panda', new Date(Date.now() - hour));
     const before = await worker.pem();
     const first = worker.start('--wait=2s');
     expect(await first.ended).toBe(1);
@@ -246,7 +186,7 @@ describe('renew-worker', () => {
   });
 
   it('of two runs at once one writes, and both end well', async () => {
-    const worker = await Worker.create('lion', new Date(Date.now() - hour));
+    const worker = await create('lion', new Date(Date.now() - hour));
     const both = [worker.start(), worker.start('--wait=5m', '--restart-kubelet')];
     const asked = ({ lines }: Tool): boolean => lines.some(({ event }) => event === 'csr.requested');
     await eventually(() => expect(both.map(asked)).toEqual([true, true]));
@@ -257,7 +197,7 @@ describe('renew-worker', () => {
   });
 
   it('says that it was denied, and makes no other request', async () => {
-    const worker = await Worker.create('zebra', new Date(Date.now() - hour));
+    const worker = await create('zebra', new Date(Date.now() - hour));
     const before = await worker.pem();
     const first = worker.start();
     await decide(worker, 'Denied');
@@ -272,7 +212,7 @@ describe('renew-worker', () => {
 
   it('waits for an API server that is away no longer than it is told to', async () => {
     const [port = 0] = await freePorts(1);
-    const worker = await Worker.create('whale', new Date(Date.now() - hour), `https://127.0.0.1:${port}`);
+    const worker = await create('whale', new Date(Date.now() - hour), { server: `https://127.0.0.1:${port}` });
     const before = await worker.pem();
     const tool = worker.start('--wait=2s');
     expect(await tool.ended).toBe(1);
@@ -282,14 +222,188 @@ describe('renew-worker', () => {
   });
 });
 
+describe('renew-worker, of a CA that was renewed with its own key', () => {
+  const days = (count: number): Date => new Date(Math.floor(Date.now() / 1000) * 1000 + count * 24 * hour);
+  /** What the cluster has, and what it had before. */
+  let present: string;
+  let expired: string;
+  let ending: string;
+  /** By an attacker, of the same name, with the same key identifier. */
+  let forged: Pair;
+  const valid = new Date(Date.now() + hour);
+
+  /** As kubeadm publishes it, with the same right for everybody. */
+  const publish = (ca: string): Promise<string> =>
+    controlPlane.apply(clusterInfoManifests(controlPlane.url, ca).join('---\n'));
+
+  beforeAll(async () => {
+    const { cert, key } = controlPlane.pki.clusterCa;
+    present = await readFile(cert, 'utf8');
+    const keyPem = await readFile(key, 'utf8');
+    expired = dated(present, keyPem, days(-3650), days(-1));
+    ending = dated(present, keyPem, days(-3650), days(100));
+    forged = await createAuthority(join(root, 'forged'), { commonName: 'test-cluster-ca', notAfter: days(3650) });
+  });
+
+  const filesOf = (worker: Worker): Promise<string[]> =>
+    Promise.all([worker.conf, worker.clientAuthority, worker.link].map((file) => readFile(file, 'utf8')));
+
+  /** How it ends for a worker whose CA has expired, of which nothing is written. */
+  async function refused(worker: Worker): Promise<string> {
+    const before = await filesOf(worker);
+    const tool = worker.start('--wait=1s');
+    expect(await tool.ended).toBe(1);
+    expect(await filesOf(worker)).toEqual(before);
+    expect(await readdir(worker.root)).not.toContain('backups');
+    expect(worker.lines.map(({ event }) => event)).not.toContain('authority.followed');
+    return String(tool.lines.at(-1)?.fields['err']);
+  }
+
+  it('says that nothing is published, while there is nothing', async () => {
+    const worker = await create('early', valid, { authority: expired });
+    expect(await refused(worker)).toMatch(
+      /^Cannot renew the CA in kubeconfig "\S+", which ends at \S+: nothing was offered, .* 40[34] /,
+    );
+  });
+
+  it('waits while the cluster itself has the expired one', async () => {
+    await publish(expired);
+    const worker = await create('patient', valid, { authority: expired });
+    expect(await refused(worker)).toContain('still has the CA that is here');
+  });
+
+  it('refuses what an attacker has written into cluster-info, and names it', async () => {
+    await publish(await readFile(forged.cert, 'utf8'));
+    const worker = await create('cheated', valid, { authority: expired });
+    const reason = await refused(worker);
+    const { fingerprint256 } = new X509Certificate(await readFile(forged.cert));
+    expect(reason).toContain(`what ConfigMap "kube-public/cluster-info" of ${controlPlane.url} offers is refused`);
+    expect(reason).toContain(`sha256 ${fingerprint256.replaceAll(':', '').toLowerCase().slice(0, 16)}`);
+    expect(reason).toContain('its key is another one');
+  });
+
+  it('refuses more than one certificate, although the right one is among them', async () => {
+    await publish(present + (await readFile(forged.cert, 'utf8')));
+    const worker = await create('crowded', valid, { authority: expired });
+    expect(await refused(worker)).toContain('it is 2 certificates, wanted one');
+  });
+
+  it('sends nothing to another server that says it is the API server, by a CA of the same name', async () => {
+    await publish(present);
+    const names = { commonName: 'kube-apiserver', ipAddresses: ['127.0.0.1'], usages: ['serverAuth'] } as const;
+    const serving = await createLeaf(join(root, 'forged-leaf'), forged, names);
+    const told: string[] = [];
+    const cert = (await readFile(serving.cert, 'utf8')) + (await readFile(forged.cert, 'utf8'));
+    const attacker = createServer({ cert, key: await readFile(serving.key) }, ({ url = '' }, answer) => {
+      told.push(url);
+      answer.end();
+    });
+    let bytes = 0;
+    attacker.on('secureConnection', (socket) => socket.on('data', (data: Buffer) => (bytes += data.length)));
+    await new Promise<void>((resolve) => attacker.listen(0, '127.0.0.1', resolve));
+    try {
+      const { port } = attacker.address() as AddressInfo;
+      const worker = await create('lured', days(-1), { authority: expired, server: `https://127.0.0.1:${port}` });
+      expect(await refused(worker)).toMatch(
+        /not one of the CA that is known here, by its key: .* was not signed by the key of the trusted certificate/,
+      );
+      expect({ told, bytes }).toEqual({ told: [], bytes: 0 });
+    } finally {
+      attacker.closeAllConnections();
+      attacker.close();
+    }
+  });
+
+  it('says with --dry-run that it would, and asks nobody', async () => {
+    const worker = await create('curious', valid, { authority: expired, server: 'https://127.0.0.1:1' });
+    const { exit, out } = await cli('renew-worker', ...worker.flags, '--dry-run');
+    expect({ exit, out }).toEqual({ exit: 0, out: 'A CA of this worker ends: a later one would be asked for.\n' });
+    expect(await worker.trust()).toBe(expired);
+  });
+
+  it('takes it over, and asks for a client certificate with it: nothing was valid before', async () => {
+    const worker = await create('phoenix', new Date(Date.now() - hour), { authority: expired });
+    const before = JSON.parse(await readFile(worker.conf, 'utf8')) as { clusters: { cluster: object }[] };
+    const tool = worker.start();
+    await decide(worker, 'Approved');
+    expect(await tool.ended).toBe(0);
+    expect(await readFile(worker.clientAuthority, 'utf8')).toBe(present);
+    expect(await worker.trust()).toBe(present);
+    const after = JSON.parse(await readFile(worker.conf, 'utf8')) as typeof before;
+    expect(after.clusters[0]?.cluster).toMatchObject({ server: controlPlane.url });
+    for (const { clusters } of [before, after]) clusters.length = 0;
+    expect(after).toEqual(before);
+    for (const [file, mode] of [
+      [worker.conf, 0o600],
+      [worker.clientAuthority, 0o644],
+    ] as const) {
+      expect((await stat(file)).mode & 0o777).toBe(mode);
+    }
+    expect(await readdir(join(worker.root, 'backups'))).toHaveLength(3);
+    const present509 = new X509Certificate(await worker.pem());
+    expect(present509.validToDate.getTime()).toBeGreaterThan(Date.now());
+    const events = ['authority.followed', 'authority.followed', 'csr.requested', 'target.regenerated'];
+    expect(worker.lines.map(({ event }) => event)).toEqual(events);
+    expect(await worker.start().ended).toBe(0);
+    expect(worker.lines).toHaveLength(events.length);
+  });
+
+  it('takes it over before the former ends, without the token, and asks once an hour', async () => {
+    await publish(ending);
+    const worker = await create('early-bird', valid, { authority: ending });
+    await rm(join(worker.root, 'token'));
+    expect(await worker.start().ended).toBe(0);
+    await publish(present);
+    expect(await worker.start().ended).toBe(0);
+    expect(await worker.trust()).toBe(ending);
+    expect(worker.lines).toEqual([]);
+    const asked = join(worker.root, 'lock/authority-asked');
+    await utimes(asked, new Date(Date.now() - hour), new Date(Date.now() - hour));
+    expect(await worker.start().ended).toBe(0);
+    expect([await worker.trust(), await readFile(worker.clientAuthority, 'utf8')]).toEqual([present, present]);
+  });
+
+  it('only tells of a forged one while the CA is valid', async () => {
+    await publish(await readFile(forged.cert, 'utf8'));
+    const worker = await create('calm', valid, { authority: ending });
+    expect(await worker.start().ended).toBe(0);
+    expect(worker.lines.map(({ event }) => event)).toEqual(['authority.refused']);
+    expect(await worker.trust()).toBe(ending);
+  });
+
+  it('finishes what a run has left that ended between its two files, without an API server', async () => {
+    const worker = await create('halved', valid, { authority: present, server: 'https://127.0.0.1:1' });
+    await writeFile(worker.clientAuthority, expired);
+    expect(await worker.start().ended).toBe(0);
+    expect(await readFile(worker.clientAuthority, 'utf8')).toBe(present);
+  });
+
+  it('follows files that kubelet.conf and the configuration of the kubelet name', async () => {
+    await publish(present);
+    const worker = await create('named', valid, { authority: expired });
+    const [trusted, clients] = [join(worker.root, 'trusted.crt'), join(worker.root, 'clients.crt')];
+    const conf = JSON.parse(await readFile(worker.conf, 'utf8')) as {
+      clusters: [{ cluster: Record<string, unknown> }];
+    };
+    conf.clusters[0].cluster = { server: controlPlane.url, 'certificate-authority': trusted };
+    await writeFile(worker.conf, JSON.stringify(conf));
+    for (const file of [trusted, clients]) await writeFile(file, expired);
+    const kubelet = { kind: 'KubeletConfiguration', authentication: { x509: { clientCAFile: clients } } };
+    await writeFile(join(worker.root, 'config.yaml'), JSON.stringify(kubelet));
+    expect(await worker.start().ended).toBe(0);
+    const contents = [trusted, clients, worker.clientAuthority].map((file) => readFile(file, 'utf8'));
+    expect(await Promise.all(contents)).toEqual([present, present, expired]);
+  });
+});
+
 describe('worker NODE', () => {
   const byHand = (node: string, out: string) => {
-    const flags = [`--kubeconfig=${controlPlane.recoveryKubeconfig}`, `--config=${root}/by-hand/config.yaml`];
+    const flags = [`--kubeconfig=${controlPlane.recoveryKubeconfig}`, `--config=${root}/by-hand/recovery.yaml`];
     return cli('worker', node, ...flags, `--out=${out}`);
   };
 
   it('needs the key of the CA', async () => {
-    await Worker.create('by-hand', new Date(Date.now() + hour));
+    await create('by-hand', new Date(Date.now() + hour));
     const { exit, err } = await byHand('hare', root);
     expect(exit).toBe(2);
     expect(err).toContain(`there is no "${root}/by-hand/etc/pki/ca.key"; run this on a control-plane node that has it`);
@@ -298,7 +412,7 @@ describe('worker NODE', () => {
   it('refuses a node that was never registered, and one that is alive', async () => {
     const etc = join(root, 'by-hand/etc');
     const { cert, key } = controlPlane.pki.clusterCa;
-    await mkdir(join(etc, 'pki'));
+
     await mkdir(join(etc, 'manifests'));
     await copyFile(cert, join(etc, 'pki/ca.crt'));
     await copyFile(key, join(etc, 'pki/ca.key'));
@@ -353,8 +467,7 @@ const init = (worker: Worker, ...more: readonly string[]) =>
 
 describe('init host', () => {
   it('on a control-plane node takes no token', async () => {
-    const worker = await Worker.create('control-plane', new Date(Date.now() + hour));
-    await mkdir(join(worker.root, 'etc/pki'));
+    const worker = await create('control-plane', new Date(Date.now() + hour));
     await writeFile(join(worker.root, 'etc/pki/ca.key'), '');
     const { exit, err } = await init(worker);
     expect(exit).toBe(2);
@@ -363,14 +476,14 @@ describe('init host', () => {
   });
 
   it('on a worker says without a token how to get one', async () => {
-    const worker = await Worker.create('lonely', new Date(Date.now() + hour));
-    const { exit, err } = await cli('init', 'host', '--executable=/bin/true', `--config=${worker.root}/config.yaml`);
+    const worker = await create('lonely', new Date(Date.now() + hour));
+    const { exit, err } = await cli('init', 'host', '--executable=/bin/true', `--config=${worker.root}/recovery.yaml`);
     expect(exit).toBe(2);
     expect(err).toContain('which is a worker: run "kube-cert-recovery init workers" on a control-plane node');
   });
 
   it('refuses the token of another account', async () => {
-    const worker = await Worker.create('greedy', new Date(Date.now() + hour));
+    const worker = await create('greedy', new Date(Date.now() + hour));
     await writeFile(join(worker.root, 'token'), (await controlPlane.kubectl('create', 'token', 'nobody')).trim());
     const { exit, err } = await init(worker);
     expect(exit).toBe(2);
@@ -378,7 +491,7 @@ describe('init host', () => {
   });
 
   it('prints units that systemd has nothing to say about', async () => {
-    const worker = await Worker.create('printed', new Date(Date.now() + hour));
+    const worker = await create('printed', new Date(Date.now() + hour));
     const { exit, out, err } = await init(worker, '--dry-run');
     expect(exit, err).toBe(0);
     expect(out).not.toContain(token);
@@ -424,7 +537,7 @@ it('uninstall removes all that init workers made', async () => {
     'name',
   );
   expect(names.trim()).toBe('');
-  const worker = await Worker.create('orphan', new Date(Date.now() - hour));
+  const worker = await create('orphan', new Date(Date.now() - hour));
   const tool = worker.start('--wait=1s');
   expect(await tool.ended).toBe(1);
   expect(tool.lines.at(-1)?.fields['err']).toContain('401');
