@@ -45,7 +45,7 @@ export async function renewWorkerCommand(
     onAttributesLost: ({ code, message: err }) => log.warn('attributes.lost', { code, err }),
   });
   const shared = { kubeletConf, store, lockDir, dryRun, clock: systemClock, log, signal };
-  const until = steadyMs(systemClock) + (waitMs ?? 0);
+  const began = steadyMs(systemClock);
   try {
     const authority = await followAuthority({
       ...shared,
@@ -58,7 +58,7 @@ export async function renewWorkerCommand(
     const outcome = await renewWorker({
       ...shared,
       connect: () => connect(kubeletConf, { config, tokenFile, clock: systemClock, log, signal }),
-      waitMs: Math.max(0, until - steadyMs(systemClock)),
+      waitMs: Math.max(0, (waitMs ?? 0) - 1000 * Math.floor((steadyMs(systemClock) - began) / 1000)),
     });
     if (outcome === 'expired')
       io.stdout.write("The kubelet's client certificate has expired: a new one would be asked for.\n");

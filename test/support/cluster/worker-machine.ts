@@ -100,7 +100,7 @@ export class Worker {
 
   /** The CA in kubelet.conf. */
   async trust(): Promise<string> {
-    const [, data = ''] = /"?certificate-authority-data"?: "?([^"\s]+)/.exec(await readFile(this.conf, 'utf8')) ?? [];
+    const [, data = ''] = /"?certificate-authority-data"?:\s*"?([^"\s]+)/.exec(await readFile(this.conf, 'utf8')) ?? [];
     return Buffer.from(data, 'base64').toString();
   }
 
