@@ -1,7 +1,7 @@
 // `init host --worker-token-file`: systemd units by which a worker asks for its kubelet's next client certificate when the
 // present one has expired, and the token to ask with.
 import { readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
 import { applyHost, examineProgram, type HostMachine, thisMachine } from '../lib/install/host-apply.ts';
@@ -9,6 +9,7 @@ import { defaultDirectory, hostLayout, workerTokenFile } from '../lib/install/la
 import { controlPlaneSign, workerToken, writeWorkerToken } from '../lib/install/worker-host.ts';
 import { renderWorker, workerCommand } from '../lib/install/worker-units.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
+import { clientAuthority } from '../lib/worker/follow.ts';
 import { directoriesOf, kubeletIdentity } from '../lib/worker/renew.ts';
 import { exitCodes } from './exit-codes.ts';
 import { hostFlags, type HostLine, ownParents, realOf, requireProgram, unitFlags } from './host.ts';
@@ -22,13 +23,19 @@ export async function initWorkerCommand(
 ): Promise<number> {
   const { flags, executable, problems } = hostFlags(line, io.cwd);
   const config = parseToolConfig({ ...configInput(flags, io), problems });
-  const { kubernetesDir = '', pkiDir = '' } = allDirectories(config.inventory, config.environment.directories ?? {});
+  const {
+    kubernetesDir = '',
+    pkiDir = '',
+    kubeletDir = '',
+  } = allDirectories(config.inventory, config.environment.directories ?? {});
   const sign = controlPlaneSign({ kubernetesDir, pkiDir });
   if (sign !== undefined) {
     const message = `Cannot install this machine as a worker: "${sign}" is here, so it is a control-plane node, which needs no token; run "kube-cert-recovery init host"`;
     throw new RecoveryError('ConfigInvalid', message);
   }
-  const directories = directoriesOf(await kubeletIdentity(join(kubernetesDir, 'kubelet.conf')));
+  const clients = (await clientAuthority(join(kubeletDir, 'config.yaml'))) ?? join(pkiDir, 'ca.crt');
+  const identity = await kubeletIdentity(join(kubernetesDir, 'kubelet.conf'));
+  const directories = [...directoriesOf(identity), kubernetesDir, dirname(clients)];
   const writable = [...new Set([...directories, ...directories.map(realOf), ...ownParents(config)])].toSorted();
   const directory = resolve(io.cwd, out);
   const path = workerTokenFile(hostLayout(directory));
@@ -61,7 +68,7 @@ export async function initWorkerCommand(
       lines.push('There is no kubelet.service here: until there is, only the timer renews.');
     lines.push(
       "When the kubelet's client certificate has expired, a new one is asked for before each start of the kubelet, and",
-      'once a minute. An approver in the cluster has to approve it.',
+      'once a minute. An approver in the cluster has to approve it. A CA that the cluster has renewed is taken over.',
     );
   }
   io.stdout.write(`${lines.join('\n')}\n`);

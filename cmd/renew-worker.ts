@@ -1,7 +1,7 @@
-// `renew-worker`: what the units of a worker run. Silent while the certificate is valid; from then on all that happens is
-// told by log lines.
+// `renew-worker`: what the units of a worker run. Silent while certificate and CA are valid; from then on all that happens is
+// told by log lines. The CA comes first: by an expired one no API server is known.
 import { join, resolve } from 'node:path';
-import { systemClock } from '../lib/clock.ts';
+import { steadyMs, systemClock } from '../lib/clock.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { parseDuration } from '../lib/duration.ts';
@@ -13,7 +13,7 @@ import { createDiskStore } from '../lib/store/disk-store.ts';
 import { connect } from './connections.ts';
 import { exitCodes, exitOfFailure } from './exit-codes.ts';
 import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
-import type { Io } from './runtime.ts';
+import { type Io, version } from './runtime.ts';
 
 type RenewLine = CommandLine & FlagsOf<'renew-worker'>;
 
@@ -28,31 +28,43 @@ export async function renewWorkerCommand(
   const problems: Problem[] = waitMs === undefined ? [{ path: '--wait', kind: 'invalid', message }] : [];
   const config = parseToolConfig({ ...configInput(orKubeadm(line), io), problems });
   const { backupDir, lockDir, dryRun } = config;
-  const { kubernetesDir = '' } = allDirectories(config.inventory, config.environment.directories ?? {});
+  const {
+    kubernetesDir = '',
+    pkiDir = '',
+    kubeletDir = '',
+  } = allDirectories(config.inventory, config.environment.directories ?? {});
   const tokenFile = resolve(io.cwd, workerTokenFile ?? usualTokenFile(hostLayout(defaultDirectory)));
   const kubeletConf = join(kubernetesDir, 'kubelet.conf');
   const { signal } = io;
   const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
   const { renewWorker, restartKubelet } = await import('../lib/worker/renew.ts');
+  const { followAuthority, forgetRestart, isRestartNoted } = await import('../lib/worker/follow.ts');
+  const store = createDiskStore({
+    backupDir,
+    onBackupFailed: ({ code, message: err }) => log.warn('backup.failed', { path: backupDir, code, err }),
+    onAttributesLost: ({ code, message: err }) => log.warn('attributes.lost', { code, err }),
+  });
+  const shared = { kubeletConf, store, lockDir, dryRun, clock: systemClock, log, signal };
+  const began = steadyMs(systemClock);
   try {
-    const outcome = await renewWorker({
-      kubeletConf,
-      store: createDiskStore({
-        backupDir,
-        onBackupFailed: ({ code, message: err }) => log.warn('backup.failed', { path: backupDir, code, err }),
-        onAttributesLost: ({ code, message: err }) => log.warn('attributes.lost', { code, err }),
-      }),
-      lockDir,
-      connect: () => connect(kubeletConf, { config, tokenFile, clock: systemClock, log, signal }),
+    const authority = await followAuthority({
+      ...shared,
+      kubeletConfig: join(kubeletDir, 'config.yaml'),
+      usualAuthority: join(pkiDir, 'ca.crt'),
+      userAgent: `kube-cert-recovery/${version}`,
       waitMs: waitMs ?? 0,
-      dryRun,
-      clock: systemClock,
-      log,
-      signal,
+    });
+    if (authority === 'due') io.stdout.write('A CA of this worker ends: a later one would be asked for.\n');
+    const outcome = await renewWorker({
+      ...shared,
+      connect: () => connect(kubeletConf, { config, tokenFile, clock: systemClock, log, signal }),
+      waitMs: Math.max(0, (waitMs ?? 0) - 1000 * Math.floor((steadyMs(systemClock) - began) / 1000)),
     });
     if (outcome === 'expired')
       io.stdout.write("The kubelet's client certificate has expired: a new one would be asked for.\n");
-    if (outcome === 'renewed' && restarts) await restartKubelet({ log, signal });
+    if (restarts && (outcome === 'renewed' || (await isRestartNoted(lockDir)))) await restartKubelet({ log, signal });
+    // Without --restart-kubelet it is about to start, and reads what is there.
+    if (!dryRun) await forgetRestart(lockDir);
     return exitCodes.done;
   } catch (err) {
     return exitOfFailure(err, log);

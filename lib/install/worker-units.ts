@@ -20,7 +20,7 @@ export interface WorkerUnits {
   readonly executable: string;
   /** What else tells where files are. */
   readonly flags: readonly string[];
-  /** Directories of the kubelet's client certificate. */
+  /** Directories of the kubelet's client certificate, of kubelet.conf and of the CA of its clients. */
   readonly writable: readonly string[];
   /** Default: where systemd keeps the units of the administrator. */
   readonly unitDirectory?: string;
@@ -61,7 +61,7 @@ function service(units: WorkerUnits): string {
   const command = commandLine([...workerCommand(units), `--wait=${timerWaitMinutes}m`, '--restart-kubelet']);
   return `${written}
 [Unit]
-Description=Recovery of the expired client certificate of the kubelet
+Description=Recovery of the expired client certificate of the kubelet, and of the CA
 # Not after kubelet.service: a kubelet that cannot start is starting all the time, and this waits beside it for the API.
 After=time-sync.target
 
@@ -72,7 +72,7 @@ TimeoutStartSec=${timerWaitMinutes + 1}min
 # Copies of what is replaced.
 StateDirectory=kube-cert-recovery
 StateDirectoryMode=0700
-# Writes the kubelet's client certificate, and nothing else.
+# Writes the kubelet's client certificate and the CA that it trusts, and nothing else.
 ${sandbox(units.writable)}
 # The certificate keeps its owner.
 CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER

@@ -101,8 +101,16 @@ function verifies(leaf: Certificate, root: Certificate): boolean {
  * name, key, key identifier and limits, whose signature the key that is trusted already has made. Who has not that key
  * cannot make one. Its end is later; that is all that is asked of the dates, because the trusted one may have expired.
  */
-export function isSuccessor(offered: Certificate, trusted: Certificate): boolean {
-  return offered.facts.notAfter > trusted.facts.notAfter && successionProblem(offered, trusted) === undefined;
+export const isSuccessor = (offered: Certificate, trusted: Certificate): boolean =>
+  successorProblem(offered, trusted) === undefined;
+
+/** Why it may not, as the end of a sentence; undefined: it may. */
+export function successorProblem(offered: Certificate, trusted: Certificate): string | undefined {
+  const { notAfter } = trusted.facts;
+  const isLater = offered.facts.notAfter > notAfter;
+  return (
+    successionProblem(offered, trusted) ?? (isLater ? undefined : `it does not end after ${notAfter.toISOString()}`)
+  );
 }
 
 /** What a successor must not change: key identifier, path length, usages, names and policies that the CA is limited to. */
@@ -111,7 +119,8 @@ const limits = ['14', '15', '19', '30', '36', '37', '54'].map((arc) => `2.5.29.$
 function successionProblem(made: Certificate, old: Certificate): string | undefined {
   const [a, b] = [made.fields, old.fields];
   if (!made.facts.isCa || a.keyUsage?.certSign === false) return 'it is not a CA that may sign certificates';
-  if (!a.subject.der.equals(b.subject.der) || !a.issuer.der.equals(a.subject.der)) return 'its name is another one';
+  if (!a.subject.der.equals(b.subject.der)) return 'its name is another one';
+  if (!a.issuer.der.equals(a.subject.der)) return 'another CA has signed it';
   if (!a.publicKeyInfo.equals(b.publicKeyInfo)) return 'its key is another one';
   if (!isSignedByKey(made, old)) return 'its signature is wrong';
   const [is, was] = [made, old].map(extensionValues);

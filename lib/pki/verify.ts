@@ -15,6 +15,11 @@ export interface ChainQuestion {
   readonly usage?: 'clientAuth' | 'serverAuth' | undefined;
   /** DNS name or IP address. */
   readonly hostname?: string | undefined;
+  /**
+   * A root is a name and a public key: when its own certificate is valid is no part of path validation (RFC 5280, 6.1.1 d),
+   * though every verifier of Kubernetes asks. Default: it is asked.
+   */
+  readonly rootDates?: 'ignored' | undefined;
 }
 
 type ChainAnswer = { readonly ok: true } | { readonly ok: false; readonly reason: string };
@@ -34,7 +39,10 @@ const insecure: ReadonlySet<string> = new Set([
 
 export function verifyChain(question: ChainQuestion): ChainAnswer {
   const { leaf, at, hostname } = question;
-  const problem = fieldProblem(leaf, at) ?? (hostname === undefined ? undefined : hostnameProblem(leaf, hostname));
+  const problem =
+    dateProblem(leaf, at) ??
+    extensionProblem(leaf) ??
+    (hostname === undefined ? undefined : hostnameProblem(leaf, hostname));
   if (problem !== undefined) return { ok: false, reason: problem };
   const reason = searchProblem([leaf], { ...question, checks: { left: mostChecks } });
   return reason === undefined ? { ok: true } : { ok: false, reason };
@@ -44,6 +52,9 @@ export function verifyChain(question: ChainQuestion): ChainAnswer {
 export function signatureMatches(child: Certificate, parent: Certificate): boolean {
   return child.fields.issuer.der.equals(parent.fields.subject.der) && isSignedByKey(child, parent);
 }
+
+/** Whether Go would refuse its signature for the hash alone. */
+export const hasInsecureHash = ({ fields }: Certificate): boolean => insecure.has(fields.signatureOid);
 
 /** Whatever they call each other. */
 export function isSignedByKey({ x509 }: Certificate, parent: Certificate): boolean {
@@ -70,8 +81,10 @@ function searchProblem(chain: Chain, question: Search): string | undefined {
     question.checks.left -= 1;
     if (question.checks.left < 0) return found ?? `${nameOf(last)} has more possible issuers than can be tried`;
     const isRoot = question.roots.includes(parent);
+    const isDated = !isRoot || question.rootDates === undefined;
     const problem =
-      fieldProblem(parent, question.at) ??
+      (isDated ? dateProblem(parent, question.at) : undefined) ??
+      extensionProblem(parent) ??
       signingProblem(last, parent, isRoot) ??
       lengthProblem(chain, parent) ??
       policyProblem(chain, parent, isRoot) ??
@@ -86,11 +99,14 @@ function nameOf({ facts }: Certificate): string {
   return `certificate "${facts.subject}"`;
 }
 
-function fieldProblem(certificate: Certificate, at: Date): string | undefined {
-  const { facts, fields } = certificate;
+function dateProblem(certificate: Certificate, at: Date): string | undefined {
+  const { facts } = certificate;
   if (at < facts.notBefore) return `${nameOf(certificate)} is not valid before ${facts.notBefore.toISOString()}`;
-  if (at > facts.notAfter) return `${nameOf(certificate)} expired at ${facts.notAfter.toISOString()}`;
-  const [unknown] = fields.unknownCritical;
+  return at > facts.notAfter ? `${nameOf(certificate)} expired at ${facts.notAfter.toISOString()}` : undefined;
+}
+
+function extensionProblem(certificate: Certificate): string | undefined {
+  const [unknown] = certificate.fields.unknownCritical;
   return unknown === undefined ? undefined : `${nameOf(certificate)} has the unknown critical extension ${unknown}`;
 }
 
@@ -100,7 +116,7 @@ function signingProblem(child: Certificate, parent: Certificate, isRoot: boolean
   const mustSayCa = version === 3 || basicConstraints !== undefined || !isRoot;
   if (mustSayCa && basicConstraints?.ca !== true) return `${nameOf(parent)} is not a CA`;
   if (keyUsage?.certSign === false) return `${nameOf(parent)} may not sign certificates (key usage)`;
-  if (insecure.has(child.fields.signatureOid)) return `${nameOf(child)} is signed with an insecure hash (MD5 or SHA-1)`;
+  if (hasInsecureHash(child)) return `${nameOf(child)} is signed with an insecure hash (MD5 or SHA-1)`;
   if (signatureMatches(child, parent)) return undefined;
   return `${nameOf(child)} was not signed by the key of the trusted certificate "${parent.facts.subject}"`;
 }

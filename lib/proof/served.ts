@@ -10,6 +10,7 @@ import { isIP } from 'node:net';
 import type { Address } from '../address.ts';
 import type { Clock } from '../clock.ts';
 import { errorText } from '../errors.ts';
+import { presentedChain } from '../pki/presented.ts';
 import { waitAtMost } from '../retry.ts';
 import type { ProofResult } from './result.ts';
 
@@ -82,7 +83,7 @@ const handshake = (options: Handshake): Promise<Answer> => withHandshake(options
  * What the server presents, leaf first, PEM. It has shown that it has the key of the leaf; whether the certificate is to be
  * believed is not asked here. Throws when there is no answer.
  */
-export const servedChain = (options: Handshake): Promise<string> => withHandshake(options, chainOf);
+export const servedChain = (options: Handshake): Promise<string> => withHandshake(options, presentedChain);
 
 /** Throws when there is none. */
 async function withHandshake<T>(options: Handshake, read: (socket: TLSSocket) => T): Promise<T> {
@@ -118,18 +119,4 @@ function peerOf(socket: TLSSocket): Answer {
   if (leaf === undefined) throw new Error('the server showed no certificate');
   const problem = socket.authorized ? undefined : errorText(socket.authorizationError);
   return { fingerprint: fingerprintOf(leaf), notAfter: new Date(leaf.validTo), problem };
-}
-
-/** A server may send its certificates in a circle. */
-const longestChain = 10;
-
-function chainOf(socket: TLSSocket): string {
-  const chain: X509Certificate[] = [];
-  let next = socket.getPeerX509Certificate();
-  if (next === undefined) throw new Error('the server showed no certificate');
-  while (next !== undefined && chain.length < longestChain) {
-    chain.push(next);
-    next = next.issuerCertificate;
-  }
-  return chain.map((certificate) => certificate.toString()).join('');
 }

@@ -5,6 +5,7 @@ import { generateKey } from '../../lib/pki/key.ts';
 import { signSigner } from '../../lib/pki/sign.ts';
 import { type ChainQuestion, signatureMatches, verifyChain } from '../../lib/pki/verify.ts';
 import { type Authority, authority, day, leaf, now, one, p256 } from './authority.ts';
+import { dated } from '../support/certificates/dated.ts';
 import { opensslDir } from './openssl.ts';
 
 interface World {
@@ -13,6 +14,9 @@ interface World {
   twin: Authority;
   /** Same name and key as root, other dates: a CA renewed without a new key. */
   renewed: Certificate;
+  /** root and middle, but expired. */
+  ended: Certificate;
+  endedMiddle: Certificate;
   middle: Authority;
   expiredRoot: Certificate;
   belowExpired: Certificate;
@@ -75,6 +79,8 @@ async function foreignWorld(): Promise<Foreign> {
   return foreign;
 }
 
+const pemOf = ({ key }: Authority): string => String(key.export({ type: 'pkcs8', format: 'pem' }));
+
 let world: World;
 beforeAll(async () => {
   const root = await authority({ commonName: 'root' });
@@ -86,6 +92,8 @@ beforeAll(async () => {
     middle,
     twin: await authority({ commonName: 'root' }),
     renewed: await signSigner(again),
+    ended: one(dated(root.certificate.pem, pemOf(root), day(-90), day(-1))),
+    endedMiddle: one(dated(middle.certificate.pem, pemOf(root), day(-90), day(-1))),
     expiredRoot: old.certificate,
     belowExpired: await leaf(old, { now: day(-50), notBefore: day(-51) }),
     serving: await leaf(root, { hostnames: ['*.example.com', 'localhost', '10.0.0.1', 'fd00::1'] }),
@@ -135,6 +143,18 @@ describe('verifyChain()', () => {
     ['at its last moment', () => ({ at: day(30) }), 'ok'],
     ['after its end', () => ({ at: new Date(day(30).getTime() + 1) }), /expired at 2026-07-01T12:00:00/],
     ['an expired root', (w) => ({ leaf: w.belowExpired, roots: [w.expiredRoot] }), /"CN=127.0.0.1" expired/],
+    ['a root that ended before its leaf', (w) => ({ roots: [w.ended] }), /"CN=root" expired/],
+    ['the same, by its name and key alone', (w) => ({ roots: [w.ended], rootDates: 'ignored' }), 'ok'],
+    [
+      'a leaf after its end, by the key of its root',
+      (w) => ({ rootDates: 'ignored', roots: [w.ended], at: day(31) }),
+      /expired at 2026-07-01/,
+    ],
+    [
+      'an intermediate after its end, by the key of its root',
+      (w) => ({ leaf: w.belowMiddle, intermediates: [w.endedMiddle], rootDates: 'ignored' }),
+      /"CN=middle" expired/,
+    ],
     [
       'an intermediate that is sent along',
       (w) => ({ leaf: w.belowMiddle, intermediates: [w.middle.certificate] }),

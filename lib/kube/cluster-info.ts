@@ -1,0 +1,27 @@
+// What kubeadm publishes for everybody who wants to join: the ConfigMap `kube-public/cluster-info`, whose kubeconfig holds
+// the CA of the cluster (kubernetes/kubernetes cmd/kubeadm/app/phases/bootstraptoken/clusterinfo). Everybody may read it,
+// without a credential. Pure.
+import { onlyEntries } from '../kubeconfig/document.ts';
+import { isBase64 } from '../kubeconfig/schema.ts';
+import type { ConfigMap } from './kube.ts';
+import { resourcePath } from './resources.ts';
+
+export const clusterInfoName = { namespace: 'kube-public', name: 'cluster-info' } as const;
+export const clusterInfoPath = resourcePath('ConfigMap', clusterInfoName);
+export const clusterInfoText = `ConfigMap "${clusterInfoName.namespace}/${clusterInfoName.name}"`;
+
+/** Of its kubeconfig in the data. */
+export const clusterInfoKey = 'kubeconfig';
+
+/** A CA certificate has one or two kilobytes. */
+const mostBytes = 1 << 16;
+
+/** The bytes of the CA in it, whatever they are; or why there are none. */
+export function publishedAuthority({ data }: ConfigMap): Buffer | { readonly problem: string } {
+  const text: unknown = data?.[clusterInfoKey];
+  if (typeof text !== 'string') return { problem: `it has no "${clusterInfoKey}"` };
+  const value = onlyEntries(Buffer.from(text)).cluster?.['certificate-authority-data'];
+  if (typeof value !== 'string' || value === '') return { problem: 'its kubeconfig holds no CA' };
+  if (value.length > mostBytes) return { problem: `the CA in it has ${value.length} characters` };
+  return isBase64(value) ? Buffer.from(value, 'base64') : { problem: 'the CA in it is not base64' };
+}

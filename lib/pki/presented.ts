@@ -1,0 +1,19 @@
+// What a TLS server presents in the handshake. It has shown that it has the key of the leaf; whether the certificates are to be
+// believed is not asked here.
+import type { X509Certificate } from 'node:crypto';
+import type { TLSSocket } from 'node:tls';
+
+/** A server may send its certificates in a circle. */
+const longestChain = 10;
+
+/** Leaf first, PEM. Throws where there is none. */
+export function presentedChain(socket: Pick<TLSSocket, 'getPeerX509Certificate'>): string {
+  const chain: X509Certificate[] = [];
+  let next = socket.getPeerX509Certificate();
+  if (next === undefined) throw new Error('the server showed no certificate');
+  while (next !== undefined && chain.length < longestChain) {
+    chain.push(next);
+    next = next.issuerCertificate;
+  }
+  return chain.map((certificate) => certificate.toString()).join('');
+}

@@ -1,0 +1,91 @@
+// The CA that a worker holds, and the one that the cluster offers in its place: which of those that are held has expired or
+// ends soon, what may follow it, and what the files hold then. A worker cannot verify a CA by anything that it holds: it
+// takes one only with the name and the key that it trusts already, signed by that key. Pure: the time is an argument.
+import { errorText } from '../errors.ts';
+import { isSame, type Certificate, parseCertificates } from '../pki/certificate.ts';
+import { isSuccessor, successorProblem } from '../pki/own-key.ts';
+import { hasInsecureHash } from '../pki/verify.ts';
+
+const dayMs = 24 * 3_600_000;
+/** As a control-plane node has it without a setting of its own: it renews that long before the end, and then there is one. */
+const beforeMs = 365 * dayMs;
+const mostOfLife = 1 / 3;
+
+export type Ending = 'expired' | 'ending';
+
+/** Undefined: it has more of its life left than is needed. */
+export function endingOf({ facts: { notBefore, notAfter } }: Certificate, now: Date): Ending | undefined {
+  if (now >= notAfter) return 'expired';
+  const lifeMs = notAfter.getTime() - notBefore.getTime();
+  const threshold = Math.min(beforeMs, lifeMs * mostOfLife);
+  return now.getTime() >= notAfter.getTime() - threshold ? 'ending' : undefined;
+}
+
+/** The worst of them. */
+export function worstEnding(held: readonly Certificate[], now: Date): Ending | undefined {
+  const all = held.map((one) => endingOf(one, now));
+  return all.find((ending) => ending === 'expired') ?? all.find((ending) => ending !== undefined);
+}
+
+export type OfferJudgement =
+  | { readonly state: 'successor'; readonly certificate: Certificate }
+  /** The cluster has none yet: what it offers is here already. */
+  | { readonly state: 'none' }
+  | { readonly state: 'refused'; readonly reason: string };
+
+/** Whether what is offered (PEM) may take the place of one of those that are held and end. */
+export function judgeOffer(offered: Uint8Array, held: readonly Certificate[], now: Date): OfferJudgement {
+  const refused = (reason: string): OfferJudgement => ({ state: 'refused', reason });
+  let all: readonly Certificate[];
+  try {
+    all = parseCertificates(offered, 'the CA that is offered');
+  } catch (err) {
+    return refused(errorText(err));
+  }
+  const [certificate] = all;
+  if (certificate === undefined || all.length > 1) return refused(`it is ${all.length} certificates, wanted one`);
+  if (held.some((one) => isSame(one, certificate))) return { state: 'none' };
+  const { subject, fingerprint, notBefore, notAfter } = certificate.facts;
+  const what = `"${subject}" (sha256 ${fingerprint.slice(0, 16)}, until ${notAfter.toISOString()})`;
+  const ending = held.filter((one) => endingOf(one, now) !== undefined);
+  const followed = ending.find((one) => isSuccessor(certificate, one));
+  if (followed === undefined) {
+    const [nearest] = ending.toSorted(
+      (a, b) => Number(b.facts.subject === subject) - Number(a.facts.subject === subject),
+    );
+    const problem = nearest && successorProblem(certificate, nearest);
+    return refused(
+      `${what} is no renewal of "${nearest?.facts.subject ?? ''}" with its own key: ${problem ?? 'none ends'}`,
+    );
+  }
+  if (hasInsecureHash(certificate)) return refused(`${what} is signed with an insecure hash (MD5 or SHA-1)`);
+  if (now < notBefore) return refused(`${what} is not valid before ${notBefore.toISOString()}`);
+  if (now >= notAfter) return refused(`${what} has expired`);
+  return { state: 'successor', certificate };
+}
+
+/**
+ * The certificates of a file with each that ends replaced by its successor among `known`; undefined where none is. What two
+ * become the same stays once.
+ */
+export function followedBy(
+  held: readonly Certificate[],
+  known: readonly Certificate[],
+  now: Date,
+): readonly Certificate[] | undefined {
+  const next = held.map((one) => (endingOf(one, now) === undefined ? one : (newest(one, known, now) ?? one)));
+  if (next.every((one, at) => one === held[at])) return undefined;
+  return next.filter((one, at) => next.findIndex((other) => isSame(one, other)) === at);
+}
+
+/** Of those that end together the one with the lower fingerprint, as control-plane nodes choose (plan/successors.ts). */
+function newest(held: Certificate, known: readonly Certificate[], now: Date): Certificate | undefined {
+  const successors = known.filter((one) => {
+    const { notBefore, notAfter } = one.facts;
+    return notBefore <= now && now < notAfter && isSuccessor(one, held) && !hasInsecureHash(one);
+  });
+  return successors.toSorted(
+    (a, b) =>
+      b.facts.notAfter.getTime() - a.facts.notAfter.getTime() || (a.facts.fingerprint < b.facts.fingerprint ? -1 : 1),
+  )[0];
+}

@@ -1,0 +1,275 @@
+// A worker follows its cluster's CA when that was renewed with its own key. The kubelet knows the API server by the CA in
+// kubelet.conf, and its own clients by the file that its configuration names: both are rewritten, before a certificate is
+// asked for, which needs an API server that is known. While no CA that is held here ends, nothing is asked and nothing
+// is said. What is offered comes from what kubeadm publishes for everybody (kube/cluster-info.ts), over a connection that
+// goes by the key of the CA (kube/public-object.ts); authority.ts decides.
+import { rm, stat } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { type Clock, steadyMs } from '../clock.ts';
+import { attempt, realDisk } from '../disk/disk.ts';
+import { ensurePrivateDirectory, readRegularFile, replaceFile } from '../disk/files.ts';
+import { durationText } from '../duration.ts';
+import { isCode, RecoveryError } from '../errors.ts';
+import { lockHost } from '../host/sole-writer.ts';
+import { caBundleKey } from '../inventory/content.ts';
+import type { DiskLocation } from '../inventory/model.ts';
+import { pathOf } from '../inventory/places.ts';
+import { unanswered } from '../kube/api-error.ts';
+import { clusterInfoPath, clusterInfoText, publishedAuthority } from '../kube/cluster-info.ts';
+import type { ConfigMap } from '../kube/kube.ts';
+import { readKubeconfig } from '../kubeconfig/credentials.ts';
+import { readKubeconfigView } from '../kubeconfig/document.ts';
+import { type Log, Repeats } from '../log.ts';
+import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
+import { authorityKey, type Found, locationText, type Store } from '../store/store.ts';
+import { isMapping, yamlMapping, yamlText } from '../yaml.ts';
+import { followedBy, judgeOffer, worstEnding } from './authority.ts';
+
+export interface AuthorityFollowing {
+  /** Of the kubelet: it names the API server and its CA. Absolute path. */
+  readonly kubeletConf: string;
+  /** Of the kubelet: it names the CA of its clients. Absolute path. */
+  readonly kubeletConfig: string;
+  /** Where kubeadm puts that CA. Absolute path. */
+  readonly usualAuthority: string;
+  readonly store: Store;
+  readonly lockDir: string;
+  readonly userAgent: string;
+  /** How long is waited where the CA has expired. */
+  readonly waitMs: number;
+  readonly dryRun: boolean;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+const tryMs = 5_000;
+const againMs = 1_000;
+/** Of one that has not expired: a timer runs each minute. */
+const askedAgainMs = 3_600_000;
+
+/** A file of this machine that holds CAs. */
+interface Holder {
+  readonly location: DiskLocation;
+  readonly entry: string;
+  readonly found: Found;
+  readonly certificates: readonly Certificate[];
+}
+
+/**
+ * `due`: with dryRun. Throws MaterialInvalid where the CA has expired and what is offered in its place is none that may be
+ * believed, KubeUnavailable where nothing is offered in time. One that has not expired yet fails nothing.
+ */
+export async function followAuthority(options: AuthorityFollowing): Promise<'current' | 'due' | 'followed'> {
+  const { clock, dryRun } = options;
+  const holders = await holdersOf(options);
+  const held = holders.flatMap(({ certificates }) => certificates);
+  const ending = worstEnding(held, clock.now());
+  if (ending === undefined) return 'current';
+  // What a run that was ended has left undone needs no API.
+  const here = leftBehind(holders, held, clock.now());
+  if (here.length > 0) return dryRun ? 'due' : publish(here, held, options);
+  if (dryRun) return 'due';
+  const [first] = holders;
+  if (first === undefined || (ending === 'ending' && !(await isAskedAgain(options)))) return 'current';
+  const offered =
+    ending === 'expired' ? await waitForOffer(first, held, options) : await lookOnce(first, held, options);
+  if (offered === undefined) return 'current';
+  const known = [...held, offered];
+  return publish(leftBehind(holders, known, clock.now()), known, options);
+}
+
+const leftBehind = (holders: readonly Holder[], known: readonly Certificate[], now: Date): readonly Holder[] =>
+  holders.filter(({ certificates }) => followedBy(certificates, known, now) !== undefined);
+
+/** Files that hold CAs, kubelet.conf's first. One that cannot be read as such holds none: others say what is wrong with it. */
+async function holdersOf({
+  kubeletConf,
+  kubeletConfig,
+  usualAuthority,
+  store,
+  signal,
+}: AuthorityFollowing): Promise<Holder[]> {
+  const bytes = await readIfThere(kubeletConf);
+  const view = bytes && readKubeconfigView(kubeletConf, bytes, {});
+  if (view === undefined || !('authority' in view)) return [];
+  const { authority } = view;
+  const own: readonly DiskLocation[] =
+    authority.kind === 'data'
+      ? [{ kind: 'kubeconfig', file: kubeletConf, endpoint: 'controlPlane' }]
+      : authority.kind === 'file'
+        ? [{ kind: 'pemFile', file: authority.file }]
+        : [];
+  const clients = (await clientAuthority(kubeletConfig)) ?? usualAuthority;
+  const locations = [...own, { kind: 'pemFile', file: clients } as const];
+  const distinct = locations.filter((one, at) => locations.findIndex((other) => pathOf(other) === pathOf(one)) === at);
+  const holders = await Promise.all(distinct.map((location) => holderAt(location, store, signal)));
+  return holders.filter((one) => one !== undefined);
+}
+
+async function holderAt(location: DiskLocation, store: Store, signal: AbortSignal): Promise<Holder | undefined> {
+  const entry = location.kind === 'kubeconfig' ? authorityKey : caBundleKey;
+  const found = await store.read(location, signal);
+  const bytes = found?.entries[entry];
+  return found && bytes && { location, entry, found, certificates: wholeCertificates(bytes) };
+}
+
+async function readIfThere(path: string): Promise<Buffer | undefined> {
+  return attempt({ code: 'ReadFailed', action: 'read', what: `"${path}"`, directory: dirname(path) }, () =>
+    readRegularFile(realDisk, path),
+  ).catch(() => undefined);
+}
+
+/** `authentication.x509.clientCAFile` of a KubeletConfiguration; undefined where nothing of that is to be read. */
+export async function clientAuthority(kubeletConfig: string): Promise<string | undefined> {
+  const bytes = await readIfThere(kubeletConfig);
+  let at: unknown = bytes && yamlMapping(yamlText(bytes));
+  for (const field of ['authentication', 'x509', 'clientCAFile']) at = isMapping(at) ? at[field] : undefined;
+  return typeof at === 'string' && at !== '' ? resolve(dirname(kubeletConfig), at) : undefined;
+}
+
+/** Once an hour. Noted before it asks: whatever comes of it, the next minute is silent. */
+async function isAskedAgain({ lockDir, clock }: AuthorityFollowing): Promise<boolean> {
+  const path = join(lockDir, 'authority-asked');
+  const askedAt = await stat(path).catch(() => undefined);
+  const sinceMs = clock.now().getTime() - (askedAt?.mtimeMs ?? 0);
+  if (askedAt !== undefined && sinceMs >= 0 && sinceMs < askedAgainMs) return false;
+  try {
+    await ensurePrivateDirectory(lockDir);
+    await rm(path, { force: true });
+    await replaceFile({ path, content: '', mode: 0o600, what: 'note' });
+  } catch {
+    // asked again in a minute
+  }
+  return true;
+}
+
+/** `server`: who was asked. */
+interface Offer {
+  readonly server: string;
+  readonly offered: Uint8Array | { readonly problem: string };
+}
+
+/** Throws as readPublicObject. */
+async function ask(
+  { certificates }: Holder,
+  { kubeletConf, userAgent, clock, signal }: AuthorityFollowing,
+): Promise<Offer> {
+  const { server, serverName } = await readKubeconfig(kubeletConf);
+  const { readPublicObject } = await import('../kube/public-object.ts');
+  const how = { server, serverName, anchors: certificates, userAgent, timeoutMs: tryMs, clock, signal };
+  const object = await readPublicObject<ConfigMap>({ ...how, path: clusterInfoPath });
+  return { server, offered: publishedAuthority(object) };
+}
+
+const cannotFollow = (holder: Holder, problem: string, code: RecoveryError['code'], cause?: unknown): RecoveryError => {
+  const [{ facts }] = holder.certificates as [Certificate];
+  const ends = `which ends at ${facts.notAfter.toISOString()}`;
+  const what = `Cannot renew the CA in ${locationText(holder.location)}, ${ends}`;
+  return new RecoveryError(code, `${what}: ${problem}`, { cause });
+};
+
+/** Undefined: the cluster has none yet. Throws MaterialInvalid for one that must not be believed. */
+function accepted(offer: Offer, holder: Holder, held: readonly Certificate[], now: Date): Certificate | undefined {
+  const { server, offered } = offer;
+  const judgement =
+    'problem' in offered ? ({ state: 'refused', reason: offered.problem } as const) : judgeOffer(offered, held, now);
+  if (judgement.state === 'refused') {
+    const state = `what ${clusterInfoText} of ${server} offers is refused, ${judgement.reason}`;
+    throw cannotFollow(holder, `${state}; see who has written that, or bring the CA here by hand`, 'MaterialInvalid');
+  }
+  return judgement.state === 'successor' ? judgement.certificate : undefined;
+}
+
+/** Its end is still to come: whatever stands in the way is told and no more. */
+async function lookOnce(
+  first: Holder,
+  held: readonly Certificate[],
+  options: AuthorityFollowing,
+): Promise<Certificate | undefined> {
+  const { clock, log } = options;
+  try {
+    return accepted(await ask(first, options), first, held, clock.now());
+  } catch (err) {
+    if (!(err instanceof RecoveryError)) throw err;
+    const fields = { path: pathOf(first.location), code: err.code, err: err.message };
+    if (isCode(err, 'KubeNotFound', ...unanswered)) log.info('api.waiting', fields);
+    else log.warn('authority.refused', fields);
+    return undefined;
+  }
+}
+
+/** The control plane may still be on its way. */
+async function waitForOffer(
+  first: Holder,
+  held: readonly Certificate[],
+  options: AuthorityFollowing,
+): Promise<Certificate> {
+  const { waitMs, clock, log, signal } = options;
+  const until = steadyMs(clock) + waitMs;
+  const met = new Repeats(clock);
+  for (;;) {
+    let last: RecoveryError;
+    try {
+      const offer = await ask(first, options);
+      const certificate = accepted(offer, first, held, clock.now());
+      if (certificate !== undefined) return certificate;
+      const state = `${clusterInfoText} of ${offer.server} still has the CA that is here: see why no control-plane node has renewed it`;
+      last = cannotFollow(first, state, 'KubeUnavailable');
+    } catch (err) {
+      if (!isCode(err, 'KubeNotFound', ...unanswered)) throw err;
+      last = cannotFollow(first, `nothing was offered, ${err.message}`, 'KubeUnavailable', err);
+    }
+    if (met.met('offer') !== undefined) log.info('api.waiting', { err: last.message });
+    if (signal.aborted || steadyMs(clock) >= until) {
+      throw new RecoveryError(last.code, `${last.message}; waited ${durationText(waitMs)}`, { cause: last });
+    }
+    await clock.sleep(againMs, signal);
+  }
+}
+
+/** Writes whatever may follow, each file as it is by then. */
+async function publish(
+  behind: readonly Holder[],
+  known: readonly Certificate[],
+  { store, lockDir, clock, log, signal }: AuthorityFollowing,
+): Promise<'current' | 'followed'> {
+  const lock = await lockHost({ lockDir, once: true, clock, signal });
+  let outcome: 'current' | 'followed' = 'current';
+  try {
+    for (const { location } of behind) {
+      const present = await holderAt(location, store, signal);
+      const next = present && followedBy(present.certificates, known, clock.now());
+      if (present === undefined || next === undefined) continue; // another run was faster
+      await noteRestart(lockDir);
+      const entries = { [present.entry]: Buffer.from(next.map(({ pem }) => pem).join('')) };
+      if ((await store.write(location, { entries, annotations: {} }, present.found, signal)) === 'conflict') {
+        throw cannotFollow(present, 'it has just been changed; run it again', 'WriteFailed');
+      }
+      outcome = 'followed';
+      const [{ facts }] = next as [Certificate];
+      log.info('authority.followed', { path: pathOf(location), notAfter: facts.notAfter.toISOString() });
+    }
+    return outcome;
+  } finally {
+    await lock.release();
+  }
+}
+
+// The kubelet reads the CA of kubelet.conf at its start only. A run that is ended between the write and the restart leaves
+// that to the next.
+const restartNote = (lockDir: string): string => join(lockDir, 'restart-kubelet');
+
+async function noteRestart(lockDir: string): Promise<void> {
+  await replaceFile({ path: restartNote(lockDir), content: '', mode: 0o600, what: 'note' }).catch(() => undefined);
+}
+
+export const isRestartNoted = (lockDir: string): Promise<boolean> =>
+  stat(restartNote(lockDir)).then(
+    () => true,
+    () => false,
+  );
+
+export async function forgetRestart(lockDir: string): Promise<void> {
+  await rm(restartNote(lockDir), { force: true }).catch(() => undefined);
+}
