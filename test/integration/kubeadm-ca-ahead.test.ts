@@ -85,7 +85,8 @@ beforeAll(async () => {
     pkiDir: machine.path('pki'),
     kubeletDir: join(machine.root, 'var/lib/kubelet'),
   };
-  const regen = { backupDir: join(machine.root, 'backups'), lockDir: join(machine.root, 'lock'), renewBefore: '30d' };
+  const own = { backupDir: join(machine.root, 'backups'), lockDir: join(machine.root, 'lock') };
+  const regen = { ...own, renewBefore: '30d', clockSynchronised: true };
   await writeFile(
     config,
     'apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n' +
