@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { hostManifests } from '../../lib/install/rbac.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
 import { toYaml } from '../../lib/yaml.ts';
 import { dated } from '../support/certificates/dated.ts';
 import { findBinaries } from '../support/cluster/binaries.ts';
@@ -101,7 +102,7 @@ beforeAll(async () => {
     await eventually(() => expect(log()?.toLowerCase()).toContain('successfully acquired lease'));
   }
   const rights = join(machine.root, 'rights.yaml');
-  const manifests = hostManifests().map((one) => toYaml(one));
+  const manifests = hostManifests({ inventory: loadPreset('kubeadm'), renewsAhead: true }).map((one) => toYaml(one));
   await writeFile(rights, manifests.join('---\n'));
   const applied = await ask(oldConf, 'apply', '-f', rights);
   expect(applied.code, applied.stderr).toBe(0);

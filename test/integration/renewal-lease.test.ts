@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hostManifests } from '../../lib/install/rbac.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { findBinaries } from '../support/cluster/binaries.ts';
 import type { ComponentName } from '../support/cluster/components.ts';
@@ -109,7 +110,7 @@ it('waits while another node renews', async () => {
   const rights = join(machine.root, 'rights.yaml');
   await writeFile(
     rights,
-    hostManifests()
+    hostManifests({ inventory: loadPreset('kubeadm'), renewsAhead: true })
       .map((one) => toYaml(one))
       .join('---\n'),
   );
