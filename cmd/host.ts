@@ -32,6 +32,7 @@ import { allDirectories } from '../lib/inventory/located.ts';
 import { errorText, RecoveryError } from '../lib/errors.ts';
 import { applyManifests } from '../lib/install/apply.ts';
 import { hostManifests } from '../lib/install/rbac.ts';
+import type { HostGrant } from '../lib/install/rules.ts';
 import { leaseText } from '../lib/kube/leases.ts';
 import { renewalLease } from '../lib/restart/machine-lease.ts';
 import { toYaml } from '../lib/yaml.ts';
@@ -123,7 +124,7 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
   const units = await unitsOf(config, { executable, flags: unitFlags(flags, io.cwd), renewsAhead, ...adoption });
   const files = renderHost(units);
   if (config.dryRun) {
-    const rights = !renewsAhead ? [] : hostManifests().map((one) => `---\n${toYaml(one)}`);
+    const rights = hostManifests(grantOf(config)).map((one) => `---\n${toYaml(one)}`);
     io.stdout.write([...files.map(({ path, content }) => `# ${path}\n${content}`), ...rights].join('\n'));
     return exitCodes.done;
   }
@@ -139,7 +140,7 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
         `exit code, and once a minute with --restart besides:\n  ${plainCommand(units).join(' ')}\n` +
         `Where the machine is adopted ("init adopt"), this once a minute, too:\n  ${repairCommand(units).join(' ')}\n`,
     );
-    await grantLease(config, io);
+    await grantRights(config, io);
     return exitCodes.failed;
   }
   const lines = [
@@ -149,27 +150,36 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
     `Expired certificates are reissued before each start of ${starterText(units.before)}, and looked for once a minute.`,
   ];
   io.stdout.write(`${lines.join('\n')}\n`);
-  await grantLease(config, io);
+  await grantRights(config, io);
   return exitCodes.done;
 }
 
+const grantOf = ({ inventory, policy }: ToolConfig): HostGrant => ({
+  inventory,
+  renewsAhead: policy.ahead !== undefined,
+});
+
 /**
- * With --renew-before: the right to the Lease by which control-plane nodes renew one after the other. Without it they wait
- * until a tenth of the threshold is left, so a cluster that is away now does not keep the units from being written.
+ * What a host asks of the API: none of it is needed for a repair, so a cluster that is away now does not keep the units from
+ * being written.
  */
-async function grantLease(config: ToolConfig, io: Io): Promise<void> {
-  if (config.policy.ahead === undefined) return;
+async function grantRights(config: ToolConfig, io: Io): Promise<void> {
+  const grant = grantOf(config);
+  const manifests = hostManifests(grant);
+  if (manifests.length === 0) return;
   const kubeconfig = config.kubeconfig ?? administrator;
   try {
     await withConnection(kubeconfig, connectingOf(config, io), (connection) =>
-      applyManifests({ connection, signal: io.signal }, hostManifests(), (line) => void io.stdout.write(`${line}\n`)),
+      applyManifests({ connection, signal: io.signal }, manifests, (line) => void io.stdout.write(`${line}\n`)),
     );
   } catch (err) {
+    const turn = grant.renewsAhead ? `take ${leaseText(renewalLease)}, ` : '';
+    const without = grant.renewsAhead ? 'control-plane nodes wait until a tenth of --renew-before is left, ' : '';
     io.stderr.write(
-      `The right to take ${leaseText(renewalLease)} is not granted: ${errorText(err)}.\n` +
-        'By it control-plane nodes renew one after the other. Until it is granted each waits until a tenth of --renew-before\n' +
-        'is left: run this command again on one of them when the API server answers (KUBECONFIG names an administrator\n' +
-        `other than ${administrator}).\n`,
+      `The right of this host to ${turn}release its stale leader Leases and read kubeadm's configuration is not granted:\n` +
+        `${errorText(err)}.\nUntil it is, ${without}a control plane waits for stale Leases after a boot, and\n` +
+        'certificates live a year whatever kubeadm says. Run this command again on one of the nodes when the API server\n' +
+        `answers (KUBECONFIG names an administrator other than ${administrator}).\n`,
     );
   }
 }

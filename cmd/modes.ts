@@ -10,14 +10,14 @@ import type { ApproverConfig, ModeConfig, RegenConfig, SyncerConfig } from '../l
 import { replaceFile } from '../lib/disk/files.ts';
 import { isCode } from '../lib/errors.ts';
 import { Health, keepServingHealth } from '../lib/health.ts';
+import { bootId } from '../lib/host/proc.ts';
 import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
-import type { Resolved } from '../lib/inventory/model.ts';
+import { leaderLeases } from '../lib/inventory/leader-leases.ts';
 import { isFile } from '../lib/inventory/places.ts';
 import { readBy } from '../lib/inventory/resolve.ts';
 import { EventRecorder } from '../lib/kube/events.ts';
 import { Breakers } from '../lib/kube/circuit-breaker.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
-import type { LeaseName } from '../lib/kube/leases.ts';
 import { createMetrics, noMetrics } from '../lib/metrics.ts';
 import { createKeyPool } from '../lib/pki/key-pool.ts';
 import { createProver } from '../lib/proof/prove.ts';
@@ -25,6 +25,7 @@ import { createOtherClocks } from '../lib/regen/other-clocks.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
 import type { Sources } from '../lib/plan/gather-offers.ts';
 import { runRegen } from '../lib/regen/run.ts';
+import { releaseAfterBoot } from '../lib/regen/boot-leases.ts';
 import { observeBoot, releaseStaleLeases } from '../lib/regen/stale-leases.ts';
 import { waitAtMost } from '../lib/retry.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
@@ -32,6 +33,8 @@ import { addressOf, connect, keepConnection, namesInApi, OtherConnections, store
 import { type UnmetCondition, unmetConditions } from './exit-codes.ts';
 import { clockFactsFor, resolveHere } from './read-config.ts';
 import { defaultKeyAlgorithm } from '../lib/well-known.ts';
+import { withLifeOfCluster } from './cluster-life.ts';
+import { clocksAskedAs, hostIdentity } from './host-identity.ts';
 import { createHostRestarts, createPodRestarts } from './restarts.ts';
 import { type Runtime, version } from './runtime.ts';
 
@@ -122,23 +125,28 @@ async function regen(mode: RegenConfig, runtime: Runtime): Unmet {
 
 /** How long the process stays for the release of stale leases, when everything else is done. */
 const leasesMs = 15_000;
+/** The same of a host whose API server may just be starting. */
+const afterBootMs = 90_000;
 
 /** Without a connection the files of this host alone. */
-async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
-  const { resolved, clock, log, once, dryRun } = runtime;
-  const { connection, events } = 'connection' in runtime ? runtime : {};
+async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
+  const { clock, log, once, dryRun } = given;
+  const { connection, events } = 'connection' in given ? given : {};
   const { backupDir, lockDir, keyAlgorithm } = mode;
-  const leases = leasesOf(resolved);
+  const leases = leaderLeases(given.resolved.artefacts);
   // At once: a clock that is set later must not move the time of the boot.
   const boot = observeBoot(clock);
   let released: Promise<unknown> = Promise.resolve();
   const disk = createDiskStore({
     backupDir,
-    owners: resolved.artefacts,
-    endpoints: resolved.endpoints,
+    owners: given.resolved.artefacts,
+    endpoints: given.resolved.endpoints,
     onBackupFailed: ({ code, message }) => log.warn('backup.failed', { path: backupDir, code, err: message }),
     onAttributesLost: ({ code, message }) => log.warn('attributes.lost', { code, err: message }),
   });
+  const asHost = mode.restart && once && !dryRun ? hostIdentity(disk, given) : undefined;
+  const runtime = { ...given, resolved: await withLifeOfCluster(mode, given, asHost) };
+  const { resolved } = runtime;
   const restarts = createHostRestarts(mode, disk, runtime);
   const noted = once && !dryRun ? await summaryNotedAt(lockDir) : undefined;
   try {
@@ -154,7 +162,9 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
         renewalLease: restarts.renewalLease,
         namesInApi: namesInApi(resolved, connection),
         clockFacts: clockFactsFor(mode, runtime.builtAt),
-        otherClocks: connection && createOtherClocks({ ...runtime, connection, leases }),
+        otherClocks: connection
+          ? createOtherClocks({ ...runtime, connection, leases })
+          : clocksAskedAs(asHost, runtime),
         keyPool: createKeyPool({
           algorithm: keyAlgorithm ?? defaultKeyAlgorithm,
           size: resolved.artefacts.filter(({ kind }) => kind === 'signer' || kind === 'target').length,
@@ -179,6 +189,9 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
     if (events !== undefined) await sendEvents(events);
     const { summaryLoggedAt: loggedAt } = report;
     if (once && !dryRun && loggedAt !== undefined && loggedAt !== noted) await noteSummary(lockDir, loggedAt);
+    // The files are as they should be: nothing waits for this but the end of the process.
+    if (asHost !== undefined)
+      released = releaseAfterBoot({ ...runtime, asHost, leases, boot, notes: { directory: lockDir, boot: bootId() } });
     const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
     const servedUntil = mode.restart && !dryRun && mode.machine ? await restarts.servedNotAfter() : undefined;
     if (servedUntil !== undefined) {
@@ -187,7 +200,7 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
     }
     return once ? [...unmetConditions(report), ...unfinished] : [];
   } finally {
-    await waitAtMost(leasesMs, released, runtime);
+    await waitAtMost(asHost === undefined ? leasesMs : afterBootMs, released, given);
   }
 }
 
@@ -205,14 +218,6 @@ async function afterAsking(
     log.warn('pair.failed', { err: err.message, code: err.code });
     return before;
   }
-}
-
-/** The leases whose renewal proves something are the leader leases of this control plane. */
-function leasesOf({ artefacts }: Resolved): readonly LeaseName[] {
-  const named = artefacts.flatMap(({ readers }) =>
-    readers.flatMap(({ proof }) => (proof.kind === 'lease' ? [proof] : [])),
-  );
-  return [...new Map(named.map(({ namespace, name }) => [`${namespace}/${name}`, { namespace, name }])).values()];
 }
 
 // When a single run has last logged how everything stands. A timer makes one each minute; the note keeps that line to one

@@ -4,16 +4,14 @@
 // restarter of its own, and kube-apiserver waits for the restart Lease of the cluster.
 import { join } from 'node:path';
 import type { RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
-import { isStaticPod } from '../lib/components.ts';
 import type { RecoveryError } from '../lib/errors.ts';
 import type { RestartRequest } from '../lib/fileobserver/react.ts';
 import { bootId } from '../lib/host/proc.ts';
-import { issueHostCredentials } from '../lib/issue/host-credential.ts';
 import { componentsIn } from '../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { serverAddress } from '../lib/address.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
-import { type Component, componentsOf, ownKubeconfig } from '../lib/restart/decide.ts';
+import { type Component, componentsOf } from '../lib/restart/decide.ts';
 import { restartMarked, type RestartOutcome } from '../lib/restart/host-restarts.ts';
 import { createMarkingStore, Markers, type RestartNotes } from '../lib/restart/markers.ts';
 import {
@@ -23,13 +21,14 @@ import {
   waitForApi,
   type WantedProof,
 } from '../lib/restart/pending-proofs.ts';
-import { nodeNameIn, proveEtcdHere, proveQuorumWithoutUs, proveServedHere } from '../lib/proof/prove.ts';
+import { proveEtcdHere, proveQuorumWithoutUs, proveServedHere } from '../lib/proof/prove.ts';
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
 import { MachineLease } from '../lib/restart/machine-lease.ts';
-import { RenewalLease, type RenewalLeaseOptions } from '../lib/restart/renewal-lease.ts';
+import { RenewalLease } from '../lib/restart/renewal-lease.ts';
 import type { Store } from '../lib/store/store.ts';
-import { connect, withConnection } from './connections.ts';
+import { connect } from './connections.ts';
 import { isUnmet, type UnmetCondition } from './exit-codes.ts';
+import { hostIdentity, nodeNameHere } from './host-identity.ts';
 import type { Runtime } from './runtime.ts';
 
 interface HostRestarts {
@@ -51,7 +50,7 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
     log.warn('restart.failed', { path: mode.lockDir, code, err: message });
   const notes = { directory: mode.lockDir, boot: bootId(), onFailed };
   const markers = new Markers(notes);
-  const renewalLease = createRenewalLease(mode, disk, { runtime, components, notes });
+  const renewalLease = createRenewalLease(mode, disk, runtime, notes);
   return {
     store: createMarkingStore(disk, components, markers),
     renewalLease,
@@ -103,35 +102,18 @@ async function etcdProblem(proving: ProvingOptions): Promise<string | undefined>
   return health.message;
 }
 
-interface RenewingHost {
-  readonly runtime: Runtime;
-  readonly components: readonly Component[];
-  readonly notes: RestartNotes;
-}
-
-/** Its server and CA are those of a component that talks to the API server of this machine. */
 function createRenewalLease(
-  { policy, restart }: RegenConfig,
+  mode: RegenConfig,
   store: Store,
-  { runtime, components, notes }: RenewingHost,
+  runtime: Runtime,
+  notes: RestartNotes,
 ): RenewalLease | undefined {
-  const { resolved, hostName, once, clock, log, signal } = runtime;
+  const { hostName, once, clock, log, signal } = runtime;
   // Only a run that restarts and proves knows when it may be given back.
-  if (!restart || !once) return undefined;
-  const own = components.filter((one) => ownKubeconfig(one) !== undefined);
-  const component = own.find(({ name }) => isStaticPod(name)) ?? own[0];
-  const kubeconfig = component && ownKubeconfig(component);
-  if (policy.ahead === undefined || kubeconfig === undefined) return undefined;
-  const ofKubelet = resolved.artefacts.find(
-    ({ location: at }) => at.kind === 'kubeconfig' && own.some((one) => one.name === 'kubelet' && one.file === at.file),
-  );
-  const holder = async (): Promise<string> =>
-    (ofKubelet && (await nodeNameIn(ofKubelet, { store, signal }))) ?? hostName;
-  const asHost: RenewalLeaseOptions['withConnection'] = async (work) => {
-    const issued = { resolved, store, kubeconfig, nodeName: await holder(), now: clock.now(), signal };
-    const credentials = await issueHostCredentials(issued);
-    return withConnection(kubeconfig, { config: {}, clock, log, signal, credentials }, work);
-  };
+  if (!mode.restart || !once || mode.policy.ahead === undefined) return undefined;
+  const asHost = hostIdentity(store, runtime);
+  if (asHost === undefined) return undefined;
+  const holder = (): Promise<string> => nodeNameHere(store, runtime);
   return new RenewalLease({ withConnection: asHost, holder, hostName, notes, clock, log, signal });
 }
 

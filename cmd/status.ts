@@ -18,6 +18,7 @@ import { type Problem, valueText } from '../lib/problems.ts';
 import { renderNode, type StatusFormat } from '../lib/status/print.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
+import { withNotedLife } from './cluster-life.ts';
 import { connectingOf, storeOf } from './connections.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
@@ -80,7 +81,7 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
   const { at, output } = options;
   const { stdout, signal } = io;
   const { environment, notes } = await discoverEnvironment(config.inventory, config.environment);
-  const resolved = resolve(config.inventory, environment);
+  const resolved = await withNotedLife(resolve(config.inventory, environment), config);
   const directory = adoptionDirectory(config);
   const api = directory === undefined ? undefined : await import('./status-api.ts');
   const adoption = directory === undefined ? undefined : await api?.adoptionStatus(directory, { config, at, io });

@@ -72,6 +72,7 @@ export type LogEvent =
   | 'renewal.started'
   | 'renewal.finished'
   | 'renewal.unproven'
+  | 'life.followed'
   | 'lease.released'
   | 'lease.kept'
   | 'csr.requested'

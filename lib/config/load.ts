@@ -96,7 +96,7 @@ function environmentOf({ parameters, directories }: Settings, mayLack: boolean):
 export type CommonConfig = ReturnType<typeof commonOf>;
 
 function commonOf({ input, settings }: ConfigReading, inventory: Inventory | undefined, environment: Environment) {
-  const { tlsServerNameOverride, recoveryServerName, apiServerAddress, log, dryRun } = settings;
+  const { tlsServerNameOverride, recoveryServerName, apiServerAddress, lives, log, dryRun } = settings;
   const { POD_NAME: podName = '', NODE_NAME: nodeName = '' } = input.env;
   return {
     inventory: inventory as Inventory, // without an inventory there were problems
@@ -105,6 +105,8 @@ function commonOf({ input, settings }: ConfigReading, inventory: Inventory | und
     tlsServerNameOverride,
     recoveryServerName,
     apiServerAddress,
+    /** In the inventory already; what is not in it may live as long as the cluster says. */
+    lives,
     log,
     dryRun,
     /** Who this process is, from the downward API. */

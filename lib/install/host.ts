@@ -93,11 +93,18 @@ const beforeStart = (units: HostUnits): readonly string[] => [
   ...(units.renewsAhead === true && !units.flags.includes('--warn-only') ? ['--warn-only'] : []),
 ];
 
+/** The timer may come half a minute after a boot, and a leader waits for stale Leases for fifteen seconds. */
+const afterStart = `
+[Unit]
+# Once it has started, the run of the timer follows: what the API server tells and takes is asked at its first answer.
+Wants=${serviceName}
+`;
+
 function dropIn(unit: HostService, units: HostUnits): string {
   // The kubelet is root's. Of another service the user may not write its files: "+" runs this as root.
   const prefix = unit === 'kubelet.service' ? '-' : '-+';
   return `${written}
-${whyBefore[unit]}
+${whyBefore[unit]}${unit === 'kubelet.service' ? afterStart : ''}
 [Service]
 # Whether this fails ("-") or hangs (timeout), ${starterText([unit])} starts: its TimeoutStartSec never runs out here.
 ExecStartPre=${prefix}/usr/bin/timeout --kill-after=${killSeconds}s ${longestSeconds}s ${commandLine(beforeStart(units))}

@@ -6,6 +6,7 @@ import { staticPods } from '../components.ts';
 import { readBy } from '../inventory/resolve.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { typeMeta } from '../kube/resources.ts';
+import { renewalLease } from '../restart/machine-lease.ts';
 import { hostsGroup } from '../well-known.ts';
 import {
   type Account,
@@ -22,6 +23,7 @@ import {
   approverRecords,
   approverRules,
   type Artefacts,
+  type HostGrant,
   hostRules,
   namesRules,
   proofRules,
@@ -251,12 +253,15 @@ export function workerManifests(namespace: string): Manifest[] {
 }
 
 /**
- * What the hosts of the control plane may do while they renew ahead of time. They have no account: each signs a client
- * certificate of this group for some minutes.
+ * What the hosts of the control plane may do. They have no account: each signs a client certificate of this group for some
+ * minutes.
  */
-export function hostManifests(): Manifest[] {
-  const rules = hostRules();
-  const namespaces = [...rules.keys()].map((name) => ({ ...typeMeta('Namespace'), metadata: { name } }));
+export function hostManifests(grant: HostGrant): Manifest[] {
+  const rules = hostRules(grant);
+  // The other namespace is the control plane's.
+  const namespaces = [...rules.keys()]
+    .filter((name) => name === renewalLease.namespace)
+    .map((name) => ({ ...typeMeta('Namespace'), metadata: { name } }));
   const subject = { apiGroup: rbacGroup, kind: 'Group', name: hostsGroup } as const;
   return [...namespaces, ...roles('kube-cert-recovery-hosts', rules, subject)];
 }

@@ -11,7 +11,8 @@ import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { proofKinds } from '../inventory/reader.ts';
 import type { LeaseName } from '../kube/leases.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
-import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
+import { kubeadmConfig } from '../inventory/discover/certificate-validity.ts';
+import type { Artefact, Inventory, Proof, ResolvedArtefact } from '../inventory/model.ts';
 import { renewalLease, restartLease } from '../restart/machine-lease.ts';
 import { type KubeletSigner, kubeletSigners } from '../well-known.ts';
 import type { RbacRule } from './apply.ts';
@@ -165,8 +166,29 @@ function restartLeaseRules(artefacts: Artefacts): Placed[] {
   return isNeeded ? [takes(restartLease)] : [];
 }
 
-/** Of the hosts of the control plane, which renew ahead of time one after the other. */
-export const hostRules = (): RulesByNamespace => byNamespace([takes(renewalLease)]);
+/** What a host of the control plane is told, as far as it needs rights for it. */
+export interface HostGrant {
+  readonly inventory: Pick<Inventory, 'artefacts' | 'discover'>;
+  /** With --renew-before. */
+  readonly renewsAhead: boolean;
+}
+
+/**
+ * Of the hosts of the control plane: they renew ahead of time one after the other, release leader Leases of their own that
+ * were left behind, which also show the time of other machines, and let certificates live as long as kubeadm says.
+ */
+export const hostRules = ({ inventory: { artefacts, discover }, renewsAhead }: HostGrant): RulesByNamespace => {
+  const { namespace, name } = kubeadmConfig;
+  const configMap = { apiGroups: [''], resources: ['configmaps'], resourceNames: [name], verbs: ['get'] };
+  return byNamespace([
+    ...(renewsAhead ? [takes(renewalLease)] : []),
+    ...leaseRules(
+      artefacts.filter(({ location }) => isFile(location)),
+      ['get', 'update'],
+    ),
+    ...(discover === 'kubeadm' ? [[namespace, configMap] as const] : []),
+  ]);
+};
 
 const takes = ({ namespace, name }: LeaseName): Placed => [
   namespace,

@@ -3,6 +3,7 @@
 import { isFile } from '../inventory/places.ts';
 import type { ResolvedArtefact } from '../inventory/model.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
+import { clockAdvice, isConfirmed } from './clock-rules.ts';
 import { earliest, type Faulty, idleMs, keep, laterMs, type PairCase, type RenewAhead } from './decision.ts';
 import type { RenewalPolicy, Verdict } from './decision.ts';
 import { certificateOf } from './facts.ts';
@@ -68,20 +69,23 @@ export function isLastCall(
   return now >= laterMs(notAfter, -batchMs) || (ahead.window !== undefined && notAfter <= timeOfNode(ahead, now).until);
 }
 
-/** Due, and not now: only reported, or outside the window. What would end before the next window does cannot wait. */
+/**
+ * Due, and not now: only reported, outside the window, by a clock that nothing confirms, or while another node renews. What
+ * would end before the next window does cannot wait.
+ */
 export function postponed(at: Faulty<PairCase>): Verdict | undefined {
   const { artefact, fact, policy, fault, now } = at;
   const { ahead } = policy;
   const certificate = certificateOf(fact);
-  const isAhead = ahead !== undefined && fault.reason === 'RefreshDue' && isFile(artefact.location);
-  if (!isAhead || certificate === undefined) return undefined;
+  if (fault.reason !== 'RefreshDue' || !isFile(artefact.location) || certificate === undefined) return undefined;
+  if (ahead === undefined) return unconfirmed(at, certificate);
   const { notAfter } = certificate;
   if (ahead.warnOnly) {
     const told = `${fault.message}; only reported (warnOnly), so it is renewed when it has expired: renew it before`;
     return keep('WarnOnly', told, earliest(notAfter, laterMs(now, idleMs)));
   }
   const { from, until } = timeOfNode(ahead, now);
-  if (from <= now || notAfter <= until) return waiting(at, certificate);
+  if (from <= now || notAfter <= until) return unconfirmed(at, certificate) ?? waiting(at, certificate);
   const verdict = keep(
     'Postponed',
     `${fault.message}; renewed in the window, on this node at ${from.toISOString()}`,
@@ -90,17 +94,35 @@ export function postponed(at: Faulty<PairCase>): Verdict | undefined {
   return { ...verdict, renewsAt: from };
 }
 
-/** The share of the threshold that is left when a node waits no longer: its own end is worse than two restarts at once. */
+/**
+ * The share of the threshold that is left when a node waits no longer: its own end is worse than two restarts at once, and
+ * than a renewal by a clock that may be wrong.
+ */
 const waitsUntil = 0.1;
 
-/** Another node renews, or nobody can say that none does. */
-function waiting(
-  { artefact, policy, fault, now }: Faulty<PairCase>,
-  certificate: CertificateFacts,
-): Verdict | undefined {
-  const why = policy.ahead?.waits;
+function latestOf({ artefact, policy }: PairCase, certificate: CertificateFacts): Date {
   const threshold = thresholdMs({ artefact, policy }, certificate) ?? artefact.validity - artefact.refresh;
-  const latest = laterMs(certificate.notAfter, -waitsUntil * threshold);
+  return laterMs(certificate.notAfter, -waitsUntil * threshold);
+}
+
+/**
+ * What is still valid may not be due at all: by a clock that is weeks ahead everything is. Unlike what has expired it can
+ * wait until somebody says that the clock is right.
+ */
+function unconfirmed(at: Faulty<PairCase>, certificate: CertificateFacts): Verdict | undefined {
+  const { clock, fault, now } = at;
+  const latest = latestOf(at, certificate);
+  if (now >= latest || isConfirmed(clock, now)) return undefined;
+  const shown = `its clock is not confirmed: it shows ${now.toISOString()}, and nothing says that this is right`;
+  const told = `${fault.message}; ${shown}; ${clockAdvice}; renewed all the same from ${latest.toISOString()}`;
+  return keep('ClockUnconfirmed', told, earliest(latest, laterMs(now, idleMs)));
+}
+
+/** Another node renews, or nobody can say that none does. */
+function waiting(at: Faulty<PairCase>, certificate: CertificateFacts): Verdict | undefined {
+  const { policy, fault, now } = at;
+  const why = policy.ahead?.waits;
+  const latest = latestOf(at, certificate);
   if (why === undefined || now >= latest) return undefined;
   const told = `${fault.message}; ${why}; renewed without it from ${latest.toISOString()}`;
   return keep('Postponed', told, earliest(latest, laterMs(now, idleMs)));

@@ -29,6 +29,7 @@ export const reasons = {
   Settling: ['keep', 'two objects or files contradict', 'believed after `policy.settle`'],
   RefreshDue: ['renew', 'past its refresh time', 'renewed by `BeforeExpiry`'],
   Postponed: ['keep', 'due, outside of the window', 'renewed in the next one'],
+  ClockUnconfirmed: ['keep', 'due, by a clock in doubt', 'renewed when it is confirmed'],
   WarnOnly: ['keep', 'due, and only reported', 'renewed when it has expired'],
   SignerTooYoung: ['keep', 'due, but its signer is fresh', 'renewed when all trust it'],
   SignerEnding: ['keep', 'due, but its signer ends too soon', 'the signer must be renewed'],
@@ -47,6 +48,7 @@ export type Reason = keyof typeof reasons;
 export const endingReasons: readonly Reason[] = [
   'RefreshDue',
   'Postponed',
+  'ClockUnconfirmed',
   'WarnOnly',
   'SignerTooYoung',
   'SignerEnding',

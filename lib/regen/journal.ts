@@ -192,12 +192,12 @@ export class Journal {
     log.info('recovery.finished', { count, duration: clock.now().getTime() - since.getTime() });
   }
 
-  /** With the summary, so once a day: what ends, and nobody renews. What a CA has signed is not told beside it. */
+  /** With the summary, so once a day: what ends, and waits for a person. What a CA has signed is not told beside it. */
   #warnOfDue(): void {
     for (const { artefact, decision, notAfter } of this.#entries.values()) {
       const { reason, message } = decision ?? {};
       const isCa = reason === 'SignerEnding' && artefact.kind === 'signer';
-      if (reason !== 'WarnOnly' && !isCa) continue;
+      if (reason !== 'WarnOnly' && reason !== 'ClockUnconfirmed' && !isCa) continue;
       this.#options.log.warn('rotation.due', {
         ...fieldsOf(artefact),
         reason,

@@ -13,6 +13,7 @@ import type { Facts } from '../plan/facts.ts';
 import { type Plan, plan as makePlan } from '../plan/plan.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 import type { Decision, RenewalPolicy } from '../plan/decision.ts';
+import type { Reason } from '../plan/reasons.ts';
 import type { Store } from '../store/store.ts';
 import { execute, noOwnWork, ownWork, type StepResult, withoutWaiting } from './execute.ts';
 import type { Journal } from './journal.ts';
@@ -78,6 +79,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
   let foundExpiredAt: Date | undefined;
   const keptKeys = new Map<string, PrivateKey>();
   const known = knownClock(options);
+  const isFilesAlone = options.resolved.artefacts.every(({ location }) => isFile(location));
 
   const see = async (only: Only, asked?: ClockFacts): Promise<Seen> => {
     const trust = asked ?? (await known.observe());
@@ -107,7 +109,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
     const canHear = apiAnswers && options.otherClocks !== undefined;
     if (asked !== undefined || trust.synchronised || !matters(planned, canHear))
       return { ...sight, plan: planned, replan: (kept) => planBy(trust, kept), now };
-    const heard = await known.ask({ apiAnswers });
+    const heard = await known.ask({ apiAnswers: apiAnswers || (isFilesAlone && isOnlyDue(planned)) });
     // Others have had time to write meanwhile: what was read is as old as that.
     const isOld = Math.abs(clock.now().getTime() - now.getTime()) > oldMs;
     return isOld ? see(only, heard) : { ...sight, plan: planBy(heard), replan: (kept) => planBy(heard, kept), now };
@@ -160,7 +162,12 @@ const oldMs = 200;
 
 /** Whether more should be known of the clock: it seems wrong, or somebody could say that it is before we sign by it. */
 const matters = ({ decisions }: Plan, canHear: boolean): boolean =>
-  decisions.some(({ action, reason }) => reason === 'ClockImplausible' || (canHear && action === 'renew'));
+  decisions.some(({ action, reason }) => isInDoubt.has(reason) || (canHear && action === 'renew'));
+const isInDoubt: ReadonlySet<Reason> = new Set<Reason>(['ClockImplausible', 'ClockUnconfirmed']);
+
+/** Files alone have no API server that has answered. One is asked for the time all the same, once nothing has to be repaired first. */
+const isOnlyDue = ({ decisions }: Plan): boolean =>
+  decisions.some(({ reason }) => reason === 'ClockUnconfirmed') && decisions.every(({ action }) => action !== 'renew');
 
 /** Files of this host that are still valid. */
 function renewsAhead({ resolved, plan }: Seen): boolean {

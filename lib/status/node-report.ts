@@ -204,7 +204,8 @@ function stateOf(
   if (row.action !== 'keep') return row.state === 'EXPIRING' ? 'EXPIRING' : 'BROKEN';
   if (isArmed && row.renewsAt !== undefined) return 'OK'; // long before its end
   // By the administrator's own threshold, which may come long before ours.
-  if (row.reason === 'WarnOnly' || (row.reason === 'SignerEnding' && artefact.kind === 'signer')) return 'EXPIRING';
+  if (row.reason === 'WarnOnly' || row.reason === 'ClockUnconfirmed') return 'EXPIRING';
+  if (row.reason === 'SignerEnding' && artefact.kind === 'signer') return 'EXPIRING';
   const left = certificate.notAfter.getTime() - now.getTime();
   return left < warningMs(artefact, certificate, resolved) ? 'EXPIRING' : 'OK';
 }

@@ -163,6 +163,7 @@ describe('parseConfig()', () => {
         directories: { pkiDir: '/srv/pki' },
       },
       tlsServerNameOverride: 'override',
+      lives: {},
       recoveryServerName: 'recovery',
       apiServerAddress: { host: '::1', port: 6443 },
       healthProbeBindAddress: { host: '', port: 8081 },

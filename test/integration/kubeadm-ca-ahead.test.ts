@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { hostManifests } from '../../lib/install/rbac.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
 import { toYaml } from '../../lib/yaml.ts';
 import { dated } from '../support/certificates/dated.ts';
 import { findBinaries } from '../support/cluster/binaries.ts';
@@ -85,7 +86,8 @@ beforeAll(async () => {
     pkiDir: machine.path('pki'),
     kubeletDir: join(machine.root, 'var/lib/kubelet'),
   };
-  const regen = { backupDir: join(machine.root, 'backups'), lockDir: join(machine.root, 'lock'), renewBefore: '30d' };
+  const own = { backupDir: join(machine.root, 'backups'), lockDir: join(machine.root, 'lock') };
+  const regen = { ...own, renewBefore: '30d', clockSynchronised: true };
   await writeFile(
     config,
     'apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n' +
@@ -100,7 +102,7 @@ beforeAll(async () => {
     await eventually(() => expect(log()?.toLowerCase()).toContain('successfully acquired lease'));
   }
   const rights = join(machine.root, 'rights.yaml');
-  const manifests = hostManifests().map((one) => toYaml(one));
+  const manifests = hostManifests({ inventory: loadPreset('kubeadm'), renewsAhead: true }).map((one) => toYaml(one));
   await writeFile(rights, manifests.join('---\n'));
   const applied = await ask(oldConf, 'apply', '-f', rights);
   expect(applied.code, applied.stderr).toBe(0);

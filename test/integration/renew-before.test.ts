@@ -36,6 +36,7 @@ const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
 const namespaces = [...asRoot, '--mount', '--net', '--pid', '--fork', '--mount-proc', '--kill-child'];
 const place = `set -e
 mount -t tmpfs tmpfs /run
+mkdir -p /run/systemd/timesync && touch /run/systemd/timesync/synchronized
 mount -t tmpfs tmpfs /etc
 mkdir /etc/kubernetes && mount --bind "$1/etc/kubernetes" /etc/kubernetes
 mount --bind "$1/var/lib" /var/lib

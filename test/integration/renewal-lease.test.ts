@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hostManifests } from '../../lib/install/rbac.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
 import { expiryAnnotation } from '../../lib/regen/machine-expiry.ts';
 import { toYaml } from '../../lib/yaml.ts';
 import { findBinaries } from '../support/cluster/binaries.ts';
@@ -53,7 +54,8 @@ beforeAll(async () => {
     pkiDir: machine.path('pki'),
     kubeletDir: join(machine.root, 'var/lib/kubelet'),
   };
-  const regen = { backupDir: join(machine.root, 'backups'), lockDir: join(machine.root, 'lock'), renewBefore: '30d' };
+  const own = { backupDir: join(machine.root, 'backups'), lockDir: join(machine.root, 'lock') };
+  const regen = { ...own, renewBefore: '30d', clockSynchronised: true };
   await writeFile(
     config,
     'apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n' +
@@ -110,7 +112,7 @@ it('waits while another node renews', async () => {
   const rights = join(machine.root, 'rights.yaml');
   await writeFile(
     rights,
-    hostManifests()
+    hostManifests({ inventory: loadPreset('kubeadm'), renewsAhead: true })
       .map((one) => toYaml(one))
       .join('---\n'),
   );

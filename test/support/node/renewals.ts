@@ -3,7 +3,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { programPath } from './container.ts';
 import type { Node } from './node.ts';
 
-export const renewCommand = `${programPath} --mode=regen --once --restart --preset=kubeadm --renew-before=30d 2>&1`;
+/** As systemd-timesyncd does it: nothing valid is renewed by a clock that nothing confirms. */
+const confirmClock = 'mkdir -p /run/systemd/timesync && touch /run/systemd/timesync/synchronized';
+export const renewCommand = `${confirmClock}; ${programPath} --mode=regen --once --restart --preset=kubeadm --renew-before=30d 2>&1`;
 
 /** While a node holds the Lease. */
 export interface Renewal {

@@ -1,0 +1,56 @@
+// Who a control-plane host is to the API server while a run of its timer lasts, and what it asks for as that: the Lease of renewals
+// (restarts.ts), the time that other machines show, stale leader Leases (lib/regen/boot-leases.ts) and the life of
+// certificates (cluster-life.ts). `init host` grants it.
+import { isStaticPod } from '../lib/components.ts';
+import type { Resolved } from '../lib/inventory/model.ts';
+import { leaderLeases } from '../lib/inventory/leader-leases.ts';
+import { issueHostCredentials } from '../lib/issue/host-credential.ts';
+import type { KubeConnection } from '../lib/kube/kube.ts';
+import type { OtherClock } from '../lib/plan/clock-rules.ts';
+import { nodeNameIn } from '../lib/proof/prove.ts';
+import { createOtherClocks } from '../lib/regen/other-clocks.ts';
+import { type Component, componentsOf, ownKubeconfig } from '../lib/restart/decide.ts';
+import type { Store } from '../lib/store/store.ts';
+import { withConnection } from './connections.ts';
+import type { Runtime } from './runtime.ts';
+
+/** One piece of work with a credential of some minutes. Rejects when none can be made, or with what the work rejects. */
+export type AsHost = <T>(work: (connection: KubeConnection) => Promise<T>) => Promise<T>;
+
+/**
+ * Undefined where no component of this host talks to an API server: its server and CA are those of one that does, best of
+ * the API server of this machine.
+ */
+export function hostIdentity(store: Store, runtime: Runtime): AsHost | undefined {
+  const { resolved, clock, log, signal } = runtime;
+  const own = talkers(resolved);
+  const component = own.find((one) => isStaticPod(one.name)) ?? own[0];
+  const kubeconfig = component && ownKubeconfig(component);
+  if (kubeconfig === undefined) return undefined;
+  return async (work) => {
+    const nodeName = await nodeNameHere(store, runtime);
+    const credentials = await issueHostCredentials({ resolved, store, kubeconfig, nodeName, now: clock.now(), signal });
+    return withConnection(kubeconfig, { config: {}, clock, log, signal, credentials }, work);
+  };
+}
+
+const talkers = (resolved: Resolved): readonly Component[] =>
+  componentsOf(resolved).filter((one) => ownKubeconfig(one) !== undefined);
+
+/** Of this machine in the cluster: no two have the same. Where its kubelet does not tell, its host name. */
+export async function nodeNameHere(store: Store, { resolved, hostName, signal }: Runtime): Promise<string> {
+  const kubelet = talkers(resolved).find(({ name }) => name === 'kubelet');
+  const artefact = resolved.artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubelet?.file);
+  return (artefact && (await nodeNameIn(artefact, { store, signal }))) ?? hostName;
+}
+
+/** What other machines that lead show; nothing where they cannot be asked. */
+export function clocksAskedAs(
+  asHost: AsHost | undefined,
+  { resolved, hostName, clock }: Runtime,
+): ((signal: AbortSignal) => Promise<readonly OtherClock[]>) | undefined {
+  const leases = leaderLeases(resolved.artefacts);
+  if (asHost === undefined || leases.length === 0) return undefined;
+  return (signal) =>
+    asHost((connection) => createOtherClocks({ connection, leases, hostName, clock })(signal)).catch(() => []);
+}

@@ -1,0 +1,12 @@
+// The leader-election Leases of a control plane: those by whose renewal the use of something is proven. Pure.
+import type { Artefact, ResolvedArtefact } from './model.ts';
+
+/** Each once. */
+export function leaderLeases(
+  artefacts: readonly (Artefact | ResolvedArtefact)[],
+): readonly { readonly namespace: string; readonly name: string }[] {
+  const named = artefacts.flatMap(({ readers }) =>
+    readers.flatMap(({ proof }) => (proof.kind === 'lease' ? [proof] : [])),
+  );
+  return [...new Map(named.map(({ namespace, name }) => [`${namespace}/${name}`, { namespace, name }])).values()];
+}

@@ -1,0 +1,80 @@
+// Stale leader-election Leases on a host whose runs each end soon: released once for each boot, at the API server's first
+// answer. The first run after a boot waits for that answer, because a leader that starts waits fifteen seconds from then on;
+// the others ask once, and none does any more when it is done. A note in the directory of the lock says so.
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../clock.ts';
+import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
+import { errorText, isCode } from '../errors.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { type LeaseName, readLease } from '../kube/leases.ts';
+import type { Running } from '../log.ts';
+import { retry } from '../retry.ts';
+import type { Boot } from './judge-lease.ts';
+import { releaseStaleLeases } from './stale-leases.ts';
+
+interface BootRelease extends Running {
+  /** As this host, for one piece of work. */
+  readonly asHost: (work: (connection: KubeConnection) => Promise<void>) => Promise<void>;
+  readonly leases: readonly LeaseName[];
+  /** As kube-controller-manager and kube-scheduler see it: Go's os.Hostname(). */
+  readonly hostName: string;
+  /** From the start of the process. */
+  readonly boot: () => Boot;
+  readonly notes: { readonly directory: string; readonly boot: string };
+  /** How long the first run after a boot waits for an answer, milliseconds. */
+  readonly patienceMs?: number;
+}
+
+const askMs = 3000;
+const everyMs = 250;
+/** A healthy control plane answers within ten seconds after its kubelet; one that takes longer waits for other machines. */
+const defaultPatienceMs = 60_000;
+
+/** Never rejects: a Lease that stays costs its duration. */
+export async function releaseAfterBoot(options: BootRelease): Promise<void> {
+  const { asHost, leases, hostName, boot, notes, clock, log, signal } = options;
+  const [first] = leases;
+  const path = join(notes.directory, 'leases');
+  const [noted, state] = (await readFile(path, 'utf8').catch(() => '')).split(' ');
+  const wasHere = noted === notes.boot;
+  if (first === undefined || (wasHere && state === 'done')) return;
+  const note = async (told: 'asked' | 'done'): Promise<void> => {
+    await ensurePrivateDirectory(notes.directory);
+    await replaceFile({ path, content: `${notes.boot} ${told}`, mode: 0o600, what: 'note' });
+  };
+  try {
+    if (!wasHere) await note('asked');
+    const forMs = wasHere ? 0 : (options.patienceMs ?? defaultPatienceMs);
+    await asHost(async (connection) => {
+      const wasAway = await answered(connection, first, { clock, signal, forMs });
+      if (wasAway === undefined) return;
+      await releaseStaleLeases({ connection, leases, hostName, boot, clock, log, signal, mayHaveRenewed: !wasAway });
+      await note('done');
+    });
+  } catch (err) {
+    if (signal.aborted) return;
+    // Such as a CA whose key is elsewhere: the next run would meet the same.
+    log.warn('lease.kept', { reason: 'Failed', err: errorText(err) });
+    await note('done').catch(() => undefined);
+  }
+}
+
+/** Whether it was away before it answered, with whatever answer; undefined when it has not answered. */
+async function answered(
+  connection: KubeConnection,
+  lease: LeaseName,
+  { clock, signal, forMs }: { readonly clock: Clock; readonly signal: AbortSignal; readonly forMs: number },
+): Promise<boolean | undefined> {
+  let wasAway = false;
+  const isAway = (err: unknown): boolean => isCode(err, 'KubeUnavailable', 'KubeWrongAnswer');
+  const ask = (): Promise<unknown> => readLease({ connection, lease, signal, timeoutMs: askMs });
+  const isPassing = (err: unknown): boolean => {
+    wasAway ||= isAway(err);
+    return isAway(err);
+  };
+  return retry(ask, isPassing, { forMs, everyMs, clock, signal }).then(
+    () => wasAway,
+    (err: unknown) => (isAway(err) || signal.aborted ? undefined : wasAway),
+  );
+}
