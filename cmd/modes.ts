@@ -145,6 +145,7 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
     const hasSources = (once || dryRun) && Object.keys(mode.sources).length > 0;
     const management =
       hasSources || Object.keys(mode.deliveries).length > 0 ? await import('./management.ts') : undefined;
+    let summaryLoggedAt = noted;
     const pass = (sources: Sources | undefined): Promise<RegenReport> =>
       runRegen({
         ...runtime,
@@ -160,7 +161,7 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
           size: resolved.artefacts.filter(({ kind }) => kind === 'signer' || kind === 'target').length,
         }),
         locations: connection === undefined ? 'disk' : mode.locations,
-        summaryLoggedAt: noted,
+        summaryLoggedAt,
         onFirstAnswer({ wasAway }) {
           if (connection === undefined || dryRun) return;
           released = releaseStaleLeases({ ...runtime, connection, leases, boot, mayHaveRenewed: !wasAway });
@@ -172,6 +173,7 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
     const wanted = report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
     if (management !== undefined && wanted.length > 0) {
       // What this machine can make itself came first, and its files are free for others while its sources are asked.
+      ({ summaryLoggedAt } = report);
       const asked = { sources: mode.sources, lockDir: dryRun ? undefined : lockDir };
       report = await afterAsking(report, pass, await management.askSources(asked, wanted, runtime), log);
     }

@@ -21,6 +21,14 @@ const isComponent = (name: string): name is ComponentName => (componentNames as 
 
 /** One sentence for each. What cannot be seen is not told. */
 export function staleReaders(resolved: Resolved): readonly string[] {
+  try {
+    return toldOf(resolved);
+  } catch {
+    return [];
+  }
+}
+
+function toldOf(resolved: Resolved): readonly string[] {
   const restarted: readonly string[] = componentsOf(resolved).map(({ name }) => name);
   const bootedAt = kernelBootTimeMs();
   if (bootedAt === undefined) return [];
