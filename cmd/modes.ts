@@ -201,7 +201,9 @@ async function afterAsking(
   log: Runtime['log'],
 ): Promise<RegenReport> {
   try {
-    return await pass(sources);
+    const after = await pass(sources);
+    // What is restarted and proven follows what both have written.
+    return { ...after, writes: before.writes + after.writes };
   } catch (err) {
     if (!isCode(err, 'AlreadyRunning')) throw err;
     log.warn('pair.failed', { err: err.message, code: err.code });
