@@ -14,7 +14,10 @@ const run = promisify(execFile);
 const moduleDirectory = fileURLToPath(new URL('../../cluster-api', import.meta.url));
 
 /** Below the root of the module. */
-const files = { Machine: 'config/crd/bases/cluster.x-k8s.io_machines.yaml' } as const;
+const files = {
+  Machine: 'config/crd/bases/cluster.x-k8s.io_machines.yaml',
+  KubeadmControlPlane: 'controlplane/kubeadm/config/crd/bases/controlplane.cluster.x-k8s.io_kubeadmcontrolplanes.yaml',
+} as const;
 
 /** The CRD as Cluster API ships it, YAML. */
 export async function clusterApiCrd(kind: keyof typeof files, env: NodeJS.ProcessEnv = process.env): Promise<string> {
