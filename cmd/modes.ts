@@ -153,6 +153,7 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
     const hasSources = (once || dryRun) && Object.keys(mode.sources).length > 0;
     const management =
       hasSources || Object.keys(mode.deliveries).length > 0 ? await import('./management.ts') : undefined;
+    let summaryLoggedAt = noted;
     const pass = (sources: Sources | undefined): Promise<RegenReport> =>
       runRegen({
         ...runtime,
@@ -170,7 +171,7 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
           size: resolved.artefacts.filter(({ kind }) => kind === 'signer' || kind === 'target').length,
         }),
         locations: connection === undefined ? 'disk' : mode.locations,
-        summaryLoggedAt: noted,
+        summaryLoggedAt,
         onFirstAnswer({ wasAway }) {
           if (connection === undefined || dryRun) return;
           released = releaseStaleLeases({ ...runtime, connection, leases, boot, mayHaveRenewed: !wasAway });
@@ -182,6 +183,7 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
     const wanted = report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
     if (management !== undefined && wanted.length > 0) {
       // What this machine can make itself came first, and its files are free for others while its sources are asked.
+      ({ summaryLoggedAt } = report);
       const asked = { sources: mode.sources, lockDir: dryRun ? undefined : lockDir };
       report = await afterAsking(report, pass, await management.askSources(asked, wanted, runtime), log);
     }
@@ -212,7 +214,9 @@ async function afterAsking(
   log: Runtime['log'],
 ): Promise<RegenReport> {
   try {
-    return await pass(sources);
+    const after = await pass(sources);
+    // What is restarted and proven follows what both have written.
+    return { ...after, writes: before.writes + after.writes };
   } catch (err) {
     if (!isCode(err, 'AlreadyRunning')) throw err;
     log.warn('pair.failed', { err: err.message, code: err.code });

@@ -25,6 +25,7 @@ import { proveEtcdHere, proveQuorumWithoutUs, proveServedHere } from '../lib/pro
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
 import { MachineLease } from '../lib/restart/machine-lease.ts';
 import { RenewalLease } from '../lib/restart/renewal-lease.ts';
+import { restartEnded } from '../lib/restart/stale-readers.ts';
 import type { Store } from '../lib/store/store.ts';
 import { connect } from './connections.ts';
 import { isUnmet, type UnmetCondition } from './exit-codes.ts';
@@ -44,8 +45,11 @@ interface HostRestarts {
 export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runtime): HostRestarts {
   const { resolved, clock, log, signal } = runtime;
   const components = componentsOf(resolved);
-  if (components.length === 0)
-    return { store: disk, finish: () => Promise.resolve([]), servedNotAfter: () => Promise.resolve(undefined) };
+  if (components.length === 0) {
+    const finish = async (): Promise<readonly UnmetCondition[]> =>
+      (await restartEnded({ resolved, store: disk, clock, log, signal })).map((message) => ({ message }));
+    return { store: disk, finish, servedNotAfter: () => Promise.resolve(undefined) };
+  }
   const onFailed = ({ code, message }: RecoveryError): void =>
     log.warn('restart.failed', { path: mode.lockDir, code, err: message });
   const notes = { directory: mode.lockDir, boot: bootId(), onFailed };

@@ -1,9 +1,9 @@
 // When a CA in files gets a later end: with its own key, which is on this machine, and never with another one, because other
 // machines have the same CA. Who has the key makes the same certificate (pki/own-key.ts), so nobody is asked first. Where a
 // successor of it lies here already, that comes in its place. At once when it has expired; before that where renewal ahead
-// of time was asked for, as leaves are: in this node's window and with the Lease, because its readers are restarted. Where nothing
-// here restarts one of them (etcd as a service of its own) the file is renewed all the same, so that its next start finds it,
-// and it is said that somebody must restart it. Pure.
+// of time was asked for, as leaves are: in this node's window and with the Lease, because its readers are restarted. Where
+// nothing here restarts one of them before its end (etcd as a service of its own) the file is renewed all the same, so that its next
+// start finds it, and it is said that somebody must restart it. Pure.
 import type { Signer } from '../inventory/model.ts';
 import { hasKubelet, isFile, isMadeHere } from '../inventory/places.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
@@ -44,7 +44,7 @@ export function withOwnKey(at: FaultySigner): Verdict | undefined {
   const newNotAfter = renewedNotAfter(certificate, now);
   const serial = namedBy.length > 0 ? `the same serial, which ${namedBy.join(', ')} names` : 'a serial derived from it';
   const made = `renewed with its own key until ${newNotAfter.toISOString()}, with ${serial}`;
-  const message = `${fault.message}; ${made}${restartWanted(at)}`;
+  const message = `${fault.message}; ${made}${restartWanted(at, certificate)}`;
   const verdict = renew({ ...at, fault: { ...fault, message } }, [], { ...leaves, newNotAfter });
   return { ...verdict, keepsKey: true };
 }
@@ -53,10 +53,14 @@ const isAheadOfTime = ({ policy, fault: { reason } }: FaultySigner): boolean =>
   reason === 'RefreshDue' && policy.ahead !== undefined && policy.caRenewal !== 'Report';
 
 /** Whoever reads it at its start only ends with the old one. A kubelet starts them again; `status` tells of the others. */
-function restartWanted({ artefact, resolved }: FaultySigner): string {
+function restartWanted({ artefact, resolved, fault }: FaultySigner, { notAfter }: CertificateFacts): string {
   const names = artefact.readers.flatMap(({ component, needs }) => (needs === 'restart' ? [component] : []));
   if (names.length === 0 || hasKubelet(resolved.artefacts)) return '';
-  return `; ${names.join(', ')} reads it at its start only, and nothing here restarts that: restart it, one machine after the other`;
+  const wanted =
+    fault.reason === 'Expired'
+      ? 'what runs is restarted with --restart, as a unit of systemd'
+      : `restart it before ${notAfter.toISOString()}, one machine after the other`;
+  return `; ${names.join(', ')} reads it at its start only: ${wanted}`;
 }
 
 /** Its end is announced, and it has more of its own life left than is needed. */

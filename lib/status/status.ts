@@ -14,11 +14,11 @@ import type { RenewalPolicy } from '../plan/decision.ts';
 import type { Prove } from '../proof/prove.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { type Entries, type Found, type Store } from '../store/store.ts';
+import { staleReaderTexts } from '../restart/stale-readers.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import { askServers, localServers } from './local-servers.ts';
 import { type AdoptionStatus, nodeReport, type NodeStatus } from './node-report.ts';
 import { type OnDisk, report, type StatusReport, type Use, type WebhookSight } from './report.ts';
-import { staleReaders } from './stale-readers.ts';
 import { basename } from 'node:path';
 import { filesOfReaders, isFile, isFileOfItsOwn, pathsOf } from '../inventory/places.ts';
 
@@ -124,7 +124,7 @@ export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
     }, options.sources),
     now,
     isForecast: at !== undefined,
-    stale: at === undefined ? staleReaders(resolved) : [],
+    stale: at === undefined ? staleReaderTexts(resolved, clock) : [],
     keyOnly: new Set(resolved.artefacts.filter(isKeyOnly).map(({ name }) => name)),
     served,
   });

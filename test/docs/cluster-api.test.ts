@@ -7,7 +7,7 @@ import { parseYaml } from '../../lib/yaml.ts';
 import { blocks, page } from './markdown.ts';
 
 const text = page('docs/cluster-api.md');
-const [config = '', , role = '', recipe = ''] = blocks(text).map((block) => block.text);
+const [config = '', , , role = '', recipe = ''] = blocks(text).map((block) => block.text);
 
 it('has a configuration that is one, with its Machine', () => {
   const file = { path: '/f.yaml', text: config };

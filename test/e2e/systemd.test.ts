@@ -1,10 +1,44 @@
 // systemd as PID 1, the kubelet as a unit of its packages, and nothing of ours but what "init host" has installed.
+import { copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
+import { findBinaries } from '../support/cluster/binaries.ts';
 import { eventually } from '../support/eventually.ts';
 import { powerCycle, proveHealthy } from '../support/node/boot.ts';
 import { Cluster } from '../support/node/cluster.ts';
 import { programPath } from '../support/node/container.ts';
 import { leaves, past, reissue, superAdmin } from '../support/node/leaves.ts';
+
+/** As etcdadm writes them, with other ports than those of the control plane. */
+const etcdEnvironment = `ETCD_NAME=etcd-1
+ETCD_DATA_DIR=/var/lib/etcd-service
+ETCD_LISTEN_CLIENT_URLS=https://127.0.0.1:12379
+ETCD_ADVERTISE_CLIENT_URLS=https://127.0.0.1:12379
+ETCD_LISTEN_PEER_URLS=https://127.0.0.1:12380
+ETCD_INITIAL_ADVERTISE_PEER_URLS=https://127.0.0.1:12380
+ETCD_INITIAL_CLUSTER=etcd-1=https://127.0.0.1:12380
+ETCD_CLIENT_CERT_AUTH=true
+ETCD_PEER_CLIENT_CERT_AUTH=true
+ETCD_TRUSTED_CA_FILE=/etc/etcd/pki/ca.crt
+ETCD_PEER_TRUSTED_CA_FILE=/etc/etcd/pki/ca.crt
+ETCD_CERT_FILE=/etc/etcd/pki/server.crt
+ETCD_KEY_FILE=/etc/etcd/pki/server.key
+ETCD_PEER_CERT_FILE=/etc/etcd/pki/peer.crt
+ETCD_PEER_KEY_FILE=/etc/etcd/pki/peer.key
+`;
+const etcdService = `[Service]
+Type=notify
+EnvironmentFile=/etc/etcd/etcd.env
+ExecStart=/usr/local/lib/etcd-service/etcd
+Restart=on-failure
+`;
+const etcdRecovery = `apiVersion: kube-cert-recovery/v1alpha1
+kind: Configuration
+preset: etcdadm
+regen: { backupDir: /var/lib/etcd-recovery, lockDir: /run/etcd-recovery }
+`;
 
 const all = [...leaves, superAdmin];
 const dropIn = '/etc/systemd/system/kubelet.service.d/20-kube-cert-recovery.conf';
@@ -63,6 +97,59 @@ describe('a node that systemd boots', () => {
     expect(await kubelet()).not.toBe(before);
     await proveHealthy(cluster, node, all);
     await node.sh('systemctl start kube-cert-recovery.timer');
+  });
+
+  it('restarts an etcd that is a service of its own, once the CA that it has read has ended', async () => {
+    const { node } = cluster;
+    const day = 86_400_000;
+    const [notBefore, ended] = [new Date(Date.now() - 100 * day), new Date(Date.now() - day)];
+    const scratch = await mkdtemp(join(tmpdir(), 'etcd-service-'));
+    try {
+      const ca = await createAuthority(join(scratch, 'ca'), { commonName: 'etcd CA', notBefore, notAfter: ended });
+      const files = join(scratch, 'files');
+      const [pki, units, bin] = ['etc/etcd/pki', 'etc/systemd/system', 'usr/local/lib/etcd-service'].map((path) =>
+        join(files, path),
+      ) as [string, string, string];
+      for (const directory of [pki, units, bin]) await mkdir(directory, { recursive: true });
+      await copyFile(ca.cert, join(pki, 'ca.crt'));
+      await copyFile(ca.key, join(pki, 'ca.key'));
+      for (const leaf of ['server', 'peer', 'etcdctl-etcd-client', 'apiserver-etcd-client']) {
+        const made = await createLeaf(join(scratch, leaf), ca, {
+          commonName: 'etcd-1',
+          dnsNames: ['localhost'],
+          ipAddresses: ['127.0.0.1'],
+          usages: ['serverAuth', 'clientAuth'],
+          notBefore,
+        });
+        await copyFile(made.cert, join(pki, `${leaf}.crt`));
+        await copyFile(made.key, join(pki, `${leaf}.key`));
+      }
+      await writeFile(join(pki, '../etcd.env'), etcdEnvironment);
+      await writeFile(join(pki, '../recovery.yaml'), etcdRecovery);
+      await writeFile(join(units, 'etcd.service'), etcdService);
+      await copyFile((await findBinaries(['etcd'])).get('etcd') ?? '', join(bin, 'etcd'));
+      await node.copyIn(files, '/');
+    } finally {
+      await rm(scratch, { recursive: true });
+    }
+    const pid = (): Promise<string> => node.sh('systemctl show --property=MainPID --value etcd.service');
+    const recover = `${programPath} --mode=regen --once --restart --config=/etc/etcd/recovery.yaml`;
+    const status = `${programPath} status --config=/etc/etcd/recovery.yaml`;
+    const stale = 'runs since before it was renewed';
+    // As if it had ended since: etcd does not look at its dates when it reads it.
+    await node.sh('systemctl daemon-reload && systemctl start etcd.service');
+    const before = await pid();
+    const { code, output } = await node.run(recover);
+    expect(code, output).toBe(0);
+    expect(output).toContain('systemctl restart etcd.service');
+    await eventually(async () => expect(await pid()).not.toBe(before));
+    await eventually(async () => expect(await node.sh('systemctl is-active etcd.service')).toBe('active\n'));
+    const after = await pid();
+    expect((await node.run(status)).output).not.toContain(stale);
+    const again = await node.run(recover);
+    expect(again.code, again.output).toBe(0);
+    expect(await pid()).toBe(after);
+    await node.sh('systemctl disable --now etcd.service && rm -r /etc/etcd /etc/systemd/system/etcd.service');
   });
 
   it('is as it was before after uninstall host', async () => {

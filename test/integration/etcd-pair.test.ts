@@ -197,11 +197,19 @@ describe('an expired pair whose CA has its key elsewhere', () => {
     const kubelet = here.machine.path('pki/apiserver-kubelet-client');
     await copyFile(old.cert, `${kubelet}.crt`);
     await copyFile(old.key, `${kubelet}.key`);
-    const secretAway = { secret: { kubeconfig: '/nowhere/kubeconfig', ...place } };
-    const { code, stderr } = await here.run({ 'external-etcd-client': secretAway });
+    // What the source sees while it is asked: the repaired file, and nobody who holds the files of this host.
+    const lock = join(here.machine.root, 'lock');
+    const command = ['/bin/sh', '-c', `cp ${kubelet}.crt ${lock}/seen; ls ${lock} > ${lock}/while-asked; exit 1`];
+    const { code, stderr } = await here.run({ 'external-etcd-client': { command } });
     expect(code, stderr).toBe(5);
     expect(lineOf('target.regenerated', stderr)).toContain('apiserver-kubelet-client');
-    expect(lineOf('pair.failed', stderr)).toContain('/nowhere/kubeconfig');
+    expect(lineOf('pair.failed', stderr)).toContain('exit 1');
+    await same(join(lock, 'seen'), `${kubelet}.crt`);
+    expect(await readFile(join(lock, 'while-asked'), 'utf8')).not.toContain('.sock');
+    const secretAway = { secret: { kubeconfig: '/nowhere/kubeconfig', ...place } };
+    const away = await here.run({ 'external-etcd-client': secretAway });
+    expect(away.code, away.stderr).toBe(5);
+    expect(lineOf('pair.failed', away.stderr)).toContain('/nowhere/kubeconfig');
   });
 });
 

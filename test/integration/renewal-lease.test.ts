@@ -10,7 +10,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hostManifests } from '../../lib/install/rbac.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { expiryAnnotation } from '../../lib/regen/machine-expiry.ts';
-import { toYaml } from '../../lib/yaml.ts';
+import { parseYaml, toYaml } from '../../lib/yaml.ts';
+import { blocks, page } from '../docs/markdown.ts';
 import { findBinaries } from '../support/cluster/binaries.ts';
 import { clusterApiCrd } from '../support/cluster/cluster-api-crds.ts';
 import type { ComponentName } from '../support/cluster/components.ts';
@@ -209,6 +210,32 @@ describe('regen.machine', () => {
     const second = await withMachine('node1');
     expect(second.stderr).not.toContain('machine.annotated');
     expect((await machineObject()).metadata.resourceVersion).toBe(written.resourceVersion);
+  });
+
+  it('stands beside fields of KubeadmControlPlane as docs/cluster-api.md has them', async () => {
+    interface Schema {
+      readonly properties?: Readonly<Record<string, Schema>>;
+      readonly type?: string;
+    }
+    const { spec } = parseYaml(await clusterApiCrd('KubeadmControlPlane')) as {
+      readonly spec: { readonly versions: readonly { name: string; schema: { openAPIV3Schema: Schema } }[] };
+    };
+    /** Every key of an object is one of the schema. */
+    const unknown = (value: unknown, schema: Schema | undefined, at: string): readonly string[] => {
+      if (schema === undefined) return [at];
+      if (typeof value !== 'object' || value === null || Array.isArray(value)) return [];
+      return Object.entries(value).flatMap(([key, inner]) => unknown(inner, schema.properties?.[key], `${at}.${key}`));
+    };
+    const objects = blocks(page('docs/cluster-api.md')).flatMap(({ language, text }) => {
+      const object =
+        language === 'yaml' ? (parseYaml(text) as { kind: string; apiVersion: string; spec: object }) : undefined;
+      return object?.kind === 'KubeadmControlPlane' ? [object] : [];
+    });
+    expect(objects).toHaveLength(3);
+    for (const object of objects) {
+      const version = spec.versions.find(({ name }) => object.apiVersion.endsWith(`/${name}`));
+      expect(unknown(object.spec, version?.schema.openAPIV3Schema.properties?.['spec'], 'spec')).toEqual([]);
+    }
   });
 
   it('is kept through v1beta1 where Cluster API serves no later version', async () => {

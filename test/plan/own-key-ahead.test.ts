@@ -137,11 +137,12 @@ it('takes a successor that lies here in its place', () => {
   expect(decide({ change })['ca']).toMatchObject({ action: 'renew', putsBack: true, keepsKey: true });
 });
 
-it('says who has to be restarted by hand, where nothing here does that', () => {
-  const told =
-    'etcd reads it at its start only, and nothing here restarts that: restart it, one machine after the other';
-  expect(decide({ resolved: withoutKubelet })['ca']?.message).toContain(told);
-  expect(decide({ resolved: withoutKubelet, life: [-3650, -1] })['ca']?.message).toContain(told);
+it('says who has to be restarted, where no kubelet does that', () => {
+  const told = 'etcd reads it at its start only: ';
+  const early = decide({ resolved: withoutKubelet })['ca']?.message;
+  expect(early).toContain(`${told}restart it before ${at(300).toISOString()}, one machine after the other`);
+  const ended = decide({ resolved: withoutKubelet, life: [-3650, -1] })['ca']?.message;
+  expect(ended).toContain(`${told}what runs is restarted with --restart, as a unit of systemd`);
   expect(decide({})['ca']?.message).not.toContain('restart');
 });
 

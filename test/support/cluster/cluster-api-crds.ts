@@ -14,7 +14,10 @@ const run = promisify(execFile);
 const moduleDirectory = fileURLToPath(new URL('../../cluster-api', import.meta.url));
 
 /** Below the root of the module. */
-const files = { Machine: 'config/crd/bases/cluster.x-k8s.io_machines.yaml' } as const;
+const files = {
+  Machine: 'config/crd/bases/cluster.x-k8s.io_machines.yaml',
+  KubeadmControlPlane: 'controlplane/kubeadm/config/crd/bases/controlplane.cluster.x-k8s.io_kubeadmcontrolplanes.yaml',
+} as const;
 
 /** The CRD as Cluster API ships it, YAML. */
 export async function clusterApiCrd(kind: keyof typeof files, env: NodeJS.ProcessEnv = process.env): Promise<string> {
@@ -43,7 +46,7 @@ export async function clusterApiCrd(kind: keyof typeof files, env: NodeJS.Proces
 async function download(env: NodeJS.ProcessEnv, progress: ReturnType<typeof createProgress>): Promise<string> {
   const go = await findGo(env);
   if (go === undefined) throw new Error('Cannot fetch the CRDs of Cluster API: install Go 1.25 or newer');
-  const options = { cwd: moduleDirectory, env: { ...env, GOWORK: 'off', GOFLAGS: '-mod=readonly' } };
+  const options = { cwd: moduleDirectory, env: { ...env, GOWORK: 'off' } };
   return progress.during('fetching the CRDs of Cluster API (a few seconds, once)', async () => {
     const { stdout } = await run(go, ['mod', 'download', '-json', 'sigs.k8s.io/cluster-api'], options);
     return (JSON.parse(stdout) as { readonly Dir: string }).Dir;

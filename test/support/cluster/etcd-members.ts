@@ -205,7 +205,19 @@ export class EtcdMembers implements AsyncDisposable {
     );
     const { kvs } = JSON.parse(text) as { readonly kvs?: readonly { readonly value: string }[] };
     const [found] = kvs ?? [];
-    return found === undefined ? undefined : Buffer.from(found.value, 'base64').toString();
+    return found === undefined ? undefined : plain(found.value);
+  }
+
+  /** The value of each key that begins so. */
+  async all(member: EtcdMember, prefix: string): Promise<ReadonlyMap<string, string>> {
+    const last = prefix.length - 1;
+    const end = prefix.slice(0, last) + String.fromCharCode(prefix.charCodeAt(last) + 1);
+    const body = JSON.stringify({ key: base64(prefix), range_end: base64(end) });
+    const text = await this.#ask(member, 'apiserver-etcd-client', 'POST', '/v3/kv/range', body);
+    const { kvs = [] } = JSON.parse(text) as {
+      readonly kvs?: readonly { readonly key: string; readonly value: string }[];
+    };
+    return new Map(kvs.map(({ key, value }) => [plain(key), plain(value)]));
   }
 
   #ask({ address, pki }: EtcdMember, client: string, method: string, path: string, body: string): Promise<string> {
@@ -231,6 +243,7 @@ export class EtcdMembers implements AsyncDisposable {
 }
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
+const plain = (text: string): string => Buffer.from(text, 'base64').toString();
 
 async function place({ cert, key }: Pair, base: string): Promise<void> {
   await copyFile(cert, `${base}.crt`);

@@ -54,10 +54,8 @@ export function startEtcdWriter(etcd: EtcdMembers): EtcdWriter {
       stopping.abort();
       await running;
       for (const member of members) {
-        for (const key of acknowledged) {
-          const value = await etcd.get(member, key);
-          if (value !== key) lost.push(`${key} on ${member.name}: ${value}`);
-        }
+        const kept = await etcd.all(member, 'write-');
+        for (const key of acknowledged) if (kept.get(key) !== key) lost.push(`${key} on ${member.name}`);
       }
       return { failed, lost };
     },
