@@ -48,12 +48,17 @@ export class RunningMachine implements AsyncDisposable {
     this.kubectl = binaries.get('kubectl') ?? '';
   }
 
-  /** `more`: of the ClusterConfiguration. */
-  static async create(more: string): Promise<RunningMachine> {
+  /** Its files, with nothing that runs. `more`: of the ClusterConfiguration. */
+  static async prepare(more = ''): Promise<RunningMachine> {
     const machine = await KubeadmMachine.create(more);
     await machine.startNetwork();
-    const running = new RunningMachine(machine, await findBinaries([...componentNames, 'kubectl', 'kubeadm']));
-    await running.configure({});
+    const prepared = new RunningMachine(machine, await findBinaries([...componentNames, 'kubectl', 'kubeadm']));
+    await prepared.configure({});
+    return prepared;
+  }
+
+  static async create(more: string): Promise<RunningMachine> {
+    const running = await RunningMachine.prepare(more);
     for (const name of componentNames) await running.startComponent(name);
     await running.leads('kube-controller-manager', 'kube-scheduler');
     return running;
