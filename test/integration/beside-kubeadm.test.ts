@@ -1,15 +1,18 @@
 // The real `kubeadm certs renew` and runs of ours on the same files, before, after and at the same time: nobody takes back
 // what the other has done, and both come to rest. kubeadm works in a PID namespace of its own, so a run does not see it: the
-// worst case. That one which is seen keeps a run away is in test/host.
+// worst case, but for the last test, in which it does.
+import { spawn } from 'node:child_process';
 import { copyFile, readFile, writeFile } from 'node:fs/promises';
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, afterEach, describe, expect, it } from 'vitest';
 import { dated } from '../support/certificates/dated.ts';
-import { RunningMachine } from '../support/cluster/running-machine.ts';
+import { RunningMachine, unseen } from '../support/cluster/running-machine.ts';
 import { kubeadmCertificates, kubeadmKubeconfigs, kubeadmPairs } from '../support/kubeadm-names.ts';
 
+const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
 const day = 86_400_000;
 const fileOf = (name: string): string => `pki/${name.replace(/^etcd-/, 'etcd/')}`;
 
@@ -33,6 +36,17 @@ async function ours(): Promise<readonly string[]> {
   expect(code, stderr).toBe(0);
   return lines.flatMap(({ event, artefact = '' }) => (/^(target\.|signer\.)/.test(event) ? [artefact] : []));
 }
+
+/** A run of ours, whose log can be looked at before it ends. */
+function started(): { readonly lines: Promise<readonly string[]>; readonly seen: (text: string) => boolean } {
+  const args = [...running.machine.inNetwork, process.execPath, program, '--mode=regen', '--once'];
+  const child = spawn('nsenter', [...args, `--config=${running.config}`], { stdio: ['ignore', 'ignore', 'pipe'] });
+  let told = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (told += text));
+  const lines = new Promise<readonly string[]>((resolve) => child.once('close', () => resolve(told.split('\n'))));
+  return { lines, seen: (text) => told.includes(text) || child.exitCode !== null };
+}
+
 const theirs = (...names: readonly string[]): Promise<string> =>
   running.machine.kubeadmDone('certs', 'renew', ...names);
 
@@ -79,12 +93,14 @@ describe('a machine whose leaves have a year', () => {
     for (const [at, name] of pair.entries()) await copyFile(path(name), join(kept, String(at)));
     await theirs('apiserver');
     const [certificate] = await Promise.all(pair.map(read));
-    // Its key is new, its certificate the former one.
-    await copyFile(join(kept, '0'), path(pair[0]));
-    const meanwhile = ours();
-    await delay(1500);
+    // Its key is new, its certificate the former one: kubeadm is at work for as long as that is written again and again.
+    const former = await readFile(join(kept, '0'));
+    await running.configure({ log: { level: 'debug' } });
+    const { lines, seen } = started();
+    for (; !seen('"reason":"Settling"'); await delay(100)) await writeFile(path(pair[0]), former);
     await writeFile(path(pair[0]), certificate ?? '');
-    expect(await meanwhile).toEqual([]);
+    expect((await lines).filter((line) => line.includes('"target.regenerated"'))).toEqual([]);
+    await running.configure({});
     expect(await read(pair[0])).toBe(certificate);
     await isAtRest();
   });
@@ -110,6 +126,36 @@ describe('a machine whose leaves have a year', () => {
     expect(renewed).not.toBe(former);
     await theirs('all');
     for (const name of kubeadmKubeconfigs) expect(await read(name), name).toContain(encoded(renewed));
+    await isAtRest();
+  });
+});
+
+/** A kubeadm that is at work until somebody gives it its configuration, and runs of ours in its PID namespace. */
+const inTurn = `
+  mkfifo "$root/config.fifo"
+  "$kubeadm" certs renew all --config=/config.fifo --rootfs="$root" >/dev/null 2>&1 & kubeadm_pid=$!
+  until [ "$(cat /proc/$kubeadm_pid/comm)" = kubeadm ]; do sleep 0.05; done
+  run() { "$node" "$program" --mode=regen --once --config="$root/recovery.yaml" 2>&1; echo "$1 $?"; }
+  run beside
+  cat "$root/config.yaml" >"$root/config.fifo"
+  wait $kubeadm_pid; echo "kubeadm $?"
+  run after
+`;
+
+describe('a kubeadm that a run of ours sees', () => {
+  beforeAll(async () => {
+    running = await RunningMachine.prepare();
+  });
+  afterAll(() => running?.[Symbol.asyncDispose]());
+
+  it('keeps it from writing what it has found broken, until it has ended', async () => {
+    await writeFile(path('pki/apiserver-kubelet-client.crt'), 'garbage');
+    const values = { root: running.machine.root, kubeadm: running.kubeadmFile, node: process.execPath, program };
+    const given = Object.entries(values).map(([name, value]) => `${name}=${value}`);
+    const { stdout } = await running.inNetwork('unshare', ...unseen, 'env', ...given, 'sh', '-c', inTurn);
+    // kubeadm itself stops at a certificate that it cannot read.
+    expect(stdout).toMatch(/AlreadyRunning[^]*^beside 1$[^]*^kubeadm 1$[^]*^after 0$/m);
+    expect(await read('pki/apiserver-kubelet-client.crt')).toContain('BEGIN CERTIFICATE');
     await isAtRest();
   });
 });

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import type { KubeadmMachine, Outcome } from '../support/cluster/kubeadm-machine.ts';
-import { RunningMachine } from '../support/cluster/running-machine.ts';
+import { componentNames, RunningMachine } from '../support/cluster/running-machine.ts';
 import { eventually } from '../support/eventually.ts';
 
 const renewed = ['pki/apiserver.crt', 'pki/etcd/server.crt', 'pki/etcd/peer.crt', 'pki/front-proxy-client.crt'];
@@ -239,6 +239,52 @@ describe('the life of certificates', () => {
     await running.configure({ lives: { 'apiserver-kubelet-client': { validity: '90d' } } });
     expect(await daysAfterRepair('--restart')).toBe(90);
     await running.configure({});
+  });
+});
+
+describe('kubeadm upgrade', () => {
+  /** What a kubelet would show of the static pods that run here as processes. */
+  const mirror = async (name: string): Promise<object> => {
+    const pod = parseYaml(await readFile(machine.path(`manifests/${name}.yaml`), 'utf8')) as {
+      metadata: { readonly annotations: object };
+      readonly spec: object;
+    };
+    const annotations = { ...pod.metadata.annotations, 'kubernetes.io/config.hash': 'unchanged' };
+    return {
+      ...pod,
+      metadata: { ...pod.metadata, name: `${name}-node1`, annotations },
+      spec: { ...pod.spec, nodeName: 'node1' },
+    };
+  };
+
+  it('renews what a run of ours has renewed, as long as that, and leaves it nothing to do', async () => {
+    await running.apply({ apiVersion: 'v1', kind: 'Node', metadata: { name: 'node1' } });
+    await running.apply(...(await Promise.all(componentNames.map(mirror))));
+    const asAdministrator = '--kubeconfig=/etc/kubernetes/super-admin.conf';
+    const uploaded = await running.kubeadm(
+      'init',
+      'phase',
+      'upload-config',
+      'all',
+      '--config=/config.yaml',
+      asAdministrator,
+    );
+    expect(uploaded.code, uploaded.stderr).toBe(0);
+    const before = await ends();
+    // etcd keeps its data elsewhere, which an upgrade of it would copy.
+    const phase = ['upgrade', 'node', 'phase', 'control-plane', '--etcd-upgrade=false'];
+    const upgraded = await running.kubeadm(...phase, asAdministrator);
+    expect(upgraded.code, `${upgraded.stdout}${upgraded.stderr}`).toBe(0);
+    const after = await ends();
+    for (const [at, path] of renewed.entries()) {
+      if (path.includes('etcd')) continue;
+      expect(after[at], path).not.toBe(before[at]);
+      expect(Math.round(((after[at] ?? 0) - Date.now()) / day), path).toBe(20);
+    }
+    const { lines, code, stderr } = await run('--restart');
+    expect(code, stderr).toBe(0);
+    expect(lines.filter(({ event }) => /^(target|signer|restart)\./.test(event))).toEqual([]);
+    expect(await ends()).toEqual(after);
   });
 });
 

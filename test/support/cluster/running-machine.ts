@@ -22,6 +22,9 @@ export const componentNames: readonly ComponentName[] = [
   'kube-scheduler',
 ];
 
+/** Options of unshare. A run of ours sees no kubeadm of another PID namespace. */
+export const unseen = ['--pid', '--fork', '--mount-proc', '--kill-child'];
+
 export interface Line {
   readonly event: string;
   readonly level: string;
@@ -62,6 +65,10 @@ export class RunningMachine implements AsyncDisposable {
     for (const name of componentNames) await running.startComponent(name);
     await running.leads('kube-controller-manager', 'kube-scheduler');
     return running;
+  }
+
+  get kubeadmFile(): string {
+    return this.#binaries.get('kubeadm') ?? '';
   }
 
   get config(): string {
@@ -147,8 +154,7 @@ export class RunningMachine implements AsyncDisposable {
 
   /** The real kubeadm beside the running API server, below this machine's root, and unseen by runs of ours. */
   kubeadm(...args: readonly string[]): Promise<Outcome> {
-    const unseen = ['--pid', '--fork', '--mount-proc', '--kill-child'];
-    const own = [this.#binaries.get('kubeadm') ?? '', ...args, '--rootfs', this.machine.root];
+    const own = [this.kubeadmFile, ...args, '--rootfs', this.machine.root];
     return this.inNetwork('unshare', ...unseen, ...own);
   }
 
