@@ -1,13 +1,15 @@
 // A machine of the real kubeadm on which etcd, kube-apiserver, kube-controller-manager and kube-scheduler run with their own
 // manifests' flags, as processes in a network of its own, and runs of mode regen beside them.
 import { execFile } from 'node:child_process';
-import { writeFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
+import { systemClock } from '../../../lib/clock.ts';
 import { hostManifests } from '../../../lib/install/rbac.ts';
 import { loadPreset } from '../../../lib/inventory/preset.ts';
-import { toYaml } from '../../../lib/yaml.ts';
+import { parseYaml, toYaml } from '../../../lib/yaml.ts';
 import { eventually } from '../eventually.ts';
 import { findBinaries } from './binaries.ts';
 import type { ComponentName } from './components.ts';
@@ -156,6 +158,48 @@ export class RunningMachine implements AsyncDisposable {
   kubeadm(...args: readonly string[]): Promise<Outcome> {
     const own = [this.kubeadmFile, ...args, '--rootfs', this.machine.root];
     return this.inNetwork('unshare', ...unseen, ...own);
+  }
+
+  /**
+   * Pods of the API for the static pods that run here as processes, as a kubelet shows them: by the hash of their manifest,
+   * until the signal aborts.
+   */
+  async showStaticPods(signal: AbortSignal): Promise<{ readonly ended: Promise<void> }> {
+    const manifest = (name: string): Promise<string> => readFile(this.machine.path(`manifests/${name}.yaml`), 'utf8');
+    const shown = new Map<string, string>();
+    const patch = (name: string, body: object, ...more: readonly string[]): Promise<Outcome> =>
+      this.asAdmin(
+        '-n',
+        'kube-system',
+        'patch',
+        `pod/${name}-node1`,
+        '--type=merge',
+        `-p=${JSON.stringify(body)}`,
+        ...more,
+      );
+    await this.apply({ apiVersion: 'v1', kind: 'Node', metadata: { name: 'node1' } });
+    for (const name of componentNames) {
+      const text = await manifest(name);
+      const pod = parseYaml(text) as { readonly metadata: object; readonly spec: object };
+      const metadata = { ...pod.metadata, name: `${name}-node1` };
+      await eventually(() => this.apply({ ...pod, metadata, spec: { ...pod.spec, nodeName: 'node1' } }));
+      await patch(name, { status: { phase: 'Running' } }, '--subresource=status');
+    }
+    const show = async (): Promise<void> => {
+      for (const name of componentNames) {
+        const hash = createHash('sha256')
+          .update(await manifest(name).catch(() => ''))
+          .digest('hex');
+        if (shown.get(name) === hash) continue;
+        const { code } = await patch(name, { metadata: { annotations: { 'kubernetes.io/config.hash': hash } } });
+        if (code === 0) shown.set(name, hash);
+      }
+    };
+    await show();
+    const keep = async (): Promise<void> => {
+      for (; !signal.aborted; await systemClock.sleep(200)) await show();
+    };
+    return { ended: keep() };
   }
 
   async run(...flags: readonly string[]): Promise<Run> {
