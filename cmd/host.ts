@@ -125,7 +125,8 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
   const files = renderHost(units);
   if (config.dryRun) {
     const rights = hostManifests(grantOf(config)).map((one) => `---\n${toYaml(one)}`);
-    io.stdout.write([...files.map(({ path, content }) => `# ${path}\n${content}`), ...rights].join('\n'));
+    const granted = rights.length === 0 ? [] : [`# Rights of this host in the API\n${rights.join('\n')}`];
+    io.stdout.write([...files.map(({ path, content }) => `# ${path}\n${content}`), ...granted].join('\n'));
     return exitCodes.done;
   }
   const here = machine ?? thisMachine(io.signal);

@@ -192,8 +192,10 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
     const { summaryLoggedAt: loggedAt } = report;
     if (once && !dryRun && loggedAt !== undefined && loggedAt !== noted) await noteSummary(lockDir, loggedAt);
     // The files are as they should be: nothing waits for this but the end of the process.
-    if (asHost !== undefined)
-      released = releaseAfterBoot({ ...runtime, asHost, leases, boot, notes: { directory: lockDir, boot: bootId() } });
+    if (asHost !== undefined) {
+      const notes = { directory: lockDir, boot: bootId() };
+      released = Promise.all([released, releaseAfterBoot({ ...runtime, asHost, leases, boot, notes })]);
+    }
     const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
     const servedUntil = mode.restart && !dryRun && mode.machine ? await restarts.servedNotAfter() : undefined;
     if (servedUntil !== undefined) {

@@ -66,6 +66,12 @@ describe('renderHost()', () => {
     expect(unitPaths(directory, ['etcd.service'])).toEqual(all);
   });
 
+  it('lets the run of the timer follow a start of the kubelet, and of nothing else', () => {
+    expect(line(text('20-kube-cert-recovery.conf'), 'Wants')).toBe('Wants=kube-cert-recovery.service');
+    const drop = text('etcd.service.d/20-kube-cert-recovery.conf', { before: ['etcd.service'] });
+    expect(line(drop, 'Wants')).toBeUndefined();
+  });
+
   it('renews nothing before the kubelet that is still valid', () => {
     const flags = ['--preset=kubeadm', '--renew-before=30d'];
     const pre = line(text('.conf', { flags, renewsAhead: true }), 'ExecStartPre') ?? '';

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { staticPods } from '../../lib/components.ts';
 import { type Account, accountName } from '../../lib/install/accounts.ts';
 import type { Manifest } from '../../lib/install/apply.ts';
-import { installManifests, podSyncers, syncerOf, workerManifests } from '../../lib/install/rbac.ts';
+import { hostManifests, installManifests, podSyncers, syncerOf, workerManifests } from '../../lib/install/rbac.ts';
 import type { Artefact } from '../../lib/inventory/model.ts';
 import { isFile } from '../../lib/inventory/places.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
@@ -375,5 +375,40 @@ describe('syncerOf()', () => {
     const two = ['kube-apiserver', 'kube-scheduler'];
     expect(syncerOf(resolved, two).account).toBe('syncer');
     expect(secretsOf(two)).not.toContain('csr-signer');
+  });
+});
+
+describe('hostManifests()', () => {
+  const given = (preset: string, renewsAhead: boolean) => hostManifests({ inventory: loadPreset(preset), renewsAhead });
+  const rights = (from: readonly Manifest[]): readonly string[] =>
+    from.flatMap(({ kind, metadata, rules = [] }) =>
+      kind === 'Role'
+        ? (rules as Rule[]).map(
+            ({ resources, resourceNames = [], verbs }) =>
+              `${metadata.namespace} ${resources.join()} ${resourceNames.join()} ${verbs.join()}`,
+          )
+        : [],
+    );
+  const always = [
+    'kube-system leases kube-controller-manager,kube-scheduler get,update',
+    'kube-system configmaps kubeadm-config get',
+  ];
+
+  it('names two leader Leases and one ConfigMap, and the Lease of renewals where that is asked for', () => {
+    expect(rights(given('kubeadm', false))).toEqual(always);
+    expect(rights(given('kubeadm', true))).toEqual([
+      'kube-cert-recovery leases control-plane-renewal get,create,patch,update',
+      ...always,
+    ]);
+  });
+
+  it('makes no namespace but its own', () => {
+    const made = given('kubeadm', true).flatMap(({ kind, metadata }) => (kind === 'Namespace' ? [metadata.name] : []));
+    expect(made).toEqual(['kube-cert-recovery']);
+    expect(given('kubeadm', false).map(({ kind }) => kind)).not.toContain('Namespace');
+  });
+
+  it('grants a machine of etcd nothing that it does not ask for', () => {
+    expect(given('etcdadm', false)).toEqual([]);
   });
 });

@@ -47,7 +47,8 @@ const directories = (): readonly string[] => [
 async function printedUnits(): Promise<Readonly<Record<string, string>>> {
   const { exit, out, err } = await cli('init', 'host', '--dry-run', '--executable=/bin/true', ...directories());
   expect(exit, err).toBe(0);
-  const parts = out.split(/^# \/etc\/systemd\/system\/(\S+)\n/m).slice(1);
+  const [printed = ''] = out.split(/^# Rights of this host/m);
+  const parts = printed.split(/^# \/etc\/systemd\/system\/(\S+)\n/m).slice(1);
   return Object.fromEntries(parts.flatMap((name, at) => (at % 2 === 0 ? [[name, parts[at + 1] ?? '']] : [])));
 }
 

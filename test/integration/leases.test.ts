@@ -1,10 +1,13 @@
 // Stale leader-election Leases on a real control plane that loses its power. Each test leaves the components running or not as the
 // next one expects: the order is the story.
-import { hostname } from 'node:os';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { hostname, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
+import { releaseAfterBoot } from '../../lib/regen/boot-leases.ts';
 import type { Boot } from '../../lib/regen/judge-lease.ts';
 import { createOtherClocks } from '../../lib/regen/other-clocks.ts';
 import { releaseStaleLeases, type ReleaseOptions } from '../../lib/regen/stale-leases.ts';
@@ -225,4 +228,35 @@ test('releaseStaleLeases() reports and does not reject when the API server is aw
   const log = createLog({ write: (line) => lines.push(line) });
   expect(await release([kcm], { log, patienceMs: 500 })).toMatchObject([{ outcome: 'kept', reason: 'Failed' }]);
   expect(JSON.parse(lines[0] ?? '')).toMatchObject({ event: 'lease.kept', lease: kcm, err: expect.any(String) });
+});
+
+test('releaseAfterBoot() waits for an API server that is away in the first run after a boot, and is not done', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'leases-'));
+  let requests = 0;
+  const counting: KubeConnection = {
+    ...interfered(() => Promise.resolve()),
+    request: async <T>(request: KubeRequest) => {
+      requests += 1;
+      return connection.request<T>(request);
+    },
+  };
+  const run = async (boot: string): Promise<number> => {
+    const before = requests;
+    await releaseAfterBoot({
+      asHost: (work) => work(counting),
+      leases: [{ namespace, name: kcm }],
+      hostName: hostname(),
+      boot: () => ({ bootedAt: undefined, clockStepped: false }),
+      notes: { directory, boot },
+      patienceMs: 1000,
+      clock: systemClock,
+      log: createLog({ write: () => {} }),
+      signal: stop.signal,
+    });
+    return requests - before;
+  };
+  expect(await run('one')).toBeGreaterThan(1);
+  expect(await run('one')).toBe(1);
+  expect(await run('two')).toBeGreaterThan(1);
+  await rm(directory, { recursive: true });
 });
