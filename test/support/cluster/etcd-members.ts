@@ -6,6 +6,7 @@ import { connect } from 'node:tls';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readFileSync } from 'node:fs';
+import { errorText } from '../../../lib/errors.ts';
 import { createAuthority, createLeaf, type LeafOptions, type Pair } from '../certificates/certificates.ts';
 import { findBinaries } from './binaries.ts';
 import { freePorts } from './ports.ts';
@@ -223,17 +224,19 @@ export class EtcdMembers implements AsyncDisposable {
   #ask({ address, pki }: EtcdMember, client: string, method: string, path: string, body: string): Promise<string> {
     const read = (name: string): Buffer => readFileSync(join(pki, name));
     const pair = { ca: read('ca.crt'), cert: read(`${client}.crt`), key: read(`${client}.key`) };
-    return new Promise((resolve) => {
+    return new Promise<string>((resolve) => {
       const options = { host: address, port: this.#ports.client, method, path, ...pair, agent: false, timeout: 5000 };
       const asked = request(options, (answer) => {
         let text = '';
         answer.on('data', (part) => (text += String(part)));
         answer.once('end', () => resolve(text));
+        answer.once('close', () => resolve('it ended in the middle of its answer')); // only where it has not ended
       });
       asked.once('timeout', () => asked.destroy(new Error('no answer')));
       asked.once('error', (err) => resolve(err.message));
       asked.end(body);
-    });
+      // A client that reads the two files of its pair between their changes has no pair, as etcdctl would not.
+    }).catch(errorText);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
