@@ -12,6 +12,7 @@ import { clusterApiCrd } from '../support/cluster/cluster-api-crds.ts';
 import type { KubeadmMachine, Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { RunningMachine } from '../support/cluster/running-machine.ts';
 import { eventually } from '../support/eventually.ts';
+import { hostAsks } from './host-asks.ts';
 
 const renewed = ['pki/apiserver.crt', 'pki/etcd/server.crt', 'pki/etcd/peer.crt', 'pki/front-proxy-client.crt'];
 const day = 86_400_000;
@@ -226,6 +227,8 @@ describe('regen.machine', () => {
     expect(line).toContain(told);
   });
 });
+
+hostAsks(() => running);
 
 it('leaves no credential of the host behind, and no note that it has the Lease', async () => {
   const notes = await readdir(join(machine.root, 'lock'));

@@ -64,18 +64,29 @@ export interface Told {
   readonly isArmed?: boolean;
   readonly adopted?: AdoptionStatus;
   readonly ahead?: RenewAhead;
+  /** Default: true. */
+  readonly synchronised?: boolean;
 }
 
 export function tell(
   changes: Readonly<Record<string, ArtefactFacts | null>> = {},
-  { resolved = machine(), time = now, isForecast = false, keyOnly = [], served = [], ahead, ...more }: Told = {},
+  {
+    resolved = machine(),
+    time = now,
+    isForecast = false,
+    keyOnly = [],
+    served = [],
+    ahead,
+    synchronised = true,
+    ...more
+  }: Told = {},
 ): NodeStatus {
   const facts = factsOf(changes, resolved);
   const decided = plan({
     resolved,
     facts,
     policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000, ...(ahead && { ahead }) },
-    clock: { builtAt: at(-100), synchronised: true },
+    clock: { builtAt: at(-100), synchronised },
     now: time,
   });
   return nodeReport({

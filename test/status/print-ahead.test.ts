@@ -33,6 +33,13 @@ it('says nothing of it without being asked for, when it only warns, and where no
   }
 });
 
+it('says that the clock is not confirmed, where what is due waits for that', () => {
+  const due = { apiserver: present(leaf('apiserver', 'ca', 20)) };
+  const text = renderNode(tell(due, { ahead, synchronised: false }), 'table');
+  expect(text).toMatch(/^apiserver +EXPIRING .*its clock is not confirmed: it shows 2026-06-01T00:00:00.000Z/m);
+  expect(renderNode(tell(due, { ahead }), 'table')).not.toContain('not confirmed');
+});
+
 it('names a CA that ends, its date and what to do', () => {
   const text = renderNode(tell({ ca: withoutKey('ca', 300) }, { ahead }), 'table');
   expect(text).toMatch(/^ca +EXPIRING +nothing: bring a new one by hand before +.* 2027-03-28T.*same key/m);
