@@ -32,6 +32,7 @@ import { allDirectories } from '../lib/inventory/located.ts';
 import { errorText, RecoveryError } from '../lib/errors.ts';
 import { applyManifests } from '../lib/install/apply.ts';
 import { hostManifests } from '../lib/install/rbac.ts';
+import { clusterInfoText } from '../lib/kube/cluster-info.ts';
 import { leaseText } from '../lib/kube/leases.ts';
 import { renewalLease } from '../lib/restart/machine-lease.ts';
 import { toYaml } from '../lib/yaml.ts';
@@ -123,7 +124,7 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
   const units = await unitsOf(config, { executable, flags: unitFlags(flags, io.cwd), renewsAhead, ...adoption });
   const files = renderHost(units);
   if (config.dryRun) {
-    const rights = !renewsAhead ? [] : hostManifests().map((one) => `---\n${toYaml(one)}`);
+    const rights = !grants(config) ? [] : hostManifests({ renewsAhead }).map((one) => `---\n${toYaml(one)}`);
     io.stdout.write([...files.map(({ path, content }) => `# ${path}\n${content}`), ...rights].join('\n'));
     return exitCodes.done;
   }
@@ -139,7 +140,7 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
         `exit code, and once a minute with --restart besides:\n  ${plainCommand(units).join(' ')}\n` +
         `Where the machine is adopted ("init adopt"), this once a minute, too:\n  ${repairCommand(units).join(' ')}\n`,
     );
-    await grantLease(config, io);
+    await grantRights(config, io);
     return exitCodes.failed;
   }
   const lines = [
@@ -149,27 +150,37 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
     `Expired certificates are reissued before each start of ${starterText(units.before)}, and looked for once a minute.`,
   ];
   io.stdout.write(`${lines.join('\n')}\n`);
-  await grantLease(config, io);
+  await grantRights(config, io);
   return exitCodes.done;
 }
 
+/** A machine of etcd alone has no API server, and no administrator's kubeconfig. */
+const grants = ({ policy, kubeconfig }: ToolConfig): boolean =>
+  policy.ahead !== undefined || kubeconfig !== undefined || existsSync(administrator);
+
 /**
- * With --renew-before: the right to the Lease by which control-plane nodes renew one after the other. Without it they wait
- * until a tenth of the threshold is left, so a cluster that is away now does not keep the units from being written.
+ * The right to publish a CA that this node has renewed, and with --renew-before that to the Lease by which control-plane nodes
+ * renew one after the other. Without it they wait until a tenth of the threshold is left, so a cluster that is away now
+ * does not keep the units from being written.
  */
-async function grantLease(config: ToolConfig, io: Io): Promise<void> {
-  if (config.policy.ahead === undefined) return;
+async function grantRights(config: ToolConfig, io: Io): Promise<void> {
+  if (!grants(config)) return;
+  const renewsAhead = config.policy.ahead !== undefined;
   const kubeconfig = config.kubeconfig ?? administrator;
+  const print = (line: string): void => void io.stdout.write(`${line}\n`);
   try {
     await withConnection(kubeconfig, connectingOf(config, io), (connection) =>
-      applyManifests({ connection, signal: io.signal }, hostManifests(), (line) => void io.stdout.write(`${line}\n`)),
+      applyManifests({ connection, signal: io.signal }, hostManifests({ renewsAhead }), print),
     );
   } catch (err) {
+    const what = renewsAhead ? `the right to take ${leaseText(renewalLease)}, and to write` : 'the right to write';
+    const waits = renewsAhead
+      ? 'By the first control-plane nodes renew one after the other; until it is granted each waits until a tenth of\n--renew-before is left. '
+      : '';
     io.stderr.write(
-      `The right to take ${leaseText(renewalLease)} is not granted: ${errorText(err)}.\n` +
-        'By it control-plane nodes renew one after the other. Until it is granted each waits until a tenth of --renew-before\n' +
-        'is left: run this command again on one of them when the API server answers (KUBECONFIG names an administrator\n' +
-        `other than ${administrator}).\n`,
+      `Not granted: ${what} ${clusterInfoText}: ${errorText(err)}.\n` +
+        `${waits}${renewsAhead ? 'By the other' : 'By it'}, workers and new nodes get a CA that was renewed here. Run this command again\n` +
+        `on one control-plane node when the API server answers (KUBECONFIG names an administrator other than\n${administrator}).\n`,
     );
   }
 }

@@ -2,15 +2,12 @@
 // restarted, and after the pass come the restarts and the proof that everything is in use; notes are made by every pass,
 // only one with --restart acts on them. In a pod the observer of files tells what has changed, each component has a
 // restarter of its own, and kube-apiserver waits for the restart Lease of the cluster.
-import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
 import { isStaticPod } from '../lib/components.ts';
 import type { RecoveryError } from '../lib/errors.ts';
 import type { RestartRequest } from '../lib/fileobserver/react.ts';
-import { replaceFile } from '../lib/disk/files.ts';
 import { bootId } from '../lib/host/proc.ts';
-import { issueHostKubeconfig } from '../lib/issue/host-credential.ts';
 import { componentsIn } from '../lib/inventory/resolve.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { serverAddress } from '../lib/address.ts';
@@ -28,10 +25,12 @@ import {
 import { proveEtcdHere, proveIdentityHere, proveServedHere } from '../lib/proof/prove.ts';
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
 import { MachineLease } from '../lib/restart/machine-lease.ts';
-import { RenewalLease, type RenewalLeaseOptions } from '../lib/restart/renewal-lease.ts';
+import { RenewalLease } from '../lib/restart/renewal-lease.ts';
 import type { Store } from '../lib/store/store.ts';
-import { connect, withConnection } from './connections.ts';
+import { keepClusterInfo } from './publish-authority.ts';
+import { connect } from './connections.ts';
 import { isUnmet, type UnmetCondition } from './exit-codes.ts';
+import { type HostIdentity, hostIdentity } from './host-identity.ts';
 import type { Runtime } from './runtime.ts';
 
 interface HostRestarts {
@@ -42,18 +41,26 @@ interface HostRestarts {
   finish(report: RegenReport): Promise<readonly UnmetCondition[]>;
   /** The end of what kube-apiserver serves, which is what lies on disk; undefined while that is not so. */
   servedNotAfter(): Promise<Date | undefined>;
+  /** What kubeadm publishes for everybody has the CA of this machine. */
+  publishAuthority(): Promise<void>;
 }
 
 export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runtime): HostRestarts {
   const { resolved, clock, log, signal } = runtime;
   const components = componentsOf(resolved);
   if (components.length === 0)
-    return { store: disk, finish: () => Promise.resolve([]), servedNotAfter: () => Promise.resolve(undefined) };
+    return {
+      store: disk,
+      finish: () => Promise.resolve([]),
+      servedNotAfter: () => Promise.resolve(undefined),
+      publishAuthority: () => Promise.resolve(),
+    };
   const onFailed = ({ code, message }: RecoveryError): void =>
     log.warn('restart.failed', { path: mode.lockDir, code, err: message });
   const notes = { directory: mode.lockDir, boot: bootId(), onFailed };
   const markers = new Markers(notes);
-  const renewalLease = createRenewalLease(mode, disk, { runtime, components, notes });
+  const identity = hostIdentity(mode, disk, { components, runtime });
+  const renewalLease = createRenewalLease(mode, identity, { runtime, notes });
   return {
     store: createMarkingStore(disk, components, markers),
     renewalLease,
@@ -91,6 +98,9 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
       const served = await proveServedHere(0, provingOptions(disk, components, runtime));
       return served?.state === 'proven' ? served.servedNotAfter : undefined;
     },
+    async publishAuthority() {
+      if (identity !== undefined) await keepClusterInfo({ mode, identity, store: disk, runtime });
+    },
   };
 }
 
@@ -116,35 +126,15 @@ async function leadersCatchUp(proving: ProvingOptions): Promise<void> {
   if (kubeconfig !== undefined) await proveIdentityHere({ kubeconfig, since: proving.clock.now() }, catchUpMs, proving);
 }
 
-interface RenewingHost {
-  readonly runtime: Runtime;
-  readonly components: readonly Component[];
-  readonly notes: RestartNotes;
-}
-
-/** Its server and CA are those of a component that talks to the API server of this machine. */
+/** Only a run that restarts and proves knows when it may be given back. */
 function createRenewalLease(
-  { policy, lockDir, restart }: RegenConfig,
-  store: Store,
-  { runtime, components, notes }: RenewingHost,
+  { policy, restart }: RegenConfig,
+  identity: HostIdentity | undefined,
+  { runtime, notes }: { readonly runtime: Runtime; readonly notes: RestartNotes },
 ): RenewalLease | undefined {
-  const { resolved, hostName, once, clock, log, signal } = runtime;
-  // Only a run that restarts and proves knows when it may be given back.
-  if (!restart || !once) return undefined;
-  const own = components.filter((one) => ownKubeconfig(one) !== undefined);
-  const component = own.find(({ name }) => isStaticPod(name)) ?? own[0];
-  const kubeconfig = component && ownKubeconfig(component);
-  if (policy.ahead === undefined || kubeconfig === undefined) return undefined;
-  const path = join(lockDir, 'host.kubeconfig');
-  const asHost: RenewalLeaseOptions['withConnection'] = async (work) => {
-    const issued = { resolved, store, kubeconfig, hostName, now: clock.now(), signal };
-    await replaceFile({ path, content: await issueHostKubeconfig(issued), mode: 0o600, what: 'kubeconfig' });
-    try {
-      return await withConnection(path, { config: {}, clock, log, signal }, work);
-    } finally {
-      await rm(path, { force: true });
-    }
-  };
+  const { hostName, once, clock, log, signal } = runtime;
+  if (!restart || !once || policy.ahead === undefined || identity === undefined) return undefined;
+  const { withConnection: asHost } = identity;
   return new RenewalLease({ withConnection: asHost, holder: hostName, notes, clock, log, signal });
 }
 

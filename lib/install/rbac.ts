@@ -5,6 +5,7 @@ import { bootstrapAccount } from '../bootstrap-identity.ts';
 import { staticPods } from '../components.ts';
 import { readBy } from '../inventory/resolve.ts';
 import type { Resolved } from '../inventory/model.ts';
+import { clusterInfoName } from '../kube/cluster-info.ts';
 import { typeMeta } from '../kube/resources.ts';
 import { hostsGroup } from '../well-known.ts';
 import {
@@ -251,12 +252,15 @@ export function workerManifests(namespace: string): Manifest[] {
 }
 
 /**
- * What the hosts of the control plane may do while they renew ahead of time. They have no account: each signs a client
- * certificate of this group for some minutes.
+ * What the hosts of the control plane may do. They have no account: each signs a client certificate of this group for some
+ * minutes.
  */
-export function hostManifests(): Manifest[] {
-  const rules = hostRules();
-  const namespaces = [...rules.keys()].map((name) => ({ ...typeMeta('Namespace'), metadata: { name } }));
+export function hostManifests({ renewsAhead }: { readonly renewsAhead: boolean }): Manifest[] {
+  const rules = hostRules(renewsAhead);
+  // The API server makes kube-public itself.
+  const namespaces = [...rules.keys()]
+    .filter((name) => name !== clusterInfoName.namespace)
+    .map((name) => ({ ...typeMeta('Namespace'), metadata: { name } }));
   const subject = { apiGroup: rbacGroup, kind: 'Group', name: hostsGroup } as const;
   return [...namespaces, ...roles('kube-cert-recovery-hosts', rules, subject)];
 }

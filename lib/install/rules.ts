@@ -9,6 +9,7 @@ import { clientAuthoritiesName, firstApprovalsName, issuedCertificatesName } fro
 import { type AddressSettings, machineApis } from '../config/address-settings.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { proofKinds } from '../inventory/reader.ts';
+import { clusterInfoName } from '../kube/cluster-info.ts';
 import type { LeaseName } from '../kube/leases.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { Artefact, Proof, ResolvedArtefact } from '../inventory/model.ts';
@@ -165,8 +166,15 @@ function restartLeaseRules(artefacts: Artefacts): Placed[] {
   return isNeeded ? [turns(restartLease)] : [];
 }
 
-/** Of the hosts of the control plane, which renew ahead of time one after the other. */
-export const hostRules = (): RulesByNamespace => byNamespace([turns(renewalLease)]);
+/** Of the hosts of the control plane: what everybody joins by, and, where they renew ahead of time, whose turn it is. */
+export const hostRules = (renewsAhead: boolean): RulesByNamespace =>
+  byNamespace([
+    ...(renewsAhead ? [turns(renewalLease)] : []),
+    [
+      clusterInfoName.namespace,
+      { apiGroups: [''], resources: ['configmaps'], resourceNames: [clusterInfoName.name], verbs: ['get', 'update'] },
+    ],
+  ]);
 
 const turns = ({ namespace, name }: LeaseName): Placed => [
   namespace,

@@ -100,7 +100,7 @@ beforeAll(async () => {
     await eventually(() => expect(log()?.toLowerCase()).toContain('successfully acquired lease'));
   }
   const rights = join(machine.root, 'rights.yaml');
-  const manifests = hostManifests().map((one) => toYaml(one));
+  const manifests = hostManifests({ renewsAhead: true }).map((one) => toYaml(one));
   await writeFile(rights, manifests.join('---\n'));
   const applied = await ask(oldConf, 'apply', '-f', rights);
   expect(applied.code, applied.stderr).toBe(0);

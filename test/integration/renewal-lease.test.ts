@@ -108,7 +108,7 @@ it('waits while another node renews', async () => {
   const rights = join(machine.root, 'rights.yaml');
   await writeFile(
     rights,
-    hostManifests()
+    hostManifests({ renewsAhead: true })
       .map((one) => toYaml(one))
       .join('---\n'),
   );
