@@ -173,7 +173,7 @@ async function renew(mode: RegenConfig, runtime: Runtime | Connected): Unmet {
     const { summaryLoggedAt: loggedAt } = report;
     if (once && !dryRun && loggedAt !== undefined && loggedAt !== noted) await noteSummary(lockDir, loggedAt);
     const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
-    if (mode.restart && once && !dryRun) await restarts.publishAuthority();
+    if (once && !dryRun) await restarts.publishAuthority();
     const servedUntil = mode.restart && !dryRun && mode.machine ? await restarts.servedNotAfter() : undefined;
     if (servedUntil !== undefined) {
       const { keepMachineExpiry } = await import('./management.ts');

@@ -1,4 +1,5 @@
-// After a CA of this node was renewed with its own key, what kubeadm publishes for everybody gets it too. A timer looks each
+// After a CA of this node was renewed with its own key, our approver on this machine gets it, whose copy is no file of the
+// inventory, and so does what kubeadm publishes for everybody. A timer looks each
 // minute, so what was seen is noted (/run): the API is asked when the CA of this node is another one, and once a day, in case
 // somebody has put the former back. To look takes no credential, and no identity is signed where nothing is to be written.
 import { readFile } from 'node:fs/promises';
@@ -8,10 +9,12 @@ import { ensurePrivateDirectory, replaceFile } from '../lib/disk/files.ts';
 import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
 import { certificateKey } from '../lib/inventory/content.ts';
 import { signerOf } from '../lib/issue/host-credential.ts';
-import { clusterInfoPath, clusterInfoText } from '../lib/kube/cluster-info.ts';
-import type { ConfigMap } from '../lib/kube/kube.ts';
+import { type ClusterInfo, clusterInfoPath, clusterInfoText } from '../lib/kube/cluster-info.ts';
 import { readKubeconfig } from '../lib/kubeconfig/credentials.ts';
-import { type Certificate, leadingCertificate } from '../lib/pki/certificate.ts';
+import { approverAuthorityFile, defaultDirectory } from '../lib/install/layout.ts';
+import type { Log } from '../lib/log.ts';
+import { type Certificate, leadingCertificate, wholeCertificates } from '../lib/pki/certificate.ts';
+import { succeededBy } from '../lib/pki/own-key.ts';
 import type { Store } from '../lib/store/store.ts';
 import type { HostIdentity } from './host-identity.ts';
 import { type Runtime, version } from './runtime.ts';
@@ -19,7 +22,7 @@ import { type Runtime, version } from './runtime.ts';
 const timeoutMs = 5_000;
 
 interface ClusterInfoKeeping {
-  readonly mode: Pick<RegenConfig, 'lockDir'>;
+  readonly mode: Pick<RegenConfig, 'lockDir' | 'restart'>;
   readonly identity: HostIdentity;
   /** Of the files of this host. */
   readonly store: Store;
@@ -27,7 +30,7 @@ interface ClusterInfoKeeping {
 }
 
 /** Never rejects: who joins later is none of this machine's faults. */
-export async function keepClusterInfo({ mode, identity, store, runtime }: ClusterInfoKeeping): Promise<void> {
+export async function publishRenewed({ mode, identity, store, runtime }: ClusterInfoKeeping): Promise<void> {
   const { clock, log, resolved, signal } = runtime;
   const note = join(mode.lockDir, 'cluster-info');
   try {
@@ -36,6 +39,8 @@ export async function keepClusterInfo({ mode, identity, store, runtime }: Cluste
     const own = bytes && leadingCertificate(bytes);
     const now = clock.now();
     if (own === undefined || now < own.facts.notBefore || now >= own.facts.notAfter) return;
+    await giveToApprover(own, log);
+    if (!mode.restart) return; // the API may not be there yet: a kubelet waits for this run
     const noted = await readFile(note, 'utf8').catch(() => '');
     const [today, hour] = [now.toISOString().slice(0, 10), now.toISOString().slice(0, 13)];
     const isNoted = [today, hour].some((at) => noted === noteOf(own, at));
@@ -57,6 +62,15 @@ export async function keepClusterInfo({ mode, identity, store, runtime }: Cluste
     const code = err instanceof RecoveryError ? err.code : undefined;
     log.warn('clusterInfo.failed', { message: clusterInfoText, err: errorText(err), code });
   }
+}
+
+async function giveToApprover(own: Certificate, log: Log): Promise<void> {
+  const path = approverAuthorityFile(defaultDirectory);
+  const bytes = await readFile(path).catch(() => undefined);
+  const next = bytes && succeededBy(wholeCertificates(bytes), own);
+  if (next === undefined) return;
+  await replaceFile({ path, content: next.map(({ pem }) => pem).join(''), mode: 0o600, what: 'CA bundle' });
+  log.info('authority.followed', { path, notAfter: own.facts.notAfter.toISOString() });
 }
 
 const noteOf = ({ facts }: Certificate, at: string): string => `${facts.fingerprint} ${at}\n`;
@@ -88,7 +102,7 @@ async function look(
       clock,
       signal,
     };
-    const object = await readPublicObject<ConfigMap>({ ...how, path: clusterInfoPath });
+    const object = await readPublicObject<ClusterInfo>({ ...how, path: clusterInfoPath });
     if (withRenewedAuthority(object, own) === undefined) return 'unchanged';
   } catch (err) {
     // What not everybody may read is not what anybody follows.

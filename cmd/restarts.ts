@@ -27,7 +27,7 @@ import { PodRestarter } from '../lib/restart/pod-restarts.ts';
 import { MachineLease } from '../lib/restart/machine-lease.ts';
 import { RenewalLease } from '../lib/restart/renewal-lease.ts';
 import type { Store } from '../lib/store/store.ts';
-import { keepClusterInfo } from './publish-authority.ts';
+import { publishRenewed } from './publish-authority.ts';
 import { connect } from './connections.ts';
 import { isUnmet, type UnmetCondition } from './exit-codes.ts';
 import { type HostIdentity, hostIdentity } from './host-identity.ts';
@@ -99,7 +99,7 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
       return served?.state === 'proven' ? served.servedNotAfter : undefined;
     },
     async publishAuthority() {
-      if (identity !== undefined) await keepClusterInfo({ mode, identity, store: disk, runtime });
+      if (identity !== undefined) await publishRenewed({ mode, identity, store: disk, runtime });
     },
   };
 }

@@ -2,23 +2,27 @@
 // its own in the place of what that has followed, with the same key. The rest stays as it is; signatures for join tokens,
 // which are of the whole kubeconfig, kube-controller-manager makes anew (pkg/controller/bootstrap, bootstrapsigner).
 import { isCode, RecoveryError } from '../errors.ts';
-import { clusterInfoKey, clusterInfoPath, clusterInfoText, publishedAuthority } from '../kube/cluster-info.ts';
-import type { ConfigMap, KubeConnection } from '../kube/kube.ts';
+import {
+  type ClusterInfo,
+  clusterInfoKey,
+  clusterInfoPath,
+  clusterInfoText,
+  publishedAuthority,
+} from '../kube/cluster-info.ts';
+import type { KubeConnection } from '../kube/kube.ts';
 import { getIfPresent } from '../kube/objects.ts';
-import { type Certificate, isSame, wholeCertificates } from '../pki/certificate.ts';
-import { isSuccessor } from '../pki/own-key.ts';
+import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
+import { succeededBy } from '../pki/own-key.ts';
 import { editYaml } from '../yaml.ts';
 
 /** `own`: the CA of this machine. Pure. Undefined where it has no part in it, and where nothing is to be changed. */
-export function withRenewedAuthority(object: ConfigMap, own: Certificate): ConfigMap | undefined {
+export function withRenewedAuthority(object: ClusterInfo, own: Certificate): ClusterInfo | undefined {
   const published = publishedAuthority(object);
   if ('problem' in published) return undefined; // none of kubeadm's
-  const before = wholeCertificates(published);
-  const after = before.map((one) => (isSuccessor(own, one) ? own : one));
-  if (after.every((one, at) => one === before[at])) return undefined;
-  const distinct = after.filter((one, at) => after.findIndex((other) => isSame(one, other)) === at);
+  const next = succeededBy(wholeCertificates(published), own);
+  if (next === undefined) return undefined;
   const edit = editYaml(object.data?.[clusterInfoKey] ?? '');
-  const authority = Buffer.from(distinct.map(({ pem }) => pem).join('')).toString('base64');
+  const authority = Buffer.from(next.map(({ pem }) => pem).join('')).toString('base64');
   edit.set(['clusters', 0, 'cluster', 'certificate-authority-data'], authority);
   return { ...object, data: { ...object.data, [clusterInfoKey]: edit.text() } };
 }
@@ -39,7 +43,7 @@ export async function updateClusterInfo({
   signal,
 }: ClusterInfoUpdate): Promise<'written' | 'unchanged' | 'absent'> {
   for (let attempt = 1; ; attempt += 1) {
-    const object = await getIfPresent<ConfigMap>({ connection, signal }, clusterInfoPath);
+    const object = await getIfPresent<ClusterInfo>({ connection, signal }, clusterInfoPath);
     if (object === undefined) return 'absent';
     const body = withRenewedAuthority(object, own);
     if (body === undefined) return 'unchanged';

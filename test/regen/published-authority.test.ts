@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { RecoveryError } from '../../lib/errors.ts';
-import type { ConfigMap, KubeRequest } from '../../lib/kube/kube.ts';
-import { publishedAuthority } from '../../lib/kube/cluster-info.ts';
+import type { KubeRequest } from '../../lib/kube/kube.ts';
+import type { ClusterInfo } from '../../lib/kube/cluster-info.ts';
 import { renewWithOwnKey } from '../../lib/pki/own-key.ts';
 import type { Certificate } from '../../lib/pki/certificate.ts';
 import { updateClusterInfo, withRenewedAuthority } from '../../lib/regen/published-authority.ts';
@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 
 const server = 'https://10.0.0.1:6443';
-const published = (ca: string): ConfigMap => ({
+const published = (ca: string) => ({
   metadata: { name: 'cluster-info', namespace: 'kube-public', resourceVersion: '7', labels: { a: 'b' } },
   data: { kubeconfig: clusterInfoKubeconfig(server, ca), 'jws-kubeconfig-abcdef': 'x..y' },
 });
@@ -34,13 +34,14 @@ describe('withRenewedAuthority()', () => {
   });
 
   it('keeps a CA beside it, as while CAs are rolled over', () => {
-    const both = withRenewedAuthority(published(old.certificate.pem + other.certificate.pem), own);
-    expect(both && String(publishedAuthority(both))).toBe(own.pem + other.certificate.pem);
-    const twice = withRenewedAuthority(published(old.certificate.pem + own.pem), own);
-    expect(twice && String(publishedAuthority(twice))).toBe(own.pem);
+    const kubeconfigOf = (ca: string) => withRenewedAuthority(published(ca), own)?.data?.['kubeconfig'];
+    expect(kubeconfigOf(old.certificate.pem + other.certificate.pem)).toBe(
+      clusterInfoKubeconfig(server, own.pem + other.certificate.pem),
+    );
+    expect(kubeconfigOf(old.certificate.pem + own.pem)).toBe(clusterInfoKubeconfig(server, own.pem));
   });
 
-  it.each<readonly [string, () => ConfigMap]>([
+  it.each<readonly [string, () => ClusterInfo]>([
     ['its own', () => published(own.pem)],
     ['another CA of that name', () => published(other.certificate.pem)],
     ['no CA', () => published('')],
@@ -60,7 +61,7 @@ describe('withRenewedAuthority()', () => {
 });
 
 /** An API server's part: each answer in turn, the last one for ever. */
-function asking(...answers: readonly (ConfigMap | RecoveryError)[]) {
+function asking(...answers: readonly (ClusterInfo | RecoveryError)[]) {
   const asked: KubeRequest[] = [];
   const request = async (one: KubeRequest): Promise<unknown> => {
     asked.push(one);
@@ -75,8 +76,8 @@ describe('updateClusterInfo()', () => {
   const conflict = new RecoveryError('KubeConflict', 'changed');
 
   it('writes with the version that it has read, and looks again at a conflict', async () => {
-    const [first, second] = [published(old.certificate.pem), published(old.certificate.pem)];
-    second.metadata = { ...second.metadata, resourceVersion: '8' };
+    const first = published(old.certificate.pem);
+    const second = { ...first, metadata: { ...first.metadata, resourceVersion: '8' } };
     const { asked, connection } = asking(first, conflict, second, {});
     expect(await updateClusterInfo({ connection, own, signal })).toBe('written');
     expect(asked.map(({ method }) => method)).toEqual(['GET', 'PUT', 'GET', 'PUT']);
