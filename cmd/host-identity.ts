@@ -1,6 +1,6 @@
-// Who a control-plane host is to the API server while a run of its timer lasts, and what it asks for as that: the Lease of renewals
-// (restarts.ts), the time that other machines show, stale leader Leases (lib/regen/boot-leases.ts) and the life of
-// certificates (cluster-life.ts). `init host` grants it.
+// Who a control-plane host is to the API server while a run of its timer lasts, and what it asks for as that: the Lease of
+// renewals (restarts.ts), the time that other machines show, stale leader Leases (lib/regen/boot-leases.ts), the life of
+// certificates (cluster-life.ts), and what everybody joins by (publish-authority.ts). `init host` grants it.
 import { isStaticPod } from '../lib/components.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { leaderLeases } from '../lib/inventory/leader-leases.ts';
@@ -17,21 +17,28 @@ import type { Runtime } from './runtime.ts';
 /** One piece of work with a credential of some minutes. Rejects when none can be made, or with what the work rejects. */
 export type AsHost = <T>(work: (connection: KubeConnection) => Promise<T>) => Promise<T>;
 
+export interface HostIdentity {
+  /** Of a component that talks to the API server of this machine: its server and CA are those of this identity. */
+  readonly kubeconfig: string;
+  readonly asHost: AsHost;
+}
+
 /**
  * Undefined where no component of this host talks to an API server: its server and CA are those of one that does, best of
  * the API server of this machine.
  */
-export function hostIdentity(store: Store, runtime: Runtime): AsHost | undefined {
+export function hostIdentity(store: Store, runtime: Runtime): HostIdentity | undefined {
   const { resolved, clock, log, signal } = runtime;
   const own = talkers(resolved);
   const component = own.find((one) => isStaticPod(one.name)) ?? own[0];
   const kubeconfig = component && ownKubeconfig(component);
   if (kubeconfig === undefined) return undefined;
-  return async (work) => {
+  const asHost: AsHost = async (work) => {
     const nodeName = await nodeNameHere(store, runtime);
     const credentials = await issueHostCredentials({ resolved, store, kubeconfig, nodeName, now: clock.now(), signal });
     return withConnection(kubeconfig, { config: {}, clock, log, signal, credentials }, work);
   };
+  return { kubeconfig, asHost };
 }
 
 const talkers = (resolved: Resolved): readonly Component[] =>

@@ -33,6 +33,7 @@ import { errorText, RecoveryError } from '../lib/errors.ts';
 import { applyManifests } from '../lib/install/apply.ts';
 import { hostManifests } from '../lib/install/rbac.ts';
 import type { HostGrant } from '../lib/install/rules.ts';
+import { clusterInfoText } from '../lib/kube/cluster-info.ts';
 import { leaseText } from '../lib/kube/leases.ts';
 import { renewalLease } from '../lib/restart/machine-lease.ts';
 import { toYaml } from '../lib/yaml.ts';
@@ -169,18 +170,20 @@ async function grantRights(config: ToolConfig, io: Io): Promise<void> {
   const manifests = hostManifests(grant);
   if (manifests.length === 0) return;
   const kubeconfig = config.kubeconfig ?? administrator;
+  const print = (line: string): void => void io.stdout.write(`${line}\n`);
   try {
     await withConnection(kubeconfig, connectingOf(config, io), (connection) =>
-      applyManifests({ connection, signal: io.signal }, manifests, (line) => void io.stdout.write(`${line}\n`)),
+      applyManifests({ connection, signal: io.signal }, manifests, print),
     );
   } catch (err) {
     const turn = grant.renewsAhead ? `take ${leaseText(renewalLease)}, ` : '';
     const without = grant.renewsAhead ? 'control-plane nodes wait until a tenth of --renew-before is left, ' : '';
     io.stderr.write(
-      `The right of this host to ${turn}release its stale leader Leases and read kubeadm's configuration is not granted:\n` +
-        `${errorText(err)}.\nUntil it is, ${without}a control plane waits for stale Leases after a boot, and\n` +
-        'certificates live a year whatever kubeadm says. Run this command again on one of the nodes when the API server\n' +
-        `answers (KUBECONFIG names an administrator other than ${administrator}).\n`,
+      `The right of this host to ${turn}release its stale leader Leases, to read kubeadm's configuration and\n` +
+        `to write ${clusterInfoText} is not granted:\n` +
+        `${errorText(err)}.\nUntil it is, ${without}a control plane waits for stale Leases after a boot,\n` +
+        'certificates live a year whatever kubeadm says, and workers and new nodes get no CA that was renewed here. Run this\n' +
+        `command again on one of the nodes when the API server answers (KUBECONFIG names an administrator other than ${administrator}).\n`,
     );
   }
 }

@@ -144,7 +144,7 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
     onBackupFailed: ({ code, message }) => log.warn('backup.failed', { path: backupDir, code, err: message }),
     onAttributesLost: ({ code, message }) => log.warn('attributes.lost', { code, err: message }),
   });
-  const asHost = mode.restart && once && !dryRun ? hostIdentity(disk, given) : undefined;
+  const asHost = mode.restart && once && !dryRun ? hostIdentity(disk, given)?.asHost : undefined;
   const runtime = { ...given, resolved: await withLifeOfCluster(mode, given, asHost) };
   const { resolved } = runtime;
   const restarts = createHostRestarts(mode, disk, runtime);
@@ -197,6 +197,7 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
       released = Promise.all([released, releaseAfterBoot({ ...runtime, asHost, leases, boot, notes })]);
     }
     const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
+    if (once && !dryRun) await restarts.publishAuthority();
     const servedUntil = mode.restart && !dryRun && mode.machine ? await restarts.servedNotAfter() : undefined;
     if (servedUntil !== undefined) {
       const { keepMachineExpiry } = await import('./management.ts');

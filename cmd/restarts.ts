@@ -29,7 +29,8 @@ import { restartEnded } from '../lib/restart/stale-readers.ts';
 import type { Store } from '../lib/store/store.ts';
 import { connect } from './connections.ts';
 import { isUnmet, type UnmetCondition } from './exit-codes.ts';
-import { hostIdentity, nodeNameHere } from './host-identity.ts';
+import { type HostIdentity, hostIdentity, nodeNameHere } from './host-identity.ts';
+import { publishRenewed } from './publish-authority.ts';
 import type { Runtime } from './runtime.ts';
 
 interface HostRestarts {
@@ -40,6 +41,8 @@ interface HostRestarts {
   finish(report: RegenReport): Promise<readonly UnmetCondition[]>;
   /** The end of what kube-apiserver serves, which is what lies on disk; undefined while that is not so. */
   servedNotAfter(): Promise<Date | undefined>;
+  /** What kubeadm publishes for everybody has the CA of this machine. */
+  publishAuthority(): Promise<void>;
 }
 
 export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runtime): HostRestarts {
@@ -48,13 +51,19 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
   if (components.length === 0) {
     const finish = async (): Promise<readonly UnmetCondition[]> =>
       (await restartEnded({ resolved, store: disk, clock, log, signal })).map((message) => ({ message }));
-    return { store: disk, finish, servedNotAfter: () => Promise.resolve(undefined) };
+    return {
+      store: disk,
+      finish,
+      servedNotAfter: () => Promise.resolve(undefined),
+      publishAuthority: () => Promise.resolve(),
+    };
   }
   const onFailed = ({ code, message }: RecoveryError): void =>
     log.warn('restart.failed', { path: mode.lockDir, code, err: message });
   const notes = { directory: mode.lockDir, boot: bootId(), onFailed };
   const markers = new Markers(notes);
-  const renewalLease = createRenewalLease(mode, disk, runtime, notes);
+  const identity = hostIdentity(disk, runtime);
+  const renewalLease = createRenewalLease(mode, identity, { store: disk, runtime, notes });
   return {
     store: createMarkingStore(disk, components, markers),
     renewalLease,
@@ -92,6 +101,9 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
       const served = await proveServedHere(0, provingOptions(disk, components, runtime));
       return served?.state === 'proven' ? served.servedNotAfter : undefined;
     },
+    async publishAuthority() {
+      if (identity !== undefined) await publishRenewed({ mode, identity, store: disk, runtime });
+    },
   };
 }
 
@@ -106,19 +118,22 @@ async function etcdProblem(proving: ProvingOptions): Promise<string | undefined>
   return health.message;
 }
 
+interface Renewing {
+  readonly store: Store;
+  readonly runtime: Runtime;
+  readonly notes: RestartNotes;
+}
+
+/** Only a run that restarts and proves knows when it may be given back. */
 function createRenewalLease(
-  mode: RegenConfig,
-  store: Store,
-  runtime: Runtime,
-  notes: RestartNotes,
+  { policy, restart }: RegenConfig,
+  identity: HostIdentity | undefined,
+  { store, runtime, notes }: Renewing,
 ): RenewalLease | undefined {
   const { hostName, once, clock, log, signal } = runtime;
-  // Only a run that restarts and proves knows when it may be given back.
-  if (!mode.restart || !once || mode.policy.ahead === undefined) return undefined;
-  const asHost = hostIdentity(store, runtime);
-  if (asHost === undefined) return undefined;
+  if (!restart || !once || policy.ahead === undefined || identity === undefined) return undefined;
   const holder = (): Promise<string> => nodeNameHere(store, runtime);
-  return new RenewalLease({ withConnection: asHost, holder, hostName, notes, clock, log, signal });
+  return new RenewalLease({ withConnection: identity.asHost, holder, hostName, notes, clock, log, signal });
 }
 
 function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly WantedProof[] {

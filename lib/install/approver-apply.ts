@@ -14,7 +14,7 @@ import { approverConfig, approverName, approverStaticPod } from './approver-pod.
 import { kubeconfigYaml } from './component-flags.ts';
 import { containerLabel, requireImage } from './container.ts';
 import { isThere, removeDirectory, removeFile } from './existing-files.ts';
-import { adoptionFile } from './layout.ts';
+import { adoptionFile, approverAuthorityFile } from './layout.ts';
 import { readToken } from './mode-credentials.ts';
 import { approverInstallManifests } from './rbac.ts';
 import type { ApproverGrant } from './rules.ts';
@@ -55,7 +55,7 @@ const filesOf = ({ directory, manifestsDir }: Pick<ApproverFiles, 'directory' | 
   return {
     own,
     token: join(own, 'token'),
-    authority: join(own, 'ca.crt'),
+    authority: approverAuthorityFile(directory),
     kubeconfig: join(own, 'kubeconfig'),
     config: join(own, 'config.yaml'),
     manifest: join(manifestsDir, `${approverName}.yaml`),

@@ -33,6 +33,11 @@ export function adoptionFile(directory: string): string {
   return join(directory, 'adoption.json');
 }
 
+/** By which the approver of `init approver` knows the API server. */
+export function approverAuthorityFile(directory: string): string {
+  return join(directory, 'approver', 'ca.crt');
+}
+
 /** A static pod's manifest as it was before ours was added. */
 export function formerManifest({ directory }: HostLayout): string {
   return join(directory, 'former-manifest.yaml');

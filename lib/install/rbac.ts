@@ -258,7 +258,7 @@ export function workerManifests(namespace: string): Manifest[] {
  */
 export function hostManifests(grant: HostGrant): Manifest[] {
   const rules = hostRules(grant);
-  // The other namespace is the control plane's.
+  // The other namespaces are the control plane's.
   const namespaces = [...rules.keys()]
     .filter((name) => name === renewalLease.namespace)
     .map((name) => ({ ...typeMeta('Namespace'), metadata: { name } }));

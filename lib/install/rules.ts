@@ -9,6 +9,7 @@ import { clientAuthoritiesName, firstApprovalsName, issuedCertificatesName } fro
 import { type AddressSettings, machineApis } from '../config/address-settings.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { proofKinds } from '../inventory/reader.ts';
+import { clusterInfoName } from '../kube/cluster-info.ts';
 import type { LeaseName } from '../kube/leases.ts';
 import { isFile, isOnlyRead } from '../inventory/places.ts';
 import { kubeadmConfig } from '../inventory/discover/certificate-validity.ts';
@@ -175,18 +176,21 @@ export interface HostGrant {
 
 /**
  * Of the hosts of the control plane: they renew ahead of time one after the other, release leader Leases of their own that
- * were left behind, which also show the time of other machines, and let certificates live as long as kubeadm says.
+ * were left behind, which also show the time of other machines, let certificates live as long as kubeadm says, and publish
+ * a CA that they have renewed where kubeadm does.
  */
 export const hostRules = ({ inventory: { artefacts, discover }, renewsAhead }: HostGrant): RulesByNamespace => {
-  const { namespace, name } = kubeadmConfig;
-  const configMap = { apiGroups: [''], resources: ['configmaps'], resourceNames: [name], verbs: ['get'] };
+  const configMap = ({ namespace, name }: LeaseName, ...verbs: readonly string[]): Placed => [
+    namespace,
+    { apiGroups: [''], resources: ['configmaps'], resourceNames: [name], verbs },
+  ];
   return byNamespace([
     ...(renewsAhead ? [takes(renewalLease)] : []),
     ...leaseRules(
       artefacts.filter(({ location }) => isFile(location)),
       ['get', 'update'],
     ),
-    ...(discover === 'kubeadm' ? [[namespace, configMap] as const] : []),
+    ...(discover === 'kubeadm' ? [configMap(kubeadmConfig, 'get'), configMap(clusterInfoName, 'get', 'update')] : []),
   ]);
 };
 

@@ -1,6 +1,6 @@
-// The identity by which a control-plane host asks for the Lease of renewals. The key of the cluster's CA is on this machine,
-// so it needs no credential that lasts: a client certificate for some minutes, whose group has a right to that Lease
-// and to nothing else, takes the place of the administrator's.
+// The identity by which a control-plane host asks for the Lease of renewals, and publishes a CA that it has renewed. The key of the cluster's CA is on this machine,
+// so it needs no credential that lasts: a client certificate for some minutes, whose group has a right to these two
+// objects and to nothing else, takes the place of the administrator's.
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, Signer } from '../inventory/model.ts';
 import { type Credentials, readKubeconfig } from '../kubeconfig/credentials.ts';
@@ -52,7 +52,8 @@ export async function issueHostCredentials(wanted: WantedHostCredential): Promis
   return { server, serverName, ca, token: undefined, clientCertificate, files: [] };
 }
 
-function signerOf(kubeconfig: string, { artefacts }: Pick<Resolved, 'artefacts'>): Signer | undefined {
+/** The CA of that kubeconfig, where it is one of this inventory. */
+export function signerOf(kubeconfig: string, { artefacts }: Pick<Resolved, 'artefacts'>): Signer | undefined {
   const target = artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubeconfig);
   if (target?.kind !== 'target') return undefined;
   return artefacts.find((one): one is Signer => one.kind === 'signer' && one.name === target.issuer);

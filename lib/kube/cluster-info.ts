@@ -3,12 +3,17 @@
 // without a credential. Pure.
 import { onlyEntries } from '../kubeconfig/document.ts';
 import { isBase64 } from '../kubeconfig/schema.ts';
-import type { ConfigMap } from './kube.ts';
 import { resourcePath } from './resources.ts';
 
 export const clusterInfoName = { namespace: 'kube-public', name: 'cluster-info' } as const;
 export const clusterInfoPath = resourcePath('ConfigMap', clusterInfoName);
 export const clusterInfoText = `ConfigMap "${clusterInfoName.namespace}/${clusterInfoName.name}"`;
+
+/** What of the object is looked at; whatever else the server sends goes back as it came. */
+export interface ClusterInfo {
+  readonly metadata?: { readonly resourceVersion?: string };
+  readonly data?: Readonly<Record<string, string>>;
+}
 
 /** Of its kubeconfig in the data. */
 export const clusterInfoKey = 'kubeconfig';
@@ -17,7 +22,7 @@ export const clusterInfoKey = 'kubeconfig';
 const mostBytes = 1 << 16;
 
 /** The bytes of the CA in it, whatever they are; or why there are none. */
-export function publishedAuthority({ data }: ConfigMap): Buffer | { readonly problem: string } {
+export function publishedAuthority({ data }: ClusterInfo): Buffer | { readonly problem: string } {
   const text: unknown = data?.[clusterInfoKey];
   if (typeof text !== 'string') return { problem: `it has no "${clusterInfoKey}"` };
   const value = onlyEntries(Buffer.from(text)).cluster?.['certificate-authority-data'];

@@ -5,7 +5,7 @@
 // certificates that differ in their signature alone and serve as well as each other.
 import { createHash, type KeyObject, sign as signBytes } from 'node:crypto';
 import { errorText, RecoveryError } from '../errors.ts';
-import { type Certificate, type CertificateFacts, parseCertificates } from './certificate.ts';
+import { type Certificate, type CertificateFacts, isSame, parseCertificates } from './certificate.ts';
 import { childrenOf, DerReader, derTime, readDer, tags, writeDer } from './der.ts';
 import { context, contextConstructed, listExtensions } from './extensions.ts';
 import { keyAlgorithmOf, keyMatches } from './key.ts';
@@ -111,6 +111,13 @@ export function successorProblem(offered: Certificate, trusted: Certificate): st
   return (
     successionProblem(offered, trusted) ?? (isLater ? undefined : `it does not end after ${notAfter.toISOString()}`)
   );
+}
+
+/** These with `own` in the place of each whose successor it is, once; undefined where it is none's. */
+export function succeededBy(held: readonly Certificate[], own: Certificate): readonly Certificate[] | undefined {
+  const next = held.map((one) => (isSuccessor(own, one) ? own : one));
+  if (next.every((one, at) => one === held[at])) return undefined;
+  return next.filter((one, at) => next.findIndex((other) => isSame(one, other)) === at);
 }
 
 /** What a successor must not change: key identifier, path length, usages, names and policies that the CA is limited to. */

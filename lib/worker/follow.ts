@@ -15,8 +15,7 @@ import { caBundleKey } from '../inventory/content.ts';
 import type { DiskLocation } from '../inventory/model.ts';
 import { pathOf } from '../inventory/places.ts';
 import { unanswered } from '../kube/api-error.ts';
-import { clusterInfoPath, clusterInfoText, publishedAuthority } from '../kube/cluster-info.ts';
-import type { ConfigMap } from '../kube/kube.ts';
+import { type ClusterInfo, clusterInfoPath, clusterInfoText, publishedAuthority } from '../kube/cluster-info.ts';
 import { readKubeconfig } from '../kubeconfig/credentials.ts';
 import { readKubeconfigView } from '../kubeconfig/document.ts';
 import { type Log, Repeats } from '../log.ts';
@@ -158,7 +157,7 @@ async function ask(
   const { server, serverName } = await readKubeconfig(kubeletConf);
   const { readPublicObject } = await import('../kube/public-object.ts');
   const how = { server, serverName, anchors: certificates, userAgent, timeoutMs: tryMs, clock, signal };
-  const object = await readPublicObject<ConfigMap>({ ...how, path: clusterInfoPath });
+  const object = await readPublicObject<ClusterInfo>({ ...how, path: clusterInfoPath });
   return { server, offered: publishedAuthority(object) };
 }
 

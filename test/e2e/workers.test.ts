@@ -5,9 +5,11 @@ import { readFile, readlink, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { endAuthorities, holdAuthority } from '../support/node/ended-authorities.ts';
 import { measureBoot, powerCycle } from '../support/node/boot.ts';
 import { Cluster } from '../support/node/cluster.ts';
 import { programPath } from '../support/node/container.ts';
+import { leaves, superAdmin } from '../support/node/leaves.ts';
 import type { Node } from '../support/node/node.ts';
 import { programReference } from '../support/node/program-image.ts';
 
@@ -123,8 +125,33 @@ describe('a worker of a kubeadm cluster', () => {
     console.log(`control plane Ready to worker Ready: ${ready - answers} ms`);
   }, 600_000);
 
+  it('is Ready with nothing typed after all CAs and all certificates of the cluster have expired while it was off', async () => {
+    const { node } = cluster;
+    await node.sh(`${programPath} init host`);
+    await offPastExpiry();
+    await node.off();
+    const ended = await endAuthorities(node, [...leaves, superAdmin]);
+    await holdAuthority(worker, ended);
+    await node.atBoot(synchronised);
+    const since = Date.now();
+    await worker.on();
+    await node.on();
+    await cluster.ready(node, { since });
+    const answers = Date.now();
+    const ready = await cluster.ready(worker, { since, withinMs: 400_000 });
+    await cluster.runPod(worker);
+    const ca = await node.sh('cat /etc/kubernetes/pki/ca.crt');
+    expect(ca).not.toBe(ended);
+    expect(await worker.sh('cat /etc/kubernetes/pki/ca.crt')).toBe(ca);
+    const data = "sed -n 's/.*certificate-authority-data: //p' /etc/kubernetes/kubelet.conf | base64 -d";
+    expect(await worker.sh(data)).toBe(ca);
+    expect(await approvals(since)).toContain('KubeCertRecovery');
+    console.log(`CAs expired: control plane Ready to worker Ready: ${ready - answers} ms`);
+  }, 900_000);
+
   it('has nothing of ours after uninstall', async () => {
     const { node } = cluster;
+    await node.sh(`${programPath} uninstall host`);
     await worker.sh(`${programPath} uninstall host`);
     await node.sh(`${programPath} uninstall approver`);
     console.log(await node.sh(`${programPath} uninstall`));

@@ -392,9 +392,10 @@ describe('hostManifests()', () => {
   const always = [
     'kube-system leases kube-controller-manager,kube-scheduler get,update',
     'kube-system configmaps kubeadm-config get',
+    'kube-public configmaps cluster-info get,update',
   ];
 
-  it('names two leader Leases and one ConfigMap, and the Lease of renewals where that is asked for', () => {
+  it('names two leader Leases and two ConfigMaps, and the Lease of renewals where that is asked for', () => {
     expect(rights(given('kubeadm', false))).toEqual(always);
     expect(rights(given('kubeadm', true))).toEqual([
       'kube-cert-recovery leases control-plane-renewal get,create,patch,update',

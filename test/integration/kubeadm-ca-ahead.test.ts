@@ -2,7 +2,7 @@
 // scheduler of a machine that the real kubeadm made: renewed with their own keys, everything that reads them at its start
 // restarted once and in order, and clients with the old file and with the new one served all the while.
 import { execFile } from 'node:child_process';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,6 +11,7 @@ import { hostManifests } from '../../lib/install/rbac.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { toYaml } from '../../lib/yaml.ts';
 import { dated } from '../support/certificates/dated.ts';
+import { clusterInfoKubeconfig, clusterInfoManifests } from '../support/cluster/cluster-info.ts';
 import { findBinaries } from '../support/cluster/binaries.ts';
 import type { ComponentName } from '../support/cluster/components.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
@@ -106,6 +107,10 @@ beforeAll(async () => {
   await writeFile(rights, manifests.join('---\n'));
   const applied = await ask(oldConf, 'apply', '-f', rights);
   expect(applied.code, applied.stderr).toBe(0);
+  const published = join(machine.root, 'cluster-info.yaml');
+  const server = 'https://192.0.2.10:6443';
+  await writeFile(published, clusterInfoManifests(server, await pemOf('ca')).join('---\n'));
+  expect((await ask(oldConf, 'apply', '-f', published)).code).toBe(0);
 });
 
 afterAll(async () => {
@@ -167,6 +172,47 @@ it('serves clients with the old file and with the new one', async () => {
     const { code, stderr } = await ask(conf, 'get', '--raw=/readyz');
     expect(code, stderr).toBe(0);
   }
+});
+
+const data = async (namespace: string, name: string): Promise<Readonly<Record<string, string>>> => {
+  const { stdout } = await ask(oldConf, '-n', namespace, 'get', `configmap/${name}`, '-o', 'json');
+  return (JSON.parse(stdout) as { data: Record<string, string> }).data;
+};
+
+it('publishes the new CA for who joins, and for Pods', async () => {
+  const ca = await pemOf('ca');
+  expect(await data('kube-public', 'cluster-info')).toEqual({
+    kubeconfig: clusterInfoKubeconfig('https://192.0.2.10:6443', ca),
+  });
+  // kube-controller-manager has read --root-ca-file again.
+  await eventually(async () => expect((await data('default', 'kube-root-ca.crt'))['ca.crt']).toBe(ca));
+});
+
+it('asks nothing of it in the next runs, and puts it right again where somebody has put the former back', async () => {
+  const note = join(machine.root, 'lock/cluster-info');
+  const noted = await readFile(note, 'utf8');
+  const ca = await pemOf('ca');
+  const old = join(machine.root, 'cluster-info.yaml');
+  expect((await ask(oldConf, 'apply', '-f', old)).code).toBe(0);
+  expect(of((await run()).lines, 'clusterInfo.updated')).toEqual([]);
+  expect(await readFile(note, 'utf8')).toBe(noted);
+  await rm(note); // as at the next day, or after a boot
+  expect(of((await run()).lines, 'clusterInfo.updated')).toHaveLength(1);
+  expect((await data('kube-public', 'cluster-info'))['kubeconfig']).toBe(
+    clusterInfoKubeconfig('https://192.0.2.10:6443', ca),
+  );
+});
+
+it('says how the right is granted where it is not, and once an hour', async () => {
+  const role = ['-n', 'kube-public', 'role/kube-cert-recovery-hosts'];
+  expect((await ask(oldConf, 'delete', ...role)).code).toBe(0);
+  expect((await ask(oldConf, 'apply', '-f', join(machine.root, 'cluster-info.yaml'))).code).toBe(0);
+  await rm(join(machine.root, 'lock/cluster-info'));
+  const { code, stderr, lines } = await run();
+  expect(code, stderr).toBe(0);
+  expect(of(lines, 'clusterInfo.failed')).toHaveLength(1);
+  expect(stderr).toContain('kube-cert-recovery init host');
+  expect(of((await run()).lines, 'clusterInfo.failed')).toEqual([]);
 });
 
 it('gives the Lease back, and does nothing more in the next run', async () => {

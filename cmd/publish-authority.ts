@@ -1,0 +1,123 @@
+// After a CA of this node was renewed with its own key, our approver on this machine gets it, whose copy is no file of the
+// inventory, and so does what kubeadm publishes for everybody. A timer looks each
+// minute, so what was seen is noted (/run): the API is asked when the CA of this node is another one, and once a day, in case
+// somebody has put the former back. To look takes no credential, and no identity is signed where nothing is to be written.
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { RegenConfig } from '../lib/config/mode-settings.ts';
+import { ensurePrivateDirectory, replaceFile } from '../lib/disk/files.ts';
+import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
+import { certificateKey } from '../lib/inventory/content.ts';
+import { signerOf } from '../lib/issue/host-credential.ts';
+import { type ClusterInfo, clusterInfoPath, clusterInfoText } from '../lib/kube/cluster-info.ts';
+import { readKubeconfig } from '../lib/kubeconfig/credentials.ts';
+import { approverAuthorityFile, defaultDirectory } from '../lib/install/layout.ts';
+import type { Log } from '../lib/log.ts';
+import { type Certificate, leadingCertificate, wholeCertificates } from '../lib/pki/certificate.ts';
+import { succeededBy } from '../lib/pki/own-key.ts';
+import type { Store } from '../lib/store/store.ts';
+import type { HostIdentity } from './host-identity.ts';
+import { type Runtime, version } from './runtime.ts';
+
+const timeoutMs = 5_000;
+
+interface ClusterInfoKeeping {
+  readonly mode: Pick<RegenConfig, 'lockDir' | 'restart'>;
+  readonly identity: HostIdentity;
+  /** Of the files of this host. */
+  readonly store: Store;
+  readonly runtime: Runtime;
+}
+
+/** Never rejects: who joins later is none of this machine's faults. */
+export async function publishRenewed({ mode, identity, store, runtime }: ClusterInfoKeeping): Promise<void> {
+  const { clock, log, resolved, signal } = runtime;
+  const note = join(mode.lockDir, 'cluster-info');
+  try {
+    const signer = signerOf(identity.kubeconfig, resolved);
+    const bytes = signer && (await store.read(signer.location, signal))?.entries[certificateKey];
+    const own = bytes && leadingCertificate(bytes);
+    const now = clock.now();
+    if (own === undefined || now < own.facts.notBefore || now >= own.facts.notAfter) return;
+    await giveToApprover(own, log);
+    if (!mode.restart) return; // the API may not be there yet: a kubelet waits for this run
+    const noted = await readFile(note, 'utf8').catch(() => '');
+    const [today, hour] = [now.toISOString().slice(0, 10), now.toISOString().slice(0, 13)];
+    const isNoted = [today, hour].some((at) => noted === noteOf(own, at));
+    if (isNoted) return;
+    const outcome = await look(own, { identity, runtime });
+    if (outcome === 'away') return;
+    if (outcome === 'written') {
+      log.info('clusterInfo.updated', { message: clusterInfoText, notAfter: own.facts.notAfter.toISOString() });
+    }
+    await ensurePrivateDirectory(mode.lockDir);
+    // What was refused is asked for again in the next hour.
+    await replaceFile({
+      path: note,
+      content: noteOf(own, outcome === 'refused' ? hour : today),
+      mode: 0o600,
+      what: 'note',
+    });
+  } catch (err) {
+    const code = err instanceof RecoveryError ? err.code : undefined;
+    log.warn('clusterInfo.failed', { message: clusterInfoText, err: errorText(err), code });
+  }
+}
+
+async function giveToApprover(own: Certificate, log: Log): Promise<void> {
+  const path = approverAuthorityFile(defaultDirectory);
+  const bytes = await readFile(path).catch(() => undefined);
+  const next = bytes && succeededBy(wholeCertificates(bytes), own);
+  if (next === undefined) return;
+  await replaceFile({ path, content: next.map(({ pem }) => pem).join(''), mode: 0o600, what: 'CA bundle' });
+  log.info('authority.followed', { path, notAfter: own.facts.notAfter.toISOString() });
+}
+
+const noteOf = ({ facts }: Certificate, at: string): string => `${facts.fingerprint} ${at}\n`;
+
+interface Looking {
+  readonly identity: HostIdentity;
+  readonly runtime: Runtime;
+}
+
+const grant = 'grant it with "kube-cert-recovery init host" and the kubeconfig of an administrator';
+
+async function look(
+  own: Certificate,
+  { identity, runtime }: Looking,
+): Promise<'written' | 'unchanged' | 'refused' | 'away'> {
+  const { clock, log, signal } = runtime;
+  const { server, serverName } = await readKubeconfig(identity.kubeconfig);
+  const [{ readPublicObject }, { updateClusterInfo, withRenewedAuthority }] = await Promise.all([
+    import('../lib/kube/public-object.ts'),
+    import('../lib/regen/published-authority.ts'),
+  ]);
+  try {
+    const how = {
+      server,
+      serverName,
+      anchors: [own],
+      userAgent: `kube-cert-recovery/${version}`,
+      timeoutMs,
+      clock,
+      signal,
+    };
+    const object = await readPublicObject<ClusterInfo>({ ...how, path: clusterInfoPath });
+    if (withRenewedAuthority(object, own) === undefined) return 'unchanged';
+  } catch (err) {
+    // What not everybody may read is not what anybody follows.
+    if (isCode(err, 'KubeNotFound', 'KubeForbidden', 'KubeUnauthorized')) return 'unchanged';
+    if (isCode(err, 'KubeUnavailable', 'KubeWrongAnswer')) return 'away';
+    throw err;
+  }
+  try {
+    const outcome = await identity.asHost((connection) => updateClusterInfo({ connection, own, signal }));
+    return outcome === 'written' ? 'written' : 'unchanged';
+  } catch (err) {
+    if (isCode(err, 'KubeUnavailable')) return 'away';
+    if (!isCode(err, 'KubeForbidden', 'KubeUnauthorized')) throw err;
+    const message = `${clusterInfoText} still has the CA that this node has renewed: ${err.message}; ${grant}`;
+    log.warn('clusterInfo.failed', { message: clusterInfoText, err: message, code: err.code });
+    return 'refused';
+  }
+}

@@ -1,0 +1,61 @@
+// The CA in kube-public/cluster-info after a renewal: whoever joins, and workers that follow, take it from there. A node puts
+// its own in the place of what that has followed, with the same key. The rest stays as it is; signatures for join tokens,
+// which are of the whole kubeconfig, kube-controller-manager makes anew (pkg/controller/bootstrap, bootstrapsigner).
+import { isCode, RecoveryError } from '../errors.ts';
+import {
+  type ClusterInfo,
+  clusterInfoKey,
+  clusterInfoPath,
+  clusterInfoText,
+  publishedAuthority,
+} from '../kube/cluster-info.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { getIfPresent } from '../kube/objects.ts';
+import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
+import { succeededBy } from '../pki/own-key.ts';
+import { editYaml } from '../yaml.ts';
+
+/** `own`: the CA of this machine. Pure. Undefined where it has no part in it, and where nothing is to be changed. */
+export function withRenewedAuthority(object: ClusterInfo, own: Certificate): ClusterInfo | undefined {
+  const published = publishedAuthority(object);
+  if ('problem' in published) return undefined; // none of kubeadm's
+  const next = succeededBy(wholeCertificates(published), own);
+  if (next === undefined) return undefined;
+  const edit = editYaml(object.data?.[clusterInfoKey] ?? '');
+  const authority = Buffer.from(next.map(({ pem }) => pem).join('')).toString('base64');
+  edit.set(['clusters', 0, 'cluster', 'certificate-authority-data'], authority);
+  return { ...object, data: { ...object.data, [clusterInfoKey]: edit.text() } };
+}
+
+interface ClusterInfoUpdate {
+  readonly connection: Pick<KubeConnection, 'request'>;
+  readonly own: Certificate;
+  readonly signal: AbortSignal;
+}
+
+/** Others write it too: kube-controller-manager, and control-plane nodes that do the same. */
+const mostAttempts = 5;
+
+/** Throws what the connection throws. */
+export async function updateClusterInfo({
+  connection,
+  own,
+  signal,
+}: ClusterInfoUpdate): Promise<'written' | 'unchanged' | 'absent'> {
+  for (let attempt = 1; ; attempt += 1) {
+    const object = await getIfPresent<ClusterInfo>({ connection, signal }, clusterInfoPath);
+    if (object === undefined) return 'absent';
+    const body = withRenewedAuthority(object, own);
+    if (body === undefined) return 'unchanged';
+    // A PUT without one overwrites whatever is there.
+    if (!object.metadata?.resourceVersion) {
+      throw new RecoveryError('KubeWrongAnswer', `Cannot write ${clusterInfoText}: the answer has no resourceVersion`);
+    }
+    try {
+      await connection.request({ method: 'PUT', path: clusterInfoPath, body, signal });
+      return 'written';
+    } catch (err) {
+      if (!isCode(err, 'KubeConflict') || attempt >= mostAttempts) throw err;
+    }
+  }
+}
