@@ -390,9 +390,9 @@ describe('hostManifests()', () => {
         : [],
     );
   const always = [
+    'kube-public configmaps cluster-info get,update',
     'kube-system leases kube-controller-manager,kube-scheduler get,update',
     'kube-system configmaps kubeadm-config get',
-    'kube-public configmaps cluster-info get,update',
   ];
 
   it('names two leader Leases and two ConfigMaps, and the Lease of renewals where that is asked for', () => {
