@@ -5,11 +5,12 @@ import { readFile, readlink, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { endAuthorities, holdAuthority } from '../support/node/ended-authorities.ts';
+import { dated } from '../support/certificates/dated.ts';
+import { generationOn, holdAuthority } from '../support/node/authorities.ts';
 import { measureBoot, powerCycle } from '../support/node/boot.ts';
 import { Cluster } from '../support/node/cluster.ts';
 import { programPath } from '../support/node/container.ts';
-import { leaves, superAdmin } from '../support/node/leaves.ts';
+import { authorities, type Dates, leaves, past, reissue, superAdmin } from '../support/node/leaves.ts';
 import type { Node } from '../support/node/node.ts';
 import { programReference } from '../support/node/program-image.ts';
 
@@ -84,6 +85,20 @@ describe('a worker of a kubeadm cluster', () => {
       .flatMap(({ status }) => status?.conditions?.map(({ reason }) => reason) ?? []);
   }
 
+  /** What kubeadm has published when the cluster was made: the CA with those dates. */
+  async function publish({ notBefore, notAfter }: Dates): Promise<void> {
+    const { node } = cluster;
+    const pki = '/etc/kubernetes/pki';
+    const ca = dated(await node.read(`${pki}/ca.crt`), await node.read(`${pki}/ca.key`), notBefore, notAfter);
+    const path = '/api/v1/namespaces/kube-public/configmaps/cluster-info';
+    const { kubeconfig } = ((await cluster.api(path)).body as { data: { kubeconfig: string } }).data;
+    const data = `certificate-authority-data: ${Buffer.from(ca).toString('base64')}`;
+    const former = kubeconfig.replace(/certificate-authority-data: \S+/, data);
+    expect(former).not.toBe(kubeconfig);
+    const body = { data: { kubeconfig: former } };
+    expect((await cluster.api(path, { method: 'PATCH', body })).status).toBe(200);
+  }
+
   it('is prepared by a command on the control plane, and the command that it prints', async () => {
     const { node } = cluster;
     await node.sh(`${programPath} init approver --image=${programReference}`);
@@ -130,10 +145,16 @@ describe('a worker of a kubeadm cluster', () => {
     // Without systemd, which runs on the worker alone: the rights, and no units. The machine repairs itself before its kubelet
     // starts; this test plays the timer.
     expect((await node.run(`${programPath} init host`)).output).toContain('Created Role');
+    const now = Math.floor(Date.now() / 1000) * 1000;
+    const dates = { notBefore: new Date(now - 3650 * 86_400_000), notAfter: new Date(now - 1_800_000) };
+    await publish(dates);
     await offPastExpiry();
     await node.off();
-    const ended = await endAuthorities(node, [...leaves, superAdmin]);
-    await holdAuthority(worker, ended);
+    await reissue(node, authorities, dates);
+    await reissue(node, [...leaves, superAdmin], past(new Date(now)));
+    const ended = (await generationOn(node)).authorities.get('ca') ?? '';
+    await holdAuthority(node, ended, { files: ['kube-cert-recovery/approver/ca.crt'] });
+    await holdAuthority(worker, ended, { kubeconfigs: ['kubelet.conf'], files: ['pki/ca.crt'] });
     await node.atBoot(synchronised);
     const since = Date.now();
     await worker.on();

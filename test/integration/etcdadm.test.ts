@@ -40,7 +40,8 @@ async function started(member: EtcdMember, words: readonly string[], mounts = ''
 
 async function configured({ root, pki }: EtcdMember): Promise<string> {
   const path = join(root, 'recovery.yaml');
-  const regen = { backupDir: join(root, 'backups'), lockDir: join(root, 'lock') };
+  // Nothing valid is renewed by a clock that nothing confirms.
+  const regen = { backupDir: join(root, 'backups'), lockDir: join(root, 'lock'), clockSynchronised: true };
   const directories = { etcdPkiDir: pki };
   await writeFile(
     path,
@@ -60,7 +61,8 @@ const onBottlerocket = (member: EtcdMember, ...words: readonly string[]): Promis
   started(
     member,
     [...words, '--preset=eks-anywhere-bottlerocket'],
-    `mount --rbind '${join(member.root, 'var/lib')}' /var/lib; mount -t tmpfs tmpfs /run; `,
+    `mount --rbind '${join(member.root, 'var/lib')}' /var/lib; mount -t tmpfs tmpfs /run; ` +
+      'mkdir -p /run/systemd/timesync; touch /run/systemd/timesync/synchronized; ',
   );
 
 const isHealthy = async (etcd: EtcdMembers, member: EtcdMember): Promise<void> =>

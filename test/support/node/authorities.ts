@@ -2,7 +2,7 @@
 // one generation by another.
 import { X509Certificate } from 'node:crypto';
 import { execFile } from 'node:child_process';
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { askGo, findGoReaders } from '../faults/go-readers.ts';
@@ -71,5 +71,34 @@ export async function refusals(leavesOf: Generation, under: Generation): Promise
       );
     }
     return found;
+  });
+}
+
+/** Below /etc/kubernetes. */
+interface Holders {
+  readonly kubeconfigs?: readonly string[];
+  readonly files: readonly string[];
+}
+
+/** A machine that is off gets another generation of the CA. */
+export async function holdAuthority(node: Node, ca: string, { kubeconfigs = [], files }: Holders): Promise<void> {
+  const data = `certificate-authority-data: ${Buffer.from(ca).toString('base64')}`;
+  await withScratch(async (scratch) => {
+    const changed = join(scratch, 'etc/kubernetes');
+    const put = async (path: string, content: string, mode: number): Promise<void> => {
+      await mkdir(dirname(join(changed, path)), { recursive: true });
+      await writeFile(join(changed, path), content, { mode });
+    };
+    const copy = await node.copyOut('/etc/kubernetes');
+    try {
+      for (const path of kubeconfigs) {
+        const text = await readFile(join(copy, path), 'utf8');
+        await put(path, text.replace(/certificate-authority-data: \S+/, data), 0o600);
+      }
+    } finally {
+      await rm(dirname(copy), { recursive: true });
+    }
+    for (const path of files) await put(path, ca, 0o644);
+    await node.copyIn(scratch, '/');
   });
 }
