@@ -30,6 +30,8 @@ describe('parseGoDuration()', () => {
     ['', undefined],
     ['1e9h', undefined],
     ['99999999999999999999h', undefined],
+    ['2562047h', 2_562_047 * hour],
+    ['2562048h', undefined], // more than 64 bits of nanoseconds
   ])('%s', (text, ms) => {
     expect(parseGoDuration(text)).toBe(ms);
   });
@@ -38,6 +40,7 @@ describe('parseGoDuration()', () => {
 describe('certificateValidity()', () => {
   it.each<[string, unknown, number | undefined]>([
     ['of the document', 'kind: ClusterConfiguration\ncertificateValidityPeriod: 480h0m0s\n', 20 * day],
+    ['is an hour at least', 'certificateValidityPeriod: 90s\n', hour],
     ['is not that of CAs', 'caCertificateValidityPeriod: 480h0m0s\n', undefined],
     ['that is a number', 'certificateValidityPeriod: 480\n', undefined],
     ['of broken YAML', 'certificateValidityPeriod: 480h\n  x: [', undefined],

@@ -19,20 +19,30 @@ const unitMs: Readonly<Record<string, number>> = {
 const part = '(\\d+(?:\\.\\d*)?|\\.\\d+)(h|ms|m|s|us|µs|ns)';
 const whole = new RegExp(`^(?:${part})+$`);
 
+/** time.Duration counts nanoseconds in 64 bits; a longer one is no text that kubeadm reads. */
+const longestMs = 2 ** 63 / 1e6;
+
 /** Of a duration as Go writes it (time.ParseDuration), milliseconds; undefined for another text, and for none above zero. */
 export function parseGoDuration(text: string): number | undefined {
   if (!whole.test(text)) return undefined;
   const parts = [...text.matchAll(new RegExp(part, 'g'))];
   const ms = Math.round(parts.reduce((sum, [, count, unit = '']) => sum + Number(count) * (unitMs[unit] ?? 0), 0));
-  return ms > 0 && Number.isSafeInteger(ms) ? ms : undefined;
+  return ms > 0 && ms < longestMs ? ms : undefined;
 }
 
-/** Of the document `ClusterConfiguration`; undefined where it says none, or none that kubeadm itself would read. */
+/** kubeadm takes seconds, too: a timer that looks once a minute would renew, and restart components, at each of its runs. */
+const shortestMs = 3_600_000;
+
+/**
+ * Of the document `ClusterConfiguration`, an hour at least; undefined where it says none, or none that kubeadm itself would
+ * read.
+ */
 export function certificateValidity(document: unknown): number | undefined {
   if (typeof document !== 'string') return undefined;
   const { value, problems } = readYaml(document);
   const said = problems.length === 0 && isMapping(value) ? value['certificateValidityPeriod'] : undefined;
-  return typeof said === 'string' ? parseGoDuration(said) : undefined;
+  const ms = typeof said === 'string' ? parseGoDuration(said) : undefined;
+  return ms && Math.max(ms, shortestMs);
 }
 
 /**
