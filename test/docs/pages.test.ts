@@ -27,7 +27,20 @@ import { refuseBesideKubeadm } from '../../lib/host/sole-writer.ts';
 import { project } from '../../lib/syncer/project.ts';
 import { authority as makeAuthority } from '../pki/authority.ts';
 import { withReasons } from '../../scripts/reasons.ts';
-import { at, ca, chain, healthy, leaf, present, signer, start, target } from '../support/facts.ts';
+import {
+  at,
+  ca,
+  chain,
+  day,
+  healthy,
+  leaf,
+  onlyWhenExpired,
+  present,
+  signer,
+  start,
+  target,
+  unknownClock,
+} from '../support/facts.ts';
 import {
   anchorOf,
   blocks,
@@ -236,6 +249,25 @@ function externalMessage(): string {
   return plan({ resolved, facts, policy, clock: goodClock, now: start }).decisions.at(-1)?.message ?? '';
 }
 
+/** A leaf in files that is due by a clock that nothing confirms. */
+function unconfirmedMessage(): string {
+  const pair = (name: string) =>
+    ({ kind: 'pemPair', certFile: `${pkiDir}/${name}.crt`, keyFile: `${pkiDir}/${name}.key` }) as const;
+  const authority = { ...signer, name: 'ca', location: pair('ca'), owned: false };
+  const apiserver = { ...target, name: 'apiserver', issuer: 'ca', location: pair('apiserver') } as const;
+  const facts = new Map<string, ArtefactFacts>([
+    ['ca', present(ca('ca', [-1, 3649]))],
+    ['apiserver', present(leaf('apiserver', [-335, 30], 'ca'))],
+  ]);
+  const resolved = {
+    name: 'kubeadm',
+    artefacts: [authority, { ...apiserver, validity: 365 * day, refresh: 292 * day }],
+  };
+  const ahead = { beforeMs: 30 * day, signerBeforeMs: 365 * day, jitter: 0, warnOnly: false };
+  const policy = { ...onlyWhenExpired, ahead };
+  return plan({ resolved, facts, policy, clock: unknownClock, now: at(1) }).decisions.at(-1)?.message ?? '';
+}
+
 async function damagedMessage(): Promise<string> {
   const files = { certFile: `${pkiDir}/etcd/ca.crt`, keyFile: `${pkiDir}/etcd/ca.key` };
   const etcdCa = { ...signer, name: 'etcd-ca', location: { kind: 'pemPair', ...files }, owned: false } as const;
@@ -337,6 +369,7 @@ describe('docs/troubleshooting.md', () => {
       (await lockMessage()).replace(/"\S+"/, '"/run/kube-cert-recovery"'),
       configMessage(),
       externalMessage(),
+      unconfirmedMessage(),
       await damagedMessage(),
       await diskMessage('EBUSY'),
       await diskMessage('EPERM'),
@@ -348,7 +381,7 @@ describe('docs/troubleshooting.md', () => {
 
   it('quotes messages as the program prints them', () => {
     expect(printed.filter((message) => !documented.includes(message))).toEqual([]);
-    expect(new Set(printed).size).toBe(26);
+    expect(new Set(printed).size).toBe(27);
   });
 
   it('quotes nothing that is not in the code', () => {
