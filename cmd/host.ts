@@ -176,10 +176,10 @@ async function grantRights(config: ToolConfig, io: Io): Promise<void> {
       applyManifests({ connection, signal: io.signal }, manifests, print),
     );
   } catch (err) {
-    const turn = grant.renewsAhead ? `take ${leaseText(renewalLease)}, ` : '';
+    const lease = grant.renewsAhead ? `take ${leaseText(renewalLease)}, ` : '';
     const without = grant.renewsAhead ? 'control-plane nodes wait until a tenth of --renew-before is left, ' : '';
     io.stderr.write(
-      `The right of this host to ${turn}release its stale leader Leases, to read kubeadm's configuration and\n` +
+      `The right of this host to ${lease}release its stale leader Leases, to read kubeadm's configuration and\n` +
         `to write ${clusterInfoText} is not granted:\n` +
         `${errorText(err)}.\nUntil it is, ${without}a control plane waits for stale Leases after a boot,\n` +
         'certificates live a year whatever kubeadm says, and workers and new nodes get no CA that was renewed here. Run this\n' +
