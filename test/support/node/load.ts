@@ -33,12 +33,13 @@ kubectl() { timeout $patience /usr/bin/env kubectl \${server:+--server=$server} 
 # The next one; without any it stays that of the kubeconfig.
 next() { [ -z "$servers" ] || { server=\${servers%% *}; servers="\${servers#* } $server"; }; }
 get() { kubectl get nodes ${node.name} -o name; }
-write() { kubectl annotate configmap load --overwrite "moment=$(date +%s%N)" -o name; }
+write() { kubectl annotate configmap load --overwrite "moment=$(date +%s%N)" -o name && echo >> ${directory}/written; }
 logs() { kubectl logs --namespace=kube-system etcd-${node.name} --tail=1; }
 proxy() { kubectl get --raw /api/v1/nodes/${node.name}/proxy/healthz; }
-# The first line of each connection is the present state, the others are news.
+# The first line of each connection is the present state, the others are news; there are none while writes, too, wait for
+# servers that do not answer.
 watch() {
-  end=$(($(date +%s) + 15)) connections=0 misses=0
+  end=$(($(date +%s) + 15)) connections=0 misses=0 written=$(wc -l < ${directory}/written)
   : > ${directory}/watched
   while patience=$((end - $(date +%s))); [ $patience -gt 0 ]; do
     before=$(wc -l < ${directory}/watched)
@@ -49,7 +50,7 @@ watch() {
     echo "retried watch $(date +%T) $(head -c 300 ${directory}/watch.err | tr '\\n' ' ')" >&3
     next
   done
-  [ $(wc -l < ${directory}/watched) -gt $connections ]
+  [ $(wc -l < ${directory}/watched) -gt $connections ] || [ $(wc -l < ${directory}/written) -le $((written + 1)) ]
 }
 once_more() {
   [ $1 = watch ] && [ -n "$servers" ] && return 1
@@ -80,7 +81,7 @@ echo ended
  * the kubeconfig.
  */
 export async function startLoad(node: Node, kubeconfig: string, servers: readonly string[] = []): Promise<Load> {
-  await node.sh(`rm -rf ${directory}; mkdir ${directory}
+  await node.sh(`rm -rf ${directory}; mkdir ${directory}; : > ${directory}/written
     KUBECONFIG=${kubeconfig} kubectl create configmap load --dry-run=client -o yaml | KUBECONFIG=${kubeconfig} kubectl apply -f -
     cat > ${directory}/run <<'END'\n${script(node, kubeconfig, servers)}\nEND
     nohup sh ${directory}/run > ${directory}/log 2>&1 &`);
