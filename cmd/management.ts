@@ -1,7 +1,7 @@
 // The places of `regen.sources`, `regen.deliveries` and `regen.machine`: objects of the management cluster, files of this
 // machine, a command. Each is asked for a limited time, because a kubelet may be waiting.
 import { execFile } from 'node:child_process';
-import { readFile, stat } from 'node:fs/promises';
+import { readFile, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RegenConfig } from '../lib/config/mode-settings.ts';
 import type { ManagementPlace, PairDelivery, PairSource } from '../lib/config/management-settings.ts';
@@ -49,7 +49,7 @@ export async function askSources(
   const answers = Object.entries(sources).map(async ([name, source]): Promise<[string, Asked]> => {
     const place = placeText(source);
     if (!names.includes(name)) return [name, { place }];
-    if (lockDir !== undefined) await note(join(lockDir, `asked-${name}`), place);
+    if (lockDir !== undefined) await note(join(lockDir, `asked-${name}`), place, asking.clock.now());
     try {
       return [name, { place, answer: await readSource(source, asking) }];
     } catch (err) {
@@ -76,7 +76,7 @@ export async function deliverFromHere(mode: RegenConfig, store: Store, runtime: 
       const age = found === undefined ? -1 : runtime.clock.now().getTime() - found.at.getTime();
       return found?.content === `${fingerprint}\n` && age >= 0 && age < lookAgainMs;
     },
-    done: (name, fingerprint) => note(path(name), fingerprint),
+    done: (name, fingerprint) => note(path(name), fingerprint, runtime.clock.now()),
   });
 }
 
@@ -89,8 +89,14 @@ async function noted(path: string): Promise<{ readonly content: string; readonly
   }
 }
 
-async function note(path: string, text: string): Promise<void> {
-  await replaceFile({ path, content: `${text}\n`, mode: 0o600, what: 'note' }).catch(() => undefined);
+/** Its time counts, also where the text is what it was. */
+async function note(path: string, text: string, now: Date): Promise<void> {
+  try {
+    await replaceFile({ path, content: `${text}\n`, mode: 0o600, what: 'note' });
+    await utimes(path, now, now);
+  } catch {
+    // asked again
+  }
 }
 
 const secretText = ({ namespace, name, kubeconfig }: ManagementPlace): string =>

@@ -62,7 +62,8 @@ export async function renewWorkerCommand(
     });
     if (outcome === 'expired')
       io.stdout.write("The kubelet's client certificate has expired: a new one would be asked for.\n");
-    if (restarts && (outcome === 'renewed' || (await isRestartNoted(lockDir)))) await restartKubelet({ log, signal });
+    if (restarts && !dryRun && (outcome === 'renewed' || (await isRestartNoted(lockDir))))
+      await restartKubelet({ log, signal });
     // Without --restart-kubelet it is about to start, and reads what is there.
     if (!dryRun) await forgetRestart(lockDir);
     return exitCodes.done;

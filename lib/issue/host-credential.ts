@@ -1,6 +1,6 @@
-// The identity by which a control-plane host asks for the Lease of renewals, and publishes a CA that it has renewed. The key of the cluster's CA is on this machine,
-// so it needs no credential that lasts: a client certificate for some minutes, whose group has a right to these two
-// objects and to nothing else, takes the place of the administrator's.
+// The identity by which a control-plane host asks the API for what `init host` grants its group by name (hostRules in
+// lib/install/rules.ts), and for nothing else. The key of the cluster's CA is on this machine, so it needs no credential that
+// lasts: a client certificate for some minutes takes the place of the administrator's.
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, Signer } from '../inventory/model.ts';
 import { type Credentials, readKubeconfig } from '../kubeconfig/credentials.ts';

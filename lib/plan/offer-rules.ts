@@ -30,6 +30,8 @@ export function fromSource(at: Case<ResolvedTarget>, verdict: Verdict): Verdict 
   return { ...renew({ ...at, fault }, [], { newNotAfter: notAfter }), brings: true };
 }
 
+const waiting: ReadonlySet<Verdict['reason']> = new Set(['WarnOnly', 'Postponed', 'ClockUnconfirmed'] as const);
+
 interface Need {
   /** It does not work as it is. */
   readonly isUrgent: boolean;
@@ -38,6 +40,8 @@ interface Need {
 
 /** Undefined where nobody has to bring anything: what can be renewed here is renewed here. */
 function needOf({ fact, now }: Case<ResolvedTarget>, { action, reason, byHand }: Verdict): Need | undefined {
+  // It is made here, and not now: its window, the Lease, the clock and the administrator's word count for its source, too.
+  if (waiting.has(reason)) return undefined;
   if (action === 'renew' || (action === 'blocked' && byHand !== true)) return undefined;
   if (fact.state === 'absent') return { isUrgent: true, state: 'it is absent' };
   if (fact.state === 'broken')

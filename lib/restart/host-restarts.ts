@@ -47,12 +47,13 @@ export async function restartMarked(options: HostRestartOptions): Promise<readon
   // A marker of a write that begins meanwhile is not one of a run that died.
   const before = new Map<string, Marker | undefined>();
   for (const { name } of components) before.set(name, await options.markers.look(name));
+  const ended = new Map<ComponentName, Date>();
   let answers: Promise<unknown> | undefined;
   // Waited for once: a machine whose API server stays away is to be reported in time.
   const apiAnswers = (): Promise<unknown> => (answers ??= options.apiAnswers());
   for (const component of components.toSorted((one, other) => rank(one) - rank(other))) {
     if (signal.aborted) break;
-    const outcome = await restart(component, { ...options, apiAnswers, outcomes, before });
+    const outcome = await restart(component, { ...options, apiAnswers, outcomes, before, ended });
     if (outcome !== undefined) outcomes.push(outcome);
   }
   return outcomes;
@@ -61,6 +62,8 @@ export async function restartMarked(options: HostRestartOptions): Promise<readon
 const rank = ({ name }: Component): number => componentNames.indexOf(name);
 
 interface Restarting extends HostRestartOptions {
+  /** Ended with etcd, before it comes to itself; since when. */
+  readonly ended: Map<ComponentName, Date>;
   /** In this run so far. */
   readonly outcomes: readonly RestartOutcome[];
   /** The markers that were there when this run began to restart. */
@@ -82,6 +85,12 @@ async function restart(component: Component, options: Restarting): Promise<Resta
   });
   if (broken.length > 0) return not(`before ${broken.join(', ')} is repaired`);
   try {
+    // Its marker may be that of a run that died, by which whoever runs is to be restarted: it would be ended once more.
+    const endedAt = options.ended.get(name);
+    if (endedAt !== undefined) {
+      await markers.settle(name, marker);
+      return { component, since: endedAt };
+    }
     if (startedBy !== 'systemd' && due(marker, readersOnHost(component), markers.boot).length > 0) {
       if (!(await runs(startedBy, options))) return not(`while no ${startedBy} runs, which would start it again`);
       const quorum = name === 'etcd' && waitsForQuorum(marker, clock.now()) ? await options.quorumProblem() : undefined;
@@ -132,8 +141,13 @@ async function endWatchers(options: Restarting): Promise<void> {
   const component = options.components.find(({ name }) => name === 'kube-apiserver');
   const marker = component && (await markerOf(component, options));
   if (marker === undefined || !component?.artefacts.every(options.isReady)) return;
-  // One that cannot be ended is reported when it comes to itself.
-  await end(component, marker, options).catch(() => undefined);
+  const read = due(marker, readersOnHost(component), options.markers.boot);
+  if (read.length === 0) return;
+  try {
+    options.ended.set(component.name, await end(component, marker, options));
+  } catch {
+    // One that cannot be ended is reported when it comes to itself.
+  }
 }
 
 const hasFailed = (name: ComponentName, { outcomes }: Pick<Restarting, 'outcomes'>): boolean =>

@@ -22,7 +22,7 @@ import { type Log, Repeats } from '../log.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { authorityKey, type Found, locationText, type Store } from '../store/store.ts';
 import { isMapping, yamlMapping, yamlText } from '../yaml.ts';
-import { followedBy, judgeOffer, worstEnding } from './authority.ts';
+import { endingOf, followedBy, judgeOffer, worstEnding } from './authority.ts';
 
 export interface AuthorityFollowing {
   /** Of the kubelet: it names the API server and its CA. Absolute path. */
@@ -60,19 +60,40 @@ interface Holder {
  * believed, KubeUnavailable where nothing is offered in time. One that has not expired yet fails nothing.
  */
 export async function followAuthority(options: AuthorityFollowing): Promise<'current' | 'due' | 'followed'> {
-  const { clock, dryRun } = options;
+  const { clock, log } = options;
   const holders = await holdersOf(options);
   const held = holders.flatMap(({ certificates }) => certificates);
-  const ending = worstEnding(held, clock.now());
-  if (ending === undefined) return 'current';
+  if (worstEnding(held, clock.now()) === undefined) return 'current';
+  if (isShutOut(holders[0], clock.now())) return follow(holders, held, options);
+  return follow(holders, held, options).catch((err: unknown) => {
+    if (!(err instanceof RecoveryError)) throw err;
+    log.warn('authority.refused', { code: err.code, err: err.message });
+    return 'current' as const;
+  });
+}
+
+/**
+ * Whether no API server is known any more, by what kubelet.conf holds. One that has expired beside a valid one shuts out
+ * nobody: CAs stay in bundles until they have expired.
+ */
+const isShutOut = (first: Holder | undefined, now: Date): boolean =>
+  first !== undefined && first.certificates.every((one) => endingOf(one, now) === 'expired');
+
+/** The holders: kubelet.conf first. What has not expired there is asked for once an hour, and not waited for. */
+async function follow(
+  holders: readonly Holder[],
+  held: readonly Certificate[],
+  options: AuthorityFollowing,
+): Promise<'current' | 'due' | 'followed'> {
+  const { clock, dryRun } = options;
   // What a run that was ended has left undone needs no API.
   const here = leftBehind(holders, held, clock.now());
   if (here.length > 0) return dryRun ? 'due' : publish(here, held, options);
   if (dryRun) return 'due';
   const [first] = holders;
-  if (first === undefined || (ending === 'ending' && !(await isAskedAgain(options)))) return 'current';
-  const offered =
-    ending === 'expired' ? await waitForOffer(first, held, options) : await lookOnce(first, held, options);
+  const waits = isShutOut(first, clock.now());
+  if (first === undefined || (!waits && !(await isAskedAgain(options)))) return 'current';
+  const offered = waits ? await waitForOffer(first, held, options) : await lookOnce(first, held, options);
   if (offered === undefined) return 'current';
   const known = [...held, offered];
   return publish(leftBehind(holders, known, clock.now()), known, options);

@@ -182,6 +182,23 @@ export function authorityStory({ world, create, approve, cli }: AuthorityStory):
       expect(await readFile(worker.clientAuthority, 'utf8')).toBe(present);
     });
 
+    it('is kept from nothing by another CA that has expired beside a valid one', async () => {
+      await publish(present);
+      const former = dated(
+        await readFile(forged.cert, 'utf8'),
+        await readFile(forged.key, 'utf8'),
+        days(-3650),
+        days(-1),
+      );
+      const worker = await create('rotated', valid, { authority: present });
+      await writeFile(worker.clientAuthority, present + former);
+      const tool = worker.start('--wait=1s');
+      const code = await tool.ended;
+      expect(code, JSON.stringify(tool.lines)).toBe(0);
+      expect(worker.lines).toEqual([]);
+      expect(await readFile(worker.clientAuthority, 'utf8')).toBe(present + former);
+    });
+
     it('follows files that kubelet.conf and the configuration of the kubelet name', async () => {
       await publish(present);
       const worker = await create('named', valid, { authority: expired });

@@ -2,10 +2,11 @@
 import { beforeAll, describe, expect, it, test } from 'vitest';
 import type { Resolved, ResolvedTarget } from '../../lib/inventory/model.ts';
 import type { Certificate } from '../../lib/pki/certificate.ts';
+import type { RenewAhead } from '../../lib/plan/decision.ts';
 import type { ArtefactFacts, Offer } from '../../lib/plan/facts.ts';
 import { plan } from '../../lib/plan/plan.ts';
 import { type Authority, authority, day as dayOf, leaf as signedLeaf, now } from '../pki/authority.ts';
-import { ca, day, goodClock, leaf, onlyWhenExpired, present, signer, target } from '../support/facts.ts';
+import { ca, day, goodClock, leaf, onlyWhenExpired, present, signer, target, unknownClock } from '../support/facts.ts';
 
 const file = (name: string) => ({ kind: 'pemPair', certFile: `/p/${name}.crt`, keyFile: `/p/${name}.key` }) as const;
 const life = { validity: 365 * day, refresh: 292 * day };
@@ -56,15 +57,16 @@ interface Given {
   readonly clock?: typeof goodClock;
   /** Of `--renew-before`. */
   readonly beforeDays?: number;
+  readonly more?: Partial<RenewAhead>;
 }
 
-function decide({ fact, authority: etcd = closedCa, offer, clock = goodClock, beforeDays }: Given) {
+function decide({ fact, authority: etcd = closedCa, offer, clock = goodClock, beforeDays, more }: Given) {
   const facts = new Map([
     ['etcd-ca', etcd],
     ['pair', fact],
   ]);
   const offers = new Map(offer === undefined ? [] : [['pair', { place, ...offer }]]);
-  const ahead = { beforeMs: (beforeDays ?? 0) * day, signerBeforeMs: day, jitter: 0, warnOnly: false };
+  const ahead = { beforeMs: (beforeDays ?? 0) * day, signerBeforeMs: day, jitter: 0, warnOnly: false, ...more };
   const policy = beforeDays === undefined ? onlyWhenExpired : { ...onlyWhenExpired, ahead };
   const { decisions } = plan({ resolved: machine, facts, policy, clock, now, offers });
   const found = decisions.find(({ artefact }) => artefact === 'pair');
@@ -107,6 +109,17 @@ describe('when its source is asked', () => {
 });
 
 describe('what comes of the answer', () => {
+  const here = present(ca('etcd-ca', [-100, 1000], { subject: 'CN=etcd-ca' }));
+  const due = (): Given => ({ fact: ends(20), authority: here, offer: offered(), beforeDays: 30 });
+
+  it.each<[string, Partial<RenewAhead>, Partial<Given>, string]>([
+    ['that it is only reported', { warnOnly: true }, {}, 'WarnOnly'],
+    ['another node that renews', { waits: 'Lease "x" is held by "b"' }, {}, 'Postponed'],
+    ['a clock that nothing confirms', {}, { clock: unknownClock }, 'ClockUnconfirmed'],
+  ])('is left where it is by %s, as what is made here', (_, more, given, reason) => {
+    expect(decide({ ...due(), ...given, more })).toMatchObject({ action: 'keep', reason });
+  });
+
   test.each<[string, ArtefactFacts, RegExp]>([
     ['it has expired', ends(-1), /^it expired at \S+; brought from Secret "a\/b", valid until /],
     ['it is absent', absent, /^it is absent; brought from /],
