@@ -1,15 +1,13 @@
 // The composition root: what the modes of a configuration share, and how each of them is put together. A mode that fails
 // ends the process. What only one mode needs is loaded for it: a repair of files alone has no connection and observes no
 // file, and a kubelet waits for it.
-import { stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
-import { join } from 'node:path';
 import { requesterOf } from '../lib/bootstrap-identity.ts';
 import type { Config } from '../lib/config/load.ts';
 import type { ApproverConfig, ModeConfig, RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
-import { replaceFile } from '../lib/disk/files.ts';
 import { isCode } from '../lib/errors.ts';
 import { Health, keepServingHealth } from '../lib/health.ts';
+import { readNote, writeNote } from '../lib/host/notes.ts';
 import { bootId } from '../lib/host/proc.ts';
 import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
 import { leaderLeases } from '../lib/inventory/leader-leases.ts';
@@ -33,9 +31,9 @@ import { addressOf, connect, keepConnection, namesInApi, OtherConnections, store
 import { type UnmetCondition, unmetConditions } from './exit-codes.ts';
 import { clockFactsFor, resolveHere } from './read-config.ts';
 import { defaultKeyAlgorithm } from '../lib/well-known.ts';
-import { withLifeOfCluster } from './cluster-life.ts';
+import { askLife, withLifeOfCluster } from './cluster-life.ts';
 import { clocksAskedAs, hostIdentity } from './host-identity.ts';
-import { createHostRestarts, createPodRestarts } from './restarts.ts';
+import { createHostRestarts, createPodRestarts, type HostRestarts } from './restarts.ts';
 import { type Runtime, version } from './runtime.ts';
 
 type Unmet = Promise<readonly UnmetCondition[]>;
@@ -148,11 +146,11 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
   const runtime = { ...given, resolved: await withLifeOfCluster(mode, given, asHost) };
   const { resolved } = runtime;
   const restarts = createHostRestarts(mode, disk, runtime);
-  const noted = once && !dryRun ? await summaryNotedAt(lockDir) : undefined;
+  // When a single run has last logged how everything stands: the note keeps that line to one a day and boot.
+  const noted = once && !dryRun ? (await readNote(lockDir, 'summary'))?.at : undefined;
   try {
     const hasSources = (once || dryRun) && Object.keys(mode.sources).length > 0;
-    const management =
-      hasSources || Object.keys(mode.deliveries).length > 0 ? await import('./management.ts') : undefined;
+    const management = hasSources ? await import('./management.ts') : undefined;
     let summaryLoggedAt = noted;
     const pass = (sources: Sources | undefined): Promise<RegenReport> =>
       runRegen({
@@ -187,10 +185,10 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
       const asked = { sources: mode.sources, lockDir: dryRun ? undefined : lockDir };
       report = await afterAsking(report, pass, await management.askSources(asked, wanted, runtime), log);
     }
-    if (once && !dryRun) await management?.deliverFromHere(mode, restarts.store, runtime);
     if (events !== undefined) await sendEvents(events);
     const { summaryLoggedAt: loggedAt } = report;
-    if (once && !dryRun && loggedAt !== undefined && loggedAt !== noted) await noteSummary(lockDir, loggedAt);
+    if (once && !dryRun && loggedAt !== undefined && loggedAt !== noted)
+      await writeNote(lockDir, 'summary', loggedAt.toISOString(), loggedAt);
     // The files are as they should be: nothing waits for this but the end of the process.
     if (asHost !== undefined) {
       const notes = { directory: lockDir, boot: bootId() };
@@ -198,15 +196,21 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
     }
     const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
     if (once && !dryRun) await restarts.publishAuthority();
-    const servedUntil = mode.restart && !dryRun && mode.machine ? await restarts.servedNotAfter() : undefined;
-    if (servedUntil !== undefined) {
-      const { keepMachineExpiry } = await import('./management.ts');
-      await keepMachineExpiry(mode, servedUntil, runtime);
-    }
+    await askLife(mode, runtime, asHost);
+    if (once && !dryRun && mode.restart) await tellOthers(mode, restarts, runtime);
     return once ? [...unmetConditions(report), ...unfinished] : [];
   } finally {
     await waitAtMost(asHost === undefined ? leasesMs : afterBootMs, released, given);
   }
+}
+
+/** Of a run that no kubelet waits for, when all is done here: other clusters get what is theirs. */
+async function tellOthers(mode: RegenConfig, restarts: HostRestarts, runtime: Runtime): Promise<void> {
+  if (mode.machine === undefined && Object.keys(mode.deliveries).length === 0) return;
+  const { deliverFromHere, keepMachineExpiry } = await import('./management.ts');
+  await deliverFromHere(mode, restarts.store, runtime);
+  const servedUntil = mode.machine && (await restarts.servedNotAfter());
+  if (servedUntil !== undefined) await keepMachineExpiry(mode, servedUntil, runtime);
 }
 
 /** Another run may have the files by now: the next one asks again. */
@@ -225,22 +229,6 @@ async function afterAsking(
     log.warn('pair.failed', { err: err.message, code: err.code });
     return before;
   }
-}
-
-// When a single run has last logged how everything stands. A timer makes one each minute; the note keeps that line to one
-// a day and boot (/run). Nothing depends on it: without it the line only comes more often.
-const noteIn = (lockDir: string): string => join(lockDir, 'summary');
-
-function summaryNotedAt(lockDir: string): Promise<Date | undefined> {
-  return stat(noteIn(lockDir)).then(
-    ({ mtime }) => mtime,
-    () => undefined,
-  );
-}
-
-async function noteSummary(lockDir: string, at: Date): Promise<void> {
-  const content = `${at.toISOString()}\n`;
-  await replaceFile({ path: noteIn(lockDir), content, mode: 0o600, what: 'note' }).catch(() => undefined);
 }
 
 /** Publishes objects as files, observes the files, proves that they are in use. */

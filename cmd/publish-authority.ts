@@ -3,10 +3,10 @@
 // minute, so what was seen is noted (/run): the API is asked when the CA of this node is another one, and once a day, in case
 // somebody has put the former back. To look takes no credential, and no identity is signed where nothing is to be written.
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { RegenConfig } from '../lib/config/mode-settings.ts';
-import { ensurePrivateDirectory, replaceFile } from '../lib/disk/files.ts';
+import { replaceFile } from '../lib/disk/files.ts';
 import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
+import { isRecent, readNote, writeNote } from '../lib/host/notes.ts';
 import { certificateKey } from '../lib/inventory/content.ts';
 import { signerOf } from '../lib/issue/host-credential.ts';
 import { type ClusterInfo, clusterInfoPath, clusterInfoText } from '../lib/kube/cluster-info.ts';
@@ -32,7 +32,6 @@ interface ClusterInfoKeeping {
 /** Never rejects: who joins later is none of this machine's faults. */
 export async function publishRenewed({ mode, identity, store, runtime }: ClusterInfoKeeping): Promise<void> {
   const { clock, log, resolved, signal } = runtime;
-  const note = join(mode.lockDir, 'cluster-info');
   try {
     const signer = signerOf(identity.kubeconfig, resolved);
     const bytes = signer && (await store.read(signer.location, signal))?.entries[certificateKey];
@@ -41,23 +40,16 @@ export async function publishRenewed({ mode, identity, store, runtime }: Cluster
     if (own === undefined || now < own.facts.notBefore || now >= own.facts.notAfter) return;
     await giveToApprover(own, log);
     if (!mode.restart) return; // the API may not be there yet: a kubelet waits for this run
-    const noted = await readFile(note, 'utf8').catch(() => '');
-    const [today, hour] = [now.toISOString().slice(0, 10), now.toISOString().slice(0, 13)];
-    const isNoted = [today, hour].some((at) => noted === noteOf(own, at));
-    if (isNoted) return;
+    const note = await readNote(mode.lockDir, noteName);
+    const [seen, refused] = [own.facts.fingerprint, `${own.facts.fingerprint} refused`];
+    if (note?.text === seen && isRecent(note, 24 * hourMs, now)) return;
+    if (note?.text === refused && isRecent(note, hourMs, now)) return;
     const outcome = await look(own, { identity, runtime });
     if (outcome === 'away') return;
     if (outcome === 'written') {
       log.info('clusterInfo.updated', { message: clusterInfoText, notAfter: own.facts.notAfter.toISOString() });
     }
-    await ensurePrivateDirectory(mode.lockDir);
-    // What was refused is asked for again in the next hour.
-    await replaceFile({
-      path: note,
-      content: noteOf(own, outcome === 'refused' ? hour : today),
-      mode: 0o600,
-      what: 'note',
-    });
+    await writeNote(mode.lockDir, noteName, outcome === 'refused' ? refused : seen, now);
   } catch (err) {
     const code = err instanceof RecoveryError ? err.code : undefined;
     log.warn('clusterInfo.failed', { message: clusterInfoText, err: errorText(err), code });
@@ -73,7 +65,8 @@ async function giveToApprover(own: Certificate, log: Log): Promise<void> {
   log.info('authority.followed', { path, notAfter: own.facts.notAfter.toISOString() });
 }
 
-const noteOf = ({ facts }: Certificate, at: string): string => `${facts.fingerprint} ${at}\n`;
+const noteName = 'cluster-info';
+const hourMs = 3_600_000;
 
 interface Looking {
   readonly identity: HostIdentity;

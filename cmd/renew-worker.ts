@@ -46,28 +46,31 @@ export async function renewWorkerCommand(
   });
   const shared = { kubeletConf, store, lockDir, dryRun, clock: systemClock, log, signal };
   const began = steadyMs(systemClock);
+  const failures: unknown[] = [];
+  const failed = (err: unknown): void => void failures.push(err);
+  const authority = await followAuthority({
+    ...shared,
+    kubeletConfig: join(kubeletDir, 'config.yaml'),
+    usualAuthority: join(pkiDir, 'ca.crt'),
+    userAgent: `kube-cert-recovery/${version}`,
+    waitMs: waitMs ?? 0,
+  }).catch(failed);
+  if (authority === 'due') io.stdout.write('A CA of this worker ends: a later one would be asked for.\n');
+  const outcome = await renewWorker({
+    ...shared,
+    connect: () => connect(kubeletConf, { config, tokenFile, clock: systemClock, log, signal }),
+    waitMs: Math.max(0, (waitMs ?? 0) - 1000 * Math.floor((steadyMs(systemClock) - began) / 1000)),
+  }).catch(failed);
+  if (outcome === 'expired')
+    io.stdout.write("The kubelet's client certificate has expired: a new one would be asked for.\n");
   try {
-    const authority = await followAuthority({
-      ...shared,
-      kubeletConfig: join(kubeletDir, 'config.yaml'),
-      usualAuthority: join(pkiDir, 'ca.crt'),
-      userAgent: `kube-cert-recovery/${version}`,
-      waitMs: waitMs ?? 0,
-    });
-    if (authority === 'due') io.stdout.write('A CA of this worker ends: a later one would be asked for.\n');
-    const outcome = await renewWorker({
-      ...shared,
-      connect: () => connect(kubeletConf, { config, tokenFile, clock: systemClock, log, signal }),
-      waitMs: Math.max(0, (waitMs ?? 0) - 1000 * Math.floor((steadyMs(systemClock) - began) / 1000)),
-    });
-    if (outcome === 'expired')
-      io.stdout.write("The kubelet's client certificate has expired: a new one would be asked for.\n");
+    // What is renewed is used, whatever is not.
     if (restarts && !dryRun && (outcome === 'renewed' || (await isRestartNoted(lockDir))))
       await restartKubelet({ log, signal });
     // Without --restart-kubelet it is about to start, and reads what is there.
     if (!dryRun) await forgetRestart(lockDir);
-    return exitCodes.done;
   } catch (err) {
-    return exitOfFailure(err, log);
+    failed(err);
   }
+  return failures.map((err) => exitOfFailure(err, log))[0] ?? exitCodes.done;
 }

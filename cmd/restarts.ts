@@ -25,7 +25,6 @@ import { proveEtcdHere, proveQuorumWithoutUs, proveServedHere } from '../lib/pro
 import { PodRestarter } from '../lib/restart/pod-restarts.ts';
 import { MachineLease } from '../lib/restart/machine-lease.ts';
 import { RenewalLease } from '../lib/restart/renewal-lease.ts';
-import { restartEnded } from '../lib/restart/stale-readers.ts';
 import type { Store } from '../lib/store/store.ts';
 import { connect } from './connections.ts';
 import { isUnmet, type UnmetCondition } from './exit-codes.ts';
@@ -33,7 +32,7 @@ import { type HostIdentity, hostIdentity, nodeNameHere } from './host-identity.t
 import { publishRenewed } from './publish-authority.ts';
 import type { Runtime } from './runtime.ts';
 
-interface HostRestarts {
+export interface HostRestarts {
   /** Of the files of this host. */
   readonly store: Store;
   /** Taken before what is still valid is renewed; undefined where that is not done, or no API is known. */
@@ -48,16 +47,6 @@ interface HostRestarts {
 export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runtime): HostRestarts {
   const { resolved, clock, log, signal } = runtime;
   const components = componentsOf(resolved);
-  if (components.length === 0) {
-    const finish = async (): Promise<readonly UnmetCondition[]> =>
-      (await restartEnded({ resolved, store: disk, clock, log, signal })).map((message) => ({ message }));
-    return {
-      store: disk,
-      finish,
-      servedNotAfter: () => Promise.resolve(undefined),
-      publishAuthority: () => Promise.resolve(),
-    };
-  }
   const onFailed = ({ code, message }: RecoveryError): void =>
     log.warn('restart.failed', { path: mode.lockDir, code, err: message });
   const notes = { directory: mode.lockDir, boot: bootId(), onFailed };

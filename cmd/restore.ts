@@ -139,7 +139,8 @@ function restartText({ artefact, location }: Generation, resolved: Resolved): st
   const readers = resolved.artefacts.find(({ name }) => name === artefact)?.readers ?? [];
   const names = [...new Set(readers.filter(({ needs }) => needs === 'restart').map(({ component }) => component))];
   const marked = componentsOf(resolved).filter(({ locations }) => locations.includes(location));
-  const isMarked = (name: string): boolean => marked.some((component) => component.name === name);
+  const isMarked = (name: string): boolean =>
+    marked.some((component) => component.name === name && !component.isService);
   const [next, others] = [names.filter(isMarked), names.filter((name) => !isMarked(name))];
   return [
     ...(next.length === 0 ? [] : [`${next.join(', ')} must be restarted: the next pass with --restart does it.\n`]),

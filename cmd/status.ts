@@ -9,12 +9,17 @@ import { installedCommand, missingUnits } from '../lib/install/host-apply.ts';
 import { starterText } from '../lib/install/host.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
+import { bootId } from '../lib/host/proc.ts';
 import { finderOf } from '../lib/inventory/finders.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
 import { isFile } from '../lib/inventory/places.ts';
 import { presetNames } from '../lib/inventory/preset.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
+import type { Resolved } from '../lib/inventory/model.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
+import { componentsOf } from '../lib/restart/decide.ts';
+import { waitingServices } from '../lib/restart/host-restarts.ts';
+import { Markers } from '../lib/restart/markers.ts';
 import { renderNode, type StatusFormat } from '../lib/status/print.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
@@ -105,7 +110,8 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
     clock: systemClock,
     at,
     adopted: adoption?.sight,
-    sources: await sourcesToAsk(config, io),
+    sources: at === undefined ? await sourcesToAsk(config, io) : undefined,
+    stale: at === undefined ? await waitingHere(resolved, config) : [],
     signal,
   });
   stdout.write(renderNode(status, output));
@@ -117,11 +123,16 @@ async function sourcesToAsk(config: ToolConfig, io: Io) {
   if (Object.keys(config.sources).length === 0) return undefined;
   const { askSources, sourcesOf } = await import('./management.ts');
   const { clock, log, signal } = connectingOf({ ...config, log: { ...config.log, level: 'error' } }, io);
-  const places = [...(await sourcesOf(config))].map(([name, { place }]) => [name, { place }] as const);
   return {
-    places: new Map(places),
+    places: await sourcesOf(config),
     ask: (names: readonly string[]) => askSources({ sources: config.sources }, names, { clock, log, signal }),
   };
+}
+
+/** What earlier runs have left to be restarted; nothing where their notes are closed to us. */
+function waitingHere(resolved: Resolved, { lockDir }: ToolConfig): Promise<readonly string[]> {
+  const markers = new Markers({ directory: lockDir, boot: bootId(), onFailed: () => undefined });
+  return process.getuid?.() === 0 ? waitingServices(componentsOf(resolved), markers) : Promise.resolve([]);
 }
 
 /** Whatever the plan says: without the units nothing carries it out. Other init systems have no place to look at. */

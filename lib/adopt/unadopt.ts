@@ -117,7 +117,7 @@ async function giveBackKubelet(machine: MachineOptions, isBegun: boolean): Promi
   const authority = join(machine.pkiDir, 'ca.crt');
   for (const at of ours) edit.set(['clusters', at, 'cluster', 'certificate-authority'], authority);
   if (ours.length > 0) await replaceFile({ path: kubeconfig, content: edit.text(), mode: 0o600, what: 'kubeconfig' });
-  const kubelet = { name: 'kubelet', file: kubeconfig } as const;
+  const kubelet = { name: 'kubelet', file: kubeconfig, isService: false } as const;
   for (const reader of readersOnHost(kubelet)) {
     await restartProcess(kubelet, reader, machine);
   }

@@ -14,6 +14,8 @@ export interface ProcessId {
 
 export interface ProcessFacts extends ProcessId {
   readonly argv: readonly string[];
+  /** With which it was started; empty where it cannot be read. */
+  readonly environ: ReadonlyMap<string, string>;
   /** Text of its mountinfo and cgroup files; empty where they cannot be read. */
   readonly mountinfo: string;
   readonly cgroup: string;
@@ -47,6 +49,11 @@ export function processIds(procDir = '/proc'): readonly number[] {
 /** The command line; one empty word where there is none. */
 export function argvOf(pid: number, procDir = '/proc'): readonly string[] {
   return (procText(`${procDir}/${pid}/cmdline`) ?? '').replace(/\0$/, '').split('\0');
+}
+
+function environOf(pid: number): ReadonlyMap<string, string> {
+  const lines = (procText(`/proc/${pid}/environ`) ?? '').split('\0');
+  return new Map(lines.map((line) => [line.replace(/=.*$/s, ''), line.replace(/^[^=]*=/, '')]));
 }
 
 /** By what it was started as. */
@@ -94,7 +101,8 @@ export function readProcesses(programs: readonly string[]): readonly ProcessFact
       isPrivileged: isPrivileged(pid),
     };
     const started = startOf(pid);
-    return started === undefined ? [] : [{ pid, started, argv, mountinfo, cgroup, ...owned }];
+    if (started === undefined) return [];
+    return [{ pid, started, argv, environ: environOf(pid), mountinfo, cgroup, ...owned }];
   });
 }
 

@@ -1,11 +1,9 @@
 // Stale leader-election Leases on a host whose runs each end soon: released once for each boot, at the API server's first
 // answer. The first run after a boot waits for that answer, because a leader that starts waits fifteen seconds from then on;
 // the others ask once, and none does any more when it is done. A note in the directory of the lock says so.
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { errorText, isCode } from '../errors.ts';
+import { readNote, writeNote } from '../host/notes.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { type LeaseName, readLease } from '../kube/leases.ts';
 import type { Running } from '../log.ts';
@@ -35,14 +33,11 @@ const defaultPatienceMs = 60_000;
 export async function releaseAfterBoot(options: BootRelease): Promise<void> {
   const { asHost, leases, hostName, boot, notes, clock, log, signal } = options;
   const [first] = leases;
-  const path = join(notes.directory, 'leases');
-  const [noted, state] = (await readFile(path, 'utf8').catch(() => '')).split(' ');
+  const [noted, state] = (await readNote(notes.directory, 'leases'))?.text.split(' ') ?? [];
   const wasHere = noted === notes.boot;
   if (first === undefined || (wasHere && state === 'done')) return;
-  const note = async (told: 'asked' | 'done'): Promise<void> => {
-    await ensurePrivateDirectory(notes.directory);
-    await replaceFile({ path, content: `${notes.boot} ${told}`, mode: 0o600, what: 'note' });
-  };
+  const note = (told: 'asked' | 'done'): Promise<void> =>
+    writeNote(notes.directory, 'leases', `${notes.boot} ${told}`, clock.now());
   try {
     if (!wasHere) await note('asked');
     const forMs = wasHere ? 0 : (options.patienceMs ?? defaultPatienceMs);
@@ -56,7 +51,7 @@ export async function releaseAfterBoot(options: BootRelease): Promise<void> {
     if (signal.aborted) return;
     // Such as a CA whose key is elsewhere: the next run would meet the same.
     log.warn('lease.kept', { reason: 'Failed', err: errorText(err) });
-    await note('done').catch(() => undefined);
+    await note('done');
   }
 }
 

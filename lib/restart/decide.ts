@@ -21,6 +21,11 @@ export interface Component {
   /** Names of the artefacts that it reads at its start. */
   readonly artefacts: readonly string[];
   readonly locations: readonly Location[];
+  /**
+   * A unit of its own on a machine without a kubelet, as etcd's is. Whether the machines beside it can do without this one
+   * is not known here, so it is restarted only when what it has read has expired.
+   */
+  readonly isService: boolean;
 }
 
 /** Components that read files of the inventory at their start only; none where the file that tells them is not among these. */
@@ -32,9 +37,10 @@ export function componentsOf({ artefacts }: Resolved): readonly Component[] {
         isFile(location) && readers.some(({ component, needs }) => component === name && needs === 'restart'),
     );
     const [file] = read.flatMap(({ location }) => fileTelling(location, toldBy));
-    // Without a kubelet something else has started it, which nothing here knows how to ask: etcd as a service of its own.
-    if (file === undefined || (toldBy !== 'kubeconfig' && !hasKubelet(artefacts))) return [];
-    return [{ name, file, artefacts: read.map((one) => one.name), locations: read.map(({ location }) => location) }];
+    if (file === undefined) return [];
+    const isService = toldBy !== 'kubeconfig' && !hasKubelet(artefacts);
+    const locations = read.map(({ location }) => location);
+    return [{ name, file, artefacts: read.map((one) => one.name), locations, isService }];
   });
 }
 
@@ -63,8 +69,11 @@ export function readersOf<P extends ProcessFacts>(
   ours: (path: string) => readonly MountedPlace[],
 ): readonly P[] {
   const places = ours(file);
-  return processes.filter(({ argv, mountinfo, cgroup, isInOurPidNamespace, isPrivileged }) => {
-    const named = flagOf(argv, controlPlane[name].toldBy);
+  const { toldBy } = controlPlane[name];
+  // etcd takes its flags from its environment, too (etcd-io/etcd: client/pkg/flags, SetFlagsFromEnv).
+  const variable = `${name}_${toldBy}`.replaceAll('-', '_').toUpperCase();
+  return processes.filter(({ argv, environ, mountinfo, cgroup, isInOurPidNamespace, isPrivileged }) => {
+    const named = flagOf(argv, toldBy) ?? (name === 'etcd' ? environ.get(variable) : undefined);
     if (programOf(argv) !== name || named === undefined) return false;
     if (!isPrivileged && isOfSession(cgroup)) return false;
     if (controlPlane[name].startedBy === 'systemd' && !(isInOurPidNamespace && isPrivileged)) return false;
@@ -96,12 +105,13 @@ export function due<P extends ProcessId>(marker: Marker, readers: readonly P[], 
 }
 
 /**
- * Whether an etcd member waits until the others keep a quorum without it. One that has read a CA which has expired does
- * not: it lets in nobody who connects anew, and those that have read the same CA neither it. So whatever the order, the
- * quorum is lost for as long as one restart takes, and a cluster works again the sooner, the sooner all have restarted.
+ * Whether what a component's processes have read is known to have expired. Then an etcd member does not wait until the
+ * others keep a quorum without it: it lets in nobody who connects anew, and those that have read the same CA neither it.
+ * So whatever the order, the quorum is lost for as long as one restart takes, and a cluster works again the sooner, the
+ * sooner all have restarted.
  */
-export const waitsForQuorum = ({ until }: Pick<Marker, 'until'>, now: Date): boolean =>
-  until === undefined || now < until;
+export const hasReadExpired = ({ until }: Pick<Marker, 'until'>, now: Date): boolean =>
+  until !== undefined && now >= until;
 
 /**
  * The kubelet starts a container again at once only when that ran for more than 600 s since its last restart; else after

@@ -8,7 +8,7 @@ import { type ComponentName, componentNames, controlPlane } from '../components.
 import { together } from '../disk/disk.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { Log } from '../log.ts';
-import { type Component, due, type Marker, waitsForQuorum } from './decide.ts';
+import { type Component, due, hasReadExpired, type Marker } from './decide.ts';
 import type { Markers } from './markers.ts';
 import { poll } from '../retry.ts';
 import { readersOnHost, restartProcess } from './processes.ts';
@@ -91,9 +91,13 @@ async function restart(component: Component, options: Restarting): Promise<Resta
       await markers.settle(name, marker);
       return { component, since: endedAt };
     }
-    if (startedBy !== 'systemd' && due(marker, readersOnHost(component), markers.boot).length > 0) {
+    const read = due(marker, readersOnHost(component), markers.boot);
+    // `status` says that they wait.
+    if (component.isService && read.length > 0 && !hasReadExpired(marker, clock.now())) return undefined;
+    if (startedBy !== 'systemd' && !component.isService && read.length > 0) {
       if (!(await runs(startedBy, options))) return not(`while no ${startedBy} runs, which would start it again`);
-      const quorum = name === 'etcd' && waitsForQuorum(marker, clock.now()) ? await options.quorumProblem() : undefined;
+      const quorum =
+        name === 'etcd' && !hasReadExpired(marker, clock.now()) ? await options.quorumProblem() : undefined;
       if (quorum !== undefined) return not(`before the other members keep a quorum: ${quorum}`);
       // Both have read the same CA, and where a member is away an API server is, too.
       if (name === 'kube-apiserver' && hasFailed('etcd', options)) return not('before etcd is');
@@ -161,4 +165,21 @@ async function runs(name: ComponentName, { components, clock, signal, outcomes }
   const mayComeBack = outcomes.some((one) => one.component === component);
   const forMs = mayComeBack ? kubeletMs : 0;
   return (await poll(look, { forMs, everyMs: 100, clock, signal })) ?? false;
+}
+
+/** For `status`, one sentence for each process of a service that still has what was there before. */
+export async function waitingServices(
+  components: readonly Component[],
+  markers: Pick<Markers, 'look' | 'boot'>,
+): Promise<readonly string[]> {
+  const each = components.map(async (component) => {
+    const marker = component.isService ? await markers.look(component.name) : undefined;
+    if (marker === undefined) return [];
+    return due(marker, readersOnHost(component), markers.boot).map(
+      ({ pid }) =>
+        `${component.artefacts.join(', ')}: ${component.name} (process ${pid}) runs since before it was renewed, and ` +
+        'reads it at its start only: restart it, one machine after the other, each when the others are healthy',
+    );
+  });
+  return (await Promise.all(each)).flat();
 }

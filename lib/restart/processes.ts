@@ -45,10 +45,11 @@ const drainMs = 5_000;
 
 /**
  * On the host. A unit is restarted only for its main process: a kubelet may have been started by hand below the unit of
- * something else. Says what was done. Resolves when the old process has ended. Throws WriteFailed.
+ * something else, which is ended then, where a service is left alone. Says what was done. Resolves when the old process has
+ * ended. Throws WriteFailed.
  */
 export async function restartProcess(
-  { name }: Pick<Component, 'name'>,
+  { name, isService }: Pick<Component, 'name' | 'isService'>,
   reader: ProcessFacts,
   { clock, signal }: { readonly clock: Clock; readonly signal: AbortSignal },
 ): Promise<string> {
@@ -57,27 +58,30 @@ export async function restartProcess(
     const message = `Cannot restart component "${name}": ${state}; restart it by hand, or wait for the next run`;
     return new RecoveryError('WriteFailed', message, { cause });
   };
+  const hasEnded = async (forMs: number): Promise<boolean> =>
+    (await poll(() => (isRunning(reader) ? undefined : true), { forMs, everyMs: 50, clock, signal })) ?? false;
   if (!isRunning(reader)) return 'it had ended';
-  if (controlPlane[name].startedBy === 'systemd' && systemdRuns()) {
+  if ((isService || controlPlane[name].startedBy === 'systemd') && systemdRuns()) {
     const unit = unitOf(cgroup);
     if (unit !== undefined && (await mainPidOf(unit, signal)) === pid) {
-      await runSystemctl(['restart', unit], { timeoutMs: systemctlMs, signal }).catch((err: unknown) => {
+      // A member of etcd is not ready before others are, and they may be waiting for it.
+      const command = isService ? ['--no-block', 'restart', unit] : ['restart', unit];
+      await runSystemctl(command, { timeoutMs: systemctlMs, signal }).catch((err: unknown) => {
         const { code, signal: by } = err as { readonly code?: unknown; readonly signal?: unknown };
         throw cannot(`"systemctl restart ${unit}" failed (${String(code ?? by)})`, err);
       });
+      if (isService && !(await hasEnded(endMs)))
+        throw cannot(`process ${pid} has not ended ${endMs / 1000} s after it was told to`);
       return `systemctl restart ${unit}`;
     }
     if (isOfSession(cgroup)) {
       throw cannot(`process ${pid} was started by hand in a session of a user, so nothing starts it again`);
     }
   }
+  if (isService) throw cannot('no unit of systemd has started it');
   terminate(reader, cannot);
-  const hasEnded = (): true | undefined => (isRunning(reader) ? undefined : true);
-  if (name === 'kube-apiserver') {
-    await poll(hasEnded, { forMs: drainMs, everyMs: 50, clock, signal });
-    terminate(reader, cannot);
-  }
-  if ((await poll(hasEnded, { forMs: endMs, everyMs: 50, clock, signal })) === undefined) {
+  if (name === 'kube-apiserver' && !(await hasEnded(drainMs))) terminate(reader, cannot);
+  if (!(await hasEnded(endMs))) {
     throw cannot(`process ${pid} has not ended ${endMs / 1000} s after SIGTERM`);
   }
   return `SIGTERM to process ${pid}`;

@@ -1,11 +1,12 @@
 // Renewal ahead of time on one control-plane node of a cluster after the other. Before a node renews what is still valid
 // it takes a Lease, and it gives that back when what it has restarted is proven in use; a node that cannot prove that keeps
 // it, so that a fault does not spread. What has expired asks for nothing, and a wait has an end (lib/plan/ahead-rules.ts).
-import { readFile, rm, stat } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { errorText, isCode } from '../errors.ts';
+import { isRecent, readNote, writeNote } from '../host/notes.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leaseText } from '../kube/leases.ts';
 import type { Log } from '../log.ts';
@@ -47,7 +48,7 @@ export class RenewalLease {
       await replaceFile({ path: this.#note, content: `${notes.boot} ${holder}`, mode: 0o600, what: 'note' });
       await this.#with(holder, (lease) => lease.acquire());
       log.info('renewal.started', { lease: name });
-      await rm(this.#waitingNote, { force: true });
+      await rm(join(notes.directory, waitingNote), { force: true });
       return undefined;
     } catch (err) {
       const isHeld = isCode(err, 'KubeConflict');
@@ -61,20 +62,13 @@ export class RenewalLease {
 
   /** A timer asks each minute: told when it begins, and once an hour from then on. */
   async #tellWaiting(isHeld: boolean, message: string): Promise<void> {
-    const { clock, log } = this.#options;
+    const { clock, log, notes } = this.#options;
     const content = isHeld ? 'held' : 'refused';
-    const path = this.#waitingNote;
-    const noted = await stat(path).catch(() => undefined);
-    const isTold = noted !== undefined && (await readFile(path, 'utf8').catch(() => '')) === content;
-    const sinceMs = clock.now().getTime() - (noted?.mtimeMs ?? 0);
-    if (isTold && sinceMs >= 0 && sinceMs < toldAgainMs) return;
+    const now = clock.now();
+    const note = await readNote(notes.directory, waitingNote);
+    if (note?.text === content && isRecent(note, toldAgainMs, now)) return;
     log[isHeld ? 'info' : 'warn']('renewal.waiting', { lease: name, message });
-    await rm(path, { force: true });
-    await replaceFile({ path, content, mode: 0o600, what: 'note' }).catch(() => undefined);
-  }
-
-  get #waitingNote(): string {
-    return join(this.#options.notes.directory, 'waiting');
+    await writeNote(notes.directory, waitingNote, content, now);
   }
 
   /** At the end of a run that restarts: gives the Lease back where this node has it and all is proven, else keeps it. */
@@ -134,6 +128,7 @@ const timeoutMs = 3_000;
 /** kube-apiserver reads its certificates again without a restart: it answers, or is away for another reason. */
 const releaseMs = 10_000;
 
+const waitingNote = 'waiting';
 const toldAgainMs = 3_600_000;
 
 const grant = 'grant it with "kube-cert-recovery init host --renew-before=..." and the kubeconfig of an administrator';

@@ -14,7 +14,6 @@ import type { RenewalPolicy } from '../plan/decision.ts';
 import type { Prove } from '../proof/prove.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { type Entries, type Found, type Store } from '../store/store.ts';
-import { staleReaderTexts } from '../restart/stale-readers.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import { askServers, localServers } from './local-servers.ts';
 import { type AdoptionStatus, nodeReport, type NodeStatus } from './node-report.ts';
@@ -84,6 +83,8 @@ interface NodeOptions extends Pick<
   /** Where somebody else puts what cannot be made here, and how to ask some of these places. */
   readonly sources?:
     { readonly places: Sources; readonly ask: (names: readonly string[]) => Promise<Sources> } | undefined;
+  /** What runs with a former CA, and who must restart it. */
+  readonly stale?: readonly string[];
   /** Of an adopted machine. */
   readonly adopted?: AdoptionStatus | undefined;
 }
@@ -124,7 +125,6 @@ export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
     }, options.sources),
     now,
     isForecast: at !== undefined,
-    stale: at === undefined ? staleReaderTexts(resolved, clock) : [],
     keyOnly: new Set(resolved.artefacts.filter(isKeyOnly).map(({ name }) => name)),
     served,
   });

@@ -3,13 +3,14 @@
 // asked for, which needs an API server that is known. While no CA that is held here ends, nothing is asked and nothing
 // is said. What is offered comes from what kubeadm publishes for everybody (kube/cluster-info.ts), over a connection that
 // goes by the key of the CA (kube/public-object.ts); authority.ts decides.
-import { rm, stat } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { type Clock, steadyMs } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
-import { ensurePrivateDirectory, readRegularFile, replaceFile } from '../disk/files.ts';
+import { readRegularFile } from '../disk/files.ts';
 import { durationText } from '../duration.ts';
 import { isCode, RecoveryError } from '../errors.ts';
+import { isRecent, readNote, writeNote } from '../host/notes.ts';
 import { lockHost } from '../host/sole-writer.ts';
 import { caBundleKey } from '../inventory/content.ts';
 import type { DiskLocation } from '../inventory/model.ts';
@@ -150,17 +151,9 @@ export async function clientAuthority(kubeletConfig: string): Promise<string | u
 
 /** Once an hour. Noted before it asks: whatever comes of it, the next minute is silent. */
 async function isAskedAgain({ lockDir, clock }: AuthorityFollowing): Promise<boolean> {
-  const path = join(lockDir, 'authority-asked');
-  const askedAt = await stat(path).catch(() => undefined);
-  const sinceMs = clock.now().getTime() - (askedAt?.mtimeMs ?? 0);
-  if (askedAt !== undefined && sinceMs >= 0 && sinceMs < askedAgainMs) return false;
-  try {
-    await ensurePrivateDirectory(lockDir);
-    await rm(path, { force: true });
-    await replaceFile({ path, content: '', mode: 0o600, what: 'note' });
-  } catch {
-    // asked again in a minute
-  }
+  const now = clock.now();
+  if (isRecent(await readNote(lockDir, 'authority-asked'), askedAgainMs, now)) return false;
+  await writeNote(lockDir, 'authority-asked', '', now);
   return true;
 }
 
@@ -261,7 +254,7 @@ async function publish(
       const present = await holderAt(location, store, signal);
       const next = present && followedBy(present.certificates, known, clock.now());
       if (present === undefined || next === undefined) continue; // another run was faster
-      await noteRestart(lockDir);
+      await writeNote(lockDir, restartNote, '', clock.now());
       const entries = { [present.entry]: Buffer.from(next.map(({ pem }) => pem).join('')) };
       if ((await store.write(location, { entries, annotations: {} }, present.found, signal)) === 'conflict') {
         throw cannotFollow(present, 'it has just been changed; run it again', 'WriteFailed');
@@ -278,18 +271,11 @@ async function publish(
 
 // The kubelet reads the CA of kubelet.conf at its start only. A run that is ended between the write and the restart leaves
 // that to the next.
-const restartNote = (lockDir: string): string => join(lockDir, 'restart-kubelet');
+const restartNote = 'restart-kubelet';
 
-async function noteRestart(lockDir: string): Promise<void> {
-  await replaceFile({ path: restartNote(lockDir), content: '', mode: 0o600, what: 'note' }).catch(() => undefined);
-}
-
-export const isRestartNoted = (lockDir: string): Promise<boolean> =>
-  stat(restartNote(lockDir)).then(
-    () => true,
-    () => false,
-  );
+export const isRestartNoted = async (lockDir: string): Promise<boolean> =>
+  (await readNote(lockDir, restartNote)) !== undefined;
 
 export async function forgetRestart(lockDir: string): Promise<void> {
-  await rm(restartNote(lockDir), { force: true }).catch(() => undefined);
+  await rm(join(lockDir, restartNote), { force: true }).catch(() => undefined);
 }

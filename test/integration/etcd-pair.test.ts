@@ -3,7 +3,7 @@
 // server starts again, and the Machine of Cluster API says when what it serves ends.
 import { execFile, execFileSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readFile, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -318,7 +318,8 @@ it('all of it: etcd and kube-apiserver with expired certificates, two clusters, 
 
   const deliveries = { 'apiserver-etcd-client': { secret: { kubeconfig: management.adminKubeconfig, ...place } } };
   for (const member of etcd.members) {
-    const { code, stderr } = await recover(member.root, 'etcdadm', { etcdPkiDir: member.pki }, { deliveries });
+    const directory = { etcdPkiDir: member.pki };
+    const { code, stderr } = await recover(member.root, 'etcdadm', directory, { deliveries }, ['--restart']);
     expect(code, stderr).toBe(0);
     etcd.start(member);
   }
@@ -379,7 +380,12 @@ it('a pair that was renewed on a machine of etcd goes into the Secret, once, and
   const base = join(first.pki, 'apiserver-etcd-client');
   await putSecret({ cert: `${base}.crt`, key: `${base}.key` });
   const deliveries = { 'apiserver-etcd-client': { secret: { kubeconfig: management.adminKubeconfig, ...place } } };
-  const run = (root: string, etcdPkiDir: string) => recover(root, 'etcdadm', { etcdPkiDir }, { deliveries });
+  const run = (root: string, etcdPkiDir: string) =>
+    recover(root, 'etcdadm', { etcdPkiDir }, { deliveries }, ['--restart']);
+  // What a start waits for tells nobody.
+  const early = await recover(first.root, 'etcdadm', { etcdPkiDir: first.pki }, { deliveries });
+  expect(early.code, early.stderr).toBe(0);
+  expect(early.stderr).not.toContain('pair.');
   const { code, stderr } = await run(first.root, first.pki);
   expect(code, stderr).toBe(0);
   expect(lineOf('pair.delivered', stderr)).toContain('cluster1-apiserver-etcd-client');
@@ -395,7 +401,27 @@ it('a pair that was renewed on a machine of etcd goes into the Secret, once, and
   expect((await run(second.root, second.pki)).code).toBe(0);
   // Known to be there, it is not asked for each minute.
   const away = { 'apiserver-etcd-client': { secret: { kubeconfig: '/nowhere/management.conf', ...place } } };
-  const next = await recover(first.root, 'etcdadm', { etcdPkiDir: first.pki }, { deliveries: away });
-  expect(next.stderr).not.toContain('pair.failed');
+  const look = () => recover(first.root, 'etcdadm', { etcdPkiDir: first.pki }, { deliveries: away }, ['--restart']);
+  expect((await look()).stderr).not.toContain('pair.failed');
   expect((await secret()).metadata.resourceVersion).toBe(made.metadata.resourceVersion);
+  // An hour later it is; and a failure is not told each minute.
+  const past = new Date(Date.now() - 3_601_000);
+  await utimes(join(first.root, 'lock', 'delivered-apiserver-etcd-client'), past, past);
+  expect(lineOf('pair.failed', (await look()).stderr)).toContain('/nowhere/management.conf');
+  expect((await look()).stderr).not.toContain('pair.failed');
+});
+
+it('a pair that would not do in the place of what is there is not delivered, and that is said', async () => {
+  await using etcd = await EtcdMembers.create(expired);
+  await using others = await EtcdMembers.create(expired);
+  const [[member], [other]] = [etcd.members, others.members];
+  if (member === undefined || other === undefined) throw new Error('no member');
+  const base = join(member.pki, 'apiserver-etcd-client');
+  await putSecret({ cert: `${base}.crt`, key: `${base}.key` });
+  const before = await secret();
+  const deliveries = { 'apiserver-etcd-client': { secret: { kubeconfig: management.adminKubeconfig, ...place } } };
+  const directory = { etcdPkiDir: other.pki };
+  const { stderr } = await recover(other.root, 'etcdadm', directory, { deliveries }, ['--restart']);
+  expect(lineOf('pair.failed', stderr)).toContain('its CA has the name of the former one and another key');
+  expect((await secret()).metadata.resourceVersion).toBe(before.metadata.resourceVersion);
 });

@@ -5,7 +5,7 @@ import { X509Certificate } from 'node:crypto';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { expiryAnnotation } from '../../lib/regen/machine-expiry.ts';
+import { expiryAnnotation } from '../../lib/management/machine-expiry.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { blocks, page } from '../docs/markdown.ts';
 import { clusterApiCrd } from '../support/cluster/cluster-api-crds.ts';

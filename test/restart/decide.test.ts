@@ -26,6 +26,7 @@ describe('readersOf()', () => {
     cgroup: '0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope\n',
     isInOurPidNamespace: false,
     isPrivileged: false,
+    environ: new Map(),
   };
   const inSession = '0::/user.slice/user-1000.slice/session-3.scope\n';
   it.each<[string, Partial<ProcessFacts>, boolean]>([
@@ -71,8 +72,32 @@ describe('componentsOf()', () => {
     expect(named(server, kubelet)).toEqual([['kubelet', '/kubelet.conf', 'kubelet.conf']]);
   });
 
-  it('knows none of them where no kubelet would start them again', () => {
-    expect(named(etcdCa, server)).toEqual([]);
+  it('takes them for services where no kubelet would start them again', () => {
+    const services = (...artefacts: readonly ResolvedArtefact[]) =>
+      componentsOf({ name: 'host', artefacts }).flatMap(({ name, isService }) => (isService ? [name] : []));
+    expect(services(etcdCa, server)).toEqual(['etcd', 'kube-apiserver']);
+    expect(services(etcdCa, server, kubelet)).toEqual([]);
+  });
+
+  it('takes the file from the environment of etcd where no flag names it', () => {
+    const process = (variables: Readonly<Record<string, string>>, ...flags: readonly string[]): ProcessFacts => ({
+      pid: 7,
+      started: 100,
+      argv: ['etcd', ...flags],
+      environ: new Map(Object.entries(variables)),
+      mountinfo: host,
+      cgroup: '0::/system.slice/etcd.service\n',
+      isInOurPidNamespace: true,
+      isPrivileged: true,
+    });
+    const ours = (path: string) => [{ device: '254:1', path }];
+    const found = [
+      process({ ETCD_TRUSTED_CA_FILE: '/etcd-ca.crt' }),
+      process({ ETCD_TRUSTED_CA_FILE: '/etcd-ca.crt' }, '--trusted-ca-file=/other.crt'),
+      process({ ETCD_TRUSTED_CA_FILE: '/other.crt' }),
+      process({}),
+    ].map((one) => readersOf({ name: 'etcd', file: '/etcd-ca.crt' }, [one], ours).length);
+    expect(found).toEqual([1, 0, 0, 0]);
   });
 
   it.each([
@@ -90,6 +115,7 @@ describe('componentsOf()', () => {
       cgroup: '0::/kubepods.slice/cri-containerd-1.scope\n',
       isInOurPidNamespace: false,
       isPrivileged: true,
+      environ: new Map(),
     };
     const ours = (path: string) => [{ device: '254:1', path }];
     expect(readersOf({ name, file: '/etcd-ca.crt' }, [process], ours)).toHaveLength(count);

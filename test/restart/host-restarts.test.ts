@@ -49,7 +49,7 @@ async function component(name: ComponentName): Promise<Component> {
   const kubeconfig = join(directory, `${name}.conf`);
   await writeFile(kubeconfig, 'first');
   const location: Location = { kind: 'kubeconfig', file: kubeconfig, endpoint: 'local' };
-  return { name, file: kubeconfig, artefacts: [`${name}.conf`], locations: [location] };
+  return { name, file: kubeconfig, artefacts: [`${name}.conf`], locations: [location], isService: false };
 }
 
 /** Replaces a file as the store of this host does; or does not, or fails. */
@@ -366,9 +366,13 @@ describe('a kubelet where systemd runs', () => {
       cgroup,
       isInOurPidNamespace: true,
       isPrivileged: true,
+      environ: new Map<string, string>(),
     };
     runs.systemd = true;
-    const done = await restartProcess({ name: 'kubelet' }, reader, { clock: systemClock, signal }).catch(String);
+    const done = await restartProcess({ name: 'kubelet', isService: false }, reader, {
+      clock: systemClock,
+      signal,
+    }).catch(String);
     return { done, told: await readFile(told, 'utf8').catch(() => ''), gone: await isGone(pid) };
   }
   afterEach(() => {

@@ -98,6 +98,7 @@ const component: Component = {
   file: '/kubelet.conf',
   artefacts: ['kubelet.conf'],
   locations: [],
+  isService: false,
 };
 
 const since = systemClock.now();

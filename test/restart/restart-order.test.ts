@@ -9,7 +9,7 @@ import { bootId, startOf } from '../../lib/host/proc.ts';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import { type Component, componentsOf } from '../../lib/restart/decide.ts';
-import { restartMarked } from '../../lib/restart/host-restarts.ts';
+import { restartMarked, waitingServices } from '../../lib/restart/host-restarts.ts';
 import { restartProcess } from '../../lib/restart/processes.ts';
 import { createMarkingStore, Markers } from '../../lib/restart/markers.ts';
 import { createAuthority } from '../support/certificates/certificates.ts';
@@ -173,6 +173,46 @@ it('none of them while no kubelet runs', async () => {
   expect(await running()).toEqual([true, true, true]);
 });
 
+it('kube-apiserver once, whose marker was left by a run that died while it wrote', async () => {
+  const components = await renewedBesides(['kubelet', ...all]);
+  await markers().set('kube-apiserver', { boot: bootId(), state: 'writing', running: [] });
+  const { outcomes, ended } = await restart(components);
+  expect(outcomes.map(([, failure]) => failure)).toEqual([undefined, undefined, undefined]);
+  expect(ended).toEqual(['kube-apiserver', 'etcd', 'kube-scheduler']);
+  expect(await markers().look('kube-apiserver')).toBeUndefined();
+});
+
+describe('etcd as a service of its own', () => {
+  const service = async (until: Date): Promise<readonly Component[]> => {
+    const components = await renewedBesides(['etcd'], until);
+    return components.flatMap((one) => (one.name === 'etcd' ? [{ ...one, isService: true }] : []));
+  };
+  const inDays = (days: number): Date => new Date(Date.now() + days * 86_400_000);
+  const named = () => expect.stringMatching(`^etcd-ca: etcd \\(process ${started.get('etcd')}\\) runs since before`);
+
+  it('waits while what it has read is valid, and status names it until it was started again', async () => {
+    const components = await service(inDays(1));
+    expect((await restart(components)).outcomes).toEqual([]);
+    expect(await runs('etcd')).toBe(true);
+    expect(await waitingServices(components, markers())).toEqual([named()]);
+    process.kill(started.get('etcd') ?? 0, 'SIGKILL');
+    await start(components[0]);
+    expect(await waitingServices(components, markers())).toEqual([]);
+    expect((await restart(components)).outcomes).toEqual([['etcd', undefined]]);
+    expect(await runs('etcd')).toBe(true);
+    expect(await markers().look('etcd')).toBeUndefined();
+  });
+
+  it('that has read what has expired is restarted by its unit alone', async () => {
+    const components = await service(inDays(-1));
+    expect((await restart(components)).outcomes).toEqual([
+      ['etcd', expect.stringContaining('no unit of systemd has started it; restart it by hand')],
+    ]);
+    expect(await runs('etcd')).toBe(true);
+    expect(await waitingServices(components, markers())).toEqual([named()]);
+  });
+});
+
 it('kube-apiserver does not wait for those who watch it', async () => {
   const components = await renewedBesides(['kubelet', 'etcd']);
   const one = components.find(({ name }) => name === 'kube-apiserver') ?? expect.fail('no kube-apiserver');
@@ -185,7 +225,7 @@ it('kube-apiserver does not wait for those who watch it', async () => {
     mountinfo: '',
     cgroup: '',
   };
-  const asRoot = { isInOurPidNamespace: true, isPrivileged: true };
+  const asRoot = { isInOurPidNamespace: true, isPrivileged: true, environ: new Map<string, string>() };
   const done = await restartProcess(one, { ...reader, ...asRoot }, { clock: systemClock, signal });
   expect(done).toContain('SIGTERM');
   expect(await isGone(reader.pid)).toBe(true);

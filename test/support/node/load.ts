@@ -2,10 +2,10 @@
 // logs in a loop, each call with the credentials that its kubeconfig names at that moment. A call that fails is made once
 // more, as clients do; what fails twice is a fault.
 //
-// Behind a load balancer the second attempt goes to another API server. This one asks none for its /readyz before, so it
-// leads to those that have just started, too. What goes on to a kubelet has no other one: it is asked again after five
-// seconds, in which a kubelet that is restarted comes back. A watch that was cut is set up again elsewhere, and that is
-// its second attempt.
+// Behind a load balancer each attempt goes to the next API server whose /readyz says so: one that has just started answers
+// before it knows who may do what. What goes on to a kubelet has no other one: it is asked again after five seconds, in
+// which a kubelet that is restarted comes back. A watch that was cut is set up again elsewhere, and that is its second
+// attempt.
 import { eventually } from '../eventually.ts';
 import type { Cluster } from './cluster.ts';
 import type { Node } from './node.ts';
@@ -30,8 +30,17 @@ export KUBECONFIG=${kubeconfig}
 servers='${servers.join(' ')}'
 server= patience=20
 kubectl() { timeout $patience /usr/bin/env kubectl \${server:+--server=$server} "$@"; }
-# The next one; without any it stays that of the kubeconfig.
-next() { [ -z "$servers" ] || { server=\${servers%% *}; servers="\${servers#* } $server"; }; }
+ready() {
+  printf 'GET /readyz HTTP/1.0\\r\\n\\r\\n' | timeout 3 openssl s_client -quiet -verify_return_error \\
+    -CAfile /etc/kubernetes/pki/ca.crt -connect \${server#https://} 2> /dev/null | head -1 | grep -q ' 200'
+}
+rotate() { server=\${servers%% *} servers="\${servers#* } \${servers%% *}"; }
+# The next one that is ready, or else whichever; without any it stays that of the kubeconfig.
+next() {
+  [ -n "$servers" ] || return
+  for each in $servers; do rotate; ready && return; done
+  rotate
+}
 get() { kubectl get nodes ${node.name} -o name; }
 write() { kubectl annotate configmap load --overwrite "moment=$(date +%s%N)" -o name && echo >> ${directory}/written; }
 logs() { kubectl logs --namespace=kube-system etcd-${node.name} --tail=1; }

@@ -28,28 +28,36 @@ interface Line {
 export async function renewOn(node: Node): Promise<Renewal> {
   let from: string | undefined;
   const restarted: string[] = [];
-  const told = new Set<string>();
-  for (let runs = 0; runs < 240; runs += 1) {
+  const told = new Map<string, string>();
+  // What was not proven at once is asked for again at growing distances.
+  for (const began = Date.now(); Date.now() - began < 700_000;) {
     const { output } = await node.run(renewCommand, { seconds: 200 });
     const texts = output.split('\n');
-    for (const line of texts) told.add(line.replace(/"time":"[^"]*",/, ''));
+    const now = new Date().toISOString().slice(11, 19);
+    for (const line of texts) {
+      const said = line.replace(/"time":"[^"]*",/, '');
+      told.set(said, `${told.get(said)?.slice(0, 8) ?? now} to ${now}`);
+    }
     const lines = texts.filter((line) => line.startsWith('{')).map((line) => JSON.parse(line) as Line);
     restarted.push(...lines.flatMap(({ event, component }) => (event === 'restart.done' ? [component ?? ''] : [])));
     const at = (event: string): string | undefined => lines.find((line) => line.event === event)?.time;
     // One that holds the Lease already goes on with the restarts.
     from ??= at('renewal.started') ?? at('restart.done');
     const until = at('renewal.finished');
-    if (from !== undefined && until !== undefined) return { node: node.name, from, until, restarted, told };
+    if (from !== undefined && until !== undefined)
+      return { node: node.name, from, until, restarted, told: new Set(told.keys()) };
     await delay(500);
   }
-  throw new Error(`${node.name} has not renewed:\n${[...told].join('\n')}`);
+  const lines = [...told].map(([line, when]) => `${when} ${line}`);
+  throw new Error(`${node.name} has not renewed:\n${lines.join('\n')}`);
 }
 
 /** On all nodes at once; in the order in which they have held the Lease. Throws unless one began after the other's end. */
 export async function renewAll(nodes: readonly Node[]): Promise<readonly Renewal[]> {
   const renewals = await Promise.allSettled(nodes.map(renewOn));
   const failures = renewals.flatMap((one) => (one.status === 'rejected' ? [String(one.reason)] : []));
-  if (failures.length > 0) throw new Error(failures.join('\n'));
+  const done = renewals.flatMap((one) => (one.status === 'fulfilled' ? [JSON.stringify(one.value)] : []));
+  if (failures.length > 0) throw new Error([...failures, ...done].join('\n'));
   const order = renewals
     .flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
     .toSorted((one, other) => one.from.localeCompare(other.from));

@@ -26,6 +26,7 @@ const layers: readonly (readonly RegExp[])[] = [
     /^lib\/fileobserver\//,
     /^lib\/approver\//,
     /^lib\/worker\//,
+    /^lib\/management\//,
     /^lib\/status\//,
     /^lib\/install\//,
     /^lib\/adopt\//,

@@ -21,57 +21,81 @@ export interface PairDestination {
   readonly withStore: <T>(work: (store: Store) => Promise<T>) => Promise<T>;
 }
 
-interface Moving {
+interface Delivering {
   readonly resolved: Resolved;
   /** Of the files of this host. */
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
-  /** Whether the one with this fingerprint is known to be there, or needless. */
+  /** Whether this pair needs no look at its destination now. */
   readonly isDone: (name: string, fingerprint: string) => Promise<boolean>;
-  readonly done: (name: string, fingerprint: string) => Promise<void>;
+  readonly done: (name: string, fingerprint: string, outcome: 'looked' | 'failed') => Promise<void>;
 }
 
-/** Never rejects but by an abort: what fails is logged, and the others go on. */
-export async function deliverPairs(destinations: ReadonlyMap<string, PairDestination>, moving: Moving): Promise<void> {
-  const { log, signal } = moving;
-  for (const [name, destination] of destinations) {
-    try {
-      await deliver(name, destination, moving);
-    } catch (err) {
-      signal.throwIfAborted();
-      const code = err instanceof RecoveryError ? err.code : undefined;
-      log.warn('pair.failed', { artefact: name, message: destination.text, err: errorText(err), code });
-    }
+/** All at once. Never rejects but by an abort: what fails is logged, and the others go on. */
+export async function deliverPairs(
+  destinations: ReadonlyMap<string, PairDestination>,
+  delivering: Delivering,
+): Promise<void> {
+  await Promise.all([...destinations].map(([name, destination]) => deliver(name, destination, delivering)));
+}
+
+async function deliver(name: string, destination: PairDestination, delivering: Delivering): Promise<void> {
+  const { store, clock, log, signal, isDone, done } = delivering;
+  const target = targetOf(name, delivering.resolved);
+  if (target === undefined) return; // it does not exist on this machine
+  const fields = { artefact: name, message: destination.text };
+  let fingerprint = '';
+  try {
+    const own = await store.read(target.location, signal);
+    const leaf = leafOf(own);
+    if (own === undefined || leaf === undefined || !isWhole(own) || clock.now() >= leaf.facts.notAfter) return;
+    ({ fingerprint } = leaf.facts);
+    if (await isDone(name, fingerprint)) return;
+    const outcome = await putInto(destination, { own, leaf, target }, delivering);
+    if (outcome === 'written') log.info('pair.delivered', { ...fields, notAfter: leaf.facts.notAfter.toISOString() });
+    else if (outcome !== undefined) log.warn('pair.failed', { ...fields, err: `Cannot be used there: ${outcome}` });
+    await done(name, fingerprint, 'looked');
+  } catch (err) {
+    signal.throwIfAborted();
+    const code = err instanceof RecoveryError ? err.code : undefined;
+    log.warn('pair.failed', { ...fields, err: errorText(err), code });
+    await done(name, fingerprint, 'failed');
   }
 }
 
-async function deliver(name: string, { text, location, withStore }: PairDestination, moving: Moving): Promise<void> {
-  const { resolved, store, clock, log, signal, isDone, done } = moving;
-  const target = targetOf(name, resolved);
-  if (target === undefined) return; // it does not exist on this machine
-  const own = await store.read(target.location, signal);
-  const leaf = leafOf(own);
-  const now = clock.now();
-  if (own === undefined || leaf === undefined || !isWhole(own) || now >= leaf.facts.notAfter) return;
-  if (await isDone(name, leaf.facts.fingerprint)) return;
-  const authorities = await authoritiesOf(target, moving);
-  await withStore(async (there) => {
+interface OwnPair {
+  readonly own: Found;
+  readonly leaf: Certificate;
+  readonly target: ResolvedTarget;
+}
+
+/** The answer: why it may not be put there, as the end of a sentence; undefined where nothing is to be done. */
+async function putInto(
+  { text, location, withStore }: PairDestination,
+  { own, leaf, target }: OwnPair,
+  delivering: Delivering,
+): Promise<string | undefined> {
+  const { clock, signal } = delivering;
+  const authorities = await authoritiesOf(target, delivering);
+  return withStore(async (there) => {
     const found = await there.read(location, signal);
     if (found === undefined)
       throw new RecoveryError('MaterialInvalid', `Cannot use ${text}: it is absent, and not made here`);
     const present = isWhole(found) ? leafOf(found) : undefined;
-    const offer = { target, offered: leaf, present, authorities, now };
-    if (!isEnding(present?.facts, now) || offerProblem(offer) !== undefined) return;
+    const now = clock.now();
+    // One that ends as late as what is there is as good, whatever else is wrong with both.
+    if (!isEnding(present?.facts, now) || (present && leaf.facts.notAfter <= present.facts.notAfter)) return undefined;
+    const problem = offerProblem({ target, offered: leaf, present, authorities, now });
+    if (problem !== undefined) return problem;
     const { [certificateKey]: certificate, [privateKeyKey]: key } = own.entries;
-    if (certificate === undefined || key === undefined) return;
+    if (certificate === undefined || key === undefined) return undefined;
     const next = { entries: { [certificateKey]: certificate, [privateKeyKey]: key }, annotations: {} };
     const outcome = await there.write(location, next, { version: found.version }, signal);
     if (outcome === 'conflict') throw new RecoveryError('KubeConflict', `Cannot write ${text}: it has just changed`);
-    log.info('pair.delivered', { artefact: name, message: text, notAfter: leaf.facts.notAfter.toISOString() });
+    return outcome;
   });
-  await done(name, leaf.facts.fingerprint);
 }
 
 function targetOf(name: string, { artefacts }: Resolved): ResolvedTarget | undefined {
@@ -95,7 +119,7 @@ function isWhole({ entries: { [certificateKey]: certificate, [privateKeyKey]: ke
 /** The CA of the target, as far as it is on this machine. What cannot be understood counts as absent. */
 async function authoritiesOf(
   { issuer }: ResolvedTarget,
-  { resolved, store, signal }: Pick<Moving, 'resolved' | 'store' | 'signal'>,
+  { resolved, store, signal }: Pick<Delivering, 'resolved' | 'store' | 'signal'>,
 ): Promise<readonly Certificate[]> {
   const signer = resolved.artefacts.find(({ name }) => name === issuer);
   if (signer === undefined) return [];
