@@ -50,7 +50,7 @@ export function renderWorker(units: WorkerUnits): readonly UnitFile[] {
 function dropIn(units: WorkerUnits): string {
   const command = commandLine([...workerCommand(units), `--wait=${startWaitSeconds}s`]);
   return `${written}
-# Before each start of the kubelet: when its client certificate has expired, a new one is asked for.
+# Before each start of the kubelet: a CA that was renewed is followed, and an expired client certificate replaced.
 [Service]
 # Whether this fails ("-") or hangs (timeout), the kubelet starts: its TimeoutStartSec never runs out here.
 ExecStartPre=-/usr/bin/timeout --kill-after=${killSeconds}s ${longestSeconds}s ${command}
