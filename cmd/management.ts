@@ -50,7 +50,7 @@ export async function askSources(
     try {
       const withSecrets = <T>(secret: ManagementPlace, work: (store: Store) => Promise<T>): Promise<T> =>
         withSecretsOf(secret, limited, work);
-      return [name, { place, answer: await readSource(source, { withSecrets, signal: limited.signal }) }];
+      return [name, { place, answer: await readSource(source, { ...limited, withSecrets }) }];
     } catch (err) {
       asking.signal.throwIfAborted();
       const problem = errorText(err);
@@ -123,6 +123,7 @@ export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runti
   const told = `${machine.namespace}/${machine.name} ${expiryText(notAfter)}`;
   const note = await readNote(lockDir, noteOfMachine);
   if (note?.text === told && isRecent(note, toldAgainMs, clock.now())) return;
+  if (note?.text === `${told} failed` && isRecent(note, tryAgainMs, clock.now())) return;
   try {
     const outcome = await withPlace(machine, limitedBy(runtime), (api) =>
       annotateMachine({ ...api, machine, notAfter }),
@@ -134,6 +135,7 @@ export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runti
   } catch (err) {
     const code = err instanceof RecoveryError ? err.code : undefined;
     log.warn('machine.failed', { message: machineText(machine), err: errorText(err), code });
+    await writeNote(lockDir, noteOfMachine, `${told} failed`, clock.now());
   }
 }
 

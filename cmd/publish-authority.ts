@@ -10,7 +10,7 @@ import { isRecent, readNote, writeNote } from '../lib/host/notes.ts';
 import { certificateKey } from '../lib/inventory/content.ts';
 import { signerOf } from '../lib/issue/host-credential.ts';
 import { type ClusterInfo, clusterInfoPath, clusterInfoText } from '../lib/kube/cluster-info.ts';
-import { readKubeconfig } from '../lib/kubeconfig/credentials.ts';
+import { readServer } from '../lib/kubeconfig/credentials.ts';
 import { approverAuthorityFile, defaultDirectory } from '../lib/install/layout.ts';
 import type { Log } from '../lib/log.ts';
 import { type Certificate, leadingCertificate, wholeCertificates } from '../lib/pki/certificate.ts';
@@ -38,7 +38,9 @@ export async function publishRenewed({ mode, identity, store, runtime }: Cluster
     const own = bytes && leadingCertificate(bytes);
     const now = clock.now();
     if (own === undefined || now < own.facts.notBefore || now >= own.facts.notAfter) return;
-    await giveToApprover(own, log);
+    await giveToApprover(own, log).catch((err: unknown) =>
+      log.warn('authority.refused', { path: approverAuthorityFile(defaultDirectory), err: errorText(err) }),
+    );
     if (!mode.restart) return; // the API may not be there yet: a kubelet waits for this run
     const note = await readNote(mode.lockDir, noteName);
     const [seen, refused] = [own.facts.fingerprint, `${own.facts.fingerprint} refused`];
@@ -80,7 +82,13 @@ async function look(
   { identity, runtime }: Looking,
 ): Promise<'written' | 'unchanged' | 'refused' | 'away'> {
   const { clock, log, signal } = runtime;
-  const { server, serverName } = await readKubeconfig(identity.kubeconfig);
+  const refused = (err: unknown, state: string, advice = ''): 'refused' => {
+    const message = `${clusterInfoText} ${state}: ${errorText(err)}${advice}`;
+    const code = err instanceof RecoveryError ? err.code : undefined;
+    log.warn('clusterInfo.failed', { message: clusterInfoText, err: message, code });
+    return 'refused';
+  };
+  const { server, serverName } = await readServer(identity.kubeconfig);
   const [{ readPublicObject }, { updateClusterInfo, withRenewedAuthority }] = await Promise.all([
     import('../lib/kube/public-object.ts'),
     import('../lib/regen/published-authority.ts'),
@@ -100,17 +108,16 @@ async function look(
   } catch (err) {
     // What not everybody may read is not what anybody follows.
     if (isCode(err, 'KubeNotFound', 'KubeForbidden', 'KubeUnauthorized')) return 'unchanged';
-    if (isCode(err, 'KubeUnavailable', 'KubeWrongAnswer')) return 'away';
-    throw err;
+    const isUntrusted = isCode(err, 'KubeUnavailable') && err.details['untrusted'] === true;
+    if (!isUntrusted && isCode(err, 'KubeUnavailable', 'KubeWrongAnswer')) return 'away';
+    return refused(err, 'cannot be read');
   }
   try {
     const outcome = await identity.asHost((connection) => updateClusterInfo({ connection, own, signal }));
     return outcome === 'written' ? 'written' : 'unchanged';
   } catch (err) {
     if (isCode(err, 'KubeUnavailable')) return 'away';
-    if (!isCode(err, 'KubeForbidden', 'KubeUnauthorized')) throw err;
-    const message = `${clusterInfoText} still has the CA that this node has renewed: ${err.message}; ${grant}`;
-    log.warn('clusterInfo.failed', { message: clusterInfoText, err: message, code: err.code });
-    return 'refused';
+    const isRight = isCode(err, 'KubeForbidden', 'KubeUnauthorized');
+    return refused(err, 'still has the CA that this node has renewed', isRight ? `; ${grant}` : '');
   }
 }

@@ -60,7 +60,10 @@ export async function renewWorkerCommand(
     ...shared,
     connect: () => connect(kubeletConf, { config, tokenFile, clock: systemClock, log, signal }),
     waitMs: Math.max(0, (waitMs ?? 0) - 1000 * Math.floor((steadyMs(systemClock) - began) / 1000)),
-  }).catch(failed);
+  }).catch((err: unknown) => {
+    // Without a CA that is known here no API server is: that was said.
+    if (failures.length === 0) failed(err);
+  });
   if (outcome === 'expired')
     io.stdout.write("The kubelet's client certificate has expired: a new one would be asked for.\n");
   try {

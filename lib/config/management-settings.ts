@@ -30,7 +30,9 @@ export const sources = z
 export const deliveries = z
   .record(objectName, z.strictObject({ secret }))
   .default({})
-  .describe('By target in files: the Secret of another cluster into which a single run with restart puts it, when that one ends');
+  .describe(
+    'By target in files: the Secret of another cluster into which a single run with restart puts it, when that one ends',
+  );
 
 export const machine = place
   .optional()

@@ -61,6 +61,7 @@ const hints: Readonly<Record<string, string>> = {
   EROFS: 'the file system is read-only; mount it writable',
   EFBIG: 'is larger than 4 MiB, which nothing that belongs here is; move it away',
   ENOTREG: 'is a device, a FIFO or a socket where a file is wanted; move it, or the link to it, away',
+  EEXIST: 'something else has that name; move it away',
   EXDEV: 'the directory spans two file systems; mount its parent directory as one',
 };
 

@@ -1,8 +1,9 @@
 // What a run leaves for the next ones, which a timer starts each minute: a text, and when it was written. Nothing depends on
 // a note: without one, or with one that cannot be read, something is asked or told once more.
-import { readFile, stat, utimes } from 'node:fs/promises';
+import { stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
+import { realDisk } from '../disk/disk.ts';
+import { ensurePrivateDirectory, readRegularFile, replaceFile } from '../disk/files.ts';
 
 export interface Note {
   readonly text: string;
@@ -13,7 +14,7 @@ export interface Note {
 export async function readNote(directory: string, name: string): Promise<Note | undefined> {
   const path = join(directory, name);
   try {
-    return { text: (await readFile(path, 'utf8')).trim(), at: (await stat(path)).mtime };
+    return { text: (await readRegularFile(realDisk, path)).toString().trim(), at: (await stat(path)).mtime };
   } catch {
     return undefined;
   }

@@ -3,7 +3,7 @@
 // this machine may stop its recovery, and neither may a question without an answer.
 import { readlinkSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import type { Clock } from '../clock.ts';
+import { type Clock, steadyMs } from '../clock.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { acquireLock, type Lock } from './lock.ts';
 import { argvOf, isPrivileged, processIds, procText, programOf, startOf, ticksPerSecond } from './proc.ts';
@@ -26,14 +26,14 @@ interface HostLocking {
  * waits for that. Throws AlreadyRunning, WriteFailed.
  */
 export async function lockHost({ lockDir, once, clock, signal }: HostLocking): Promise<Lock> {
-  const until = clock.now().getTime() + (once ? patienceMs : 0);
+  const until = steadyMs(clock) + (once ? patienceMs : 0);
   for (;;) {
     refuseBesideKubeadm();
     try {
       const lock = await acquireLock({ directory: lockDir, clock });
       return await unlessKubeadm(lock);
     } catch (err) {
-      if (!isCode(err, 'AlreadyRunning') || signal.aborted || clock.now().getTime() >= until) throw err;
+      if (!isCode(err, 'AlreadyRunning') || signal.aborted || steadyMs(clock) >= until) throw err;
     }
     await clock.sleep(askAgainMs, signal);
   }

@@ -127,7 +127,7 @@ const networkFailures: Readonly<Record<string, string>> = {
   UND_ERR_INFO: 'connection ended by the server',
   UND_ERR_DESTROYED: 'connection ended',
   UND_ERR_CLOSED: 'connection ended',
-  [tooLargeCode]: 'the answer is larger than 10 MiB, and was not read',
+  [tooLargeCode]: 'the answer is too large, and was not read',
 };
 
 function hostOf(server: string): string {

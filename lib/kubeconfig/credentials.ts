@@ -203,14 +203,35 @@ function serverName(reading: Reading, cluster: KubeconfigFields, override: strin
   return name;
 }
 
-/** The credentials of the current context. Throws ConfigInvalid. */
-export async function readKubeconfig(path: string, options: KubeconfigOptions = {}): Promise<Credentials> {
-  const reading = new Reading(resolve(path));
-  const config = await readFields(reading);
+interface CurrentContext {
+  readonly context: KubeconfigFields | undefined;
+  readonly cluster: KubeconfigFields | undefined;
+}
+
+function currentContext(reading: Reading, config: KubeconfigFields): CurrentContext {
   const current = reading.text(config, '', 'current-context');
   if (current === undefined) reading.problem('current-context', 'is missing', 'required');
   const context = current === undefined ? undefined : reading.entry(config, 'context', current);
   const cluster = context && reading.entry(config, 'cluster', reading.text(context, 'context', 'cluster') ?? '');
+  return { context, cluster };
+}
+
+/** Whom the current context talks to, for who brings no credential and a CA of his own. Throws ConfigInvalid. */
+export async function readServer(path: string): Promise<Pick<Credentials, 'server' | 'serverName'>> {
+  const reading = new Reading(resolve(path));
+  const { cluster } = currentContext(reading, await readFields(reading));
+  if (cluster !== undefined) reading.refuse('cluster', 'cluster', cluster);
+  const server = cluster && serverAddress(reading, cluster);
+  const name = cluster && serverName(reading, cluster, undefined);
+  if (reading.problems.length > 0 || server === undefined) throw reading.refusal();
+  return { server, serverName: name };
+}
+
+/** The credentials of the current context. Throws ConfigInvalid. */
+export async function readKubeconfig(path: string, options: KubeconfigOptions = {}): Promise<Credentials> {
+  const reading = new Reading(resolve(path));
+  const config = await readFields(reading);
+  const { context, cluster } = currentContext(reading, config);
   const { tokenFile } = options;
   const user =
     tokenFile === undefined

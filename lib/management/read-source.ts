@@ -1,6 +1,7 @@
 // The pair that a source of `regen.sources` has: in a Secret of another cluster, in files of this machine, or printed by a
 // command. Each is asked for a limited time, because a kubelet may be waiting, and no word of a key reaches an error.
-import { execFile } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import type { Clock } from '../clock.ts';
 import type { ManagementPlace, PairSource } from '../config/management-settings.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
@@ -8,11 +9,13 @@ import { RecoveryError, systemCode } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { encodePem, readPem } from '../pki/pem.ts';
 import type { PairBytes } from '../plan/gather-offers.ts';
+import { waitAtMost } from '../retry.ts';
 import type { Store } from '../store/store.ts';
 
 export interface SourceAsking {
   /** Opens the store of the cluster that a Secret is in. */
   readonly withSecrets: <T>(place: ManagementPlace, work: (store: Store) => Promise<T>) => Promise<T>;
+  readonly clock: Clock;
   /** Aborts when the time of this source is over. */
   readonly signal: AbortSignal;
 }
@@ -38,7 +41,7 @@ export async function readSource(source: PairSource, asking: SourceAsking): Prom
       const { namespace, name } = secret;
       const entries = (await store.read({ kind: 'secret', namespace, name }, signal))?.entries ?? {};
       const { [certificateKey]: certificate, [privateKeyKey]: key } = entries;
-      if (certificate !== undefined && key !== undefined) return { certificate, key };
+      if (certificate !== undefined && key !== undefined) return pairIn({ certificate, key }, text);
       throw new RecoveryError('MaterialInvalid', `Cannot use ${text}: it is absent, or has no pair`);
     });
   }
@@ -47,10 +50,11 @@ export async function readSource(source: PairSource, asking: SourceAsking): Prom
       certificate: await bytes(pemPair.certFile),
       key: await bytes(pemPair.keyFile),
     });
-    return unlessAborted(read(), signal, text);
+    return pairIn(await unlessAborted(read(), signal, text), text);
   }
   const [program = '', ...args] = command ?? [];
-  return pairIn(await outputOf(program, args, signal, text), text);
+  const output = await outputOf([program, ...args], asking, text);
+  return pairIn({ certificate: output, key: output }, text);
 }
 
 /** A file system that hangs answers nobody, and cannot be told to stop. */
@@ -71,23 +75,65 @@ async function bytes(path: string): Promise<Uint8Array> {
   }
 }
 
-/** Nothing of what it says reaches an error: that may hold a key. */
-function outputOf(program: string, args: readonly string[], signal: AbortSignal, text: string): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    // The signal also lets go of output that a process in the background holds open.
-    const options = { signal, killSignal: 'SIGKILL', maxBuffer: mostBytes, encoding: 'buffer', env: {} } as const;
-    execFile(program, args, options, (err, stdout) => {
-      if (err === null) return resolve(stdout);
-      const how = typeof err.code === 'number' ? `exit ${err.code}` : (systemCode(err) ?? err.signal ?? 'killed');
-      return reject(new RecoveryError('ReadFailed', `Cannot use ${text}: ${how}`));
+/**
+ * What it has printed. Nothing of that reaches an error: it may hold a key. When its time is over, it is ended with what it
+ * has started; what it leaves in the background when it ends itself is waited for no longer.
+ */
+async function outputOf(
+  [program = '', ...args]: readonly string[],
+  { clock, signal }: SourceAsking,
+  text: string,
+): Promise<Buffer> {
+  const cannot = (state: string): RecoveryError => new RecoveryError('ReadFailed', `Cannot use ${text}: ${state}`);
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'], env: {}, detached: true });
+  const endAll = (): void => {
+    if (child.pid !== undefined) killGroup(child.pid);
+  };
+  const parts: Buffer[] = [];
+  let size = 0;
+  const failure = new Promise<never>((_, reject) => {
+    child.once('error', (err) => reject(cannot(systemCode(err) ?? 'it cannot be started')));
+    signal.addEventListener('abort', () => reject(cannot('no answer in time')), { once: true });
+    if (signal.aborted) reject(cannot('no answer in time'));
+    child.stdout.on('data', (part: Buffer) => {
+      parts.push(part);
+      size += part.length;
+      if (size > mostBytes) reject(cannot(`it prints more than ${mostBytes} bytes`));
     });
   });
+  const closed = new Promise<void>((resolve) => child.stdout.once('close', resolve));
+  const exited = new Promise<void>((resolve, reject) => {
+    child.once('exit', (code, by) => (code === 0 ? resolve() : reject(cannot(by ?? `exit ${code}`))));
+  });
+  try {
+    await Promise.race([failure, exited]);
+    await Promise.race([failure, waitAtMost(afterExitMs, closed, { clock, signal })]);
+    return Buffer.concat(parts);
+  } finally {
+    endAll();
+    child.stdout.destroy();
+    child.unref();
+  }
 }
 
-/** Certificates and a key in one PEM text, in any order. Throws MaterialInvalid. */
-function pairIn(pem: Uint8Array, text: string): PairBytes {
-  const blocks = readPem(pem, text);
-  const of = (end: string): Buffer =>
-    Buffer.from(blocks.flatMap((block) => (block.label.endsWith(end) ? [encodePem(block)] : [])).join(''));
-  return { certificate: of('CERTIFICATE'), key: of('PRIVATE KEY') };
+const afterExitMs = 500;
+
+/** It leads a process group of its own (setsid(2)). */
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch {
+    // All of it has ended.
+  }
+}
+
+/** Certificates and a key in PEM, in any order and among others. Throws MaterialInvalid. */
+function pairIn({ certificate, key }: PairBytes, text: string): PairBytes {
+  const of = (pem: Uint8Array, end: string): Buffer =>
+    Buffer.from(
+      readPem(pem, text)
+        .flatMap((block) => (block.label.endsWith(end) ? [encodePem(block)] : []))
+        .join(''),
+    );
+  return { certificate: of(certificate, 'CERTIFICATE'), key: of(key, 'PRIVATE KEY') };
 }

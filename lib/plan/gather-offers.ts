@@ -50,10 +50,18 @@ function understood(name: string, offered: PairBytes, { resolved, facts, found }
   }
 }
 
+/** Go's crypto/tls takes a handshake message of 64 KiB at most, and refuses a longer chain. */
+const longestChain = 10;
+
 /** Throws MaterialInvalid. */
 export function leafOfPair({ certificate, key }: PairBytes, what: string) {
-  const [leaf] = parseCertificates(certificate, what, 'skipped');
+  const certificates = parseCertificates(certificate, what, 'skipped');
+  const [leaf] = certificates;
   if (leaf === undefined) throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: it has no certificate`);
+  if (certificates.length > longestChain) {
+    const state = `it has ${certificates.length} certificates, at most ${longestChain} are a chain`;
+    throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: ${state}`);
+  }
   if (pairMatches(leaf, key, what)) return leaf;
   throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: its key does not belong to its certificate`);
 }

@@ -48,16 +48,17 @@ export async function proveEtcdHealth(options: EtcdHealthOptions): Promise<Proof
  */
 export function judgeQuorum(members: readonly EtcdMember[]): ProofResult {
   const others = members.filter(({ isHere }) => !isHere);
+  const isOneOfThem = others.length === members.length - 1;
   const unwell = others.filter(({ problem }) => problem !== undefined);
   const needed = Math.min(Math.floor(members.length / 2) + 1, others.length);
-  if (others.length < members.length && others.length - unwell.length >= needed) {
+  if (isOneOfThem && others.length - unwell.length >= needed) {
     return {
       state: 'proven',
       message: `Of ${members.length} members ${others.length - unwell.length} others are healthy`,
     };
   }
   const told = unwell.map(({ name, problem }) => `member ${name} is not healthy: ${problem}`);
-  if (others.length === members.length) told.push('the member here is none of those that vote');
+  if (!isOneOfThem) told.push('the member here is not one of those that vote');
   const left = `of ${members.length} members ${needed} others must be healthy, ${others.length - unwell.length} are`;
   return { state: 'unproven', message: `${left}: ${told.join('; ')}` };
 }
@@ -69,8 +70,8 @@ export async function askEtcdMembers(options: EtcdHealthOptions): Promise<readon
   const voting = (members ?? []).filter(({ isLearner }) => isLearner !== true);
   return Promise.all(
     voting.map(async ({ ID: id, name, clientURLs }): Promise<EtcdMember> => {
-      const isHere = id === header?.member_id;
-      const problem = isHere ? undefined : await problemAt(clientURLs ?? [], options);
+      const isHere = id !== undefined && id === header?.member_id;
+      const problem = isHere ? undefined : await problemAt(id, clientURLs ?? [], options);
       return {
         name: typeof name === 'string' && /^[\w.-]{1,253}$/.test(name) ? `"${name}"` : String(id),
         isHere,
@@ -91,21 +92,34 @@ interface MemberList {
   }[];
 }
 
-/** At the first of its addresses where it is healthy. */
-async function problemAt(urls: readonly string[], options: EtcdHealthOptions): Promise<string | undefined> {
-  let problem = 'it has told no address, so it has not started yet';
-  for (const text of urls) {
-    const url = URL.parse(text);
-    if (url?.protocol !== 'https:') {
-      problem = 'its address is not https://';
-      continue;
-    }
-    const host = url.hostname.replace(/^\[|\]$/g, '');
-    const result = await proveEtcdHealth({ ...options, host, port: Number(url.port || 443) });
-    if (result.state === 'proven') return undefined;
-    problem = result.message;
+/** Asked at all of its addresses at once: it is healthy where one of them says so, and is its own. */
+async function problemAt(
+  id: unknown,
+  urls: readonly string[],
+  options: EtcdHealthOptions,
+): Promise<string | undefined> {
+  if (urls.length === 0) return 'it has told no address, so it has not started yet';
+  const problems = await Promise.all(
+    urls.map(async (text) => {
+      const url = URL.parse(text);
+      if (url?.protocol !== 'https:') return 'its address is not https://';
+      const host = url.hostname.replace(/^\[|\]$/g, '');
+      return problemOf(id, { ...options, host, port: Number(url.port || 443) });
+    }),
+  );
+  return problems.includes(undefined) ? undefined : problems[0];
+}
+
+/** Members may advertise a loopback address, where the member here answers. */
+async function problemOf(id: unknown, at: EtcdHealthOptions): Promise<string | undefined> {
+  const health = await proveEtcdHealth(at);
+  if (health.state !== 'proven') return health.message;
+  try {
+    const { header } = JSON.parse(await answerOf(at, '/v3/maintenance/status', '{}')) as MemberList;
+    return id !== undefined && header?.member_id === id ? undefined : `another member answers at ${at.host}:${at.port}`;
+  } catch (err) {
+    return `No answer of etcd at ${at.host}:${at.port}: ${errorText(err)}`;
   }
-  return problem;
 }
 
 /** A body makes it a POST. */
@@ -124,7 +138,7 @@ function answerOf({ host, port, ca, client, signal }: EtcdHealthOptions, path: s
       answer.on('end', () => {
         if (body === undefined || answer.statusCode === 200) return resolve(text);
         const state = `status ${answer.statusCode}`;
-        reject(new RecoveryError('ProofFailed', `Cannot list the members of etcd at ${host}:${port}: ${state}`));
+        reject(new RecoveryError('ProofFailed', `Cannot ask etcd at ${host}:${port} for ${path}: ${state}`));
       });
       answer.on('error', reject);
     });

@@ -94,6 +94,11 @@ async function restart(component: Component, options: Restarting): Promise<Resta
     const read = due(marker, readersOnHost(component), markers.boot);
     // `status` says that they wait.
     if (component.isService && read.length > 0 && !hasReadExpired(marker, clock.now())) return undefined;
+    // Whether one runs at all is not ours to prove.
+    if (component.isService && read.length === 0) {
+      await markers.settle(name, marker);
+      return undefined;
+    }
     if (startedBy !== 'systemd' && !component.isService && read.length > 0) {
       if (!(await runs(startedBy, options))) return not(`while no ${startedBy} runs, which would start it again`);
       const quorum =

@@ -6,10 +6,11 @@
 //   3. note which of its processes run: they have read what was there before. Later ones read the new file.
 // When nothing was written the note is taken back, so that a write that fails again and again restarts nothing.
 import { X509Certificate } from 'node:crypto';
-import { readFile, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ComponentName } from '../components.ts';
-import { replaceFile } from '../disk/files.ts';
+import { realDisk } from '../disk/disk.ts';
+import { readRegularFile, replaceFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import type { ProcessId } from '../host/proc.ts';
 import { certificateKey } from '../inventory/content.ts';
@@ -48,10 +49,12 @@ export class Markers {
   async look(name: ComponentName): Promise<Marker | undefined> {
     const unwritten = this.#unwritten.get(name);
     if (unwritten !== undefined) return unwritten;
-    const text = await readFile(this.#path(name), 'utf8').catch((err: unknown) =>
+    const text = await readRegularFile(realDisk, this.#path(name)).catch((err: unknown) =>
       ['ENOENT', 'ENOTDIR'].includes(systemCode(err) ?? '') ? undefined : '',
     );
-    return text === undefined ? undefined : (parse(text) ?? { boot: this.boot, state: 'writing', running: [] });
+    return text === undefined
+      ? undefined
+      : (parse(text.toString()) ?? { boot: this.boot, state: 'writing', running: [] });
   }
 
   async set(name: ComponentName, marker: Marker): Promise<void> {

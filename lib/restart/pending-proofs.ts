@@ -5,11 +5,11 @@
 // Whose use has not been shown is kept in the lock directory until it is: a pass that finds nothing to renew must not
 // report a success that was not seen. Asked for again after a minute, then at growing distances, of an hour at most. It
 // does not outlive a boot (/run), and a note of another boot counts for nothing: everything has been started again since.
-import { readFile, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { notLater } from '../clock.ts';
-import { attempt } from '../disk/disk.ts';
-import { replaceFile } from '../disk/files.ts';
+import { attempt, realDisk } from '../disk/disk.ts';
+import { readRegularFile, replaceFile } from '../disk/files.ts';
 import type { RecoveryError } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { type HostProofs, proveEtcdHere, proveIdentityHere, proveServedHere } from '../proof/prove.ts';
@@ -126,7 +126,7 @@ export async function loadPending({
   directory,
   boot,
 }: Pick<RestartNotes, 'directory' | 'boot'>): Promise<readonly PendingProof[]> {
-  const text = await readFile(fileIn(directory), 'utf8').catch(() => '');
+  const text = (await readRegularFile(realDisk, fileIn(directory)).catch(() => '')).toString();
   try {
     const { boot: noted, unproven } = JSON.parse(text) as { readonly boot?: unknown; readonly unproven?: unknown };
     return noted === boot && Array.isArray(unproven) ? unproven.flatMap(entryOf) : [];

@@ -1,10 +1,11 @@
 // Renewal ahead of time on one control-plane node of a cluster after the other. Before a node renews what is still valid
 // it takes a Lease, and it gives that back when what it has restarted is proven in use; a node that cannot prove that keeps
 // it, so that a fault does not spread. What has expired asks for nothing, and a wait has an end (lib/plan/ahead-rules.ts).
-import { readFile, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
+import { realDisk } from '../disk/disk.ts';
+import { ensurePrivateDirectory, readRegularFile, replaceFile } from '../disk/files.ts';
 import { errorText, isCode } from '../errors.ts';
 import { isRecent, readNote, writeNote } from '../host/notes.ts';
 import type { KubeConnection } from '../kube/kube.ts';
@@ -48,7 +49,8 @@ export class RenewalLease {
       await replaceFile({ path: this.#note, content: `${notes.boot} ${holder}`, mode: 0o600, what: 'note' });
       await this.#with(holder, (lease) => lease.acquire());
       log.info('renewal.started', { lease: name });
-      await rm(join(notes.directory, waitingNote), { force: true });
+      // A Lease that is ours must not be lost for that.
+      await rm(join(notes.directory, waitingNote), { force: true, recursive: true }).catch(() => undefined);
       return undefined;
     } catch (err) {
       const isHeld = isCode(err, 'KubeConflict');
@@ -90,7 +92,7 @@ export class RenewalLease {
 
   /** The boot in which this node has taken it, and as whom. */
   async #noted(): Promise<{ readonly boot: string; readonly holder: string } | undefined> {
-    const text = await readFile(this.#note, 'utf8').catch(() => undefined);
+    const text = (await readRegularFile(realDisk, this.#note).catch(() => undefined))?.toString();
     const [boot = '', holder = this.#options.hostName] = text?.split(' ') ?? [];
     return text === undefined ? undefined : { boot, holder };
   }

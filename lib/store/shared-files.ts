@@ -2,7 +2,7 @@
 // sa.key. What is written there would be lost for its owner, and two artefacts would take it from each other for ever.
 // Two artefacts that are one whole pair, file by file, are one by an administrator's decision.
 import { basename } from 'node:path';
-import { type Disk, unlessAbsent } from '../disk/disk.ts';
+import type { Disk } from '../disk/disk.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Artefact, DiskLocation } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
@@ -35,12 +35,9 @@ export async function refuseFilesOfOthers(
       refuse(change.file, file, 'the service accounts');
     }
   }
+  // Where it cannot be followed, such as a link in a circle, nothing that is written here leads there either.
   const realFiles = ({ location: place }: Pick<Owner, 'location'>): Promise<string[]> =>
-    Promise.all(
-      (isFile(place) ? filesOf(place) : []).map(
-        async ({ file }) => (await unlessAbsent(() => disk.realpath(file))) ?? file,
-      ),
-    );
+    Promise.all((isFile(place) ? filesOf(place) : []).map(({ file }) => disk.realpath(file).catch(() => file)));
   const own = await realFiles({ location });
   const isSigner = owners.find((owner) => locationText(owner.location) === what)?.kind === 'signer';
   for (const owner of owners) {

@@ -33,23 +33,36 @@ export type OfferJudgement =
   | { readonly state: 'none' }
   | { readonly state: 'refused'; readonly reason: string };
 
-/** Whether what is offered (PEM) may take the place of one of those that are held and end. */
+/** While a CA is replaced by another one, both are published. */
+const mostOffered = 10;
+
+/** Whether one of what is offered (PEM) may take the place of one of those that are held and end: each is judged by itself. */
 export function judgeOffer(offered: Uint8Array, held: readonly Certificate[], now: Date): OfferJudgement {
-  const refused = (reason: string): OfferJudgement => ({ state: 'refused', reason });
   let all: readonly Certificate[];
   try {
     all = parseCertificates(offered, 'the CA that is offered');
   } catch (err) {
-    return refused(errorText(err));
+    return { state: 'refused', reason: errorText(err) };
   }
-  const [certificate] = all;
-  if (certificate === undefined || all.length > 1) return refused(`it is ${all.length} certificates, wanted one`);
+  if (all.length === 0 || all.length > mostOffered)
+    return { state: 'refused', reason: `it is ${all.length} certificates, wanted one to ${mostOffered}` };
+  const judgements = all.map((one) => judgeOne(one, held, now));
+  const [latest] = judgements
+    .flatMap((one) => (one.state === 'successor' ? [one] : []))
+    .toSorted((a, b) => b.certificate.facts.notAfter.getTime() - a.certificate.facts.notAfter.getTime());
+  return latest ?? judgements.find(({ state }) => state === 'none') ?? (judgements[0] as OfferJudgement);
+}
+
+function judgeOne(certificate: Certificate, held: readonly Certificate[], now: Date): OfferJudgement {
+  const refused = (reason: string): OfferJudgement => ({ state: 'refused', reason });
   if (held.some((one) => isSame(one, certificate))) return { state: 'none' };
   const { subject, fingerprint, notBefore, notAfter } = certificate.facts;
   const what = `"${subject}" (sha256 ${fingerprint.slice(0, 16)}, until ${notAfter.toISOString()})`;
   const ending = held.filter((one) => endingOf(one, now) !== undefined);
   const followed = ending.find((one) => isSuccessor(certificate, one));
   if (followed === undefined) {
+    // Early, and not needed here yet.
+    if (held.some((one) => isSuccessor(certificate, one))) return { state: 'none' };
     const [nearest] = ending.toSorted(
       (a, b) => Number(b.facts.subject === subject) - Number(a.facts.subject === subject),
     );

@@ -17,7 +17,7 @@ import type { DiskLocation } from '../inventory/model.ts';
 import { pathOf } from '../inventory/places.ts';
 import { unanswered } from '../kube/api-error.ts';
 import { type ClusterInfo, clusterInfoPath, clusterInfoText, publishedAuthority } from '../kube/cluster-info.ts';
-import { readKubeconfig } from '../kubeconfig/credentials.ts';
+import { readServer } from '../kubeconfig/credentials.ts';
 import { readKubeconfigView } from '../kubeconfig/document.ts';
 import { type Log, Repeats } from '../log.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
@@ -62,9 +62,10 @@ interface Holder {
  */
 export async function followAuthority(options: AuthorityFollowing): Promise<'current' | 'due' | 'followed'> {
   const { clock, log } = options;
-  const holders = await holdersOf(options);
+  const { holders, unread } = await holdersOf(options);
   const held = holders.flatMap(({ certificates }) => certificates);
   if (worstEnding(held, clock.now()) === undefined) return 'current';
+  for (const { code, message } of unread) log.warn('authority.refused', { code, err: message });
   if (isShutOut(holders[0], clock.now())) return follow(holders, held, options);
   return follow(holders, held, options).catch((err: unknown) => {
     if (!(err instanceof RecoveryError)) throw err;
@@ -103,6 +104,12 @@ async function follow(
 const leftBehind = (holders: readonly Holder[], known: readonly Certificate[], now: Date): readonly Holder[] =>
   holders.filter(({ certificates }) => followedBy(certificates, known, now) !== undefined);
 
+interface Holders {
+  readonly holders: readonly Holder[];
+  /** Of those that cannot be read. */
+  readonly unread: readonly RecoveryError[];
+}
+
 /** Files that hold CAs, kubelet.conf's first. One that cannot be read as such holds none: others say what is wrong with it. */
 async function holdersOf({
   kubeletConf,
@@ -110,10 +117,10 @@ async function holdersOf({
   usualAuthority,
   store,
   signal,
-}: AuthorityFollowing): Promise<Holder[]> {
+}: AuthorityFollowing): Promise<Holders> {
   const bytes = await readIfThere(kubeletConf);
   const view = bytes && readKubeconfigView(kubeletConf, bytes, {});
-  if (view === undefined || !('authority' in view)) return [];
+  if (view === undefined || !('authority' in view)) return { holders: [], unread: [] };
   const { authority } = view;
   const own: readonly DiskLocation[] =
     authority.kind === 'data'
@@ -124,8 +131,15 @@ async function holdersOf({
   const clients = (await clientAuthority(kubeletConfig)) ?? usualAuthority;
   const locations = [...own, { kind: 'pemFile', file: clients } as const];
   const distinct = locations.filter((one, at) => locations.findIndex((other) => pathOf(other) === pathOf(one)) === at);
-  const holders = await Promise.all(distinct.map((location) => holderAt(location, store, signal)));
-  return holders.filter((one) => one !== undefined);
+  const unread: RecoveryError[] = [];
+  const holders = distinct.map((location) =>
+    holderAt(location, store, signal).catch((err: unknown) => {
+      if (!(err instanceof RecoveryError)) throw err;
+      unread.push(err);
+      return undefined;
+    }),
+  );
+  return { holders: (await Promise.all(holders)).filter((one) => one !== undefined), unread };
 }
 
 async function holderAt(location: DiskLocation, store: Store, signal: AbortSignal): Promise<Holder | undefined> {
@@ -168,7 +182,7 @@ async function ask(
   { certificates }: Holder,
   { kubeletConf, userAgent, clock, signal }: AuthorityFollowing,
 ): Promise<Offer> {
-  const { server, serverName } = await readKubeconfig(kubeletConf);
+  const { server, serverName } = await readServer(kubeletConf);
   const { readPublicObject } = await import('../kube/public-object.ts');
   const how = { server, serverName, anchors: certificates, userAgent, timeoutMs: tryMs, clock, signal };
   const object = await readPublicObject<ClusterInfo>({ ...how, path: clusterInfoPath });
@@ -230,6 +244,7 @@ async function waitForOffer(
       const state = `${clusterInfoText} of ${offer.server} still has the CA that is here: see why no control-plane node has renewed it`;
       last = cannotFollow(first, state, 'KubeUnavailable');
     } catch (err) {
+      if (isCode(err, 'ConfigInvalid')) throw cannotFollow(first, err.message, err.code, err);
       if (!isCode(err, 'KubeNotFound', ...unanswered)) throw err;
       last = cannotFollow(first, `nothing was offered, ${err.message}`, 'KubeUnavailable', err);
     }

@@ -104,7 +104,11 @@ describe('lives', () => {
       '{ apisrver: { validity: 60d } }',
       'lives.apisrver: must be a signer or a target of the inventory, got "apisrver"',
     ],
-    ['{ apiserver: { validity: 0s } }', 'lives.apiserver.validity: must be more than 0s'],
+    ['{ apiserver: { validity: 59m } }', 'lives.apiserver.validity: must be at least 1h and at most 36500d, got 59m'],
+    [
+      '{ apiserver: { validity: 36501d } }',
+      'lives.apiserver.validity: must be at least 1h and at most 36500d, got 36501d',
+    ],
     ['{ apiserver: { renewBefore: 0s } }', 'lives.apiserver.renewBefore: must be more than 0s'],
     ['{ apiserver: { renewBefore: 350d } }', 'at most nine tenths of the validity 365d, got 350d'],
     ['{ apiserver: { validity: soon } }', 'lives.apiserver.validity: must be a duration'],

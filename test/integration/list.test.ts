@@ -66,7 +66,7 @@ describe('an answer', () => {
     const refused = connection.request({ method: 'GET', path: large, signal });
     await expect(refused).rejects.toMatchObject({
       code: 'KubeUnavailable',
-      message: expect.stringContaining('Cannot list ConfigMap "default": the answer is larger than 10 MiB'),
+      message: expect.stringContaining('Cannot list ConfigMap "default": the answer is too large'),
       details: { tooLarge: true },
     });
     await connection.request({ method: 'GET', path: `${collection}/${names[0]}`, signal });

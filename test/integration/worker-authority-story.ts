@@ -1,7 +1,7 @@
 // A worker whose CA has expired, or ends soon, beside a real API server whose CA was renewed with its own key; who else may
 // offer one in its place, and what comes of that. Of the control plane of worker.test.ts.
 import { X509Certificate } from 'node:crypto';
-import { readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -86,10 +86,23 @@ export function authorityStory({ world, create, approve, cli }: AuthorityStory):
       expect(reason).toContain('its key is another one');
     });
 
-    it('refuses more than one certificate, although the right one is among them', async () => {
-      await publish(present + (await readFile(forged.cert, 'utf8')));
+    it('takes the right one, and no other, from among several', async () => {
+      await publish((await readFile(forged.cert, 'utf8')) + present);
       const worker = await create('crowded', valid, { authority: expired });
-      expect(await refused(worker)).toContain('it is 2 certificates, wanted one');
+      const { exit, err } = await cli('renew-worker', ...worker.flags, '--wait=0s');
+      expect(exit, err).toBe(0);
+      expect(await worker.trust()).toBe(present);
+    });
+
+    it('takes it although the client certificate is damaged, and the other file of CAs cannot be read', async () => {
+      await publish(present);
+      const worker = await create('damaged', valid, { authority: expired });
+      await writeFile(worker.link, '');
+      await rm(worker.clientAuthority);
+      await mkdir(worker.clientAuthority);
+      const { exit, err } = await cli('renew-worker', ...worker.flags, '--wait=0s');
+      expect(exit, err).not.toBe(0);
+      expect(await worker.trust()).toBe(present);
     });
 
     it('sends nothing to another server that says it is the API server, by a CA of the same name', async () => {

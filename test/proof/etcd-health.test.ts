@@ -32,6 +32,12 @@ it('says who is not healthy, and how many must be', () => {
   );
 });
 
+it('a list in which all are the member here, or several, says nothing of the others', () => {
+  const all = members('++').map((one) => ({ ...one, isHere: true }));
+  expect(judgeQuorum(all)).toMatchObject({ state: 'unproven' });
+  expect(judgeQuorum([...members('++'), ...members('')])).toMatchObject({ state: 'unproven' });
+});
+
 it('one that does not vote says nothing of the others', () => {
   const others = members('++').slice(1);
   expect(judgeQuorum(others)).toMatchObject({ state: 'unproven' });

@@ -93,3 +93,9 @@ it('a pair that is another leaf’s as a whole is one with it', async () => {
     Buffer.from(second.entries[privateKeyKey] ?? '').toString(),
   );
 });
+
+it('links of another artefact that lead in a circle keep nothing from being written', async () => {
+  await put('apiserver', first);
+  await symlink('ca.crt', path('ca.crt'));
+  expect(await renew('apiserver')).toBe('written');
+});

@@ -72,6 +72,19 @@ describe('judgeOffer()', () => {
     expect(judge(renewed.pem, [other.certificate, trusted.certificate])).toMatchObject({ state: 'successor' });
   });
 
+  it.each([
+    ['after another one', () => other.certificate.pem + renewed.pem],
+    ['before another one', () => renewed.pem + other.certificate.pem],
+    ['after a leaf that it has signed', async () => (await leafByTrusted()) + renewed.pem],
+  ])('takes it %s', async (_, pem) => {
+    expect(judge(await pem())).toEqual({ state: 'successor', certificate: renewed });
+  });
+
+  it('leaves a successor of one that does not end yet', () => {
+    const well = withDates(trusted, day(-1), day(3000));
+    expect(judge(withDates(trusted, day(-1), day(3650)).pem, [well, other.certificate])).toEqual({ state: 'none' });
+  });
+
   describe('refuses', () => {
     const rows: readonly (readonly [string, () => string | Promise<string>, RegExp])[] = [
       ['another key by the same name', () => withDates(other, day(-3650), day(3650)).pem, /its key is another one/],
@@ -94,9 +107,8 @@ describe('judgeOffer()', () => {
       ['one with a path length', () => sameKey({ pathLength: 0 }), /its extension 2\.5\.29\.19/],
       ['a signature with SHA-1', () => byOpenssl(trusted, { hash: '-sha1' }), /insecure hash \(MD5 or SHA-1\)/],
       ['a signature that is wrong', () => broken(renewed), /its signature is wrong/],
-      ['two certificates', () => renewed.pem + other.certificate.pem, /it is 2 certificates, wanted one/],
-      ['twice the same', () => renewed.pem + renewed.pem, /it is 2 certificates, wanted one/],
-      ['a chain', async () => (await leafByTrusted()) + renewed.pem, /it is 2 certificates, wanted one/],
+      ['two, of which none is', () => other.certificate.pem + other.certificate.pem, /its key is another one/],
+      ['too many', () => renewed.pem.repeat(11), /it is 11 certificates, wanted one to 10/],
       ['a key beside it', () => renewed.pem + keyPem(other), /block "PRIVATE KEY" .* wanted only "CERTIFICATE"/],
       ['what is cut off', () => renewed.pem.slice(0, 200), /is cut off/],
       ['no certificate', () => 'a: CA', /there is none/],
@@ -116,11 +128,6 @@ describe('judgeOffer()', () => {
           `"CN=kubernetes" (sha256 ${fingerprint.slice(0, 16)}, until ${notAfter.toISOString()}) is no renewal of "CN=kubernetes"`,
         ) as string,
       });
-    });
-
-    it('a successor of one that does not end', () => {
-      const well = withDates(trusted, day(-1), day(3000));
-      expect(judge(withDates(trusted, day(-1), day(3650)).pem, [well])).toMatchObject({ state: 'refused' });
     });
   });
 });
