@@ -420,6 +420,6 @@ it('a pair that would not do in the place of what is there is not delivered, and
   const deliveries = { 'apiserver-etcd-client': { secret: { kubeconfig: management.adminKubeconfig, ...place } } };
   const directory = { etcdPkiDir: member.pki };
   const { stderr } = await recover(member.root, 'etcdadm', directory, { deliveries }, ['--restart']);
-  expect(lineOf('pair.failed', stderr)).toMatch(/Cannot be used there: it is for ".*", wanted one for ".*"/);
+  expect(lineOf('pair.failed', stderr)).toMatch(/Cannot be used there: it is for .*, wanted one for /);
   expect((await secret()).metadata.resourceVersion).toBe(before.metadata.resourceVersion);
 });
