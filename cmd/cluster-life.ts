@@ -3,9 +3,10 @@
 // before there is an API.
 import type { CommonConfig } from '../lib/config/load.ts';
 import type { RegenConfig } from '../lib/config/mode-settings.ts';
+import { isRecent } from '../lib/clock.ts';
 import { durationText, parseDuration } from '../lib/duration.ts';
 import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
-import { isRecent, readNote, writeNote } from '../lib/host/notes.ts';
+import { readNote, writeNote } from '../lib/host/notes.ts';
 import {
   certificateValidity,
   kubeadmConfig,
@@ -51,7 +52,7 @@ export async function askLife(places: Places, runtime: Runtime, asHost: AsHost |
   const now = clock.now();
   if (asHost === undefined || config.inventory.discover !== 'kubeadm') return;
   const [heard, tried] = await Promise.all([readNote(places.backupDir, noteName), readNote(places.lockDir, noteName)]);
-  if (isRecent(heard, againMs, now) || isRecent(tried, afterFailureMs, now)) return;
+  if (isRecent(heard?.at, againMs, now) || isRecent(tried?.at, afterFailureMs, now)) return;
   try {
     const found = await asHost((connection) =>
       getIfPresent<ConfigMap>({ connection, signal, timeoutMs: askMs }, objectPath(kubeadmConfig)),

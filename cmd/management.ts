@@ -1,9 +1,11 @@
 // What this machine has outside of itself (`regen.sources`, `regen.deliveries`, `regen.machine`): how each place is reached,
 // for a limited time, and when it was reached last.
+import { createHash } from 'node:crypto';
 import type { RegenConfig } from '../lib/config/mode-settings.ts';
 import type { ManagementPlace, PairDelivery } from '../lib/config/management-settings.ts';
 import { errorText, RecoveryError } from '../lib/errors.ts';
-import { isRecent, readNote, writeNote } from '../lib/host/notes.ts';
+import { isRecent } from '../lib/clock.ts';
+import { readNote, writeNote } from '../lib/host/notes.ts';
 import type { Api } from '../lib/install/apply.ts';
 import { deliverPairs, type PairDestination } from '../lib/management/deliver.ts';
 import { annotateMachine, expiryText, machineText } from '../lib/management/machine-expiry.ts';
@@ -25,11 +27,15 @@ const tryAgainMs = 600_000;
 /** Of a single run: the places, and when an earlier run has asked each (/run). */
 export async function sourcesOf({ sources, lockDir }: Pick<RegenConfig, 'sources' | 'lockDir'>): Promise<Sources> {
   const places = Object.entries(sources).map(async ([name, source]): Promise<[string, Asked]> => {
-    const askedAt = (await readNote(lockDir, `asked-${name}`))?.at;
+    const note = await readNote(lockDir, `asked-${name}`);
+    const askedAt = note?.text === identityOf(source) ? note.at : undefined;
     return [name, { place: sourceText(source), ...(askedAt && { askedAt }) }];
   });
   return new Map(await Promise.all(places));
 }
+
+/** Of a place as the configuration names it: what was noted of another one counts for nothing. */
+const identityOf = (place: object): string => createHash('sha256').update(JSON.stringify(place)).digest('hex');
 
 type Asking = Pick<Runtime, 'clock' | 'log' | 'signal'>;
 
@@ -45,7 +51,7 @@ export async function askSources(
   const answers = Object.entries(sources).map(async ([name, source]): Promise<[string, Asked]> => {
     const place = sourceText(source);
     if (!names.includes(name)) return [name, { place }];
-    if (lockDir !== undefined) await writeNote(lockDir, `asked-${name}`, place, asking.clock.now());
+    if (lockDir !== undefined) await writeNote(lockDir, `asked-${name}`, identityOf(source), asking.clock.now());
     const limited = limitedBy(asking);
     try {
       const withSecrets = <T>(secret: ManagementPlace, work: (store: Store) => Promise<T>): Promise<T> =>
@@ -67,17 +73,18 @@ export async function deliverFromHere(mode: RegenConfig, store: Store, runtime: 
   const { deliveries, lockDir } = mode;
   const all = Object.entries(deliveries).map(([name, one]) => [name, destinationOf(one, runtime)] as const);
   const noteOf = (name: string): string => `delivered-${name}`;
+  const told = (name: string, fingerprint: string): string => `${fingerprint} ${identityOf(deliveries[name] ?? {})}`;
   await deliverPairs(new Map(all), {
     ...runtime,
     store,
     async isDone(name, fingerprint) {
       const note = await readNote(lockDir, noteOf(name));
-      const now = runtime.clock.now();
-      if (note?.text === `${fingerprint} failed`) return isRecent(note, tryAgainMs, now);
-      return note?.text === `${fingerprint} looked` && isRecent(note, lookAgainMs, now);
+      const [what, now] = [told(name, fingerprint), runtime.clock.now()];
+      if (note?.text === `${what} failed`) return isRecent(note.at, tryAgainMs, now);
+      return note?.text === `${what} looked` && isRecent(note.at, lookAgainMs, now);
     },
     done: (name, fingerprint, outcome) =>
-      writeNote(lockDir, noteOf(name), `${fingerprint} ${outcome}`, runtime.clock.now()),
+      writeNote(lockDir, noteOf(name), `${told(name, fingerprint)} ${outcome}`, runtime.clock.now()),
   });
 }
 
@@ -107,7 +114,10 @@ function destinationOf({ secret }: PairDelivery, runtime: Runtime): PairDestinat
   return {
     text: secretText(secret),
     location: { kind: 'secret', namespace, name },
-    withStore: (work) => withSecretsOf(secret, limitedBy(runtime), work),
+    withStore: (work) => {
+      const limited = limitedBy(runtime);
+      return withSecretsOf(secret, limited, (store) => work(store, limited.signal));
+    },
   };
 }
 
@@ -120,10 +130,10 @@ export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runti
   const { machine, lockDir } = mode;
   const { clock, log } = runtime;
   if (machine === undefined) return;
-  const told = `${machine.namespace}/${machine.name} ${expiryText(notAfter)}`;
+  const told = `${identityOf(machine)} ${expiryText(notAfter)}`;
   const note = await readNote(lockDir, noteOfMachine);
-  if (note?.text === told && isRecent(note, toldAgainMs, clock.now())) return;
-  if (note?.text === `${told} failed` && isRecent(note, tryAgainMs, clock.now())) return;
+  if (note?.text === told && isRecent(note.at, toldAgainMs, clock.now())) return;
+  if (note?.text === `${told} failed` && isRecent(note.at, tryAgainMs, clock.now())) return;
   try {
     const outcome = await withPlace(machine, limitedBy(runtime), (api) =>
       annotateMachine({ ...api, machine, notAfter }),

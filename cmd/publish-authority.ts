@@ -6,7 +6,8 @@ import { readFile } from 'node:fs/promises';
 import type { RegenConfig } from '../lib/config/mode-settings.ts';
 import { replaceFile } from '../lib/disk/files.ts';
 import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
-import { isRecent, readNote, writeNote } from '../lib/host/notes.ts';
+import { isRecent } from '../lib/clock.ts';
+import { readNote, writeNote } from '../lib/host/notes.ts';
 import { certificateKey } from '../lib/inventory/content.ts';
 import { signerOf } from '../lib/issue/host-credential.ts';
 import { type ClusterInfo, clusterInfoPath, clusterInfoText } from '../lib/kube/cluster-info.ts';
@@ -32,20 +33,22 @@ interface ClusterInfoKeeping {
 /** Never rejects: who joins later is none of this machine's faults. */
 export async function publishRenewed({ mode, identity, store, runtime }: ClusterInfoKeeping): Promise<void> {
   const { clock, log, resolved, signal } = runtime;
+  const now = clock.now();
+  let refused = '';
   try {
     const signer = signerOf(identity.kubeconfig, resolved);
     const bytes = signer && (await store.read(signer.location, signal))?.entries[certificateKey];
     const own = bytes && leadingCertificate(bytes);
-    const now = clock.now();
     if (own === undefined || now < own.facts.notBefore || now >= own.facts.notAfter) return;
     await giveToApprover(own, log).catch((err: unknown) =>
       log.warn('authority.refused', { path: approverAuthorityFile(defaultDirectory), err: errorText(err) }),
     );
     if (!mode.restart) return; // the API may not be there yet: a kubelet waits for this run
     const note = await readNote(mode.lockDir, noteName);
-    const [seen, refused] = [own.facts.fingerprint, `${own.facts.fingerprint} refused`];
-    if (note?.text === seen && isRecent(note, 24 * hourMs, now)) return;
-    if (note?.text === refused && isRecent(note, hourMs, now)) return;
+    const seen = own.facts.fingerprint;
+    refused = `${seen} refused`;
+    if (note?.text === seen && isRecent(note.at, 24 * hourMs, now)) return;
+    if (note?.text === refused && isRecent(note.at, hourMs, now)) return;
     const outcome = await look(own, { identity, runtime });
     if (outcome === 'away') return;
     if (outcome === 'written') {
@@ -53,6 +56,8 @@ export async function publishRenewed({ mode, identity, store, runtime }: Cluster
     }
     await writeNote(mode.lockDir, noteName, outcome === 'refused' ? refused : seen, now);
   } catch (err) {
+    // Such as a CA whose key is elsewhere: the next run would meet the same.
+    if (refused !== '') await writeNote(mode.lockDir, noteName, refused, now);
     const code = err instanceof RecoveryError ? err.code : undefined;
     log.warn('clusterInfo.failed', { message: clusterInfoText, err: errorText(err), code });
   }

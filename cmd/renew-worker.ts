@@ -37,8 +37,9 @@ export async function renewWorkerCommand(
   const kubeletConf = join(kubernetesDir, 'kubelet.conf');
   const { signal } = io;
   const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
-  const { renewWorker, restartKubelet } = await import('../lib/worker/renew.ts');
-  const { followAuthority, forgetRestart, isRestartNoted } = await import('../lib/worker/follow.ts');
+  const { renewWorker } = await import('../lib/worker/renew.ts');
+  const { followAuthority } = await import('../lib/worker/follow.ts');
+  const { restartNoted } = await import('../lib/worker/kubelet-restart.ts');
   const store = createDiskStore({
     backupDir,
     onBackupFailed: ({ code, message: err }) => log.warn('backup.failed', { path: backupDir, code, err }),
@@ -66,14 +67,8 @@ export async function renewWorkerCommand(
   });
   if (outcome === 'expired')
     io.stdout.write("The kubelet's client certificate has expired: a new one would be asked for.\n");
-  try {
-    // What is renewed is used, whatever is not.
-    if (restarts && !dryRun && (outcome === 'renewed' || (await isRestartNoted(lockDir))))
-      await restartKubelet({ log, signal });
-    // Without --restart-kubelet it is about to start, and reads what is there.
-    if (!dryRun) await forgetRestart(lockDir);
-  } catch (err) {
-    failed(err);
-  }
+  // What is renewed is used, whatever is not.
+  const hasWritten = outcome === 'renewed' || authority === 'followed';
+  if (!dryRun) await restartNoted({ restarts, hasWritten, lockDir, log, signal });
   return failures.map((err) => exitOfFailure(err, log))[0] ?? exitCodes.done;
 }

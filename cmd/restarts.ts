@@ -127,7 +127,9 @@ function createRenewalLease(
 
 function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly WantedProof[] {
   const restarted = outcomes.flatMap(({ component, since, failure }) =>
-    failure === undefined && component.name !== apiServerComponent ? [{ name: component.name, since }] : [],
+    failure === undefined && component.name !== apiServerComponent && !component.isService
+      ? [{ name: component.name, since }]
+      : [],
   );
   return [{ name: apiServerComponent, since: now }, ...restarted];
 }

@@ -27,6 +27,12 @@ export function notLater(remembered: Date | undefined, present: Date): Date {
   return remembered === undefined || remembered > present ? present : remembered;
 }
 
+/** Whether a remembered time is younger than that. One of the future does not count: the clock was wrong then. Pure. */
+export function isRecent(remembered: Date | undefined, forMs: number, present: Date): boolean {
+  const age = remembered === undefined ? -1 : present.getTime() - remembered.getTime();
+  return age >= 0 && age < forMs;
+}
+
 /** Milliseconds that no setting of the clock moves; where the uptime is unknown, by the wall clock. */
 export const steadyMs = (clock: Pick<Clock, 'now' | 'uptimeSeconds'>): number =>
   (clock.uptimeSeconds() ?? clock.now().getTime() / 1000) * 1000;

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { createUptime, systemClock } from '../lib/clock.ts';
+import { createUptime, isRecent, systemClock } from '../lib/clock.ts';
 import { FakeClock } from './support/fake-clock.ts';
 
 const start = new Date('2026-01-01T00:00:00Z');
@@ -179,4 +179,14 @@ describe('createUptime()', () => {
     const uptime = createUptime(() => readings.shift());
     expect([uptime(), uptime()]).toEqual([undefined, undefined]);
   });
+});
+
+it.each<[string, Date | undefined, boolean]>([
+  ['of this moment', new Date('2026-11-25T08:00:00.000Z'), true],
+  ['of an hour less a millisecond', new Date('2026-11-25T07:00:00.001Z'), true],
+  ['of an hour', new Date('2026-11-25T07:00:00.000Z'), false],
+  ['of the future', new Date('2026-11-25T08:00:00.001Z'), false],
+  ['that is not known', undefined, false],
+])('isRecent() for an hour: a time %s', (_, remembered, answer) => {
+  expect(isRecent(remembered, 3_600_000, new Date('2026-11-25T08:00:00Z'))).toBe(answer);
 });

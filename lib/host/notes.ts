@@ -31,9 +31,3 @@ export async function writeNote(directory: string, name: string, text: string, n
     // The next run does it again.
   }
 }
-
-/** Pure. One of the future does not count: the clock was wrong then. */
-export function isRecent(note: Pick<Note, 'at'> | undefined, forMs: number, now: Date): boolean {
-  const age = note === undefined ? -1 : now.getTime() - note.at.getTime();
-  return age >= 0 && age < forMs;
-}

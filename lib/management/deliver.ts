@@ -17,8 +17,8 @@ export interface PairDestination {
   /** In words for the log. */
   readonly text: string;
   readonly location: Location;
-  /** Opens the store for as long as `work` lasts. */
-  readonly withStore: <T>(work: (store: Store) => Promise<T>) => Promise<T>;
+  /** Opens the store for as long as `work` lasts; the signal aborts when the time of this destination is over. */
+  readonly withStore: <T>(work: (store: Store, signal: AbortSignal) => Promise<T>) => Promise<T>;
 }
 
 interface Delivering {
@@ -46,13 +46,14 @@ async function deliver(name: string, destination: PairDestination, delivering: D
   const target = targetOf(name, delivering.resolved);
   if (target === undefined) return; // it does not exist on this machine
   const fields = { artefact: name, message: destination.text };
-  let fingerprint = '';
+  // What cannot be read or used was said.
+  const own = await store.read(target.location, signal).catch(() => undefined);
+  signal.throwIfAborted();
+  const leaf = leafOf(own);
+  if (own === undefined || leaf === undefined || !isWhole(own) || clock.now() >= leaf.facts.notAfter) return;
+  const { fingerprint } = leaf.facts;
+  if (await isDone(name, fingerprint)) return;
   try {
-    const own = await store.read(target.location, signal);
-    const leaf = leafOf(own);
-    if (own === undefined || leaf === undefined || !isWhole(own) || clock.now() >= leaf.facts.notAfter) return;
-    ({ fingerprint } = leaf.facts);
-    if (await isDone(name, fingerprint)) return;
     const outcome = await putInto(destination, { own, leaf, target }, delivering);
     if (outcome === 'written') log.info('pair.delivered', { ...fields, notAfter: leaf.facts.notAfter.toISOString() });
     else if (outcome !== undefined) log.warn('pair.failed', { ...fields, err: `Cannot be used there: ${outcome}` });
@@ -77,9 +78,9 @@ async function putInto(
   { own, leaf, target }: OwnPair,
   delivering: Delivering,
 ): Promise<string | undefined> {
-  const { clock, signal } = delivering;
+  const { clock } = delivering;
   const authorities = await authoritiesOf(target, delivering);
-  return withStore(async (there) => {
+  return withStore(async (there, signal) => {
     const found = await there.read(location, signal);
     if (found === undefined)
       throw new RecoveryError('MaterialInvalid', `Cannot use ${text}: it is absent, and not made here`);

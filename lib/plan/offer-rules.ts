@@ -1,9 +1,10 @@
 // What somebody else has made for a target, and lies in the place that the administrator has named for it (`regen.sources`):
 // when that place is asked, and when what it has comes in the place of what is here. Only where nothing here can renew the
 // target, or long before its end where its source has one that ends later. Nothing is signed for that. Pure.
+import { isRecent } from '../clock.ts';
 import type { ResolvedTarget } from '../inventory/model.ts';
-import { type Case, laterMs, renew, type Verdict } from './decision.ts';
-import { certificateOf, type Offer } from './facts.ts';
+import { type Case, renew, type Verdict } from './decision.ts';
+import { certificateOf } from './facts.ts';
 import { isEnding, offerProblem } from './judge-pair.ts';
 
 /** What still works is no reason to ask a management cluster each minute for months. */
@@ -15,7 +16,7 @@ export function fromSource(at: Case<ResolvedTarget>, verdict: Verdict): Verdict 
   if (offer === undefined || need === undefined) return verdict;
   const { place, answer } = offer;
   if (answer === undefined) {
-    if (!need.isUrgent && !isTimeToAsk(offer, at.now)) return verdict;
+    if (!need.isUrgent && isRecent(offer.askedAt, askAgainMs, at.now)) return verdict;
     const { byHand: _, ...open } = verdict;
     return { ...open, asks: true, message: `${verdict.message}; ${place} is asked for one` };
   }
@@ -56,7 +57,3 @@ function needOf({ fact, now }: Case<ResolvedTarget>, { action, reason, byHand }:
     ? { isUrgent: false, state: `it ends at ${notAfter.toISOString()}` }
     : undefined;
 }
-
-/** A time in the future is that of a clock which was wrong. */
-const isTimeToAsk = ({ askedAt }: Offer, now: Date): boolean =>
-  askedAt === undefined || askedAt > now || now >= laterMs(askedAt, askAgainMs);

@@ -7,6 +7,7 @@ import type { Clock } from '../clock.ts';
 import { type ComponentName, componentNames, controlPlane } from '../components.ts';
 import { together } from '../disk/disk.ts';
 import { errorText, isCode } from '../errors.ts';
+import type { ProcessId } from '../host/proc.ts';
 import type { Log } from '../log.ts';
 import { type Component, due, hasReadExpired, type Marker } from './decide.ts';
 import type { Markers } from './markers.ts';
@@ -59,6 +60,8 @@ export async function restartMarked(options: HostRestartOptions): Promise<readon
   return outcomes;
 }
 
+const ids = (read: readonly ProcessId[]): readonly ProcessId[] => read.map(({ pid, started }) => ({ pid, started }));
+
 const rank = ({ name }: Component): number => componentNames.indexOf(name);
 
 interface Restarting extends HostRestartOptions {
@@ -93,10 +96,10 @@ async function restart(component: Component, options: Restarting): Promise<Resta
     }
     const read = due(marker, readersOnHost(component), markers.boot);
     // `status` says that they wait.
-    if (component.isService && read.length > 0 && !hasReadExpired(marker, clock.now())) return undefined;
-    // Whether one runs at all is not ours to prove.
-    if (component.isService && read.length === 0) {
-      await markers.settle(name, marker);
+    if (component.isService && (read.length === 0 || !hasReadExpired(marker, clock.now()))) {
+      // Whether one runs at all is not ours to prove. Those that a run which died has left are known from now on.
+      if (read.length === 0) await markers.settle(name, marker);
+      else if (marker.state === 'writing') await markers.set(name, { ...marker, state: 'written', running: ids(read) });
       return undefined;
     }
     if (startedBy !== 'systemd' && !component.isService && read.length > 0) {

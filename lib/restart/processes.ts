@@ -61,24 +61,26 @@ export async function restartProcess(
   const hasEnded = async (forMs: number): Promise<boolean> =>
     (await poll(() => (isRunning(reader) ? undefined : true), { forMs, everyMs: 50, clock, signal })) ?? false;
   if (!isRunning(reader)) return 'it had ended';
-  if ((isService || controlPlane[name].startedBy === 'systemd') && systemdRuns()) {
-    const unit = unitOf(cgroup);
+  const unit = systemdRuns() ? unitOf(cgroup) : undefined;
+  if (systemdRuns()) {
     if (unit !== undefined && (await mainPidOf(unit, signal)) === pid) {
       // A member of etcd is not ready before others are, and they may be waiting for it.
-      const command = isService ? ['--no-block', 'restart', unit] : ['restart', unit];
+      const waits = name !== 'etcd';
+      const command = waits ? ['restart', unit] : ['--no-block', 'restart', unit];
       await runSystemctl(command, { timeoutMs: systemctlMs, signal }).catch((err: unknown) => {
         const { code, signal: by } = err as { readonly code?: unknown; readonly signal?: unknown };
         throw cannot(`"systemctl restart ${unit}" failed (${String(code ?? by)})`, err);
       });
-      if (isService && !(await hasEnded(endMs)))
+      if (!waits && !(await hasEnded(endMs)))
         throw cannot(`process ${pid} has not ended ${endMs / 1000} s after it was told to`);
       return `systemctl restart ${unit}`;
     }
-    if (isOfSession(cgroup)) {
+    if (controlPlane[name].startedBy === 'systemd' && isOfSession(cgroup)) {
       throw cannot(`process ${pid} was started by hand in a session of a user, so nothing starts it again`);
     }
   }
-  if (isService) throw cannot('no unit of systemd has started it');
+  if (isService)
+    throw cannot(unit === undefined ? 'no unit of systemd has started it' : `it is not the main process of ${unit}`);
   terminate(reader, cannot);
   if (name === 'kube-apiserver' && !(await hasEnded(drainMs))) terminate(reader, cannot);
   if (!(await hasEnded(endMs))) {

@@ -3,11 +3,11 @@
 // it, so that a fault does not spread. What has expired asks for nothing, and a wait has an end (lib/plan/ahead-rules.ts).
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock } from '../clock.ts';
+import { type Clock, isRecent } from '../clock.ts';
 import { realDisk } from '../disk/disk.ts';
 import { ensurePrivateDirectory, readRegularFile, replaceFile } from '../disk/files.ts';
 import { errorText, isCode } from '../errors.ts';
-import { isRecent, readNote, writeNote } from '../host/notes.ts';
+import { readNote, writeNote } from '../host/notes.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leaseText } from '../kube/leases.ts';
 import type { Log } from '../log.ts';
@@ -68,7 +68,7 @@ export class RenewalLease {
     const content = isHeld ? 'held' : 'refused';
     const now = clock.now();
     const note = await readNote(notes.directory, waitingNote);
-    if (note?.text === content && isRecent(note, toldAgainMs, now)) return;
+    if (note?.text === content && isRecent(note.at, toldAgainMs, now)) return;
     log[isHeld ? 'info' : 'warn']('renewal.waiting', { lease: name, message });
     await writeNote(notes.directory, waitingNote, content, now);
   }

@@ -3,14 +3,13 @@
 // asked for, which needs an API server that is known. While no CA that is held here ends, nothing is asked and nothing
 // is said. What is offered comes from what kubeadm publishes for everybody (kube/cluster-info.ts), over a connection that
 // goes by the key of the CA (kube/public-object.ts); authority.ts decides.
-import { rm } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
-import { type Clock, steadyMs } from '../clock.ts';
+import { dirname, resolve } from 'node:path';
+import { type Clock, isRecent, steadyMs } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { durationText } from '../duration.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import { isRecent, readNote, writeNote } from '../host/notes.ts';
+import { readNote, writeNote } from '../host/notes.ts';
 import { lockHost } from '../host/sole-writer.ts';
 import { caBundleKey } from '../inventory/content.ts';
 import type { DiskLocation } from '../inventory/model.ts';
@@ -24,6 +23,7 @@ import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { authorityKey, type Found, locationText, type Store } from '../store/store.ts';
 import { isMapping, yamlMapping, yamlText } from '../yaml.ts';
 import { endingOf, followedBy, judgeOffer, worstEnding } from './authority.ts';
+import { writeNoted } from './kubelet-restart.ts';
 
 export interface AuthorityFollowing {
   /** Of the kubelet: it names the API server and its CA. Absolute path. */
@@ -166,7 +166,7 @@ export async function clientAuthority(kubeletConfig: string): Promise<string | u
 /** Once an hour. Noted before it asks: whatever comes of it, the next minute is silent. */
 async function isAskedAgain({ lockDir, clock }: AuthorityFollowing): Promise<boolean> {
   const now = clock.now();
-  if (isRecent(await readNote(lockDir, 'authority-asked'), askedAgainMs, now)) return false;
+  if (isRecent((await readNote(lockDir, 'authority-asked'))?.at, askedAgainMs, now)) return false;
   await writeNote(lockDir, 'authority-asked', '', now);
   return true;
 }
@@ -260,8 +260,9 @@ async function waitForOffer(
 async function publish(
   behind: readonly Holder[],
   known: readonly Certificate[],
-  { store, lockDir, clock, log, signal }: AuthorityFollowing,
+  options: AuthorityFollowing,
 ): Promise<'current' | 'followed'> {
+  const { store, lockDir, clock, log, signal } = options;
   const lock = await lockHost({ lockDir, once: true, clock, signal });
   let outcome: 'current' | 'followed' = 'current';
   try {
@@ -269,9 +270,8 @@ async function publish(
       const present = await holderAt(location, store, signal);
       const next = present && followedBy(present.certificates, known, clock.now());
       if (present === undefined || next === undefined) continue; // another run was faster
-      await writeNote(lockDir, restartNote, '', clock.now());
       const entries = { [present.entry]: Buffer.from(next.map(({ pem }) => pem).join('')) };
-      if ((await store.write(location, { entries, annotations: {} }, present.found, signal)) === 'conflict') {
+      if ((await writeNoted(location, { entries, annotations: {} }, present.found, options)) === 'conflict') {
         throw cannotFollow(present, 'it has just been changed; run it again', 'WriteFailed');
       }
       outcome = 'followed';
@@ -282,15 +282,4 @@ async function publish(
   } finally {
     await lock.release();
   }
-}
-
-// The kubelet reads the CA of kubelet.conf at its start only. A run that is ended between the write and the restart leaves
-// that to the next.
-const restartNote = 'restart-kubelet';
-
-export const isRestartNoted = async (lockDir: string): Promise<boolean> =>
-  (await readNote(lockDir, restartNote)) !== undefined;
-
-export async function forgetRestart(lockDir: string): Promise<void> {
-  await rm(join(lockDir, restartNote), { force: true }).catch(() => undefined);
 }

@@ -4,9 +4,8 @@ import { dirname } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
-import { errorText, RecoveryError } from '../errors.ts';
+import { RecoveryError } from '../errors.ts';
 import { lockHost } from '../host/sole-writer.ts';
-import { runSystemctl, stateOf, systemdRuns } from '../host/systemd.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { DiskLocation } from '../inventory/model.ts';
 import { filesOf, pathOf } from '../inventory/places.ts';
@@ -17,6 +16,7 @@ import { parseCertificates } from '../pki/certificate.ts';
 import type { Found, Store } from '../store/store.ts';
 import { askForCertificate, cannotRenew } from './ask.ts';
 import { byHandAdvice, expiredAt } from './expiry.ts';
+import { writeNoted } from './kubelet-restart.ts';
 
 export interface WorkerRenewal {
   /** Of the kubelet: it names its certificate, the API server and its CA. Absolute path. */
@@ -56,15 +56,16 @@ export async function renewWorker(options: WorkerRenewal): Promise<'valid' | 'ex
 async function publishIssued(
   issued: Buffer,
   location: DiskLocation,
-  { store, lockDir, clock, log, signal }: WorkerRenewal,
+  options: WorkerRenewal,
 ): Promise<'valid' | 'renewed'> {
+  const { store, lockDir, clock, log, signal } = options;
   const lock = await lockHost({ lockDir, once: true, clock, signal });
   try {
     const found = await store.read(location, signal);
     const expired = expiredAt(found?.entries, location, clock.now());
     if (expired === undefined || found === undefined) return 'valid'; // another run was faster
     const next = { entries: { ...keyOf(found), [certificateKey]: issued }, annotations: {} };
-    if ((await store.write(location, next, found, signal)) === 'conflict') {
+    if ((await writeNoted(location, next, found, options)) === 'conflict') {
       throw cannotRenew(expired.node)('WriteFailed', `"${pathOf(location)}" has just been changed; run it again`);
     }
     const notAfter = parseCertificates(issued, 'answer')[0]?.facts.notAfter.toISOString();
@@ -110,26 +111,3 @@ export async function kubeletIdentity(kubeletConf: string): Promise<DiskLocation
 export const directoriesOf = (location: DiskLocation): readonly string[] => [
   ...new Set(filesOf(location).map(({ file }) => dirname(file))),
 ];
-
-const kubelet = 'kubelet.service';
-const systemctlMs = 90_000;
-
-/**
- * After a renewal, where systemd manages the kubelet: one that runs, or waits for its next start, has read the expired
- * certificate. One that is about to start reads the new one, and one that somebody has stopped stays stopped.
- */
-export async function restartKubelet({ log, signal }: Pick<WorkerRenewal, 'log' | 'signal'>): Promise<void> {
-  if (!systemdRuns()) return;
-  const state = await stateOf(kubelet, signal);
-  if (!needsRestart(state)) return;
-  try {
-    await runSystemctl(['restart', kubelet], { timeoutMs: systemctlMs, signal });
-    log.info('restart.done', { component: 'kubelet', message: `systemctl restart ${kubelet}` });
-  } catch (err) {
-    log.warn('restart.failed', { component: 'kubelet', err: errorText(err) });
-  }
-}
-
-/** Pure. `state`: as systemd says it, `activating/auto-restart`. */
-export const needsRestart = (state: string | undefined): boolean =>
-  state !== undefined && /^(?:active|failed|reloading)\/|^activating\/auto-restart/.test(state);

@@ -1,22 +1,11 @@
+import { execFileSync } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { isRecent, readNote, writeNote } from '../../lib/host/notes.ts';
+import { readNote, writeNote } from '../../lib/host/notes.ts';
 
 const now = new Date('2026-11-25T08:00:00Z');
-const ago = (ms: number): { at: Date } => ({ at: new Date(now.getTime() - ms) });
-
-it.each<[string, { at: Date } | undefined, boolean]>([
-  ['of this moment', ago(0), true],
-  ['of an hour less a millisecond', ago(3_599_999), true],
-  ['of an hour', ago(3_600_000), false],
-  ['of the future', ago(-1), false],
-  ['that is not there', undefined, false],
-])('isRecent() for an hour: one %s', (_, note, answer) => {
-  expect(isRecent(note, 3_600_000, now)).toBe(answer);
-});
-
 describe('a note', () => {
   let directory: string;
   beforeEach(async () => {
@@ -36,6 +25,11 @@ describe('a note', () => {
     const later = new Date(now.getTime() + 60_000);
     for (const at of [now, later]) await writeNote(directory, 'asked', 'same', at);
     expect((await readNote(directory, 'asked'))?.at).toEqual(later);
+  });
+
+  it('that is a FIFO is none, and nobody waits for it', async () => {
+    execFileSync('mkfifo', [join(directory, 'asked')]);
+    expect(await readNote(directory, 'asked')).toBeUndefined();
   });
 
   it('that is absent or a directory is none, and stands in the way of nothing', async () => {

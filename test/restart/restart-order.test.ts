@@ -203,6 +203,16 @@ describe('etcd as a service of its own', () => {
     expect(await markers().look('etcd')).toBeUndefined();
   });
 
+  it('is named no more when it was started again, also where a run died while it wrote', async () => {
+    const components = await service(inDays(1));
+    await markers().set('etcd', { boot: bootId(), state: 'writing', running: [], until: inDays(1) });
+    expect((await restart(components)).outcomes).toEqual([]);
+    expect(await waitingServices(components, markers())).toEqual([named()]);
+    process.kill(started.get('etcd') ?? 0, 'SIGKILL');
+    await start(components[0]);
+    expect(await waitingServices(components, markers())).toEqual([]);
+  });
+
   it('that has read what has expired is restarted by its unit alone', async () => {
     const components = await service(inDays(-1));
     expect((await restart(components)).outcomes).toEqual([

@@ -2,7 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { directoriesOf, kubeletIdentity, needsRestart } from '../../lib/worker/renew.ts';
+import { needsRestart } from '../../lib/worker/kubelet-restart.ts';
+import { directoriesOf, kubeletIdentity } from '../../lib/worker/renew.ts';
 import { kubeconfigOf } from '../support/certificates/kubeconfig.ts';
 
 let directory: string;
@@ -55,7 +56,7 @@ describe('needsRestart()', () => {
     '%s has read, or will not read soon',
     (state) => expect(needsRestart(state)).toBe(true),
   );
-  it.each(['activating/start-pre', 'inactive/dead', 'deactivating/stop-sigterm', undefined])(
+  it.each(['activating/start-pre', 'inactive/dead', 'deactivating/stop-sigterm'])(
     '%s reads the new one, or was stopped',
     (state) => expect(needsRestart(state)).toBe(false),
   );

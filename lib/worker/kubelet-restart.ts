@@ -1,0 +1,83 @@
+// The kubelet reads its certificate, when that has expired, and the CA of kubelet.conf at its start only. Before one of them
+// changes a note is left, and it stays until the kubelet was restarted, whichever run that takes. When nothing was written
+// it is taken back, so that a write that fails again and again restarts nothing.
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../clock.ts';
+import { errorText } from '../errors.ts';
+import { readNote, writeNote } from '../host/notes.ts';
+import { runSystemctl, stateOf, systemdRuns } from '../host/systemd.ts';
+import type { Location } from '../inventory/model.ts';
+import type { Log } from '../log.ts';
+import type { Found, Material, Store } from '../store/store.ts';
+
+interface Noting {
+  /** Of the files of this host. */
+  readonly store: Store;
+  /** The note lies there. */
+  readonly lockDir: string;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+const noteName = 'worker-restart-kubelet';
+const forget = (lockDir: string): Promise<void> => rm(join(lockDir, noteName), { force: true }).catch(() => undefined);
+
+/** As the store's, with the note that the kubelet has read something else. */
+export async function writeNoted(
+  location: Location,
+  next: Material,
+  found: Found,
+  { store, lockDir, clock, signal }: Noting,
+): Promise<'written' | 'conflict'> {
+  const before = await readNote(lockDir, noteName);
+  await writeNote(lockDir, noteName, '', clock.now());
+  let hasChanged = false;
+  try {
+    const outcome = await store.write(location, next, found, signal);
+    hasChanged = outcome === 'written';
+    return outcome;
+  } catch (err) {
+    // A failure after the rename (of an fsync) leaves the new file there.
+    const there = await store.read(location, signal).catch(() => undefined);
+    hasChanged = there !== undefined && there.version !== found.version;
+    throw err;
+  } finally {
+    if (!hasChanged && before === undefined) await forget(lockDir);
+  }
+}
+
+const kubelet = 'kubelet.service';
+const systemctlMs = 90_000;
+
+interface Restarting extends Pick<Noting, 'lockDir' | 'signal'> {
+  /** Otherwise the kubelet is about to start, and reads what is there. */
+  readonly restarts: boolean;
+  /** This run has written something: a note may not have been possible. */
+  readonly hasWritten: boolean;
+  readonly log: Log;
+}
+
+/**
+ * Acts on the note, where systemd manages the kubelet: one that runs, or waits for its next start, has read what was there
+ * before. One that is about to start reads what is new, and one that somebody has stopped stays stopped. Never rejects.
+ */
+export async function restartNoted({ restarts, hasWritten, lockDir, log, signal }: Restarting): Promise<void> {
+  if (!restarts || !systemdRuns()) return forget(lockDir);
+  if (!hasWritten && (await readNote(lockDir, noteName)) === undefined) return;
+  const state = await stateOf(kubelet, signal);
+  if (state === undefined) return; // asked again by the next run
+  try {
+    if (needsRestart(state)) {
+      await runSystemctl(['restart', kubelet], { timeoutMs: systemctlMs, signal });
+      log.info('restart.done', { component: 'kubelet', message: `systemctl restart ${kubelet}` });
+    }
+    await forget(lockDir);
+  } catch (err) {
+    log.warn('restart.failed', { component: 'kubelet', err: errorText(err) });
+  }
+}
+
+/** Pure. `state`: as systemd says it, `activating/auto-restart`. */
+export const needsRestart = (state: string): boolean =>
+  /^(?:active|failed|reloading)\/|^activating\/auto-restart/.test(state);

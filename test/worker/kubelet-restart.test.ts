@@ -1,0 +1,48 @@
+// The note that the kubelet has read something else: left by a write, taken back where none came about.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { systemClock } from '../../lib/clock.ts';
+import { readNote } from '../../lib/host/notes.ts';
+import { writeNoted } from '../../lib/worker/kubelet-restart.ts';
+
+let lockDir: string;
+beforeEach(async () => {
+  lockDir = await mkdtemp(join(tmpdir(), 'kubelet-restart-'));
+});
+afterEach(() => rm(lockDir, { recursive: true }));
+
+const empty = { entries: {}, annotations: {} };
+const found = { ...empty, version: 'first' };
+const isNoted = async (): Promise<boolean> => (await readNote(lockDir, 'worker-restart-kubelet')) !== undefined;
+
+/** `there`: the version that lies there afterwards. */
+function write(outcome: 'written' | 'conflict' | Error, there = 'first'): Promise<unknown> {
+  const store = {
+    read: async () => ({ ...empty, version: there }),
+    write: async () => {
+      expect(await isNoted()).toBe(true);
+      if (outcome instanceof Error) throw outcome;
+      return outcome;
+    },
+  };
+  const noting = { store, lockDir, clock: systemClock, signal: AbortSignal.timeout(10_000) };
+  return writeNoted({ kind: 'pemFile', file: '/ca.crt' }, empty, found, noting).catch(String);
+}
+
+it.each([
+  ['stays after a write', 'written', 'second', true],
+  ['is taken back after a conflict', 'conflict', 'other', false],
+  ['is taken back after a write that failed', new Error('no space'), 'first', false],
+  ['stays after a write that failed when the file was there', new Error('no sync'), 'second', true],
+] as const)('%s', async (_, outcome, there, stays) => {
+  await write(outcome, there);
+  expect(await isNoted()).toBe(stays);
+});
+
+it('that an earlier run has left stays, whatever this one does', async () => {
+  await write('written', 'second');
+  await write(new Error('no space'));
+  expect(await isNoted()).toBe(true);
+});
