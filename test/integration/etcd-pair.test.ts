@@ -3,7 +3,7 @@
 // server starts again, and the Machine of Cluster API says when what it serves ends.
 import { execFile, execFileSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { copyFile, mkdir, readFile, utimes, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -257,6 +257,14 @@ describe('the plan knows the source', () => {
       await here.run({ 'external-etcd-client': { command } });
       await here.run({ 'external-etcd-client': { command } });
       expect(await readFile(count, 'utf8')).toBe('asked\n'.repeat(asked));
+      // A report of another day asks nobody, one of today when the hour is over, as a run does.
+      await here.status({ 'external-etcd-client': { command } }, '--at=2050-01-01');
+      expect(await readFile(count, 'utf8')).toBe('asked\n'.repeat(asked));
+      const past = new Date(Date.now() - 3_601_000);
+      await utimes(join(here.machine.root, 'lock', 'asked-external-etcd-client'), past, past);
+      await here.status({ 'external-etcd-client': { command } });
+      await here.run({ 'external-etcd-client': { command } });
+      expect(await readFile(count, 'utf8')).toBe('asked\n'.repeat(asked + 2));
     }
     await using here = await machineWith(soon);
     const files = { pemPair: { certFile: fresh.cert, keyFile: fresh.key } };
@@ -379,7 +387,9 @@ it('a pair that was renewed on a machine of etcd goes into the Secret, once, and
   if (first === undefined || second === undefined) throw new Error('no member');
   const base = join(first.pki, 'apiserver-etcd-client');
   await putSecret({ cert: `${base}.crt`, key: `${base}.key` });
-  const deliveries = { 'apiserver-etcd-client': { secret: { kubeconfig: management.adminKubeconfig, ...place } } };
+  const kubeconfig = join(first.root, 'management.conf');
+  await copyFile(management.adminKubeconfig, kubeconfig);
+  const deliveries = { 'apiserver-etcd-client': { secret: { kubeconfig, ...place } } };
   const run = (root: string, etcdPkiDir: string) =>
     recover(root, 'etcdadm', { etcdPkiDir }, { deliveries }, ['--restart']);
   // What a start waits for tells nobody.
@@ -400,14 +410,14 @@ it('a pair that was renewed on a machine of etcd goes into the Secret, once, and
   // The next machine has a pair of its own: the one in the Secret is good, and stays.
   expect((await run(second.root, second.pki)).code).toBe(0);
   // Known to be there, it is not asked for each minute.
-  const away = { 'apiserver-etcd-client': { secret: { kubeconfig: '/nowhere/management.conf', ...place } } };
-  const look = () => recover(first.root, 'etcdadm', { etcdPkiDir: first.pki }, { deliveries: away }, ['--restart']);
+  await rm(kubeconfig);
+  const look = () => run(first.root, first.pki);
   expect((await look()).stderr).not.toContain('pair.failed');
   expect((await secret()).metadata.resourceVersion).toBe(made.metadata.resourceVersion);
   // An hour later it is; and a failure is not told each minute.
   const past = new Date(Date.now() - 3_601_000);
   await utimes(join(first.root, 'lock', 'delivered-apiserver-etcd-client'), past, past);
-  expect(lineOf('pair.failed', (await look()).stderr)).toContain('/nowhere/management.conf');
+  expect(lineOf('pair.failed', (await look()).stderr)).toContain(kubeconfig);
   expect((await look()).stderr).not.toContain('pair.failed');
 });
 
