@@ -40,23 +40,25 @@ const identityOf = (place: object): string => createHash('sha256').update(JSON.s
 type Asking = Pick<Runtime, 'clock' | 'log' | 'signal'>;
 
 /**
- * The same with what these have answered. All at once, each for a limited time, and no lock is held meanwhile. Never rejects
- * but by an abort. `lockDir`: notes there when it was.
+ * What these have answered. All at once, each for a limited time, and no lock is held meanwhile. Never rejects but by an
+ * abort. `lockDir`: notes there when it was.
  */
 export async function askSources(
   { sources, lockDir }: { readonly sources: RegenConfig['sources']; readonly lockDir?: string | undefined },
   names: readonly string[],
   asking: Asking,
 ): Promise<Sources> {
-  const answers = Object.entries(sources).map(async ([name, source]): Promise<[string, Asked]> => {
+  const asked = Object.entries(sources).filter(([name]) => names.includes(name));
+  const answers = asked.map(async ([name, source]): Promise<[string, Asked]> => {
     const place = sourceText(source);
-    if (!names.includes(name)) return [name, { place }];
     if (lockDir !== undefined) await writeNote(lockDir, `asked-${name}`, identityOf(source), asking.clock.now());
-    const limited = limitedBy(asking);
     try {
-      const withSecrets = <T>(secret: ManagementPlace, work: (store: Store) => Promise<T>): Promise<T> =>
-        withSecretsOf(secret, limited, work);
-      return [name, { place, answer: await readSource(source, { ...limited, withSecrets }) }];
+      const answer = await inTime(asking, place, (limited) => {
+        const withSecrets = <T>(secret: ManagementPlace, work: (store: Store) => Promise<T>): Promise<T> =>
+          withSecretsOf(secret, limited, work);
+        return readSource(source, { ...limited, withSecrets });
+      });
+      return [name, { place, answer }];
     } catch (err) {
       asking.signal.throwIfAborted();
       const problem = errorText(err);
@@ -88,10 +90,16 @@ export async function deliverFromHere(mode: RegenConfig, store: Store, runtime: 
   });
 }
 
-const limitedBy = <R extends Asking>(asking: R): R => ({
-  ...asking,
-  signal: AbortSignal.any([asking.signal, AbortSignal.timeout(placeMs)]),
-});
+/** What is cut off because its time is over says so. */
+async function inTime<R extends Asking, T>(asking: R, place: string, work: (limited: R) => Promise<T>): Promise<T> {
+  const over = AbortSignal.timeout(placeMs);
+  try {
+    return await work({ ...asking, signal: AbortSignal.any([asking.signal, over]) });
+  } catch (cause) {
+    if (!over.aborted || asking.signal.aborted) throw cause;
+    throw new RecoveryError('KubeUnavailable', `Cannot use ${place}: no answer in ${placeMs / 1000} s`, { cause });
+  }
+}
 
 /** Of another cluster: no name of this one's API server is asked for. */
 function withPlace<T>(
@@ -114,10 +122,10 @@ function destinationOf({ secret }: PairDelivery, runtime: Runtime): PairDestinat
   return {
     text: secretText(secret),
     location: { kind: 'secret', namespace, name },
-    withStore: (work) => {
-      const limited = limitedBy(runtime);
-      return withSecretsOf(secret, limited, (store) => work(store, limited.signal));
-    },
+    withStore: (work) =>
+      inTime(runtime, secretText(secret), (limited) =>
+        withSecretsOf(secret, limited, (store) => work(store, limited.signal)),
+      ),
   };
 }
 
@@ -135,8 +143,8 @@ export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runti
   if (note?.text === told && isRecent(note.at, toldAgainMs, clock.now())) return;
   if (note?.text === `${told} failed` && isRecent(note.at, tryAgainMs, clock.now())) return;
   try {
-    const outcome = await withPlace(machine, limitedBy(runtime), (api) =>
-      annotateMachine({ ...api, machine, notAfter }),
+    const outcome = await inTime(runtime, machineText(machine), (limited) =>
+      withPlace(machine, limited, (api) => annotateMachine({ ...api, machine, notAfter })),
     );
     if (outcome === 'written') {
       log.info('machine.annotated', { message: machineText(machine), notAfter: notAfter.toISOString() });

@@ -177,13 +177,15 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
         lockDisk: () => lockHost({ ...runtime, lockDir }),
         refuseBesideOthers: refuseBesideKubeadm,
       });
-    let report = await pass(hasSources ? await management?.sourcesOf(mode) : undefined);
+    const places = await management?.sourcesOf(mode);
+    let report = await pass(places);
     const wanted = report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
     if (management !== undefined && wanted.length > 0) {
       // What this machine can make itself came first, and its files are free for others while its sources are asked.
       ({ summaryLoggedAt } = report);
       const asked = { sources: mode.sources, lockDir: dryRun ? undefined : lockDir };
-      report = await afterAsking(report, pass, await management.askSources(asked, wanted, runtime), log);
+      const answers = await management.askSources(asked, wanted, runtime);
+      report = await afterAsking(report, pass, new Map([...(places ?? []), ...answers]), log);
     }
     if (events !== undefined) await sendEvents(events);
     const { summaryLoggedAt: loggedAt } = report;

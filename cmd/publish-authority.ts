@@ -7,7 +7,7 @@ import type { RegenConfig } from '../lib/config/mode-settings.ts';
 import { replaceFile } from '../lib/disk/files.ts';
 import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
 import { isRecent } from '../lib/clock.ts';
-import { readNote, writeNote } from '../lib/host/notes.ts';
+import { isNews, readNote, writeNote } from '../lib/host/notes.ts';
 import { certificateKey } from '../lib/inventory/content.ts';
 import { signerOf } from '../lib/issue/host-credential.ts';
 import { type ClusterInfo, clusterInfoPath, clusterInfoText } from '../lib/kube/cluster-info.ts';
@@ -40,9 +40,10 @@ export async function publishRenewed({ mode, identity, store, runtime }: Cluster
     const bytes = signer && (await store.read(signer.location, signal))?.entries[certificateKey];
     const own = bytes && leadingCertificate(bytes);
     if (own === undefined || now < own.facts.notBefore || now >= own.facts.notAfter) return;
-    await giveToApprover(own, log).catch((err: unknown) =>
-      log.warn('authority.refused', { path: approverAuthorityFile(defaultDirectory), err: errorText(err) }),
-    );
+    await giveToApprover(own, log).catch(async (err: unknown) => {
+      const fields = { path: approverAuthorityFile(defaultDirectory), err: errorText(err) };
+      if (await isNews(mode.lockDir, 'approver-authority', fields.err, now)) log.warn('authority.failed', fields);
+    });
     if (!mode.restart) return; // the API may not be there yet: a kubelet waits for this run
     const note = await readNote(mode.lockDir, noteName);
     const seen = own.facts.fingerprint;

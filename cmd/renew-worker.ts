@@ -7,6 +7,7 @@ import { parseToolConfig } from '../lib/config/load.ts';
 import { parseDuration } from '../lib/duration.ts';
 import { defaultDirectory, hostLayout, workerTokenFile as usualTokenFile } from '../lib/install/layout.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
+import { isCode } from '../lib/errors.ts';
 import { createLog } from '../lib/log.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
@@ -63,7 +64,7 @@ export async function renewWorkerCommand(
     waitMs: Math.max(0, (waitMs ?? 0) - 1000 * Math.floor((steadyMs(systemClock) - began) / 1000)),
   }).catch((err: unknown) => {
     // Without a CA that is known here no API server is: that was said.
-    if (failures.length === 0) failed(err);
+    if (failures.length === 0 || !isCode(err, 'KubeUnavailable')) failed(err);
   });
   if (outcome === 'expired')
     io.stdout.write("The kubelet's client certificate has expired: a new one would be asked for.\n");

@@ -123,9 +123,11 @@ async function sourcesToAsk(config: ToolConfig, io: Io) {
   if (Object.keys(config.sources).length === 0) return undefined;
   const { askSources, sourcesOf } = await import('./management.ts');
   const { clock, log, signal } = connectingOf({ ...config, log: { ...config.log, level: 'error' } }, io);
+  const places = await sourcesOf(config);
   return {
-    places: await sourcesOf(config),
-    ask: (names: readonly string[]) => askSources({ sources: config.sources }, names, { clock, log, signal }),
+    places,
+    ask: async (names: readonly string[]) =>
+      new Map([...places, ...(await askSources({ sources: config.sources }, names, { clock, log, signal }))]),
   };
 }
 

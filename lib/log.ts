@@ -46,6 +46,7 @@ export type LogEvent =
   | 'caBundle.updated'
   | 'authority.followed'
   | 'authority.refused'
+  | 'authority.failed'
   | 'clusterInfo.updated'
   | 'clusterInfo.failed'
   | 'target.regenerated'

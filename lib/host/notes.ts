@@ -2,6 +2,7 @@
 // a note: without one, or with one that cannot be read, something is asked or told once more.
 import { stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
+import { isRecent } from '../clock.ts';
 import { realDisk } from '../disk/disk.ts';
 import { ensurePrivateDirectory, readRegularFile, replaceFile } from '../disk/files.ts';
 
@@ -31,3 +32,13 @@ export async function writeNote(directory: string, name: string, text: string, n
     // The next run does it again.
   }
 }
+
+/** Whether this is to be told now: the last that was told is another, or of an hour ago. Then it is noted. */
+export async function isNews(directory: string, name: string, text: string, now: Date): Promise<boolean> {
+  const note = await readNote(directory, name);
+  if (note?.text === text.trim() && isRecent(note.at, toldAgainMs, now)) return false;
+  await writeNote(directory, name, text, now);
+  return true;
+}
+
+const toldAgainMs = 3_600_000;

@@ -1,6 +1,8 @@
 // The pair that a source of `regen.sources` has: in a Secret of another cluster, in files of this machine, or printed by a
 // command. Each is asked for a limited time, because a kubelet may be waiting, and no word of a key reaches an error.
-import { spawn } from 'node:child_process';
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { stat } from 'node:fs/promises';
+import type { Readable } from 'node:stream';
 import type { Clock } from '../clock.ts';
 import type { ManagementPlace, PairSource } from '../config/management-settings.ts';
 import { realDisk } from '../disk/disk.ts';
@@ -69,7 +71,8 @@ function unlessAborted<T>(work: Promise<T>, signal: AbortSignal, text: string): 
 
 async function bytes(path: string): Promise<Uint8Array> {
   try {
-    return await readRegularFile(realDisk, path);
+    // The disk's own looks at files at once (stat), which a file system that hangs would never come back from.
+    return await readRegularFile({ ...realDisk, stat }, path);
   } catch (cause) {
     throw new RecoveryError('ReadFailed', `Cannot read "${path}": ${systemCode(cause) ?? 'unreadable'}`, { cause });
   }
@@ -85,7 +88,7 @@ async function outputOf(
   text: string,
 ): Promise<Buffer> {
   const cannot = (state: string): RecoveryError => new RecoveryError('ReadFailed', `Cannot use ${text}: ${state}`);
-  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'], env: {}, detached: true });
+  const child = started(program, args, cannot);
   const endAll = (): void => {
     if (child.pid !== undefined) killGroup(child.pid);
   };
@@ -117,6 +120,22 @@ async function outputOf(
 }
 
 const afterExitMs = 500;
+
+/** Some failures are thrown, others leave a child without output, and most come as an event. */
+function started(
+  program: string,
+  args: readonly string[],
+  cannot: (state: string) => RecoveryError,
+): ChildProcessByStdio<null, Readable, null> {
+  try {
+    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'], env: {}, detached: true });
+    if ((child.stdout as Readable | undefined) !== undefined) return child;
+    child.once('error', () => undefined);
+  } catch (err) {
+    throw cannot(systemCode(err) ?? 'it cannot be started');
+  }
+  throw cannot('it cannot be started');
+}
 
 /** It leads a process group of its own (setsid(2)). */
 function killGroup(pid: number): void {

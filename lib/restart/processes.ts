@@ -73,14 +73,17 @@ export async function restartProcess(
       });
       if (!waits && !(await hasEnded(endMs)))
         throw cannot(`process ${pid} has not ended ${endMs / 1000} s after it was told to`);
-      return `systemctl restart ${unit}`;
+      return `systemctl restart ${unit}${isService ? ': the CA that it had read has expired' : ''}`;
     }
     if (controlPlane[name].startedBy === 'systemd' && isOfSession(cgroup)) {
       throw cannot(`process ${pid} was started by hand in a session of a user, so nothing starts it again`);
     }
   }
-  if (isService)
-    throw cannot(unit === undefined ? 'no unit of systemd has started it' : `it is not the main process of ${unit}`);
+  if (isService) {
+    const state = unit === undefined ? 'no unit of systemd has started it' : `it is not the main process of ${unit}`;
+    const message = `Cannot restart component "${name}": process ${pid} has read a CA that has expired, and ${state}; restart it by hand`;
+    throw new RecoveryError('WriteFailed', message);
+  }
   terminate(reader, cannot);
   if (name === 'kube-apiserver' && !(await hasEnded(drainMs))) terminate(reader, cannot);
   if (!(await hasEnded(endMs))) {

@@ -3,11 +3,11 @@
 // it, so that a fault does not spread. What has expired asks for nothing, and a wait has an end (lib/plan/ahead-rules.ts).
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Clock, isRecent } from '../clock.ts';
+import type { Clock } from '../clock.ts';
 import { realDisk } from '../disk/disk.ts';
 import { ensurePrivateDirectory, readRegularFile, replaceFile } from '../disk/files.ts';
 import { errorText, isCode } from '../errors.ts';
-import { readNote, writeNote } from '../host/notes.ts';
+import { isNews } from '../host/notes.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leaseText } from '../kube/leases.ts';
 import type { Log } from '../log.ts';
@@ -66,11 +66,8 @@ export class RenewalLease {
   async #tellWaiting(isHeld: boolean, message: string): Promise<void> {
     const { clock, log, notes } = this.#options;
     const content = isHeld ? 'held' : 'refused';
-    const now = clock.now();
-    const note = await readNote(notes.directory, waitingNote);
-    if (note?.text === content && isRecent(note.at, toldAgainMs, now)) return;
-    log[isHeld ? 'info' : 'warn']('renewal.waiting', { lease: name, message });
-    await writeNote(notes.directory, waitingNote, content, now);
+    if (await isNews(notes.directory, waitingNote, content, clock.now()))
+      log[isHeld ? 'info' : 'warn']('renewal.waiting', { lease: name, message });
   }
 
   /** At the end of a run that restarts: gives the Lease back where this node has it and all is proven, else keeps it. */
@@ -131,6 +128,5 @@ const timeoutMs = 3_000;
 const releaseMs = 10_000;
 
 const waitingNote = 'waiting';
-const toldAgainMs = 3_600_000;
 
 const grant = 'grant it with "kube-cert-recovery init host --renew-before=..." and the kubeconfig of an administrator';

@@ -9,7 +9,7 @@ import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { durationText } from '../duration.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import { readNote, writeNote } from '../host/notes.ts';
+import { isNews, readNote, writeNote } from '../host/notes.ts';
 import { lockHost } from '../host/sole-writer.ts';
 import { caBundleKey } from '../inventory/content.ts';
 import type { DiskLocation } from '../inventory/model.ts';
@@ -61,29 +61,36 @@ interface Holder {
  * believed, KubeUnavailable where nothing is offered in time. One that has not expired yet fails nothing.
  */
 export async function followAuthority(options: AuthorityFollowing): Promise<'current' | 'due' | 'followed'> {
-  const { clock, log } = options;
-  const { holders, unread } = await holdersOf(options);
-  const held = holders.flatMap(({ certificates }) => certificates);
+  const { lockDir, clock, log } = options;
+  const holders = await holdersOf(options);
+  const held = holders.all.flatMap(({ certificates }) => certificates);
   if (worstEnding(held, clock.now()) === undefined) return 'current';
-  for (const { code, message } of unread) log.warn('authority.refused', { code, err: message });
-  if (isShutOut(holders[0], clock.now())) return follow(holders, held, options);
-  return follow(holders, held, options).catch((err: unknown) => {
-    if (!(err instanceof RecoveryError)) throw err;
-    log.warn('authority.refused', { code: err.code, err: err.message });
-    return 'current' as const;
-  });
+  const tell = async (errors: readonly RecoveryError[]): Promise<void> => {
+    const text = errors.map(({ message }) => message).join('; ');
+    if (errors.length === 0 || !(await isNews(lockDir, 'authority-failed', text, clock.now()))) return;
+    for (const { code, message } of errors) log.warn('authority.failed', { code, err: message });
+  };
+  try {
+    const outcome = await follow(holders, held, options);
+    await tell(holders.unread);
+    return outcome;
+  } catch (err) {
+    if (!(err instanceof RecoveryError) || isShutOut(holders.ofKubelet, clock.now())) throw err;
+    await tell([...holders.unread, err]);
+    return 'current';
+  }
 }
 
 /**
  * Whether no API server is known any more, by what kubelet.conf holds. One that has expired beside a valid one shuts out
  * nobody: CAs stay in bundles until they have expired.
  */
-const isShutOut = (first: Holder | undefined, now: Date): boolean =>
-  first !== undefined && first.certificates.every((one) => endingOf(one, now) === 'expired');
+const isShutOut = (ofKubelet: Holder | undefined, now: Date): boolean =>
+  ofKubelet !== undefined && ofKubelet.certificates.every((one) => endingOf(one, now) === 'expired');
 
-/** The holders: kubelet.conf first. What has not expired there is asked for once an hour, and not waited for. */
+/** What has not expired in kubelet.conf is asked for once an hour, and not waited for. */
 async function follow(
-  holders: readonly Holder[],
+  { all: holders, ofKubelet: first }: Holders,
   held: readonly Certificate[],
   options: AuthorityFollowing,
 ): Promise<'current' | 'due' | 'followed'> {
@@ -92,7 +99,6 @@ async function follow(
   const here = leftBehind(holders, held, clock.now());
   if (here.length > 0) return dryRun ? 'due' : publish(here, held, options);
   if (dryRun) return 'due';
-  const [first] = holders;
   const waits = isShutOut(first, clock.now());
   if (first === undefined || (!waits && !(await isAskedAgain(options)))) return 'current';
   const offered = waits ? await waitForOffer(first, held, options) : await lookOnce(first, held, options);
@@ -105,7 +111,9 @@ const leftBehind = (holders: readonly Holder[], known: readonly Certificate[], n
   holders.filter(({ certificates }) => followedBy(certificates, known, now) !== undefined);
 
 interface Holders {
-  readonly holders: readonly Holder[];
+  readonly all: readonly Holder[];
+  /** That of kubelet.conf: by this one the API server is known. */
+  readonly ofKubelet?: Holder | undefined;
   /** Of those that cannot be read. */
   readonly unread: readonly RecoveryError[];
 }
@@ -120,7 +128,7 @@ async function holdersOf({
 }: AuthorityFollowing): Promise<Holders> {
   const bytes = await readIfThere(kubeletConf);
   const view = bytes && readKubeconfigView(kubeletConf, bytes, {});
-  if (view === undefined || !('authority' in view)) return { holders: [], unread: [] };
+  if (view === undefined || !('authority' in view)) return { all: [], unread: [] };
   const { authority } = view;
   const own: readonly DiskLocation[] =
     authority.kind === 'data'
@@ -132,21 +140,24 @@ async function holdersOf({
   const locations = [...own, { kind: 'pemFile', file: clients } as const];
   const distinct = locations.filter((one, at) => locations.findIndex((other) => pathOf(other) === pathOf(one)) === at);
   const unread: RecoveryError[] = [];
-  const holders = distinct.map((location) =>
+  const found = distinct.map((location) =>
     holderAt(location, store, signal).catch((err: unknown) => {
       if (!(err instanceof RecoveryError)) throw err;
       unread.push(err);
       return undefined;
     }),
   );
-  return { holders: (await Promise.all(holders)).filter((one) => one !== undefined), unread };
+  const holders = await Promise.all(found);
+  const ofKubelet = own.length > 0 ? holders[0] : undefined;
+  return { all: holders.filter((one) => one !== undefined), ofKubelet, unread };
 }
 
 async function holderAt(location: DiskLocation, store: Store, signal: AbortSignal): Promise<Holder | undefined> {
   const entry = location.kind === 'kubeconfig' ? authorityKey : caBundleKey;
   const found = await store.read(location, signal);
   const bytes = found?.entries[entry];
-  return found && bytes && { location, entry, found, certificates: wholeCertificates(bytes) };
+  const certificates = bytes ? wholeCertificates(bytes) : [];
+  return found && certificates.length > 0 ? { location, entry, found, certificates } : undefined;
 }
 
 async function readIfThere(path: string): Promise<Buffer | undefined> {

@@ -105,6 +105,16 @@ export function authorityStory({ world, create, approve, cli }: AuthorityStory):
       expect(await worker.trust()).toBe(present);
     });
 
+    it('asks nobody where kubelet.conf holds no certificate, and says what is wrong there', async () => {
+      await publish(present);
+      const worker = await create('empty', valid, { authority: 'none\n' });
+      await writeFile(worker.clientAuthority, expired);
+      const { exit, err } = await cli('renew-worker', ...worker.flags, '--wait=0s');
+      expect(err).not.toContain('Cannot read properties');
+      expect(exit, err).toBe(0);
+      expect(await readFile(worker.clientAuthority, 'utf8')).toBe(expired);
+    });
+
     it('sends nothing to another server that says it is the API server, by a CA of the same name', async () => {
       await publish(present);
       const names = { commonName: 'kube-apiserver', ipAddresses: ['127.0.0.1'], usages: ['serverAuth'] } as const;
