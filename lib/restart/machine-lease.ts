@@ -84,19 +84,25 @@ export class MachineLease {
   }
 
   /**
-   * Gives back what is ours, also when the signal has aborted. Asks again for `withinMs` while no API server answers: it
-   * may be the one that has just been restarted. Never rejects: a Lease that stays ends after its duration.
+   * Gives back what is ours, also when the signal has aborted. Asks again for `withinMs` while no API server answers, or one
+   * that does not know yet who may do what: it may be the one that has just been restarted. Throws the last answer: then the
+   * Lease may still be ours, and ends after its duration.
    */
-  async release(withinMs = 0): Promise<void> {
+  async giveBack(withinMs: number): Promise<void> {
     const { holder, clock, signal } = this.#options;
     const giveBack = async (): Promise<void> => {
       const found = await this.#read(lastRequest);
       if (found?.spec?.holderIdentity !== holder) return;
       await replaceLease(this.#request(lastRequest), found, { ...found.spec, holderIdentity: '' });
     };
-    // Else another machine has found it expired, or our right has been revoked.
-    const isAway = (err: unknown): boolean => isCode(err, 'KubeUnavailable', 'KubeWrongAnswer');
-    await retry(giveBack, isAway, { forMs: withinMs, everyMs: askAgainMs, clock, signal }).catch(() => undefined);
+    const isPassing = (err: unknown): boolean =>
+      isCode(err, 'KubeUnavailable', 'KubeWrongAnswer', 'KubeForbidden', 'KubeUnauthorized', 'KubeConflict');
+    await retry(giveBack, isPassing, { forMs: withinMs, everyMs: askAgainMs, clock, signal });
+  }
+
+  /** The same for who does not come back to it: a Lease that stays ends after its duration. Never rejects. */
+  async release(withinMs = 0): Promise<void> {
+    await this.giveBack(withinMs).catch(() => undefined);
   }
 
   #request(asking: Asking = this.#asking): LeaseRequest {

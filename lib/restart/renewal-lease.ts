@@ -78,11 +78,11 @@ export class RenewalLease {
     if (noted.boot !== notes.boot) return rm(this.#note, { force: true });
     try {
       if (!(await isProven())) return await this.#with(noted.holder, (lease) => lease.acquire());
-      await this.#with(noted.holder, (lease) => lease.release(releaseMs));
+      await this.#with(noted.holder, (lease) => lease.giveBack(releaseMs));
       await rm(this.#note, { force: true });
       log.info('renewal.finished', { lease: name });
     } catch (err) {
-      // It expires after its duration in any case.
+      // The note stays: the next run gives it back.
       log.warn('renewal.unproven', { lease: name, err: errorText(err) });
     }
   }

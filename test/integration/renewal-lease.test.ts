@@ -6,6 +6,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { expiryAnnotation } from '../../lib/management/machine-expiry.ts';
+import { bootId } from '../../lib/host/proc.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { blocks, page } from '../docs/markdown.ts';
 import { clusterApiCrd } from '../support/cluster/cluster-api-crds.ts';
@@ -117,6 +118,36 @@ it('renews when the Lease is free, keeps it until the scheduler has been restart
   for (const name of ['kube-controller-manager', 'kube-scheduler'])
     expect(running.processes.get(name)?.restarted, name).toBe(1);
   expect(await ends()).toEqual(after);
+});
+
+it('gives the Lease back later where the API server has refused that', async () => {
+  const note = join(machine.root, 'lock/renewing');
+  await writeFile(note, `${bootId()} node1`);
+  expect((await asAdmin('patch', ...lease, '--type=merge', '-p', '{"spec":{"holderIdentity":"node1"}}')).code).toBe(0);
+  // As one that has just started, and does not know yet who may do what.
+  expect((await asAdmin('delete', 'rolebinding', '-n', 'kube-cert-recovery', '--all')).code).toBe(0);
+  const may = [
+    'auth',
+    'can-i',
+    'update',
+    'leases.coordination.k8s.io/control-plane-renewal',
+    '-n',
+    'kube-cert-recovery',
+  ];
+  const host = ['--as=node1', '--as-group=kube-cert-recovery:hosts'];
+  await eventually(async () => expect((await asAdmin(...may, ...host)).stdout).toContain('no'));
+  const refused = await run('--restart');
+  expect(refused.lines.map(({ event }) => event)).toContain('renewal.unproven');
+  expect(refused.lines.map(({ event }) => event)).not.toContain('renewal.finished');
+  expect(await holder()).toBe('node1');
+  await running.grant();
+  await eventually(async () => expect((await asAdmin(...may, ...host)).stdout).toContain('yes'));
+  const { lines, stderr } = await run('--restart');
+  expect(
+    lines.map(({ event }) => event),
+    stderr,
+  ).toContain('renewal.finished');
+  expect(await holder()).toBeFalsy();
 });
 
 describe('regen.machine', () => {
