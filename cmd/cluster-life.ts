@@ -15,7 +15,7 @@ import {
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { ConfigMap } from '../lib/kube/kube.ts';
 import { getIfPresent, objectPath } from '../lib/kube/objects.ts';
-import type { AsHost } from './host-identity.ts';
+import { type AsHost, unlessStarting } from './host-identity.ts';
 import type { Runtime } from './runtime.ts';
 
 type Configured = Pick<CommonConfig, 'inventory' | 'lives'>;
@@ -55,7 +55,10 @@ export async function askLife(places: Places, runtime: Runtime, asHost: AsHost |
   if (isRecent(heard?.at, againMs, now) || isRecent(tried?.at, afterFailureMs, now)) return;
   try {
     const found = await asHost((connection) =>
-      getIfPresent<ConfigMap>({ connection, signal, timeoutMs: askMs }, objectPath(kubeadmConfig)),
+      unlessStarting(
+        () => getIfPresent<ConfigMap>({ connection, signal, timeoutMs: askMs }, objectPath(kubeadmConfig)),
+        runtime,
+      ),
     );
     const validity = certificateValidity(found?.data?.['ClusterConfiguration']);
     const told = validity === undefined ? silent : durationText(validity);

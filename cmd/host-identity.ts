@@ -1,6 +1,7 @@
 // Who a control-plane host is to the API server while a run of its timer lasts, and what it asks for as that: the Lease of
 // renewals (restarts.ts), the time that other machines show, stale leader Leases (lib/regen/boot-leases.ts), the life of
 // certificates (cluster-life.ts), and what everybody joins by (publish-authority.ts). `init host` grants it.
+import { isCode } from '../lib/errors.ts';
 import { isStaticPod } from '../lib/components.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { leaderLeases } from '../lib/inventory/leader-leases.ts';
@@ -10,6 +11,7 @@ import type { OtherClock } from '../lib/plan/clock-rules.ts';
 import { nodeNameIn } from '../lib/proof/prove.ts';
 import { createOtherClocks } from '../lib/regen/other-clocks.ts';
 import { type Component, componentsOf, ownKubeconfig } from '../lib/restart/decide.ts';
+import { retry } from '../lib/retry.ts';
 import type { Store } from '../lib/store/store.ts';
 import { withConnection } from './connections.ts';
 import type { Runtime } from './runtime.ts';
@@ -40,6 +42,13 @@ export function hostIdentity(store: Store, runtime: Runtime): HostIdentity | und
   };
   return { kubeconfig, asHost };
 }
+
+/**
+ * An API server that has just been restarted refuses what it does not know yet to be allowed: what is refused is asked for
+ * once more for some seconds, before it counts as a right that is missing.
+ */
+export const unlessStarting = <T>(ask: () => Promise<T>, { clock, signal }: Pick<Runtime, 'clock' | 'signal'>) =>
+  retry(ask, (err) => isCode(err, 'KubeForbidden', 'KubeUnauthorized'), { forMs: 5000, everyMs: 500, clock, signal });
 
 const talkers = (resolved: Resolved): readonly Component[] =>
   componentsOf(resolved).filter((one) => ownKubeconfig(one) !== undefined);

@@ -17,7 +17,7 @@ import type { Log } from '../lib/log.ts';
 import { type Certificate, leadingCertificate, wholeCertificates } from '../lib/pki/certificate.ts';
 import { succeededBy } from '../lib/pki/own-key.ts';
 import type { Store } from '../lib/store/store.ts';
-import type { HostIdentity } from './host-identity.ts';
+import { type HostIdentity, unlessStarting } from './host-identity.ts';
 import { type Runtime, version } from './runtime.ts';
 
 const timeoutMs = 5_000;
@@ -119,7 +119,9 @@ async function look(
     return refused(err, 'cannot be read');
   }
   try {
-    const outcome = await identity.asHost((connection) => updateClusterInfo({ connection, own, signal }));
+    const outcome = await identity.asHost((connection) =>
+      unlessStarting(() => updateClusterInfo({ connection, own, signal }), runtime),
+    );
     return outcome === 'written' ? 'written' : 'unchanged';
   } catch (err) {
     if (isCode(err, 'KubeUnavailable')) return 'away';
