@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import { durationText } from '../duration.ts';
 import type { Artefact, Inventory } from '../inventory/model.ts';
+import { shortestMs } from '../inventory/discover/certificate-validity.ts';
 import { isFile } from '../inventory/places.ts';
 import { originalOf } from '../inventory/order.ts';
 import type { RenewAhead } from '../plan/decision.ts';
@@ -11,7 +12,7 @@ import { type Problem, suggestion } from '../problems.ts';
 import type { Settings } from './schema.ts';
 import type { ConfigReading } from './sources.ts';
 
-/** A hundred years. Of files an hour at least: a timer looks once a minute, and would restart components at each of its runs. */
+/** A hundred years. */
 const longestMs = 36_500 * 86_400_000;
 
 const defaultSignerBeforeMs = 365 * 86_400_000;
@@ -65,9 +66,9 @@ export function withLives(inventory: Inventory, { settings, file, problems }: Co
     const life = Object.hasOwn(settings.lives, artefact.name) ? settings.lives[artefact.name] : undefined;
     if (life === undefined || (artefact.kind !== 'signer' && artefact.kind !== 'target')) return artefact;
     const { validity = artefact.validity, renewBefore } = life;
-    const shortestMs = isFile(artefact.location) ? 3_600_000 : 1000;
-    const bounds = `must be at least ${durationText(shortestMs)} and at most ${durationText(longestMs)}`;
-    if (life.validity !== undefined && (validity < shortestMs || validity > longestMs))
+    const leastMs = isFile(artefact.location) ? shortestMs : 1000;
+    const bounds = `must be at least ${durationText(leastMs)} and at most ${durationText(longestMs)}`;
+    if (life.validity !== undefined && (validity < leastMs || validity > longestMs))
       wrong(artefact.name, 'invalid', `${bounds}, got ${durationText(validity)}`, 'validity');
     // A renewal that gains less than a tenth is never made.
     const most = Math.floor(validity * 0.9);

@@ -7,10 +7,9 @@ import type { Clock } from '../clock.ts';
 import { type ComponentName, componentNames, controlPlane } from '../components.ts';
 import { together } from '../disk/disk.ts';
 import { errorText, isCode } from '../errors.ts';
-import type { ProcessId } from '../host/proc.ts';
 import type { Log } from '../log.ts';
 import { type Component, due, hasReadExpired, type Marker } from './decide.ts';
-import type { Markers } from './markers.ts';
+import { type Markers, runningOf } from './markers.ts';
 import { poll } from '../retry.ts';
 import { readersOnHost, restartProcess } from './processes.ts';
 
@@ -60,8 +59,6 @@ export async function restartMarked(options: HostRestartOptions): Promise<readon
   return outcomes;
 }
 
-const ids = (read: readonly ProcessId[]): readonly ProcessId[] => read.map(({ pid, started }) => ({ pid, started }));
-
 const rank = ({ name }: Component): number => componentNames.indexOf(name);
 
 interface Restarting extends HostRestartOptions {
@@ -88,7 +85,7 @@ async function restart(component: Component, options: Restarting): Promise<Resta
   });
   if (broken.length > 0) return not(`before ${broken.join(', ')} is repaired`);
   try {
-    // Its marker may be that of a run that died, by which whoever runs is to be restarted: it would be ended once more.
+    // Its marker may be that of a run that died, by which every process of it is to be restarted: it would be ended once more.
     const endedAt = options.ended.get(name);
     if (endedAt !== undefined) {
       await markers.settle(name, marker);
@@ -99,7 +96,8 @@ async function restart(component: Component, options: Restarting): Promise<Resta
     if (component.isService && (read.length === 0 || !hasReadExpired(marker, clock.now()))) {
       // Whether one runs at all is not ours to prove. Those that a run which died has left are known from now on.
       if (read.length === 0) await markers.settle(name, marker);
-      else if (marker.state === 'writing') await markers.set(name, { ...marker, state: 'written', running: ids(read) });
+      else if (marker.state === 'writing')
+        await markers.set(name, { ...marker, state: 'written', running: runningOf(component) });
       return undefined;
     }
     if (startedBy !== 'systemd' && !component.isService && read.length > 0) {

@@ -6,6 +6,7 @@ import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { readRegularFile, replaceFile } from '../disk/files.ts';
 import { type ErrorCode, isCode, RecoveryError } from '../errors.ts';
 import { bootId } from '../host/proc.ts';
+import { unanswered } from '../kube/api-error.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import {
   createLease,
@@ -95,8 +96,7 @@ export class MachineLease {
       if (found?.spec?.holderIdentity !== holder) return;
       await replaceLease(this.#request(lastRequest), found, { ...found.spec, holderIdentity: '' });
     };
-    const isPassing = (err: unknown): boolean =>
-      isCode(err, 'KubeUnavailable', 'KubeWrongAnswer', 'KubeForbidden', 'KubeUnauthorized', 'KubeConflict');
+    const isPassing = (err: unknown): boolean => isCode(err, 'KubeConflict', ...unanswered);
     await retry(giveBack, isPassing, { forMs: withinMs, everyMs: askAgainMs, clock, signal });
   }
 

@@ -157,7 +157,7 @@ interface WriteOutcome {
 }
 
 /** Never rejects. */
-async function writeAndSee(store: Store, ...write: Parameters<Store['write']>): Promise<WriteOutcome> {
+export async function writeAndSee(store: Store, ...write: Parameters<Store['write']>): Promise<WriteOutcome> {
   const [location, , seen, signal] = write;
   try {
     const outcome = await store.write(...write);
@@ -181,7 +181,7 @@ async function endOf(store: Store, location: Location, signal: AbortSignal): Pro
 }
 
 /** Where it cannot be known none is named: a process that cannot be seen cannot be restarted either. */
-function runningOf(component: Component): readonly ProcessId[] {
+export function runningOf(component: Component): readonly ProcessId[] {
   try {
     return readersOnHost(component).map(({ pid, started }) => ({ pid, started }));
   } catch {

@@ -9,6 +9,7 @@ import { readNote, writeNote } from '../host/notes.ts';
 import { runSystemctl, stateOf, systemdRuns } from '../host/systemd.ts';
 import type { Location } from '../inventory/model.ts';
 import type { Log } from '../log.ts';
+import { writeAndSee } from '../restart/markers.ts';
 import type { Found, Material, Store } from '../store/store.ts';
 
 interface Noting {
@@ -32,19 +33,10 @@ export async function writeNoted(
 ): Promise<'written' | 'conflict'> {
   const before = await readNote(lockDir, noteName);
   await writeNote(lockDir, noteName, '', clock.now());
-  let hasChanged = false;
-  try {
-    const outcome = await store.write(location, next, found, signal);
-    hasChanged = outcome === 'written';
-    return outcome;
-  } catch (err) {
-    // A failure after the rename (of an fsync) leaves the new file there.
-    const there = await store.read(location, signal).catch(() => undefined);
-    hasChanged = there !== undefined && there.version !== found.version;
-    throw err;
-  } finally {
-    if (!hasChanged && before === undefined) await forget(lockDir);
-  }
+  const { outcome, err, changed } = await writeAndSee(store, location, next, found, signal);
+  if (!changed && before === undefined) await forget(lockDir);
+  if (outcome === undefined) throw err;
+  return outcome;
 }
 
 const kubelet = 'kubelet.service';

@@ -31,7 +31,7 @@ export function parseGoDuration(text: string): number | undefined {
 }
 
 /** kubeadm takes seconds, too: a timer that looks once a minute would renew, and restart components, at each of its runs. */
-const shortestMs = 3_600_000;
+export const shortestMs = 3_600_000;
 
 /**
  * Of the document `ClusterConfiguration`, an hour at least; undefined where it says none, or none that kubeadm itself would
