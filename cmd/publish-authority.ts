@@ -34,7 +34,7 @@ interface ClusterInfoKeeping {
 export async function publishRenewed({ mode, identity, store, runtime }: ClusterInfoKeeping): Promise<void> {
   const { clock, log, resolved, signal } = runtime;
   const now = clock.now();
-  let refused = '';
+  let refusal = '';
   try {
     const signer = signerOf(identity.kubeconfig, resolved);
     const bytes = signer && (await store.read(signer.location, signal))?.entries[certificateKey];
@@ -47,18 +47,18 @@ export async function publishRenewed({ mode, identity, store, runtime }: Cluster
     if (!mode.restart) return; // the API may not be there yet: a kubelet waits for this run
     const note = await readNote(mode.lockDir, noteName);
     const seen = own.facts.fingerprint;
-    refused = `${seen} refused`;
+    refusal = `${seen} refused`;
     if (note?.text === seen && isRecent(note.at, 24 * hourMs, now)) return;
-    if (note?.text === refused && isRecent(note.at, hourMs, now)) return;
+    if (note?.text === refusal && isRecent(note.at, hourMs, now)) return;
     const outcome = await look(own, { identity, runtime });
     if (outcome === 'away') return;
     if (outcome === 'written') {
       log.info('clusterInfo.updated', { message: clusterInfoText, notAfter: own.facts.notAfter.toISOString() });
     }
-    await writeNote(mode.lockDir, noteName, outcome === 'refused' ? refused : seen, now);
+    await writeNote(mode.lockDir, noteName, outcome === 'refused' ? refusal : seen, now);
   } catch (err) {
     // Such as a CA whose key is elsewhere: the next run would meet the same.
-    if (refused !== '') await writeNote(mode.lockDir, noteName, refused, now);
+    if (refusal !== '') await writeNote(mode.lockDir, noteName, refusal, now);
     const code = err instanceof RecoveryError ? err.code : undefined;
     log.warn('clusterInfo.failed', { message: clusterInfoText, err: errorText(err), code });
   }

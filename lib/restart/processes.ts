@@ -61,8 +61,9 @@ export async function restartProcess(
   const hasEnded = async (forMs: number): Promise<boolean> =>
     (await poll(() => (isRunning(reader) ? undefined : true), { forMs, everyMs: 50, clock, signal })) ?? false;
   if (!isRunning(reader)) return 'it had ended';
-  const unit = systemdRuns() ? unitOf(cgroup) : undefined;
-  if (systemdRuns()) {
+  const isUnderSystemd = systemdRuns();
+  const unit = isUnderSystemd ? unitOf(cgroup) : undefined;
+  if (isUnderSystemd) {
     if (unit !== undefined && (await mainPidOf(unit, signal)) === pid) {
       // A member of etcd is not ready before others are, and they may be waiting for it.
       const waits = name !== 'etcd';

@@ -9,8 +9,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, afterEach, describe, expect, it } from 'vitest';
 import { dated } from '../support/certificates/dated.ts';
-import { RunningMachine, unseen } from '../support/cluster/running-machine.ts';
+import { RunningMachine } from '../support/cluster/running-machine.ts';
 import { kubeadmCertificates, kubeadmKubeconfigs, kubeadmPairs } from '../support/kubeadm-names.ts';
+import { unseen } from '../support/cluster/namespaces.ts';
 
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
 const day = 86_400_000;

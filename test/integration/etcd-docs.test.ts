@@ -9,12 +9,12 @@ import { blocks, page, root as project } from '../docs/markdown.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { EtcdMembers } from '../support/cluster/etcd-members.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
+import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const commandsOf = (path: string): readonly string[] =>
   blocks(page(path)).flatMap(({ language, text }) => (language === 'sh' ? [text.trim()] : []));
 
-const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
-const namespaces = [...asRoot, '--mount', '--net', '--pid', '--fork', '--mount-proc', '--kill-child'];
+const namespaces = [...asRoot, '--mount', '--net', ...unseen];
 
 /** The command as it is written, on a machine whose /etc and /var/lib are these. */
 function run(command: string, root: string): Promise<Outcome> {

@@ -16,9 +16,9 @@ import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine
 import { freePorts } from '../support/cluster/ports.ts';
 import { SupervisedProcess } from '../support/cluster/process.ts';
 import { eventually } from '../support/eventually.ts';
+import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
-const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
 const day = 86_400_000;
 const expired = { notBefore: new Date(Date.now() - 400 * day), notAfter: new Date(Date.now() - 35 * day) };
 const identity = { commonName: 'cluster1-kube-apiserver-etcd-client', organization: 'system:masters' };
@@ -113,7 +113,7 @@ async function recover(
     `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: ${preset}\n` +
       `directories: ${JSON.stringify(directories)}\nregen: ${JSON.stringify(own)}\n`,
   );
-  const words = ['--pid', '--fork', '--mount-proc', '--kill-child', process.execPath, program, ...command];
+  const words = [...unseen, process.execPath, program, ...command];
   return new Promise((resolve) => {
     execFile('unshare', [...asRoot, ...words, `--config=${config}`, ...flags], (err, stdout, stderr) =>
       resolve({ stdout, stderr, code: err === null ? 0 : Number(err.code ?? -1) }),

@@ -12,11 +12,11 @@ import { askEtcdMembers, judgeQuorum } from '../../lib/proof/etcd-health.ts';
 import { EtcdMembers, type EtcdMember } from '../support/cluster/etcd-members.ts';
 import { startEtcdWriter } from '../support/cluster/etcd-writer.ts';
 import { eventually } from '../support/eventually.ts';
+import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const run = promisify(execFile);
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
 const isRoot = process.getuid?.() === 0;
-const asRoot = isRoot ? [] : ['--map-root-user'];
 
 const day = 86_400_000;
 const expired = { notBefore: new Date(Date.now() - 400 * day), notAfter: new Date(Date.now() - 35 * day) };
@@ -31,7 +31,7 @@ async function started(member: EtcdMember, words: readonly string[], mounts = ''
   const command = [process.execPath, program, ...words].map((word) => `'${word}'`).join(' ');
   const script = `${mounts}exec ${command}`;
   return new Promise((resolve) => {
-    const own = ['--mount', '--pid', '--fork', '--mount-proc', '--kill-child', 'sh', '-ec', script];
+    const own = ['--mount', ...unseen, 'sh', '-ec', script];
     execFile('unshare', [...asRoot, ...own], { cwd: member.root }, (err, stdout, stderr) =>
       resolve({ text: `${stdout}${stderr}`, code: err === null ? 0 : Number(err.code ?? -1) }),
     );

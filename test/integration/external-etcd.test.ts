@@ -8,10 +8,10 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createAuthority, createLeaf, type LeafOptions, type Pair } from '../support/certificates/certificates.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
+import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const run = promisify(execFile);
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
-const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
 
 const expired = { notBefore: new Date('2025-01-01T00:00:00Z'), notAfter: new Date('2026-01-01T00:00:00Z') };
 const identity = { commonName: 'cluster1-kube-apiserver-etcd-client', organization: 'system:masters' };
@@ -85,7 +85,7 @@ async function recover({
     `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n` +
       `directories: ${JSON.stringify(directories)}\nregen: ${JSON.stringify(regen)}\n`,
   );
-  const words = ['--pid', '--fork', '--mount-proc', '--kill-child', process.execPath, program];
+  const words = [...unseen, process.execPath, program];
   return new Promise((resolve) => {
     execFile(
       'unshare',

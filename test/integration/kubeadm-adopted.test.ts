@@ -19,9 +19,9 @@ import { toYaml } from '../../lib/yaml.ts';
 import { createAuthority } from '../support/certificates/certificates.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { kubeletClient, type Leaf, leaves, past, reissueFiles } from '../support/node/leaves.ts';
+import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
-const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
 /** No kubelet has been here: its kubeconfig still holds its credentials. */
 const kubeletLeaf: Leaf = { name: 'kubelet.conf', file: 'etc/kubernetes/kubelet.conf', ca: 'ca' };
 const all = [...leaves.filter((leaf) => leaf !== kubeletClient), kubeletLeaf];
@@ -84,7 +84,7 @@ async function recover(machine: KubeadmMachine): Promise<Outcome> {
   const regen = { backupDir: join(machine.root, 'backups'), lockDir: join(machine.root, 'lock') };
   const text = `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n`;
   await writeFile(config, `${text}directories: ${JSON.stringify(directories)}\nregen: ${JSON.stringify(regen)}\n`);
-  const alone = [...asRoot, '--pid', '--fork', '--mount-proc', '--kill-child'];
+  const alone = [...asRoot, ...unseen];
   return run('unshare', [...alone, process.execPath, program, '--mode=regen', '--once', `--config=${config}`]);
 }
 

@@ -10,6 +10,7 @@ import { systemClock } from '../../lib/clock.ts';
 import { blocks, firstCodes, page, root as project, section } from '../docs/markdown.ts';
 import { createLeaf } from '../support/certificates/certificates.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
+import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const text = page('docs/kubeadm.md');
 const commands = blocks(text).flatMap(({ language, text: command }) => (language === 'sh' ? [command.trim()] : []));
@@ -25,9 +26,8 @@ beforeAll(async () => {
 afterAll(() => machine?.[Symbol.asyncDispose]());
 
 /** Whoever is not root becomes it in a user namespace. */
-const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
 /** A PID namespace too: a kubeadm that runs elsewhere on this machine is no other writer of these files. */
-const namespaces = [...asRoot, '--mount', '--net', '--pid', '--fork', '--mount-proc', '--kill-child'];
+const namespaces = [...asRoot, '--mount', '--net', ...unseen];
 const place = `set -e
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /etc

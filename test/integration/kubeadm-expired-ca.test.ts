@@ -12,10 +12,10 @@ import { dated } from '../support/certificates/dated.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { askGo, findGoReaders } from '../support/faults/go-readers.ts';
 import { kubeadmCertificates, kubeadmPairs } from '../support/kubeadm-names.ts';
+import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const run = promisify(execFile);
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
-const isRoot = process.getuid?.() === 0;
 const dayMs = 86_400_000;
 const daysAgo = (count: number): Date => new Date(Math.floor(Date.now() / 1000) * 1000 - count * dayMs);
 
@@ -68,9 +68,8 @@ async function recover(machine: KubeadmMachine, ...flags: readonly string[]): Pr
   const rest = [`directories: ${JSON.stringify(directories)}`, `regen: ${JSON.stringify(regen)}`];
   await writeFile(config, [...lines, ...rest].join('\n'));
   const own = [program, '--mode=regen', '--once', `--config=${config}`, ...flags];
-  const unseen = [...(isRoot ? [] : ['--map-root-user']), '--pid', '--fork', '--mount-proc', '--kill-child'];
   return new Promise((resolve) => {
-    execFile('unshare', [...unseen, process.execPath, ...own], (err, stdout, stderr) =>
+    execFile('unshare', [...asRoot, ...unseen, process.execPath, ...own], (err, stdout, stderr) =>
       resolve({ stdout, stderr, code: err === null ? 0 : typeof err.code === 'number' ? err.code : -1 }),
     );
   });

@@ -20,9 +20,9 @@ import { expire } from '../support/cluster/expire.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { privateKeyKey } from '../../lib/inventory/content.ts';
 import { kubeadmCertificates } from '../support/kubeadm-names.ts';
+import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
-const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
 
 let expired: KubeadmMachine;
 beforeAll(async () => {
@@ -106,12 +106,9 @@ async function configure(machine: KubeadmMachine, directories = directoriesOf(ma
   return path;
 }
 
-/** In a PID namespace of its own: a kubeadm that runs elsewhere on this machine is no other writer of these files. */
-const alone = ['--pid', '--fork', '--mount-proc', '--kill-child'];
-
 function unshared(...command: readonly string[]): Promise<Outcome> {
   return new Promise((resolve) => {
-    execFile('unshare', [...asRoot, ...alone, ...command], (err, stdout, stderr) =>
+    execFile('unshare', [...asRoot, ...unseen, ...command], (err, stdout, stderr) =>
       resolve({ stdout, stderr, code: err === null ? 0 : typeof err.code === 'number' ? err.code : -1 }),
     );
   });

@@ -17,6 +17,7 @@ import type { Material } from '../../lib/store/store.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { findBinaries } from '../support/cluster/binaries.ts';
 import { kubeadmCertificates, kubeadmPairs } from '../support/kubeadm-names.ts';
+import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const run = promisify(execFile);
 const now = new Date(Math.floor(Date.now() / 1000) * 1000);
@@ -77,12 +78,20 @@ class Machine {
 
   async kubeadm(...args: readonly string[]): Promise<void> {
     const directory = args.includes('kubeconfig') ? [`--kubeconfig-dir=${this.kubernetesDir}`] : [];
-    await run(kubeadm, [...args, `--config=${join(this.directory, 'kubeadm.yaml')}`, ...directory]);
+    await run('unshare', [
+      ...asRoot,
+      ...unseen,
+      kubeadm,
+      ...args,
+      `--config=${join(this.directory, 'kubeadm.yaml')}`,
+      ...directory,
+    ]);
   }
 
   /** kubeadm renews kubeconfigs in /etc/kubernetes only: below a root of its own, which takes the right to chroot. */
   async renewKubeconfig(name: string): Promise<void> {
-    await run(kubeadm, ['certs', 'renew', name, `--rootfs=${this.directory}`, '--config=/rooted.yaml']);
+    const own = ['certs', 'renew', name, `--rootfs=${this.directory}`, '--config=/rooted.yaml'];
+    await run('unshare', [...asRoot, ...unseen, kubeadm, ...own]);
   }
 
   /** Another machine with the same files. */

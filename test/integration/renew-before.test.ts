@@ -10,6 +10,7 @@ import { parseToolConfig } from '../../lib/config/load.ts';
 import { installedPresets, presetNames } from '../../lib/inventory/preset.ts';
 import { blocks, page, root as project } from '../docs/markdown.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
+import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const day = 86_400_000;
 const pages = ['docs/renew-before-expiry.md', 'docs/instead-of-cron.md'];
@@ -32,8 +33,7 @@ async function another(): Promise<KubeadmMachine> {
   return machine;
 }
 
-const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
-const namespaces = [...asRoot, '--mount', '--net', '--pid', '--fork', '--mount-proc', '--kill-child'];
+const namespaces = [...asRoot, '--mount', '--net', ...unseen];
 const place = `set -e
 mount -t tmpfs tmpfs /run
 mkdir -p /run/systemd/timesync && touch /run/systemd/timesync/synchronized

@@ -9,10 +9,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { restartLease } from '../../lib/restart/machine-lease.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
+import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const { namespace } = restartLease;
 const secrets = `/api/v1/namespaces/${namespace}/secrets`;
-const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
 const main = join(import.meta.dirname, '..', '..', 'cmd', 'main.ts');
 
 let directory: string;
@@ -67,7 +67,7 @@ syncer: { destinationDir: ${join(directory, 'certs')}, restart: react, shortBack
   const component = `exec -a kube-apiserver sh -c 'echo started >>${join(directory, 'starts')}; while :; do sleep 0.1; done'`;
   const kubelet = `while :; do (${component}); sleep 0.3; done`;
   const script = `(${kubelet}) </dev/null >/dev/null 2>&1 & ${process.execPath} ${main} --config=${config}`;
-  const unshare = [...asRoot, '--mount', '--pid', '--fork', '--mount-proc', '--kill-child', 'bash', '-c', script];
+  const unshare = [...asRoot, '--mount', ...unseen, 'bash', '-c', script];
   pod = spawn('unshare', unshare, { stdio: ['ignore', 'ignore', 'pipe'] });
   let rest = '';
   pod.stderr?.on('data', (chunk: Buffer) => {

@@ -7,15 +7,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { findBinaries } from './binaries.ts';
 import { guard } from './process.ts';
+import { asRoot, unseen } from './namespaces.ts';
 
 export const advertiseAddress = '192.0.2.10';
 
 const program = fileURLToPath(new URL('../../../cmd/main.ts', import.meta.url));
-/** A user who is not root becomes it in a user namespace: chroot and networks need it. */
-const asRoot = process.getuid?.() === 0 ? [] : ['--map-root-user'];
-
-/** In a PID namespace of its own: whatever else is tested on this machine refuses to write beside a running kubeadm. */
-const unseen = ['--pid', '--fork', '--mount-proc', '--kill-child'];
 
 const configuration = (version: string, more: string): string => `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -125,10 +121,11 @@ export class KubeadmMachine implements AsyncDisposable {
     this.#network = network;
   }
 
-  /** Arguments of nsenter; a command follows. */
+  /** Arguments of nsenter; a command follows. All machines have one address, by which kubectl would know what one of them serves. */
   get inNetwork(): readonly string[] {
     const user = asRoot.length === 0 ? [] : ['--user', '--preserve-credentials'];
-    return [...user, '--net', '--target', String(this.#network?.pid)];
+    const env = ['env', `KUBECACHEDIR=${join(this.root, 'kubectl')}`];
+    return [...user, '--net', '--target', String(this.#network?.pid), ...env];
   }
 
   /** The flags of a static pod, its paths those below this root. */

@@ -59,9 +59,13 @@ export class SupervisedProcess {
     return this.#failure;
   }
 
+  log(): string {
+    return readFileSync(this.logFile, 'utf8');
+  }
+
   /** The last lines of its output. */
   logTail(lines = 20): string {
-    return readFileSync(this.logFile, 'utf8').trimEnd().split('\n').slice(-lines).join('\n');
+    return this.log().trimEnd().split('\n').slice(-lines).join('\n');
   }
 
   signal(signal: NodeJS.Signals): void {

@@ -9,12 +9,14 @@ import { expect } from 'vitest';
 import { systemClock } from '../../../lib/clock.ts';
 import { hostManifests } from '../../../lib/install/rbac.ts';
 import { loadPreset } from '../../../lib/inventory/preset.ts';
+import { renewalLease } from '../../../lib/restart/machine-lease.ts';
 import { parseYaml, toYaml } from '../../../lib/yaml.ts';
 import { eventually } from '../eventually.ts';
 import { findBinaries } from './binaries.ts';
 import type { ComponentName } from './components.ts';
 import { KubeadmMachine, type Outcome } from './kubeadm-machine.ts';
 import { SupervisedProcess } from './process.ts';
+import { unseen } from './namespaces.ts';
 
 const program = fileURLToPath(new URL('../../../cmd/main.ts', import.meta.url));
 export const componentNames: readonly ComponentName[] = [
@@ -23,9 +25,6 @@ export const componentNames: readonly ComponentName[] = [
   'kube-controller-manager',
   'kube-scheduler',
 ];
-
-/** Options of unshare. A run of ours sees no kubeadm of another PID namespace. */
-export const unseen = ['--pid', '--fork', '--mount-proc', '--kill-child'];
 
 export interface Line {
   readonly event: string;
@@ -46,6 +45,9 @@ export class RunningMachine implements AsyncDisposable {
   readonly kubectl: string;
   readonly processes = new Map<string, SupervisedProcess>();
   readonly #binaries: ReadonlyMap<string, string>;
+  /** Where the log of a component's present process begins: what an earlier one said is no news. */
+  readonly #logBegins = new Map<string, number>();
+  #lastRun = '';
 
   private constructor(machine: KubeadmMachine, binaries: ReadonlyMap<string, string>) {
     this.machine = machine;
@@ -107,6 +109,7 @@ export class RunningMachine implements AsyncDisposable {
     const logFile = join(this.machine.root, `${name}.log`);
     const args = [...this.machine.inNetwork, ...command];
     const again = { restarts, restartDelay: 200 };
+    this.#logBegins.set(name, this.processes.get(name)?.log().length ?? 0);
     this.processes.set(name, new SupervisedProcess({ name, command: 'nsenter', args, logFile, ...again }));
   }
 
@@ -125,9 +128,19 @@ export class RunningMachine implements AsyncDisposable {
 
   async leads(...names: readonly ComponentName[]): Promise<void> {
     for (const name of names) {
-      const log = () => this.processes.get(name)?.logTail(100_000);
+      const log = () => this.processes.get(name)?.log().slice(this.#logBegins.get(name));
       await eventually(() => expect(log()?.toLowerCase()).toContain('successfully acquired lease'));
     }
+  }
+
+  /** For the report of a failure: what the last run said, and how its components are. */
+  explain(): string {
+    const components = [...this.processes].map(([name, process]) => {
+      const state = process.failure ?? `process ${process.pid ?? 'none'}`;
+      const lines = process.logTail(3).split('\n');
+      return [`${name}: ${state}, restarted ${process.restarted} times`, ...lines.map((line) => line.slice(0, 200))];
+    });
+    return [`last run: ${this.#lastRun}`, ...components.flat()].join('\n');
   }
 
   inNetwork(command: string, ...args: readonly string[]): Promise<Outcome> {
@@ -149,9 +162,17 @@ export class RunningMachine implements AsyncDisposable {
     expect(applied.code, applied.stderr).toBe(0);
   }
 
-  /** What `init host --renew-before` grants. */
-  grant(): Promise<void> {
-    return this.apply(...hostManifests({ inventory: loadPreset('kubeadm'), renewsAhead: true }));
+  /** What `init host --renew-before` grants. Resolves when the API server knows it. */
+  async grant(): Promise<void> {
+    await this.apply(...hostManifests({ inventory: loadPreset('kubeadm'), renewsAhead: true }));
+    await eventually(async () => expect(await this.mayRenew()).toContain('yes'));
+  }
+
+  /** The API server's word on whether this machine may take the Lease of renewals. */
+  async mayRenew(): Promise<string> {
+    const what = ['update', `leases.coordination.k8s.io/${renewalLease.name}`, '-n', renewalLease.namespace];
+    const host = ['--as=node1', '--as-group=kube-cert-recovery:hosts'];
+    return (await this.asAdmin('auth', 'can-i', ...what, ...host)).stdout;
   }
 
   /** The real kubeadm beside the running API server, below this machine's root, and unseen by runs of ours. */
@@ -204,7 +225,10 @@ export class RunningMachine implements AsyncDisposable {
 
   async run(...flags: readonly string[]): Promise<Run> {
     const own = [program, '--mode=regen', '--once', `--config=${this.config}`, ...flags];
+    const began = new Date();
     const outcome = await this.inNetwork(process.execPath, ...own);
+    const times = `${began.toISOString()} to ${new Date().toISOString()}`;
+    this.#lastRun = `${times}, ${flags.join(' ')}: exit ${outcome.code}\n${outcome.stderr.slice(-2000)}`;
     const lines = outcome.stderr.trim().split('\n').filter(Boolean);
     return { ...outcome, lines: lines.map((line) => JSON.parse(line) as Line) };
   }
