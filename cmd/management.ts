@@ -136,7 +136,7 @@ function destinationOf({ secret }: PairDelivery, runtime: Runtime): PairDestinat
  */
 export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runtime: Runtime): Promise<void> {
   const { machine, lockDir } = mode;
-  const { clock, log } = runtime;
+  const { clock, log, signal } = runtime;
   if (machine === undefined) return;
   const told = `${identityOf(machine)} ${expiryText(notAfter)}`;
   const note = await readNote(lockDir, noteOfMachine);
@@ -151,6 +151,7 @@ export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runti
     }
     await writeNote(lockDir, noteOfMachine, told, clock.now());
   } catch (err) {
+    if (signal.aborted) return;
     const code = err instanceof RecoveryError ? err.code : undefined;
     log.warn('machine.failed', { message: machineText(machine), err: errorText(err), code });
     await writeNote(lockDir, noteOfMachine, `${told} failed`, clock.now());

@@ -57,6 +57,7 @@ export async function publishRenewed({ mode, identity, store, runtime }: Cluster
     }
     await writeNote(mode.lockDir, noteName, outcome === 'refused' ? refusal : seen, now);
   } catch (err) {
+    if (signal.aborted) return;
     // Such as a CA whose key is elsewhere: the next run would meet the same.
     if (refusal !== '') await writeNote(mode.lockDir, noteName, refusal, now);
     const code = err instanceof RecoveryError ? err.code : undefined;
@@ -109,7 +110,8 @@ async function look(
       clock,
       signal,
     };
-    const object = await readPublicObject<ClusterInfo>({ ...how, path: clusterInfoPath });
+    const read = (): Promise<ClusterInfo> => readPublicObject<ClusterInfo>({ ...how, path: clusterInfoPath });
+    const object = await unlessStarting(read, runtime);
     if (withRenewedAuthority(object, own) === undefined) return 'unchanged';
   } catch (err) {
     // What not everybody may read is not what anybody follows.

@@ -1,5 +1,5 @@
-// What a run leaves for the next ones, which a timer starts each minute: a text, and when it was written. Nothing depends on
-// a note: without one, or with one that cannot be read, something is asked or told once more.
+// What a run leaves for the next ones, which a timer starts each minute: a text, and when it was written. Without
+// one, or with one that cannot be read, something is asked or told once more.
 import { stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isRecent } from '../clock.ts';

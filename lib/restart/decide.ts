@@ -208,8 +208,11 @@ export function inputsHash(inputs: ReadonlyMap<string, string>): string {
   return createHash('sha256').update(JSON.stringify(sorted)).digest('hex');
 }
 
-/** The duration of the restart Lease where it names none, and of ours. */
-export const machineLeaseSeconds = 360;
+/**
+ * The duration of the restart Lease where it names none, and of ours: longer than its holder waits for its kube-apiserver
+ * (PodRestarter, successorMs), without which it cannot renew it.
+ */
+export const machineLeaseSeconds = 600;
 
 interface HeldLease {
   readonly spec: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number | null } | undefined;

@@ -44,9 +44,15 @@ interface PodRestartPace {
   readonly boundMs: number;
   /** When it is, where another machine holds the Lease: one that has died keeps it for minutes. */
   readonly leaseBoundMs: number;
-  /** Until the new process runs and is ready: longer than the kubelet's longest back-off, 300 s. */
+  /**
+   * Until the new process runs and is ready: kube-apiserver waits up to a minute for watches before it ends
+   * (k8s.io/apiserver: pkg/server/genericapiserver.go), the kubelet's longest back-off is 300 s, and a minute for the start.
+   */
   readonly successorMs: number;
 }
+
+/** The API server has just been restarted: one answer of it is not the last. */
+const giveBackMs = 60_000;
 
 const podRestartPace: PodRestartPace = {
   quietMs: 3_000,
@@ -55,7 +61,7 @@ const podRestartPace: PodRestartPace = {
   mostMs: 60_000,
   boundMs: 60_000,
   leaseBoundMs: 900_000,
-  successorMs: 330_000,
+  successorMs: 420_000,
 };
 
 export interface PodRestartOptions {
@@ -65,7 +71,7 @@ export interface PodRestartOptions {
   /** Whether the API server answers that it is ready: without it a component would end again at once. */
   readonly isApiReady: () => Promise<boolean>;
   /** Acquired before a restart, so that the machines of a cluster do it one after the other. */
-  readonly lease?: Pick<MachineLease, 'acquire' | 'release'> | undefined;
+  readonly lease?: Pick<MachineLease, 'acquire' | 'giveBack' | 'release'> | undefined;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
@@ -174,7 +180,7 @@ export class PodRestarter {
     if (first.kind === 'cannot') return first;
     if (first.kind === 'none') {
       // An earlier container of ours may have acquired it: it ended with the pod that it had replaced.
-      if (lease !== undefined && (await this.#waitForApi(Infinity, 1_000))) await lease.release();
+      if (lease !== undefined && (await this.#waitForApi(Infinity, 1_000))) await lease.release(giveBackMs);
       return undefined;
     }
     if (!(await isApiReady())) {
@@ -194,7 +200,8 @@ export class PodRestarter {
       if (successor !== undefined) this.#log.info('restart.done', { message: `${message}; ${successor.pid} runs` });
       return undefined;
     } finally {
-      if (mustRelease) await lease?.release();
+      // What was refused is tried again: the next attempt finds nothing to restart, and gives it back.
+      if (mustRelease) await lease?.giveBack(giveBackMs);
     }
   }
 

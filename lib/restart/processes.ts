@@ -64,7 +64,11 @@ export async function restartProcess(
   const isUnderSystemd = systemdRuns();
   const unit = isUnderSystemd ? unitOf(cgroup) : undefined;
   if (isUnderSystemd) {
-    if (unit !== undefined && (await mainPidOf(unit, signal)) === pid) {
+    const mainPid = unit && (await mainPidOf(unit, signal));
+    // A kubelet that is ended and that systemd does not start again would be away for good.
+    if (unit !== undefined && mainPid === undefined)
+      throw cannot(`systemd does not say which process is the main one of ${unit}`);
+    if (unit !== undefined && mainPid === pid) {
       // A member of etcd is not ready before others are, and they may be waiting for it.
       const waits = name !== 'etcd';
       const command = waits ? ['restart', unit] : ['--no-block', 'restart', unit];

@@ -75,7 +75,7 @@ export class RenewalLease {
     const { log, notes } = this.#options;
     const noted = await this.#noted();
     if (noted === undefined) return;
-    if (noted.boot !== notes.boot) return rm(this.#note, { force: true });
+    if (noted.boot !== notes.boot) return rm(this.#note, { force: true }).catch(() => undefined);
     try {
       if (!(await isProven())) return await this.#with(noted.holder, (lease) => lease.acquire());
       await this.#with(noted.holder, (lease) => lease.giveBack(releaseMs));

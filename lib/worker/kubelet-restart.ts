@@ -43,24 +43,21 @@ const kubelet = 'kubelet.service';
 const systemctlMs = 90_000;
 
 interface Restarting extends Pick<Noting, 'lockDir' | 'signal'> {
-  /** Otherwise the kubelet is about to start, and reads what is there. */
+  /** Otherwise one that has read what was there before stays for a run that restarts it. */
   readonly restarts: boolean;
   /** This run has written something: a note may not have been possible. */
   readonly hasWritten: boolean;
   readonly log: Log;
 }
 
-/**
- * Acts on the note, where systemd manages the kubelet: one that runs, or waits for its next start, has read what was there
- * before. One that is about to start reads what is new, and one that somebody has stopped stays stopped. Never rejects.
- */
+/** Acts on the note, where systemd manages the kubelet. Never rejects. */
 export async function restartNoted({ restarts, hasWritten, lockDir, log, signal }: Restarting): Promise<void> {
-  if (!restarts || !systemdRuns()) return forget(lockDir);
+  if (!systemdRuns()) return forget(lockDir);
   if (!hasWritten && (await readNote(lockDir, noteName)) === undefined) return;
-  const state = await stateOf(kubelet, signal);
-  if (state === undefined) return; // asked again by the next run
+  const verdict = judgeNote(await stateOf(kubelet, signal), restarts);
+  if (verdict === 'keep') return;
   try {
-    if (needsRestart(state)) {
+    if (verdict === 'restart') {
       await runSystemctl(['restart', kubelet], { timeoutMs: systemctlMs, signal });
       log.info('restart.done', { component: 'kubelet', message: `systemctl restart ${kubelet}` });
     }
@@ -70,6 +67,13 @@ export async function restartNoted({ restarts, hasWritten, lockDir, log, signal 
   }
 }
 
-/** Pure. `state`: as systemd says it, `activating/auto-restart`. */
-export const needsRestart = (state: string): boolean =>
-  /^(?:active|failed|reloading)\/|^activating\/auto-restart/.test(state);
+/**
+ * Pure. A kubelet that runs, or waits for its next start, has read what was there before; one that is about to start reads
+ * what is new, and one that somebody has stopped stays stopped. `state`: as systemd says it, `activating/auto-restart`;
+ * undefined where it did not answer. What is kept is for the next run that restarts.
+ */
+export function judgeNote(state: string | undefined, restarts: boolean): 'restart' | 'keep' | 'forget' {
+  if (state === undefined) return 'keep';
+  if (!/^(?:active|failed|reloading)\/|^activating\/auto-restart/.test(state)) return 'forget';
+  return restarts ? 'restart' : 'keep';
+}

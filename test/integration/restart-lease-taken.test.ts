@@ -65,7 +65,7 @@ test('MachineLease is taken by one of two, whether it is there or not, and by th
     expect(isCode(outcomes[loser], 'KubeConflict')).toBe(true);
     expect((await lease()).spec.holderIdentity).toBe(`node${winner + 1}`);
     const second = await take(both[loser] as MachineLease);
-    expect(String(second)).toContain(`is held by "node${winner + 1}", for 360 s more unless it is given back`);
+    expect(String(second)).toContain(`is held by "node${winner + 1}", for 600 s more unless it is given back`);
     await both[loser]?.release(); // not its own
     expect((await lease()).spec.holderIdentity).toBe(`node${winner + 1}`);
     await both[winner]?.release();
@@ -105,7 +105,7 @@ test('MachineLease waits again when its holder has renewed it', async () => {
   expect(await take(node1)).toBeUndefined();
   uptime += 100;
   expect(isCode(await take(node2), 'KubeConflict')).toBe(true);
-  uptime += 360;
+  uptime += 600;
   expect(await take(node2)).toBeUndefined();
   await node1.release(); // it has lost it
   expect((await lease()).spec).toMatchObject({ holderIdentity: 'node2', leaseTransitions: 2 });

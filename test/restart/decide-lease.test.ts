@@ -19,9 +19,9 @@ it.each<[string, Partial<Held>, ReturnType<typeof judgeMachineLease>]>([
   ['is left up to its last moment', { unchangedMs: 59_999 }, { take: false, holder: 'node2', leftMs: 1 }],
   ['is over after its time without a change', { unchangedMs: 60_000 }, { take: true, reason: 'Over' }],
   [
-    'that names no time lasts 6 minutes',
+    'that names no time lasts 10 minutes',
     { spec: { holderIdentity: 'node2' } },
-    { take: false, holder: 'node2', leftMs: 350_000 },
+    { take: false, holder: 'node2', leftMs: 590_000 },
   ],
 ])('The restart Lease %s', (_title, given, wanted) => {
   expect(judgeMachineLease({ ...held, ...given })).toEqual(wanted);

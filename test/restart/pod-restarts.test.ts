@@ -279,9 +279,25 @@ describe('with the restart Lease', () => {
         if (!isFree()) throw new RecoveryError('KubeConflict', 'Cannot take Lease: it is held by "node2"');
         taken.push('taken');
       },
+      giveBack: async () => void taken.push('given back'),
       release: async () => void taken.push('given back'),
     };
   }
+
+  it('gives it back later where the API server has refused that', async () => {
+    const first = await start();
+    await tick();
+    const taken: string[] = [];
+    const giveBack = async (): Promise<never> => {
+      taken.push('refused');
+      throw new RecoveryError('KubeUnavailable', 'Cannot update Lease: etcd has no leader');
+    };
+    await using running = new Running({ lease: { ...leaseOf(taken, () => true), giveBack } });
+    running.reaction.notice(now('one'));
+    await soon(first.isGone).toBe(true);
+    await start();
+    await soon(() => taken).toEqual(['taken', 'refused', 'given back']);
+  });
 
   it('ends the component while it holds the Lease only, and gives that back when the next process is ready', async () => {
     const first = await start();

@@ -2,10 +2,10 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { readNote } from '../../lib/host/notes.ts';
-import { writeNoted } from '../../lib/worker/kubelet-restart.ts';
+import { judgeNote, writeNoted } from '../../lib/worker/kubelet-restart.ts';
 
 let lockDir: string;
 beforeEach(async () => {
@@ -45,4 +45,16 @@ it('that an earlier run has left stays, whatever this one does', async () => {
   await write('written', 'second');
   await write(new Error('no space'));
   expect(await isNoted()).toBe(true);
+});
+
+describe('judgeNote()', () => {
+  it.each(['active/running', 'activating/auto-restart', 'failed/failed', 'activating/auto-restart-queued'])(
+    '%s has read, or will not read soon: restarted by a run that does so, and kept for it by another',
+    (state) => expect([judgeNote(state, true), judgeNote(state, false)]).toEqual(['restart', 'keep']),
+  );
+  it.each(['activating/start-pre', 'inactive/dead', 'deactivating/stop-sigterm'])(
+    '%s reads the new one, or was stopped',
+    (state) => expect([judgeNote(state, true), judgeNote(state, false)]).toEqual(['forget', 'forget']),
+  );
+  it('is kept where systemd does not answer', () => expect(judgeNote(undefined, true)).toBe('keep'));
 });

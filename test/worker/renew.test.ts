@@ -2,7 +2,6 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { needsRestart } from '../../lib/worker/kubelet-restart.ts';
 import { directoriesOf, kubeletIdentity } from '../../lib/worker/renew.ts';
 import { kubeconfigOf } from '../support/certificates/kubeconfig.ts';
 
@@ -49,15 +48,4 @@ describe('kubeletIdentity()', () => {
     await writeFile(join(directory, 'torn'), 'apiVersion: v1\n');
     await expect(kubeletIdentity(join(directory, 'torn'))).rejects.toThrow('cannot be used, it has no current-context');
   });
-});
-
-describe('needsRestart()', () => {
-  it.each(['active/running', 'activating/auto-restart', 'failed/failed', 'activating/auto-restart-queued'])(
-    '%s has read, or will not read soon',
-    (state) => expect(needsRestart(state)).toBe(true),
-  );
-  it.each(['activating/start-pre', 'inactive/dead', 'deactivating/stop-sigterm'])(
-    '%s reads the new one, or was stopped',
-    (state) => expect(needsRestart(state)).toBe(false),
-  );
 });

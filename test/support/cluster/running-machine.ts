@@ -146,7 +146,7 @@ export class RunningMachine implements AsyncDisposable {
   inNetwork(command: string, ...args: readonly string[]): Promise<Outcome> {
     return new Promise((resolve) => {
       execFile('nsenter', [...this.machine.inNetwork, command, ...args], (err, stdout, stderr) =>
-        resolve({ stdout, stderr, code: err === null ? 0 : Number(err.code) }),
+        resolve({ stdout, stderr, code: err === null ? 0 : typeof err.code === 'number' ? err.code : -1 }),
       );
     });
   }
