@@ -271,9 +271,11 @@ function notMadeHere({ artefact, policy, now, fault: { reason, message } }: Faul
   const later = laterMs(now, lookAgainMs);
   if (reason === 'RefreshDue' && policy.ahead !== undefined && isFile(artefact.location)) return ending(message, later);
   if (reason === 'RefreshDue') return keep('NotOurs', `${message}; renew it by hand, it is not made here`, later);
+  // It becomes valid by itself, or with the right time.
+  if (reason === 'NotYetValid')
+    return blocked('NotOurs', `${message}; it is not made here: see that the clock is right`, later);
   const told = `${message}; bring a new one by hand, it is not made here: other machines may have the same one`;
-  // What is not yet valid comes by itself, or with the right time.
-  return (reason === 'NotYetValid' ? blocked : bring)('NotOurs', told, later);
+  return bring('NotOurs', told, later);
 }
 
 /** A renewal keeps the names of the certificate that is there; without one there are none to go by. */

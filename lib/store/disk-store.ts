@@ -20,7 +20,7 @@ import type { Change, Layout, Part } from './disk-layout.ts';
 import { commitAll, discardAll, type Placement, placeAll, prepareAll } from './disk-replace.ts';
 import { kubeconfigLayout } from './kubeconfig.ts';
 import { combinedPemLayout, pemFilesLayout } from './pem-files.ts';
-import { type Owner, refuseFilesOfOthers } from './shared-files.ts';
+import { type Owner, refuseFilesOfOthers, refuseOneFile } from './shared-files.ts';
 import { locationText, verifyMaterial, type Found, type Store } from './store.ts';
 import { filesOf, isFile, pathOf } from '../inventory/places.ts';
 import { certificateKey } from '../inventory/content.ts';
@@ -136,6 +136,7 @@ export async function replaceParts(
     let placements: readonly Placement[] = [];
     try {
       placements = await placeAll(disk, changes, now()); // 3
+      await refuseOneFile(disk, { location, placements });
       await refuseFilesOfOthers(disk, { location, placements, owners });
       await together([keep(artefact, parts, options), prepareAll(disk, placements, preparing)]); // 4
       const present = await lookAt(artefact); // 5

@@ -6,7 +6,7 @@ import { errorText, RecoveryError } from '../errors.ts';
 import type { DiskLocation, LocationOf } from '../inventory/model.ts';
 import { filesOf } from '../inventory/places.ts';
 import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
-import { bytesOf, type Change, type Layout } from './disk-layout.ts';
+import { bytesOf, type Change, type Layout, type Part } from './disk-layout.ts';
 import { type Entries, locationText } from './store.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -29,6 +29,8 @@ export function pemFilesLayout(location: LocationOf<'pemPair' | 'pemFile'>): Lay
     },
     async change(next, parts) {
       requirePlaces(location, next, (key) => files.some((file) => file.key === key));
+      for (const { key, file } of files)
+        if (key !== privateKeyKey) requireNoKeyLost(location, file, { key, parts, next });
       // A key that stays is not replaced by itself.
       const isThere = (key: string, bytes: Uint8Array | undefined): boolean => {
         const present = bytesOf(parts, key);
@@ -38,6 +40,27 @@ export function pemFilesLayout(location: LocationOf<'pemPair' | 'pemFile'>): Lay
     },
     putBack: (kept) => changes((key) => kept.get(key)),
   };
+}
+
+interface CertificateWrite {
+  readonly key: string;
+  readonly parts: readonly Part[];
+  readonly next: Entries;
+}
+
+/**
+ * A file of certificates that holds a key as well, which no other file has: it may be the only one. Where a pair gets a new
+ * key with its certificate, the former is of no use. Throws WriteFailed.
+ */
+function requireNoKeyLost(location: DiskLocation, file: string, { key, parts, next }: CertificateWrite): void {
+  const former = bytesOf(parts, key);
+  if (next[key] === undefined || !holdsKey(former) || !holdsCertificate(former)) return;
+  const keysIn = (bytes: Uint8Array | undefined): readonly string[] => blocksOf(bytes).filter(isKey).map(encodePem);
+  const present = keysIn(bytesOf(parts, privateKeyKey));
+  const hasNewKey = keysIn(next[privateKeyKey]).some((one) => !present.includes(one));
+  if (hasNewKey || keysIn(former).every((one) => present.includes(one))) return;
+  const problem = `file "${file}" holds a private key that is in no other file; move it to a file of its own`;
+  throw new RecoveryError('WriteFailed', `Cannot write ${locationText(location)}: ${problem}`);
 }
 
 const combinedRole = 'combined.pem';

@@ -1,6 +1,7 @@
 // Files that are links lead to the files of others sometimes: a leaf that is a link to its CA, a key that is one to
 // sa.key. What is written there would be lost for its owner, and two artefacts would take it from each other for ever.
-// Two artefacts that are one whole pair, file by file, are one by an administrator's decision.
+// Two artefacts that are one whole pair, file by file, are one by an administrator's decision. Certificate and key that are
+// one file by links would each take the other's place.
 import { basename } from 'node:path';
 import type { Disk } from '../disk/disk.ts';
 import { RecoveryError } from '../errors.ts';
@@ -14,6 +15,21 @@ export type Owner = Pick<Artefact, 'name' | 'kind' | 'location'>;
 
 /** kubeadm's (cmd/kubeadm/app/constants): no artefact of any preset, and never written. */
 const serviceAccountFiles: ReadonlySet<string> = new Set(['sa.key', 'sa.pub']);
+
+/** Throws WriteFailed where certificate and key of a pair are one file: what is written to it would be only one of them. */
+export async function refuseOneFile(
+  disk: Disk,
+  { location, placements }: { location: DiskLocation; placements: readonly Placement[] },
+): Promise<void> {
+  if (location.kind !== 'pemPair') return;
+  const realOf = async (path: string): Promise<string> =>
+    placements.find(({ change }) => change.file === path)?.file ?? (await disk.realpath(path).catch(() => path));
+  const [certificate, key] = await Promise.all([realOf(location.certFile), realOf(location.keyFile)]);
+  if (certificate !== key) return;
+  const problem = `"${location.certFile}" and "${location.keyFile}" are one file, "${key}"`;
+  const message = `Cannot write ${locationText(location)}: ${problem}; give certificate and key a file each`;
+  throw new RecoveryError('WriteFailed', message);
+}
 
 /** Throws WriteFailed where a file that is to be written belongs to another artefact. */
 export async function refuseFilesOfOthers(

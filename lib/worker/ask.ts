@@ -80,7 +80,6 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
       log.warn('csr.taken', { csr: name, node: expired.node, message: 'one of that name is there with another key' });
       name = `${requestName(expired)}-${randomBytes(4).toString('hex')}`;
       body = await requestObject(expired, name);
-      continue;
     } else {
       if (!isThere) log.info('csr.requested', { csr: name, node: expired.node });
       isThere = true;

@@ -29,7 +29,7 @@ export function expiredAt(entries: Entries | undefined, location: DiskLocation, 
       `Cannot renew the kubelet's certificate in ${what}: ${problem}; ${byHandAdvice}`,
     );
   const { [certificateKey]: certificate, [privateKeyKey]: keyPem } = entries ?? {};
-  if (certificate === undefined) throw refuse('there is none');
+  if (certificate === undefined) throw refuse('there is none: its file is absent, empty or holds something else');
   const leaf = unlessUnreadable(() => parseCertificates(certificate, what, 'skipped')[0]);
   if (leaf === undefined) throw refuse('it cannot be read');
   if (now < leaf.facts.notAfter) return undefined;

@@ -99,12 +99,19 @@ export async function kubeletIdentity(kubeletConf: string): Promise<DiskLocation
   if ('foreign' in view) throw refuse(`is not that of a kubelet with a certificate, ${view.foreign}`);
   const { certificate, key } = view;
   if (certificate.kind === 'file' && key.kind === 'file') {
-    if (certificate.file === key.file) return { kind: 'combinedPem', file: certificate.file };
+    // By whatever names: a link to a dated file has that for its own.
+    if (await isOneFile(certificate.file, key.file)) return { kind: 'combinedPem', file: certificate.file };
     return { kind: 'pemPair', certFile: certificate.file, keyFile: key.file };
   }
   const file = '/var/lib/kubelet/pki/kubelet-client-current.pem';
   const wanted = `put them into "${file}" and name that in client-certificate and client-key, as kubeadm does`;
   throw refuse(`holds certificate or key in itself, and a kubelet renews files only; ${wanted}`);
+}
+
+async function isOneFile(one: string, other: string): Promise<boolean> {
+  if (one === other) return true;
+  const [first, second] = await Promise.all([one, other].map((file) => realDisk.realpath(file).catch(() => file)));
+  return first === second;
 }
 
 /** Directories in which a renewal makes files. */

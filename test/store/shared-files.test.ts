@@ -2,7 +2,7 @@
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { LocationOf } from '../../lib/inventory/model.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import type { Owner } from '../../lib/store/shared-files.ts';
@@ -98,4 +98,51 @@ it('links of another artefact that lead in a circle keep nothing from being writ
   await put('apiserver', first);
   await symlink('ca.crt', path('ca.crt'));
   expect(await renew('apiserver')).toBe('written');
+});
+
+/** Certificate and key, in one file. */
+const whole = ({ entries }: Material): Buffer =>
+  Buffer.concat([entries[certificateKey] ?? Buffer.of(), entries[privateKeyKey] ?? Buffer.of()]);
+
+it.each(['there', 'absent'])('a pair whose names are links to one file, which is %s, is not written', async (state) => {
+  for (const end of ['crt', 'key']) await symlink('both.pem', path(`apiserver.${end}`));
+  if (state === 'there') await writeFile(path('both.pem'), whole(first), { mode: 0o600 });
+  expect(await renew('apiserver')).toBe(
+    `Cannot write pair "${path('apiserver.crt')}": "${path('apiserver.crt')}" and "${path('apiserver.key')}" are one file, "${path('both.pem')}"; give certificate and key a file each`,
+  );
+  if (state === 'there') expect(await readFile(path('both.pem'))).toEqual(whole(first));
+});
+
+describe('a certificate file that holds a key', () => {
+  const rewrite = async (entries: Material['entries']): Promise<string> => {
+    const store = createDiskStore({ owners });
+    const found = await store.read(at('ca'), signal);
+    const next = { entries, annotations: {} };
+    return store
+      .write(at('ca'), next, { version: found?.version ?? '' }, signal)
+      .catch((err: unknown) => (err as Error).message);
+  };
+  beforeEach(async () => {
+    await put('ca', authority);
+    await writeFile(path('ca.crt'), whole(authority));
+  });
+  const alone = () => ({ [certificateKey]: authority.entries[certificateKey] ?? Buffer.of() });
+
+  it('that no other file holds stays as it is', async () => {
+    await rm(path('ca.key'));
+    expect(await rewrite(alone())).toBe(
+      `Cannot write pair "${path('ca.crt')}": file "${path('ca.crt')}" holds a private key that is in no other file; move it to a file of its own`,
+    );
+    expect(await readFile(path('ca.crt'))).toEqual(whole(authority));
+  });
+
+  it('that its own file holds, too, is put right', async () => {
+    expect(await rewrite({ ...authority.entries })).toBe('written');
+    expect(await readFile(path('ca.crt'))).toEqual(Buffer.from(alone()[certificateKey]));
+  });
+
+  it('is put right where the pair gets a new key', async () => {
+    await rm(path('ca.key'));
+    expect(await rewrite(second.entries)).toBe('written');
+  });
 });

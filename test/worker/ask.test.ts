@@ -114,6 +114,14 @@ describe('askForCertificate()', () => {
     expect(lines).toEqual(['csr.taken', 'csr.requested']);
   });
 
+  it('floods nobody where every answer is another request than its own, and gives up in time', async () => {
+    const { certificate: leaf, key } = await nodePair({ keyOf: 'other' });
+    const foreign = await requestObject({ node: 'tiger', leaf, key: key.key });
+    const { result, asked } = await ask(...Array.from({ length: 500 }, () => foreign));
+    expect(result).toMatch(/has not been approved and signed in 40s/);
+    expect(asked.length).toBeLessThan(50);
+  });
+
   it('asks again for what was deleted', async () => {
     const certificate = await issued();
     const gone = new RecoveryError('KubeNotFound', 'gone');

@@ -33,8 +33,16 @@ describe('expiredAt()', () => {
   });
 
   it.each<readonly [string, () => Promise<Entries | undefined>, RegExp]>([
-    ['no file', () => Promise.resolve(undefined), /: there is none; run "kube-cert-recovery worker NODE"/],
-    ['no certificate', async () => ({ 'tls.key': (await entries())['tls.key'] ?? Buffer.of() }), /: there is none;/],
+    [
+      'no file',
+      () => Promise.resolve(undefined),
+      /: there is none: its file is absent, empty or holds something else; run "kube-cert-recovery worker NODE"/,
+    ],
+    [
+      'no certificate',
+      async () => ({ 'tls.key': (await entries())['tls.key'] ?? Buffer.of() }),
+      /: there is none: its file is absent/,
+    ],
     ['a damaged one', async () => ({ ...(await entries()), 'tls.crt': Buffer.from('x') }), /: it cannot be read;/],
     [
       'an empty key',

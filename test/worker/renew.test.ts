@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -29,6 +29,23 @@ describe('kubeletIdentity()', () => {
     const location = await identityIn({ 'client-certificate': 'a.crt', 'client-key': '/keys/a.key' });
     expect(location).toEqual({ kind: 'pemPair', certFile: join(directory, 'a.crt'), keyFile: '/keys/a.key' });
     expect(directoriesOf(location)).toEqual([directory, '/keys']);
+  });
+
+  it('knows certificate and key that are one file by other names', async () => {
+    const pki = join(directory, 'kubelet', 'pki');
+    await mkdir(pki, { recursive: true });
+    const [dated, current, other] = ['2025.pem', 'current.pem', 'key.pem'].map((name) => join(pki, name)) as [
+      string,
+      string,
+      string,
+    ];
+    await writeFile(dated, '');
+    for (const link of [current, other]) await symlink(dated, link);
+    await symlink(join(directory, 'kubelet'), join(directory, 'linked'));
+    for (const key of [dated, other, join(directory, 'linked/pki/current.pem')]) {
+      const location = await identityIn({ 'client-certificate': current, 'client-key': key });
+      expect(location, key).toEqual({ kind: 'combinedPem', file: current });
+    }
   });
 
   it.each([
