@@ -66,6 +66,8 @@ export async function renewWorkerCommand(
     // Without a CA that is known here no API server is: that was said.
     if (failures.length === 0 || !isCode(err, 'KubeUnavailable')) failed(err);
   });
+  if (outcome === 'lost')
+    io.stdout.write("The kubelet's client certificate is lost: an earlier one, which is valid, would be put back.\n");
   if (outcome === 'expired')
     io.stdout.write("The kubelet's client certificate has expired: a new one would be asked for.\n");
   // What is renewed is used, whatever is not.

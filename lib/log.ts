@@ -43,6 +43,7 @@ export type LogEvent =
   | 'signer.regenerated'
   | 'signer.renewed'
   | 'signer.restored'
+  | 'target.restored'
   | 'caBundle.updated'
   | 'authority.followed'
   | 'authority.refused'

@@ -89,17 +89,31 @@ export async function flip(disk: Disk, { path }: Link, value: string): Promise<v
   });
 }
 
+/** Of the files that a link leads to, the newest first. */
+async function datedNames(disk: Disk, link: Link): Promise<readonly string[]> {
+  const prefix = `${prefixOf(link)}-`;
+  return (await disk.readdir(link.directory))
+    .filter((name) => name.startsWith(prefix) && /^\d{4}(-\d{2}){5}\.pem$/.test(name.slice(prefix.length)))
+    .toSorted()
+    .toReversed();
+}
+
+/** The same for a file that may be such a link: none where it is a plain file, or where nothing can be listed. */
+export async function datedBeside(
+  disk: Disk,
+  file: string,
+): Promise<{ readonly directory: string; readonly names: readonly string[] }> {
+  const link = await lastLink(disk, file).catch(() => undefined);
+  if (link === undefined) return { directory: dirname(file), names: [] };
+  return { directory: link.directory, names: await datedNames(disk, link).catch(() => []) };
+}
+
 /** Keeps the newest dated files, and always the present and the superseded one. What cannot be removed stays. */
 export async function pruneDated(disk: Disk, link: Link, present: string): Promise<void> {
   const { directory, value, path } = link;
   const kept = new Set([basename(present), value === undefined ? '' : basename(resolve(dirname(path), value))]);
   try {
-    const prefix = `${prefixOf(link)}-`;
-    const dated = (await disk.readdir(directory))
-      .filter((name) => name.startsWith(prefix) && /^\d{4}(-\d{2}){5}\.pem$/.test(name.slice(prefix.length)))
-      .toSorted()
-      .toReversed();
-    for (const name of dated.slice(filesKept)) {
+    for (const name of (await datedNames(disk, link)).slice(filesKept)) {
       if (!kept.has(name)) await disk.rm(join(directory, name), { force: true });
     }
   } catch (err) {

@@ -10,7 +10,7 @@ import { runSystemctl, stateOf, systemdRuns } from '../host/systemd.ts';
 import type { Location } from '../inventory/model.ts';
 import type { Log } from '../log.ts';
 import { writeAndSee } from '../restart/markers.ts';
-import type { Found, Material, Store } from '../store/store.ts';
+import type { Material, Seen, Store } from '../store/store.ts';
 
 interface Noting {
   /** Of the files of this host. */
@@ -28,12 +28,12 @@ const forget = (lockDir: string): Promise<void> => rm(join(lockDir, noteName), {
 export async function writeNoted(
   location: Location,
   next: Material,
-  found: Found,
+  seen: Seen,
   { store, lockDir, clock, signal }: Noting,
 ): Promise<'written' | 'conflict'> {
   const before = await readNote(lockDir, noteName);
   await writeNote(lockDir, noteName, '', clock.now());
-  const { outcome, err, changed } = await writeAndSee(store, location, next, found, signal);
+  const { outcome, err, changed } = await writeAndSee(store, location, next, seen, signal);
   if (!changed && before === undefined) await forget(lockDir);
   if (outcome === undefined) throw err;
   return outcome;

@@ -13,8 +13,9 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { readKubeconfigView } from '../kubeconfig/document.ts';
 import type { Log } from '../log.ts';
 import { parseCertificates } from '../pki/certificate.ts';
-import type { Found, Store } from '../store/store.ts';
-import { askForCertificate, cannotRenew } from './ask.ts';
+import type { Entries, Found, Store } from '../store/store.ts';
+import { askForCertificate } from './ask.ts';
+import { earlierPair } from './earlier-pair.ts';
 import { byHandAdvice, expiredAt } from './expiry.ts';
 import { writeNoted } from './kubelet-restart.ts';
 
@@ -35,14 +36,16 @@ export interface WorkerRenewal {
 }
 
 /**
- * `renewed`: by this run. Throws ConfigInvalid for a kubelet.conf that names no file, MaterialInvalid for a certificate
+ * `renewed`: by this run. `lost`: an earlier pair that is still valid would be put back. Throws ConfigInvalid for a kubelet.conf that names no file, MaterialInvalid for a certificate
  * of which nothing can be proven, and what stands in the way of a new one.
  */
-export async function renewWorker(options: WorkerRenewal): Promise<'valid' | 'expired' | 'renewed'> {
-  const { store, clock, signal, dryRun } = options;
+export async function renewWorker(options: WorkerRenewal): Promise<'valid' | 'lost' | 'expired' | 'renewed'> {
+  const { clock, dryRun } = options;
   const location = await kubeletIdentity(options.kubeletConf);
-  const expired = expiredAt((await store.read(location, signal))?.entries, location, clock.now());
-  if (expired === undefined) return 'valid';
+  const { entries, isEarlier } = await lookAt(location, options);
+  const expired = expiredAt(entries, location, clock.now());
+  if (expired === undefined && !isEarlier) return 'valid';
+  if (expired === undefined) return dryRun ? 'lost' : await putBack(location, options);
   if (dryRun) return 'expired';
   const connection = await options.connect();
   try {
@@ -53,21 +56,60 @@ export async function renewWorker(options: WorkerRenewal): Promise<'valid' | 'ex
   }
 }
 
+interface Present {
+  /** What lies at the location; undefined: nothing. */
+  readonly found: Found | undefined;
+  readonly entries: Entries | undefined;
+  /** They are those of an earlier file: the present one has no certificate. */
+  readonly isEarlier: boolean;
+}
+
+async function lookAt(location: DiskLocation, { store, signal }: WorkerRenewal): Promise<Present> {
+  const found = await store.read(location, signal);
+  const earlier = found?.entries[certificateKey] === undefined ? await earlierPair(location, store, signal) : undefined;
+  return { found, entries: earlier ?? found?.entries, isEarlier: earlier !== undefined };
+}
+
+/** An earlier pair that is still valid, in place of a file that was lost. */
+async function putBack(location: DiskLocation, options: WorkerRenewal): Promise<'valid' | 'renewed'> {
+  const { lockDir, clock, log, signal } = options;
+  const lock = await lockHost({ lockDir, once: true, clock, signal });
+  try {
+    const { found, entries, isEarlier } = await lookAt(location, options);
+    if (!isEarlier || entries === undefined) return 'valid'; // another run was faster
+    await write(location, entries, { found, options });
+    log.warn('target.restored', { artefact: 'kubelet-client', path: pathOf(location) });
+    return 'renewed';
+  } finally {
+    await lock.release();
+  }
+}
+
+interface Writing {
+  readonly found: Found | undefined;
+  readonly options: WorkerRenewal;
+}
+
+/** Throws WriteFailed. */
+async function write(location: DiskLocation, entries: Entries, { found, options }: Writing): Promise<void> {
+  const outcome = await writeNoted(location, { entries, annotations: {} }, found ?? 'absent', options);
+  if (outcome === 'written') return;
+  const problem = `"${pathOf(location)}" has just been changed; run it again`;
+  throw new RecoveryError('WriteFailed', `Cannot renew the kubelet's certificate: ${problem}`);
+}
+
 async function publishIssued(
   issued: Buffer,
   location: DiskLocation,
   options: WorkerRenewal,
 ): Promise<'valid' | 'renewed'> {
-  const { store, lockDir, clock, log, signal } = options;
+  const { lockDir, clock, log, signal } = options;
   const lock = await lockHost({ lockDir, once: true, clock, signal });
   try {
-    const found = await store.read(location, signal);
-    const expired = expiredAt(found?.entries, location, clock.now());
-    if (expired === undefined || found === undefined) return 'valid'; // another run was faster
-    const next = { entries: { ...keyOf(found), [certificateKey]: issued }, annotations: {} };
-    if ((await writeNoted(location, next, found, options)) === 'conflict') {
-      throw cannotRenew(expired.node)('WriteFailed', `"${pathOf(location)}" has just been changed; run it again`);
-    }
+    const { found, entries } = await lookAt(location, options);
+    const expired = expiredAt(entries, location, clock.now());
+    if (expired === undefined) return 'valid'; // another run was faster
+    await write(location, { ...keyIn(entries), [certificateKey]: issued }, { found, options });
     const notAfter = parseCertificates(issued, 'answer')[0]?.facts.notAfter.toISOString();
     log.info('target.regenerated', {
       artefact: 'kubelet-client',
@@ -81,8 +123,8 @@ async function publishIssued(
   }
 }
 
-const keyOf = ({ entries }: Found): Record<string, Uint8Array> => {
-  const { [privateKeyKey]: key } = entries;
+const keyIn = (entries: Entries | undefined): Record<string, Uint8Array> => {
+  const { [privateKeyKey]: key } = entries ?? {};
   return key === undefined ? {} : { [privateKeyKey]: key };
 };
 

@@ -2,7 +2,7 @@
 // approved; the test is the approver. The order is the story of one cluster.
 import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { copyFile, mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readFile, readdir, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -34,16 +34,17 @@ interface Csr {
 const create = (name: string, notAfter: Date, more: Partial<WorkerFiles> = {}): Promise<Worker> =>
   Worker.create({ root, name, notAfter, controlPlane, token, ...more });
 
-async function requestsOf(worker: Worker): Promise<readonly Csr[]> {
+/** `given`: the pair that it shows, where that is not its present one. */
+async function requestsOf(worker: Worker, given?: string): Promise<readonly Csr[]> {
   const { body } = await controlPlane.admin(collection);
-  const pem = await worker.pem();
+  const pem = given ?? (await worker.pem());
   const shown = (csr: Csr): string => csr.metadata.annotations[expiredCertificateAnnotation] ?? '';
   return (body as { items: readonly Csr[] }).items.filter((csr) => shown(csr) !== '' && pem.startsWith(shown(csr)));
 }
 
-async function decide(worker: Worker, type: 'Approved' | 'Denied'): Promise<Csr> {
+async function decide(worker: Worker, type: 'Approved' | 'Denied', given?: string): Promise<Csr> {
   const csr = await eventually(async () => {
-    const [only, ...others] = await requestsOf(worker);
+    const [only, ...others] = await requestsOf(worker, given);
     expect(others).toEqual([]);
     if (only === undefined) throw new Error('no request yet');
     return only;
@@ -160,6 +161,43 @@ describe('renew-worker', () => {
     expect(await worker.start().ended).toBe(0);
     expect(worker.lines).toHaveLength(2);
   });
+
+  describe.each(['empty', 'absent'])(
+    'after a power loss while the kubelet took its next certificate, whose file is %s',
+    (state) => {
+      const loses = async (worker: Worker): Promise<string> => {
+        const before = await worker.pem();
+        const next = join(worker.root, 'pki/kubelet-client-2026-02-01-00-00-00.pem');
+        await rm(worker.link);
+        await symlink(next, worker.link);
+        if (state === 'empty') await writeFile(next, '');
+        return before;
+      };
+
+      it('puts the one before it back where that is still valid', async () => {
+        const worker = await create(`lost-${state}`, new Date(Date.now() + hour), { server: 'https://127.0.0.1:1' });
+        const before = await loses(worker);
+        expect((await cli('renew-worker', ...worker.flags, '--dry-run')).out).toContain('would be put back');
+        expect(await worker.start().ended).toBe(0);
+        expect(worker.lines.map(({ event }) => event)).toEqual(['target.restored']);
+        expect(await worker.pem()).toBe(before);
+        expect((await stat(worker.link)).mode & 0o777).toBe(0o600);
+        expect(await worker.start().ended).toBe(0);
+        expect(worker.lines).toHaveLength(1);
+      });
+
+      it('asks with the one before it where that has expired', async () => {
+        const worker = await create(`lost-expired-${state}`, new Date(Date.now() - hour));
+        const before = await loses(worker);
+        const tool = worker.start();
+        await decide(worker, 'Approved', before);
+        expect(await tool.ended).toBe(0);
+        const [former, present] = [new X509Certificate(before), new X509Certificate(await worker.pem())];
+        expect(present.publicKey.equals(former.publicKey)).toBe(true);
+        expect(new Date(present.validTo).getTime()).toBeGreaterThan(Date.now());
+      });
+    },
+  );
 
   it('only says that it would ask, with --dry-run', async () => {
     const worker = await create('mouse', new Date(Date.now() - hour));
