@@ -36,8 +36,9 @@ export interface WorkerRenewal {
 }
 
 /**
- * `renewed`: by this run. `lost`: an earlier pair that is still valid would be put back. Throws ConfigInvalid for a kubelet.conf that names no file, MaterialInvalid for a certificate
- * of which nothing can be proven, and what stands in the way of a new one.
+ * `renewed`: by this run. `lost`: an earlier pair that is still valid would be put back. Throws ConfigInvalid for a
+ * kubelet.conf that names no file, MaterialInvalid for a certificate of which nothing can be proven, and what stands in the
+ * way of a new one.
  */
 export async function renewWorker(options: WorkerRenewal): Promise<'valid' | 'lost' | 'expired' | 'renewed'> {
   const { clock, dryRun } = options;
