@@ -16,6 +16,9 @@ export type Owner = Pick<Artefact, 'name' | 'kind' | 'location'>;
 /** kubeadm's (cmd/kubeadm/app/constants): no artefact of any preset, and never written. */
 const serviceAccountFiles: ReadonlySet<string> = new Set(['sa.key', 'sa.pub']);
 
+/** Where links lead; itself where they cannot be followed, as in a circle, or lead to nothing. */
+export const realFile = (disk: Disk, file: string): Promise<string> => disk.realpath(file).catch(() => file);
+
 /** Throws WriteFailed where certificate and key of a pair are one file: what is written to it would be only one of them. */
 export async function refuseOneFile(
   disk: Disk,
@@ -23,7 +26,7 @@ export async function refuseOneFile(
 ): Promise<void> {
   if (location.kind !== 'pemPair') return;
   const realOf = async (path: string): Promise<string> =>
-    placements.find(({ change }) => change.file === path)?.file ?? (await disk.realpath(path).catch(() => path));
+    placements.find(({ change }) => change.file === path)?.file ?? (await realFile(disk, path));
   const [certificate, key] = await Promise.all([realOf(location.certFile), realOf(location.keyFile)]);
   if (certificate !== key) return;
   const problem = `"${location.certFile}" and "${location.keyFile}" are one file, "${key}"`;
@@ -51,9 +54,9 @@ export async function refuseFilesOfOthers(
       refuse(change.file, file, 'the service accounts');
     }
   }
-  // Where it cannot be followed, such as a link in a circle, nothing that is written here leads there either.
+  // Where a link cannot be followed nothing that is written here leads there either.
   const realFiles = ({ location: place }: Pick<Owner, 'location'>): Promise<string[]> =>
-    Promise.all((isFile(place) ? filesOf(place) : []).map(({ file }) => disk.realpath(file).catch(() => file)));
+    Promise.all((isFile(place) ? filesOf(place) : []).map(({ file }) => realFile(disk, file)));
   const own = await realFiles({ location });
   const isSigner = owners.find((owner) => locationText(owner.location) === what)?.kind === 'signer';
   for (const owner of owners) {

@@ -1,6 +1,6 @@
 // One run on a worker: look at the kubelet's client certificate, ask for the next one when it has expired, write it. Nothing
 // is asked while it is valid. The lock is held for the write alone: a run that waits for the API keeps no other waiting.
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
@@ -13,9 +13,10 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { readKubeconfigView } from '../kubeconfig/document.ts';
 import type { Log } from '../log.ts';
 import { parseCertificates } from '../pki/certificate.ts';
-import type { Entries, Found, Store } from '../store/store.ts';
+import { datedBeside } from '../store/dated-files.ts';
+import { realFile } from '../store/shared-files.ts';
+import { type Entries, type Found, type Store, verifyMaterial } from '../store/store.ts';
 import { askForCertificate } from './ask.ts';
-import { earlierPair } from './earlier-pair.ts';
 import { byHandAdvice, expiredAt } from './expiry.ts';
 import { writeNoted } from './kubelet-restart.ts';
 
@@ -51,7 +52,7 @@ export async function renewWorker(options: WorkerRenewal): Promise<'valid' | 'lo
   const connection = await options.connect();
   try {
     const issued = await askForCertificate(expired, { ...options, connection });
-    return await publishIssued(issued, location, options);
+    return await publishIssued(issued, expired.node, location, options);
   } finally {
     await connection.close();
   }
@@ -71,57 +72,76 @@ async function lookAt(location: DiskLocation, { store, signal }: WorkerRenewal):
   return { found, entries: earlier ?? found?.entries, isEarlier: earlier !== undefined };
 }
 
-/** An earlier pair that is still valid, in place of a file that was lost. */
-async function putBack(location: DiskLocation, options: WorkerRenewal): Promise<'valid' | 'renewed'> {
-  const { lockDir, clock, log, signal } = options;
+/**
+ * A power loss while the kubelet takes a new certificate leaves the link of its present one without a file, or with one that
+ * is empty: client-go does not sync it (util/certificate/certificate_store.go, Update). The newest whole pair of the dated
+ * files beside it; undefined: none.
+ */
+async function earlierPair(
+  location: DiskLocation,
+  store: Pick<Store, 'read'>,
+  signal: AbortSignal,
+): Promise<Entries | undefined> {
+  if (location.kind !== 'combinedPem') return undefined;
+  const { directory, names } = await datedBeside(realDisk, location.file);
+  for (const name of names) {
+    const dated = { ...location, file: join(directory, name) };
+    try {
+      const there = await store.read(dated, signal);
+      if (there === undefined) continue;
+      verifyMaterial(dated, there);
+      return there.entries;
+    } catch {
+      // Another one may be whole.
+    }
+  }
+  return undefined;
+}
+
+/** `next`: of what lies there once the lock is held; undefined where another run was faster. Throws WriteFailed. */
+async function publish(
+  location: DiskLocation,
+  options: WorkerRenewal,
+  next: (present: Present) => Entries | undefined,
+): Promise<'valid' | 'renewed'> {
+  const { lockDir, clock, signal } = options;
   const lock = await lockHost({ lockDir, once: true, clock, signal });
   try {
-    const { found, entries, isEarlier } = await lookAt(location, options);
-    if (!isEarlier || entries === undefined) return 'valid'; // another run was faster
-    await write(location, entries, { found, options });
-    log.warn('target.restored', { artefact: 'kubelet-client', path: pathOf(location) });
-    return 'renewed';
+    const present = await lookAt(location, options);
+    const entries = next(present);
+    if (entries === undefined) return 'valid';
+    const outcome = await writeNoted(location, { entries, annotations: {} }, present.found ?? 'absent', options);
+    if (outcome === 'written') return 'renewed';
+    const problem = `"${pathOf(location)}" has just been changed; run it again`;
+    throw new RecoveryError('WriteFailed', `Cannot renew the kubelet's certificate: ${problem}`);
   } finally {
     await lock.release();
   }
 }
 
-interface Writing {
-  readonly found: Found | undefined;
-  readonly options: WorkerRenewal;
-}
-
-/** Throws WriteFailed. */
-async function write(location: DiskLocation, entries: Entries, { found, options }: Writing): Promise<void> {
-  const outcome = await writeNoted(location, { entries, annotations: {} }, found ?? 'absent', options);
-  if (outcome === 'written') return;
-  const problem = `"${pathOf(location)}" has just been changed; run it again`;
-  throw new RecoveryError('WriteFailed', `Cannot renew the kubelet's certificate: ${problem}`);
+/** An earlier pair that is still valid, in place of a file that was lost. */
+async function putBack(location: DiskLocation, options: WorkerRenewal): Promise<'valid' | 'renewed'> {
+  const outcome = await publish(location, options, ({ entries, isEarlier }) => (isEarlier ? entries : undefined));
+  if (outcome === 'renewed')
+    options.log.warn('target.restored', { artefact: 'kubelet-client', path: pathOf(location) });
+  return outcome;
 }
 
 async function publishIssued(
   issued: Buffer,
+  node: string,
   location: DiskLocation,
   options: WorkerRenewal,
 ): Promise<'valid' | 'renewed'> {
-  const { lockDir, clock, log, signal } = options;
-  const lock = await lockHost({ lockDir, once: true, clock, signal });
-  try {
-    const { found, entries } = await lookAt(location, options);
-    const expired = expiredAt(entries, location, clock.now());
-    if (expired === undefined) return 'valid'; // another run was faster
-    await write(location, { ...keyIn(entries), [certificateKey]: issued }, { found, options });
+  const outcome = await publish(location, options, ({ entries }) => {
+    if (expiredAt(entries, location, options.clock.now()) === undefined) return undefined;
+    return { ...keyIn(entries), [certificateKey]: issued };
+  });
+  if (outcome === 'renewed') {
     const notAfter = parseCertificates(issued, 'answer')[0]?.facts.notAfter.toISOString();
-    log.info('target.regenerated', {
-      artefact: 'kubelet-client',
-      path: pathOf(location),
-      node: expired.node,
-      notAfter,
-    });
-    return 'renewed';
-  } finally {
-    await lock.release();
+    options.log.info('target.regenerated', { artefact: 'kubelet-client', path: pathOf(location), node, notAfter });
   }
+  return outcome;
 }
 
 const keyIn = (entries: Entries | undefined): Record<string, Uint8Array> => {
@@ -143,18 +163,13 @@ export async function kubeletIdentity(kubeletConf: string): Promise<DiskLocation
   const { certificate, key } = view;
   if (certificate.kind === 'file' && key.kind === 'file') {
     // By whatever names: a link to a dated file has that for its own.
-    if (await isOneFile(certificate.file, key.file)) return { kind: 'combinedPem', file: certificate.file };
+    const [real, realOfKey] = await Promise.all([certificate, key].map(({ file }) => realFile(realDisk, file)));
+    if (real === realOfKey) return { kind: 'combinedPem', file: certificate.file };
     return { kind: 'pemPair', certFile: certificate.file, keyFile: key.file };
   }
   const file = '/var/lib/kubelet/pki/kubelet-client-current.pem';
   const wanted = `put them into "${file}" and name that in client-certificate and client-key, as kubeadm does`;
   throw refuse(`holds certificate or key in itself, and a kubelet renews files only; ${wanted}`);
-}
-
-async function isOneFile(one: string, other: string): Promise<boolean> {
-  if (one === other) return true;
-  const [first, second] = await Promise.all([one, other].map((file) => realDisk.realpath(file).catch(() => file)));
-  return first === second;
 }
 
 /** Directories in which a renewal makes files. */

@@ -121,7 +121,10 @@ export class KubeadmMachine implements AsyncDisposable {
     this.#network = network;
   }
 
-  /** Arguments of nsenter; a command follows. All machines have one address, by which kubectl would know what one of them serves. */
+  /**
+   * Arguments of nsenter; a command follows. All machines have one address, by which kubectl would know what one of them
+   * serves.
+   */
   get inNetwork(): readonly string[] {
     const user = asRoot.length === 0 ? [] : ['--user', '--preserve-credentials'];
     const env = ['env', `KUBECACHEDIR=${join(this.root, 'kubectl')}`];

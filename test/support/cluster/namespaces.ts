@@ -4,7 +4,7 @@
 export const asRoot: readonly string[] = process.getuid?.() === 0 ? [] : ['--map-root-user'];
 
 /**
- * In a PID namespace of its own, which ends with unshare. Every kubeadm runs so: whatever else is tested on this machine at the
- * same time refuses to write beside one that it sees.
+ * In a PID namespace of its own, which ends with unshare. Every kubeadm runs so: whatever else is tested on this machine at
+ * the same time refuses to write beside one that it sees.
  */
 export const unseen: readonly string[] = ['--pid', '--fork', '--mount-proc', '--kill-child'];
