@@ -28,6 +28,8 @@ interface Options {
   readonly caNotAfter?: Date;
   /** Below the root of each machine. Default: that of etcdadm. */
   readonly pkiDir?: string;
+  /** Higher where a busy machine must cause no election. Default: etcd's own, a second. */
+  readonly electionTimeoutMs?: number;
   /** Who runs etcd and has its files. Default: the user of the test. */
   readonly uid?: number;
 }
@@ -48,13 +50,16 @@ export class EtcdMembers implements AsyncDisposable {
   readonly #root: string;
   readonly #ports: Readonly<Record<'client' | 'peer', number>>;
   readonly #uid: number | undefined;
+  readonly #electionTimeoutMs: number;
   readonly #processes = new Map<string, SupervisedProcess>();
   readonly #etcd: string;
 
-  private constructor(root: string, etcd: string, ports: readonly number[], { uid, pkiDir = 'etc/etcd/pki' }: Options) {
+  private constructor(root: string, etcd: string, ports: readonly number[], options: Options) {
+    const { uid, pkiDir = 'etc/etcd/pki', electionTimeoutMs = 1000 } = options;
     this.#root = root;
     this.#etcd = etcd;
     this.#uid = uid;
+    this.#electionTimeoutMs = electionTimeoutMs;
     this.#ports = { client: ports[0] ?? 0, peer: ports[1] ?? 0 };
     this.members = [1, 2, 3].map((number) => {
       const own = join(root, `etcd-${number}`);
@@ -138,6 +143,7 @@ export class EtcdMembers implements AsyncDisposable {
       `--peer-cert-file=${file('peer.crt')}`,
       `--peer-key-file=${file('peer.key')}`,
       '--unsafe-no-fsync',
+      `--election-timeout=${this.#electionTimeoutMs}`,
     ];
     const as = this.#uid === undefined ? [] : [`--reuid=${this.#uid}`, `--regid=${this.#uid}`, '--clear-groups'];
     const [command = '', ...args] = [...(as.length === 0 ? [] : ['setpriv', ...as]), this.#etcd, ...flags];
@@ -196,25 +202,22 @@ export class EtcdMembers implements AsyncDisposable {
     );
   }
 
+  /** Undefined where the key is not there. Throws where the member gave no answer, or another one than of its keys. */
   async get(member: EtcdMember, key: string): Promise<string | undefined> {
-    const text = await this.#ask(
-      member,
-      'apiserver-etcd-client',
-      'POST',
-      '/v3/kv/range',
-      JSON.stringify({ key: base64(key) }),
-    );
-    const { kvs } = JSON.parse(text) as { readonly kvs?: readonly { readonly value: string }[] };
-    const [found] = kvs ?? [];
-    return found === undefined ? undefined : plain(found.value);
+    return (await this.#range(member, { key: base64(key) })).get(key);
   }
 
-  /** The value of each key that begins so. */
+  /** The value of each key that begins so. Throws as `get` does. */
   async all(member: EtcdMember, prefix: string): Promise<ReadonlyMap<string, string>> {
     const last = prefix.length - 1;
     const end = prefix.slice(0, last) + String.fromCharCode(prefix.charCodeAt(last) + 1);
-    const body = JSON.stringify({ key: base64(prefix), range_end: base64(end) });
-    const text = await this.#ask(member, 'apiserver-etcd-client', 'POST', '/v3/kv/range', body);
+    return this.#range(member, { key: base64(prefix), range_end: base64(end) });
+  }
+
+  async #range(member: EtcdMember, asked: object): Promise<ReadonlyMap<string, string>> {
+    const text = await this.#ask(member, 'apiserver-etcd-client', 'POST', '/v3/kv/range', JSON.stringify(asked));
+    // Without a leader a member answers with an error, which has no keys either.
+    if (!text.includes('"revision"')) throw new Error(`${member.name} gave no keys: ${text}`);
     const { kvs = [] } = JSON.parse(text) as {
       readonly kvs?: readonly { readonly key: string; readonly value: string }[];
     };

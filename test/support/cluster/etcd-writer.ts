@@ -1,7 +1,10 @@
 // A client of all members of an etcd that writes one key after the other, reads each from another member at once, and
 // remembers what was acknowledged: none of it may be lost. A request that fails is made once more, of another member; what
-// fails twice is a fault. Each request is a connection of its own, so every one meets the certificates of that moment.
+// fails twice has failed: nothing is known of it, and that is no loss. Each request is a connection of its own, so every one
+// meets the certificates of that moment.
 import { setTimeout as delay } from 'node:timers/promises';
+import { errorText } from '../../../lib/errors.ts';
+import { eventually } from '../eventually.ts';
 import type { EtcdMembers } from './etcd-members.ts';
 
 export interface EtcdWriter {
@@ -39,10 +42,15 @@ export function startEtcdWriter(etcd: EtcdMembers): EtcdWriter {
       if (unwritten === undefined) acknowledged.push(key);
       else failed.push(`${key}: ${unwritten}`);
       const unread = await tried(number + 1, async (member) => {
-        const value = await etcd.get(member, key).catch(String);
-        return value === key ? undefined : `got ${value}`;
+        try {
+          const value = await etcd.get(member, key);
+          if (unwritten === undefined && value !== key) lost.push(`${key} on ${member.name}: ${value}`);
+          return undefined;
+        } catch (err) {
+          return errorText(err);
+        }
       });
-      if (unwritten === undefined && unread !== undefined) lost.push(`${key}: ${unread}`);
+      if (unread !== undefined) failed.push(`${key}: ${unread}`);
       await delay(5);
     }
   })();
@@ -54,7 +62,7 @@ export function startEtcdWriter(etcd: EtcdMembers): EtcdWriter {
       stopping.abort();
       await running;
       for (const member of members) {
-        const kept = await etcd.all(member, 'write-');
+        const kept = await eventually(() => etcd.all(member, 'write-'));
         for (const key of acknowledged) if (kept.get(key) !== key) lost.push(`${key} on ${member.name}`);
       }
       return { failed, lost };
