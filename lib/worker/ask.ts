@@ -15,7 +15,6 @@ import { parseCertificates } from '../pki/certificate.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
 import { keyAlgorithmOf } from '../pki/key.ts';
 import { signRequest } from '../pki/own-request.ts';
-import { backoffMs } from '../retry.ts';
 import { type Expired, issuedProblem } from './expiry.ts';
 
 export interface Asking {
@@ -36,8 +35,8 @@ interface Answer {
 }
 
 const awayMs = 1000;
-/** While a request is pending. */
-const pending = { firstMs: 200, longestMs: 2000 } as const;
+/** While a request is pending: as long as a fifth of that, so that its answer is hardly noticed later than it comes. */
+const pauseMs = (pendingMs: number): number => Math.min(Math.max(pendingMs / 5, 200), 2000);
 const longestRequestMs = 10_000;
 
 export const requestName = ({ leaf }: Pick<Expired, 'leaf'>): string =>
@@ -68,7 +67,8 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
   const cannot = cannotRenew(expired.node);
   const met = new Repeats(clock);
   let isThere = false;
-  for (let looks = 1; ;) {
+  let askedAt = steadyMs(clock);
+  for (;;) {
     const timeoutMs = Math.min(longestRequestMs, Math.max(until - steadyMs(clock), awayMs));
     const answer = await unlessAway(look({ connection, name, body, isThere, timeoutMs, signal }));
     const isAway = answer instanceof RecoveryError;
@@ -81,14 +81,16 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
       name = `${requestName(expired)}-${randomBytes(4).toString('hex')}`;
       body = await requestObject(expired, name);
     } else {
-      if (!isThere) log.info('csr.requested', { csr: name, node: expired.node });
+      if (!isThere) {
+        log.info('csr.requested', { csr: name, node: expired.node });
+        askedAt = steadyMs(clock);
+      }
       isThere = true;
       const issued = issuedIn(answer, name, cannot);
       if (issued !== undefined) return requireUsable(issued, expired, clock.now());
     }
     if (signal.aborted || steadyMs(clock) >= until) throw tooLate(cannot, name, durationText(waitMs), answer);
-    await clock.sleep(isAway ? awayMs : backoffMs(looks, pending), signal);
-    if (!isAway) looks += 1;
+    await clock.sleep(isAway ? awayMs : pauseMs(steadyMs(clock) - askedAt), signal);
   }
 }
 

@@ -50,7 +50,7 @@ class OpenshiftApi implements AsyncDisposable {
   /** Every object of all three is made, by the programs themselves. */
   static async create(): Promise<OpenshiftApi> {
     const scratch = await mkdtemp(join(tmpdir(), 'openshift-bench-'));
-    const api = new OpenshiftApi(scratch, await startControlPlane({ restarts: 50 }));
+    const api = new OpenshiftApi(scratch, await startControlPlane({ restarts: 50, unsafeNoFsync: false }));
     await prepareOpenshift(api.controlPlane);
     await giveNames(api.controlPlane);
     await giveBundles(api.controlPlane);

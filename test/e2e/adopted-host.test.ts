@@ -13,7 +13,7 @@ import { leafProblems, leaves, past, reissue } from '../support/node/leaves.ts';
 import type { Outcome } from '../support/node/node.ts';
 
 /** From the last write to the end of what was written: the syncers need a moment, the power a second to go. */
-const inMs = 15_000;
+const inMs = 40_000;
 const manifests = '/etc/kubernetes/manifests';
 
 describe('an adopted machine with the units of init host', () => {

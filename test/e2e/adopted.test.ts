@@ -45,7 +45,7 @@ import { mebibytes, ownContainer, ownMemory } from '../support/node/own-containe
 import { Handshakes, kubeletIssued, kubeletRequesters, ownLog, stepsOf, stepsText } from '../support/node/steps.ts';
 
 /** From the last write to the end of what was written: the syncers need a moment, the power a second to go. */
-const inMs = 15_000;
+const inMs = 40_000;
 const adminKubeconfig = `${recoveryDirectory}/kube-apiserver/kubeconfigs/admin.kubeconfig`;
 
 describe('one adopted control-plane machine', () => {

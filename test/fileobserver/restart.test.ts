@@ -60,7 +60,7 @@ function observe(): AsyncDisposable {
     hasShortBackOff: true,
     isApiReady: async () => true,
     processes: (name) => processesInPod(name).filter(({ pid }) => pids.includes(pid)),
-    pace: { quietMs: 600 },
+    pace: { quietMs: 3_000 },
   });
   const running = Promise.all([
     reaction.run(),
@@ -97,7 +97,7 @@ test('changes of four artefacts within a second end their reader once', async ()
     await delay(200);
     expect(await isGone(first.pid)).toBe(false);
   }
-  await expect.poll(() => isGone(first.pid), { interval: 20, timeout: 5_000 }).toBe(true);
+  await expect.poll(() => isGone(first.pid), { interval: 20, timeout: 30_000 }).toBe(true);
   const second = await start();
   await soon(() => events.filter((event) => event === 'restart.done').length).toBe(1);
   await delay(1_000);
@@ -121,7 +121,7 @@ test('a reader that is older than files which were there when the observer start
   await tick();
   await replace('etcd-ca', 'second');
   await using _ = observe();
-  await expect.poll(() => isGone(first.pid), { interval: 20, timeout: 5_000 }).toBe(true);
+  await expect.poll(() => isGone(first.pid), { interval: 20, timeout: 30_000 }).toBe(true);
   await start();
   await soon(() => events).toContain('restart.done');
 });

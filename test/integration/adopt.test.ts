@@ -362,7 +362,7 @@ describe('changeStaticPod()', () => {
     kubernetesDir: machine.path(),
     nodeName: 'node1',
     clock: systemClock,
-    timeoutMs: 8_000,
+    timeoutMs: 20_000,
   });
 
   test('gives the former manifest back when our container runs but is not ready, and says what it says', async () => {

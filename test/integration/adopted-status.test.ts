@@ -109,5 +109,5 @@ test('finds a Secret that is gone, files that are gone, a container without its 
   await eventually(async () => expect((await sight()).pods[2]?.state).toBe('ready'));
   await runUninstall({ connection, directory: machine.path('none'), force: true, signal });
   await eventually(async () => expect((await sight()).pods[2]?.message).toContain('mode syncer cannot work: '));
-  expect((await sight()).pods.map(({ state }) => state)).toEqual(Array(3).fill('wrong'));
+  await eventually(async () => expect((await sight()).pods.map(({ state }) => state)).toEqual(Array(3).fill('wrong')));
 });

@@ -209,9 +209,10 @@ describe('the Deployment', () => {
     for (const node of ['one', 'two']) {
       expect((await signed(`by-deployment-${node}`)).status?.conditions).toHaveLength(1);
     }
-    const approvals = pods.flatMap(({ lines }) => lines.filter(({ event }) => event === 'csr.approved'));
-    expect(approvals).toHaveLength(2);
+    const approvals = () => pods.flatMap(({ lines }) => lines.filter(({ event }) => event === 'csr.approved'));
+    await eventually(() => expect(approvals()).toHaveLength(2));
     for (const pod of pods) await pod.stop();
+    expect(approvals()).toHaveLength(2);
   });
 
   it('leaves nothing when it is deleted', async () => {

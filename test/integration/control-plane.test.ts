@@ -202,7 +202,8 @@ describe('startControlPlane()', () => {
       const names = (body as { items: { metadata: { name: string } }[] }).items.map(({ metadata }) => metadata.name);
       expect(names).toEqual(expect.arrayContaining(['kube-controller-manager', 'kube-scheduler']));
     });
-    await controlPlane.apply(JSON.stringify({ apiVersion: 'v1', kind: 'List', items: nodeAndPod }));
+    // kube-controller-manager makes the same ServiceAccount.
+    await eventually(() => controlPlane.apply(JSON.stringify({ apiVersion: 'v1', kind: 'List', items: nodeAndPod })));
     await controlPlane.apply(JSON.stringify(await signingRequest(controlPlane)));
     await controlPlane.kubectl('certificate', 'approve', 'test');
     await eventually(async () => {

@@ -367,7 +367,7 @@ describe('answers', () => {
   it('to a watch from a version that the server has forgotten are WatchExpired or an ERROR event of 410', async () => {
     await cp.restartComponent('kube-apiserver'); // its memory of versions begins again
     const watching = watch(await direct(cp.recoveryCa, serverName), 'resourceVersion=1');
-    await started(watching).catch(() => undefined);
+    await Promise.race([started(watching).catch(() => undefined), watching.end]);
     const [first] = watching.events;
     if (first === undefined) expect(await watching.end).toMatchObject({ code: 'WatchExpired' });
     else expect(first).toMatchObject({ type: 'ERROR', object: { code: 410 } });

@@ -206,6 +206,9 @@ it('asks nothing of it in the next runs, and puts it right again where somebody 
 it('says how the right is granted where it is not, and once an hour', async () => {
   const role = ['-n', 'kube-public', 'role/kube-cert-recovery-hosts'];
   expect((await ask(oldConf, 'delete', ...role)).code).toBe(0);
+  const update = ['auth', 'can-i', 'update', 'configmaps/cluster-info', '-n', 'kube-public'];
+  const host = ['--as=node1', '--as-group=kube-cert-recovery:hosts'];
+  await eventually(async () => expect((await ask(oldConf, ...update, ...host)).stdout).toBe('no\n'));
   expect((await ask(oldConf, 'apply', '-f', join(machine.root, 'cluster-info.yaml'))).code).toBe(0);
   await rm(join(machine.root, 'lock/cluster-info'));
   const { code, stderr, lines } = await run();

@@ -180,7 +180,7 @@ describe('what is served', () => {
       'etcd-peer': 'unreachable',
     });
     const processes = [await start('etcd')];
-    const look = { timeout: 60_000, interval: 500 };
+    const look = { timeout: 240_000, interval: 500 };
     try {
       await expect.poll(served, look).toMatchObject({ 'etcd-server': 'same', 'etcd-peer': 'same' });
       expect(processes[0]?.logTail(10_000)).toContain('ready to serve client requests');

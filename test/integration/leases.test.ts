@@ -30,7 +30,9 @@ let connection: KubeConnection;
 const stop = new AbortController();
 
 beforeAll(async () => {
-  controlPlane = await startControlPlane({ components: ['etcd', 'kube-apiserver', kcm, scheduler] });
+  // Longer than it takes the other one to start and to lead.
+  const flags = { [scheduler]: { 'leader-elect-lease-duration': '30s' } };
+  controlPlane = await startControlPlane({ components: ['etcd', 'kube-apiserver', kcm, scheduler], flags });
   connection = await openConnection({
     kubeconfigFile: controlPlane.recoveryKubeconfig,
     clock: systemClock,
@@ -217,7 +219,7 @@ test('releaseStaleLeases() asks an API server that is only starting until it ans
   const name = 'left-behind';
   await create(name, `${hostname()}_0a0a0a0a-0000-4000-8000-000000000000`);
   await controlPlane.kill();
-  const outcome = release([name], { patienceMs: 60_000 });
+  const outcome = release([name], { patienceMs: 240_000 });
   await controlPlane.start({ wait: false });
   expect(await outcome).toMatchObject([{ outcome: 'released' }]);
 });

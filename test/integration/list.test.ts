@@ -17,8 +17,8 @@ const names = Array.from({ length: 13 }, (_, count) => `large-${String(count).pa
 let controlPlane: ControlPlane;
 let connection: KubeConnection;
 beforeAll(async () => {
-  // What the API server forgets after five minutes is forgotten in one second.
-  const flags = { 'kube-apiserver': { 'etcd-compaction-interval': '1s' } };
+  // What the API server forgets after five minutes is forgotten in ten seconds.
+  const flags = { 'kube-apiserver': { 'etcd-compaction-interval': '10s' } };
   controlPlane = await startControlPlane({ unsafeNoFsync: true, flags });
   const { recoveryKubeconfig: kubeconfigFile } = controlPlane;
   connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });

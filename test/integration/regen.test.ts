@@ -298,6 +298,7 @@ describe('runRegen() beside an API server that is switched on', () => {
     await controlPlane.kill();
 
     await using actor = await Actor.start(controlPlane, slice);
+    const began = Date.now();
     const recovery = actor.run();
     await eventually(() => expect(actor.lines.map(({ event }) => event)).toContain('api.waiting'));
     await controlPlane.start();
@@ -313,7 +314,9 @@ describe('runRegen() beside an API server that is switched on', () => {
     const fresh = await serial(actor);
     await eventually(async () => expect((await served()).serialNumber).toBe(fresh));
     expect((await served()).validToDate.getTime()).toBeGreaterThan(systemClock.now().getTime());
-    expect(actor.lines.filter(({ event }) => event === 'api.waiting').length).toBeLessThan(4);
+    // Once in ten seconds.
+    const waited = actor.lines.filter(({ event }) => event === 'api.waiting').length;
+    expect(waited).toBeLessThanOrEqual(2 + (Date.now() - began) / 10_000);
   });
 });
 

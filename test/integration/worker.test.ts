@@ -209,9 +209,9 @@ describe('renew-worker', () => {
   it('leaves a request that nobody approves, and the next run takes it up', async () => {
     const worker = await create('panda', new Date(Date.now() - hour));
     const before = await worker.pem();
-    const first = worker.start('--wait=2s');
+    const first = worker.start('--wait=10s');
     expect(await first.ended).toBe(1);
-    expect(first.lines.at(-1)?.fields['err']).toMatch(/has not been approved and signed in 2s; it stays/);
+    expect(first.lines.at(-1)?.fields['err']).toMatch(/has not been approved and signed in 10s; it stays/);
     expect(await worker.pem()).toBe(before);
     const second = worker.start();
     await decide(worker, 'Approved');
@@ -248,7 +248,7 @@ describe('renew-worker', () => {
     const [port = 0] = await freePorts(1);
     const worker = await create('whale', new Date(Date.now() - hour), { server: `https://127.0.0.1:${port}` });
     const before = await worker.pem();
-    const tool = worker.start('--wait=2s');
+    const tool = worker.start('--wait=1s');
     expect(await tool.ended).toBe(1);
     expect(tool.lines.map(({ event }) => event)).toEqual(['api.waiting', 'process.failed']);
     expect(tool.lines.at(-1)?.fields['err']).toMatch(/the API server has not answered in 2s \(.*ECONNREFUSED/);
@@ -400,7 +400,7 @@ it('uninstall removes all that init workers made', async () => {
   );
   expect(names.trim()).toBe('');
   const worker = await create('orphan', new Date(Date.now() - hour));
-  const tool = worker.start('--wait=1s');
+  const tool = worker.start('--wait=10s');
   expect(await tool.ended).toBe(1);
   // The API server may know the token for ten seconds more (k8s.io/apiserver, token cache): then its right is gone.
   expect(tool.lines.at(-1)?.fields['err']).toMatch(/ 401 | 403 /);

@@ -55,7 +55,7 @@ const server = (): Resolved => ({
 describe('runRegen() with an intermediate and its issuer in one bundle', () => {
   it('makes everything when nothing is there', async () => {
     const resolved = oneBundle();
-    const signal = AbortSignal.timeout(3000);
+    const signal = AbortSignal.timeout(60_000);
     expect(await runRegen(world.options({ resolved, signal }))).toMatchObject({ converged: true, writes: 4 });
     expect(await clientProblem(systemClock.now())).toBeUndefined();
     expect(await certificates('ca')).toHaveLength(2);
@@ -63,9 +63,9 @@ describe('runRegen() with an intermediate and its issuer in one bundle', () => {
 
   it('renews everything when everything has expired, and then rests', async () => {
     const resolved = oneBundle();
-    await runRegen(world.options({ resolved, signal: AbortSignal.timeout(3000) }));
+    await runRegen(world.options({ resolved, signal: AbortSignal.timeout(60_000) }));
     await expire({ resolved, store: world.store, now: systemClock.now() });
-    const signal = AbortSignal.timeout(3000);
+    const signal = AbortSignal.timeout(60_000);
     expect(await runRegen(world.options({ resolved, signal }))).toMatchObject({ converged: true, writes: 4 });
     expect(await clientProblem(systemClock.now())).toBeUndefined();
     expect(await runRegen(world.options({ resolved }))).toMatchObject({ converged: true, writes: 0 });
@@ -99,7 +99,7 @@ describe('runRegen() sending what is above an intermediate', () => {
     await runRegen(world.options({ resolved }));
     await loseClient();
     await rm(file('signer.key'));
-    await runRegen(world.options({ resolved, signal: AbortSignal.timeout(3000) }));
+    await runRegen(world.options({ resolved, signal: AbortSignal.timeout(60_000) }));
     const line = (await certificates('client')).slice(1).map(({ facts }) => facts.fingerprint);
     const above = [...(await certificates('intermediate')), ...(await certificates('signer'))];
     expect(line).toEqual(above.map(({ facts }) => facts.fingerprint));

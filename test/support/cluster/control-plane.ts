@@ -33,7 +33,10 @@ export interface ControlPlaneOptions {
   readonly ports?: Ports;
   /** How often a component that ends by itself is started again, like a kubelet does. Default: never. */
   readonly restarts?: number;
-  /** etcd without fsync: faster, and not what a machine does. */
+  /**
+   * etcd without fsync: what a machine does only where the power never goes. A disk that others write to holds it up for
+   * seconds, and who leads ends by that. Default: true.
+   */
   readonly unsafeNoFsync?: boolean;
   /** kube-apiserver notes every request, its sender and its answer (see audit.ts). */
   readonly audit?: boolean;

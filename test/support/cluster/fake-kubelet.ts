@@ -64,8 +64,8 @@ export class FakeKubelet implements AsyncDisposable {
         if (text === '') continue; // it is being written in place, as kubeadm does
         const shown = JSON.stringify([text, ...this.waiting]);
         if (this.#seen.get(name) === shown) continue;
-        this.#seen.set(name, shown);
         await this.#show(parseYaml(text) as PodManifest);
+        this.#seen.set(name, shown);
       }
       await delay(30);
     }

@@ -131,12 +131,13 @@ export class KubeadmMachine implements AsyncDisposable {
     return [...user, '--net', '--target', String(this.#network?.pid), ...env];
   }
 
-  /** The flags of a static pod, its paths those below this root. */
+  /** The flags of a static pod, its paths those below this root; etcd waits for no disk that others write to. */
   async flagsOf(pod: string): Promise<readonly string[]> {
     const manifest = await readFile(this.path('manifests', `${pod}.yaml`), 'utf8');
-    return [...manifest.matchAll(/^ {4}- (--\S+)$/gm)].map(([, flag = '']) =>
+    const flags = [...manifest.matchAll(/^ {4}- (--\S+)$/gm)].map(([, flag = '']) =>
       flag.replaceAll(/(?<==)\/(?=etc|var)/g, `${this.root}/`),
     );
+    return pod === 'etcd' ? [...flags, '--unsafe-no-fsync'] : flags;
   }
 
   /** What counts of a kubelet: its name, its flag, and a Lease that it renews with the credential it has read. */

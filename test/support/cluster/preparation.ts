@@ -81,7 +81,7 @@ export async function prepare(directory: string, options: Preparation): Promise<
     ports,
     adminKubeconfig,
     tokenFile,
-    unsafeNoFsync: options.unsafeNoFsync ?? false,
+    unsafeNoFsync: options.unsafeNoFsync ?? true,
     audit,
   });
   const certificates = pki && ownPkiFlags(pki, await clientKubeconfigs(directory, server, pki));

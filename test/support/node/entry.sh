@@ -50,13 +50,18 @@ if [ -f /sys/fs/cgroup/cgroup.controllers ]; then
   sed 's/^/+/; s/ / +/g' /sys/fs/cgroup/cgroup.controllers > /sys/fs/cgroup/cgroup.subtree_control
 fi
 
-# The kernel has been up for longer than this machine. A time namespace gives its pods the uptime that they would see.
+# The kernel has been up for longer than this machine. A time namespace gives its pods and its services the uptime that they
+# would see.
 own_uptime=
 unshare --time true 2>/dev/null && own_uptime="unshare --time --boottime=-$(cut -d. -f1 /proc/uptime) --fork --kill-child"
 # Unquoted: several words, or none.
 $own_uptime containerd --config /etc/containerd/machine.toml > /var/log/containerd.log 2>&1 &
 runtime_ready &
 
+# What the timer starts, if there is one.
+recovery_service() {
+  [ ! -e "$machine/timer" ] || $own_uptime timeout 300 sh -c "$RECOVERY_SERVICE" >> /var/log/recovery-service.log 2>&1
+}
 # Where there is no systemd a loop runs the service once a minute, by the clock: so also after a suspend.
 (
   last=$(date +%M)
@@ -64,7 +69,7 @@ runtime_ready &
     now=$(date +%M)
     [ "$now" = "$last" ] && continue
     last=$now
-    [ -e "$machine/timer" ] && timeout 60 sh -c "$RECOVERY_SERVICE" >> /var/log/recovery-service.log 2>&1
+    recovery_service
   done
 ) &
 
@@ -72,12 +77,14 @@ while :; do
   if [ -f /var/lib/kubelet/config.yaml ] && [ ! -e "$machine/no-kubelet" ]; then
     if [ ! -e "$machine/no-recovery" ]; then
       since_boot command
-      timeout 60 sh -c "$RECOVERY_BEFORE_KUBELET" >> /var/log/recovery.log 2>&1
+      $own_uptime timeout 60 sh -c "$RECOVERY_BEFORE_KUBELET" >> /var/log/recovery.log 2>&1
       echo "exit code $?" >> /var/log/recovery.log
     fi
     since_boot recovered
     until [ -e /run/machine/runtime-ready ]; do sleep 0.05; done
     since_boot kubelet
+    # As the drop-in wants it.
+    recovery_service &
     . /var/lib/kubelet/kubeadm-flags.env
     # Unquoted: the variable holds several words, as in kubeadm's own unit file.
     kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf \

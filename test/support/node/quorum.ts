@@ -33,10 +33,15 @@ export async function watchQuorum(nodes: readonly Node[]): Promise<{ stop(): Pro
         answer.on('end', () => resolve(text)).on('error', (err) => resolve(err.message));
       }).on('error', (err) => resolve(err.message));
     });
-  /** What is read while the members vote fails so, and is read again. */
+  /**
+   * What is read while the members vote fails so, and is read again once they have: a member that is told to end closes its
+   * listeners first, and hands the lead over then.
+   */
   const ask = async (member: Node): Promise<string> => {
     const answer = await once(member);
-    return answer.includes('leader changed') ? once(member) : answer;
+    if (!/leader changed|NO LEADER|timed out/.test(answer)) return answer;
+    await delay(1500);
+    return once(member);
   };
   const stopping = new AbortController();
   const lost: string[] = [];

@@ -2,6 +2,7 @@
 // may be lost. What fails is made once more, elsewhere; what fails twice is a fault.
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
+import { eventually } from '../eventually.ts';
 import type { Cluster } from './cluster.ts';
 import type { Node } from './node.ts';
 
@@ -34,6 +35,7 @@ export function startWriter(cluster: Cluster, nodes: () => readonly Node[]): Wri
       const name = `write-${run}-${number}`;
       const problems: string[] = [];
       for (const attempt of [0, 1]) {
+        if (attempt === 1) await delay(2000); // an election of etcd's is one for every API server
         const there = nodes();
         const node = there[(number + attempt) % there.length] ?? cluster.node;
         const problem = await write(name, node);
@@ -49,8 +51,10 @@ export function startWriter(cluster: Cluster, nodes: () => readonly Node[]): Wri
     async stop() {
       stopping.abort();
       await running;
-      const { body } = await cluster.api(`${path}?labelSelector=run%3D${run}`, { node: nodes()[0] ?? cluster.node });
-      const kept = new Set((body as { items: { metadata: { name: string } }[] }).items.map((one) => one.metadata.name));
+      const kept = await eventually(async () => {
+        const { body } = await cluster.api(`${path}?labelSelector=run%3D${run}`, { node: nodes()[0] ?? cluster.node });
+        return new Set((body as { items: { metadata: { name: string } }[] }).items.map((one) => one.metadata.name));
+      });
       return { acknowledged: acknowledged.length, lost: acknowledged.filter((name) => !kept.has(name)), failed };
     },
   };
