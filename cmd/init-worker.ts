@@ -1,16 +1,18 @@
 // `init host --worker-token-file`: systemd units by which a worker asks for its kubelet's next client certificate when the
 // present one has expired, and the token to ask with.
 import { readFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
 import { applyHost, examineProgram, type HostMachine, thisMachine } from '../lib/install/host-apply.ts';
 import { defaultDirectory, hostLayout, workerTokenFile } from '../lib/install/layout.ts';
+import { directoriesOf } from '../lib/install/host.ts';
 import { controlPlaneSign, workerToken, writeWorkerToken } from '../lib/install/worker-host.ts';
 import { renderWorker, workerCommand } from '../lib/install/worker-units.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
+import { filesOf } from '../lib/inventory/places.ts';
 import { clientAuthority } from '../lib/worker/follow.ts';
-import { directoriesOf, kubeletIdentity } from '../lib/worker/renew.ts';
+import { kubeletIdentity } from '../lib/worker/renew.ts';
 import { exitCodes } from './exit-codes.ts';
 import { hostFlags, type HostLine, ownParents, realOf, requireProgram, unitFlags } from './host.ts';
 import { configInput } from './read-config.ts';
@@ -34,9 +36,9 @@ export async function initWorkerCommand(
     throw new RecoveryError('ConfigInvalid', message);
   }
   const clients = (await clientAuthority(join(kubeletDir, 'config.yaml'))) ?? join(pkiDir, 'ca.crt');
-  const identity = await kubeletIdentity(join(kubernetesDir, 'kubelet.conf'));
-  const directories = [...directoriesOf(identity), kubernetesDir, dirname(clients)];
-  const writable = [...new Set([...directories, ...directories.map(realOf), ...ownParents(config)])].toSorted();
+  const kubeletConf = join(kubernetesDir, 'kubelet.conf');
+  const identity = filesOf(await kubeletIdentity(kubeletConf)).map(({ file }) => file);
+  const writable = directoriesOf([...identity, kubeletConf, clients], ownParents(config), realOf);
   const directory = resolve(io.cwd, out);
   const path = workerTokenFile(hostLayout(directory));
   const elsewhere = directory === defaultDirectory ? [] : [`--worker-token-file=${path}`];

@@ -4,10 +4,12 @@ import { join, resolve } from 'node:path';
 import { steadyMs, systemClock } from '../lib/clock.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
+import { hintOf, realDisk } from '../lib/disk/disk.ts';
+import { readRegularFile } from '../lib/disk/files.ts';
 import { parseDuration } from '../lib/duration.ts';
 import { defaultDirectory, hostLayout, workerTokenFile as usualTokenFile } from '../lib/install/layout.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
-import { isCode } from '../lib/errors.ts';
+import { isCode, RecoveryError, systemCode } from '../lib/errors.ts';
 import { createLog } from '../lib/log.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
@@ -19,6 +21,15 @@ import { type Io, version } from './runtime.ts';
 type RenewLine = CommandLine & FlagsOf<'renew-worker'>;
 
 const defaultWait = '40s';
+
+/** Throws ConfigInvalid: no kubeconfig names it. */
+async function requireToken(path: string): Promise<void> {
+  const text = await readRegularFile(realDisk, path).catch(systemCode);
+  const problem = Buffer.isBuffer(text) ? (text.toString().trim() === '' ? 'is empty' : undefined) : hintOf(text ?? '');
+  if (problem === undefined) return;
+  const message = `Cannot ask for a certificate: the token of this worker, "${path}": ${problem}; run here what "kube-cert-recovery init workers" prints on a control-plane node`;
+  throw new RecoveryError('ConfigInvalid', message);
+}
 
 export async function renewWorkerCommand(
   { workerTokenFile, wait = defaultWait, restartKubelet: restarts = false, ...line }: RenewLine,
@@ -60,7 +71,10 @@ export async function renewWorkerCommand(
   if (authority === 'due') io.stdout.write('A CA of this worker ends: a later one would be asked for.\n');
   const outcome = await renewWorker({
     ...shared,
-    connect: () => connect(kubeletConf, { config, tokenFile, clock: systemClock, log, signal }),
+    connect: async () => {
+      await requireToken(tokenFile);
+      return connect(kubeletConf, { config, tokenFile, clock: systemClock, log, signal });
+    },
     waitMs: Math.max(0, (waitMs ?? 0) - 1000 * Math.floor((steadyMs(systemClock) - began) / 1000)),
   }).catch((err: unknown) => {
     // Without a CA that is known here no API server is: that was said.

@@ -56,7 +56,7 @@ const hints: Readonly<Record<string, string>> = {
   ELOOP: 'its symbolic links lead in a circle; correct them',
   ENAMETOOLONG: 'the name is too long for this file system; choose a shorter path',
   ENOENT: 'does not exist; create it or correct the path',
-  ENOSPC: 'no space left on the disk; free some space there',
+  ENOSPC: 'no space left on the disk; free some space there, or inodes (df -i)',
   ENOTDIR: 'is not a directory, but one is wanted; move it away',
   EROFS: 'the file system is read-only; mount it writable',
   EFBIG: 'is larger than 4 MiB, which nothing that belongs here is; move it away',
@@ -64,6 +64,14 @@ const hints: Readonly<Record<string, string>> = {
   EEXIST: 'something else has that name; move it away',
   EXDEV: 'the directory spans two file systems; mount its parent directory as one',
 };
+
+const remainsOf = new WeakMap<object, string>();
+
+/** The failure of a call, with what remains in place of what an attempt says of that. */
+export function remaining(err: unknown, remains: string): unknown {
+  if (typeof err === 'object' && err !== null) remainsOf.set(err, remains);
+  return err;
+}
 
 /** Runs `call`, and makes sure that its failure carries `path` (calls on an open file do not say it). */
 export async function onPath<T>(path: string, call: () => Promise<T>): Promise<T> {
@@ -106,7 +114,10 @@ export async function attempt<T>(trying: Attempt, call: () => Promise<T>): Promi
     const path = dest ?? first ?? directory;
     const system = systemCode(err) ?? 'unknown';
     const state = hintOf(system);
-    const remains = trying.remains ?? (code === 'WriteFailed' ? 'the last good files stay in use' : '');
+    const remains =
+      remainsOf.get(err as object) ??
+      trying.remains ??
+      (code === 'WriteFailed' ? 'the last good files stay in use' : '');
     const message = `Cannot ${action} ${what}: "${path}": ${state} (${system})${remains === '' ? '' : `; ${remains}`}`;
     throw new RecoveryError(code, message, { cause: err, details: { path, system } });
   }

@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { systemCode } from '../errors.ts';
 import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from './disk.ts';
 
 export const directoryMode = 0o755;
@@ -86,9 +87,25 @@ export async function ensureDirectory(disk: Disk, directory: string): Promise<vo
   await syncAll(disk, await makeDirectory(disk, directory, directoryMode));
 }
 
+/**
+ * The first one that was made. What Node makes with its parents it calls ENOENT on a read-only file system; one directory
+ * alone tells the reason.
+ */
+export async function makeMissing(disk: Disk, directory: string, mode: number): Promise<string | undefined> {
+  try {
+    return await disk.mkdir(directory, { recursive: true, mode });
+  } catch (err) {
+    if (systemCode(err) !== 'ENOENT') throw err;
+    let first = directory;
+    while ((await unlessAbsent(() => disk.lstat(dirname(first)))) === undefined) first = dirname(first);
+    await disk.mkdir(first, { mode });
+    throw err;
+  }
+}
+
 /** Makes a directory and its missing parents; durable once those that are returned have been synced. */
 export async function makeDirectory(disk: Disk, directory: string, mode: number): Promise<string[]> {
-  const first = await disk.mkdir(directory, { recursive: true, mode });
+  const first = await makeMissing(disk, directory, mode);
   if (first === undefined) return [];
   const made: string[] = [];
   for (let at = directory; at.length >= first.length; at = dirname(at)) made.push(at);
@@ -135,8 +152,13 @@ export async function replaceFile(file: FileToWrite, disk: Disk = realDisk): Pro
     }
     await removeLeftovers(disk, path);
     const temporary = temporaryName(path);
-    await writeNewFile(disk, temporary, bytes, { mode });
-    await disk.rename(temporary, path);
+    try {
+      await writeNewFile(disk, temporary, bytes, { mode });
+      await disk.rename(temporary, path);
+    } catch (err) {
+      await disk.rm(temporary, { force: true }).catch(() => undefined);
+      throw err;
+    }
     await syncDirectory(disk, directory);
     return 'written';
   });

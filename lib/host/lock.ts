@@ -8,14 +8,15 @@
 //   2. ask all others: one that holds the lock wins; of two that still try, the lower name wins
 //   3. from then on answer that the lock is held
 import { randomBytes } from 'node:crypto';
-import { chmod, lstat, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { chmod, lstat, open, readdir, rename, rm } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { createConnection, createServer } from 'node:net';
 import type { Server } from 'node:net';
 import { join } from 'node:path';
 import { RecoveryError, systemCode } from '../errors.ts';
 import type { Clock } from '../clock.ts';
-import { attempt } from '../disk/disk.ts';
+import { attempt, realDisk } from '../disk/disk.ts';
+import { makeMissing } from '../disk/files.ts';
 
 export interface Lock {
   release(): Promise<void>;
@@ -65,7 +66,8 @@ export async function acquireLock(options: LockOptions): Promise<Lock> {
     }
   });
   const release = async (): Promise<void> => {
-    await rm(path, { force: true });
+    // What stays answers no more, and the next process removes it: no reason to call work that was done a failure.
+    await rm(path, { force: true }).catch(() => undefined);
     await new Promise<void>((resolve) => void server.close(() => resolve()));
     await handle?.close();
   };
@@ -84,7 +86,7 @@ function socketPath(directory: string, name: string, handle: FileHandle | undefi
 }
 
 async function prepare(directory: string): Promise<void> {
-  await mkdir(directory, { recursive: true, mode: 0o700 });
+  await makeMissing(realDisk, directory, 0o700);
   const status = await lstat(directory);
   if (!status.isDirectory() || status.uid !== process.getuid?.()) {
     throw new RecoveryError(

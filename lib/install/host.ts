@@ -236,6 +236,15 @@ export function writableDirectories(
   const files = artefacts.flatMap(({ location }) =>
     isFile(location) ? filesOf(location).map(({ file }) => file) : [],
   );
+  return directoriesOf(files, more, real);
+}
+
+/** The same by the files themselves. */
+export function directoriesOf(
+  files: readonly string[],
+  more: readonly string[],
+  real: (path: string) => string,
+): readonly string[] {
   const named = [...files.map((file) => dirname(file)), ...more];
   const led = [...files.map((file) => dirname(real(file))), ...named.map(real)];
   const all = [...new Set([...named, ...led])].toSorted();

@@ -89,7 +89,11 @@ export function next(situation: AfterLook): Next {
   const { outcome, streaks, now, once, patienceMs: patience = patienceMs } = situation;
   const { busySince } = streaks;
   if (busySince !== undefined) {
-    if (once && isOver(busySince, now, patience)) return { kind: 'done', converged: false };
+    if (once && isOver(busySince, now, patience)) {
+      // What was written by this look alone may have been all that was left: the next one knows.
+      const isHealing = outcome.unavailable + outcome.conflicts + outcome.failed === 0 && streaks.written <= quickLooks;
+      return isHealing ? { kind: 'again', delayMs: 0 } : { kind: 'done', converged: false };
+    }
     // A single run has its last try when its patience ends, not one pause later: a machine waits for it.
     const leftMs = once ? busySince.getTime() + patience - now.getTime() : longestWaitMs;
     return { kind: 'again', delayMs: Math.min(retryDelay(situation), leftMs) };

@@ -2,7 +2,7 @@
 // then one rename each, in the order that is given. A file that is a link to dated files, as the kubelet keeps its
 // identity (client-go util/certificate/certificate_store.go), gets a new dated file and the link is flipped.
 import { basename, dirname, join } from 'node:path';
-import { type Disk, onPath, together, unlessAbsent } from '../disk/disk.ts';
+import { type Disk, onPath, remaining, together, unlessAbsent } from '../disk/disk.ts';
 import { RecoveryError } from '../errors.ts';
 import {
   ensureDirectory,
@@ -144,13 +144,18 @@ export async function commitAll(disk: Disk, placements: readonly Placement[]): P
   try {
     for (const placement of placements) await commit(disk, placement, () => void made.push(placement));
   } catch (err) {
-    for (const each of made.toReversed()) await takeBack(disk, each).catch(() => undefined);
-    throw err;
+    const stuck: string[] = [];
+    for (const each of made.toReversed()) await takeBack(disk, each).catch(() => void stuck.push(each.change.file));
+    throw stuck.length === 0 ? err : remaining(err, halfWritten(stuck));
   }
   const directories = placements.flatMap(({ file, link }) => [dirname(file), ...(link ? [dirname(link.path)] : [])]);
   await syncAll(disk, directories);
   for (const { link, file } of placements) if (link !== undefined) await pruneDated(disk, link, file);
 }
+
+const halfWritten = (files: readonly string[]): string =>
+  `${files.map((file) => `"${file}"`).join(', ')} cannot be taken back: certificate and key do not match until the next run; ` +
+  'what was there before is among the copies (backupDir)';
 
 /** `named`: from here on there is something to take back. */
 async function commit(disk: Disk, { file, temporary, link }: Placement, named: () => void): Promise<void> {

@@ -27,7 +27,8 @@ export interface Asking {
 }
 
 interface Answer {
-  readonly spec?: { readonly request?: string };
+  readonly metadata?: { readonly annotations?: Readonly<Record<string, string>> };
+  readonly spec?: { readonly request?: string; readonly signerName?: string };
   readonly status?: {
     readonly certificate?: string;
     readonly conditions?: readonly { readonly type: string; readonly reason?: string; readonly message?: string }[];
@@ -77,7 +78,7 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
       if (met.met('api') !== undefined) log.info('api.waiting', { server: connection.server, err: answer.message });
     } else if (!isThere && !isOurs(answer, expired)) {
       // Who may make requests can take the name: that keeps nobody waiting.
-      log.warn('csr.taken', { csr: name, node: expired.node, message: 'one of that name is there with another key' });
+      log.warn('csr.taken', { csr: name, node: expired.node, message: 'another one of that name is there' });
       name = `${requestName(expired)}-${randomBytes(4).toString('hex')}`;
       body = await requestObject(expired, name);
     } else {
@@ -94,8 +95,11 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
   }
 }
 
-function isOurs({ spec }: Answer, { leaf }: Expired): boolean {
+/** With our key, and as we make it: who has seen an earlier one can send its bytes again, for what nobody would approve. */
+function isOurs({ metadata, spec }: Answer, { leaf }: Expired): boolean {
   if (spec?.request === undefined) return true; // no object of the API: nothing says whose it is
+  if (spec.signerName !== kubeletClientSigner) return false;
+  if (metadata?.annotations?.[expiredCertificateAnnotation] !== leaf.pem) return false;
   try {
     const request = parseCertificateRequest(Buffer.from(spec.request, 'base64'), 'request');
     return request.publicKeyInfo.equals(leaf.fields.publicKeyInfo);

@@ -8,7 +8,7 @@ import { RecoveryError } from '../errors.ts';
 import { lockHost } from '../host/sole-writer.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { DiskLocation } from '../inventory/model.ts';
-import { filesOf, pathOf } from '../inventory/places.ts';
+import { pathOf } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { readKubeconfigView } from '../kubeconfig/document.ts';
 import type { Log } from '../log.ts';
@@ -171,8 +171,3 @@ export async function kubeletIdentity(kubeletConf: string): Promise<DiskLocation
   const wanted = `put them into "${file}" and name that in client-certificate and client-key, as kubeadm does`;
   throw refuse(`holds certificate or key in itself, and a kubelet renews files only; ${wanted}`);
 }
-
-/** Directories in which a renewal makes files. */
-export const directoriesOf = (location: DiskLocation): readonly string[] => [
-  ...new Set(filesOf(location).map(({ file }) => dirname(file))),
-];

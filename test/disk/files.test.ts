@@ -33,15 +33,17 @@ describe('attempt()', () => {
     {
       trying: writing,
       message:
-        'Cannot write file "a": "/etc": no space left on the disk; free some space there (ENOSPC); the last good files stay in use',
+        'Cannot write file "a": "/etc": no space left on the disk; free some space there, or inodes (df -i) (ENOSPC); the last good files stay in use',
     },
     {
       trying: { ...writing, remains: '' },
-      message: 'Cannot write file "a": "/etc": no space left on the disk; free some space there (ENOSPC)',
+      message:
+        'Cannot write file "a": "/etc": no space left on the disk; free some space there, or inodes (df -i) (ENOSPC)',
     },
     {
       trying: { ...writing, code: 'ReadFailed' as const, action: 'read' },
-      message: 'Cannot read file "a": "/etc": no space left on the disk; free some space there (ENOSPC)',
+      message:
+        'Cannot read file "a": "/etc": no space left on the disk; free some space there, or inodes (df -i) (ENOSPC)',
     },
   ])('says $message', async ({ trying, message }) => {
     await expect(attempt(trying, () => Promise.reject(failure('ENOSPC')))).rejects.toMatchObject({
@@ -149,6 +151,14 @@ it('removeLeftovers() takes away what killed runs left of this file, and nothing
 });
 
 describe('directories', () => {
+  it('that cannot be made say why, and not that they are absent', async () => {
+    const failing = (async (_: string, options?: { readonly recursive?: boolean }) => {
+      throw failure(options?.recursive === true ? 'ENOENT' : 'EROFS');
+    }) as unknown as Disk['mkdir'];
+    const making = ensureDirectory({ ...realDisk, mkdir: failing }, join(directory, 'a', 'b'));
+    await expect(making).rejects.toMatchObject({ code: 'EROFS' });
+  });
+
   it('are durable in their parents, the missing ones too', async () => {
     const synced: string[] = [];
     const open = (async (at: string, flags: string) => {
@@ -185,6 +195,16 @@ describe('replaceFile()', () => {
     expect(await replaceFile(file('two'))).toBe('written');
     expect(await readFile(path, 'utf8')).toBe('two');
     expect(await readdir(directory)).toEqual(['file']);
+  });
+
+  it('leaves nothing beside it when it fails', async () => {
+    await replaceFile(file('old'));
+    for (const call of ['handle.writeFile', 'handle.sync', 'rename']) {
+      const run = () => Promise.reject(failure('ENOSPC'));
+      const { disk } = failingDisk({ at: Infinity, code: '', forever: false, before: { call, run } });
+      await expect(replaceFile(file('new'), disk), call).rejects.toMatchObject({ code: 'WriteFailed' });
+      expect(await readdir(directory), call).toEqual(['file']);
+    }
   });
 
   it('keeps the old content when any one call fails', async () => {

@@ -364,7 +364,7 @@ describe.skipIf(!isRoot && process.env['CI'] !== 'true')('a disk that refuses', 
         }
       },
       (path) => writeFileSync(join(path, 'filler'), ''),
-      'no space left on the disk; free some space there (ENOSPC)',
+      'no space left on the disk; free some space there, or inodes (df -i) (ENOSPC)',
     ],
   ])('%s: the last good files stay, the error says what to do, and it heals', async (_, size, refuse, allow, hint) => {
     const object = { kind: 'secret', namespace: await newNamespace(), name: 'serving' } as const;

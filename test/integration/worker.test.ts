@@ -2,7 +2,20 @@
 // approved; the test is the approver. The order is the story of one cluster.
 import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { copyFile, mkdir, mkdtemp, readFile, readdir, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import {
+  copyFile,
+  mkdir,
+  mkdtemp,
+  readFile,
+  readdir,
+  readlink,
+  realpath,
+  rename,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -206,6 +219,16 @@ describe('renew-worker', () => {
     expect(await requestsOf(worker)).toEqual([]);
   });
 
+  it('says without its token where that comes from', async () => {
+    const worker = await create('penniless', new Date(Date.now() - hour));
+    await rm(join(worker.root, 'token'));
+    const tool = worker.start();
+    expect(await tool.ended).not.toBe(0);
+    expect(tool.lines.at(-1)?.fields['err']).toMatch(
+      /the token of this worker, ".*\/token": does not exist.*init workers/,
+    );
+  });
+
   it('leaves a request that nobody approves, and the next run takes it up', async () => {
     const worker = await create('panda', new Date(Date.now() - hour));
     const before = await worker.pem();
@@ -248,7 +271,7 @@ describe('renew-worker', () => {
     const [port = 0] = await freePorts(1);
     const worker = await create('whale', new Date(Date.now() - hour), { server: `https://127.0.0.1:${port}` });
     const before = await worker.pem();
-    const tool = worker.start('--wait=1s');
+    const tool = worker.start('--wait=2s');
     expect(await tool.ended).toBe(1);
     expect(tool.lines.map(({ event }) => event)).toEqual(['api.waiting', 'process.failed']);
     expect(tool.lines.at(-1)?.fields['err']).toMatch(/the API server has not answered in 2s \(.*ECONNREFUSED/);
@@ -350,6 +373,25 @@ describe('init host', () => {
     const { exit, err } = await init(worker);
     expect(exit).toBe(2);
     expect(err).toContain('it is that of "system:serviceaccount:default:nobody"');
+  });
+
+  it('lets the service write where the files of the kubelet lie, whatever links lead there', async () => {
+    const worker = await create('linked', new Date(Date.now() + hour));
+    const [pki, conf] = ['pki', 'conf'].map((name) => `${worker.root}-data/${name}`) as [string, string];
+    for (const directory of [pki, conf]) await mkdir(directory, { recursive: true });
+    const dated = await realpath(worker.link);
+    for (const [from, to] of [
+      [dated, join(pki, 'kubelet-client-2026-01-01-00-00-00.pem')],
+      [worker.conf, join(conf, 'kubelet.conf')],
+    ] as const) {
+      await rename(from, to);
+      if (from === dated) await rm(worker.link);
+      await symlink(to, from === dated ? worker.link : from);
+    }
+    const { exit, out, err } = await init(worker, '--dry-run');
+    expect(exit, err).toBe(0);
+    const [, writable = ''] = /^ReadWritePaths=(.*)$/m.exec(out) ?? [];
+    expect(writable.split(' ')).toEqual(expect.arrayContaining([`-${pki}`, `-${conf}`]));
   });
 
   it('prints units that systemd has nothing to say about', async () => {

@@ -168,6 +168,22 @@ describe('next()', () => {
       expected: { kind: 'done', converged: false },
     },
     {
+      name: 'once, all written after failures: looks whether it is true',
+      outcome: { written: 2 },
+      streaks: { written: 1 },
+      busyForMs: 30_000,
+      once: true,
+      expected: { kind: 'again', delayMs: 0 },
+    },
+    {
+      name: 'once, another writes against it again and again',
+      outcome: { written: 2 },
+      streaks: { written: 6 },
+      busyForMs: 30_000,
+      once: true,
+      expected: { kind: 'done', converged: false },
+    },
+    {
       name: 'the first failed write beside a row that is forbidden for good',
       outcome: { failed: 1, unavailable: 1 },
       streaks: { failed: 1, unavailable: 5000 },

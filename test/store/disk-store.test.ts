@@ -289,7 +289,13 @@ describe('write() that fails and cannot go back', () => {
     }) as Disk['open'];
     await expect(
       createDiskStore({ disk: { ...realDisk, rename, open } }).write(pair, second, await seen(), signal),
-    ).rejects.toMatchObject({ code: 'WriteFailed', details: { system: 'EBUSY' } });
+    ).rejects.toMatchObject({
+      code: 'WriteFailed',
+      message: expect.stringContaining(
+        `(EBUSY); "${pair.keyFile}" cannot be taken back: certificate and key do not match until the next run`,
+      ) as string,
+      details: { system: 'EBUSY' },
+    });
     expect((await readdir(pki)).toSorted()).toEqual(['server.crt', 'server.key']);
   });
 });
@@ -406,7 +412,7 @@ describe('backups', () => {
       const failing = { ...disk, rename };
       await expect(
         createDiskStore({ backupDir, disk: failing }).write(pair, second, await seen(), signal),
-      ).rejects.toThrow('free some space there (ENOSPC)');
+      ).rejects.toThrow('free some space there, or inodes (df -i) (ENOSPC)');
     }
     expect(await readdir(join(backupDir, encodeURIComponent(pair.certFile)))).toEqual(['000001']);
   });

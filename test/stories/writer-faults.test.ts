@@ -182,7 +182,7 @@ test('unpublish() leaves all or nothing when any one call fails', async () => {
 });
 
 test.each([
-  ['ENOSPC', 'no space left on the disk; free some space there'],
+  ['ENOSPC', 'no space left on the disk; free some space there, or inodes (df -i)'],
   ['EROFS', 'the file system is read-only; mount it writable'],
   [
     'EBUSY',

@@ -114,6 +114,20 @@ describe('askForCertificate()', () => {
     expect(lines).toEqual(['csr.taken', 'csr.requested']);
   });
 
+  it.each<[string, { readonly spec?: object; readonly metadata?: object }]>([
+    ['for another signer', { spec: { signerName: 'kubernetes.io/kubelet-serving' } }],
+    ['without the certificate', { metadata: { annotations: {} } }],
+  ])('and where it was taken with its own bytes, %s', async (_, change) => {
+    const certificate = await issued();
+    const own = (await requestObject(await tiger())) as Readonly<Record<'metadata' | 'spec', object>>;
+    const replayed = {
+      metadata: { ...own.metadata, ...change.metadata },
+      spec: { ...own.spec, ...change.spec },
+    };
+    const { result, lines } = await ask(conflict, replayed, {}, { status: { certificate } });
+    expect([result, lines]).toEqual([certificate, ['csr.taken', 'csr.requested']]);
+  });
+
   it('floods nobody where every answer is another request than its own, and gives up in time', async () => {
     const { certificate: leaf, key } = await nodePair({ keyOf: 'other' });
     const foreign = await requestObject({ node: 'tiger', leaf, key: key.key });
