@@ -22,7 +22,7 @@ type RenewLine = CommandLine & FlagsOf<'renew-worker'>;
 
 const defaultWait = '40s';
 
-/** Throws ConfigInvalid: no kubeconfig names it. */
+/** Throws ConfigInvalid, and says where a token comes from: what connects knows it as a field of kubelet.conf. */
 async function requireToken(path: string): Promise<void> {
   const text = await readRegularFile(realDisk, path).catch(systemCode);
   const problem = Buffer.isBuffer(text) ? (text.toString().trim() === '' ? 'is empty' : undefined) : hintOf(text ?? '');

@@ -34,7 +34,7 @@ type Measure = () => Promise<Measured[]>;
 /** The control plane that most rows share; not started for those that do not ask for it. */
 let shared: Promise<RecoveryWorld> | undefined;
 const onWorld = (measure: (world: RecoveryWorld) => Promise<Measured[]>): Measure => {
-  return async () => measure(await (shared ??= RecoveryWorld.create({ say })));
+  return async () => measure(await (shared ??= RecoveryWorld.create({ unsafeNoFsync: false, say })));
 };
 
 async function endShared(): Promise<void> {

@@ -65,13 +65,9 @@ const hints: Readonly<Record<string, string>> = {
   EXDEV: 'the directory spans two file systems; mount its parent directory as one',
 };
 
-const remainsOf = new WeakMap<object, string>();
-
-/** The failure of a call, with what remains in place of what an attempt says of that. */
-export function remaining(err: unknown, remains: string): unknown {
-  if (typeof err === 'object' && err !== null) remainsOf.set(err, remains);
-  return err;
-}
+/** The same failure, which says for itself what it leaves behind (`Attempt.remains`). */
+export const remaining = (err: unknown, remains: string): unknown =>
+  err instanceof Error ? Object.assign(err, { remains }) : err;
 
 /** Runs `call`, and makes sure that its failure carries `path` (calls on an open file do not say it). */
 export async function onPath<T>(path: string, call: () => Promise<T>): Promise<T> {
@@ -110,14 +106,13 @@ export async function attempt<T>(trying: Attempt, call: () => Promise<T>): Promi
     if (err instanceof RecoveryError) throw err;
     const { code, action, what, directory } = trying;
     // Of a rename the name that was to be taken: the other one is a temporary file.
-    const { path: first, dest } = err as NodeJS.ErrnoException & { readonly dest?: string };
+    const failure = err as NodeJS.ErrnoException & { readonly dest?: string; readonly remains?: string };
+    const { path: first, dest } = failure;
     const path = dest ?? first ?? directory;
     const system = systemCode(err) ?? 'unknown';
     const state = hintOf(system);
     const remains =
-      remainsOf.get(err as object) ??
-      trying.remains ??
-      (code === 'WriteFailed' ? 'the last good files stay in use' : '');
+      failure.remains ?? trying.remains ?? (code === 'WriteFailed' ? 'the last good files stay in use' : '');
     const message = `Cannot ${action} ${what}: "${path}": ${state} (${system})${remains === '' ? '' : `; ${remains}`}`;
     throw new RecoveryError(code, message, { cause: err, details: { path, system } });
   }

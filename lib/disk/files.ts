@@ -88,8 +88,8 @@ export async function ensureDirectory(disk: Disk, directory: string): Promise<vo
 }
 
 /**
- * The first one that was made. What Node makes with its parents it calls ENOENT on a read-only file system; one directory
- * alone tells the reason.
+ * Makes a directory and its missing parents; the result is the first one that was made. On a read-only file system Node says
+ * ENOENT where it makes parents, too: one directory alone tells the reason.
  */
 export async function makeMissing(disk: Disk, directory: string, mode: number): Promise<string | undefined> {
   try {
@@ -99,7 +99,8 @@ export async function makeMissing(disk: Disk, directory: string, mode: number): 
     let first = directory;
     while ((await unlessAbsent(() => disk.lstat(dirname(first)))) === undefined) first = dirname(first);
     await disk.mkdir(first, { mode });
-    throw err;
+    await disk.mkdir(directory, { recursive: true, mode });
+    return first;
   }
 }
 

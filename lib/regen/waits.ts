@@ -90,7 +90,7 @@ export function next(situation: AfterLook): Next {
   const { busySince } = streaks;
   if (busySince !== undefined) {
     if (once && isOver(busySince, now, patience)) {
-      // What was written by this look alone may have been all that was left: the next one knows.
+      // This look wrote, and nothing failed: that may have been the last of it, and the next one knows.
       const isHealing = outcome.unavailable + outcome.conflicts + outcome.failed === 0 && streaks.written <= quickLooks;
       return isHealing ? { kind: 'again', delayMs: 0 } : { kind: 'done', converged: false };
     }

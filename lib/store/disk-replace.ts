@@ -145,7 +145,11 @@ export async function commitAll(disk: Disk, placements: readonly Placement[]): P
     for (const placement of placements) await commit(disk, placement, () => void made.push(placement));
   } catch (err) {
     const stuck: string[] = [];
-    for (const each of made.toReversed()) await takeBack(disk, each).catch(() => void stuck.push(each.change.file));
+    for (const each of made.toReversed()) {
+      await takeBack(disk, each).catch(() => {
+        if (each.link === undefined) stuck.push(each.change.file); // a link still leads to what was there
+      });
+    }
     throw stuck.length === 0 ? err : remaining(err, halfWritten(stuck));
   }
   const directories = placements.flatMap(({ file, link }) => [dirname(file), ...(link ? [dirname(link.path)] : [])]);
@@ -154,8 +158,7 @@ export async function commitAll(disk: Disk, placements: readonly Placement[]): P
 }
 
 const halfWritten = (files: readonly string[]): string =>
-  `${files.map((file) => `"${file}"`).join(', ')} cannot be taken back: certificate and key do not match until the next run; ` +
-  'what was there before is among the copies (backupDir)';
+  `${files.map((file) => `"${file}"`).join(', ')} cannot be taken back: certificate and key do not match until the next run`;
 
 /** `named`: from here on there is something to take back. */
 async function commit(disk: Disk, { file, temporary, link }: Placement, named: () => void): Promise<void> {

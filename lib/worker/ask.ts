@@ -3,7 +3,7 @@
 // bootstrap, digestedName): whoever asks again, after a boot or a minute later, finds the request that is there, so that a
 // timer floods nobody.
 import { randomBytes } from 'node:crypto';
-import { expiredCertificateAnnotation, kubeletClientSigner } from '../bootstrap-identity.ts';
+import { expiredCertificateAnnotation, kubeletClientSigner, workerAccount } from '../bootstrap-identity.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { durationText } from '../duration.ts';
 import { isCode, RecoveryError } from '../errors.ts';
@@ -28,7 +28,13 @@ export interface Asking {
 
 interface Answer {
   readonly metadata?: { readonly annotations?: Readonly<Record<string, string>> };
-  readonly spec?: { readonly request?: string; readonly signerName?: string };
+  readonly spec?: {
+    readonly request?: string;
+    readonly signerName?: string;
+    readonly usages?: readonly string[];
+    readonly expirationSeconds?: number;
+    readonly username?: string;
+  };
   readonly status?: {
     readonly certificate?: string;
     readonly conditions?: readonly { readonly type: string; readonly reason?: string; readonly message?: string }[];
@@ -36,15 +42,17 @@ interface Answer {
 }
 
 const awayMs = 1000;
-/** While a request is pending: as long as a fifth of that, so that its answer is hardly noticed later than it comes. */
+/** Between two looks at a pending request: a fifth of the time that it has been pending. */
 const pauseMs = (pendingMs: number): number => Math.min(Math.max(pendingMs / 5, 200), 2000);
 const longestRequestMs = 10_000;
 
 export const requestName = ({ leaf }: Pick<Expired, 'leaf'>): string =>
   `kube-cert-recovery-worker-${leaf.facts.fingerprint.slice(0, 32)}`;
 
+type RequestBody = Awaited<ReturnType<typeof requestObject>>;
+
 /** The object that is sent. Throws SignFailed. */
-export async function requestObject(expired: Expired, name = requestName(expired)): Promise<object> {
+export async function requestObject(expired: Expired, name = requestName(expired)) {
   const { leaf, key } = expired;
   const request = Buffer.from(await signRequest(leaf.fields.subject, key)).toString('base64');
   // A kubelet asks for "key encipherment" with an RSA key only (pkg/kubelet/certificate/kubelet.go).
@@ -71,12 +79,12 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
   let askedAt = steadyMs(clock);
   for (;;) {
     const timeoutMs = Math.min(longestRequestMs, Math.max(until - steadyMs(clock), awayMs));
-    const answer = await unlessAway(look({ connection, name, body, isThere, timeoutMs, signal }));
+    const answer = await unlessAway(look({ connection, name, body, isThere, timeoutMs, signal, expired }));
     const isAway = answer instanceof RecoveryError;
     if (isAway) {
       if (isCode(answer, 'KubeNotFound')) isThere = false; // somebody has deleted it
       if (met.met('api') !== undefined) log.info('api.waiting', { server: connection.server, err: answer.message });
-    } else if (!isThere && !isOurs(answer, expired)) {
+    } else if (answer === 'taken') {
       // Who may make requests can take the name: that keeps nobody waiting.
       log.warn('csr.taken', { csr: name, node: expired.node, message: 'another one of that name is there' });
       name = `${requestName(expired)}-${randomBytes(4).toString('hex')}`;
@@ -95,13 +103,20 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
   }
 }
 
-/** With our key, and as we make it: who has seen an earlier one can send its bytes again, for what nobody would approve. */
-function isOurs({ metadata, spec }: Answer, { leaf }: Expired): boolean {
-  if (spec?.request === undefined) return true; // no object of the API: nothing says whose it is
-  if (spec.signerName !== kubeletClientSigner) return false;
-  if (metadata?.annotations?.[expiredCertificateAnnotation] !== leaf.pem) return false;
+/**
+ * With our key, and in everything that decides on an approval as this program makes it: the bytes of an earlier one can be
+ * sent again by who has seen them, in a request that nobody approves.
+ */
+function isOurs({ metadata, spec = {} }: Answer, { leaf }: Expired, own: RequestBody): boolean {
+  const { request: bytes = '', signerName, usages = [], expirationSeconds, username = '' } = spec;
+  const isAlike =
+    signerName === own.spec.signerName &&
+    expirationSeconds === undefined &&
+    usages.toSorted().join() === own.spec.usages.toSorted().join() &&
+    metadata?.annotations?.[expiredCertificateAnnotation] === leaf.pem;
+  if (!isAlike || !username.endsWith(`:${workerAccount}`)) return false;
   try {
-    const request = parseCertificateRequest(Buffer.from(spec.request, 'base64'), 'request');
+    const request = parseCertificateRequest(Buffer.from(bytes, 'base64'), 'request');
     return request.publicKeyInfo.equals(leaf.fields.publicKeyInfo);
   } catch {
     return false; // we send what can be read
@@ -109,7 +124,7 @@ function isOurs({ metadata, spec }: Answer, { leaf }: Expired): boolean {
 }
 
 /** While it starts an API server refuses one thing and answers another; it may be gone in between. */
-async function unlessAway(looking: Promise<Answer>): Promise<Answer | RecoveryError> {
+async function unlessAway<T>(looking: Promise<T>): Promise<T | RecoveryError> {
   return looking.catch((err: unknown) => {
     if (isCode(err, 'KubeNotFound', ...unanswered)) return err;
     throw err;
@@ -126,7 +141,7 @@ function requireUsable(issued: Buffer, expired: Expired, now: Date): Buffer {
   throw cannotRenew(expired.node)('MaterialInvalid', `${what}; kubectl delete csr ${name}, and it is asked for again`);
 }
 
-function tooLate(cannot: Cannot, name: string, waited: string, last: Answer | RecoveryError): RecoveryError {
+function tooLate(cannot: Cannot, name: string, waited: string, last: Answer | 'taken' | RecoveryError): RecoveryError {
   if (last instanceof RecoveryError) {
     return cannot('KubeUnavailable', `the API server has not answered in ${waited} (${last.message})`, last);
   }
@@ -143,13 +158,15 @@ export const cannotRenew =
 
 interface Look extends Pick<Asking, 'connection' | 'signal'> {
   readonly name: string;
-  readonly body: object;
+  readonly body: RequestBody;
   readonly isThere: boolean;
   readonly timeoutMs: number;
+  readonly expired: Expired;
 }
 
-/** The request as it is in the API; made where it is not there. */
-async function look({ connection, name, body, isThere, timeoutMs, signal }: Look): Promise<Answer> {
+/** The request as it is in the API; made where it is not there. `taken`: somebody else's has its name. */
+async function look(looking: Look): Promise<Answer | 'taken'> {
+  const { connection, name, body, isThere, timeoutMs, signal, expired } = looking;
   const kind = 'CertificateSigningRequest';
   const path = resourcePath(kind, { name });
   if (isThere) return connection.request<Answer>({ method: 'GET', path, timeoutMs, signal });
@@ -157,7 +174,8 @@ async function look({ connection, name, body, isThere, timeoutMs, signal }: Look
     return await connection.request<Answer>({ method: 'POST', path: collectionPath(kind), body, timeoutMs, signal });
   } catch (err) {
     if (!isCode(err, 'KubeConflict')) throw err;
-    return connection.request<Answer>({ method: 'GET', path, timeoutMs, signal });
+    const found = await connection.request<Answer>({ method: 'GET', path, timeoutMs, signal });
+    return isOurs(found, expired, body) ? found : 'taken';
   }
 }
 

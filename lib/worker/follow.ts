@@ -3,10 +3,7 @@
 // asked for, which needs an API server that is known. While no CA that is held here ends, nothing is asked and nothing
 // is said. What is offered comes from what kubeadm publishes for everybody (kube/cluster-info.ts), over a connection that
 // goes by the key of the CA (kube/public-object.ts); authority.ts decides.
-import { dirname, resolve } from 'node:path';
 import { type Clock, isRecent, steadyMs } from '../clock.ts';
-import { attempt, realDisk } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/files.ts';
 import { durationText } from '../duration.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { isNews, readNote, writeNote } from '../host/notes.ts';
@@ -17,21 +14,14 @@ import { pathOf } from '../inventory/places.ts';
 import { unanswered } from '../kube/api-error.ts';
 import { type ClusterInfo, clusterInfoPath, clusterInfoText, publishedAuthority } from '../kube/cluster-info.ts';
 import { readServer } from '../kubeconfig/credentials.ts';
-import { readKubeconfigView } from '../kubeconfig/document.ts';
 import { type Log, Repeats } from '../log.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { authorityKey, type Found, locationText, type Store } from '../store/store.ts';
-import { isMapping, yamlMapping, yamlText } from '../yaml.ts';
 import { endingOf, followedBy, judgeOffer, worstEnding } from './authority.ts';
+import { authorityLocations, type KubeletFiles } from './kubelet-files.ts';
 import { writeNoted } from './kubelet-restart.ts';
 
-export interface AuthorityFollowing {
-  /** Of the kubelet: it names the API server and its CA. Absolute path. */
-  readonly kubeletConf: string;
-  /** Of the kubelet: it names the CA of its clients. Absolute path. */
-  readonly kubeletConfig: string;
-  /** Where kubeadm puts that CA. Absolute path. */
-  readonly usualAuthority: string;
+export interface AuthorityFollowing extends KubeletFiles {
   readonly store: Store;
   readonly lockDir: string;
   readonly userAgent: string;
@@ -118,29 +108,12 @@ interface Holders {
   readonly unread: readonly RecoveryError[];
 }
 
-/** Files that hold CAs, kubelet.conf's first. One that cannot be read as such holds none: others say what is wrong with it. */
-async function holdersOf({
-  kubeletConf,
-  kubeletConfig,
-  usualAuthority,
-  store,
-  signal,
-}: AuthorityFollowing): Promise<Holders> {
-  const bytes = await readIfThere(kubeletConf);
-  const view = bytes && readKubeconfigView(kubeletConf, bytes, {});
-  if (view === undefined || !('authority' in view)) return { all: [], unread: [] };
-  const { authority } = view;
-  const own: readonly DiskLocation[] =
-    authority.kind === 'data'
-      ? [{ kind: 'kubeconfig', file: kubeletConf, endpoint: 'controlPlane' }]
-      : authority.kind === 'file'
-        ? [{ kind: 'pemFile', file: authority.file }]
-        : [];
-  const clients = (await clientAuthority(kubeletConfig)) ?? usualAuthority;
-  const locations = [...own, { kind: 'pemFile', file: clients } as const];
-  const distinct = locations.filter((one, at) => locations.findIndex((other) => pathOf(other) === pathOf(one)) === at);
+/** Kubelet.conf's first. One that cannot be read as such holds none: others say what is wrong with it. */
+async function holdersOf(options: AuthorityFollowing): Promise<Holders> {
+  const { store, signal } = options;
+  const { own, all } = await authorityLocations(options);
   const unread: RecoveryError[] = [];
-  const found = distinct.map((location) =>
+  const found = all.map((location) =>
     holderAt(location, store, signal).catch((err: unknown) => {
       if (!(err instanceof RecoveryError)) throw err;
       unread.push(err);
@@ -158,20 +131,6 @@ async function holderAt(location: DiskLocation, store: Store, signal: AbortSigna
   const bytes = found?.entries[entry];
   const certificates = bytes ? wholeCertificates(bytes) : [];
   return found && certificates.length > 0 ? { location, entry, found, certificates } : undefined;
-}
-
-async function readIfThere(path: string): Promise<Buffer | undefined> {
-  return attempt({ code: 'ReadFailed', action: 'read', what: `"${path}"`, directory: dirname(path) }, () =>
-    readRegularFile(realDisk, path),
-  ).catch(() => undefined);
-}
-
-/** `authentication.x509.clientCAFile` of a KubeletConfiguration; undefined where nothing of that is to be read. */
-export async function clientAuthority(kubeletConfig: string): Promise<string | undefined> {
-  const bytes = await readIfThere(kubeletConfig);
-  let at: unknown = bytes && yamlMapping(yamlText(bytes));
-  for (const field of ['authentication', 'x509', 'clientCAFile']) at = isMapping(at) ? at[field] : undefined;
-  return typeof at === 'string' && at !== '' ? resolve(dirname(kubeletConfig), at) : undefined;
 }
 
 /** Once an hour. Noted before it asks: whatever comes of it, the next minute is silent. */

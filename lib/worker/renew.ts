@@ -1,23 +1,21 @@
 // One run on a worker: look at the kubelet's client certificate, ask for the next one when it has expired, write it. Nothing
 // is asked while it is valid. The lock is held for the write alone: a run that waits for the API keeps no other waiting.
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { attempt, realDisk } from '../disk/disk.ts';
-import { readRegularFile } from '../disk/files.ts';
+import { realDisk } from '../disk/disk.ts';
 import { RecoveryError } from '../errors.ts';
 import { lockHost } from '../host/sole-writer.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { DiskLocation } from '../inventory/model.ts';
 import { pathOf } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { readKubeconfigView } from '../kubeconfig/document.ts';
 import type { Log } from '../log.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { datedBeside } from '../store/dated-files.ts';
-import { realFile } from '../store/shared-files.ts';
 import { type Entries, type Found, type Store, verifyMaterial } from '../store/store.ts';
 import { askForCertificate } from './ask.ts';
-import { byHandAdvice, expiredAt } from './expiry.ts';
+import { expiredAt } from './expiry.ts';
+import { kubeletIdentity } from './kubelet-files.ts';
 import { writeNoted } from './kubelet-restart.ts';
 
 export interface WorkerRenewal {
@@ -148,26 +146,3 @@ const keyIn = (entries: Entries | undefined): Record<string, Uint8Array> => {
   const { [privateKeyKey]: key } = entries ?? {};
   return key === undefined ? {} : { [privateKeyKey]: key };
 };
-
-/** Where the kubelet has its certificate and key. Throws ConfigInvalid, ReadFailed. */
-export async function kubeletIdentity(kubeletConf: string): Promise<DiskLocation> {
-  const what = `kubeconfig "${kubeletConf}"`;
-  const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(kubeletConf) }, () =>
-    readRegularFile(realDisk, kubeletConf),
-  );
-  const refuse = (problem: string): RecoveryError =>
-    new RecoveryError('ConfigInvalid', `Cannot renew the kubelet's certificate: ${what} ${problem}`);
-  const view = readKubeconfigView(kubeletConf, bytes, {});
-  if ('problem' in view) throw refuse(`cannot be used, ${view.problem}; ${byHandAdvice}`);
-  if ('foreign' in view) throw refuse(`is not that of a kubelet with a certificate, ${view.foreign}`);
-  const { certificate, key } = view;
-  if (certificate.kind === 'file' && key.kind === 'file') {
-    // By whatever names: a link to a dated file has that for its own.
-    const [real, realOfKey] = await Promise.all([certificate, key].map(({ file }) => realFile(realDisk, file)));
-    if (real === realOfKey) return { kind: 'combinedPem', file: certificate.file };
-    return { kind: 'pemPair', certFile: certificate.file, keyFile: key.file };
-  }
-  const file = '/var/lib/kubelet/pki/kubelet-client-current.pem';
-  const wanted = `put them into "${file}" and name that in client-certificate and client-key, as kubeadm does`;
-  throw refuse(`holds certificate or key in itself, and a kubelet renews files only; ${wanted}`);
-}

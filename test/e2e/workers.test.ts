@@ -135,7 +135,7 @@ describe('a worker of a kubeadm cluster', () => {
   it('is Ready soon after the API answers, when the whole cluster was off, as one whose certificate is valid is', async () => {
     const { node } = cluster;
     /** From the first answer of the API to the worker's Ready. The machines run our timer from this boot on. */
-    const bothOn = async (): Promise<number> => {
+    const bothOn = async () => {
       await node.atBoot(`${synchronised}; touch ${timer}`);
       await delay(5000); // a Lease that was renewed right before the boot is not known to be older
       const since = Date.now();
@@ -146,9 +146,9 @@ describe('a worker of a kubeadm cluster', () => {
         expect((await cluster.api('/readyz')).status).toBe(200);
         return Date.now();
       });
-      const ready = (await cluster.ready(worker, { since })) - answers;
+      const readyMs = (await cluster.ready(worker, { since })) - answers;
       await cluster.runPod(worker);
-      return ready;
+      return { readyMs, approvals: await approvals(since) };
     };
     await eventually(async () => expect((await clientEnd()) - Date.now()).toBeGreaterThan(90_000), { everyMs: 1000 });
     await Promise.all([worker.off(), node.off()]);
@@ -156,7 +156,8 @@ describe('a worker of a kubeadm cluster', () => {
     await offPastExpiry();
     await node.off();
     const recovered = await bothOn();
-    console.log('first answer of the API to worker Ready, in ms:', { healthy, recovered });
+    console.log('first answer of the API to worker Ready:', { healthy, recovered });
+    expect(recovered.approvals).toEqual(['KubeCertRecovery']);
     await node.sh(`rm ${timer}`);
   }, 900_000);
 

@@ -49,7 +49,7 @@ async function replace(name: string, content: string): Promise<void> {
 }
 
 /** The observer and its reaction until the end of the test. */
-function observe(): AsyncDisposable {
+function observe(quietMs = 600): AsyncDisposable {
   const stop = new AbortController();
   const log = createLog({ write: (line) => void events.push((JSON.parse(line) as { event: string }).event) });
   const shared = { clock: systemClock, log, signal: stop.signal };
@@ -60,7 +60,7 @@ function observe(): AsyncDisposable {
     hasShortBackOff: true,
     isApiReady: async () => true,
     processes: (name) => processesInPod(name).filter(({ pid }) => pids.includes(pid)),
-    pace: { quietMs: 3_000 },
+    pace: { quietMs },
   });
   const running = Promise.all([
     reaction.run(),
@@ -90,7 +90,7 @@ const artefact = (name: string): ResolvedArtefact => ({
 test('changes of four artefacts within a second end their reader once', async () => {
   const first = await start();
   await tick();
-  await using _ = observe();
+  await using _ = observe(3_000);
   await delay(300);
   for (const name of names) {
     await replace(name, 'second');
@@ -100,7 +100,7 @@ test('changes of four artefacts within a second end their reader once', async ()
   await expect.poll(() => isGone(first.pid), { interval: 20, timeout: 30_000 }).toBe(true);
   const second = await start();
   await soon(() => events.filter((event) => event === 'restart.done').length).toBe(1);
-  await delay(1_000);
+  await delay(4_000);
   expect(await isGone(second.pid)).toBe(false);
   expect(events).not.toContain('reaction.failed');
 });

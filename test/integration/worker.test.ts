@@ -223,7 +223,7 @@ describe('renew-worker', () => {
     const worker = await create('penniless', new Date(Date.now() - hour));
     await rm(join(worker.root, 'token'));
     const tool = worker.start();
-    expect(await tool.ended).not.toBe(0);
+    expect(await tool.ended).toBe(2);
     expect(tool.lines.at(-1)?.fields['err']).toMatch(
       /the token of this worker, ".*\/token": does not exist.*init workers/,
     );
@@ -375,7 +375,7 @@ describe('init host', () => {
     expect(err).toContain('it is that of "system:serviceaccount:default:nobody"');
   });
 
-  it('lets the service write where the files of the kubelet lie, whatever links lead there', async () => {
+  it('lets the service write where the files of the kubelet lie, also where a link leads there', async () => {
     const worker = await create('linked', new Date(Date.now() + hour));
     const [pki, conf] = ['pki', 'conf'].map((name) => `${worker.root}-data/${name}`) as [string, string];
     for (const directory of [pki, conf]) await mkdir(directory, { recursive: true });

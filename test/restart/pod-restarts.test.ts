@@ -109,7 +109,7 @@ describe('after changes of its inputs', () => {
         `^SIGTERM to process ${first.pid}, which ran \\d+ s; ${second.pid} runs$`,
       ) as string,
     });
-    await delay(500);
+    await delay(1_500);
     expect(await second.isGone()).toBe(false);
     expect(events('reaction.failed')).toEqual([]);
   });

@@ -83,6 +83,8 @@ export interface WorldOptions {
   /** Told what is being done, when it takes time. */
   readonly say?: (text: string) => void;
   readonly keyAlgorithm?: string;
+  /** Of etcd (control-plane.ts). Default: true. */
+  readonly unsafeNoFsync?: boolean;
 }
 
 export const isRecovery = ({ name }: Pick<ResolvedArtefact, 'name'>): boolean => name.startsWith('localhost-recovery');
@@ -108,6 +110,7 @@ export class RecoveryWorld implements AsyncDisposable {
   static async create({
     components = componentNames,
     say = () => undefined,
+    unsafeNoFsync = true,
   }: WorldOptions = {}): Promise<RecoveryWorld> {
     const root = await mkdtemp(join(tmpdir(), 'recovery-'));
     const ports = await choosePorts();
@@ -134,6 +137,7 @@ export class RecoveryWorld implements AsyncDisposable {
     say(`starting ${components.join(', ')}`);
     const controlPlane = await startControlPlane({
       components,
+      unsafeNoFsync,
       ownPki: false,
       trust: { servingCa: bundle, recoveryCa: bundle },
       ports,

@@ -60,7 +60,9 @@ runtime_ready &
 
 # What the timer starts, if there is one.
 recovery_service() {
-  [ ! -e "$machine/timer" ] || $own_uptime timeout 300 sh -c "$RECOVERY_SERVICE" >> /var/log/recovery-service.log 2>&1
+  # One at a time, as systemd does it.
+  [ ! -e "$machine/timer" ] || flock -n /run/machine/service $own_uptime timeout 300 sh -c "$RECOVERY_SERVICE" \
+    >> /var/log/recovery-service.log 2>&1
 }
 # Where there is no systemd a loop runs the service once a minute, by the clock: so also after a suspend.
 (

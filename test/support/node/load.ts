@@ -4,8 +4,8 @@
 //
 // Behind a load balancer each attempt goes to the next API server whose /readyz says so: one that has just started answers
 // before it knows who may do what. What goes on to a kubelet has no other one: it is asked again after five seconds, in
-// which a kubelet that is restarted comes back; everything else after two, for an election of etcd's is one for every API server. A watch that was cut is set up again elsewhere, and that is its second
-// attempt.
+// which a kubelet that is restarted comes back; everything else after two, for an election of etcd's is one for every API
+// server. A watch that was cut is set up again elsewhere, and that is its second attempt.
 import { eventually } from '../eventually.ts';
 import type { Cluster } from './cluster.ts';
 import type { Node } from './node.ts';
@@ -64,7 +64,7 @@ watch() {
 once_more() {
   [ $1 = watch ] && [ -n "$servers" ] && return 1
   next
-  case $1 in logs | proxy) [ -n "$servers" ] && sleep 5 ;; *) sleep 2 ;; esac
+  case $1 in logs | proxy) [ -n "$servers" ] && sleep 5 ;; *) [ -n "$servers" ] && sleep 2 ;; esac
   $1 > ${directory}/$1.out 2> ${directory}/$1.err
 }
 loop() {

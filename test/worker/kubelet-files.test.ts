@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { kubeletIdentity } from '../../lib/worker/renew.ts';
+import { kubeletIdentity } from '../../lib/worker/kubelet-files.ts';
 import { kubeconfigOf } from '../support/certificates/kubeconfig.ts';
 
 let directory: string;

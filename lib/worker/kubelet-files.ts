@@ -1,0 +1,81 @@
+// Which files a worker's kubelet has its certificate, its key and the CAs in, by kubelet.conf and its configuration.
+import { dirname, resolve } from 'node:path';
+import { attempt, realDisk } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/files.ts';
+import { RecoveryError } from '../errors.ts';
+import type { DiskLocation } from '../inventory/model.ts';
+import { pathOf } from '../inventory/places.ts';
+import { readKubeconfigView } from '../kubeconfig/document.ts';
+import { realFile } from '../store/shared-files.ts';
+import { isMapping, yamlMapping, yamlText } from '../yaml.ts';
+import { byHandAdvice } from './expiry.ts';
+
+export interface KubeletFiles {
+  /** Of the kubelet: it names the API server and its CA. Absolute path. */
+  readonly kubeletConf: string;
+  /** Of the kubelet: it names the CA of its clients. Absolute path. */
+  readonly kubeletConfig: string;
+  /** Where kubeadm puts that CA. Absolute path. */
+  readonly usualAuthority: string;
+}
+
+/** Where the kubelet has its certificate and key. Throws ConfigInvalid, ReadFailed. */
+export async function kubeletIdentity(kubeletConf: string): Promise<DiskLocation> {
+  const what = `kubeconfig "${kubeletConf}"`;
+  const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(kubeletConf) }, () =>
+    readRegularFile(realDisk, kubeletConf),
+  );
+  const refuse = (problem: string): RecoveryError =>
+    new RecoveryError('ConfigInvalid', `Cannot renew the kubelet's certificate: ${what} ${problem}`);
+  const view = readKubeconfigView(kubeletConf, bytes, {});
+  if ('problem' in view) throw refuse(`cannot be used, ${view.problem}; ${byHandAdvice}`);
+  if ('foreign' in view) throw refuse(`is not that of a kubelet with a certificate, ${view.foreign}`);
+  const { certificate, key } = view;
+  if (certificate.kind === 'file' && key.kind === 'file') {
+    // By whatever names: a link to a dated file has that for its own.
+    const [real, realOfKey] = await Promise.all([certificate, key].map(({ file }) => realFile(realDisk, file)));
+    if (real === realOfKey) return { kind: 'combinedPem', file: certificate.file };
+    return { kind: 'pemPair', certFile: certificate.file, keyFile: key.file };
+  }
+  const file = '/var/lib/kubelet/pki/kubelet-client-current.pem';
+  const wanted = `put them into "${file}" and name that in client-certificate and client-key, as kubeadm does`;
+  throw refuse(`holds certificate or key in itself, and a kubelet renews files only; ${wanted}`);
+}
+
+/** What holds CAs on a worker: what kubelet.conf holds or names, and the file of the CA of the kubelet's clients. */
+export async function authorityLocations({
+  kubeletConf,
+  kubeletConfig,
+  usualAuthority,
+}: KubeletFiles): Promise<Readonly<Record<'own' | 'all', readonly DiskLocation[]>>> {
+  const bytes = await readIfThere(kubeletConf);
+  const view = bytes && readKubeconfigView(kubeletConf, bytes, {});
+  if (view === undefined || !('authority' in view)) return { own: [], all: [] };
+  const { authority } = view;
+  const own: readonly DiskLocation[] =
+    authority.kind === 'data'
+      ? [{ kind: 'kubeconfig', file: kubeletConf, endpoint: 'controlPlane' }]
+      : authority.kind === 'file'
+        ? [{ kind: 'pemFile', file: authority.file }]
+        : [];
+  const clients = (await clientAuthority(kubeletConfig)) ?? usualAuthority;
+  const locations = [...own, { kind: 'pemFile', file: clients } as const];
+  return {
+    own,
+    all: locations.filter((one, at) => locations.findIndex((other) => pathOf(other) === pathOf(one)) === at),
+  };
+}
+
+async function readIfThere(path: string): Promise<Buffer | undefined> {
+  return attempt({ code: 'ReadFailed', action: 'read', what: `"${path}"`, directory: dirname(path) }, () =>
+    readRegularFile(realDisk, path),
+  ).catch(() => undefined);
+}
+
+/** `authentication.x509.clientCAFile` of a KubeletConfiguration; undefined where nothing of that is to be read. */
+async function clientAuthority(kubeletConfig: string): Promise<string | undefined> {
+  const bytes = await readIfThere(kubeletConfig);
+  let at: unknown = bytes && yamlMapping(yamlText(bytes));
+  for (const field of ['authentication', 'x509', 'clientCAFile']) at = isMapping(at) ? at[field] : undefined;
+  return typeof at === 'string' && at !== '' ? resolve(dirname(kubeletConfig), at) : undefined;
+}
