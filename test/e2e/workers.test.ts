@@ -24,7 +24,10 @@ interface Requests {
   readonly items: readonly {
     readonly metadata: { readonly name: string; readonly creationTimestamp: string };
     readonly spec: { readonly username: string };
-    readonly status?: { readonly conditions?: readonly { readonly reason: string }[] };
+    readonly status?: {
+      readonly certificate?: string;
+      readonly conditions?: readonly { readonly reason: string }[];
+    };
   }[];
 }
 
@@ -60,11 +63,33 @@ describe('a worker of a kubeadm cluster', () => {
   }
 
   /**
+   * Off while its kubelet waits for no certificate. One that is issued to a key which the power takes would be the node's
+   * newest, and by the former one nothing is approved.
+   */
+  async function offAtRest(): Promise<void> {
+    await eventually(
+      async () => {
+        await worker.freeze();
+        const { body } = await cluster.api('/apis/certificates.k8s.io/v1/certificatesigningrequests');
+        const own = (body as Requests).items.filter(({ spec }) => spec.username === `system:node:${worker.name}`);
+        if (own.every(({ status }) => status?.certificate !== undefined)) return;
+        await worker.thaw();
+        throw new Error(`the kubelet of ${worker.name} waits for a certificate`);
+      },
+      { everyMs: 1000 },
+    );
+    const off = worker.off();
+    await delay(200);
+    await worker.thaw().catch(() => undefined); // what has ended needs no thaw
+    await off;
+  }
+
+  /**
    * Off past the real end of its certificate, and of the minute by which clocks may differ. Its last signs of life are put
    * ten minutes back, as long as it would have been off.
    */
   async function offPastExpiry(): Promise<void> {
-    await worker.off();
+    await offAtRest();
     await delay((await clientEnd()) + 65_000 - Date.now());
     const at = new Date(Date.now() - 600_000).toISOString();
     const lease = `/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/${worker.name}`;
