@@ -13,6 +13,7 @@ import { Cluster } from '../support/node/cluster.ts';
 import { programPath } from '../support/node/container.ts';
 import { authorities, type Dates, leaves, past, reissue, superAdmin } from '../support/node/leaves.ts';
 import type { Node } from '../support/node/node.ts';
+import { confirmClock } from '../support/node/renewals.ts';
 import { programReference } from '../support/node/program-image.ts';
 
 const pem = '/var/lib/kubelet/pki/kubelet-client-current.pem';
@@ -31,9 +32,6 @@ interface Requests {
   }[];
 }
 
-/** What systemd-timesyncd leaves where it has synchronised the clock: the approver then waits for no silence. */
-const synchronised = 'mkdir -p /run/systemd/timesync && touch /run/systemd/timesync/synchronized';
-
 describe('a worker of a kubeadm cluster', () => {
   let cluster: Cluster;
   let worker: Node;
@@ -41,7 +39,7 @@ describe('a worker of a kubeadm cluster', () => {
   beforeAll(async () => {
     // Of what kube-controller-manager signs: short enough to wait for its end.
     cluster = await Cluster.create(inject('workshop'), { certificateValidity: '8760h', signingDuration: '2m' });
-    await cluster.node.sh(synchronised);
+    await cluster.node.sh(confirmClock);
     worker = await cluster.joinWorker();
   });
   afterAll(() => (cluster as Cluster | undefined)?.[Symbol.asyncDispose]());
@@ -162,7 +160,7 @@ describe('a worker of a kubeadm cluster', () => {
     await offPastExpiry();
     await node.off();
     // As with the units of `init host`: without them kube-controller-manager, who signs, waits for its Lease.
-    await node.atBoot(`${synchronised}; touch ${timer}`);
+    await node.atBoot(`${confirmClock}; touch ${timer}`);
     await delay(5000); // a Lease that was renewed right before the boot is not known to be older
     const since = Date.now();
     await worker.on();
@@ -194,7 +192,7 @@ describe('a worker of a kubeadm cluster', () => {
     for (const each of controlPlanes()) {
       await reissue(each, authorities, dates);
       await reissue(each, each === node ? [...leaves, superAdmin] : leaves, past(new Date(now)));
-      await each.atBoot(`${synchronised}; touch ${timer}`);
+      await each.atBoot(`${confirmClock}; touch ${timer}`);
     }
     const ended = (await generationOn(node)).authorities.get('ca') ?? '';
     await holdAuthority(node, ended, { files: ['kube-cert-recovery/approver/ca.crt'] });

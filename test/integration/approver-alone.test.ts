@@ -36,7 +36,6 @@ beforeAll(async () => {
     directory,
     // What comes with tokens then knows both names of the API server, as on OpenShift.
     flags: { 'kube-controller-manager': { 'root-ca-file': join(directory, 'pki', 'trust-bundle.crt') } },
-    unsafeNoFsync: true,
   });
   await controlPlane.kubectl('create', 'serviceaccount', requester);
   const role = '--clusterrole=system:node-bootstrapper';

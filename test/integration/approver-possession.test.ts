@@ -74,7 +74,6 @@ beforeAll(async () => {
   root = await mkdtemp(join(tmpdir(), 'approver-possession-'));
   controlPlane = await startControlPlane({
     components: ['etcd', 'kube-apiserver', 'kube-controller-manager'],
-    unsafeNoFsync: true,
   });
   const ca = new X509Certificate(await readFile(controlPlane.pki.clusterCa.cert));
   firstEnd = new Date(ca.validFromDate.getTime() + 1000);

@@ -149,7 +149,6 @@ beforeAll(async () => {
   root = await mkdtemp(join(tmpdir(), 'approver-serving-'));
   controlPlane = await startControlPlane({
     components: ['etcd', 'kube-apiserver', 'kube-controller-manager'],
-    unsafeNoFsync: true,
   });
   const crds = await readFile(new URL('../support/cluster/machine-crds.yaml', import.meta.url), 'utf8');
   for (const crd of (parseYaml(crds) as { items: readonly unknown[] }).items) {

@@ -59,7 +59,6 @@ beforeAll(async () => {
   await mkdir(join(root, 'pki'));
   controlPlane = await startControlPlane({
     components: ['etcd', 'kube-apiserver', 'kube-controller-manager'],
-    unsafeNoFsync: true,
   });
   const kubeconfigFile = controlPlane.recoveryKubeconfig;
   const connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });

@@ -102,7 +102,7 @@ const algorithm = { name: 'ECDSA', curve: 'P-256' } as const;
 /** Each process with the rights that `init` gives it. What is not ours is not there: the syncers report it. */
 export async function openshiftSubject(): Promise<KillSubject> {
   const root = await mkdtemp(join(tmpdir(), 'openshift-kill-'));
-  const controlPlane = await startControlPlane({ unsafeNoFsync: true });
+  const controlPlane = await startControlPlane();
   await prepareOpenshift(controlPlane);
   await giveNames(controlPlane);
   const { given, inventories } = presetWorld('openshift');

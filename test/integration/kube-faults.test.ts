@@ -27,7 +27,7 @@ let cp: ControlPlane;
 let directory: string;
 
 beforeAll(async () => {
-  cp = await startControlPlane({ unsafeNoFsync: true });
+  cp = await startControlPlane();
   directory = await mkdtemp(join(tmpdir(), 'kube-faults-'));
 });
 afterAll(async () => {

@@ -30,7 +30,7 @@ const connections: KubeConnection[] = [];
 let files = 0;
 
 beforeAll(async () => {
-  cp = await startControlPlane({ unsafeNoFsync: true });
+  cp = await startControlPlane();
   directory = await mkdtemp(join(tmpdir(), 'kube-test-'));
   await cp.admin(configMaps, { method: 'POST', body: { metadata: { name: 'first' } } });
 });
@@ -209,7 +209,7 @@ const at = (daysAgo: number): Date => new Date(Date.now() - daysAgo * 86_400_000
 describe('a server without HTTP/2', () => {
   it('gets a connection for each watch', async () => {
     const flags = { 'kube-apiserver': { 'disable-http2-serving': 'true' } };
-    await using old = await startControlPlane({ unsafeNoFsync: true, flags });
+    await using old = await startControlPlane({ flags });
     const { recoveryKubeconfig: kubeconfigFile } = old;
     const connection = await open({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
     await old.admin(configMaps, { method: 'POST', body: { metadata: { name: 'first' } } });

@@ -19,7 +19,7 @@ let connection: KubeConnection;
 beforeAll(async () => {
   // What the API server forgets after five minutes is forgotten in ten seconds.
   const flags = { 'kube-apiserver': { 'etcd-compaction-interval': '10s' } };
-  controlPlane = await startControlPlane({ unsafeNoFsync: true, flags });
+  controlPlane = await startControlPlane({ flags });
   const { recoveryKubeconfig: kubeconfigFile } = controlPlane;
   connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
   for (const name of names) await create(name, 'x'.repeat(1_000_000));

@@ -26,7 +26,7 @@ let proxy: FaultProxy;
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'modes-'));
-  controlPlane = await startControlPlane({ unsafeNoFsync: true });
+  controlPlane = await startControlPlane();
   proxy = await startFaultProxy({ target: { port: controlPlane.port, caFile: controlPlane.recoveryCa, serverName } });
 });
 afterAll(async () => {

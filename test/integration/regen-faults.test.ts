@@ -23,7 +23,7 @@ let scratch: string;
 let stage: Stage;
 
 beforeAll(async () => {
-  controlPlane = await startControlPlane({ unsafeNoFsync: true });
+  controlPlane = await startControlPlane();
   scratch = await mkdtemp(join(tmpdir(), 'regen-faults-'));
   stage = new Stage(controlPlane, scratch);
   await stage.prepare();

@@ -59,7 +59,7 @@ async function version(location: LocationOf<'secret' | 'configMap'>): Promise<{ 
 }
 
 beforeAll(async () => {
-  controlPlane = await startControlPlane({ unsafeNoFsync: true });
+  controlPlane = await startControlPlane();
   scratch = await mkdtemp(join(tmpdir(), 'regen-store-'));
   const authority = await createAuthority(join(scratch, 'ca'), { commonName: 'ca' });
   first = await pairMaterial(await createLeaf(join(scratch, 'first'), authority, { commonName: 'first' }), { a: '1' });

@@ -22,7 +22,7 @@ const lines: Record<string, unknown>[] = [];
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'pod-'));
-  controlPlane = await startControlPlane({ unsafeNoFsync: true });
+  controlPlane = await startControlPlane();
   const body = { metadata: { name: namespace } };
   expect((await controlPlane.admin('/api/v1/namespaces', { method: 'POST', body })).status).toBe(201);
 });

@@ -39,7 +39,7 @@ let pairs: Pair[];
 let authority: Pair;
 
 beforeAll(async () => {
-  controlPlane = await startControlPlane({ unsafeNoFsync: true });
+  controlPlane = await startControlPlane();
   scratch = await mkdtemp(join(tmpdir(), 'syncer-faults-'));
   authority = await createAuthority(join(scratch, 'ca'), { commonName: 'ca' });
   const leaf = (index: number): Promise<Pair> =>

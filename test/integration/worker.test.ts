@@ -82,7 +82,6 @@ beforeAll(async () => {
   root = await mkdtemp(join(tmpdir(), 'worker-'));
   controlPlane = await startControlPlane({
     components: ['etcd', 'kube-apiserver', 'kube-controller-manager'],
-    unsafeNoFsync: true,
   });
 });
 afterAll(async () => {

@@ -63,7 +63,6 @@ export class ApproverWorld implements AsyncDisposable {
     process.env['NODE_NAME'] = 'panda';
     const controlPlane = await startControlPlane({
       components: ['etcd', 'kube-apiserver', 'kube-controller-manager'],
-      unsafeNoFsync: true,
       flags: { 'kube-apiserver': { 'enable-bootstrap-token-auth': 'true' } },
     });
     const kubeconfigFile = controlPlane.recoveryKubeconfig;

@@ -57,7 +57,6 @@ export async function createGrantedWorld({ audit = false } = {}): Promise<Grante
   const root = await mkdtemp(join(tmpdir(), 'granted-'));
   const controlPlane = await startControlPlane({
     components: ['etcd', 'kube-apiserver', 'kube-controller-manager'],
-    unsafeNoFsync: true,
     audit,
     flags: {
       // Thousands of requests by one account are no flood here: what is answered is what its rights say.

@@ -3,8 +3,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { programPath } from './container.ts';
 import type { Node } from './node.ts';
 
-/** As systemd-timesyncd does it: nothing valid is renewed by a clock that nothing confirms. */
-const confirmClock = 'mkdir -p /run/systemd/timesync && touch /run/systemd/timesync/synchronized';
+/** As systemd-timesyncd does it: by a clock that nothing confirms nothing valid is renewed, and silence is waited for. */
+export const confirmClock = 'mkdir -p /run/systemd/timesync && touch /run/systemd/timesync/synchronized';
 export const renewCommand = `${confirmClock}; ${programPath} --mode=regen --once --restart --preset=kubeadm --renew-before=30d 2>&1`;
 
 /** While a node holds the Lease. */
