@@ -87,7 +87,11 @@ function unusedDeclarations({ parameters, directories, files }: Head, artefacts:
   const paths = artefacts.flatMap(({ location }) => (isFile(location) ? filesOf(location) : []));
   const used = {
     parameters: new Set<string | undefined>(artefacts.flatMap((one) => parametersOf(one))),
-    directories: new Set(paths.map(({ file }) => directoryOf(file))),
+    directories: new Set(
+      [...paths.map(({ file }) => file), ...Object.values(files).flatMap((one) => one.default ?? [])].map((file) =>
+        directoryOf(file),
+      ),
+    ),
     files: new Set(paths.map(({ file }) => namedFileOf(file))),
   };
   return Object.entries({ parameters, directories, files }).flatMap(([group, declared]) =>

@@ -19,7 +19,7 @@ import type {
   Target,
 } from './model.ts';
 import { topologicalOrder } from './order.ts';
-import { allDirectories, namedHere, pathHere, type PlacesHere } from './located.ts';
+import { allDirectories, allFiles, namedHere, pathHere, type PlacesHere } from './located.ts';
 import { filesOf, isFile, parametersIn, parametersOf, withFiles, withParameters } from './places.ts';
 import { checkedHostname } from './values.ts';
 
@@ -28,8 +28,8 @@ export interface Environment {
   readonly parameters?: Parameters;
   /** Absolute paths by the name of the directory parameter. */
   readonly directories?: Readonly<Record<string, string>>;
-  /** Absolute paths by the name of the file, as flags of a component name them. */
-  readonly files?: Readonly<Record<string, string>>;
+  /** Absolute paths by the name of the file, as flags of a component name them; null: it runs without that file. */
+  readonly files?: Readonly<Record<string, string | null>>;
   /** As discovered on this machine. */
   readonly endpoints?: Endpoints;
   /** Features that this machine lacks; artefacts that need one of them do not exist here. */
@@ -140,7 +140,8 @@ function flat(sources: readonly HostnameSource[], valuesOf: ValuesOf): readonly 
 
 /** Two paths that differ in the inventory may be one on this host. */
 function sharedPlaces(inventory: Inventory, given: Readonly<Record<string, string>>): Problem[] {
-  const places: PlacesHere = { directories: allDirectories(inventory, given) };
+  const directories = allDirectories(inventory, given);
+  const places: PlacesHere = { directories, files: allFiles(inventory, { directories }) };
   const entries = inventory.artefacts.map((artefact, index): ArtefactEntry => {
     const location = withFiles(artefact.location, (file) => pathHere(file, places));
     return { index, artefact: { ...artefact, location } };
@@ -187,12 +188,14 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   if (problems.length > 0)
     throw problemsError('InventoryInvalid', `Cannot resolve inventory "${inventory.name}"`, problems);
   const { parameters = {}, lacks = [], reads = {}, endpoints, files = {} } = environment;
-  const places: PlacesHere = { directories: allDirectories(inventory, environment.directories ?? {}), files };
+  const directories = allDirectories(inventory, environment.directories ?? {});
+  const usual: PlacesHere = { directories, files: allFiles(inventory, { directories }) };
+  const places: PlacesHere = { directories, files: allFiles(inventory, { directories, files }) };
   const asked = askedIn(inventory, parameters);
   const valuesOf = valuesIn(inventory, parameters);
   const found = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
-  const artefacts = topologicalOrder(namedHere(found, places)).ordered.map((artefact): ResolvedArtefact => {
-    const location = withFiles(artefact.location, (file) => pathHere(file, places));
+  const artefacts = topologicalOrder(namedHere(found, places, usual)).ordered.map((artefact): ResolvedArtefact => {
+    const { location } = artefact;
     const readers = readersHere({ location, readers: artefact.readers }, reads);
     if (artefact.kind === 'signer') {
       return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };

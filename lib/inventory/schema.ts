@@ -279,11 +279,14 @@ export const inventoryHead = z.object({
         keyOf: parameterName
           .exactOptional()
           .describe('The file of a certificate, beside which its key has its usual name: ca.key, ca-key.pem'),
+        default: filePath
+          .exactOptional()
+          .describe('Used where its component has no manifest that can be read. May begin with a directory'),
       }),
     )
     .default({})
     .describe(
-      'Files of this host that others have placed; a location is {NAME}. An entry of which no flag names the file does not exist',
+      'Files of this host that the flags of static pods name; a location is {NAME}. An entry of which no flag names the file does not exist',
     ),
 });
 

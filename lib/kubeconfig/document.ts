@@ -11,6 +11,7 @@
 import { dirname, resolve } from 'node:path';
 import { errorText } from '../errors.ts';
 import { isMapping, isYamlText, parseYaml, yamlMapping, yamlText } from '../yaml.ts';
+import { otherDocument } from './other-document.ts';
 import { isBase64, kubeconfigProblem } from './schema.ts';
 
 export type KubeconfigFields = Readonly<Record<string, unknown>>;
@@ -33,8 +34,12 @@ export interface KubeconfigView {
   readonly insecure: boolean;
 }
 
-/** `foreign`: it is sound, and its credentials are others'. */
-export type KubeconfigReading = KubeconfigView | { readonly problem: string } | { readonly foreign: string };
+/** `foreign`: it is sound, and its credentials are others'. `other`: another document lies there. */
+export type KubeconfigReading =
+  | KubeconfigView
+  | { readonly problem: string }
+  | { readonly foreign: string }
+  | { readonly other: string };
 
 /** Ways to authenticate that leave a client certificate no part. */
 const others = ['exec', 'auth-provider', 'username', 'token', 'tokenFile'] as const;
@@ -43,6 +48,8 @@ const others = ['exec', 'auth-provider', 'username', 'token', 'tokenFile'] as co
 export function readKubeconfigView(file: string, bytes: Uint8Array, known: KnownServers): KubeconfigReading {
   const damage = textDamage(bytes);
   if (damage !== undefined) return { problem: damage };
+  const other = otherDocument(yamlText(bytes));
+  if (other !== undefined) return { other: `it is no kubeconfig but ${other}` };
   let config: unknown;
   try {
     config = parseYaml(yamlText(bytes));
@@ -60,9 +67,9 @@ export function readKubeconfigView(file: string, bytes: Uint8Array, known: Known
   const { user, cluster } = context;
   const source = (fields: KubeconfigFields, name: string): Source => sourceOf(dirname(file), fields, name);
   const certificate = source(user.fields, 'client-certificate');
-  const other = others.find((name) => isSet(user.fields[name]));
-  const certified = certificate.kind !== 'none' && (other === 'token' || other === 'tokenFile');
-  if (other !== undefined && !certified) return { foreign: `its user authenticates by "${other}"` };
+  const way = others.find((name) => isSet(user.fields[name]));
+  const certified = certificate.kind !== 'none' && (way === 'token' || way === 'tokenFile');
+  if (way !== undefined && !certified) return { foreign: `its user authenticates by "${way}"` };
   const server = cluster.fields['server'];
   return {
     server: typeof server === 'string' ? server : undefined,

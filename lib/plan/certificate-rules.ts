@@ -16,6 +16,7 @@ import type { CertificateFacts } from '../pki/certificate.ts';
 import { certificateOf, certificatesOf, type Doubt, isClosed, isValid } from './facts.ts';
 import { withOwnKey } from './own-key-rules.ts';
 import { expiryWithGrace, isDueAnyway, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
+import { credentialsOfOthers, fileOfOthers } from './others-rules.ts';
 import { authorityDiffers, holds, isKeyElsewhere, notTrusted, ofOthers, signedByOthers, unfit } from './trust-rules.ts';
 
 export const certificateIs = (
@@ -36,7 +37,7 @@ export function judgeSigner(at: Case<Signer>): Verdict {
 }
 
 export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
-  const leftAlone = firstOf(at, [absentAsItMayBe, credentialsOfOthers, superseded]);
+  const leftAlone = firstOf(at, [absentAsItMayBe, credentialsOfOthers, fileOfOthers, superseded]);
   if (leftAlone !== undefined) return leftAlone;
   const trust = [notTrusted, authorityDiffers, signedByOthers];
   const looks = certificateIs(notYetValid, expired, unfit, hostnameMissing, ...trust, undated, refreshDue);
@@ -56,11 +57,6 @@ export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
 function absentAsItMayBe({ artefact, fact, now }: Case<ResolvedTarget>): Verdict | undefined {
   if (fact.state !== 'absent' || artefact.presence !== 'optional') return undefined;
   return keep('Healthy', 'absent, as it may be', laterMs(now, idleMs));
-}
-
-function credentialsOfOthers({ fact, now }: PairCase): Verdict | undefined {
-  if (fact.state !== 'broken' || fact.problem !== 'foreign') return undefined;
-  return keep('NotOurs', fact.message, laterMs(now, idleMs));
 }
 
 function superseded({ artefact: { supersededBy: successor }, facts, now }: Case<ResolvedTarget>): Verdict | undefined {

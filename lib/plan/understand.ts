@@ -18,7 +18,7 @@ interface Understood {
 }
 
 export function understand(artefact: ResolvedArtefact, found: Found): Understood {
-  const { entries, version, problem, foreign, authorityIsForeign, server } = found;
+  const { entries, version, problem, foreign, other, authorityIsForeign, server } = found;
   const what = locationText(artefact.location);
   const broken = (why: Broken, certificates: readonly Certificate[] = []): Understood => {
     const members = certificates.map((one) => memberFacts(one, certificates));
@@ -27,6 +27,7 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
   const unreadable = (message: string, pem: Uint8Array | undefined): Understood =>
     broken({ problem: 'unreadable', message }, pem && wholeCertificates(pem));
   if (foreign !== undefined) return broken({ problem: 'foreign', message: foreign });
+  if (other !== undefined) return broken({ problem: 'otherDocument', message: other });
   if (problem !== undefined) return unreadable(problem, entries[certificateKey]);
   try {
     if (artefact.kind === 'kubeconfigs') return understandKubeconfigs(artefact, found);

@@ -41,6 +41,8 @@ export interface Found extends Material {
   readonly problem?: string | undefined;
   /** Of a kubeconfig: why its credentials are others' and never written: an exec plugin, a token, another cluster. */
   readonly foreign?: string;
+  /** Why it is another document than its location holds, which is never written. */
+  readonly other?: string;
   /** Of files: when the last of them changed, by the clock of this host. */
   readonly changedAt?: Date | undefined;
   /** Of a kubeconfig: its CA lies in a file that it names, which a write leaves alone. */

@@ -3,8 +3,8 @@
 // that is no control plane of kubeadm is refused (ConfigInvalid).
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
-import { staticPods } from '../../components.ts';
 import { RecoveryError } from '../../errors.ts';
+import { otherDocument } from '../../kubeconfig/other-document.ts';
 import type { Inventory } from '../model.ts';
 import { allDirectories } from '../located.ts';
 import type { Environment } from '../resolve.ts';
@@ -12,7 +12,8 @@ import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
 import { flagsOf } from './documents.ts';
 import { discoverEtcd } from './etcd-machine.ts';
 import { isOnMachine, readerBelow } from './machine-files.ts';
-import { namedFiles } from './named-files.ts';
+import { movedPaths, namedFiles } from './named-files.ts';
+import { readStaticPods } from './pod-manifests.ts';
 import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubeadm.ts';
 
 /** `reads`: by component of an adopted machine, the files that its flags name. */
@@ -57,7 +58,8 @@ export async function discoverEnvironment(
   const declared = Object.entries(parameters).filter(
     ([name]) => Object.hasOwn(inventory.parameters, name) || Object.hasOwn(given.parameters ?? {}, name),
   );
-  const files = namedFiles(inventory.files, manifests);
+  const moved = movedPaths(allDirectories(inventory, {}), allDirectories(inventory, given.directories ?? {}));
+  const files = namedFiles(inventory.files, manifests, moved);
   return { environment: { ...given, parameters: Object.fromEntries(declared), files, endpoints, lacks, reads }, notes };
 }
 
@@ -75,22 +77,27 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   // where it finds what we would make.
   const manifest = join(kubernetesDir, 'manifests/kube-apiserver.yaml');
   const own = ['controller-manager.conf', 'scheduler.conf'].map((name) => join(kubernetesDir, name));
-  const signs = [manifest, join(pkiDir, 'apiserver.crt'), join(pkiDir, 'apiserver.key'), ...own];
+  const { text, unread } = readerBelow(root);
+  // Services have files of these names, too: their environment, a configuration.
+  const kubeconfigs = await Promise.all(
+    own.map(async (path) => (otherDocument((await text(path)) ?? '') === undefined ? [path] : [])),
+  );
+  const signs = [manifest, join(pkiDir, 'apiserver.crt'), join(pkiDir, 'apiserver.key'), ...kubeconfigs.flat()];
+  const manifests = await readStaticPods(join(kubernetesDir, 'manifests'), { root, read: text });
+  const apiServerManifest = manifests['kube-apiserver'];
   const there = await Promise.all(signs.map((path) => isOnMachine(join(root, path))));
-  if (!there.includes(true)) {
+  if (apiServerManifest === undefined && !there.includes(true)) {
     const message =
       `Cannot find a control plane of kubeadm on this machine: there is no "${manifest}" and nothing that only a ` +
       'control-plane node has, so nothing is here to be recovered; run this on a control-plane node after `kubeadm init` ' +
       'or `kubeadm join`, or say where the files are (directories.kubernetesDir)';
     throw new RecoveryError('ConfigInvalid', message);
   }
-  const { text, unread } = readerBelow(root);
   const conf = (name: string): Promise<string | undefined> => text(join(kubernetesDir, name));
-  const apiServerManifest = await text(manifest);
   const kubeletKubeconfig = await conf('kubelet.conf');
   const files: KubeadmFiles = {
     apiServerManifest,
-    etcdManifest: await conf('manifests/etcd.yaml'),
+    etcdManifest: manifests['etcd'],
     kubeletConfiguration: await text(join(kubeletDir, 'config.yaml')),
     kubeletFlags: await text(join(kubeletDir, 'kubeadm-flags.env')),
     kubeletCertificate: await text(join(kubeletDir, 'pki/kubelet-client-current.pem')),
@@ -108,8 +115,6 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const hasEtcdAuthority = await isOnMachine(join(root, etcdAuthority));
   const address = defaultAddress((await text('/proc/net/route')) ?? '', addresses());
   const discovery = decideKubeadm({ files, etcdAuthority, hasEtcdAuthority, address }, given);
-  const manifests: Record<string, string | undefined> = { 'kube-apiserver': apiServerManifest };
-  for (const pod of staticPods) if (!(pod in manifests)) manifests[pod] = await conf(`manifests/${pod}.yaml`);
   const reads = readByAdopted(manifests);
   const authority = join(pkiDir, 'ca.crt');
   const flags = reads['kube-apiserver'] && flagsOf(apiServerManifest ?? '', 'kube-apiserver');

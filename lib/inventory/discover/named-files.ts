@@ -1,5 +1,4 @@
-// Files of this machine that the flags of its static pods name, for entries that lie where others have placed them (`files`
-// of an inventory). Pure.
+// Files of this machine that the flags of its static pods name (`files` of an inventory). Pure.
 import { posix } from 'node:path';
 import type { Inventory } from '../model.ts';
 import { flagValuesOf, mountsOf } from './documents.ts';
@@ -7,19 +6,51 @@ import { flagValuesOf, mountsOf } from './documents.ts';
 /** Manifests of static pods by component. */
 type Manifests = Readonly<Record<string, string | undefined>>;
 
-/** Absolute paths on this machine, by the name that the inventory gives them. Without those that nothing names. */
-export function namedFiles(declared: Inventory['files'] = {}, manifests: Manifests = {}): Record<string, string> {
+/** Absolute paths on this machine, by the name that the inventory gives them; null: its component runs without that file. */
+export type NamedFiles = Readonly<Record<string, string | null>>;
+
+/**
+ * Files without an entry keep the inventory's default: their component has no manifest that can be read. `moved` returns the
+ * place on this machine of a path that a flag names.
+ */
+export function namedFiles(
+  declared: Inventory['files'] = {},
+  manifests: Manifests = {},
+  moved: (path: string) => string = (path) => path,
+): NamedFiles {
   const files = Object.entries(declared);
-  const named = files.flatMap(([name, { namedBy }]) => {
-    const path = namedBy && hostPathOf(manifests[namedBy.component] ?? '', namedBy.component, namedBy.flag);
-    return path === undefined ? [] : [[name, path] as const];
+  const named = files.flatMap(([name, { namedBy, default: usual }]): (readonly [string, string | null])[] => {
+    if (namedBy === undefined) return [];
+    const manifest = manifests[namedBy.component] ?? '';
+    const path = hostPathOf(manifest, namedBy.component, namedBy.flag);
+    if (path !== undefined) return [[name, moved(path)]];
+    return usual !== undefined && hasFlags(manifest, namedBy.component) ? [[name, null]] : [];
   });
   const paths = new Map(named);
-  const keys = files.flatMap(([name, { keyOf }]) => {
+  const keys = files.flatMap(([name, { keyOf }]): (readonly [string, string | null])[] => {
     const path = paths.get(keyOf ?? '');
-    return path === undefined ? [] : [[name, keyBeside(path)] as const];
+    return path === undefined ? [] : [[name, path === null ? null : keyBeside(path)]];
   });
   return Object.fromEntries([...named, ...keys]);
+}
+
+const hasFlags = (manifest: string, component: string): boolean => flagValuesOf(manifest, component).size > 0;
+
+/**
+ * Where the directories of an inventory are elsewhere than by default, paths below the defaults lie there, too. `usual` and
+ * `here`: absolute paths by the name of the directory.
+ */
+export function movedPaths(
+  usual: Readonly<Record<string, string>>,
+  here: Readonly<Record<string, string>>,
+): (path: string) => string {
+  const moves = Object.entries(usual)
+    .map(([name, from]) => ({ from, to: here[name] ?? from }))
+    .toSorted((one, other) => other.from.length - one.from.length);
+  return (path) => {
+    const move = moves.find(({ from }) => path === from || path.startsWith(`${from}/`));
+    return move === undefined ? path : `${move.to.replace(/\/+$/, '')}${path.slice(move.from.length)}`;
+  };
 }
 
 /**

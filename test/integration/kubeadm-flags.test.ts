@@ -1,0 +1,191 @@
+// Machines that the real kubeadm made, whose components are then told of other files than kubeadm's: what their flags name
+// is repaired or reported, and nothing else is written.
+import { execFile } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
+import { access, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { resolveHere } from '../../cmd/read-config.ts';
+import { systemClock } from '../../lib/clock.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
+import { parseYaml } from '../../lib/yaml.ts';
+import { expire } from '../support/cluster/expire.ts';
+import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
+import { asRoot, unseen } from '../support/cluster/namespaces.ts';
+
+const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+
+let whole: KubeadmMachine;
+beforeAll(async () => {
+  whole = await KubeadmMachine.create();
+});
+afterAll(() => whole?.[Symbol.asyncDispose]());
+
+const directoriesOf = (machine: KubeadmMachine): Readonly<Record<string, string>> => ({
+  kubernetesDir: machine.path(),
+  pkiDir: machine.path('pki'),
+  kubeletDir: join(machine.root, 'var/lib/kubelet'),
+});
+
+/** Leaves of what the components of this machine are told, half a minute past their end. */
+async function expireLeaves(machine: KubeadmMachine): Promise<void> {
+  const store = createDiskStore();
+  const environment = { directories: directoriesOf(machine) };
+  const resolved = await resolveHere({ inventory: loadPreset('kubeadm'), environment });
+  const there = await Promise.all(
+    resolved.artefacts.map(({ location }) => store.read(location, AbortSignal.timeout(60_000))),
+  );
+  const artefacts = resolved.artefacts.filter((_, at) => there[at]?.problem === undefined && there[at] !== undefined);
+  await expire({
+    resolved: { ...resolved, artefacts },
+    store,
+    now: systemClock.now(),
+    agoMs: 30_000,
+    lifeMs: 60_000,
+    except: ({ kind }) => kind !== 'target',
+  });
+}
+
+function run(machine: KubeadmMachine): Promise<Outcome> {
+  const directories = Object.entries(directoriesOf(machine)).map(([name, path]) => `--directory=${name}=${path}`);
+  const own = ['--mode=regen', '--once', '--preset=kubeadm', `--lock-dir=${join(machine.root, 'lock')}`];
+  const backups = `--backup-dir=${join(machine.root, 'backups')}`;
+  const args = [...asRoot, '--net', ...unseen, process.execPath, program, ...own, backups, ...directories];
+  return new Promise((resolve) => {
+    execFile('unshare', args, { maxBuffer: 1 << 24 }, (err, stdout, stderr) => {
+      resolve({ stdout, stderr, code: err === null ? 0 : typeof err.code === 'number' ? err.code : -1 });
+    });
+  });
+}
+
+async function edit(file: string, change: (text: string) => string): Promise<void> {
+  const before = await readFile(file, 'utf8');
+  const after = change(before);
+  expect(after).not.toBe(before);
+  await writeFile(file, after);
+}
+
+async function move(from: string, to: string): Promise<void> {
+  await mkdir(dirname(to), { recursive: true });
+  await rename(from, to);
+}
+
+const isThere = (path: string): Promise<boolean> =>
+  access(path).then(
+    () => true,
+    () => false,
+  );
+const isValid = async (path: string): Promise<boolean> =>
+  new X509Certificate(await readFile(path)).validToDate > systemClock.now();
+
+describe('a run on a machine whose flags name other files than kubeadm', { concurrent: false }, () => {
+  it('renews the serving certificate that kube-apiserver is told, and makes none in its usual place', async () => {
+    await using machine = await whole.copy();
+    const manifest = machine.path('manifests/kube-apiserver.yaml');
+    await edit(manifest, (text) =>
+      text.replaceAll('/pki/apiserver.crt', '/custom/tls.crt').replaceAll('/pki/apiserver.key', '/custom/tls.key'),
+    );
+    await move(machine.path('pki/apiserver.crt'), machine.path('custom/tls.crt'));
+    await move(machine.path('pki/apiserver.key'), machine.path('custom/tls.key'));
+    await expireLeaves(machine);
+    const { code, stderr } = await run(machine);
+    expect(code, stderr).toBe(0);
+    expect(await isValid(machine.path('custom/tls.crt'))).toBe(true);
+    expect(await isThere(machine.path('pki/apiserver.crt'))).toBe(false);
+  });
+
+  it('reports a serving certificate of another CA once it has expired, and leaves its bytes', async () => {
+    await using machine = await whole.copy();
+    await using other = await KubeadmMachine.create();
+    await edit(join(other.root, 'etc/kubernetes/manifests/kube-apiserver.yaml'), (text) => `${text}\n`);
+    await expireLeaves(other);
+    const manifest = machine.path('manifests/kube-apiserver.yaml');
+    await edit(manifest, (text) => text.replaceAll('/pki/apiserver.', '/custom/tls.'));
+    await move(other.path('pki/apiserver.crt'), machine.path('custom/tls.crt'));
+    await move(other.path('pki/apiserver.key'), machine.path('custom/tls.key'));
+    const before = await readFile(machine.path('custom/tls.crt'));
+    const { code, stderr } = await run(machine);
+    expect(await readFile(machine.path('custom/tls.crt'))).toEqual(before);
+    expect(code, stderr).toBe(5);
+    expect(stderr).toContain('custom/tls.crt');
+  });
+
+  it('renews what etcd is told, and makes no copy in the usual directory', async () => {
+    await using machine = await whole.copy();
+    await edit(machine.path('manifests/etcd.yaml'), (text) => text.replaceAll('/pki/etcd', '/etcd-ssl'));
+    await edit(machine.path('manifests/kube-apiserver.yaml'), (text) => text.replaceAll('/pki/etcd/', '/etcd-ssl/'));
+    await move(machine.path('pki/etcd'), machine.path('etcd-ssl'));
+    await expireLeaves(machine);
+    const { code, stderr } = await run(machine);
+    expect(await isValid(machine.path('etcd-ssl/server.crt')), stderr).toBe(true);
+    expect(await isValid(machine.path('etcd-ssl/peer.crt'))).toBe(true);
+    expect(await isThere(machine.path('pki/etcd/server.crt'))).toBe(false);
+    expect(code, stderr).toBe(0);
+  });
+
+  it('renews the kubeconfig that kube-controller-manager is told, and makes no other', async () => {
+    await using machine = await whole.copy();
+    await edit(machine.path('manifests/kube-controller-manager.yaml'), (text) =>
+      text.replaceAll('controller-manager.conf', 'kcm-other.conf'),
+    );
+    await move(machine.path('controller-manager.conf'), machine.path('kcm-other.conf'));
+    await expireLeaves(machine);
+    const before = await readFile(machine.path('kcm-other.conf'));
+    const { code, stderr } = await run(machine);
+    expect(code, stderr).toBe(0);
+    expect(await readFile(machine.path('kcm-other.conf'))).not.toEqual(before);
+    expect(await isThere(machine.path('controller-manager.conf'))).toBe(false);
+  });
+
+  it('reads a manifest in JSON of any name, as the kubelet does', async () => {
+    await using machine = await whole.copy();
+    const manifest = machine.path('manifests/kube-apiserver.yaml');
+    await edit(manifest, (text) => text.replaceAll('/pki/apiserver.', '/custom/tls.'));
+    await writeFile(machine.path('manifests/api.json'), JSON.stringify(parseYaml(await readFile(manifest, 'utf8'))));
+    await rm(manifest);
+    await move(machine.path('pki/apiserver.crt'), machine.path('custom/tls.crt'));
+    await move(machine.path('pki/apiserver.key'), machine.path('custom/tls.key'));
+    await expireLeaves(machine);
+    const { code, stderr } = await run(machine);
+    expect(code, stderr).toBe(0);
+    expect(await isValid(machine.path('custom/tls.crt'))).toBe(true);
+  });
+
+  it('misses no certificate of an etcd that runs without TLS', async () => {
+    await using machine = await whole.copy();
+    await edit(machine.path('manifests/etcd.yaml'), (text) =>
+      text.replaceAll('https://', 'http://').replaceAll(/^ {4}- --.*(cert|key|ca)-(file|auth).*\n/gm, ''),
+    );
+    await edit(machine.path('manifests/kube-apiserver.yaml'), (text) =>
+      text
+        .replaceAll(/^ {4}- --etcd-(ca|cert|key)file.*\n/gm, '')
+        .replaceAll('https://127.0.0.1:2379', 'http://127.0.0.1:2379'),
+    );
+    await rm(machine.path('pki/etcd'), { recursive: true });
+    for (const name of ['crt', 'key']) await rm(machine.path(`pki/apiserver-etcd-client.${name}`));
+    await expireLeaves(machine);
+    const { code, stderr } = await run(machine);
+    expect(code, stderr).toBe(0);
+    expect(await isThere(machine.path('pki/etcd'))).toBe(false);
+  });
+
+  it.each([
+    ['an environment file', 'KUBE_SCHEDULER_ARGS="--leader-elect=true"\n', 'a file of environment variables'],
+    [
+      'a configuration of its component',
+      'apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: true}\n',
+      'a document of kind KubeSchedulerConfiguration',
+    ],
+  ])('never writes %s that has the name of a kubeconfig', async (_title, content, what) => {
+    await using machine = await whole.copy();
+    await expireLeaves(machine);
+    await writeFile(machine.path('scheduler.conf'), content);
+    const { code, stderr } = await run(machine);
+    expect(await readFile(machine.path('scheduler.conf'), 'utf8')).toBe(content);
+    expect(stderr).toContain(what);
+    expect(code, stderr).toBe(5);
+    expect(await isValid(machine.path('pki/apiserver.crt'))).toBe(true);
+  });
+});
