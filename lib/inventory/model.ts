@@ -92,6 +92,8 @@ export interface Inventory extends Pick<
 /** A target with the host names that are known: DNS names and IP addresses, sorted, without duplicates. */
 export interface ResolvedTarget extends Omit<Target, 'hostnames'> {
   readonly hostnames: readonly string[];
+  /** A flag names it elsewhere than by default, so the name of its issuer says nothing: only a signature does. */
+  readonly isElsewhere?: true;
   /** Parameters whose names are read in the API at each look. */
   readonly asks?: readonly string[];
   /** Why some of these names are not known now, as the end of a sentence. */

@@ -19,7 +19,8 @@ import type {
   Target,
 } from './model.ts';
 import { topologicalOrder } from './order.ts';
-import { allDirectories, allFiles, namedHere, pathHere, type PlacesHere } from './located.ts';
+import { allDirectories, allFiles, pathHere, type PlacesHere } from './located.ts';
+import { namedHere } from './named-entries.ts';
 import { filesOf, isFile, parametersIn, parametersOf, withFiles, withParameters } from './places.ts';
 import { checkedHostname } from './values.ts';
 

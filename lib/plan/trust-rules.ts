@@ -34,9 +34,11 @@ export function notTrusted(at: PairCase, certificate: CertificateFacts): Finding
 }
 
 /** Of what is there: whether somebody else has signed it, by the name of its signer. */
-const hasOtherIssuer = ({ artefact, expected }: PairCase, { issuer }: CertificateFacts): boolean => {
+const hasOtherIssuer = ({ artefact, expected, facts }: PairCase, { issuer, signedBy }: CertificateFacts): boolean => {
   const signer = expected.get(artefact.issuer ?? '')?.certificate;
-  return signer !== undefined && issuer !== signer.subject;
+  if (signer === undefined) return false;
+  if (artefact.kind !== 'target' || artefact.isElsewhere !== true) return issuer !== signer.subject;
+  return !certificatesOf(facts.get(artefact.issuer ?? '')).some(({ fingerprint }) => signedBy.includes(fingerprint));
 };
 
 /**

@@ -48,13 +48,17 @@ async function expireLeaves(machine: KubeadmMachine): Promise<void> {
   });
 }
 
-function run(machine: KubeadmMachine): Promise<Outcome> {
-  const directories = Object.entries(directoriesOf(machine)).map(([name, path]) => `--directory=${name}=${path}`);
-  const own = ['--mode=regen', '--once', '--preset=kubeadm', `--lock-dir=${join(machine.root, 'lock')}`];
-  const backups = `--backup-dir=${join(machine.root, 'backups')}`;
-  const args = [...asRoot, '--net', ...unseen, process.execPath, program, ...own, backups, ...directories];
+async function run(machine: KubeadmMachine): Promise<Outcome> {
+  const [backupDir, lockDir] = [join(machine.root, 'backups'), join(machine.root, 'lock')];
+  const config = join(machine.root, 'recovery.yaml');
+  await writeFile(
+    config,
+    `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n` +
+      `directories: ${JSON.stringify(directoriesOf(machine))}\nregen: ${JSON.stringify({ backupDir, lockDir })}\n`,
+  );
+  const own = [process.execPath, program, '--mode=regen', '--once', `--config=${config}`];
   return new Promise((resolve) => {
-    execFile('unshare', args, { maxBuffer: 1 << 24 }, (err, stdout, stderr) => {
+    execFile('unshare', [...asRoot, '--net', ...unseen, ...own], { maxBuffer: 1 << 24 }, (err, stdout, stderr) => {
       resolve({ stdout, stderr, code: err === null ? 0 : typeof err.code === 'number' ? err.code : -1 });
     });
   });

@@ -1,0 +1,81 @@
+// Entries of an inventory that exist on this machine, in the files that the flags of its components name. Pure.
+import type { Artefact } from './model.ts';
+import { namedFileOf, pathHere, type PlacesHere } from './located.ts';
+import { filesOf, isFile, withFiles } from './places.ts';
+
+/**
+ * Without the entries whose file no flag names, and what they would sign. Where a flag names the file of another entry, that
+ * one stands for it: a cluster may have one CA for all. `usual`: the places where nothing was found. A signer that no flag
+ * names stays there for what it has signed; a target that a flag names elsewhere may be signed by any CA.
+ */
+export function namedHere(declared: readonly Artefact[], places: PlacesHere, usual: PlacesHere): readonly Artefact[] {
+  const here = new Map<string, Artefact>();
+  /** By path. */
+  const holders = new Map<string, Artefact>();
+  /** By entry that is not here: the one that stands for it, if any. */
+  const gone = new Map<string, string | undefined>();
+  // Those with a place of their own first: what others have brought may be one of these.
+  const hasDefault = (artefact: Artefact): boolean => !isOpen(pathsAt(artefact, usual));
+  for (const artefact of [...declared.filter(hasDefault), ...declared.filter((one) => !hasDefault(one))]) {
+    const place = isOpen(pathsAt(artefact, places)) && signsHere(artefact, declared, places) ? usual : places;
+    const paths = pathsAt(artefact, place);
+    const holder = isNamed(artefact) ? paths.flatMap((path) => holders.get(path) ?? [])[0] : undefined;
+    if (holder !== undefined) gone.set(artefact.name, holder.kind === artefact.kind ? holder.name : undefined);
+    else if (isOpen(paths)) gone.set(artefact.name, undefined);
+    else {
+      for (const path of paths) holders.set(path, artefact);
+      here.set(artefact.name, placed(artefact, place, usual));
+    }
+  }
+  return declared.flatMap(({ name }): Artefact[] => {
+    const artefact = here.get(name);
+    if (artefact === undefined) return [];
+    const issuer = issuerOf(artefact);
+    if (issuer === undefined || !gone.has(issuer)) return [withoutPlace(artefact, issuer, { here, declared, usual })];
+    const instead = gone.get(issuer);
+    return instead === undefined ? [] : [{ ...artefact, issuer: instead } as Artefact];
+  });
+}
+
+const pathsAt = ({ location }: Artefact, at: PlacesHere): readonly string[] =>
+  isFile(location)
+    ? filesOf(withFiles(location, (file) => pathHere(file, at)) as typeof location).map(({ file }) => file)
+    : [];
+
+const isOpen = (paths: readonly string[]): boolean => paths.some((path) => namedFileOf(path) !== undefined);
+
+const isNamed = ({ location }: Artefact): boolean =>
+  isFile(location) && isOpen(filesOf(location).map(({ file }) => file));
+
+const issuerOf = (artefact: Artefact): string | undefined =>
+  artefact.kind === 'target' || artefact.kind === 'signer' ? artefact.issuer : undefined;
+
+const signsHere = ({ kind, name }: Artefact, declared: readonly Artefact[], places: PlacesHere): boolean =>
+  kind === 'signer' && declared.some((one) => issuerOf(one) === name && isNamed(one) && !isOpen(pathsAt(one, places)));
+
+/** Which CA the readers want of a certificate that they are told of elsewhere only they know. */
+function placed(artefact: Artefact, place: PlacesHere, usual: PlacesHere): Artefact {
+  const location = withFiles(artefact.location, (file) => pathHere(file, place));
+  if (artefact.kind !== 'target' || !isNamed(artefact)) return { ...artefact, location };
+  if (pathsAt(artefact, place).join() === pathsAt(artefact, usual).join()) return { ...artefact, location };
+  const target = { ...artefact, location, mayBeOfOthers: true, isElsewhere: true } as const;
+  return target;
+}
+
+interface Around {
+  readonly here: ReadonlyMap<string, Artefact>;
+  readonly declared: readonly Artefact[];
+  readonly usual: PlacesHere;
+}
+
+/**
+ * No component is told of it, and its CA is not in its usual place: where it would lie is not known, so none is made where
+ * there is none.
+ */
+function withoutPlace(artefact: Artefact, issuer: string | undefined, { here, declared, usual }: Around): Artefact {
+  const signer = here.get(issuer ?? '');
+  const before = declared.find(({ name }) => name === issuer);
+  if (signer === undefined || before === undefined || artefact.readers.length > 0) return artefact;
+  const isMoved = pathsAt(signer, usual).join() !== pathsAt(before, usual).join();
+  return isMoved && artefact.kind === 'target' ? { ...artefact, presence: 'optional' } : artefact;
+}
