@@ -115,7 +115,7 @@ function unconfirmed(at: Faulty<PairCase>, certificate: CertificateFacts): Verdi
   if (now >= latest || isConfirmed(clock, now)) return undefined;
   const shown = `its clock is not confirmed: it shows ${now.toISOString()}, and nothing says that this is right`;
   const told = `${fault.message}; ${shown}; ${clockAdvice}; renewed all the same from ${latest.toISOString()}`;
-  return keep('ClockUnconfirmed', told, earliest(latest, laterMs(now, idleMs)));
+  return { ...keep('ClockUnconfirmed', told, earliest(latest, laterMs(now, idleMs))), renewsAt: latest };
 }
 
 /** Another node renews, or nobody can say that none does. */
@@ -125,5 +125,5 @@ function waiting(at: Faulty<PairCase>, certificate: CertificateFacts): Verdict |
   const latest = latestOf(at, certificate);
   if (why === undefined || now >= latest) return undefined;
   const told = `${fault.message}; ${why}; renewed without it from ${latest.toISOString()}`;
-  return keep('Postponed', told, earliest(latest, laterMs(now, idleMs)));
+  return { ...keep('Postponed', told, earliest(latest, laterMs(now, idleMs))), renewsAt: latest };
 }

@@ -42,6 +42,8 @@ export function plan(input: PlanInput): Plan {
     const isStuck = (message: string): Verdict =>
       blocked('Unreadable', `it cannot be judged: ${message}`, laterMs(now, lookAgainMs));
     let verdict = keeper.contain(artefact.name, () => judge(at), isStuck);
+    if (input.onlyFaults === true && isRefresh(verdict))
+      verdict = keep('RefreshDue', verdict.message, laterMs(now, idleMs));
     const signs = verdict.action === 'renew' && verdict.putsBack !== true && verdict.brings !== true;
     if (distrust !== undefined && (signs || verdict.reason === distrust.reason))
       verdict = { ...verdict, action: 'blocked', ...distrust };
@@ -52,6 +54,19 @@ export function plan(input: PlanInput): Plan {
   const recheckAt = earliest(laterMs(now, 365 * 24 * 3_600_000), ...decisions.map((decision) => decision.recheckAt));
   return { decisions, recheckAt, ...(keeper.faults.size > 0 && { faults: keeper.faults }) };
 }
+
+const isRefresh = ({ action, reason }: Verdict): boolean => action === 'renew' && reason === 'RefreshDue';
+
+/** The same question of another time, or without what is renewed ahead of time. */
+export type Replan = (change: Partial<Pick<PlanInput, 'now' | 'onlyFaults'>>) => Plan;
+
+/** Of another time nobody knows what the clock will show: it counts as right then. */
+export const replanOf =
+  (input: PlanInput): Replan =>
+  (change) => {
+    const clock = change.now === undefined ? input.clock : { builtAt: input.clock.builtAt, synchronised: true };
+    return plan({ ...input, clock, ...change });
+  };
 
 function judge(at: Case): Verdict {
   const { artefact, fact, now } = at;

@@ -15,6 +15,8 @@ import {
   tellEach,
   type Told,
 } from './report.ts';
+import type { Reason } from '../plan/reasons.ts';
+import { outlookOf } from './outlook.ts';
 import { announcedPart } from '../well-known.ts';
 
 /** What a server of this machine shows, held against the file that it reads. */
@@ -170,13 +172,17 @@ function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): 
   const [certificate] = certificatesOf(fact);
   const isMissing = fact.state === 'absent' || keyOnly?.has(artefact.name) === true;
   const signer = facts.get((artefact.kind === 'target' ? artefact.issuer : artefact.name) ?? '');
+  const state = isMissing ? 'MISSING' : stateOf(row, artefact, fact, input);
+  const ending = { ...row, ...(certificate && datesOf(certificate, now)) };
+  const isAnnounced = state === 'EXPIRING' && row.action === 'keep';
   return {
     ...row,
-    state: isMissing ? 'MISSING' : stateOf(row, artefact, fact, input),
+    state,
     // As kubeadm: what is not there is managed by nobody. A CA without its key on this machine is managed elsewhere.
     isForeign: !isMissing && isClosed(signer),
     ...(certificate && datesOf(certificate, now)),
     authority: authorityOf(artefact, fact, facts),
+    ...(isAnnounced && { outlook: outlookOf(ending, input.replan) }),
   };
 }
 
@@ -187,6 +193,8 @@ function authorityOf(artefact: ResolvedArtefact, fact: ArtefactFacts, facts: Fac
   if (authority === undefined) return undefined;
   return fact.authorities.includes(authority.fingerprint) ? 'same' : 'different';
 }
+
+const dueReasons: ReadonlySet<Reason> = new Set<Reason>(['RefreshDue', 'WarnOnly', 'ClockUnconfirmed']);
 
 function stateOf(
   row: StatusRow,
@@ -201,10 +209,10 @@ function stateOf(
   if (!isWhole || certificate === undefined) return isWhole ? row.state : 'BROKEN';
   if (now >= certificate.notAfter) return 'EXPIRED';
   if (now < certificate.notBefore) return 'NOT YET VALID';
-  if (row.action !== 'keep') return row.state === 'EXPIRING' ? 'EXPIRING' : 'BROKEN';
-  if (isArmed && row.renewsAt !== undefined) return 'OK'; // long before its end
+  if (row.action !== 'keep' && row.isAhead !== true) return 'BROKEN';
   // By the administrator's own threshold, which may come long before ours.
-  if (row.reason === 'WarnOnly' || row.reason === 'ClockUnconfirmed') return 'EXPIRING';
+  if (dueReasons.has(row.reason)) return 'EXPIRING';
+  if (isArmed && row.renewsAt !== undefined) return 'OK'; // long before its end
   if (row.reason === 'SignerEnding' && artefact.kind === 'signer') return 'EXPIRING';
   const left = certificate.notAfter.getTime() - now.getTime();
   return left < warningMs(artefact, certificate, resolved) ? 'EXPIRING' : 'OK';

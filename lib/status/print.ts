@@ -165,12 +165,14 @@ function objectFinding({ artefact, state, action, onDisk, message }: StatusRow):
   return [[artefact, state, 'published', files]];
 }
 
-function whatWillBeDone({ action, byHand, brings, isForeign, state, kind, renewsAt }: StatusRow): string {
-  if (action === 'renew') return brings === true ? 'brought from its source' : 'reissued';
+function whatWillBeDone({ renewal, byHand, outlook }: StatusRow): string {
+  if (renewal !== undefined) return renewal;
   if (byHand === true) return 'nothing: bring a new one by hand';
-  if (renewsAt !== undefined) return `reissued ${expiresText(renewsAt)}`;
-  if (state !== 'EXPIRING') return 'nothing now';
-  return isForeign || kind === 'signer' ? 'nothing: bring a new one by hand before' : 'reissued when it expires';
+  if (outlook === undefined) return 'nothing now';
+  if (outlook.renewal !== undefined)
+    return `${outlook.renewal} ${outlook.isBefore ? expiresText(outlook.at) : 'when it expires'}`;
+  if (outlook.byHand === true) return 'nothing: bring a new one by hand before';
+  return outlook.action === 'keep' ? 'nothing' : `nothing when it expires (${outlook.reason})`;
 }
 
 const authorityText = ({ location, issuer }: StatusRow): string =>
@@ -199,11 +201,19 @@ function verdict(status: NodeStatus): string {
   return [
     text,
     ...problems.map((problem) => `  ${problem}`),
+    ...dueText(status),
     ...renewalText(status),
     ...webhookNotes(status.adopted?.objects ?? {}),
     ...(noted.length === 0 ? [] : ['Notes:', ...noted.map((note) => `  ${note}`)]),
     '',
   ].join('\n');
+}
+
+/** Nothing is wrong with these, and they do not wait either. */
+function dueText(status: NodeStatus): string[] {
+  const due = nodeRows(status).filter(({ action, isAhead }) => action === 'renew' && isAhead === true);
+  if (due.length === 0 || status.isForecast || !status.isArmed) return [];
+  return [`Renewed before expiry by the next run of the timer: ${listed(due.map(({ artefact }) => artefact))}`];
 }
 
 /** The next ones, as far as they are renewed together. */

@@ -6,11 +6,12 @@ import { originalOf } from '../inventory/order.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { type ArtefactFacts, type Facts, usableCertificates } from '../plan/facts.ts';
 import type { Decision } from '../plan/decision.ts';
-import type { Plan } from '../plan/plan.ts';
+import type { Plan, Replan } from '../plan/plan.ts';
 import { endingReasons, type Reason } from '../plan/reasons.ts';
 import { locationText } from '../store/store.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { announcedPart, defaultRecoveryServerName } from '../well-known.ts';
+import { type Outlook, type Renewal, renewalOf } from './outlook.ts';
 
 export type RowState = 'OK' | 'EXPIRING' | 'EXPIRED' | 'NOT YET VALID' | 'MISSING' | 'BROKEN' | 'UNKNOWN';
 
@@ -49,8 +50,12 @@ export interface StatusRow {
   readonly authority?: 'same' | 'different' | undefined;
   /** It has expired or is broken, and nothing here can make a new one. */
   readonly byHand?: boolean;
-  /** Its source has a new one, which a run takes. */
-  readonly brings?: boolean;
+  /** How the plan would renew it. */
+  readonly renewal?: Renewal;
+  /** Nothing is wrong with it: it is renewed ahead of time, or follows what is. */
+  readonly isAhead?: boolean;
+  /** Of what still works and is announced: what will be decided at its end. */
+  readonly outlook?: Outlook | undefined;
 }
 
 /** Admission webhooks that could stand between recovery and its objects; or why nobody knows. */
@@ -83,6 +88,7 @@ export interface ReportInput {
   readonly resolved: Resolved;
   readonly facts: Facts;
   readonly plan: Plan;
+  readonly replan: Replan;
   /** The same time as the plan's. */
   readonly now: Date;
   readonly onDisk?: ReadonlyMap<string, OnDisk>;
@@ -100,10 +106,19 @@ export interface Told {
 
 export function tellEach(input: ReportInput): readonly Told[] {
   const decisions = new Map(input.plan.decisions.map((decision) => [decision.artefact, decision]));
+  const sound = soundToday(input);
   return input.resolved.artefacts.flatMap((artefact) => {
     const decision = decisions.get(artefact.name);
-    return decision === undefined ? [] : [{ artefact, row: rowOf(artefact, decision, input) }];
+    const isAhead = decision !== undefined && decision.action !== 'keep' && sound.has(artefact.name);
+    return decision === undefined ? [] : [{ artefact, row: rowOf(artefact, { decision, isAhead }, input) }];
   });
+}
+
+/** Names of what would stay as it is if nothing were renewed ahead of time. */
+function soundToday({ plan, replan }: ReportInput): ReadonlySet<string> {
+  if (plan.decisions.every(({ action }) => action === 'keep')) return new Set();
+  const { decisions } = replan({ onlyFaults: true });
+  return new Set(decisions.flatMap(({ artefact, action }) => (action === 'keep' ? [artefact] : [])));
 }
 
 export function report(input: ReportInput, told = tellEach(input)): StatusReport {
@@ -118,7 +133,9 @@ export function report(input: ReportInput, told = tellEach(input)): StatusReport
     .map(({ row }) => `${row.artefact}: ${row.message}`);
   const unreachable = told.flatMap((one) => recoveryProblem(one, recoveryServerName));
   const problems = [...(apiProblem === undefined ? [] : [apiProblem]), ...stuck, ...unreachable];
-  const isWrong = rows.some(({ action, onDisk }) => action === 'renew' || (onDisk ?? 'same') !== 'same');
+  const isWrong = rows.some(
+    ({ action, isAhead, onDisk }) => (action === 'renew' && isAhead !== true) || (onDisk ?? 'same') !== 'same',
+  );
   return {
     inventory: resolved.name,
     at: now,
@@ -155,7 +172,12 @@ function whyApiUnread({ resolved, facts }: ReportInput): string | undefined {
   return `the API cannot be read: ${first.replace(/^Cannot \w+ \w+ "[^"]*": /, '')}`;
 }
 
-function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInput): StatusRow {
+interface Decided {
+  readonly decision: Decision;
+  readonly isAhead: boolean;
+}
+
+function rowOf(artefact: ResolvedArtefact, { decision, isAhead }: Decided, input: ReportInput): StatusRow {
   const { now, facts } = input;
   const { action, reason, message, recheckAt, renewsAt } = decision;
   const fact: ArtefactFacts = facts.get(artefact.name) ?? { state: 'unavailable', message: '' };
@@ -166,7 +188,7 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
     artefact: artefact.name,
     kind: artefact.kind,
     location: locationText(artefact.location),
-    state: stateOf(fact, isPair, decision, now),
+    state: stateOf(fact, isPair, { decision, isAhead }, now),
     ...(certificate && datesOf(certificate, now)),
     issuer: 'issuer' in artefact ? artefact.issuer : undefined,
     isForeign: isOnlyRead(artefact),
@@ -176,7 +198,8 @@ function rowOf(artefact: ResolvedArtefact, decision: Decision, input: ReportInpu
     recheckAt,
     ...(renewsAt && { renewsAt }),
     byHand: decision.byHand === true,
-    ...(decision.brings && { brings: true }),
+    ...(action === 'renew' && { renewal: renewalOf(decision) }),
+    ...(isAhead && { isAhead }),
     onDisk: input.onDisk?.get(artefact.name),
     inUse: input.inUse?.get(artefact.name),
   };
@@ -200,7 +223,8 @@ function leading(fact: ArtefactFacts, isPair: boolean): CertificateFacts | undef
 }
 
 /** `isPair`: a certificate with its key, or a copy of one. */
-function stateOf(fact: ArtefactFacts, isPair: boolean, { action, reason }: Decision, now: Date): RowState {
+function stateOf(fact: ArtefactFacts, isPair: boolean, { decision, isAhead }: Decided, now: Date): RowState {
+  const { action, reason } = decision;
   const certificate = leading(fact, isPair);
   if (fact.state === 'unavailable') return 'UNKNOWN';
   if (fact.state === 'absent') return 'MISSING';
@@ -210,7 +234,7 @@ function stateOf(fact: ArtefactFacts, isPair: boolean, { action, reason }: Decis
     if (now < certificate.notBefore) return 'NOT YET VALID';
   }
   if (endingReasons.includes(reason)) return 'EXPIRING';
-  if (action !== 'keep') return 'BROKEN'; // valid by its dates, and still refused by its readers
+  if (action !== 'keep' && !isAhead) return 'BROKEN'; // valid by its dates, and still refused by its readers
   if (certificate === undefined || !isPair) return 'OK';
   const life = certificate.notAfter.getTime() - certificate.notBefore.getTime();
   return certificate.notAfter.getTime() - now.getTime() < life * announcedPart ? 'EXPIRING' : 'OK';

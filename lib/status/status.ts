@@ -8,9 +8,9 @@ import { type NamesInApi, withNames } from '../inventory/names-in-api.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { gather } from '../plan/gather.ts';
 import { type Sources, understandOffers } from '../plan/gather-offers.ts';
-import { type Plan, plan } from '../plan/plan.ts';
+import { type Plan, plan, replanOf } from '../plan/plan.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
-import type { RenewalPolicy } from '../plan/decision.ts';
+import type { PlanInput, RenewalPolicy } from '../plan/decision.ts';
 import type { Prove } from '../proof/prove.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { type Entries, type Found, type Store } from '../store/store.ts';
@@ -54,10 +54,12 @@ export async function runStatus(options: StatusOptions): Promise<StatusReport> {
     options.namesInApi?.(signal),
   ]);
   const resolved = names === undefined ? options.resolved : withNames(options.resolved, names);
+  const asked = { resolved, facts, policy, clock: clockFacts, now };
   const input = {
     resolved: { ...resolved, artefacts: resolved.artefacts.filter(({ location }) => only(location)) },
     facts,
-    plan: plan({ resolved, facts, policy, clock: clockFacts, now }),
+    plan: plan(asked),
+    replan: replanOf(asked),
     now,
     recoveryServerName,
     webhooks,
@@ -89,14 +91,14 @@ interface NodeOptions extends Pick<
   readonly adopted?: AdoptionStatus | undefined;
 }
 
-/** What the plan wants to know of sources is asked for, and then it is made again. */
-async function planWithSources(
+/** What the plan wants to know of sources is asked for: then they are what it goes by. */
+async function sourcesAsked(
   planOf: (sources: Sources | undefined) => Plan,
   sources: NodeOptions['sources'],
-): Promise<Plan> {
-  const first = planOf(sources?.places);
-  const wanted = first.decisions.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
-  return sources === undefined || wanted.length === 0 ? first : planOf(await sources.ask(wanted));
+): Promise<Sources | undefined> {
+  if (sources === undefined) return undefined;
+  const wanted = planOf(sources.places).decisions.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
+  return wanted.length === 0 ? sources.places : sources.ask(wanted);
 }
 
 /** Throws ReadFailed where root's files are asked for by somebody else. */
@@ -116,13 +118,16 @@ export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
     const entries = found.get(name)?.entries;
     return isFileOfItsOwn(location, privateKeyKey) && entries !== undefined && entries[certificateKey] === undefined;
   };
+  const inputOf = (sources: Sources | undefined): PlanInput => {
+    const offers = understandOffers(sources, { ...gathered, resolved });
+    return { resolved, facts, policy, clock: clockFacts, now, offers };
+  };
+  const asked = inputOf(await sourcesAsked((places) => plan(inputOf(places)), options.sources));
   return nodeReport({
     ...options,
     facts,
-    plan: await planWithSources((sources) => {
-      const offers = understandOffers(sources, { ...gathered, resolved });
-      return plan({ resolved, facts, policy, clock: clockFacts, now, offers });
-    }, options.sources),
+    plan: plan(asked),
+    replan: replanOf(asked),
     now,
     isForecast: at !== undefined,
     keyOnly: new Set(resolved.artefacts.filter(isKeyOnly).map(({ name }) => name)),

@@ -244,7 +244,7 @@ describe('three members whose certificates end in ten days', () => {
     const [member] = etcd.members;
     if (member === undefined) throw new Error('no member');
     const due = await status(member, before);
-    expect(due.code, due.text).toBe(3);
+    expect(due.code, due.text).toBe(4);
     for (const leaf of leaves)
       expect(due.text).toMatch(new RegExp(`^${leaf} +EXPIRING +reissued +due for refresh`, 'm'));
     const waiting = await status(member, before, `--window=${closed}`);

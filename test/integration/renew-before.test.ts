@@ -89,8 +89,9 @@ describe('the commands of the pages', () => {
       );
       for (const flag of flags) for (const line of units) expect(line).toContain(flag);
     } else if (command.includes(' status')) {
-      // No unit is there, so what ends is announced.
-      expect(code).toBe(3);
+      // Nothing is wrong with what is due.
+      expect(code).toBe(4);
+      expect(stdout).not.toContain('Something is wrong');
       expect(stdout).toMatch(/^apiserver +EXPIRING +reissued +due for refresh/m);
     } else if (command.includes('--mode=regen')) {
       expect(code, stderr).toBe(0);

@@ -3,8 +3,8 @@ import type { Endpoints } from '../../lib/inventory/model.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
-import type { RenewAhead } from '../../lib/plan/decision.ts';
-import { plan } from '../../lib/plan/plan.ts';
+import type { PlanInput, RenewAhead, RenewalPolicy } from '../../lib/plan/decision.ts';
+import { plan, replanOf } from '../../lib/plan/plan.ts';
 import {
   type AdoptionStatus,
   nodeReport,
@@ -64,6 +64,7 @@ export interface Told {
   readonly isArmed?: boolean;
   readonly adopted?: AdoptionStatus;
   readonly ahead?: RenewAhead;
+  readonly policy?: Partial<RenewalPolicy>;
   /** Default: true. */
   readonly synchronised?: boolean;
 }
@@ -77,22 +78,24 @@ export function tell(
     keyOnly = [],
     served = [],
     ahead,
+    policy = {},
     synchronised = true,
     ...more
   }: Told = {},
 ): NodeStatus {
   const facts = factsOf(changes, resolved);
-  const decided = plan({
+  const input: PlanInput = {
     resolved,
     facts,
-    policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000, ...(ahead && { ahead }) },
+    policy: { kind: 'OnlyWhenExpired', graceMs: 60_000, settleMs: 1000, ...(ahead && { ahead }), ...policy },
     clock: { builtAt: at(-100), synchronised },
     now: time,
-  });
+  };
   return nodeReport({
     resolved,
     facts,
-    plan: decided,
+    plan: plan(input),
+    replan: replanOf(input),
     now: time,
     isForecast,
     served,

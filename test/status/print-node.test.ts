@@ -83,7 +83,7 @@ describe('the table', () => {
   it('says where a kubeconfig knows another CA, also where that is left alone', () => {
     const other = { ...present(leaf('scheduler.conf', 'ca')), authorities: ['another'] };
     expect(renderNode(tell({ 'scheduler.conf': other }), 'table')).toMatch(
-      /^scheduler\.conf +BROKEN +reissued +it does not know its server by the certificate of ca$/m,
+      /^scheduler\.conf +BROKEN +given the new CA +it does not know its server by the certificate of ca$/m,
     );
     const foreign = tell({ 'scheduler.conf': { ...other, authorityIsForeign: true } });
     expect(renderNode(foreign, 'table')).toMatch(

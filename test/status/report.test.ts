@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
-import { plan } from '../../lib/plan/plan.ts';
+import { plan, replanOf } from '../../lib/plan/plan.ts';
 import { renderStatus } from '../../lib/status/print.ts';
 import { report, type ReportInput, type RowState, type StatusReport } from '../../lib/status/report.ts';
 import { at, ca, chain, copy, healthy, leaf, present, start } from '../support/facts.ts';
@@ -17,7 +17,8 @@ interface Setting {
 }
 
 function reportOf({ facts = healthy(), now = start, resolved = chain, more = {} }: Setting = {}): StatusReport {
-  return report({ resolved, facts, plan: plan({ resolved, facts, policy, clock, now }), now, ...more });
+  const input = { resolved, facts, policy, clock, now };
+  return report({ ...input, plan: plan(input), replan: replanOf(input), ...more });
 }
 
 function withFacts(name: string, fact: ArtefactFacts): Map<string, ArtefactFacts> {
