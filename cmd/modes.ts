@@ -39,7 +39,10 @@ import { type Runtime, version } from './runtime.ts';
 type Unmet = Promise<readonly UnmetCondition[]>;
 
 /** Resolves when all modes have stopped: after one pass with `once`, otherwise when the signal aborts. */
-export async function runModes(config: Config, given: Pick<Runtime, 'clock' | 'log' | 'signal' | 'builtAt'>): Unmet {
+export async function runModes(
+  config: Config,
+  given: Pick<Runtime, 'clock' | 'log' | 'signal' | 'builtAt' | 'isOfUnit'>,
+): Unmet {
   const failed = new AbortController();
   const { healthProbeBindAddress: address, modes, once, dryRun } = config;
   const runtime: Runtime = {
@@ -146,8 +149,10 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
   const runtime = { ...given, resolved: await withLifeOfCluster(mode, given, asHost) };
   const { resolved } = runtime;
   const restarts = createHostRestarts(mode, disk, runtime);
-  // When a single run has last logged how everything stands: the note keeps that line to one a day and boot.
-  const noted = once && !dryRun ? (await readNote(lockDir, 'summary'))?.at : undefined;
+  const isByHand = (once || dryRun) && given.isOfUnit !== true;
+  // When a run of the timer has last logged how everything stands: the note keeps that line to one a day and boot.
+  const keepsNote = once && !dryRun && !isByHand;
+  const noted = keepsNote ? (await readNote(lockDir, 'summary'))?.at : undefined;
   try {
     const hasSources = (once || dryRun) && Object.keys(mode.sources).length > 0;
     const management = hasSources ? await import('./management.ts') : undefined;
@@ -170,6 +175,7 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
         }),
         locations: connection === undefined ? 'disk' : mode.locations,
         summaryLoggedAt,
+        isByHand,
         onFirstAnswer({ wasAway }) {
           if (connection === undefined || dryRun) return;
           released = releaseStaleLeases({ ...runtime, connection, leases, boot, mayHaveRenewed: !wasAway });
@@ -189,7 +195,7 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
     }
     if (events !== undefined) await sendEvents(events);
     const { summaryLoggedAt: loggedAt } = report;
-    if (once && !dryRun && loggedAt !== undefined && loggedAt !== noted)
+    if (keepsNote && loggedAt !== undefined && loggedAt !== noted)
       await writeNote(lockDir, 'summary', loggedAt.toISOString(), loggedAt);
     // The files are as they should be: nothing waits for this but the end of the process.
     if (asHost !== undefined) {

@@ -2,6 +2,7 @@
 import { systemClock } from '../lib/clock.ts';
 import { parseConfig } from '../lib/config/load.ts';
 import type { Config } from '../lib/config/load.ts';
+import { writesToJournal } from '../lib/host/systemd.ts';
 import { createLog } from '../lib/log.ts';
 import type { Log } from '../lib/log.ts';
 import { exitCodes, exitOfFailure, exitOfUnmet } from './exit-codes.ts';
@@ -29,7 +30,13 @@ export async function runCommand(line: CommandLine, io: Io): Promise<number> {
   log[level]('config.loaded', { config: summary(config) });
   try {
     const { runModes } = await import('./modes.ts');
-    const unmet = await runModes(config, { clock: systemClock, log, signal: io.signal, builtAt });
+    const unmet = await runModes(config, {
+      clock: systemClock,
+      log,
+      signal: io.signal,
+      builtAt,
+      isOfUnit: writesToJournal(io.env),
+    });
     if (io.signal.aborted || unmet.length === 0) return stopped(log, io);
     log.error('process.failed', { err: unmet.map(({ message }) => message).join('; ') });
     return exitOfUnmet(unmet);

@@ -38,6 +38,8 @@ export interface Runtime extends Pick<Config, 'once' | 'dryRun'> {
   readonly log: Log;
   readonly signal: AbortSignal;
   readonly builtAt: Date;
+  /** A unit of systemd has started this process, and its log is in the journal: what lasts is not said at each run. */
+  readonly isOfUnit?: boolean;
   readonly resolved: Resolved;
   readonly health: Health;
   readonly metrics: Metrics;

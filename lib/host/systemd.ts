@@ -1,9 +1,31 @@
 // systemd: whether it runs here, its command, and what it manages, as control groups tell it.
 import { execFile } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, fstatSync } from 'node:fs';
 
 /** systemd is PID 1 exactly where this directory exists (sd_booted(3)). */
 export const systemdRuns = (): boolean => existsSync('/run/systemd/system');
+
+interface FileId {
+  readonly dev: number;
+  readonly ino: number;
+}
+
+/**
+ * Whether the journal reads what this process writes to its standard error: a unit has started it, and nobody watches. What a
+ * shell has inherited names another stream (systemd.exec(5), JOURNAL_STREAM).
+ */
+export function writesToJournal(
+  { JOURNAL_STREAM: stream }: Readonly<Record<string, string | undefined>>,
+  standardError: () => FileId = () => fstatSync(2),
+): boolean {
+  if (stream === undefined) return false;
+  try {
+    const { dev, ino } = standardError();
+    return stream === `${dev}:${ino}`;
+  } catch {
+    return false; // it is closed
+  }
+}
 
 /** What it has printed. Rejects with the error of execFile, which has its `stderr`. */
 export function runSystemctl(

@@ -3,7 +3,7 @@
 import { isFile } from '../inventory/places.ts';
 import type { ResolvedArtefact } from '../inventory/model.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
-import { clockAdvice, isConfirmed } from './clock-rules.ts';
+import { confirmAdvice, isConfirmed } from './clock-rules.ts';
 import { earliest, type Faulty, idleMs, keep, laterMs, type PairCase, type RenewAhead } from './decision.ts';
 import type { RenewalPolicy, Verdict } from './decision.ts';
 import { certificateOf } from './facts.ts';
@@ -114,7 +114,7 @@ function unconfirmed(at: Faulty<PairCase>, certificate: CertificateFacts): Verdi
   const latest = latestOf(at, certificate);
   if (now >= latest || isConfirmed(clock, now)) return undefined;
   const shown = `its clock is not confirmed: it shows ${now.toISOString()}, and nothing says that this is right`;
-  const told = `${fault.message}; ${shown}; ${clockAdvice}; renewed all the same from ${latest.toISOString()}`;
+  const told = `${fault.message}; ${shown}; ${confirmAdvice}; renewed all the same from ${latest.toISOString()}`;
   return { ...keep('ClockUnconfirmed', told, earliest(latest, laterMs(now, idleMs))), renewsAt: latest };
 }
 

@@ -44,6 +44,17 @@ export const reasons = {
 
 export type Reason = keyof typeof reasons;
 
+/** Due, or past its end, and left as it is for now by a rule: whoever starts a run by hand wants to know that. */
+export const leavingReasons: readonly Reason[] = [
+  'InGrace',
+  'Postponed',
+  'ClockUnconfirmed',
+  'WarnOnly',
+  'SignerTooYoung',
+  'SignerEnding',
+  'SignerExternal',
+];
+
 /** Valid, and soon to be renewed: `status` shows it as EXPIRING. */
 export const endingReasons: readonly Reason[] = [
   'RefreshDue',

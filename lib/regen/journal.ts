@@ -9,6 +9,7 @@ import { type Metrics, noMetrics } from '../metrics.ts';
 import type { Facts } from '../plan/facts.ts';
 import type { Decision } from '../plan/decision.ts';
 import type { Plan } from '../plan/plan.ts';
+import { leavingReasons } from '../plan/reasons.ts';
 import { locationText } from '../store/store.ts';
 import type { StepOutcome, StepResult } from './execute.ts';
 import { isFile, pathOf } from '../inventory/places.ts';
@@ -45,6 +46,8 @@ export interface JournalOptions extends Pick<Running, 'clock' | 'log'> {
   readonly events?: Pick<EventRecorder, 'record'> | undefined;
   /** When an earlier run has last logged the summary: a timer that runs each minute logs it once a day. */
   readonly summaryLoggedAt?: Date | undefined;
+  /** A person has started this run: what is due and left as it is, is said at once. Default: once a day, with the summary. */
+  readonly isByHand?: boolean | undefined;
 }
 
 interface Entry {
@@ -90,7 +93,7 @@ export class Journal {
 
   /** Decisions about what was looked at. */
   decided({ decisions }: Plan, lookedAt: (artefact: ResolvedArtefact) => boolean): void {
-    const { log, dryRun, clock } = this.#options;
+    const { log, dryRun, clock, isByHand = false } = this.#options;
     for (const decision of decisions) {
       const entry = this.#entries.get(decision.artefact);
       if (entry === undefined || !lookedAt(entry.artefact)) continue;
@@ -105,6 +108,7 @@ export class Journal {
         this.#record(artefact, { type: 'Normal', note: message, reason: renewals[artefact.kind][1] });
       } else if (action === 'keep') {
         if (this.#failures.ended(artefact.name) || logged?.action === 'blocked') log.info('rotation.resolved', fields);
+        else if (isByHand && leavingReasons.includes(reason)) this.#warnOfOne(entry, decision);
         else log.debug('rotation.decided', fields);
       } else if (reason === 'ClockImplausible' || reason === 'ClockJumped') {
         log.warn('clock.implausible', fields);
@@ -194,17 +198,22 @@ export class Journal {
 
   /** With the summary, so once a day: what ends, and waits for a person. What a CA has signed is not told beside it. */
   #warnOfDue(): void {
-    for (const { artefact, decision, notAfter } of this.#entries.values()) {
-      const { reason, message } = decision ?? {};
-      const isCa = reason === 'SignerEnding' && artefact.kind === 'signer';
-      if (reason !== 'WarnOnly' && reason !== 'ClockUnconfirmed' && !isCa) continue;
-      this.#options.log.warn('rotation.due', {
-        ...fieldsOf(artefact),
-        reason,
-        message,
-        notAfter: notAfter?.toISOString(),
-      });
+    if (this.#options.isByHand === true) return; // said already
+    for (const entry of this.#entries.values()) {
+      const { artefact, decision } = entry;
+      const isCa = decision?.reason === 'SignerEnding' && artefact.kind === 'signer';
+      if (decision?.reason === 'WarnOnly' || decision?.reason === 'ClockUnconfirmed' || isCa)
+        this.#warnOfOne(entry, decision);
     }
+  }
+
+  #warnOfOne({ artefact, notAfter }: Entry, { reason, message }: Decision): void {
+    this.#options.log.warn('rotation.due', {
+      ...fieldsOf(artefact),
+      reason,
+      message,
+      notAfter: notAfter?.toISOString(),
+    });
   }
 
   /** Undefined where nothing was looked at. */

@@ -142,6 +142,7 @@ describe('a machine whose leaves have 20 days left', () => {
     const waiting = await run(machine, `${once} --renew-before=30d --window='${closed}'`);
     expect(waiting.code, waiting.stderr).toBe(0);
     expect(events(waiting, 'target.regenerated')).toEqual([]);
+    expect(events(waiting, 'rotation.due')).toContain('apiserver Postponed');
     const asked = await run(machine, `kube-cert-recovery status -o json --renew-before=30d --window='${closed}'`);
     const { certificates } = JSON.parse(asked.stdout) as { readonly certificates: readonly Record<string, string>[] };
     const row = certificates.find(({ name }) => name === 'apiserver');
@@ -153,13 +154,16 @@ describe('a machine whose leaves have 20 days left', () => {
     expect(events(renewed, 'target.regenerated')).toHaveLength(11);
   });
 
-  it('is only warned of with --warn-only, once a day', async () => {
+  it('is only warned of with --warn-only, each time by hand, once a day by a unit', async () => {
     await using machine = await another();
     const command = `${once} --renew-before=30d --warn-only`;
     const twice = await run(machine, `${command}; ${command}`);
     expect(twice.code, twice.stderr).toBe(0);
     expect(events(twice, 'target.regenerated')).toEqual([]);
-    expect(events(twice, 'rotation.due')).toHaveLength(11);
+    expect(events(twice, 'rotation.due')).toHaveLength(22);
     expect(events(twice, 'rotation.due')).toContain('apiserver WarnOnly');
+    const inJournal = 'export JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2)';
+    const byUnit = await run(machine, `${inJournal}; ${command}; ${command}`);
+    expect(events(byUnit, 'rotation.due')).toHaveLength(11);
   });
 });
