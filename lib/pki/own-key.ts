@@ -5,12 +5,14 @@
 // certificates that differ in their signature alone and serve as well as each other.
 import { createHash, type KeyObject, sign as signBytes } from 'node:crypto';
 import { errorText, RecoveryError } from '../errors.ts';
-import { type Certificate, type CertificateFacts, isSame, parseCertificates } from './certificate.ts';
-import { childrenOf, DerReader, derTime, readDer, tags, writeDer } from './der.ts';
-import { context, contextConstructed, listExtensions } from './extensions.ts';
+import { type Certificate, type CertificateFacts, parseCertificates } from './certificate.ts';
+import { childrenOf, derTime, readDer, tags, writeDer } from './der.ts';
+import { context } from './extensions.ts';
 import { keyAlgorithmOf, keyMatches } from './key.ts';
 import { encodePem } from './pem.ts';
-import { isSignedByKey, signatureMatches, verifyChain } from './verify.ts';
+import { successionProblem } from './successor.ts';
+import { extensionValues, type Part, partsOf } from './tbs-certificate.ts';
+import { signatureMatches, verifyChain } from './verify.ts';
 
 const dayMs = 24 * 3_600_000;
 
@@ -94,67 +96,6 @@ export function renewWithOwnKey({ old, key, others, now }: OwnKeyRenewal): Certi
 function verifies(leaf: Certificate, root: Certificate): boolean {
   const at = leaf.facts.notAfter < root.facts.notAfter ? leaf.facts.notAfter : root.facts.notAfter;
   return signatureMatches(leaf, root) && verifyChain({ leaf, intermediates: [], roots: [root], at }).ok;
-}
-
-/**
- * Whether who trusts `trusted` may trust `offered` in its place although nothing vouches for that but itself: a CA of the same
- * name, key, key identifier and limits, whose signature the key that is trusted already has made. Who has not that key
- * cannot make one. Its end is later; that is all that is asked of the dates, because the trusted one may have expired.
- */
-export const isSuccessor = (offered: Certificate, trusted: Certificate): boolean =>
-  successorProblem(offered, trusted) === undefined;
-
-/** Why it may not, as the end of a sentence; undefined: it may. */
-export function successorProblem(offered: Certificate, trusted: Certificate): string | undefined {
-  const { notAfter } = trusted.facts;
-  const isLater = offered.facts.notAfter > notAfter;
-  return (
-    successionProblem(offered, trusted) ?? (isLater ? undefined : `it does not end after ${notAfter.toISOString()}`)
-  );
-}
-
-/** These with `own` in the place of each whose successor it is, once; undefined where it is none's. */
-export function succeededBy(held: readonly Certificate[], own: Certificate): readonly Certificate[] | undefined {
-  const next = held.map((one) => (isSuccessor(own, one) ? own : one));
-  if (next.every((one, at) => one === held[at])) return undefined;
-  return next.filter((one, at) => next.findIndex((other) => isSame(one, other)) === at);
-}
-
-/** What a successor must not change: key identifier, path length, usages, names and policies that the CA is limited to. */
-const limits = ['14', '15', '19', '30', '36', '37', '54'].map((arc) => `2.5.29.${arc}`);
-
-function successionProblem(made: Certificate, old: Certificate): string | undefined {
-  const [a, b] = [made.fields, old.fields];
-  if (!made.facts.isCa || a.keyUsage?.certSign === false) return 'it is not a CA that may sign certificates';
-  if (!a.subject.der.equals(b.subject.der)) return 'its name is another one';
-  if (!a.issuer.der.equals(a.subject.der)) return 'another CA has signed it';
-  if (!a.publicKeyInfo.equals(b.publicKeyInfo)) return 'its key is another one';
-  if (!isSignedByKey(made, old)) return 'its signature is wrong';
-  const [is, was] = [made, old].map(extensionValues);
-  const changed = limits.find((oid) => !(is?.get(oid) ?? none).equals(was?.get(oid) ?? none));
-  return changed && `its extension ${changed} is not that of the old certificate`;
-}
-
-const none = Buffer.alloc(0);
-
-/** Of each extension the value, by its object identifier. */
-function extensionValues({ x509 }: Certificate): ReadonlyMap<string, Buffer> {
-  const part = partsOf(x509.raw).rest.find(({ tag }) => tag === contextConstructed(3));
-  const list = listExtensions(part && new DerReader(part.content));
-  return new Map(list.map(({ oid, value }) => [oid, value]));
-}
-
-type Part = ReturnType<typeof readDer>;
-
-/** The values of tbsCertificate (RFC 5280, 4.1). `rest`: behind the public key. */
-function partsOf(der: Buffer) {
-  const [tbs] = childrenOf(readDer(der));
-  const all = tbs === undefined ? [] : childrenOf(tbs);
-  const version = all[0]?.tag === contextConstructed(0) ? all.slice(0, 1) : [];
-  const [, algorithm, issuer, validity, subject, publicKey, ...rest] = all.slice(version.length);
-  const [notBefore] = validity === undefined ? [] : childrenOf(validity);
-  if (!algorithm || !issuer || !notBefore || !subject || !publicKey) throw new RangeError('tbsCertificate is cut off');
-  return { version, serial: all[version.length] as Part, algorithm, issuer, notBefore, subject, publicKey, rest };
 }
 
 interface Changes {

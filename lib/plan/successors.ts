@@ -1,10 +1,11 @@
 // What a CA that has expired, or ends soon, is renewed by, beside its own files: a successor that somebody has made with the
 // same key and brought to a kubeconfig, a bundle or a file beside it; and who names the serial number of the CA. Pure.
 import type { Resolved } from '../inventory/model.ts';
-import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
-import { isSuccessor, namesSerialOf } from '../pki/own-key.ts';
+import { type Certificate, isSame, wholeCertificates } from '../pki/certificate.ts';
+import { namesSerialOf } from '../pki/own-key.ts';
+import { newestSuccessor } from '../pki/successor.ts';
 import type { Found } from '../store/store.ts';
-import { type Facts, isValid } from './facts.ts';
+import type { Facts } from './facts.ts';
 import type { FaultKeeper } from './faults.ts';
 
 interface SuccessorSources {
@@ -35,12 +36,10 @@ export function withSuccessors(
       const own = all.find(({ from, held }) => from === name && held.facts.fingerprint === first.fingerprint)?.held;
       if (own === undefined) continue;
       const namedBy = all.flatMap(({ from, held }) => (namesSerialOf(held, own) ? [from] : []));
-      const successors = all.filter(({ held }) => isValid(held.facts, now) && isSuccessor(held, own));
-      const best = lastToEnd(successors.map(({ held }) => held));
+      const held = all.map((one) => one.held);
+      const best = newestSuccessor(own, held, now);
       if (best !== undefined) newer.set(name, best);
-      const places = successors.flatMap(({ from, held }) =>
-        held.x509.raw.equals(best?.x509.raw ?? own.x509.raw) ? [from] : [],
-      );
+      const places = all.flatMap(({ from, held: one }) => (best !== undefined && isSame(one, best) ? [from] : []));
       told.set(name, {
         ...fact,
         successor: { newer: best?.facts, from: [...new Set(places)], namedBy: [...new Set(namedBy)] },
@@ -59,12 +58,3 @@ const nearEnd = ({ notBefore, notAfter }: Certificate['facts']): Date =>
 /** All certificates of an artefact, wherever in it they stand. Keys are in no block of theirs. */
 const holdingsOf = (entries: Found['entries']): readonly Certificate[] =>
   Object.values(entries).flatMap(wholeCertificates);
-
-/** Of those that end together the one with the lower fingerprint: every machine chooses the same. */
-function lastToEnd(certificates: readonly Certificate[]): Certificate | undefined {
-  const [last] = certificates.toSorted(
-    (a, b) =>
-      b.facts.notAfter.getTime() - a.facts.notAfter.getTime() || (a.facts.fingerprint < b.facts.fingerprint ? -1 : 1),
-  );
-  return last;
-}

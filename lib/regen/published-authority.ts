@@ -12,7 +12,7 @@ import {
 import type { KubeConnection } from '../kube/kube.ts';
 import { getIfPresent } from '../kube/objects.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
-import { succeededBy } from '../pki/own-key.ts';
+import { succeededBy } from '../pki/successor.ts';
 import { editYaml } from '../yaml.ts';
 
 /** `own`: the CA of this machine. Pure. Undefined where it has no part in it, and where nothing is to be changed. */

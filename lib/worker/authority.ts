@@ -3,8 +3,7 @@
 // takes one only with the name and the key that it trusts already, signed by that key. Pure: the time is an argument.
 import { errorText } from '../errors.ts';
 import { isSame, type Certificate, parseCertificates } from '../pki/certificate.ts';
-import { isSuccessor, successorProblem } from '../pki/own-key.ts';
-import { hasInsecureHash } from '../pki/verify.ts';
+import { isSuccessor, lastToEnd, newestSuccessor, replaced, successorProblem } from '../pki/successor.ts';
 
 const dayMs = 24 * 3_600_000;
 /** As a control-plane node has it without a setting of its own: it renews that long before the end, and then there is one. */
@@ -47,10 +46,9 @@ export function judgeOffer(offered: Uint8Array, held: readonly Certificate[], no
   if (all.length === 0 || all.length > mostOffered)
     return { state: 'refused', reason: `it is ${all.length} certificates, wanted one to ${mostOffered}` };
   const judgements = all.map((one) => judgeOne(one, held, now));
-  const [latest] = judgements
-    .flatMap((one) => (one.state === 'successor' ? [one] : []))
-    .toSorted((a, b) => b.certificate.facts.notAfter.getTime() - a.certificate.facts.notAfter.getTime());
-  return latest ?? judgements.find(({ state }) => state === 'none') ?? (judgements[0] as OfferJudgement);
+  const latest = lastToEnd(judgements.flatMap((one) => (one.state === 'successor' ? [one.certificate] : [])));
+  if (latest !== undefined) return { state: 'successor', certificate: latest };
+  return judgements.find(({ state }) => state === 'none') ?? (judgements[0] as OfferJudgement);
 }
 
 function judgeOne(certificate: Certificate, held: readonly Certificate[], now: Date): OfferJudgement {
@@ -71,34 +69,15 @@ function judgeOne(certificate: Certificate, held: readonly Certificate[], now: D
       `${what} is no renewal of "${nearest?.facts.subject ?? ''}" with its own key: ${problem ?? 'none ends'}`,
     );
   }
-  if (hasInsecureHash(certificate)) return refused(`${what} is signed with an insecure hash (MD5 or SHA-1)`);
   if (now < notBefore) return refused(`${what} is not valid before ${notBefore.toISOString()}`);
   if (now >= notAfter) return refused(`${what} has expired`);
   return { state: 'successor', certificate };
 }
 
-/**
- * The certificates of a file with each that ends replaced by its successor among `known`; undefined where none is. What two
- * become the same stays once.
- */
-export function followedBy(
+/** The certificates of a file with each that ends replaced by its successor among `known`; undefined where none is. */
+export const followedBy = (
   held: readonly Certificate[],
   known: readonly Certificate[],
   now: Date,
-): readonly Certificate[] | undefined {
-  const next = held.map((one) => (endingOf(one, now) === undefined ? one : (newest(one, known, now) ?? one)));
-  if (next.every((one, at) => one === held[at])) return undefined;
-  return next.filter((one, at) => next.findIndex((other) => isSame(one, other)) === at);
-}
-
-/** Of those that end together the one with the lower fingerprint, as control-plane nodes choose (plan/successors.ts). */
-function newest(held: Certificate, known: readonly Certificate[], now: Date): Certificate | undefined {
-  const successors = known.filter((one) => {
-    const { notBefore, notAfter } = one.facts;
-    return notBefore <= now && now < notAfter && isSuccessor(one, held) && !hasInsecureHash(one);
-  });
-  return successors.toSorted(
-    (a, b) =>
-      b.facts.notAfter.getTime() - a.facts.notAfter.getTime() || (a.facts.fingerprint < b.facts.fingerprint ? -1 : 1),
-  )[0];
-}
+): readonly Certificate[] | undefined =>
+  replaced(held, (one) => (endingOf(one, now) === undefined ? undefined : newestSuccessor(one, known, now)));
