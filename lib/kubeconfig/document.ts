@@ -36,10 +36,7 @@ export interface KubeconfigView {
 
 /** `foreign`: it is sound, and its credentials are others'. `other`: another document lies there. */
 export type KubeconfigReading =
-  | KubeconfigView
-  | { readonly problem: string }
-  | { readonly foreign: string }
-  | { readonly other: string };
+  KubeconfigView | { readonly problem: string } | { readonly foreign: string } | { readonly other: string };
 
 /** Ways to authenticate that leave a client certificate no part. */
 const others = ['exec', 'auth-provider', 'username', 'token', 'tokenFile'] as const;

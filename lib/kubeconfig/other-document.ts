@@ -21,5 +21,7 @@ export function otherDocument(text: string): string | undefined {
   const { kind, apiVersion } = value;
   // The first line of a torn kubeconfig.
   if (kind === undefined && apiVersion === 'v1') return undefined;
-  return typeof kind === 'string' && /^[A-Za-z]{1,63}$/.test(kind) ? `a document of kind ${kind}` : 'another YAML document';
+  return typeof kind === 'string' && /^[A-Za-z]{1,63}$/.test(kind)
+    ? `a document of kind ${kind}`
+    : 'another YAML document';
 }

@@ -11,7 +11,7 @@ import { context } from './extensions.ts';
 import { keyAlgorithmOf, keyMatches } from './key.ts';
 import { encodePem } from './pem.ts';
 import { successionProblem } from './successor.ts';
-import { extensionValues, type Part, partsOf } from './tbs-certificate.ts';
+import { extensionValues, type DerField, partsOf } from './tbs-certificate.ts';
 import { signatureMatches, verifyChain } from './verify.ts';
 
 const dayMs = 24 * 3_600_000;
@@ -107,7 +107,7 @@ interface Changes {
 function withOtherEnd(old: Certificate, key: KeyObject, { notAfter, serial }: Changes): Buffer {
   const parts = partsOf(old.x509.raw);
   const { algorithm, hash } = signatureLike(old, key, parts.algorithm.raw);
-  const raw = (values: readonly Part[]): Buffer[] => values.map((value) => value.raw);
+  const raw = (values: readonly DerField[]): Buffer[] => values.map((value) => value.raw);
   const tbs = writeDer(
     tags.sequence,
     ...raw(parts.version),

@@ -10,7 +10,7 @@ export function extensionValues({ x509 }: Certificate): ReadonlyMap<string, Buff
   return new Map(list.map(({ oid, value }) => [oid, value]));
 }
 
-export type Part = ReturnType<typeof readDer>;
+export type DerField = ReturnType<typeof readDer>;
 
 /** The values of tbsCertificate (RFC 5280, 4.1). `rest`: behind the public key. */
 export function partsOf(der: Buffer) {
@@ -20,5 +20,5 @@ export function partsOf(der: Buffer) {
   const [, algorithm, issuer, validity, subject, publicKey, ...rest] = all.slice(version.length);
   const [notBefore] = validity === undefined ? [] : childrenOf(validity);
   if (!algorithm || !issuer || !notBefore || !subject || !publicKey) throw new RangeError('tbsCertificate is cut off');
-  return { version, serial: all[version.length] as Part, algorithm, issuer, notBefore, subject, publicKey, rest };
+  return { version, serial: all[version.length] as DerField, algorithm, issuer, notBefore, subject, publicKey, rest };
 }
