@@ -11,7 +11,7 @@ for node in "$here/node" "$here/../node_modules/.bin/node"; do
   [ -x "$node" ] && exec "$node" $flags "$here/app/main.mjs" "$@"
 done
 command -v node >/dev/null || {
-  echo 'Cannot run kube-cert-recovery: no Node. Put Node 24 beside it as "node", or on the PATH; in the project run "npm ci".' >&2
+  echo 'Cannot run kube-cert-recovery: no Node. Put Node 24 beside it as "node", or on the PATH; in the project run "npm run build".' >&2
   exit 1
 }
 exec node $flags "$here/app/main.mjs" "$@"

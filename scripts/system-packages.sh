@@ -59,7 +59,7 @@ missing() {
     [ "$set" = demo ] || [ "$wanted" = test ] || continue
     is_there "$command" || echo "$command $package $purpose"
   done <<'END'
-demo npm npm brings Node and the packages (10 or newer)
+demo npm npm brings Node and the packages (7 or newer)
 demo go curl builds the control plane, once (1.21 or newer)
 demo openssl openssl makes certificates, and reads ours as a second opinion
 test strace strace shows the order of writes
