@@ -24,7 +24,7 @@ export function namedFiles(
     const manifest = manifests[namedBy.component] ?? '';
     const path = hostPathOf(manifest, namedBy.component, namedBy.flag);
     if (path !== undefined) return [[name, moved(path)]];
-    return usual !== undefined && hasFlags(manifest, namedBy.component) ? [[name, null]] : [];
+    return usual !== undefined && saysAll(manifest, namedBy.component, files) ? [[name, null]] : [];
   });
   const paths = new Map(named);
   const keys = files.flatMap(([name, { keyOf }]): (readonly [string, string | null])[] => {
@@ -34,7 +34,17 @@ export function namedFiles(
   return Object.fromEntries([...named, ...keys]);
 }
 
-const hasFlags = (manifest: string, component: string): boolean => flagValuesOf(manifest, component).size > 0;
+type DeclaredFiles = readonly (readonly [string, NonNullable<Inventory['files']>[string]])[];
+
+/**
+ * Whether a manifest says of every file whether its component reads it: it names one at least, or listens without TLS. One
+ * that names none is a fragment, and the defaults count.
+ */
+function saysAll(manifest: string, component: string, files: DeclaredFiles): boolean {
+  const flags = flagValuesOf(manifest, component);
+  const isPlain = (flags.get('listen-client-urls') ?? []).some((urls) => urls.startsWith('http://'));
+  return isPlain || files.some(([, { namedBy }]) => namedBy?.component === component && flags.has(namedBy.flag));
+}
 
 /**
  * Where the directories of an inventory are elsewhere than by default, paths below the defaults lie there, too. `usual` and
