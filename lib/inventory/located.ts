@@ -15,7 +15,7 @@ export function pathHere(file: string, { directories, files = {} }: PlacesHere):
   if (name === undefined) return file;
   const rest = file.slice(name.length + 2);
   const directory = directories[name];
-  if (rest === '') return (name in files ? files[name] : undefined) ?? directory ?? file;
+  if (rest === '') return files[name] ?? directory ?? file;
   return directory === undefined ? file : `${directory.replace(/\/+$/, '')}${rest}`;
 }
 

@@ -10,9 +10,9 @@ import { filesOf, isFile, withFiles } from './places.ts';
  */
 export function namedHere(declared: readonly Artefact[], places: PlacesHere, usual: PlacesHere): readonly Artefact[] {
   const here = new Map<string, Artefact>();
-  /** By path. */
+  /** The entry that lies at a path. */
   const holders = new Map<string, Artefact>();
-  /** By entry that is not here: the one that stands for it, if any. */
+  /** Names of entries that are not here, each with the one that stands for it, if any. */
   const gone = new Map<string, string | undefined>();
   // Those with a place of their own first: what others have brought may be one of these.
   const hasDefault = (artefact: Artefact): boolean => !isOpen(pathsAt(artefact, usual));

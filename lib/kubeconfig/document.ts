@@ -34,9 +34,9 @@ export interface KubeconfigView {
   readonly insecure: boolean;
 }
 
-/** `foreign`: it is sound, and its credentials are others'. `other`: another document lies there. */
+/** `foreign`: why it is others' and never written: its credentials are, or it is another document. */
 export type KubeconfigReading =
-  KubeconfigView | { readonly problem: string } | { readonly foreign: string } | { readonly other: string };
+  KubeconfigView | { readonly problem: string } | { readonly foreign: string; readonly isOtherDocument?: true };
 
 /** Ways to authenticate that leave a client certificate no part. */
 const others = ['exec', 'auth-provider', 'username', 'token', 'tokenFile'] as const;
@@ -46,7 +46,7 @@ export function readKubeconfigView(file: string, bytes: Uint8Array, known: Known
   const damage = textDamage(bytes);
   if (damage !== undefined) return { problem: damage };
   const other = otherDocument(yamlText(bytes));
-  if (other !== undefined) return { other: `it is no kubeconfig but ${other}` };
+  if (other !== undefined) return { foreign: `it is no kubeconfig but ${other}`, isOtherDocument: true };
   let config: unknown;
   try {
     config = parseYaml(yamlText(bytes));

@@ -1,5 +1,5 @@
-// The successor of a CA: the same CA with a later end, which comes in its place wherever it is known. One rule for whoever
-// takes one over: a control-plane machine that finds it, a worker to which it is offered, what is published for everybody.
+// The successor of a CA: the same CA with a later end, which comes in its place wherever it is known. One rule for all who
+// take one over: a control-plane machine that finds it, a worker to which it is offered, what is published for everybody.
 // Pure: the time is an argument.
 import { type Certificate, isSame } from './certificate.ts';
 import { extensionValues } from './tbs-certificate.ts';
@@ -49,7 +49,7 @@ const isValidAt = ({ facts: { notBefore, notAfter } }: Certificate, now: Date): 
 export const newestSuccessor = (of: Certificate, among: readonly Certificate[], now: Date): Certificate | undefined =>
   lastToEnd(among.filter((one) => isValidAt(one, now) && isSuccessor(one, of)));
 
-/** Of those that end together the one with the lower fingerprint. */
+/** The one that ends last; of several that end together the one with the lower fingerprint. */
 export function lastToEnd(certificates: readonly Certificate[]): Certificate | undefined {
   const [last] = certificates.toSorted(
     (a, b) =>

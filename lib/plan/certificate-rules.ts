@@ -16,8 +16,8 @@ import type { CertificateFacts } from '../pki/certificate.ts';
 import { certificateOf, certificatesOf, type Doubt, isClosed, isValid } from './facts.ts';
 import { withOwnKey } from './own-key-rules.ts';
 import { expiryWithGrace, isDueAnyway, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
-import { credentialsOfOthers, fileOfOthers } from './others-rules.ts';
-import { authorityDiffers, holds, isKeyElsewhere, notTrusted, ofOthers, signedByOthers, unfit } from './trust-rules.ts';
+import { fileOfOthers, ofOthers, signedByOthers } from './others-rules.ts';
+import { authorityDiffers, holds, isKeyElsewhere, notTrusted, unfit } from './trust-rules.ts';
 
 export const certificateIs = (
   ...checks: readonly ((at: PairCase, certificate: CertificateFacts) => Finding | undefined)[]
@@ -37,7 +37,7 @@ export function judgeSigner(at: Case<Signer>): Verdict {
 }
 
 export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
-  const leftAlone = firstOf(at, [absentAsItMayBe, credentialsOfOthers, fileOfOthers, superseded]);
+  const leftAlone = firstOf(at, [absentAsItMayBe, fileOfOthers, superseded]);
   if (leftAlone !== undefined) return leftAlone;
   const trust = [notTrusted, authorityDiffers, signedByOthers];
   const looks = certificateIs(notYetValid, expired, unfit, hostnameMissing, ...trust, undated, refreshDue);

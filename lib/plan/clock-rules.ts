@@ -66,7 +66,7 @@ const mostApartMs = backDatedMs + clockSkewMs;
 
 export const clockAdvice = 'set the clock, or state that it is right (regen.clockSynchronised: true)';
 
-/** Of a clock that may be right. */
+/** Advice about a clock that may be right. */
 export const confirmAdvice =
   'let a time service keep it, until timedatectl says that it is synchronised, or state that it is right ' +
   '(regen.clockSynchronised: true in the file of --config)';

@@ -107,7 +107,7 @@ export interface PlanInput {
    * these objects, so external inputs are followed without waiting.
    */
   readonly unattended?: boolean;
-  /** What is only due for refresh stays as it is: the plan of what is wrong today. */
+  /** Leaves alone what is only due for refresh: the plan of what is wrong today. */
   readonly onlyFaults?: boolean;
   /** What others have made for targets that have a source. */
   readonly offers?: Offers | undefined;

@@ -14,14 +14,13 @@ export type ArtefactFacts =
   /**
    * There, but not what it should be: broken PEM, an entry missing, a certificate and a key that do not belong
    * together. `keyAbsent`: the certificate is whole and its key is not on this machine; `keyEncrypted`: of a CA on disk,
-   * only its passphrase opens it. `foreign`: a kubeconfig whose credentials are others' and never written. `otherDocument`: a file
-   * of others in the place of a kubeconfig, never written. `damaged`: a
-   * CA certificate whose own signature is wrong, or that differs in a few bytes from its copies.
+   * only its passphrase opens it. `foreign`: a kubeconfig whose credentials are others', or another document in its place;
+   * neither is ever written. `damaged`: a CA certificate whose own signature is wrong, or that differs in a few bytes from its copies.
    */
   | {
       readonly state: 'broken';
-      readonly problem:
-        'unreadable' | 'mismatchedPair' | 'keyAbsent' | 'keyEncrypted' | 'foreign' | 'otherDocument' | 'damaged';
+      readonly problem: 'unreadable' | 'mismatchedPair' | 'keyAbsent' | 'keyEncrypted' | 'foreign' | 'damaged';
+      readonly isOtherDocument?: true | undefined;
       readonly version: string;
       readonly message: string;
       /** Where they can be read all the same. */

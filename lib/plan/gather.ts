@@ -254,10 +254,5 @@ type Unusable = Extract<ArtefactFacts, { readonly state: 'absent' | 'broken' }>;
 function isTemplateLost(artefact: ResolvedArtefact, fact: ArtefactFacts | undefined): fact is Unusable {
   if (artefact.kind !== 'target' || artefact.template !== 'present') return false;
   if (fact?.state === 'absent') return artefact.presence !== 'optional';
-  return (
-    fact?.state === 'broken' &&
-    fact.problem !== 'foreign' &&
-    fact.problem !== 'otherDocument' &&
-    (fact.certificates ?? []).length === 0
-  );
+  return fact?.state === 'broken' && fact.problem !== 'foreign' && (fact.certificates ?? []).length === 0;
 }

@@ -1,18 +1,71 @@
-// Files in the place of a target that are not this program's to write. Pure.
+// What belongs to others in the place of a target: their kubeconfig, another document, a certificate of another CA. It is left
+// as it is, and reported where a person must act. Pure.
 import type { ResolvedTarget } from '../inventory/model.ts';
-import { bring, type Case, idleMs, keep, laterMs, lookAgainMs, type PairCase, type Verdict } from './decision.ts';
+import type { CertificateFacts } from '../pki/certificate.ts';
+import { locationText } from '../store/store.ts';
+import {
+  bring,
+  type Case,
+  type Faulty,
+  idleMs,
+  keep,
+  laterMs,
+  lookAgainMs,
+  type PairCase,
+  type Verdict,
+} from './decision.ts';
+import { certificatesOf } from './facts.ts';
 
-/** A sound kubeconfig whose credentials somebody else keeps. */
-export function credentialsOfOthers({ fact, now }: PairCase): Verdict | undefined {
-  if (fact.state !== 'broken' || fact.problem !== 'foreign') return undefined;
-  return keep('NotOurs', fact.message, laterMs(now, idleMs));
-}
-
-/** Another document in the place of a kubeconfig: a person must say which of the two belongs there. */
+/** A kubeconfig whose credentials somebody else keeps, or another document: then a person must say which belongs there. */
 export function fileOfOthers({ artefact, fact, now }: Case<ResolvedTarget>): Verdict | undefined {
-  if (fact.state !== 'broken' || fact.problem !== 'otherDocument') return undefined;
-  const optional = artefact.presence === 'optional';
-  if (optional) return keep('NotOurs', fact.message, laterMs(now, idleMs));
+  if (fact.state !== 'broken' || fact.problem !== 'foreign') return undefined;
+  if (fact.isOtherDocument !== true || artefact.presence === 'optional')
+    return keep('NotOurs', fact.message, laterMs(now, idleMs));
   const message = `${fact.message}; move it away, or name the kubeconfig of its component by --kubeconfig`;
   return bring('NotOurs', message, laterMs(now, lookAgainMs));
+}
+
+/** Whether another CA has signed it: by the name of its issuer, and of one that a flag names elsewhere by the signature. */
+const hasOtherIssuer = ({ artefact, expected, facts }: PairCase, { issuer, signedBy }: CertificateFacts): boolean => {
+  const signer = expected.get(artefact.issuer ?? '')?.certificate;
+  if (signer === undefined) return false;
+  if (artefact.kind !== 'target' || artefact.isElsewhere !== true) return issuer !== signer.subject;
+  return !certificatesOf(facts.get(artefact.issuer ?? '')).some(({ fingerprint }) => signedBy.includes(fingerprint));
+};
+
+/**
+ * kube-controller-manager may sign for kubelets with a CA of its own (--cluster-signing-kubelet-*), which nobody here
+ * knows. One with the name of ours is a former one of ours.
+ */
+export function isSignedByOthers(at: PairCase, certificate: CertificateFacts): boolean {
+  const { artefact, expected } = at;
+  if (artefact.kind !== 'target' || artefact.issuer === undefined) return false;
+  if (artefact.rotatedBy === undefined && artefact.mayBeOfOthers !== true) return false;
+  const signer = expected.get(artefact.issuer);
+  return !certificate.signedBy.some((print) => signer?.trusted.has(print)) && hasOtherIssuer(at, certificate);
+}
+
+/** Which CA its readers trust only they know: the one that has signed it so far, and that may not be ours. */
+export function ofOthers(at: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
+  const { artefact, fact, now, fault } = at;
+  // A damaged manifest may name any path: nothing is made where no whole certificate shows that one belongs there.
+  if (artefact.isElsewhere === true && fact.state !== 'present') {
+    const wanted = `bring a certificate and its key to ${locationText(artefact.location)}, or correct the flag that names it`;
+    const told = `${fault.message}; it is not where kubeadm has it, so nothing here shows which CA it needs: ${wanted}`;
+    return bring('SignerExternal', told, laterMs(now, lookAgainMs));
+  }
+  const [certificate] = certificatesOf(fact);
+  if (artefact.mayBeOfOthers !== true || certificate === undefined || !hasOtherIssuer(at, certificate))
+    return undefined;
+  const who = `a new certificate for "${certificate.commonName}", signed by ${certificate.issuer}`;
+  const wanted = `bring ${who}, with its key to ${locationText(artefact.location)}`;
+  const told = `${fault.message}; another CA than ${artefact.issuer ?? ''} has signed it: ${wanted}`;
+  return (fault.reason === 'RefreshDue' ? keep : bring)('SignerExternal', told, laterMs(now, lookAgainMs));
+}
+
+/** A certificate of another CA, such as the one that signs for kubelets: it stays as long as it is valid. */
+export function signedByOthers(at: PairCase, certificate: CertificateFacts): Verdict | undefined {
+  if (!isSignedByOthers(at, certificate)) return undefined;
+  const message = `it is signed by another CA (${certificate.issuer}), and is left alone until it ends`;
+  return keep('NotOurs', message, certificate.notAfter);
 }

@@ -60,7 +60,7 @@ const isRefresh = ({ action, reason }: Verdict): boolean => action === 'renew' &
 /** The same question of another time, or without what is renewed ahead of time. */
 export type Replan = (change: Partial<Pick<PlanInput, 'now' | 'onlyFaults'>>) => Plan;
 
-/** Of another time nobody knows what the clock will show: it counts as right then. */
+/** At another time the clock counts as right: nobody knows what it will show. */
 export const replanOf =
   (input: PlanInput): Replan =>
   (change) => {

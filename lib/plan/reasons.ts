@@ -44,7 +44,7 @@ export const reasons = {
 
 export type Reason = keyof typeof reasons;
 
-/** Due, or past its end, and left as it is for now by a rule: whoever starts a run by hand wants to know that. */
+/** Due, or past its end, and left as it is for now by a rule: a person who starts a run wants to know that. */
 export const leavingReasons: readonly Reason[] = [
   'InGrace',
   'Postponed',

@@ -2,13 +2,11 @@
 // kubeconfig knows its server. Pure.
 import { unfitness } from '../inventory/fitness.ts';
 import { bundlesAbove } from '../inventory/order.ts';
-import type { ResolvedTarget } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
-import { locationText } from '../store/store.ts';
-import { bring, type Case, type Expected, type Fault, type Faulty, type Finding } from './decision.ts';
-import { keep, laterMs, lookAgainMs, type PairCase, settled, type Verdict } from './decision.ts';
+import { type Expected, type Fault, type Finding, type PairCase, settled } from './decision.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { certificatesOf, isClosed } from './facts.ts';
+import { isSignedByOthers } from './others-rules.ts';
 
 /**
  * A leaf (or an intermediate) that no valid certificate of its own bundle has signed: readers refuse it. Those of a
@@ -33,49 +31,10 @@ export function notTrusted(at: PairCase, certificate: CertificateFacts): Finding
   return settled(at, [artefact.name, artefact.issuer, ...names], fault);
 }
 
-/** Of what is there: whether somebody else has signed it, by the name of its signer. */
-const hasOtherIssuer = ({ artefact, expected, facts }: PairCase, { issuer, signedBy }: CertificateFacts): boolean => {
-  const signer = expected.get(artefact.issuer ?? '')?.certificate;
-  if (signer === undefined) return false;
-  if (artefact.kind !== 'target' || artefact.isElsewhere !== true) return issuer !== signer.subject;
-  return !certificatesOf(facts.get(artefact.issuer ?? '')).some(({ fingerprint }) => signedBy.includes(fingerprint));
-};
-
-/**
- * kube-controller-manager may sign for kubelets with a CA of its own (--cluster-signing-kubelet-*), which nobody here
- * knows. One with the name of ours is a former one of ours.
- */
-function isSignedByOthers({ artefact, expected }: PairCase, { issuer, signedBy }: CertificateFacts): boolean {
-  if (artefact.kind !== 'target' || artefact.issuer === undefined) return false;
-  if (artefact.rotatedBy === undefined && artefact.mayBeOfOthers !== true) return false;
-  const signer = expected.get(artefact.issuer);
-  if (signer?.certificate === undefined || signedBy.some((print) => signer.trusted.has(print))) return false;
-  return issuer !== signer.certificate.subject;
-}
-
-/** Which CA its readers trust only they know: the one that has signed it so far, and that may not be ours. */
-export function ofOthers(at: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
-  const { artefact, fact, now, fault } = at;
-  const [certificate] = certificatesOf(fact);
-  if (artefact.mayBeOfOthers !== true || certificate === undefined || !hasOtherIssuer(at, certificate))
-    return undefined;
-  const who = `a new certificate for "${certificate.commonName}", signed by ${certificate.issuer}`;
-  const wanted = `bring ${who}, with its key to ${locationText(artefact.location)}`;
-  const told = `${fault.message}; another CA than ${artefact.issuer ?? ''} has signed it: ${wanted}`;
-  return (fault.reason === 'RefreshDue' ? keep : bring)('SignerExternal', told, laterMs(now, lookAgainMs));
-}
-
 /** Its usage or its subject are of no use to its readers: they refuse it, by whichever CA it was signed. */
 export function unfit({ artefact }: PairCase, certificate: CertificateFacts): Fault | undefined {
   const problem = artefact.kind === 'target' ? unfitness(artefact, certificate) : undefined;
   return problem === undefined ? undefined : { reason: 'Unfit', message: problem };
-}
-
-/** What the kubelet asks for is signed by whom the cluster wants: it stays as long as it is valid. */
-export function signedByOthers(at: PairCase, certificate: CertificateFacts): Verdict | undefined {
-  if (!isSignedByOthers(at, certificate)) return undefined;
-  const message = `it is signed by another CA (${certificate.issuer}), and is left alone until it ends`;
-  return keep('NotOurs', message, certificate.notAfter);
 }
 
 /** Whether readers of what this signer signs can have its own file, and there is something in it to compare with. */

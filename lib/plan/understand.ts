@@ -18,7 +18,7 @@ interface Understood {
 }
 
 export function understand(artefact: ResolvedArtefact, found: Found): Understood {
-  const { entries, version, problem, foreign, other, authorityIsForeign, server } = found;
+  const { entries, version, problem, foreign, isOtherDocument, authorityIsForeign, server } = found;
   const what = locationText(artefact.location);
   const broken = (why: Broken, certificates: readonly Certificate[] = []): Understood => {
     const members = certificates.map((one) => memberFacts(one, certificates));
@@ -26,8 +26,7 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
   };
   const unreadable = (message: string, pem: Uint8Array | undefined): Understood =>
     broken({ problem: 'unreadable', message }, pem && wholeCertificates(pem));
-  if (foreign !== undefined) return broken({ problem: 'foreign', message: foreign });
-  if (other !== undefined) return broken({ problem: 'otherDocument', message: other });
+  if (foreign !== undefined) return broken({ problem: 'foreign', message: foreign, isOtherDocument });
   if (problem !== undefined) return unreadable(problem, entries[certificateKey]);
   try {
     if (artefact.kind === 'kubeconfigs') return understandKubeconfigs(artefact, found);
@@ -103,7 +102,7 @@ export function othersIn(artefact: ResolvedArtefact): 'skipped' | 'refused' {
   return artefact.kind === 'target' && artefact.template === 'present' ? 'skipped' : 'refused';
 }
 
-type Broken = Pick<ArtefactFacts & { state: 'broken' }, 'problem' | 'message'>;
+type Broken = Pick<ArtefactFacts & { state: 'broken' }, 'problem' | 'message' | 'isOtherDocument'>;
 
 /** Why a pair cannot be used although its certificate parses. Throws MaterialInvalid for a broken key. */
 function brokenPair(

@@ -204,7 +204,7 @@ function stateOf(
 ): RowState {
   const [certificate] = certificatesOf(fact);
   if (fact.state === 'unavailable') return 'UNKNOWN';
-  if (fact.state === 'broken' && fact.problem === 'foreign') return 'OK'; // others keep it, and nothing is known of it
+  if (fact.state === 'broken' && fact.problem === 'foreign' && fact.isOtherDocument !== true) return 'OK'; // others keep it, and nothing is known of it
   const isWhole = fact.state === 'present' || (artefact.kind === 'signer' && isClosed(fact));
   if (!isWhole || certificate === undefined) return isWhole ? row.state : 'BROKEN';
   if (now >= certificate.notAfter) return 'EXPIRED';

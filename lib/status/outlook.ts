@@ -1,4 +1,4 @@
-// What becomes of a row, in the words of `status`: how a renewal is made, and what will be decided when something that still
+// The future of a row in the words of `status`: how a renewal is made, and what will be decided when something that still
 // works ends. No rule of its own: the plan is made for that time. Pure.
 import type { Decision } from '../plan/decision.ts';
 import type { Replan } from '../plan/plan.ts';
@@ -33,7 +33,7 @@ interface Ending {
   readonly notAfter?: Date | undefined;
 }
 
-/** Of what the plan renews ahead of time, of that time; else of its end. Undefined where it has no end. */
+/** The outlook for the time of a renewal ahead of time, else for the end. Undefined where there is no end. */
 export function outlookOf({ artefact, renewsAt, notAfter }: Ending, replan: Replan): Outlook | undefined {
   const at = renewsAt ?? notAfter;
   const decision = at && replan({ now: at }).decisions.find((one) => one.artefact === artefact);

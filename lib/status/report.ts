@@ -54,7 +54,7 @@ export interface StatusRow {
   readonly renewal?: Renewal;
   /** Nothing is wrong with it: it is renewed ahead of time, or follows what is. */
   readonly isAhead?: boolean;
-  /** Of what still works and is announced: what will be decided at its end. */
+  /** The decision at its end, where it still works and the end is announced. */
   readonly outlook?: Outlook | undefined;
 }
 

@@ -91,7 +91,7 @@ interface NodeOptions extends Pick<
   readonly adopted?: AdoptionStatus | undefined;
 }
 
-/** What the plan wants to know of sources is asked for: then they are what it goes by. */
+/** The sources by which the plan goes: those that it wants to know are asked. */
 async function sourcesAsked(
   planOf: (sources: Sources | undefined) => Plan,
   sources: NodeOptions['sources'],

@@ -25,7 +25,10 @@ export interface Change {
   readonly dated?: boolean;
 }
 
-export type Understood = Pick<Found, 'entries' | 'problem' | 'foreign' | 'other' | 'authorityIsForeign' | 'server'>;
+export type Understood = Pick<
+  Found,
+  'entries' | 'problem' | 'foreign' | 'isOtherDocument' | 'authorityIsForeign' | 'server'
+>;
 
 export type ReadFile = (file: string) => Promise<Uint8Array | undefined>;
 

@@ -220,13 +220,7 @@ export const keptParts = (files: Files): readonly Part[] =>
 function canBeUnderstood(location: DiskLocation, layout: Layout, files: Files): boolean {
   const understood = layout.understand(keptParts(files));
   const pem = understood?.entries[certificateEntry(location)];
-  if (
-    understood?.problem !== undefined ||
-    understood?.foreign !== undefined ||
-    understood?.other !== undefined ||
-    pem === undefined
-  )
-    return false;
+  if (understood?.problem !== undefined || understood?.foreign !== undefined || pem === undefined) return false;
   try {
     return parseCertificates(pem, 'backup', 'skipped').length > 0;
   } catch {

@@ -73,7 +73,7 @@ type View = (bytes: Uint8Array) => KubeconfigReading;
 /** The files that the document names; of one that is not there, the file that a new one would name. */
 function referencesOf(location: KubeconfigLocation, bytes: Uint8Array | undefined, view: View): Omit<Part, 'bytes'>[] {
   const reading = bytes === undefined ? undefined : view(bytes);
-  if (reading !== undefined && ('foreign' in reading || 'other' in reading)) return [];
+  if (reading !== undefined && 'foreign' in reading) return [];
   if (reading === undefined || 'problem' in reading) {
     return location.credentials === undefined ? [] : [{ role: 'client.pem', file: location.credentials }];
   }
@@ -94,8 +94,10 @@ function understand(location: KubeconfigLocation, parts: readonly Part[], view: 
   const what = locationText(location);
   const reading = view(document);
   if ('problem' in reading) return { entries: {}, problem: `Cannot use ${what}: ${reading.problem}` };
-  if ('foreign' in reading) return { entries: {}, foreign: `${what} is left alone: ${reading.foreign}` };
-  if ('other' in reading) return { entries: {}, other: `${what} is left alone: ${reading.other}` };
+  if ('foreign' in reading) {
+    const { foreign, isOtherDocument } = reading;
+    return { entries: {}, foreign: `${what} is left alone: ${foreign}`, isOtherDocument };
+  }
   // A role, and not a path: a backup has the files of another day under their roles.
   const content = (source: Source, ...roles: readonly string[]): Uint8Array | undefined =>
     source.kind === 'data'

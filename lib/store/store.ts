@@ -39,10 +39,9 @@ export interface Found extends Material {
   readonly version: string;
   /** Why it cannot be understood as a whole, where that is more than what its entries show (a kubeconfig without user). */
   readonly problem?: string | undefined;
-  /** Of a kubeconfig: why its credentials are others' and never written: an exec plugin, a token, another cluster. */
+  /** Of a kubeconfig: why it is others' and never written: an exec plugin, a token, another cluster, another document. */
   readonly foreign?: string;
-  /** Why it is another document than its location holds, which is never written. */
-  readonly other?: string;
+  readonly isOtherDocument?: true | undefined;
   /** Of files: when the last of them changed, by the clock of this host. */
   readonly changedAt?: Date | undefined;
   /** Of a kubeconfig: its CA lies in a file that it names, which a write leaves alone. */

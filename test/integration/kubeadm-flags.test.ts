@@ -23,16 +23,10 @@ beforeAll(async () => {
 });
 afterAll(() => whole?.[Symbol.asyncDispose]());
 
-const directoriesOf = (machine: KubeadmMachine): Readonly<Record<string, string>> => ({
-  kubernetesDir: machine.path(),
-  pkiDir: machine.path('pki'),
-  kubeletDir: join(machine.root, 'var/lib/kubelet'),
-});
-
 /** Leaves of what the components of this machine are told, half a minute past their end. */
 async function expireLeaves(machine: KubeadmMachine): Promise<void> {
   const store = createDiskStore();
-  const environment = { directories: directoriesOf(machine) };
+  const environment = { directories: machine.directories };
   const resolved = await resolveHere({ inventory: loadPreset('kubeadm'), environment });
   const there = await Promise.all(
     resolved.artefacts.map(({ location }) => store.read(location, AbortSignal.timeout(60_000))),
@@ -54,7 +48,7 @@ async function run(machine: KubeadmMachine): Promise<Outcome> {
   await writeFile(
     config,
     `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n` +
-      `directories: ${JSON.stringify(directoriesOf(machine))}\nregen: ${JSON.stringify({ backupDir, lockDir })}\n`,
+      `directories: ${JSON.stringify(machine.directories)}\nregen: ${JSON.stringify({ backupDir, lockDir })}\n`,
   );
   const own = [process.execPath, program, '--mode=regen', '--once', `--config=${config}`];
   return new Promise((resolve) => {
@@ -84,15 +78,17 @@ const isThere = (path: string): Promise<boolean> =>
 const isValid = async (path: string): Promise<boolean> =>
   new X509Certificate(await readFile(path)).validToDate > systemClock.now();
 
+/** The API server of this machine is told of custom/tls.crt and .key; `from`: the machine whose pair is moved there. */
+async function serveCustomPair(machine: KubeadmMachine, from = machine): Promise<void> {
+  const told = (text: string): string => text.replaceAll('/pki/apiserver.', '/custom/tls.');
+  await edit(machine.path('manifests/kube-apiserver.yaml'), told);
+  for (const end of ['crt', 'key']) await move(from.path(`pki/apiserver.${end}`), machine.path(`custom/tls.${end}`));
+}
+
 describe('a run on a machine whose flags name other files than kubeadm', { concurrent: false }, () => {
   it('renews the serving certificate that kube-apiserver is told, and makes none in its usual place', async () => {
     await using machine = await whole.copy();
-    const manifest = machine.path('manifests/kube-apiserver.yaml');
-    await edit(manifest, (text) =>
-      text.replaceAll('/pki/apiserver.crt', '/custom/tls.crt').replaceAll('/pki/apiserver.key', '/custom/tls.key'),
-    );
-    await move(machine.path('pki/apiserver.crt'), machine.path('custom/tls.crt'));
-    await move(machine.path('pki/apiserver.key'), machine.path('custom/tls.key'));
+    await serveCustomPair(machine);
     await expireLeaves(machine);
     const { code, stderr } = await run(machine);
     expect(code, stderr).toBe(0);
@@ -103,17 +99,23 @@ describe('a run on a machine whose flags name other files than kubeadm', { concu
   it('reports a serving certificate of another CA once it has expired, and leaves its bytes', async () => {
     await using machine = await whole.copy();
     await using other = await KubeadmMachine.create();
-    await edit(join(other.root, 'etc/kubernetes/manifests/kube-apiserver.yaml'), (text) => `${text}\n`);
     await expireLeaves(other);
-    const manifest = machine.path('manifests/kube-apiserver.yaml');
-    await edit(manifest, (text) => text.replaceAll('/pki/apiserver.', '/custom/tls.'));
-    await move(other.path('pki/apiserver.crt'), machine.path('custom/tls.crt'));
-    await move(other.path('pki/apiserver.key'), machine.path('custom/tls.key'));
+    await serveCustomPair(machine, other);
     const before = await readFile(machine.path('custom/tls.crt'));
     const { code, stderr } = await run(machine);
     expect(await readFile(machine.path('custom/tls.crt'))).toEqual(before);
     expect(code, stderr).toBe(5);
     expect(stderr).toContain('custom/tls.crt');
+  });
+
+  it('leaves a valid serving certificate of another CA alone, also where that has the name of this one', async () => {
+    await using machine = await whole.copy();
+    await using other = await KubeadmMachine.create();
+    await serveCustomPair(machine, other);
+    const before = await readFile(machine.path('custom/tls.crt'));
+    const { code, stderr } = await run(machine);
+    expect(await readFile(machine.path('custom/tls.crt'))).toEqual(before);
+    expect(code, stderr).toBe(0);
   });
 
   it('renews what etcd is told, and makes no copy in the usual directory', async () => {
@@ -145,16 +147,16 @@ describe('a run on a machine whose flags name other files than kubeadm', { concu
 
   it('reads a manifest in JSON of any name, as the kubelet does', async () => {
     await using machine = await whole.copy();
+    await serveCustomPair(machine);
     const manifest = machine.path('manifests/kube-apiserver.yaml');
-    await edit(manifest, (text) => text.replaceAll('/pki/apiserver.', '/custom/tls.'));
     await writeFile(machine.path('manifests/api.json'), JSON.stringify(parseYaml(await readFile(manifest, 'utf8'))));
     await rm(manifest);
-    await move(machine.path('pki/apiserver.crt'), machine.path('custom/tls.crt'));
-    await move(machine.path('pki/apiserver.key'), machine.path('custom/tls.key'));
     await expireLeaves(machine);
+    expect(await isValid(machine.path('custom/tls.crt'))).toBe(false);
     const { code, stderr } = await run(machine);
     expect(code, stderr).toBe(0);
     expect(await isValid(machine.path('custom/tls.crt'))).toBe(true);
+    expect(await isThere(machine.path('pki/apiserver.crt'))).toBe(false);
   });
 
   it('misses no certificate of an etcd that runs without TLS', async () => {

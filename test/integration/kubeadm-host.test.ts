@@ -46,15 +46,9 @@ async function keepKubeletCredentialsInAFile(machine: KubeadmMachine): Promise<v
   await writeFile(path, text.replaceAll(/client-(certificate|key)-data: \S+/g, `client-$1: ${current}`));
 }
 
-const directoriesOf = (machine: KubeadmMachine): Readonly<Record<string, string>> => ({
-  kubernetesDir: machine.path(),
-  pkiDir: machine.path('pki'),
-  kubeletDir: join(machine.root, 'var/lib/kubelet'),
-});
-
 async function rowsOf(machine: KubeadmMachine): Promise<readonly ResolvedArtefact[]> {
   const inventory = loadPreset('kubeadm');
-  const { artefacts } = await resolveHere({ inventory, environment: { directories: directoriesOf(machine) } });
+  const { artefacts } = await resolveHere({ inventory, environment: { directories: machine.directories } });
   return artefacts;
 }
 
@@ -95,7 +89,7 @@ async function another(): Promise<KubeadmMachine> {
   return machine;
 }
 
-async function configure(machine: KubeadmMachine, directories = directoriesOf(machine)): Promise<string> {
+async function configure(machine: KubeadmMachine, directories = machine.directories): Promise<string> {
   const path = join(machine.root, 'recovery.yaml');
   const [backupDir, lockDir] = [join(machine.root, 'backups'), join(machine.root, 'lock')];
   await writeFile(
@@ -286,7 +280,7 @@ describe('a full disk', () => {
     await using machine = await another();
     const [full, first, second] = ['full', 'first', 'second'].map((name) => join(machine.root, name));
     await mkdir(full ?? '');
-    const directories = { ...directoriesOf(machine), kubernetesDir: full ?? '', pkiDir: join(full ?? '', 'pki') };
+    const directories = { ...machine.directories, kubernetesDir: full ?? '', pkiDir: join(full ?? '', 'pki') };
     const config = await configure(machine, directories);
     // A file system of its own, which ends with the run.
     const script = `set -e

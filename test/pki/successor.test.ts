@@ -1,4 +1,4 @@
-// One rule for the successor of a CA: whoever takes one over, takes the same ones. What is offered is openssl's.
+// One rule for the successor of a CA: all who take one over take the same ones. What is offered is openssl's.
 import { createPrivateKey } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-// What `status` says will become of something that ends is what the plan decides at that time; and what is renewed ahead of
+// The outlook that `status` gives for something that ends is what the plan decides at that time; and what is renewed ahead of
 // time is no fault of today.
 import { describe, expect, it, test } from 'vitest';
 import { exitOfNode, exitOfStatus } from '../../cmd/exit-codes.ts';

@@ -76,14 +76,19 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   // The CAs alone say nothing: people copy them to a machine before `kubeadm join --control-plane`, which refuses to join
   // where it finds what we would make.
   const manifest = join(kubernetesDir, 'manifests/kube-apiserver.yaml');
-  const own = ['controller-manager.conf', 'scheduler.conf'].map((name) => join(kubernetesDir, name));
-  const { text, unread } = readerBelow(root);
+  const machineFiles = readerBelow(root);
+  const { text, unread } = machineFiles;
+  const conf = (name: string): Promise<string | undefined> => text(join(kubernetesDir, name));
+  const own = {
+    'controller-manager.conf': await conf('controller-manager.conf'),
+    'scheduler.conf': await conf('scheduler.conf'),
+  };
   // Services have files of these names, too: their environment, a configuration.
-  const kubeconfigs = await Promise.all(
-    own.map(async (path) => (otherDocument((await text(path)) ?? '') === undefined ? [path] : [])),
+  const kubeconfigs = Object.entries(own).flatMap(([name, content = '']) =>
+    otherDocument(content) === undefined ? [join(kubernetesDir, name)] : [],
   );
-  const signs = [manifest, join(pkiDir, 'apiserver.crt'), join(pkiDir, 'apiserver.key'), ...kubeconfigs.flat()];
-  const manifests = await readStaticPods(join(kubernetesDir, 'manifests'), { root, read: text });
+  const signs = [manifest, join(pkiDir, 'apiserver.crt'), join(pkiDir, 'apiserver.key'), ...kubeconfigs];
+  const manifests = await readStaticPods(join(kubernetesDir, 'manifests'), machineFiles);
   const apiServerManifest = manifests['kube-apiserver'];
   const there = await Promise.all(signs.map((path) => isOnMachine(join(root, path))));
   if (apiServerManifest === undefined && !there.includes(true)) {
@@ -93,7 +98,6 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
       'or `kubeadm join`, or say where the files are (directories.kubernetesDir)';
     throw new RecoveryError('ConfigInvalid', message);
   }
-  const conf = (name: string): Promise<string | undefined> => text(join(kubernetesDir, name));
   const kubeletKubeconfig = await conf('kubelet.conf');
   const files: KubeadmFiles = {
     apiServerManifest,
@@ -103,11 +107,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     kubeletCertificate: await text(join(kubeletDir, 'pki/kubelet-client-current.pem')),
     kubeletKubeconfig,
     adminKubeconfig: await conf('admin.conf'),
-    otherKubeconfigs: [
-      await conf('super-admin.conf'),
-      await conf('controller-manager.conf'),
-      await conf('scheduler.conf'),
-    ],
+    otherKubeconfigs: [await conf('super-admin.conf'), ...Object.values(own)],
     // What the kubelet takes for its name, and what it was at the last start of the machine.
     hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),
   };

@@ -1,24 +1,41 @@
 // Files of this machine, or of one below another root, as far as discovery reads them.
-import { access } from 'node:fs/promises';
+import { access, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { realDisk } from '../../disk/disk.ts';
 import { readRegularFile } from '../../disk/files.ts';
 import { errorText, systemCode } from '../../errors.ts';
 import { yamlText } from '../../yaml.ts';
 
-/** Texts of files below `root`; what could not be read is told as a sentence. Never fails because of a file. */
-export function readerBelow(root: string): { text: (file: string) => Promise<string | undefined>; unread: string[] } {
+export interface MachineFiles {
+  /** Undefined for a file that is absent or cannot be read. */
+  readonly text: (file: string) => Promise<string | undefined>;
+  /** Names of all but directories, sorted; none where the directory is absent or cannot be read. */
+  readonly names: (directory: string) => Promise<readonly string[]>;
+  /** A sentence for each place that is there and could not be read. */
+  readonly unread: string[];
+}
+
+/** Files below `root`. Reading never fails because of a file. */
+export function readerBelow(root: string): MachineFiles {
   const unread: string[] = [];
-  const text = async (file: string): Promise<string | undefined> => {
+  const attempt = async <T, E>(place: string, read: () => Promise<T>, otherwise: E): Promise<T | E> => {
     try {
-      return yamlText(await readRegularFile(realDisk, join(root, file)));
+      return await read();
     } catch (err) {
       const code = systemCode(err);
-      if (code !== 'ENOENT' && code !== 'ENOTDIR') unread.push(`"${file}" could not be read: ${errorText(err)}`);
-      return undefined;
+      if (code !== 'ENOENT' && code !== 'ENOTDIR') unread.push(`"${place}" could not be read: ${errorText(err)}`);
+      return otherwise;
     }
   };
-  return { text, unread };
+  return {
+    text: (file) => attempt(file, async () => yamlText(await readRegularFile(realDisk, join(root, file))), undefined),
+    names: (directory) =>
+      attempt(directory, async () => {
+        const entries = await readdir(join(root, directory), { withFileTypes: true });
+        return entries.flatMap((entry) => (entry.isDirectory() ? [] : [entry.name])).toSorted();
+      }, []),
+    unread,
+  };
 }
 
 /** What may not be looked at is there all the same. */

@@ -10,7 +10,7 @@ type Manifests = Readonly<Record<string, string | undefined>>;
 export type NamedFiles = Readonly<Record<string, string | null>>;
 
 /**
- * Files without an entry keep the inventory's default: their component has no manifest that can be read. `moved` returns the
+ * Files without an entry keep the inventory's default: their component has no manifest that names any. `moved` returns the
  * place on this machine of a path that a flag names.
  */
 export function namedFiles(
@@ -19,36 +19,47 @@ export function namedFiles(
   moved: (path: string) => string = (path) => path,
 ): NamedFiles {
   const files = Object.entries(declared);
-  const named = files.flatMap(([name, { namedBy, default: usual }]): (readonly [string, string | null])[] => {
-    if (namedBy === undefined) return [];
-    const manifest = manifests[namedBy.component] ?? '';
-    const path = hostPathOf(manifest, namedBy.component, namedBy.flag);
+  const flagsOf = Map.groupBy(
+    files.flatMap(([, { namedBy }]) => namedBy ?? []),
+    ({ component }) => component,
+  );
+  const commands = new Map(
+    [...flagsOf].map(([component, known]) => [component, commandOf(manifests[component] ?? '', component, known)]),
+  );
+  const named = files.flatMap(([name, { namedBy, default: usual }]): Named[] => {
+    const command = namedBy && commands.get(namedBy.component);
+    if (namedBy === undefined || command === undefined) return [];
+    const path = hostPathOf(command, namedBy.flag);
     if (path !== undefined) return [[name, moved(path)]];
-    return usual !== undefined && saysAll(manifest, namedBy.component, files) ? [[name, null]] : [];
+    return usual !== undefined && command.isWhole ? [[name, null]] : [];
   });
   const paths = new Map(named);
-  const keys = files.flatMap(([name, { keyOf }]): (readonly [string, string | null])[] => {
+  const keys = files.flatMap(([name, { keyOf }]): Named[] => {
     const path = paths.get(keyOf ?? '');
     return path === undefined ? [] : [[name, path === null ? null : keyBeside(path)]];
   });
   return Object.fromEntries([...named, ...keys]);
 }
 
-type DeclaredFiles = readonly (readonly [string, NonNullable<Inventory['files']>[string]])[];
+type Named = readonly [name: string, path: string | null];
 
-/**
- * Whether a manifest says of every file whether its component reads it: it names one at least, or listens without TLS. One
- * that names none is a fragment, and the defaults count.
- */
-function saysAll(manifest: string, component: string, files: DeclaredFiles): boolean {
+interface Command {
+  readonly flags: ReturnType<typeof flagValuesOf>;
+  readonly mounts: ReturnType<typeof mountsOf>;
+  /** It reads no other files than those that its flags name. One that names none, and does not listen without TLS, is a fragment. */
+  readonly isWhole: boolean;
+}
+
+function commandOf(manifest: string, component: string, known: readonly { readonly flag: string }[]): Command {
   const flags = flagValuesOf(manifest, component);
   const isPlain = (flags.get('listen-client-urls') ?? []).some((urls) => urls.startsWith('http://'));
-  return isPlain || files.some(([, { namedBy }]) => namedBy?.component === component && flags.has(namedBy.flag));
+  const isWhole = isPlain || known.some(({ flag }) => flags.has(flag));
+  return { flags, mounts: mountsOf(manifest, component), isWhole };
 }
 
 /**
- * Where the directories of an inventory are elsewhere than by default, paths below the defaults lie there, too. `usual` and
- * `here`: absolute paths by the name of the directory.
+ * The place of a path on a machine whose directories are not the default ones: a path below a default directory lies below
+ * the one in its place. `usual` and `here`: absolute paths by the name of the directory.
  */
 export function movedPaths(
   usual: Readonly<Record<string, string>>,
@@ -64,15 +75,15 @@ export function movedPaths(
 }
 
 /**
- * Of a flag that is given several times the first: `init adopt` appends flags that name its own files, which are none of
- * this machine's administrator.
+ * The first value of a flag that is given several times: `init adopt` appends flags that name its own files, which are none
+ * of this machine's administrator.
  */
-function hostPathOf(manifest: string, component: string, flag: string): string | undefined {
-  const path = flagValuesOf(manifest, component).get(flag)?.[0];
+function hostPathOf({ flags, mounts }: Command, flag: string): string | undefined {
+  const path = flags.get(flag)?.[0];
   if (path === undefined || !posix.isAbsolute(path)) return undefined;
   const inside = posix.normalize(path);
-  const mounts = mountsOf(manifest, component).filter(({ at }) => inside === at || inside.startsWith(`${at}/`));
-  const [nearest] = mounts.toSorted((one, other) => other.at.length - one.at.length);
+  const above = mounts.filter(({ at }) => inside === at || inside.startsWith(`${at}/`));
+  const [nearest] = above.toSorted((one, other) => other.at.length - one.at.length);
   return nearest === undefined ? inside : posix.join(nearest.hostPath, inside.slice(nearest.at.length));
 }
 

@@ -95,13 +95,18 @@ export class KubeadmMachine implements AsyncDisposable {
     return stdout;
   }
 
+  /** Where its directories are, for the program that looks at them from outside. */
+  get directories(): Readonly<Record<string, string>> {
+    return {
+      kubernetesDir: this.path(),
+      pkiDir: this.path('pki'),
+      kubeletDir: join(this.root, 'var/lib/kubelet'),
+    };
+  }
+
   /** `kube-cert-recovery status` for these files. */
   status(...args: readonly string[]): Promise<Outcome> {
-    const directories = [
-      `kubernetesDir=${this.path()}`,
-      `pkiDir=${this.path('pki')}`,
-      `kubeletDir=${join(this.root, 'var/lib/kubelet')}`,
-    ].map((directory) => `--directory=${directory}`);
+    const directories = Object.entries(this.directories).map(([name, path]) => `--directory=${name}=${path}`);
     const own = [process.execPath, program, 'status', '--preset=kubeadm', ...directories, ...args];
     return this.#network === undefined
       ? run('unshare', [...asRoot, '--net', ...own])
