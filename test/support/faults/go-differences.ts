@@ -223,6 +223,7 @@ function damagedKubeconfig({ certificate, keys }: Material, dice: Dice): Buffer 
 function readKubeconfig(content: Buffer): readonly Certificate[] {
   const view = readKubeconfigView('/a.conf', content, {});
   if ('problem' in view) throw new RecoveryError('MaterialInvalid', view.problem);
+  if ('foreign' in view && view.isOtherDocument === true) throw new RecoveryError('MaterialInvalid', view.foreign);
   if (!('user' in view)) return [];
   const { certificate, key, authority } = view;
   const isTorn = [certificate, key, authority].some((one) => one.kind === 'data' && one.bytes === undefined);
