@@ -108,6 +108,8 @@ export interface Endpoints {
   readonly controlPlane?: string;
   readonly internal?: string;
   readonly local?: string;
+  /** By which the components of this machine ask its API server, where a load balancer stands between them. */
+  readonly components?: readonly string[];
 }
 
 /** An inventory made concrete for one cluster: artefacts in the order signer, bundle, target (topological). */

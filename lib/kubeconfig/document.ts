@@ -117,6 +117,8 @@ type ContextChoice = OwnContext | { readonly problem: string } | { readonly fore
 export interface KnownServers {
   readonly controlPlane?: string;
   readonly local?: string;
+  /** Those that components of this machine ask by certificates of its own CA. */
+  readonly components?: readonly string[];
 }
 
 interface Context extends OwnContext {
@@ -190,13 +192,15 @@ export function entryOf(config: KubeconfigFields, kind: Kind, name: unknown): Na
   return { path: [`${kind}s`, index, kind], fields: isMapping(fields) ? fields : {} };
 }
 
-function pointsHere({ cluster }: Context, { controlPlane, local }: KnownServers): boolean {
+function pointsHere({ cluster }: Context, { controlPlane, local, components = [] }: KnownServers): boolean {
   const server = urlOf(cluster.fields['server']);
   if (server === undefined) return false;
   const isLoopback = /^(127\.|localhost$|\[::1\]$)/.test(server.hostname);
   const own = urlOf(local);
   return (
-    own?.host === server.host || urlOf(controlPlane)?.host === server.host || (isLoopback && own?.port === server.port)
+    own?.host === server.host ||
+    (isLoopback && own?.port === server.port) ||
+    [controlPlane, ...components].some((url) => urlOf(url)?.host === server.host)
   );
 }
 

@@ -6,21 +6,25 @@ import { join } from 'node:path';
 import { RecoveryError } from '../../errors.ts';
 import { otherDocument } from '../../kubeconfig/other-document.ts';
 import type { Inventory } from '../model.ts';
-import { allDirectories } from '../located.ts';
+import { allDirectories, allFiles } from '../located.ts';
 import type { Environment } from '../resolve.ts';
 import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
+import { shownDirectory } from './certificates-directory.ts';
+import { componentServers } from './component-servers.ts';
 import { flagsOf } from './documents.ts';
 import { discoverEtcd } from './etcd-machine.ts';
 import { isOnMachine, readerBelow } from './machine-files.ts';
-import { movedPaths, namedFiles } from './named-files.ts';
-import { readStaticPods } from './pod-manifests.ts';
+import { movedPaths, type NamedFiles, namedFiles } from './named-files.ts';
+import { readStaticPods, type StaticPodManifests } from './pod-manifests.ts';
 import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubeadm.ts';
 
 /** `reads`: by component of an adopted machine, the files that its flags name. */
 export interface Discovery extends KubeadmFindings {
   readonly reads: FilesRead;
   /** Of its static pods, by component. */
-  readonly manifests: Readonly<Record<string, string | undefined>>;
+  readonly manifests: StaticPodManifests;
+  /** As it is shown, else as it was asked for. */
+  readonly pkiDir: string;
 }
 
 /** Whose files are read: this machine's, or those below another root. */
@@ -35,6 +39,8 @@ interface KubeadmQuestion extends Machine {
   readonly directories: Readonly<Record<'kubernetesDir' | 'pkiDir' | 'kubeletDir', string>>;
   /** What the administrator says. */
   readonly given: Environment;
+  /** The directory of certificates, as manifests show it. */
+  readonly shown?: (manifests: StaticPodManifests) => string | undefined;
 }
 
 /**
@@ -49,18 +55,30 @@ export async function discoverEnvironment(
   if (inventory.discover === 'etcd') return discoverEtcd(inventory, given, machine.root);
   if (inventory.discover !== 'kubeadm') return { environment: given, notes: [] };
   const directories = directoriesOfKubeadm(allDirectories(inventory, given.directories ?? {}));
-  const { parameters, endpoints, lacks, reads, manifests, notes } = await discoverKubeadm({
+  const moved = movedPaths(allDirectories(inventory, {}), allDirectories(inventory, given.directories ?? {}));
+  const filesIn = (all: StaticPodManifests): NamedFiles => namedFiles(inventory.files, all, moved);
+  const isDeclared =
+    Object.hasOwn(inventory.directories ?? {}, 'pkiDir') && given.directories?.['pkiDir'] === undefined;
+  const discovery = await discoverKubeadm({
     ...machine,
     directories,
     given,
+    ...(isDeclared && { shown: (all) => shownDirectory('pkiDir', inventory.files, filesIn(all)) }),
   });
+  const { parameters, lacks, reads, manifests, notes, pkiDir } = discovery;
   // An inventory of your own may declare fewer.
   const declared = Object.entries(parameters).filter(
     ([name]) => Object.hasOwn(inventory.parameters, name) || Object.hasOwn(given.parameters ?? {}, name),
   );
-  const moved = movedPaths(allDirectories(inventory, {}), allDirectories(inventory, given.directories ?? {}));
-  const files = namedFiles(inventory.files, manifests, moved);
-  return { environment: { ...given, parameters: Object.fromEntries(declared), files, endpoints, lacks, reads }, notes };
+  const files = filesIn(manifests);
+  const places = { ...given.directories, ...(isDeclared && { pkiDir }) };
+  const here = { directories: allDirectories(inventory, places), files };
+  const { text } = readerBelow(machine.root ?? '/');
+  const known = { ...here, files: allFiles(inventory, here) };
+  const components = await componentServers(inventory.artefacts, known, text);
+  const endpoints = { ...discovery.endpoints, ...(components.length > 0 && { components }) };
+  const found = { parameters: Object.fromEntries(declared), directories: places, files, endpoints, lacks, reads };
+  return { environment: { ...given, ...found }, notes };
 }
 
 /** Where kubeadm has its files, unless others are known. */
@@ -72,12 +90,14 @@ export function directoriesOfKubeadm(known: Readonly<Record<string, string>>): K
 /** Throws ConfigInvalid on a machine that is no control plane of kubeadm. */
 export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discovery> {
   const { directories, given, root = '/', addresses = ownAddresses } = question;
-  const { kubernetesDir, pkiDir, kubeletDir } = directories;
+  const { kubernetesDir, kubeletDir } = directories;
   // The CAs alone say nothing: people copy them to a machine before `kubeadm join --control-plane`, which refuses to join
   // where it finds what we would make.
   const manifest = join(kubernetesDir, 'manifests/kube-apiserver.yaml');
   const machineFiles = readerBelow(root);
   const { text, unread } = machineFiles;
+  const manifests = await readStaticPods(join(kubernetesDir, 'manifests'), machineFiles);
+  const pkiDir = question.shown?.(manifests) ?? directories.pkiDir;
   const conf = (name: string): Promise<string | undefined> => text(join(kubernetesDir, name));
   const own = {
     'controller-manager.conf': await conf('controller-manager.conf'),
@@ -88,7 +108,6 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     otherDocument(content) === undefined ? [join(kubernetesDir, name)] : [],
   );
   const signs = [manifest, join(pkiDir, 'apiserver.crt'), join(pkiDir, 'apiserver.key'), ...kubeconfigs];
-  const manifests = await readStaticPods(join(kubernetesDir, 'manifests'), machineFiles);
   const apiServerManifest = manifests['kube-apiserver'];
   const there = await Promise.all(signs.map((path) => isOnMachine(join(root, path))));
   if (apiServerManifest === undefined && !there.includes(true)) {
@@ -128,7 +147,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
       kubeconfigFile: join(kubernetesDir, 'kubelet.conf'),
       endpoints: discovery.endpoints,
     });
-  const found = { ...discovery, reads, manifests, notes: [...unread, ...discovery.notes] };
+  const found = { ...discovery, reads, manifests, pkiDir, notes: [...unread, ...discovery.notes] };
   if (problem === undefined) return found;
   const note = `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
   return { ...found, lacks: given.lacks ?? [...found.lacks, 'trustedAuthority'], notes: [...found.notes, note] };
