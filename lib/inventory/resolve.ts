@@ -37,6 +37,8 @@ export interface Environment {
   readonly lacks?: readonly Feature[];
   /** By component, the files that it reads, where its manifest names others than kubeadm's: then it reads no others. */
   readonly reads?: Readonly<Record<string, readonly string[]>>;
+  /** Components that elect no leader here, so that no Lease shows whether they work. */
+  readonly withoutLease?: readonly string[];
   /** For a process that makes no certificate: a parameter without value counts as empty, a directory stays open. */
   readonly mayLack?: boolean;
 }
@@ -170,11 +172,15 @@ export function checkEnvironment(inventory: Inventory, environment: Environment)
 
 function readersHere(
   { location, readers }: Pick<Artefact, 'location' | 'readers'>,
-  reads: NonNullable<Environment['reads']>,
+  { reads = {}, withoutLease = [] }: Pick<Environment, 'reads' | 'withoutLease'>,
 ): readonly Reader[] {
-  if (!isFile(location)) return readers;
+  const provable = readers.map((reader): Reader => {
+    const isShown = reader.proof.kind !== 'lease' || !withoutLease.includes(reader.component);
+    return isShown ? reader : { ...reader, proof: { kind: 'none' } };
+  });
+  if (!isFile(location)) return provable;
   const files = filesOf(location).map(({ file }) => file);
-  return readers.filter(({ component }) => reads[component]?.some((file) => files.includes(file)) !== false);
+  return provable.filter(({ component }) => reads[component]?.some((file) => files.includes(file)) !== false);
 }
 
 /** Other machines that have the same CA are named: nobody makes one of his own. */
@@ -188,7 +194,7 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   const problems = checkEnvironment(inventory, environment);
   if (problems.length > 0)
     throw problemsError('InventoryInvalid', `Cannot resolve inventory "${inventory.name}"`, problems);
-  const { parameters = {}, lacks = [], reads = {}, endpoints, files = {} } = environment;
+  const { parameters = {}, lacks = [], endpoints, files = {} } = environment;
   const directories = allDirectories(inventory, environment.directories ?? {});
   const usual: PlacesHere = { directories, files: allFiles(inventory, { directories }) };
   const places: PlacesHere = { directories, files: allFiles(inventory, { directories, files }) };
@@ -197,7 +203,7 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   const found = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
   const artefacts = topologicalOrder(namedHere(found, places, usual)).ordered.map((artefact): ResolvedArtefact => {
     const { location } = artefact;
-    const readers = readersHere({ location, readers: artefact.readers }, reads);
+    const readers = readersHere({ location, readers: artefact.readers }, environment);
     if (artefact.kind === 'signer') {
       return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };
     }

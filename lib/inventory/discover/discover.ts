@@ -11,7 +11,7 @@ import type { Environment } from '../resolve.ts';
 import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
 import { shownDirectory } from './certificates-directory.ts';
 import { componentServers } from './component-servers.ts';
-import { flagsOf } from './documents.ts';
+import { electsLeader, flagsOf } from './documents.ts';
 import { discoverEtcd } from './etcd-machine.ts';
 import { isOnMachine, readerBelow } from './machine-files.ts';
 import { movedPaths, type NamedFiles, namedFiles } from './named-files.ts';
@@ -77,7 +77,11 @@ export async function discoverEnvironment(
   const known = { ...here, files: allFiles(inventory, here) };
   const components = await componentServers(inventory.artefacts, known, text);
   const endpoints = { ...discovery.endpoints, ...(components.length > 0 && { components }) };
-  const found = { parameters: Object.fromEntries(declared), directories: places, files, endpoints, lacks, reads };
+  const withoutLease = Object.keys(manifests).filter(
+    (component) => !electsLeader(manifests[component] ?? '', component),
+  );
+  const more = { files, endpoints, lacks, reads, withoutLease };
+  const found = { parameters: Object.fromEntries(declared), directories: places, ...more };
   return { environment: { ...given, ...found }, notes };
 }
 

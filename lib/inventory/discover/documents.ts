@@ -29,6 +29,15 @@ export function flagValuesOf(manifest: string, wanted?: string): ReadonlyMap<str
   return values;
 }
 
+/**
+ * Whether a component holds a Lease while it works: a single control plane, minikube's for one, may run without (--leader-elect
+ * of k8s.io/component-base, true by default; the values are those of Go's strconv.ParseBool).
+ */
+export function electsLeader(manifest: string, component: string): boolean {
+  const value = flagsOf(manifest, component)?.get('leader-elect');
+  return value === undefined || !/^(0|f|false)$/i.test(value);
+}
+
 /** Directories and files of the host that a container of a static pod has, by where it has them. */
 export function mountsOf(
   manifest: string,

@@ -243,4 +243,9 @@ export const kubespray = ({ link }: { readonly link: boolean }): Layout => ({
   },
   leaves: leavesIn(kubesprayDirectory.slice(1)),
   served: { 6443: `${kubesprayDirectory}/apiserver.crt`, 2379: `${kubesprayDirectory}/etcd/server.crt` },
+  // Where pki leads nowhere, what is lost has to be made where the flags say.
+  ...(!link && {
+    whileOff: (node) =>
+      node.atBoot(`cd ${kubesprayDirectory} && rm apiserver.crt apiserver.key etcd/healthcheck-client.key`),
+  }),
 });
