@@ -85,4 +85,7 @@ describe('a node with everything expired, after init host alone', () => {
   it("comes back in kubespray's, with the usual directory as a link", () => comesBack(kubespray({ link: true })));
 
   it("comes back in kubespray's, without one", () => comesBack(kubespray({ link: false })));
+
+  it("comes back in kubespray's, with etcd as a service", () =>
+    comesBack(kubespray({ link: true, etcdService: true })));
 });

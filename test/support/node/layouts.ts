@@ -3,6 +3,7 @@
 import { join } from 'node:path';
 import { mkdir, writeFile } from 'node:fs/promises';
 import type { CreateOptions } from './cluster.ts';
+import { etcdServiceFile, etcdServiceLeaves, installEtcd, kubesprayEtcd } from './kubespray-etcd.ts';
 import { type Leaf, leaves, leavesIn, superAdmin } from './leaves.ts';
 import { type Node, withScratch } from './node.ts';
 
@@ -192,6 +193,8 @@ export const kind: Layout = {
   },
 };
 
+/** Those of an etcd that kubeadm makes. */
+const etcdLeaves = ['etcd-server', 'etcd-peer', 'etcd-healthcheck-client', 'apiserver-etcd-client'];
 const kubesprayDirectory = '/etc/kubernetes/ssl';
 
 const kubesprayUnit = `[Unit]
@@ -222,11 +225,17 @@ KUBELET_ARGS="--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf \\
 `;
 
 /** roles/kubernetes: another directory of certificates, which kubeadm's usual one may lead to, and a unit of the kubelet's own. */
-export const kubespray = ({ link }: { readonly link: boolean }): Layout => ({
+export const kubespray = ({
+  link,
+  etcdService = false,
+}: {
+  readonly link: boolean;
+  readonly etcdService?: boolean;
+}): Layout => ({
   options: {
     systemd: true,
     certificatesDir: kubesprayDirectory,
-    more: { clusterName: 'cluster.local' },
+    more: { clusterName: 'cluster.local', ...(etcdService && { etcd: kubesprayEtcd }) },
     before: async (node) => {
       await node.sh(`mkdir -p ${kubesprayDirectory} ${link ? '&& ln -s ssl /etc/kubernetes/pki' : ''}`);
       await putFiles(node, {
@@ -235,14 +244,20 @@ export const kubespray = ({ link }: { readonly link: boolean }): Layout => ({
         '/etc/systemd/system/kubelet.service.d/10-kubeadm.conf': '[Service]\n',
         '/etc/kubernetes/kubelet.env': kubesprayKubelet(node.address),
       });
+      if (etcdService) await installEtcd(node);
       // kubespray writes it before kubeadm init; its contents are those of the file that kubeadm writes.
       await node.sh(
         'ln -s /var/lib/kubelet/config.yaml /etc/kubernetes/kubelet-config.yaml && systemctl daemon-reload',
       );
     },
   },
-  leaves: leavesIn(kubesprayDirectory.slice(1)),
-  served: { 6443: `${kubesprayDirectory}/apiserver.crt`, 2379: `${kubesprayDirectory}/etcd/server.crt` },
+  leaves: etcdService
+    ? [...leavesIn(kubesprayDirectory.slice(1), etcdLeaves), ...etcdServiceLeaves]
+    : leavesIn(kubesprayDirectory.slice(1)),
+  served: {
+    6443: `${kubesprayDirectory}/apiserver.crt`,
+    2379: etcdService ? etcdServiceFile : `${kubesprayDirectory}/etcd/server.crt`,
+  },
   // Where pki leads nowhere, what is lost has to be made where the flags say.
   ...(!link && {
     whileOff: (node) =>
