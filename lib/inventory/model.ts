@@ -122,5 +122,7 @@ export interface Resolved {
   /** Who tells names at each look. */
   readonly asks?: Inventory['discover'];
   readonly tlsRegistry?: TlsRegistry;
+  /** By file of this host, the flags of its components that name it. */
+  readonly readBy?: Readonly<Record<string, readonly string[]>>;
   readonly artefacts: readonly ResolvedArtefact[];
 }

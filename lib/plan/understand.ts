@@ -90,6 +90,8 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
 
 /** Of a bundle without entry, or with an empty one: none. Its owner has not written it yet. */
 function externalCertificates({ location }: External, entries: Entries, what: string): readonly Certificate[] {
+  if (location.kind === 'pemFile')
+    return parseCertificates(requireEntry(entries, caBundleKey, what), `${what} ${caBundleKey}`, 'skipped');
   if (location.kind !== 'configMap')
     return parseCertificates(requireEntry(entries, certificateKey, what), `${what} ${certificateKey}`);
   const bundle = entries[caBundleKey];

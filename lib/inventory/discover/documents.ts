@@ -1,9 +1,9 @@
 // What the files of a kubeadm machine say, as far as discovery asks: flags of a static pod, servers and users of a
 // kubeconfig, one field of the kubelet's configuration. Pure. A text that is not what it should be gives undefined.
 import { type KnownServers, ownContext } from '../../kubeconfig/document.ts';
-import { flagsIn } from '../../command-flags.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
 import { isMapping, yamlMapping } from '../../yaml.ts';
+import { argumentsOf, type ComponentCommand, type ValuesByFlag, type Mount, valuesIn } from './component-settings.ts';
 
 type Mapping = Readonly<Record<string, unknown>>;
 
@@ -21,12 +21,37 @@ export function flagsOf(manifest: string, wanted?: string): ReadonlyMap<string, 
 }
 
 /** The same with all values of each flag, in their order. */
-export function flagValuesOf(manifest: string, wanted?: string): ReadonlyMap<string, readonly string[]> {
-  const container = containerOf(manifest, wanted);
-  const words = [...list(container?.['command']), ...list(container?.['args'])].flatMap((word) => text(word) ?? []);
-  const values = new Map<string, string[]>();
-  for (const { name, value = '' } of flagsIn(words)) values.set(name, [...(values.get(name) ?? []), value]);
-  return values;
+export const flagValuesOf = (manifest: string, wanted?: string): ValuesByFlag => {
+  const words = wordsOf(containerOf(manifest, wanted));
+  return valuesIn((wanted === undefined ? undefined : argumentsOf(wanted, words)) ?? words);
+};
+
+const wordsOf = (container: Mapping | undefined): readonly string[] =>
+  [...list(container?.['command']), ...list(container?.['args'])].flatMap((word) => text(word) ?? []);
+
+/** The words that `init adopt` has appended (lib/adopt/static-pods.ts): they name files of ours. */
+function flagsOfOurs(manifest: string): ReadonlySet<string> {
+  if (!manifest.includes(adoptedFlags)) return new Set();
+  const annotations = mapping(mapping(yamlMapping(manifest)?.['metadata'])['annotations']);
+  const words = yamlMapping(`words: ${text(annotations[adoptedFlags]) ?? '[]'}`)?.['words'];
+  return new Set(list(words).flatMap((word) => text(word) ?? []));
+}
+
+const adoptedFlags = 'kube-cert-recovery/flags';
+
+/** Of the container of that name; undefined where the manifest has none. */
+export function commandLineOf(manifest: string, component: string): ComponentCommand | undefined {
+  const container = containerOf(manifest, component);
+  if (container === undefined) return undefined;
+  const variables = list(container['env'])
+    .map(mapping)
+    .flatMap(({ name, value }): [string, string][] => [[text(name) ?? '', text(value) ?? '']]);
+  const added = flagsOfOurs(manifest);
+  return {
+    words: wordsOf(container).filter((word) => !added.has(word)),
+    variables: new Map(variables),
+    mounts: mountsOf(manifest, component),
+  };
 }
 
 /**
@@ -39,10 +64,7 @@ export function electsLeader(manifest: string, component: string): boolean {
 }
 
 /** Directories and files of the host that a container of a static pod has, by where it has them. */
-export function mountsOf(
-  manifest: string,
-  wanted: string,
-): readonly { readonly at: string; readonly hostPath: string }[] {
+function mountsOf(manifest: string, wanted: string): readonly Mount[] {
   const volumes = list(mapping(yamlMapping(manifest)?.['spec'])['volumes']).map(mapping);
   return list(containerOf(manifest, wanted)?.['volumeMounts'])
     .map(mapping)
