@@ -22,6 +22,7 @@ import { createProver } from '../lib/proof/prove.ts';
 import { createOtherClocks } from '../lib/regen/other-clocks.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
 import type { Sources } from '../lib/plan/gather-offers.ts';
+import { version } from '../lib/program.ts';
 import { runRegen } from '../lib/regen/run.ts';
 import { releaseAfterBoot } from '../lib/regen/boot-leases.ts';
 import { observeBoot, releaseStaleLeases } from '../lib/regen/stale-leases.ts';
@@ -34,7 +35,7 @@ import { defaultKeyAlgorithm } from '../lib/well-known.ts';
 import { askLife, withLifeOfCluster } from './cluster-life.ts';
 import { clocksAskedAs, hostIdentity } from './host-identity.ts';
 import { createHostRestarts, createPodRestarts, type HostRestarts } from './restarts.ts';
-import { type Runtime, version } from './runtime.ts';
+import type { Runtime } from './runtime.ts';
 
 type Unmet = Promise<readonly UnmetCondition[]>;
 

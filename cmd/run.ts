@@ -5,10 +5,11 @@ import type { Config } from '../lib/config/load.ts';
 import { writesToJournal } from '../lib/host/systemd.ts';
 import { createLog } from '../lib/log.ts';
 import type { Log } from '../lib/log.ts';
+import { builtAt, version } from '../lib/program.ts';
 import { exitCodes, exitOfFailure, exitOfUnmet } from './exit-codes.ts';
 import { configInput } from './read-config.ts';
 import type { CommandLine } from './read-config.ts';
-import { builtAt, type Io, version } from './runtime.ts';
+import type { Io } from './runtime.ts';
 
 /** What a reader of the log wants to know of the configuration; the inventory by its name. */
 function summary({ inventory, ...config }: Config): Record<string, unknown> {

@@ -2,6 +2,7 @@
 // byte for byte, then ours; of objects in the API with columns of ours after kubeadm's. Pure.
 import { webhookText } from '../webhooks/intercepting.ts';
 import { batchMs } from '../plan/ahead-rules.ts';
+import { programText } from '../program.ts';
 import { listed } from '../summary.ts';
 import { type Column, table } from '../table.ts';
 import { toYaml } from '../yaml.ts';
@@ -27,6 +28,9 @@ function structured(info: object, format: Exclude<StatusFormat, 'table'>, indent
   const json = JSON.stringify(info, undefined, indent);
   return format === 'json' ? `${json}\n` : toYaml(JSON.parse(json));
 }
+
+/** The last line: which version has found this out, for whoever sends it to somebody. */
+const writtenBy = [`kube-cert-recovery ${programText}`, ''] as const;
 
 const paragraphs = (parts: readonly string[]): string => parts.filter((part) => part !== '').join('\n');
 
@@ -88,7 +92,7 @@ function notes(status: StatusReport): string {
     ...problems.map((problem) => `  ${problem}`),
     ...(changes.length === 0 ? [] : ['To be reissued:', ...changes]),
     ...webhookNotes(status),
-    '',
+    ...writtenBy,
   ].join('\n');
 }
 
@@ -205,7 +209,7 @@ function verdict(status: NodeStatus): string {
     ...renewalText(status),
     ...webhookNotes(status.adopted?.objects ?? {}),
     ...(noted.length === 0 ? [] : ['Notes:', ...noted.map((note) => `  ${note}`)]),
-    '',
+    ...writtenBy,
   ].join('\n');
 }
 

@@ -3,6 +3,7 @@
 // (`.certificates[?(@.residualTime<604800)]`), with keys of ours beside them. In the order in which they are printed; what
 // is undefined is left out there. Pure.
 import type { NodeStatus, ServedCertificate } from './node-report.ts';
+import { program } from '../program.ts';
 import { groupsOf, type StatusReport, type StatusRow } from './report.ts';
 import { apiVersion } from '../well-known.ts';
 
@@ -20,6 +21,7 @@ export function objectInfo(status: StatusReport): object {
     certificateAuthorities: authorities.map(objectEntry),
     objects: others.map(objectEntry),
     admissionWebhooks: status.webhooks,
+    program,
   };
 }
 
@@ -64,6 +66,7 @@ export function nodeInfo({ adopted, ...status }: NodeStatus): object {
       problem: adopted.problem,
     },
     recheckAt: time(status.recheckAt),
+    program,
   };
 }
 
