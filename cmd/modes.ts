@@ -11,7 +11,7 @@ import { readNote, writeNote } from '../lib/host/notes.ts';
 import { bootId } from '../lib/host/proc.ts';
 import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
 import { leaderLeases } from '../lib/inventory/leader-leases.ts';
-import { isFile } from '../lib/inventory/places.ts';
+import { fileDirectories, isFile } from '../lib/inventory/places.ts';
 import { readBy } from '../lib/inventory/resolve.ts';
 import { EventRecorder } from '../lib/kube/events.ts';
 import { Breakers } from '../lib/kube/circuit-breaker.ts';
@@ -150,6 +150,7 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
   const runtime = { ...given, resolved: await withLifeOfCluster(mode, given, asHost) };
   const { resolved } = runtime;
   const restarts = createHostRestarts(mode, disk, runtime);
+  const directories = fileDirectories(resolved.artefacts.map(({ location }) => location));
   const isByHand = (once || dryRun) && given.isOfUnit !== true;
   // When a run of the timer has last logged how everything stands: the note keeps that line to one a day and boot.
   const keepsNote = once && !dryRun && !isByHand;
@@ -181,8 +182,8 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
           if (connection === undefined || dryRun) return;
           released = releaseStaleLeases({ ...runtime, connection, leases, boot, mayHaveRenewed: !wasAway });
         },
-        lockDisk: () => lockHost({ ...runtime, lockDir }),
-        refuseBesideOthers: refuseBesideKubeadm,
+        lockDisk: () => lockHost({ ...runtime, lockDir, directories }),
+        refuseBesideOthers: () => refuseBesideKubeadm(directories),
       });
     const places = await management?.sourcesOf(mode);
     let report = await pass(places);
