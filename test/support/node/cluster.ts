@@ -42,6 +42,9 @@ interface Credentials {
 
 const admin = '/var/lib/machine/test-admin';
 
+/** A component that has failed waits up to five minutes for its next start: no slow machine is to be taken for a dead one. */
+const limitMs = 900_000;
+
 export interface CreateOptions extends ClusterOptions {
   readonly systemd?: boolean;
   /** Before kubeadm init: what an installer does around it. */
@@ -223,7 +226,7 @@ export class Cluster implements AsyncDisposable {
    * Resolves when the kubelet of `node` has reported Ready since that moment (its lease has been renewed too, so the
    * report is not an old one). The answer is when, in milliseconds since the epoch.
    */
-  async ready(node = this.node, { since = 0, withinMs = 180_000, ...options }: ReadyOptions = {}): Promise<number> {
+  async ready(node = this.node, { since = 0, withinMs = limitMs, ...options }: ReadyOptions = {}): Promise<number> {
     const { via = this.#workers.has(node) ? this.node : node } = options;
     return eventually(
       async () => {
@@ -245,7 +248,7 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** Makes a Pod on `node`, which the scheduler places and the kubelet runs; gone again when it has run. */
-  async runPod(node = this.node, { withinMs = 180_000 } = {}): Promise<void> {
+  async runPod(node = this.node, { withinMs = limitMs } = {}): Promise<void> {
     const via = this.#workers.has(node) ? this.node : node;
     const name = `probe-${randomBytes(4).toString('hex')}`;
     const pods = '/api/v1/namespaces/default/pods';
