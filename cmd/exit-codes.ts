@@ -3,7 +3,7 @@ import { errorCodes, errorText, RecoveryError } from '../lib/errors.ts';
 import type { Log } from '../lib/log.ts';
 import type { ArtefactReport, RegenReport } from '../lib/regen/journal.ts';
 import { isPartlyUnknown, nodeRows, type NodeStatus } from '../lib/status/node-report.ts';
-import type { StatusReport } from '../lib/status/report.ts';
+import type { StatusReport, StatusRow } from '../lib/status/report.ts';
 
 export const exitCodes = {
   done: 0,
@@ -56,8 +56,12 @@ export function exitOfUnmet(unmet: readonly UnmetCondition[]): ExitCode {
   return unmet.every(({ byHand = false }) => byHand) ? exitCodes.byHand : exitCodes.failed;
 }
 
+interface Seen extends Pick<StatusReport, 'class'> {
+  readonly rows: readonly Partial<Pick<StatusRow, 'state'>>[];
+}
+
 /** Of `status`: scripts see the worst that there is. */
-export function exitOfStatus({ rows, class: state }: Pick<StatusReport, 'rows' | 'class'>): ExitCode {
+export function exitOfStatus({ rows, class: state }: Seen): ExitCode {
   if (rows.some((row) => row.state === 'UNKNOWN')) return exitCodes.failed;
   if (state !== 'healthy') return exitCodes.expired;
   return rows.some((row) => row.state === 'EXPIRING') ? exitCodes.expiring : exitCodes.done;
@@ -71,5 +75,6 @@ export function exitOfNode(status: NodeStatus): ExitCode {
   if (!rows.some((row) => row.state === 'UNKNOWN') && rows.some(({ byHand }) => byHand)) return exitCodes.byHand;
   // What would be renewed before the kubelet starts is no fault of today.
   if (status.isForecast && status.class === 'recovering' && status.isArmed) return exitCodes.expiring;
-  return exitOfStatus({ rows: [...rows, ...(adopted?.objects?.rows ?? [])], class: status.class });
+  const inMemory = status.served.flatMap(({ ends }) => (ends === undefined ? [] : [{ state: ends }]));
+  return exitOfStatus({ rows: [...rows, ...inMemory, ...(adopted?.objects?.rows ?? [])], class: status.class });
 }

@@ -204,6 +204,7 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
       const notes = { directory: lockDir, boot: bootId() };
       released = Promise.all([released, releaseAfterBoot({ ...runtime, asHost, leases, boot, notes })]);
     }
+    if (once && !dryRun && !mode.restart) await restarts.observe();
     const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
     if (once && !dryRun) await restarts.publishAuthority();
     await askLife(mode, runtime, asHost);

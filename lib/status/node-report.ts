@@ -17,15 +17,22 @@ import {
 } from './report.ts';
 import type { Reason } from '../plan/reasons.ts';
 import { outlookOf } from './outlook.ts';
+import type { FormerFile } from '../restart/loaded.ts';
 import { announcedPart } from '../well-known.ts';
+import { formerText, isRestartedByItself } from './former-text.ts';
 
 /** What a server of this machine shows, held against the file that it reads. */
 export interface ServedCertificate {
   readonly component: string;
   readonly address: string;
   readonly artefact: string;
-  readonly state: 'same' | 'different' | 'unreachable';
+  /** `inMemory`: the server has made it itself, and it lies in no file. */
+  readonly state: 'same' | 'different' | 'unreachable' | 'inMemory';
   readonly notAfter?: Date | undefined;
+  /** Of one in memory. */
+  readonly ends?: 'EXPIRING' | 'EXPIRED';
+  /** From when on its server is restarted for it. */
+  readonly restartsAt?: Date;
   /** What was met; for `different` also what makes the process read its file again. */
   readonly message: string;
 }
@@ -44,6 +51,8 @@ export interface NodeStatus extends Omit<StatusReport, 'apiProblem' | 'rows' | '
   readonly own: readonly StatusRow[];
   /** Empty in a forecast: nobody knows what will be served. */
   readonly served: readonly ServedCertificate[];
+  /** What running components have not loaded as it is now. Empty in a forecast. */
+  readonly former: readonly FormerFile[];
   /** Of an adopted machine. */
   readonly adopted?: AdoptionStatus | undefined;
   /** What else is to be known: what could not be found out about this machine, what is not installed on it. */
@@ -90,6 +99,7 @@ interface NodeInput extends ReportInput {
   readonly notes?: readonly string[];
   /** What runs with a former CA, and who must restart it. */
   readonly stale?: readonly string[];
+  readonly former?: readonly FormerFile[];
   /** Default: true. */
   readonly isArmed?: boolean | undefined;
   /** Default: `the kubelet`. */
@@ -100,7 +110,8 @@ interface NodeInput extends ReportInput {
 }
 
 export function nodeReport(input: NodeInput): NodeStatus {
-  const { served = [], notes = [], isForecast = false, isArmed = true, adopted, starter = 'the kubelet' } = input;
+  const { served = [], former = [], notes = [], isForecast = false, isArmed = true, adopted } = input;
+  const { starter = 'the kubelet' } = input;
   const each = tellEach(input);
   const { inventory, at, recheckAt, ...general } = report(input, each);
   const told = each
@@ -114,11 +125,13 @@ export function nodeReport(input: NodeInput): NodeStatus {
   const problems = [
     ...general.problems,
     ...(input.stale ?? []),
+    ...former.filter((one) => !isRestartedByItself(one)).map(formerText),
     ...(adopted === undefined ? [] : adoptedProblems(adopted)),
   ];
   const isRecovering =
     [general.class, adopted?.objects?.class].includes('recovering') ||
-    served.some(isDifferent) ||
+    served.some((one) => isDifferent(one) || one.ends === 'EXPIRED') ||
+    former.length > 0 ||
     adopted?.pods.some(({ state }) => state === 'waiting') === true;
   const rowsOf = (group: readonly Told[]): StatusRow[] => group.map(({ row }) => row);
   return {
@@ -134,6 +147,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
     authorities: rowsOf(authorities),
     own: rowsOf(own),
     served,
+    former,
     notes: [...notes, ...listed.flatMap(absenceNote)],
     recheckAt,
   };

@@ -6,7 +6,8 @@ import { programText } from '../program.ts';
 import { listed } from '../summary.ts';
 import { type Column, table } from '../table.ts';
 import { toYaml } from '../yaml.ts';
-import { isDifferent, nodeRows, type NodeStatus } from './node-report.ts';
+import { formerText } from './former-text.ts';
+import { isDifferent, nodeRows, type NodeStatus, type ServedCertificate } from './node-report.ts';
 import { groupsOf, type StatusClass, type StatusReport, type StatusRow } from './report.ts';
 import { nodeInfo, objectInfo } from './structured.ts';
 
@@ -117,7 +118,7 @@ function nodeTables(status: NodeStatus): string {
       ['ADDRESS', ({ address }) => address],
       ['CERTIFICATE', ({ artefact }) => artefact],
       ['EXPIRES', ({ notAfter }) => (notAfter === undefined ? '' : expiresText(notAfter))],
-      ['SERVED', ({ state }) => (state === 'unreachable' ? '-' : state)],
+      ['SERVED', ({ state }) => servedTexts[state]],
     ]),
     adopted?.objects === undefined ? '' : objectTables(adopted.objects),
     table(adopted?.pods ?? [], [
@@ -134,6 +135,8 @@ function nodeTables(status: NodeStatus): string {
     verdict(status),
   ]);
 }
+
+const servedTexts = { same: 'same', different: 'different', unreachable: '-', inMemory: 'in memory' } as const;
 
 /** As kubeadm: nothing of what is missing, and its last column is padded. */
 const externalText = ({ isForeign, state }: StatusRow): string =>
@@ -157,8 +160,27 @@ function findings(status: NodeStatus): readonly Finding[] {
     ...status.served
       .filter(isDifferent)
       .map(({ artefact, component, message }): Finding => [artefact, 'NOT SERVED', `restart ${component}`, message]),
+    ...status.served.flatMap((one) => endingInMemory(one, status)),
+    ...status.former.map((one): Finding => [one.artefact, 'NOT LOADED', restartText(one, status), formerText(one)]),
     ...(status.adopted?.objects?.rows ?? []).flatMap(objectFinding),
   ];
+}
+
+function endingInMemory(
+  { artefact, component, ends, restartsAt, message }: ServedCertificate,
+  status: Restarting,
+): readonly Finding[] {
+  return ends === undefined ? [] : [[artefact, ends, restartText({ component, restartsAt }, status), message]];
+}
+
+type Restarting = Pick<NodeStatus, 'at' | 'isArmed'>;
+
+function restartText(
+  { component, restartsAt }: { readonly component: string; readonly restartsAt?: Date | undefined },
+  { at, isArmed }: Restarting,
+): string {
+  if (!isArmed || restartsAt === undefined) return `restart ${component}`;
+  return restartsAt <= at ? `${component} restarted` : `${component} restarted ${expiresText(restartsAt)}`;
 }
 
 /** Of an object in the API; what only a person puts right is among the problems. */
