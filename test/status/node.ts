@@ -11,6 +11,7 @@ import {
   type NodeStatus,
   type ServedCertificate,
 } from '../../lib/status/node-report.ts';
+import type { FormerFile } from '../../lib/restart/loaded.ts';
 import { at, certificate, present } from '../support/facts.ts';
 
 /** On the first of June 2026; leaves end after 300 days, CAs after ten years. */
@@ -61,6 +62,7 @@ export interface Told {
   readonly isForecast?: boolean;
   readonly keyOnly?: readonly string[];
   readonly served?: readonly ServedCertificate[];
+  readonly former?: readonly FormerFile[];
   readonly isArmed?: boolean;
   readonly adopted?: AdoptionStatus;
   readonly ahead?: RenewAhead;
