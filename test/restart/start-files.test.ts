@@ -11,8 +11,12 @@ import type { FileState } from '../../lib/restart/loaded.ts';
 import { startFilesOf, stateOfFile } from '../../lib/restart/start-files.ts';
 import { toYaml } from '../../lib/yaml.ts';
 
-const filesByComponent = (preset: string, parameter: string): Record<string, readonly string[]> => {
-  const resolved = resolve(loadPreset(preset), { parameters: { [parameter]: ['node1'] } });
+const filesByComponent = (
+  preset: string,
+  parameter: string,
+  files: Readonly<Record<string, string>> = {},
+): Record<string, readonly string[]> => {
+  const resolved = resolve(loadPreset(preset), { parameters: { [parameter]: ['node1'] }, files });
   return Object.fromEntries(
     componentsOf(resolved).map((component) => [
       component.name,
@@ -29,6 +33,31 @@ describe('startFilesOf()', () => {
       'kube-apiserver': ['/etc/kubernetes/pki/etcd/ca.crt'],
       'kube-controller-manager': ['/etc/kubernetes/pki/ca.crt', '/etc/kubernetes/controller-manager.conf'],
       'kube-scheduler': ['/etc/kubernetes/scheduler.conf'],
+    });
+  });
+
+  it('names the files that the flags of the processes name', () => {
+    const files = {
+      etcdServerCaFile: '/etc/etcd-ssl/ca.pem',
+      caFile: '/etc/kubernetes/ssl/ca.pem',
+      controllerManagerKubeconfig: '/etc/kubernetes/manager.kubeconfig',
+      schedulerKubeconfig: '/etc/kubernetes/scheduler.kubeconfig',
+    };
+    expect(filesByComponent('kubeadm', 'nodeName', files)).toEqual({
+      kubelet: ['/etc/kubernetes/kubelet.conf'],
+      etcd: ['/etc/etcd-ssl/ca.pem'],
+      'kube-apiserver': ['/etc/etcd-ssl/ca.pem'],
+      'kube-controller-manager': ['/etc/kubernetes/ssl/ca.pem', '/etc/kubernetes/manager.kubeconfig'],
+      'kube-scheduler': ['/etc/kubernetes/scheduler.kubeconfig'],
+    });
+  });
+
+  it('names one CA for all to each that cannot read it again, for whichever purpose', () => {
+    const ca = '/etc/kubernetes/pki/ca.crt';
+    expect(filesByComponent('kubeadm', 'nodeName', { etcdServerCaFile: ca })).toMatchObject({
+      etcd: [ca],
+      'kube-apiserver': [ca],
+      'kube-controller-manager': [ca, '/etc/kubernetes/controller-manager.conf'],
     });
   });
 
