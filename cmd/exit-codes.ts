@@ -32,6 +32,8 @@ export interface UnmetCondition {
   readonly message: string;
   /** An administrator must bring it, or the CA that would sign it. */
   readonly byHand?: boolean | undefined;
+  /** A wrong setting of one entry, which was left out. */
+  readonly isSetting?: boolean;
 }
 
 export function unmetConditions({ gaveUp, artefacts }: RegenReport): readonly UnmetCondition[] {
@@ -49,11 +51,13 @@ export function isUnmet({ action, outcome }: ArtefactReport): boolean {
 
 /**
  * Of what ends in good order: whether something is left that is not as it should be. Where only certificates of somebody
- * else's CA are left, all has been done that can be done here.
+ * else's CA are left, all has been done that can be done here; where only a setting is wrong, all that was asked for.
  */
 export function exitOfUnmet(unmet: readonly UnmetCondition[]): ExitCode {
   if (unmet.length === 0) return exitCodes.done;
-  return unmet.every(({ byHand = false }) => byHand) ? exitCodes.byHand : exitCodes.failed;
+  const others = unmet.filter(({ isSetting = false }) => !isSetting);
+  if (others.length === 0) return exitCodes.usage;
+  return others.every(({ byHand = false }) => byHand) ? exitCodes.byHand : exitCodes.failed;
 }
 
 interface Seen extends Pick<StatusReport, 'class'> {
