@@ -32,7 +32,12 @@ export interface KubeconfigView {
   readonly server?: string | undefined;
   /** It trusts any server, and must not name a CA then. */
   readonly insecure: boolean;
+  /** Why no component loads it, where what it says can be read all the same. */
+  readonly conflict?: string | undefined;
 }
+
+/** Of a cluster: the flag by which it trusts any server. */
+export const insecureFlag = 'insecure-skip-tls-verify';
 
 /** `foreign`: why it is others' and never written: its credentials are, or it is another document. */
 export type KubeconfigReading =
@@ -68,14 +73,19 @@ export function readKubeconfigView(file: string, bytes: Uint8Array, known: Known
   const certified = certificate.kind !== 'none' && (way === 'token' || way === 'tokenFile');
   if (way !== undefined && !certified) return { foreign: `its user authenticates by "${way}"` };
   const server = cluster.fields['server'];
+  const authority = source(cluster.fields, 'certificate-authority');
+  const insecure = cluster.fields[insecureFlag] === true;
+  // client-go transport.TLSConfigFor: "specifying a root certificates file with the insecure flag is not allowed"
+  const hasBoth = insecure && authority.kind !== 'none';
   return {
     server: typeof server === 'string' ? server : undefined,
     user: user.path,
     cluster: cluster.path,
     certificate,
     key: source(user.fields, 'client-key'),
-    authority: source(cluster.fields, 'certificate-authority'),
-    insecure: cluster.fields['insecure-skip-tls-verify'] === true,
+    authority,
+    insecure,
+    conflict: hasBoth ? `its cluster has a CA and ${insecureFlag}, and no component loads both` : undefined,
   };
 }
 

@@ -3,7 +3,8 @@
 // without its key is as it should be, a kubeconfig has a CA of its own, a NotBefore says nothing about an age).
 import type { CertificateFacts } from '../pki/certificate.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { type ArtefactFacts, certificatesOf, type Facts, isClosed } from '../plan/facts.ts';
+import { type ArtefactFacts, certificatesOf, type Facts, isClosed, usableCertificates } from '../plan/facts.ts';
+import { otherIdentity } from '../inventory/fitness.ts';
 import {
   classOf,
   datesOf,
@@ -148,7 +149,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
     own: rowsOf(own),
     served,
     former,
-    notes: [...notes, ...listed.flatMap(absenceNote)],
+    notes: [...notes, ...listed.flatMap(absenceNote), ...told.flatMap((one) => identityNote(one, input.facts))],
     recheckAt,
   };
 }
@@ -169,6 +170,14 @@ function absenceNote({ artefact, row }: Told): readonly string[] {
     `${name} is absent, and stays so: nothing of the control plane reads it. For a new one run "${regainedBy}"; the ` +
       `last copy of a replaced one comes back by "kube-cert-recovery restore ${name}"`,
   ];
+}
+
+function identityNote({ artefact, row }: Told, facts: Facts): readonly string[] {
+  const [certificate] = usableCertificates(facts.get(artefact.name));
+  if (artefact.kind !== 'target' || certificate === undefined) return [];
+  const other = otherIdentity(artefact, certificate);
+  if (other === undefined) return [];
+  return [`${row.artefact} is ${other}: its component works with the rights of that user, and a renewal keeps them`];
 }
 
 /** An option that is not there, or the end of what nobody reads because its successor is there. */

@@ -3,6 +3,7 @@
 // cmd/kubeadm/app/util/kubeconfig): cluster `kubernetes`, its user named like the common name of the certificate.
 import {
   evidentContextName,
+  insecureFlag,
   type KubeconfigReading,
   type KubeconfigView,
   readKubeconfigView,
@@ -116,11 +117,12 @@ function understand(location: KubeconfigLocation, parts: readonly Part[], view: 
   const damaged = [reading.certificate, reading.key, reading.authority].some(
     (source) => source.kind === 'data' && source.bytes === undefined,
   );
+  const problem = damaged ? 'its embedded data is not base64' : reading.conflict;
   return {
     entries,
     authorityIsForeign: reading.authority.kind === 'file' || reading.insecure || undefined,
     server: reading.server,
-    problem: damaged ? `Cannot use ${what}: its embedded data is not base64` : undefined,
+    problem: problem === undefined ? undefined : `Cannot use ${what}: ${problem}`,
   };
 }
 
@@ -209,7 +211,13 @@ function edited({ location, next, parts }: Renewal, document: Uint8Array, view: 
   };
   const certificate = place(view.user, 'client-certificate', view.certificate, certificateKey);
   const key = place(view.user, 'client-key', view.key, privateKeyKey);
-  if (!view.insecure) place(view.cluster, 'certificate-authority', view.authority, authorityKey);
+  // Its server can be verified: that is what it is to do.
+  if (view.conflict !== undefined) {
+    edit.remove([...view.cluster, insecureFlag]);
+    changed = true;
+  }
+  if (!view.insecure || view.conflict !== undefined)
+    place(view.cluster, 'certificate-authority', view.authority, authorityKey);
   return { document: changed ? Buffer.from(edit.text()) : document, certificate, key };
 }
 

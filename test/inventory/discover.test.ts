@@ -113,6 +113,17 @@ describe('decideKubeadm()', () => {
     ]);
   });
 
+  it.each([
+    ['no clusterDomain', 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n', []],
+    ['an empty one', 'kind: KubeletConfiguration\nclusterDomain: ""\n', []],
+    ['a number', 'kind: KubeletConfiguration\nclusterDomain: 5\n', [expect.stringContaining('not what it should be')]],
+    ['another document', 'kubelet: yes, please: no', [expect.stringContaining('not what it should be')]],
+  ])('takes a configuration of the kubelet with %s for what it is', (_, kubeletConfiguration, notes) => {
+    const { parameters, notes: told } = decide({ ...complete, kubeletConfiguration });
+    expect(parameters['clusterServiceNames']).toEqual(['kubernetes.default.svc.from.issuer']);
+    expect(told).toEqual(notes);
+  });
+
   it('survives garbage in every file', () => {
     const garbage = Object.fromEntries(
       Object.keys(complete).map((name) => [name, name === 'otherKubeconfigs' ? ['{'] : '\0: [garbage {{']),

@@ -83,6 +83,13 @@ const containerOf = (manifest: string, wanted: string | undefined): Mapping | un
 export const containersOf = (manifest: string): readonly Mapping[] =>
   list(mapping(yamlMapping(manifest)?.['spec'])['containers']).map(mapping);
 
+/** Its clusterDomain may be left out. */
+export function kubeletConfigurationOf(document: string): Mapping | undefined {
+  const configuration = yamlMapping(document);
+  const domain = configuration?.['clusterDomain'] ?? '';
+  return typeof domain === 'string' ? configuration : undefined;
+}
+
 export function clusterDomainOf(kubeletConfiguration: string): string | undefined {
   return text(yamlMapping(kubeletConfiguration)?.['clusterDomain']);
 }

@@ -12,14 +12,14 @@ import { readComponents } from './components-here.ts';
 import { flagsOf } from './documents.ts';
 import { isOnMachine, readerBelow } from './machine-files.ts';
 import type { SettingsHere } from './named-files.ts';
-import { readStaticPods, type StaticPodManifests } from './pod-manifests.ts';
+import { readStaticPods, type StaticPods } from './pod-manifests.ts';
 import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubeadm.ts';
 
 /** `reads`: by component of an adopted machine, the files that its flags name. */
 export interface Discovery extends KubeadmFindings {
   readonly reads: FilesRead;
   /** Of its static pods, by component. */
-  readonly manifests: StaticPodManifests;
+  readonly manifests: StaticPods['manifests'];
   /** What each component is told, wherever that stands. */
   readonly settings: SettingsHere;
   /** Components that do not run here: it is a machine of etcd alone. */
@@ -59,7 +59,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const manifest = join(kubernetesDir, 'manifests/kube-apiserver.yaml');
   const machineFiles = readerBelow(root);
   const { text, unread } = machineFiles;
-  const manifests = await readStaticPods(join(kubernetesDir, 'manifests'), machineFiles);
+  const { manifests, notes: doubled } = await readStaticPods(join(kubernetesDir, 'manifests'), machineFiles);
   const settings = await readComponents(machineFiles, {
     manifests,
     kubeletConfiguration: join(kubeletDir, 'config.yaml'),
@@ -120,7 +120,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     });
   const without = isControlPlane ? [] : [...staticPods, ...(kubeletKubeconfig === undefined ? ['kubelet'] : [])];
   const own = { reads, manifests, settings, without, pkiDir };
-  const found = { ...discovery, ...own, notes: [...unread, ...discovery.notes] };
+  const found = { ...discovery, ...own, notes: [...unread, ...discovery.notes, ...doubled] };
   if (problem === undefined) return found;
   const note = `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
   return { ...found, lacks: given.lacks ?? [...found.lacks, 'trustedAuthority'], notes: [...found.notes, note] };
