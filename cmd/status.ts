@@ -132,7 +132,7 @@ async function sourcesToAsk(config: ToolConfig, io: Io) {
   };
 }
 
-/** What runs with files of before; nothing where processes and notes are closed to us. */
+/** Processes that run with files of before; none where processes and notes are closed to us. */
 async function runningHere(resolved: Resolved, { lockDir }: ToolConfig) {
   if (process.getuid?.() !== 0) return {};
   const notes = { directory: lockDir, boot: bootId(), onFailed: () => undefined };

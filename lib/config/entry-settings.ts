@@ -4,10 +4,10 @@
 import type { Problem } from '../problems.ts';
 import { isMapping } from '../yaml.ts';
 
-/** Of the file: `['regen', 'sources', 'apiserver']`. */
+/** The keys of a setting in the file: `['regen', 'sources', 'apiserver']`. */
 export type SettingPath = readonly [string, ...string[]];
 
-/** By the beginning of a path as people read it (pathText). The last part is the name of an entry. */
+/** Matches the beginning of a path as people read it (pathText). The last part is the name of an entry. */
 const ofEntry = /^(regen\.sources|regen\.deliveries|lives)(?:\.([A-Za-z_][\w-]*)|\[("(?:[^"\\]|\\.)*")\])?(?=[.[]|$)/;
 const ofMachine = /^regen\.machine(?=[.[]|$)/;
 /** One of them alone says nothing: a renewal at another time than the one that was meant is none that was asked for. */
@@ -26,7 +26,7 @@ function settingOf({ path }: Problem): SettingPath | undefined {
   return [first, ...rest, ...(name === undefined ? [] : [name])];
 }
 
-/** What is to be left out for these problems; undefined where one of them concerns more. */
+/** The settings to be left out for these problems; undefined where one of them concerns more. */
 export function settingsOfEntries(problems: readonly Problem[]): readonly SettingPath[] | undefined {
   const settings = problems.map((problem) => settingOf(problem));
   return settings.includes(undefined) ? undefined : settings.filter((one) => one !== undefined);

@@ -143,7 +143,7 @@ function refuse(problems: readonly Problem[]): void {
   if (problems.length > 0) throw problemsError('ConfigInvalid', 'Cannot use the configuration', problems);
 }
 
-/** What was read, and what is wrong with it; `config` only where nothing is. */
+/** A reading of all sources. `config` may be called only where there are no problems. */
 interface Read<C> {
   readonly problems: readonly Problem[];
   readonly config: () => C;

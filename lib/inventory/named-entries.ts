@@ -64,7 +64,7 @@ function placed(artefact: Artefact, place: PlacesHere, usual: PlacesHere): Artef
   return target;
 }
 
-/** Who is told of the same file for another purpose may need more to pick up a change of it. */
+/** The artefact with the readers of the same file for another purpose, which may need more to pick up a change of it. */
 function withReadersOf(artefact: Artefact, others: readonly Artefact[]): Artefact {
   const restarted = others.flatMap(({ readers }) => readers.filter(({ needs }) => needs === 'restart'));
   const added = restarted.filter(

@@ -36,7 +36,7 @@ export interface KubeconfigView {
   readonly conflict?: string | undefined;
 }
 
-/** Of a cluster: the flag by which it trusts any server. */
+/** The field of a cluster by which its clients trust any server. */
 export const insecureFlag = 'insecure-skip-tls-verify';
 
 /** `foreign`: why it is others' and never written: its credentials are, or it is another document. */

@@ -5,7 +5,7 @@ import { X509Certificate } from 'node:crypto';
 import { announcedPart } from '../well-known.ts';
 import { type ServedOptions, servedChain } from './served.ts';
 
-/** By which its client asks for it, and nobody else (pkg/server/config_selfclient.go, LoopbackClientServerNameOverride). */
+/** The server name by which its client asks for it, and nobody else (pkg/server/config_selfclient.go, LoopbackClientServerNameOverride). */
 export const loopbackName = 'apiserver-loopback-client';
 
 export interface LoopbackCertificate {

@@ -74,13 +74,13 @@ function processesOf(components: readonly Component[]): readonly ProcessFacts[] 
   }
 }
 
-/** As for a pod: more than a second's difference says that /proc/uptime is not this machine's (lxcfs). */
+/** Whether the clock of processes is ahead: more than a second's difference says that /proc/uptime is not this machine's (lxcfs). */
 const isAhead = (processes: readonly ProcessId[], uptimeSeconds: number): boolean =>
   processes.some((one) => startedSeconds(one) > uptimeSeconds + 1);
 
 const fileIn = (directory: string): string => join(directory, 'loaded');
 
-/** Nothing where there is none, where it is of another boot, or cannot be read. */
+/** The note of earlier runs; empty where there is none, where it is of another boot, or cannot be read. */
 async function readLoaded({ directory, boot }: Looking['notes']): Promise<Loaded> {
   const text = (await readRegularFile(realDisk, fileIn(directory)).catch(() => '')).toString();
   try {
@@ -139,7 +139,7 @@ export async function markFormer(found: readonly FormerFile[], options: Marking)
   }
 }
 
-/** Of a write of our own: that is acted on in any case. */
+/** Whether a write of our own has left a marker for them, which is acted on in any case. */
 async function isMarked({ name }: Component, own: readonly FormerFile[], markers: Markers): Promise<boolean> {
   const marker = await markers.look(name);
   if (marker === undefined) return false;

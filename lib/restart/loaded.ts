@@ -104,7 +104,7 @@ interface Reader {
   readonly isService: boolean;
 }
 
-/** Of a component that is one of its own, all that runs with something that is no more. `note`: with this observation. */
+/** The files of one component that its processes have loaded as they are no more. `note`: with this observation. */
 export function formerFiles(
   { name, isService }: Reader,
   note: LoadedNote,

@@ -76,7 +76,7 @@ const digestOf = (...parts: readonly Uint8Array[]): string => {
 
 const contentOfPem = (bytes: Uint8Array) => ({ digest: digestOf(bytes), until: endOf(bytes) });
 
-/** What a client loads of it. A comment, another context or the order of its fields is no change. */
+/** The content that a client loads of a kubeconfig. A comment, another context or the order of its fields is no change. */
 function contentOfKubeconfig(file: string, bytes: Uint8Array, endpoints: NonNullable<Resolved['endpoints']>) {
   const view = readKubeconfigView(file, bytes, endpoints);
   if ('problem' in view || 'foreign' in view) return { digest: digestOf(bytes) };

@@ -2,7 +2,7 @@
 import { controlPlane } from '../components.ts';
 import type { FormerFile } from '../restart/loaded.ts';
 
-/** By a time alone, and not by what a Lease shows. A service is not waited for: one machine comes after the other. */
+/** Whether a time alone decides its restart, and no Lease. A service is not waited for: one machine comes after the other. */
 export const isRestartedByItself = ({ restartsAt, isService }: FormerFile): boolean =>
   restartsAt !== undefined && !isService;
 

@@ -102,7 +102,7 @@ async function askServer(server: LocalServer, asking: Asking): Promise<ServedCer
   };
 }
 
-/** What kube-apiserver has made for itself; nothing where it does not answer. Never rejects. */
+/** The certificate that kube-apiserver has made for itself; none where it does not answer. Never rejects. */
 export async function askOwn(servers: readonly LocalServer[], asking: Asking): Promise<ServedCertificate[]> {
   const server = servers.find(({ component }) => component === 'kube-apiserver');
   if (server === undefined || !isOfThisMachine(server.host)) return [];

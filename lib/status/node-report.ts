@@ -30,7 +30,7 @@ export interface ServedCertificate {
   /** `inMemory`: the server has made it itself, and it lies in no file. */
   readonly state: 'same' | 'different' | 'unreachable' | 'inMemory';
   readonly notAfter?: Date | undefined;
-  /** Of one in memory. */
+  /** Set for one in memory that is near its end or past it. */
   readonly ends?: 'EXPIRING' | 'EXPIRED';
   /** From when on its server is restarted for it. */
   readonly restartsAt?: Date;
@@ -52,7 +52,7 @@ export interface NodeStatus extends Omit<StatusReport, 'apiProblem' | 'rows' | '
   readonly own: readonly StatusRow[];
   /** Empty in a forecast: nobody knows what will be served. */
   readonly served: readonly ServedCertificate[];
-  /** What running components have not loaded as it is now. Empty in a forecast. */
+  /** Files that running components have not loaded as they are now. Empty in a forecast. */
   readonly former: readonly FormerFile[];
   /** Of an adopted machine. */
   readonly adopted?: AdoptionStatus | undefined;

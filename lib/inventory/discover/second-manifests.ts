@@ -4,20 +4,12 @@ import { isMapping, yamlMapping } from '../../yaml.ts';
 
 /** One sentence for each such pod. `texts`: all that the kubelet reads, by path. */
 export function secondManifests(texts: ReadonlyMap<string, string>): readonly string[] {
-  const named = [...texts].flatMap(([file, text]) => {
+  const filesOfPod = new Map<string, string[]>();
+  for (const [file, text] of texts) {
     const pod = podIn(text);
-    return pod === undefined ? [] : [{ file, pod }];
-  });
-  return [...Map.groupBy(named, ({ pod }) => pod)].flatMap(([pod, manifests]) =>
-    manifests.length < 2
-      ? []
-      : [
-          noteOf(
-            pod,
-            manifests.map(({ file }) => file),
-          ),
-        ],
-  );
+    if (pod !== undefined) filesOfPod.set(pod, [...(filesOfPod.get(pod) ?? []), file]);
+  }
+  return [...filesOfPod].flatMap(([pod, files]) => (files.length > 1 ? [noteOf(pod, files)] : []));
 }
 
 /** `namespace/name`. A pod that names no namespace is in the default one. */
