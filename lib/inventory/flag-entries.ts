@@ -102,7 +102,9 @@ function entryOf({ component, role, file, keyFile, issuer }: NamedFile, name: st
         location: { kind: 'pemPair', certFile: file, keyFile: keyFile ?? file },
         readers: [reader],
       };
-    default:
+    case 'configuration':
+    case 'key':
+    case 'nothing':
       return undefined;
   }
 }

@@ -62,7 +62,9 @@ function placesOf(flag: string, role: FileRole, { values, mounts }: ComponentSet
       const file = at(last);
       return file === undefined ? [] : [{ file }];
     }
-    default:
+    case 'configuration':
+    case 'key':
+    case 'nothing':
       return [];
   }
 }
