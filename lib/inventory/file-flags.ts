@@ -104,6 +104,7 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
     'cluster-signing-legacy-unknown-key-file': key,
     'allow-metric-labels-manifest': nothing,
     'cloud-config': nothing,
+    'flex-volume-plugin-dir': nothing,
     'debug-socket-path': nothing,
     'leader-migration-config': nothing,
     'pv-recycler-pod-template-filepath-hostpath': nothing,
