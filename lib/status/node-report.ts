@@ -19,6 +19,7 @@ import {
 import type { Reason } from '../plan/reasons.ts';
 import { outlookOf } from './outlook.ts';
 import type { FormerFile } from '../restart/loaded.ts';
+import { filesOf, isFile } from '../inventory/places.ts';
 import { announcedPart } from '../well-known.ts';
 import { formerText, isRestartedByItself } from './former-text.ts';
 
@@ -205,8 +206,15 @@ function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): 
     isForeign: !isMissing && isClosed(signer),
     ...(certificate && datesOf(certificate, now)),
     authority: authorityOf(artefact, fact, facts),
+    readBy: readBy(artefact, input.resolved),
     ...(isAnnounced && { outlook: outlookOf(ending, input.replan) }),
   };
+}
+
+/** Flags that name one of its files. */
+function readBy({ location }: ResolvedArtefact, { readBy: named }: Resolved): readonly string[] | undefined {
+  if (named === undefined || !isFile(location)) return undefined;
+  return [...new Set(filesOf(location).flatMap(({ file }) => named[file] ?? []))];
 }
 
 function authorityOf(artefact: ResolvedArtefact, fact: ArtefactFacts, facts: Facts): StatusRow['authority'] {

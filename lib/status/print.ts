@@ -9,6 +9,7 @@ import { toYaml } from '../yaml.ts';
 import { formerText } from './former-text.ts';
 import { isDifferent, nodeRows, type NodeStatus, type ServedCertificate } from './node-report.ts';
 import { groupsOf, type StatusClass, type StatusReport, type StatusRow } from './report.ts';
+import { readersTable } from './readers-table.ts';
 import { nodeInfo, objectInfo } from './structured.ts';
 
 export type StatusFormat = 'table' | 'json' | 'yaml';
@@ -113,6 +114,7 @@ function nodeTables(status: NodeStatus): string {
     table(certificates, [['CERTIFICATE', nameText], ...ends, issuer, managed]),
     table(authorities, [['CERTIFICATE AUTHORITY', nameText], ...ends, managed]),
     table(own, [['NODE CERTIFICATE', nameText], ...ends, issuer, managed]),
+    readersTable(nodeRows(status)),
     table(served, [
       ['SERVED BY', ({ component }) => component],
       ['ADDRESS', ({ address }) => address],

@@ -230,7 +230,9 @@ describe('status', () => {
     recheckAt: date,
     onDisk: 'same',
     inUse: { state: 'proven', message: '' },
-  } satisfies Required<Omit<StatusRow, 'authority' | 'byHand' | 'isAhead' | 'outlook' | 'renewal' | 'renewsAt'>>; // these are said of a kubeadm machine only
+  } satisfies Required<
+    Omit<StatusRow, 'authority' | 'byHand' | 'isAhead' | 'outlook' | 'readBy' | 'renewal' | 'renewsAt'>
+  >; // these are said of a kubeadm machine only
   const report: StatusReport = {
     inventory: 'i',
     at: date,
