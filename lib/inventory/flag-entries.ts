@@ -81,7 +81,8 @@ function entryOf({ component, role, file, keyFile, issuer }: NamedFile, name: st
         usage: 'client',
         location: { kind: 'kubeconfig', file, endpoint: 'local' },
         ...(role.mayLack === true && { presence: 'optional' }),
-        readers: [{ ...reader, needs: 'restart' }],
+        // One that may be absent is of no use to a process that has started.
+        readers: [role.mayLack === true ? reader : { ...reader, needs: 'restart' }],
       };
     case 'signer':
       return {
