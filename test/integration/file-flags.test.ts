@@ -230,7 +230,7 @@ async function expireAll(machine: KubeadmMachine, signers: (file: string) => boo
       artefacts: artefacts.map((one) =>
         one.kind !== 'target'
           ? one
-          : { commonName: 'system:kube-controller-manager', ...one, hostnames: [...one.hostnames, 'localhost'] },
+          : { commonName: 'system:kube-controller-manager', issuer: 'ca', ...one, hostnames: [...one.hostnames, 'localhost'] },
       ),
     },
     store,
@@ -371,4 +371,22 @@ describe('flags that name files', () => {
       ).toEqual([]);
     },
   );
+
+  it('lead to the directory in which a component keeps what it serves', async () => {
+    await using machine = await whole.copy();
+    const directories = { kubelet: 'kubelet', 'kube-scheduler': 'kube-scheduler' } as const;
+    const files = (Object.keys(directories) as (keyof typeof directories)[]).map((component): OwnFile => {
+      const role = { holds: 'pair', usage: 'serving' } as const;
+      return { component, flag: 'cert-dir', role, file: `${own}/${component}/${directories[component]}.crt` };
+    });
+    for (const one of files) await put(machine, one);
+    await tell(
+      machine,
+      byComponent(files.map((one) => ({ ...one, role: { holds: 'bundle' }, file: dirname(one.file) }))),
+    );
+    await expireAll(machine, () => false);
+    const { stderr } = await run(machine, '--mode=regen', '--once');
+    const states = await Promise.all(files.map((one) => isValid(machine, one)));
+    expect(states, stderr).toEqual([true, true]);
+  });
 });
