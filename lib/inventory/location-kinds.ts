@@ -84,6 +84,10 @@ export const locationSchema = z
           .describe(
             'Of one written from nothing: the API server that it names, that of the cluster or the one beside it',
           ),
+        context: z
+          .literal('current')
+          .exactOptional()
+          .describe('Its component uses the current context, whatever cluster that names'),
         credentials: filePath
           .exactOptional()
           .describe('Of one written from nothing: the PEM file of its certificate and key. Default: embedded'),

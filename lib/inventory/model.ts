@@ -123,6 +123,6 @@ export interface Resolved {
   readonly asks?: Inventory['discover'];
   readonly tlsRegistry?: TlsRegistry;
   /** By file of this host, the flags of its components that name it. */
-  readonly readBy?: Readonly<Record<string, readonly string[]>>;
+  readonly flagsByFile?: Readonly<Record<string, readonly string[]>>;
   readonly artefacts: readonly ResolvedArtefact[];
 }

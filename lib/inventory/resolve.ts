@@ -197,7 +197,7 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   const problems = checkEnvironment(inventory, environment);
   if (problems.length > 0)
     throw problemsError('InventoryInvalid', `Cannot resolve inventory "${inventory.name}"`, problems);
-  const { parameters = {}, lacks = [], endpoints, files = {}, named = [] } = environment;
+  const { parameters = {}, lacks = [], endpoints, files = {}, named = [], reads = {} } = environment;
   const directories = allDirectories(inventory, environment.directories ?? {});
   const usual: PlacesHere = { directories, files: allFiles(inventory, { directories }) };
   const places: PlacesHere = { directories, files: allFiles(inventory, { directories, files }) };
@@ -229,14 +229,19 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
     ...(endpoints !== undefined && { endpoints }),
     ...(finderOf(inventory)?.looksAt === 'api' && { asks: inventory.discover }),
     ...(inventory.tlsRegistry !== undefined && { tlsRegistry: inventory.tlsRegistry }),
-    ...(named.length > 0 && { readBy: readersByFile(named) }),
+    ...(named.length > 0 && { flagsByFile: flagsByFile(named, reads) }),
     artefacts,
   };
 }
 
 /** By file, the flags that name it: `kube-apiserver --tls-cert-file`. */
-function readersByFile(named: readonly NamedFile[]): Readonly<Record<string, readonly string[]>> {
-  const told = named.flatMap(({ component, flag, file }) => [[file, `${component} --${flag}`] as const]);
+function flagsByFile(
+  named: readonly NamedFile[],
+  reads: NonNullable<Environment['reads']>,
+): Readonly<Record<string, readonly string[]>> {
+  const told = named
+    .filter(({ component, file }) => reads[component]?.includes(file) !== false)
+    .map(({ component, flag, file }) => [file, `${component} --${flag}`] as const);
   return Object.fromEntries(
     [...Map.groupBy(told, ([file]) => file)].map(([file, all]) => [file, [...new Set(all.map(([, one]) => one))]]),
   );

@@ -141,11 +141,19 @@ function bundleToBring({ location }: External, fact: ArtefactFacts, now: Date): 
   const problem = (text: string): Verdict => bring('NotOurs', `${text}: ${wanted}`, laterMs(now, lookAgainMs));
   if (fact.state === 'absent') return problem('it is absent, and its component is told of it');
   if (fact.state === 'broken') return problem(`it is broken: ${fact.message}`);
-  const ends = certificatesOf(fact).map(({ notAfter }) => notAfter.getTime());
-  if (ends.some((end) => now.getTime() < end)) return undefined;
-  return problem(
-    ends.length === 0 ? 'it holds no certificate' : `it expired at ${new Date(Math.max(...ends)).toISOString()}`,
-  );
+  const certificates = certificatesOf(fact);
+  if (validNow(fact, now).size > 0) {
+    const end = earliest(...certificates.map(({ notAfter }) => notAfter).filter((one) => one > now));
+    const ended = certificates
+      .filter(({ notAfter }) => notAfter <= now)
+      .map(({ subject }) => `; ${subject} has expired`);
+    return keep('Healthy', `valid until ${end.toISOString()}${ended.join('')}`, end);
+  }
+  const last = certificates
+    .map(({ notAfter }) => notAfter)
+    .toSorted((one, other) => other.getTime() - one.getTime())[0];
+  if (last === undefined) return problem('it holds no certificate');
+  return problem(last <= now ? `it expired at ${last.toISOString()}` : 'none of its certificates is valid now');
 }
 
 /** What others can count on when an artefact is not renewed: its certificates that are valid now. */

@@ -212,7 +212,7 @@ function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): 
 }
 
 /** Flags that name one of its files. */
-function readBy({ location }: ResolvedArtefact, { readBy: named }: Resolved): readonly string[] | undefined {
+function readBy({ location }: ResolvedArtefact, { flagsByFile: named }: Resolved): readonly string[] | undefined {
   if (named === undefined || !isFile(location)) return undefined;
   return [...new Set(filesOf(location).flatMap(({ file }) => named[file] ?? []))];
 }

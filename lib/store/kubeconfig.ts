@@ -26,7 +26,8 @@ const clusterName = 'kubernetes';
 
 export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoints = {}): Layout {
   const { file } = location;
-  const view: View = (bytes) => readKubeconfigView(file, bytes, endpoints);
+  const known = location.context === 'current' ? {} : endpoints;
+  const view: View = (bytes) => readKubeconfigView(file, bytes, known);
   return {
     async look(read) {
       const bytes = await read(file);

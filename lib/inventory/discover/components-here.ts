@@ -1,6 +1,6 @@
 // What the components of this machine are told: by manifests of static pods, by units of systemd, and, where neither says it,
 // by the command lines of running processes. Impure: it reads files, and nothing else. Never fails because of a file.
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { type ComponentName, componentNames } from '../../components.ts';
 import { configurationFields } from '../file-flags.ts';
 import {
@@ -22,12 +22,14 @@ interface Sources {
   readonly manifests: Readonly<Record<string, string | undefined>>;
   /** Of the kubelet, where nothing names another configuration. */
   readonly kubeletConfiguration: string;
+  /** For the units of this machine: most of them are no component's, and what cannot be read of them is no news. */
+  readonly units: MachineFiles;
   /** Where the processes that can be seen are those of this machine's components; it may read what has ended meanwhile. */
   readonly processes?: MachineFiles | undefined;
 }
 
 export async function readComponents(files: MachineFiles, sources: Sources): Promise<SettingsHere> {
-  const units = await unitsThatStart(files);
+  const units = await unitsThatStart(sources.units);
   const running = sources.processes && (await processesOf(sources.processes));
   const found = componentNames.map(async (component) => {
     const manifest = sources.manifests[component];
@@ -58,14 +60,17 @@ async function settingsOf(
     const file = hostPathOf(values.get(flag)?.at(-1), mounts) ?? (flag === 'config' ? usual : undefined);
     const text = file === undefined ? undefined : await files.text(file);
     if (file === undefined || text === undefined) continue;
-    const documents = [text, ...(await dropIns(hostPathOf(values.get(`${flag}-dir`)?.at(-1), mounts), files))];
+    const documents = [
+      text,
+      ...(await configurationDropIns(hostPathOf(values.get(`${flag}-dir`)?.at(-1), mounts), files)),
+    ];
     values = withConfiguration(component, values, { flag, file, documents });
   }
   return line === undefined && values.size === 0 ? undefined : { values, mounts };
 }
 
 /** Of the kubelet: files that end with .conf, each over the one before (--config-dir). */
-async function dropIns(directory: string | undefined, files: MachineFiles): Promise<readonly string[]> {
+async function configurationDropIns(directory: string | undefined, files: MachineFiles): Promise<readonly string[]> {
   if (directory === undefined) return [];
   const names = (await files.names(directory)).filter((name) => name.endsWith('.conf'));
   const texts = await Promise.all(names.map((name) => files.text(join(directory, name))));
@@ -85,24 +90,27 @@ const unitDirectories = [
 async function unitsThatStart(files: MachineFiles): Promise<ReadonlyMap<string, ComponentCommand>> {
   const found = new Map<string, ComponentCommand>();
   const wanted = await wantedUnits(files);
-  const names = new Set<string>();
-  for (const directory of unitDirectories) {
-    for (const name of await files.names(directory)) {
-      // Those of packages have the names of their programs.
-      const mayStart = directory === unitDirectories[0] || /kube|etcd/.test(name);
-      if (name.endsWith('.service') && mayStart) names.add(name);
-    }
-  }
-  for (const name of [...names].toSorted()) {
+  for (const name of await unitNames(files)) {
+    // One that nothing wants is a leftover; the kubelet's may be started by something else.
+    if (!wanted.has(name) && name !== 'kubelet.service') continue;
     const unit = await readUnit(name, files);
     const component = unit && componentNames.find((one) => argumentsOf(one, startWords(unit)) !== undefined);
     if (unit === undefined || component === undefined || found.has(component)) continue;
-    if (component !== 'kubelet' && !wanted.has(name)) continue;
     const texts = await Promise.all(unit.environmentFiles.map((file) => files.text(file)));
     const variables = new Map([...unit.environment, ...texts.flatMap((text) => [...environmentFile(text ?? '')])]);
     found.set(component, { words: withVariables(unit.command, variables), variables, mounts: [] });
   }
   return found;
+}
+
+/** Those that have the name of a component first, then others of an administrator, and of packages that are named alike. */
+async function unitNames(files: MachineFiles): Promise<readonly string[]> {
+  const all = await Promise.all(unitDirectories.map((directory) => files.names(directory)));
+  const services = all.flatMap((names, at) =>
+    names.filter((name) => name.endsWith('.service') && (at === 0 || /kube|etcd/.test(name))),
+  );
+  const own = componentNames.map((component) => `${component}.service`).filter((name) => services.includes(name));
+  return [...new Set([...own, ...services.toSorted()])];
 }
 
 const startWords = ({ command, environment }: ServiceUnit): readonly string[] => withVariables(command, environment);
@@ -116,34 +124,46 @@ async function wantedUnits(files: MachineFiles): Promise<ReadonlySet<string>> {
 }
 
 async function readUnit(name: string, files: MachineFiles): Promise<ServiceUnit | undefined> {
-  let unit: string | undefined;
-  for (const directory of unitDirectories) unit ??= await files.text(`${directory}/${name}`);
-  if (unit === undefined || !/kube|etcd/.test(unit)) return undefined;
-  // By name, wherever they lie; of one name the first.
-  const dropIn = new Map<string, string>();
-  for (const directory of unitDirectories) {
-    const below = `${directory}/${name}.d`;
-    for (const file of await files.names(below)) {
-      const text = file.endsWith('.conf') && !dropIn.has(file) ? await files.text(`${below}/${file}`) : undefined;
-      if (text !== undefined) dropIn.set(file, text);
+  // Of one name the first counts, also one that is masked (a link to /dev/null).
+  const paths = async (below: string, isWanted: (file: string) => boolean): Promise<ReadonlyMap<string, string>> => {
+    const found = new Map<string, string>();
+    for (const directory of unitDirectories.map((each) => `${each}${below}`)) {
+      for (const file of (await files.names(directory)).filter(isWanted)) {
+        if (!found.has(file)) found.set(file, `${directory}/${file}`);
+      }
     }
-  }
-  const ordered = [...dropIn].toSorted(([one], [other]) => (one < other ? -1 : 1)).map(([, text]) => text);
-  return serviceUnit([unit, ...ordered]);
+    return found;
+  };
+  const textOf = async (path = ''): Promise<string | undefined> =>
+    path === '' || (await files.link(path)) === '/dev/null' ? undefined : files.text(path);
+  const unit = await textOf((await paths('', (file) => file === name)).get(name));
+  if (unit === undefined || !/kube|etcd/.test(unit)) return undefined;
+  const dropIns = await paths(`/${name}.d`, (file) => file.endsWith('.conf'));
+  const ordered = [...dropIns].toSorted(([one], [other]) => (one < other ? -1 : 1));
+  const texts = await Promise.all(ordered.map(([, path]) => textOf(path)));
+  return serviceUnit([unit, ...texts.flatMap((text) => text ?? [])]);
 }
 
-/** Of processes that see the same files as this one. */
+/** Of processes of the system that see the same files as this one. */
 async function processesOf(files: MachineFiles): Promise<ReadonlyMap<string, ComponentCommand>> {
   const found = new Map<string, ComponentCommand>();
   const here = await files.link('/proc/self/ns/mnt');
   for (const id of await files.directories('/proc')) {
     if (!/^\d+$/.test(id)) continue;
     const words = ((await files.text(`/proc/${id}/cmdline`)) ?? '').replace(/\0$/, '').split('\0');
-    const component = componentNames.find((one) => words[0]?.endsWith(one) === true && argumentsOf(one, words));
+    const component = componentNames.find((one) => basename(words[0] ?? '') === one);
     if (component === undefined || found.has(component)) continue;
-    if ((await files.link(`/proc/${id}/ns/mnt`)) !== here) continue;
+    if ((await files.link(`/proc/${id}/ns/mnt`)) !== here || !(await isOfSystem(id, component, files))) continue;
     const pairs = ((await files.text(`/proc/${id}/environ`)) ?? '').split('\0');
     found.set(component, { words, variables: environmentFile(pairs.join('\n')), mounts: [] });
   }
   return found;
+}
+
+/** Anybody may give a process of his own this name and these flags: it is one of root alone, or of a service of systemd. */
+async function isOfSystem(id: string, component: string, files: MachineFiles): Promise<boolean> {
+  if (basename((await files.link(`/proc/${id}/exe`)) ?? '') !== component) return false;
+  const status = (await files.text(`/proc/${id}/status`)) ?? '';
+  const cgroup = (await files.text(`/proc/${id}/cgroup`)) ?? '';
+  return /^Uid:(\s+0){4}$/m.test(status) || /:\/system\.slice\//.test(cgroup);
 }

@@ -1,5 +1,6 @@
 // What the files of a kubeadm machine say, as far as discovery asks: flags of a static pod, servers and users of a
 // kubeconfig, one field of the kubelet's configuration. Pure. A text that is not what it should be gives undefined.
+import { posix } from 'node:path';
 import { type KnownServers, ownContext } from '../../kubeconfig/document.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
 import { isMapping, yamlMapping } from '../../yaml.ts';
@@ -68,10 +69,13 @@ function mountsOf(manifest: string, wanted: string): readonly Mount[] {
   const volumes = list(mapping(yamlMapping(manifest)?.['spec'])['volumes']).map(mapping);
   return list(containerOf(manifest, wanted)?.['volumeMounts'])
     .map(mapping)
-    .flatMap(({ name, mountPath, subPath }) => {
+    .flatMap(({ name, mountPath, subPath, subPathExpr }) => {
       const volume = volumes.find((one) => one['name'] === name);
-      const [at, hostPath] = [text(mountPath), text(mapping(volume?.['hostPath'])['path'])];
-      if (at === undefined || hostPath === undefined || subPath !== undefined) return [];
+      const [at, directory] = [text(mountPath), text(mapping(volume?.['hostPath'])['path'])];
+      // A volume that is not declared is a damaged manifest's.
+      if (at === undefined || volume === undefined) return [];
+      const isOpen = directory === undefined || subPathExpr !== undefined;
+      const hostPath = isOpen ? undefined : posix.join(directory, text(subPath) ?? '');
       return [{ at: at.replace(/(?<=.)\/+$/, ''), hostPath }];
     });
 }

@@ -6,7 +6,6 @@ import { type Certificate, wholeCertificates } from '../../pki/certificate.ts';
 import { signatureMatches } from '../../pki/verify.ts';
 import { fileFlags, type FileRole } from '../file-flags.ts';
 import type { NamedFile } from '../flag-entries.ts';
-import { pathHere, type PlacesHere } from '../located.ts';
 import type { Artefact } from '../model.ts';
 import { type ComponentSettings, hostPathOf } from './component-settings.ts';
 import type { MachineFiles } from './machine-files.ts';
@@ -58,10 +57,13 @@ function placesOf(flag: string, role: FileRole, { values, mounts }: ComponentSet
       return [{ file: posix.join(directory, `${role.pair}.crt`), keyFile: posix.join(directory, `${role.pair}.key`) }];
     }
     case 'bundle':
-    case 'kubeconfig': {
+    case 'kubeconfig':
+    case 'webhook': {
       const file = at(last);
       return file === undefined ? [] : [{ file }];
     }
+    case 'tokenKey':
+      return all.flatMap((path) => at(path) ?? []).map((file) => ({ file }));
     case 'configuration':
     case 'key':
     case 'nothing':
@@ -69,44 +71,40 @@ function placesOf(flag: string, role: FileRole, { values, mounts }: ComponentSet
   }
 }
 
+/** `artefacts`: with the places of their files on this machine. */
 export interface SignersHere {
   readonly artefacts: readonly Artefact[];
-  readonly places: PlacesHere;
   readonly files: Pick<MachineFiles, 'text'>;
 }
 
 /** Impure: it reads certificates, and nothing else. With the signer of the inventory whose key has signed each of them. */
 export async function withIssuers(
   named: readonly NamedFile[],
-  { artefacts, places, files }: SignersHere,
+  { artefacts, files }: SignersHere,
 ): Promise<readonly NamedFile[]> {
   const certificatesIn = async (file: string): Promise<readonly Certificate[]> =>
     wholeCertificates(Buffer.from((await files.text(file)) ?? ''));
   const signers = await Promise.all(
     artefacts.map(async ({ kind, name, location }) => ({
       name,
-      certificates:
-        kind === 'signer' && location.kind === 'pemPair'
-          ? await certificatesIn(pathHere(location.certFile, places))
-          : [],
+      certificates: kind === 'signer' && location.kind === 'pemPair' ? await certificatesIn(location.certFile) : [],
     })),
   );
-  const leafIn = async ({ role, file }: NamedFile): Promise<Certificate | undefined> => {
-    if (role.holds === 'pair' || role.holds === 'directory') return (await certificatesIn(file))[0];
-    if (role.holds !== 'kubeconfig') return undefined;
-    const view = readKubeconfigView(file, Buffer.from((await files.text(file)) ?? ''), {});
-    if (!('certificate' in view) || view.certificate.kind === 'none') return undefined;
-    const { certificate } = view;
-    return certificate.kind === 'file'
-      ? (await certificatesIn(certificate.file))[0]
-      : wholeCertificates(certificate.bytes ?? Buffer.of())[0];
-  };
+  const signerOf = (leaf: Certificate | undefined): string | undefined =>
+    leaf && signers.find(({ certificates }) => certificates.some((one) => signatureMatches(leaf, one)))?.name;
   return Promise.all(
     named.map(async (one): Promise<NamedFile> => {
-      const leaf = await leafIn(one);
-      const issuer =
-        leaf && signers.find(({ certificates }) => certificates.some((each) => signatureMatches(leaf, each)));
-      return { ...one, issuer: issuer?.name };
+      const { role, file } = one;
+      if (role.holds === 'pair' || role.holds === 'directory')
+        return { ...one, issuer: signerOf((await certificatesIn(file))[0]) };
+      if (role.holds !== 'kubeconfig' && role.holds !== 'webhook') return one;
+      const view = readKubeconfigView(file, Buffer.from((await files.text(file)) ?? ''), {});
+      const held = 'certificate' in view ? view.certificate : undefined;
+      // A token, or nothing: a webhook may take whoever comes.
+      if (role.holds === 'webhook') return held?.kind === 'none' ? { ...one, role: { holds: 'nothing' } } : one;
+      if (held === undefined || held.kind === 'none') return one;
+      const found = held.kind === 'file' ? certificatesIn(held.file) : wholeCertificates(held.bytes ?? Buffer.of());
+      return { ...one, issuer: signerOf((await found)[0]) };
     }),
   );
 }

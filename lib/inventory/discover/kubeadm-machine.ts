@@ -8,6 +8,7 @@ import { otherDocument } from '../../kubeconfig/other-document.ts';
 import { staticPods } from '../../components.ts';
 import type { Environment } from '../resolve.ts';
 import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
+import { hostPathOf } from './component-settings.ts';
 import { readComponents } from './components-here.ts';
 import { flagsOf } from './documents.ts';
 import { isOnMachine, readerBelow } from './machine-files.ts';
@@ -63,6 +64,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const settings = await readComponents(machineFiles, {
     manifests,
     kubeletConfiguration: join(kubeletDir, 'config.yaml'),
+    units: readerBelow(root),
     // Beside a machine whose files lie elsewhere run the components of another one.
     processes: kubernetesDir === directoriesOfKubeadm({}).kubernetesDir ? readerBelow(root) : undefined,
   });
@@ -88,13 +90,15 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
       'or `kubeadm join`, or say where the files are (directories.kubernetesDir)';
     throw new RecoveryError('ConfigInvalid', message);
   }
-  const kubeletKubeconfig = await conf('kubelet.conf');
+  const told = (flag: string): string | undefined =>
+    hostPathOf(settings['kubelet']?.values.get(flag)?.at(-1), settings['kubelet']?.mounts ?? []);
+  const kubeletKubeconfig = await text(told('kubeconfig') ?? join(kubernetesDir, 'kubelet.conf'));
   const files: KubeadmFiles = {
     apiServerManifest,
     etcdManifest: manifests['etcd'],
     kubeletConfiguration: await text(join(kubeletDir, 'config.yaml')),
     kubeletFlags: await text(join(kubeletDir, 'kubeadm-flags.env')),
-    kubeletCertificate: await text(join(kubeletDir, 'pki/kubelet-client-current.pem')),
+    kubeletCertificate: await text(join(told('cert-dir') ?? join(kubeletDir, 'pki'), 'kubelet-client-current.pem')),
     kubeletKubeconfig,
     adminKubeconfig: await conf('admin.conf'),
     otherKubeconfigs: [await conf('super-admin.conf'), ...Object.values(others)],

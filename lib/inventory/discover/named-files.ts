@@ -33,9 +33,8 @@ export function namedFiles(
     if (without.includes(namedBy.component)) return [[name, null]];
     const command = commands.get(namedBy.component);
     if (command === undefined) return [];
-    // Of several values the first: `init adopt` appends flags that name its own files, which are none of this machine's
-    // administrator.
-    const path = hostPathOf(command.values.get(namedBy.flag)?.[0], command.mounts);
+    // The last value counts (pflag).
+    const path = hostPathOf(command.values.get(namedBy.flag)?.at(-1), command.mounts);
     if (path !== undefined) return [[name, moved(path)]];
     return usual !== undefined && command.isWhole && ownDefault !== true ? [[name, null]] : [];
   });

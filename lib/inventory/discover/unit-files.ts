@@ -13,17 +13,21 @@ export interface ServiceUnit {
 /** `texts`: the unit, then its drop-ins in the order in which systemd reads them. Undefined where nothing is started. */
 export function serviceUnit(texts: readonly string[]): ServiceUnit | undefined {
   let command: string | undefined;
-  let environment: [string, string][] = [];
-  let environmentFiles: string[] = [];
+  const environment = new Map<string, string>();
+  const environmentFiles: string[] = [];
   for (const { name, value } of texts.flatMap(serviceSettings)) {
     // An empty value takes away what was set before.
     if (name === 'ExecStart') command = value === '' ? undefined : value.replace(/^[-@:+!|]+/, '');
-    if (name === 'Environment')
-      environment = value === '' ? [] : [...environment, ...shellWords(value).flatMap(assignment)];
-    if (name === 'EnvironmentFile')
-      environmentFiles = value === '' ? [] : [...environmentFiles, value.replace(/^-/, '')];
+    if (name === 'Environment') {
+      if (value === '') environment.clear();
+      for (const [variable, text] of shellWords(value).flatMap(assignment)) environment.set(variable, text);
+    }
+    if (name === 'EnvironmentFile') {
+      if (value === '') environmentFiles.length = 0;
+      else environmentFiles.push(value.replace(/^-/, ''));
+    }
   }
-  return command === undefined ? undefined : { command, environment: new Map(environment), environmentFiles };
+  return command === undefined ? undefined : { command, environment, environmentFiles };
 }
 
 function serviceSettings(text: string): { readonly name: string; readonly value: string }[] {
