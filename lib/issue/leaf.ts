@@ -196,8 +196,12 @@ function formerLeafOf(target: ResolvedTarget, places: readonly (Material | undef
   );
 }
 
-/** What lies in the place of the target may be another certificate altogether: a copy of a CA, another one's client pair. */
+/**
+ * What lies in the place of the target may be another certificate altogether: a copy of a CA, another one's client pair. Of one
+ * without any name for a server to be found by, the declared names take the place.
+ */
 function canServe(target: ResolvedTarget, { facts }: Certificate): boolean {
+  if (target.usage !== 'client' && target.hostnames.length > 0 && facts.hostnames.length === 0) return false;
   return unfitness(target, facts) === undefined && !facts.isCa && facts.commonName !== '';
 }
 

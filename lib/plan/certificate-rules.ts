@@ -123,6 +123,10 @@ export function expired(at: PairCase, certificate: CertificateFacts): Finding | 
 
 function hostnameMissing({ artefact }: PairCase, { hostnames }: CertificateFacts): Fault | undefined {
   if (artefact.kind !== 'target' || artefact.usage === 'client') return undefined;
+  // Go reads no name from a common name: a client accepts no server without alternative names (crypto/x509, VerifyHostname).
+  if (hostnames.length === 0 && artefact.hostnames.length > 0) {
+    return { reason: 'HostnameMissing', message: 'it holds no host name and no address (subject alternative names)' };
+  }
   // What is there is the declaration then: names that people added or took away by hand stay as they are.
   if (artefact.template === 'present') return undefined;
   const missing = artefact.hostnames.filter((name) => !hostnames.some((held) => covers(held, name)));

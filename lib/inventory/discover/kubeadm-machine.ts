@@ -104,11 +104,15 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     otherKubeconfigs: [await conf('super-admin.conf'), ...Object.values(others)],
     // What the kubelet takes for its name, and what it was at the last start of the machine.
     hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),
+    apiServerCertificate: await text(join(pkiDir, 'apiserver.crt')),
+    etcdCertificates: [await text(join(pkiDir, 'etcd/server.crt')), await text(join(pkiDir, 'etcd/peer.crt'))],
   };
   const etcdAuthority = join(pkiDir, 'etcd/ca.crt');
   const hasEtcdAuthority = await isOnMachine(join(root, etcdAuthority));
-  const address = defaultAddress((await text('/proc/net/route')) ?? '', addresses());
-  const discovery = decideKubeadm({ files, etcdAuthority, hasEtcdAuthority, address }, given);
+  const here = addresses();
+  const address = defaultAddress((await text('/proc/net/route')) ?? '', here);
+  const sight = { files, etcdAuthority, hasEtcdAuthority, address, ownAddresses: Object.values(here).flat() };
+  const discovery = decideKubeadm(sight, given);
   const reads = readByAdopted(manifests);
   const authority = join(pkiDir, 'ca.crt');
   const flags = reads['kube-apiserver'] && flagsOf(apiServerManifest ?? '', 'kube-apiserver');
