@@ -54,6 +54,11 @@ export const fileKinds = {
   },
   combinedPem: { word: 'file', holds: ['target', 'copy'], files: { file: null } },
   kubeconfig: { word: 'kubeconfig', holds: ['target', 'copy'], files: { file: null, credentials: null } },
+  keyFiles: {
+    word: 'key',
+    holds: ['keyPair'],
+    files: { privateKeyFile: 'sa.key', publicKeyFile: 'sa.pub' },
+  },
 } as const satisfies Readonly<Record<string, FileKind>>;
 
 export const locationKinds = { ...objectKinds, ...fileKinds };
@@ -94,6 +99,10 @@ export const locationSchema = z
       })
       .exactOptional()
       .describe('The credentials of the current context of a kubeconfig on this host'),
+    keyFiles: z
+      .strictObject({ privateKeyFile: filePath, publicKeyFile: filePath })
+      .exactOptional()
+      .describe('A key without certificate and its public key as two PEM files on this host: only ever read'),
   })
   .meta({ oneOf: locationKeys.map((key) => ({ required: [key] })) })
   .describe(`Where the bytes live: exactly one of ${locationKeysText}`);

@@ -107,11 +107,15 @@ function judge(at: Case): Verdict {
 }
 
 /** What is never made here is only reported. */
-function judgeForeign({ kind, published }: KeyPair | Opaque, fact: ArtefactFacts, now: Date): Verdict {
+function judgeForeign({ kind, published, location }: KeyPair | Opaque, fact: ArtefactFacts, now: Date): Verdict {
   const recheckAt = laterMs(now, idleMs);
   if (fact.state === 'present') return keep('Healthy', 'present', recheckAt);
   if (fact.state === 'absent' && published === 'optional') return keep('Healthy', 'absent, as it may be', recheckAt);
   const state = fact.state === 'absent' ? 'it is absent' : `it is broken: ${'message' in fact ? fact.message : ''}`;
+  if (isFile(location)) {
+    const wanted = 'copy it from another control plane of the cluster, or from a backup';
+    return bring('NotOurs', `${state}; a new key would make every token invalid: ${wanted}`, recheckAt);
+  }
   const what = kind === 'keyPair' ? 'a key pair whose loss would make every token invalid' : 'an object of others';
   return blocked('NotOurs', `${state}; ${what} is never made here, restore it`, recheckAt);
 }

@@ -18,6 +18,7 @@ import { parseCertificates } from '../pki/certificate.ts';
 import { BackupDirectory, type Files, type Owners } from './backup-directory.ts';
 import type { Change, Layout, Part } from './disk-layout.ts';
 import { commitAll, discardAll, type Placement, placeAll, prepareAll } from './disk-replace.ts';
+import { keyFilesLayout } from './key-files.ts';
 import { kubeconfigLayout } from './kubeconfig.ts';
 import { combinedPemLayout, pemFilesLayout } from './pem-files.ts';
 import { type Owner, refuseFilesOfOthers, refuseOneFile } from './shared-files.ts';
@@ -238,6 +239,7 @@ const layouts: {
   pemFile: pemFilesLayout,
   combinedPem: combinedPemLayout,
   kubeconfig: kubeconfigLayout,
+  keyFiles: keyFilesLayout,
 };
 
 function diskLocation(location: Location): DiskLocation {

@@ -1,7 +1,7 @@
 // Machines that the real kubeadm made, whose certificates have lost their names or are lost with the manifests: the names of
 // what is made again are those that the machine itself shows.
 import { execFile } from 'node:child_process';
-import { X509Certificate } from 'node:crypto';
+import { generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -47,6 +47,11 @@ async function signNameless(machine: KubeadmMachine, pair: string, authority: st
   await exec('openssl', ['x509', '-req', '-in', request, ...signer, '-out', `${file}.crt`]);
 }
 
+function otherPublicKey(): string {
+  const { publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  return String(publicKey.export({ type: 'spki', format: 'pem' }));
+}
+
 describe('a run on a machine of kubeadm', { concurrent: false }, () => {
   it.each([
     ['apiserver', 'ca'],
@@ -60,6 +65,55 @@ describe('a run on a machine of kubeadm', { concurrent: false }, () => {
     expect(code, stderr).toBe(0);
     const names = await namesOf(machine.path('pki', `${pair}.crt`));
     for (const name of [`IP Address:${advertiseAddress}`, 'DNS:node1']) expect(names).toContain(name);
+  });
+
+  it.each([
+    ['an empty key', 'sa.key', 'empty', 'sa.key\\" is empty'],
+    ['an empty public key', 'sa.pub', 'empty', 'sa.pub\\" is empty'],
+    ['a lost key', 'sa.key', 'absent', 'sa.key\\" is absent'],
+    ['the public key of another one', 'sa.pub', 'other', 'does not belong to'],
+  ])(
+    'reports %s of service accounts to be brought by hand, and writes neither file',
+    async (_, name, state, message) => {
+      await using machine = await whole.copy();
+      const [file, key] = [machine.path('pki', name), machine.path('pki', 'sa.key')];
+      if (state === 'absent') await rm(file);
+      else await writeFile(file, state === 'empty' ? '' : otherPublicKey());
+      const before = await readFile(file).catch(() => 'absent');
+      const keyBefore = await readFile(key).catch(() => 'absent');
+      const { code, stderr } = await run(machine);
+      expect(code, stderr).toBe(5);
+      expect(stderr).toContain(message);
+      expect(stderr).toContain('copy it from another control plane');
+      expect(await readFile(file).catch(() => 'absent')).toEqual(before);
+      expect(await readFile(key).catch(() => 'absent')).toEqual(keyBefore);
+    },
+  );
+
+  it('finds the keys of service accounts where flags of the API server name them', async () => {
+    await using machine = await whole.copy();
+    const manifest = machine.path('manifests', 'kube-apiserver.yaml');
+    const text = await readFile(manifest, 'utf8');
+    for (const name of ['sa.key', 'sa.pub'])
+      await rename(machine.path('pki', name), machine.path('pki', `own-${name}`));
+    await writeFile(manifest, text.replaceAll('/sa.', '/own-sa.'));
+    const sound = await run(machine);
+    expect(sound.code, sound.stderr).toBe(0);
+    await writeFile(machine.path('pki', 'own-sa.key'), '');
+    const { code, stderr } = await run(machine);
+    expect(code, stderr).toBe(5);
+    expect(stderr).toContain('own-sa.key\\" is empty');
+  });
+
+  it('does not say which of several public keys of service accounts belongs to the key', async () => {
+    await using machine = await whole.copy();
+    const manifest = machine.path('manifests', 'kube-apiserver.yaml');
+    const flag = /^( +- --service-account-key-file=)(.*)$/m;
+    const text = await readFile(manifest, 'utf8');
+    await writeFile(manifest, text.replace(flag, '$1/etc/kubernetes/pki/former.pub\n$1$2'));
+    await writeFile(machine.path('pki', 'former.pub'), otherPublicKey());
+    const { code, stderr } = await run(machine);
+    expect(code, stderr).toBe(0);
   });
 
   it('makes a lost pair and a lost kubeconfig with the address that other files name while the manifests are away', async () => {

@@ -107,9 +107,10 @@ async function unreadCopies(
   { named, root }: Told,
 ): Promise<readonly string[]> {
   const read = new Set([...named.map(({ file }) => file), ...Object.values(files)]);
-  const notes = Object.entries(declared).map(async ([name, { namedBy, default: usual, description }]) => {
+  const notes = Object.entries(declared).map(async ([name, { namedBy, default: usual, description, alone }]) => {
     const instead = files[name];
     if (namedBy === undefined || usual === undefined || instead === undefined) return [];
+    if (alone === true && instead === null) return [];
     const path = pathHere(usual, { directories });
     if (read.has(path) || !(await isOnMachine(join(root, path)))) return [];
     const place = instead === null ? 'no flag names one' : `--${namedBy.flag} names "${instead}"`;

@@ -28,11 +28,12 @@ export function namedFiles(
       return here === undefined ? [] : [[component, { ...here, isWhole: isWhole(here, known) }] as const];
     }),
   );
-  const named = files.flatMap(([name, { namedBy, default: usual, ownDefault }]): Named[] => {
+  const named = files.flatMap(([name, { namedBy, default: usual, ownDefault, alone }]): Named[] => {
     if (namedBy === undefined) return [];
     if (without.includes(namedBy.component)) return [[name, null]];
     const command = commands.get(namedBy.component);
     if (command === undefined) return [];
+    if (alone === true && (command.values.get(namedBy.flag) ?? []).length > 1) return [[name, null]];
     // The last value counts (pflag).
     const path = hostPathOf(command.values.get(namedBy.flag)?.at(-1), command.mounts);
     if (path !== undefined) return [[name, moved(path)]];
