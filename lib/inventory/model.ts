@@ -90,7 +90,7 @@ export interface Inventory extends Pick<
 }
 
 /** A target with the host names that are known: DNS names and IP addresses, sorted, without duplicates. */
-export interface ResolvedTarget extends Omit<Target, 'hostnames'> {
+export interface ResolvedTarget extends Omit<Target, 'hostnames' | 'organizationsBefore'> {
   readonly hostnames: readonly string[];
   /** A flag names it elsewhere than by default, so the name of its issuer says nothing: only a signature does. */
   readonly isElsewhere?: true;

@@ -212,11 +212,12 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
         return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };
       }
       if (artefact.kind !== 'target') return { ...artefact, location, readers };
-      const { commonName: _, ...target } = artefact;
+      const { commonName: _, organizationsBefore, ...target } = artefact;
       const asks = asked.filter((name) => parametersOf(artefact).includes(name));
       return {
         ...target,
         ...commonNameOf(artefact, valuesOf),
+        ...(organizationsBefore && lacks.includes('clusterAdmins') && { organizations: organizationsBefore }),
         ...(asks.length > 0 && { asks }),
         location,
         readers,

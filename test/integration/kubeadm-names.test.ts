@@ -116,6 +116,28 @@ describe('a run on a machine of kubeadm', { concurrent: false }, () => {
     expect(code, stderr).toBe(0);
   });
 
+  it.each([
+    ['system:masters on one older than 1.29', 'v1.28.15', false, 'system:masters'],
+    ['system:masters where the image has a digest', 'v1.28.15@sha256:0123', false, 'system:masters'],
+    ['kubeadm:cluster-admins where super-admin.conf shows a newer kubeadm', 'v1.28.15', true, 'kubeadm:cluster-admins'],
+    ['kubeadm:cluster-admins on 1.29', 'v1.29.0', false, 'kubeadm:cluster-admins'],
+  ])('gives the client of kubelets and admin.conf the group %s', async (_, version, hasSuperAdmin, group) => {
+    await using machine = await whole.copy();
+    const manifest = machine.path('manifests', 'kube-apiserver.yaml');
+    const text = await readFile(manifest, 'utf8');
+    await writeFile(manifest, text.replace(/(image: .*kube-apiserver:).*/, `$1${version}`));
+    if (!hasSuperAdmin) await rm(machine.path('super-admin.conf'));
+    const pair = machine.path('pki', 'apiserver-kubelet-client');
+    for (const file of [`${pair}.crt`, `${pair}.key`]) await rm(file);
+    await writeFile(machine.path('admin.conf'), '');
+    const { code, stderr } = await run(machine);
+    expect(code, stderr).toBe(0);
+    expect(new X509Certificate(await readFile(`${pair}.crt`)).subject).toContain(`O=${group}`);
+    const [, data = ''] =
+      /client-certificate-data: (.*)/.exec(await readFile(machine.path('admin.conf'), 'utf8')) ?? [];
+    expect(new X509Certificate(Buffer.from(data, 'base64')).subject).toContain(`O=${group}`);
+  });
+
   it('makes a lost pair and a lost kubeconfig with the address that other files name while the manifests are away', async () => {
     await using machine = await whole.copy();
     await rename(machine.path('manifests'), machine.path('manifests-aside'));

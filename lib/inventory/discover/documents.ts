@@ -94,6 +94,13 @@ export function kubeletConfigurationOf(document: string): Mapping | undefined {
   return typeof domain === 'string' ? configuration : undefined;
 }
 
+/** 28 of an image `registry/kube-apiserver:v1.28.3`, also with a digest behind it; undefined for other tags. */
+export function minorVersionOf(manifest: string, wanted: string): number | undefined {
+  const image = text(containerOf(manifest, wanted)?.['image']) ?? '';
+  const minor = /:v1\.(\d+)\.[^/:@]+(?:@[^/]+)?$/.exec(image)?.[1];
+  return minor === undefined ? undefined : Number(minor);
+}
+
 export function clusterDomainOf(kubeletConfiguration: string): string | undefined {
   return text(yamlMapping(kubeletConfiguration)?.['clusterDomain']);
 }

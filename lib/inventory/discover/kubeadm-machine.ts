@@ -101,6 +101,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     kubeletCertificate: await text(join(told('cert-dir') ?? join(kubeletDir, 'pki'), 'kubelet-client-current.pem')),
     kubeletKubeconfig,
     adminKubeconfig: await conf('admin.conf'),
+    superAdminKubeconfig: await conf('super-admin.conf'),
     otherKubeconfigs: [await conf('super-admin.conf'), ...Object.values(others)],
     // What the kubelet takes for its name, and what it was at the last start of the machine.
     hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),

@@ -22,6 +22,7 @@ import {
   flagsOf,
   kubeconfigOf,
   kubeletConfigurationOf,
+  minorVersionOf,
 } from './documents.ts';
 import { firstServiceIp } from './service-range.ts';
 import { nodePrefix } from '../../well-known.ts';
@@ -38,6 +39,7 @@ export interface KubeadmFiles {
   readonly adminKubeconfig?: string | undefined;
   /** The others, which name the endpoint of the cluster in older versions. */
   readonly otherKubeconfigs?: readonly (string | undefined)[];
+  readonly superAdminKubeconfig?: string | undefined;
   readonly hostname?: string | undefined;
   readonly apiServerCertificate?: string | undefined;
   /** Serving and peer certificates of etcd. */
@@ -104,9 +106,22 @@ export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmF
   return {
     parameters: { ...found, ...asked },
     endpoints: { ...(controlPlane !== undefined && { controlPlane }), ...(local !== undefined && { local }) },
-    lacks: given.lacks ?? [isStacked({ ...sight, apiServer, advertised }) ? 'externalEtcd' : 'stackedEtcd'],
+    lacks: given.lacks ?? [
+      isStacked({ ...sight, apiServer, advertised }) ? 'externalEtcd' : 'stackedEtcd',
+      ...(isBeforeClusterAdmins(files) ? (['clusterAdmins'] as const) : []),
+    ],
     notes: notesOf(files),
   };
+}
+
+/**
+ * kubeadm has bound the group since 1.29, and makes super-admin.conf since then (cmd/kubeadm/app/phases/kubeconfig:
+ * EnsureAdminClusterRoleBinding). A version that cannot be read counts as a newer one.
+ */
+function isBeforeClusterAdmins({ apiServerManifest = '', superAdminKubeconfig }: KubeadmFiles): boolean {
+  if (superAdminKubeconfig !== undefined) return false;
+  const minor = minorVersionOf(apiServerManifest, 'kube-apiserver');
+  return minor !== undefined && minor < 29;
 }
 
 /** What was given, else the first that is a host name or an address, in its one spelling. */
