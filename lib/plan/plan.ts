@@ -40,6 +40,8 @@ export interface Plan {
 
 /** An unavailable artefact is looked at again after this time at the latest; the loop's own retries come sooner. */
 const unavailableMs = 1000;
+/** Nothing changes by the passing of time alone. */
+const longestMs = 365 * 24 * 3_600_000;
 
 export function plan(input: PlanInput): Plan {
   const { resolved, facts, now } = input;
@@ -63,7 +65,7 @@ export function plan(input: PlanInput): Plan {
     expected.set(artefact.name, decision.action === 'renew' ? leaves : whatStays(at, decision));
     decisions.push({ artefact: artefact.name, ...decision });
   }
-  const recheckAt = earliest(laterMs(now, 365 * 24 * 3_600_000), ...decisions.map((decision) => decision.recheckAt));
+  const recheckAt = earliest(laterMs(now, longestMs), ...decisions.map((decision) => decision.recheckAt));
   return { decisions, recheckAt, ...(keeper.faults.size > 0 && { faults: keeper.faults }) };
 }
 
@@ -108,7 +110,8 @@ function judge(at: Case): Verdict {
 
 /** What is never made here is only reported. */
 function judgeForeign({ kind, published, location }: KeyPair | Opaque, fact: ArtefactFacts, now: Date): Verdict {
-  const recheckAt = laterMs(now, idleMs);
+  // A key has no end, and who brings a file is seen by the next run.
+  const recheckAt = laterMs(now, isFile(location) ? longestMs : idleMs);
   if (fact.state === 'present') return keep('Healthy', 'present', recheckAt);
   if (fact.state === 'absent' && published === 'optional') return keep('Healthy', 'absent, as it may be', recheckAt);
   const state = fact.state === 'absent' ? 'it is absent' : `it is broken: ${'message' in fact ? fact.message : ''}`;
