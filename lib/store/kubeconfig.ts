@@ -26,8 +26,8 @@ const clusterName = 'kubernetes';
 
 export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoints = {}): Layout {
   const { file } = location;
-  const known = location.context === 'current' ? {} : endpoints;
-  const view: View = (bytes) => readKubeconfigView(file, bytes, known);
+  const servers = location.context === 'current' ? {} : endpoints;
+  const view: View = (bytes) => readKubeconfigView(file, bytes, servers);
   return {
     async look(read) {
       const bytes = await read(file);
