@@ -5,7 +5,7 @@ import type { Artefact, Location } from './model.ts';
 import { filesOf, isFile } from './places.ts';
 
 /** A file of this host that a flag of a component names. */
-export interface NamedFile {
+export interface FileOfFlag {
   readonly component: ComponentName;
   readonly flag: string;
   readonly role: FileRole;
@@ -21,7 +21,7 @@ const year = 365 * 24 * 3_600_000;
 const lives = { leaf: { validity: year, refresh: 0.8 * year }, signer: { validity: 10 * year, refresh: 8 * year } };
 
 /** The entries that are declared, and one for each other file that somebody reads. */
-export function withFlagEntries(declared: readonly Artefact[], named: readonly NamedFile[]): readonly Artefact[] {
+export function withFlagEntries(declared: readonly Artefact[], named: readonly FileOfFlag[]): readonly Artefact[] {
   const taken = new Set(declared.flatMap(({ location }) => pathsIn(location)));
   const names = new Set(declared.map(({ name }) => name));
   const added: Artefact[] = [];
@@ -71,7 +71,7 @@ function unusedName(base: string, names: ReadonlySet<string>): string {
 }
 
 /** Nothing is made where no certificate shows that one belongs there: a damaged manifest may name any path. */
-function entryOf({ component, role, file, keyFile = file, issuer }: NamedFile, name: string): Artefact | undefined {
+function entryOf({ component, role, file, keyFile = file, issuer }: FileOfFlag, name: string): Artefact | undefined {
   const readers = [{ component, needs: 'nothing', proof: { kind: 'none' } }] as const;
   const leaf = {
     ...elsewhere,

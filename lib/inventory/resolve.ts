@@ -18,7 +18,7 @@ import type {
   Signer,
   Target,
 } from './model.ts';
-import { type NamedFile, withFlagEntries } from './flag-entries.ts';
+import { type FileOfFlag, withFlagEntries } from './flag-entries.ts';
 import { topologicalOrder } from './order.ts';
 import { allDirectories, allFiles, pathHere, type PlacesHere } from './located.ts';
 import { namedHere } from './named-entries.ts';
@@ -33,7 +33,7 @@ export interface Environment {
   /** Absolute paths by the name of the file, as flags of a component name them; null: it runs without that file. */
   readonly files?: Readonly<Record<string, string | null>>;
   /** Files that flags of this machine's components name: one that no entry covers becomes an entry. */
-  readonly named?: readonly NamedFile[];
+  readonly named?: readonly FileOfFlag[];
   /** As discovered on this machine. */
   readonly endpoints?: Endpoints;
   /** Features that this machine lacks; artefacts that need one of them do not exist here. */
@@ -237,7 +237,7 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
 
 /** By file, the flags that name it: `kube-apiserver --tls-cert-file`. */
 function flagsByFile(
-  named: readonly NamedFile[],
+  named: readonly FileOfFlag[],
   reads: NonNullable<Environment['reads']>,
 ): Readonly<Record<string, readonly string[]>> {
   const told = named

@@ -19,7 +19,7 @@ import {
 import type { Reason } from '../plan/reasons.ts';
 import { outlookOf } from './outlook.ts';
 import type { FormerFile } from '../restart/loaded.ts';
-import { filesOf, isFile } from '../inventory/places.ts';
+import { filesOf, isFile, pathOf } from '../inventory/places.ts';
 import { announcedPart } from '../well-known.ts';
 import { formerText, isRestartedByItself } from './former-text.ts';
 
@@ -212,9 +212,10 @@ function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): 
 }
 
 /** Flags that name one of its files. */
-function readBy({ location }: ResolvedArtefact, { flagsByFile: named }: Resolved): readonly string[] | undefined {
+function readBy({ location }: ResolvedArtefact, { flagsByFile: named }: Resolved): StatusRow['readBy'] {
   if (named === undefined || !isFile(location)) return undefined;
-  return [...new Set(filesOf(location).flatMap(({ file }) => named[file] ?? []))];
+  const flags = new Set(filesOf(location).flatMap(({ file }) => named[file] ?? []));
+  return { file: pathOf(location), flags: [...flags] };
 }
 
 function authorityOf(artefact: ResolvedArtefact, fact: ArtefactFacts, facts: Facts): StatusRow['authority'] {

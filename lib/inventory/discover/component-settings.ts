@@ -4,7 +4,7 @@ import { basename, posix } from 'node:path';
 import { flagsIn } from '../../command-flags.ts';
 import type { ComponentName } from '../../components.ts';
 import { isMapping, yamlMapping } from '../../yaml.ts';
-import { configurationFields } from '../file-flags.ts';
+import { configurationFields, fileFlags } from '../file-flags.ts';
 import { withVariables } from './unit-files.ts';
 
 /** All values of each flag in their order, by its name without dashes. */
@@ -113,7 +113,7 @@ export function withConfiguration(
     for (const [name, texts] of here)
       found.set(
         name,
-        texts.map((value) => besideConfiguration(file, name, value)),
+        texts.map((value) => (Object.hasOwn(fileFlags[component], name) ? besideConfiguration(file, value) : value)),
       );
   }
   if (known.order === 'fieldsAlone') return found;
@@ -122,10 +122,8 @@ export function withConfiguration(
 }
 
 /** A relative path is one beside the configuration (cmd/kubelet/app: kubeletConfigFlagPrecedence, resolveRelativePaths). */
-const besideConfiguration = (file: string, name: string, value: string): string =>
-  /file|kubeconfig|cert|key|bundle/.test(name) && !posix.isAbsolute(value)
-    ? posix.join(posix.dirname(file), value)
-    : value;
+const besideConfiguration = (file: string, path: string): string =>
+  posix.isAbsolute(path) ? path : posix.join(posix.dirname(file), path);
 
 function fieldsAt(value: unknown, path: string): readonly unknown[] {
   const [step = '', ...rest] = path.split('.');

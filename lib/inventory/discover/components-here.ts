@@ -1,6 +1,6 @@
 // What the components of this machine are told: by manifests of static pods, by units of systemd, and, where neither says it,
 // by the command lines of running processes. Impure: it reads files, and nothing else. Never fails because of a file.
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { type ComponentName, componentNames } from '../../components.ts';
 import { configurationFields } from '../file-flags.ts';
 import {
@@ -28,15 +28,16 @@ interface Sources {
   readonly processes?: MachineFiles | undefined;
 }
 
+/** Settings by component. */
 export async function readComponents(files: MachineFiles, sources: Sources): Promise<SettingsHere> {
   const units = await unitsThatStart(sources.units);
-  const running = sources.processes && (await processesOf(sources.processes));
+  const lineOf = (component: ComponentName): ComponentCommand | undefined =>
+    commandLineOf(sources.manifests[component] ?? '', component) ?? units.get(component);
+  const lines = new Map(componentNames.map((component) => [component, lineOf(component)]));
+  const isKnown = [...lines.values()].every((line) => line !== undefined);
+  const running = sources.processes === undefined || isKnown ? undefined : await processesOf(sources.processes);
   const found = componentNames.map(async (component) => {
-    const manifest = sources.manifests[component];
-    const line =
-      (manifest === undefined ? undefined : commandLineOf(manifest, component)) ??
-      units.get(component) ??
-      running?.get(component);
+    const line = lines.get(component) ?? running?.get(component);
     const usual = component === 'kubelet' ? sources.kubeletConfiguration : undefined;
     return [component, await settingsOf(component, line, { files, usual })] as const;
   });
@@ -86,34 +87,42 @@ const unitDirectories = [
   '/lib/systemd/system',
 ];
 
-/** Of each component the first unit, by name, that starts it; a unit that nothing wants is a leftover. */
+/** Command lines by component, of the first unit that starts it. */
 async function unitsThatStart(files: MachineFiles): Promise<ReadonlyMap<string, ComponentCommand>> {
   const found = new Map<string, ComponentCommand>();
   const wanted = await wantedUnits(files);
-  for (const name of await unitNames(files)) {
+  const units = await firstOfName(unitDirectories, files);
+  for (const name of startOrder(units)) {
     // One that nothing wants is a leftover; the kubelet's may be started by something else.
     if (!wanted.has(name) && name !== 'kubelet.service') continue;
-    const unit = await readUnit(name, files);
-    const component = unit && componentNames.find((one) => argumentsOf(one, startWords(unit)) !== undefined);
-    if (unit === undefined || component === undefined || found.has(component)) continue;
+    const unit = await readUnit(name, units.get(name) ?? '', files);
+    if (unit === undefined) continue;
     const texts = await Promise.all(unit.environmentFiles.map((file) => files.text(file)));
     const variables = new Map([...unit.environment, ...texts.flatMap((text) => [...environmentFile(text ?? '')])]);
-    found.set(component, { words: withVariables(unit.command, variables), variables, mounts: [] });
+    const words = withVariables(unit.command, variables);
+    const component = componentNames.find((one) => argumentsOf(one, words, variables) !== undefined);
+    if (component !== undefined && !found.has(component)) found.set(component, { words, variables, mounts: [] });
   }
   return found;
 }
 
-/** Those that have the name of a component first, then others of an administrator, and of packages that are named alike. */
-async function unitNames(files: MachineFiles): Promise<readonly string[]> {
-  const all = await Promise.all(unitDirectories.map((directory) => files.names(directory)));
-  const services = all.flatMap((names, at) =>
-    names.filter((name) => name.endsWith('.service') && (at === 0 || /kube|etcd/.test(name))),
+/** Paths by name; the first of a name counts, also one that is masked. */
+async function firstOfName(directories: readonly string[], files: MachineFiles): Promise<ReadonlyMap<string, string>> {
+  const found = new Map<string, string>();
+  for (const directory of directories) {
+    for (const name of await files.names(directory)) if (!found.has(name)) found.set(name, `${directory}/${name}`);
+  }
+  return found;
+}
+
+/** Units that have the name of a component first, then others of an administrator, and of packages that are named alike. */
+function startOrder(units: ReadonlyMap<string, string>): readonly string[] {
+  const services = [...units].flatMap(([name, path]) =>
+    name.endsWith('.service') && (dirname(path) === unitDirectories[0] || /kube|etcd/.test(name)) ? [name] : [],
   );
   const own = componentNames.map((component) => `${component}.service`).filter((name) => services.includes(name));
   return [...new Set([...own, ...services.toSorted()])];
 }
-
-const startWords = ({ command, environment }: ServiceUnit): readonly string[] => withVariables(command, environment);
 
 async function wantedUnits(files: MachineFiles): Promise<ReadonlySet<string>> {
   const directories = (await files.directories('/etc/systemd/system')).filter((name) =>
@@ -123,24 +132,16 @@ async function wantedUnits(files: MachineFiles): Promise<ReadonlySet<string>> {
   return new Set(names.flat());
 }
 
-async function readUnit(name: string, files: MachineFiles): Promise<ServiceUnit | undefined> {
-  // Of one name the first counts, also one that is masked (a link to /dev/null).
-  const paths = async (below: string, isWanted: (file: string) => boolean): Promise<ReadonlyMap<string, string>> => {
-    const found = new Map<string, string>();
-    for (const directory of unitDirectories.map((each) => `${each}${below}`)) {
-      for (const file of (await files.names(directory)).filter(isWanted)) {
-        if (!found.has(file)) found.set(file, `${directory}/${file}`);
-      }
-    }
-    return found;
-  };
-  const textOf = async (path = ''): Promise<string | undefined> =>
-    path === '' || (await files.link(path)) === '/dev/null' ? undefined : files.text(path);
-  const unit = await textOf((await paths('', (file) => file === name)).get(name));
+/** A unit with its drop-ins; undefined for one that is masked (a link to /dev/null) or starts no component. */
+async function readUnit(name: string, path: string, files: MachineFiles): Promise<ServiceUnit | undefined> {
+  const textOf = async (file: string): Promise<string | undefined> =>
+    (await files.link(file)) === '/dev/null' ? undefined : files.text(file);
+  const unit = await textOf(path);
   if (unit === undefined || !/kube|etcd/.test(unit)) return undefined;
-  const dropIns = await paths(`/${name}.d`, (file) => file.endsWith('.conf'));
-  const ordered = [...dropIns].toSorted(([one], [other]) => (one < other ? -1 : 1));
-  const texts = await Promise.all(ordered.map(([, path]) => textOf(path)));
+  const beside = unitDirectories.map((directory) => `${directory}/${name}.d`);
+  const dropIns = [...(await firstOfName(beside, files))].filter(([file]) => file.endsWith('.conf'));
+  const ordered = dropIns.toSorted(([one], [other]) => (one < other ? -1 : 1));
+  const texts = await Promise.all(ordered.map(([, file]) => textOf(file)));
   return serviceUnit([unit, ...texts.flatMap((text) => text ?? [])]);
 }
 

@@ -1,23 +1,23 @@
 // The files of this machine that flags of its components name, each with its role, and who has signed what is there.
 import { posix } from 'node:path';
 import { componentNames } from '../../components.ts';
-import { readKubeconfigView } from '../../kubeconfig/document.ts';
-import { type Certificate, wholeCertificates } from '../../pki/certificate.ts';
+import type { Certificate } from '../../pki/certificate.ts';
 import { signatureMatches } from '../../pki/verify.ts';
 import { fileFlags, type FileRole } from '../file-flags.ts';
-import type { NamedFile } from '../flag-entries.ts';
+import type { FileOfFlag } from '../flag-entries.ts';
 import type { Artefact } from '../model.ts';
+import { certificatesIn, heldByKubeconfig } from './certificates-here.ts';
 import { type ComponentSettings, hostPathOf } from './component-settings.ts';
 import type { MachineFiles } from './machine-files.ts';
 import { keyBeside, type SettingsHere } from './named-files.ts';
 
 /** Pure. `moved`: the place on this machine of a path that a flag names. */
-export function filesOfFlags(settings: SettingsHere, moved: (path: string) => string): readonly NamedFile[] {
+export function filesOfFlags(settings: SettingsHere, moved: (path: string) => string): readonly FileOfFlag[] {
   return componentNames.flatMap((component) => {
     const here = settings[component];
     if (here === undefined) return [];
     return Object.entries(fileFlags[component]).flatMap(([flag, role]) =>
-      placesOf(flag, role, here).map(({ file, keyFile }): NamedFile => ({
+      placesOf(flag, role, here).map(({ file, keyFile }): FileOfFlag => ({
         component,
         flag,
         role,
@@ -79,32 +79,36 @@ export interface SignersHere {
 
 /** Impure: it reads certificates, and nothing else. With the signer of the inventory whose key has signed each of them. */
 export async function withIssuers(
-  named: readonly NamedFile[],
+  named: readonly FileOfFlag[],
   { artefacts, files }: SignersHere,
-): Promise<readonly NamedFile[]> {
-  const certificatesIn = async (file: string): Promise<readonly Certificate[]> =>
-    wholeCertificates(Buffer.from((await files.text(file)) ?? ''));
+): Promise<readonly FileOfFlag[]> {
+  const { text } = files;
   const signers = await Promise.all(
     artefacts.map(async ({ kind, name, location }) => ({
       name,
-      certificates: kind === 'signer' && location.kind === 'pemPair' ? await certificatesIn(location.certFile) : [],
+      certificates:
+        kind === 'signer' && location.kind === 'pemPair' ? await certificatesIn(location.certFile, text) : [],
     })),
   );
   const signerOf = (leaf: Certificate | undefined): string | undefined =>
     leaf && signers.find(({ certificates }) => certificates.some((one) => signatureMatches(leaf, one)))?.name;
   return Promise.all(
-    named.map(async (one): Promise<NamedFile> => {
+    named.map(async (one): Promise<FileOfFlag> => {
       const { role, file } = one;
-      if (role.holds === 'pair' || role.holds === 'directory')
-        return { ...one, issuer: signerOf((await certificatesIn(file))[0]) };
-      if (role.holds !== 'kubeconfig' && role.holds !== 'webhook') return one;
-      const view = readKubeconfigView(file, Buffer.from((await files.text(file)) ?? ''), {});
-      const held = 'certificate' in view ? view.certificate : undefined;
-      // A token, or nothing: a webhook may take whoever comes.
-      if (role.holds === 'webhook') return held?.kind === 'none' ? { ...one, role: { holds: 'nothing' } } : one;
-      if (held === undefined || held.kind === 'none') return one;
-      const found = held.kind === 'file' ? certificatesIn(held.file) : wholeCertificates(held.bytes ?? Buffer.of());
-      return { ...one, issuer: signerOf((await found)[0]) };
+      switch (role.holds) {
+        case 'pair':
+        case 'directory':
+          return { ...one, issuer: signerOf((await certificatesIn(file, text))[0]) };
+        case 'kubeconfig':
+          return { ...one, issuer: signerOf((await heldByKubeconfig(file, text))?.leaf) };
+        case 'webhook':
+          // A token, or nothing: a webhook may accept every client.
+          return (await heldByKubeconfig(file, text))?.namesCertificate === false
+            ? { ...one, role: { holds: 'nothing' } }
+            : one;
+        default:
+          return one;
+      }
     }),
   );
 }

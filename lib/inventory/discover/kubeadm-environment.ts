@@ -2,7 +2,7 @@
 // inventory does not know, and by which servers its kubeconfigs are known. Impure: it reads files, and nothing else.
 import { realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import type { NamedFile } from '../flag-entries.ts';
+import type { FileOfFlag } from '../flag-entries.ts';
 import { allDirectories, allFiles, pathHere, type PlacesHere } from '../located.ts';
 import type { Inventory } from '../model.ts';
 import { namedHere } from '../named-entries.ts';
@@ -96,7 +96,7 @@ async function realPath(path: string): Promise<string> {
 }
 
 interface Told {
-  readonly named: readonly NamedFile[];
+  readonly named: readonly FileOfFlag[];
   readonly root: string;
 }
 

@@ -11,7 +11,7 @@ import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
 import { hostPathOf } from './component-settings.ts';
 import { readComponents } from './components-here.ts';
 import { flagsOf } from './documents.ts';
-import { isOnMachine, readerBelow } from './machine-files.ts';
+import { isOnMachine, type MachineFiles, readerBelow } from './machine-files.ts';
 import type { SettingsHere } from './named-files.ts';
 import { readStaticPods, type StaticPods } from './pod-manifests.ts';
 import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubeadm.ts';
@@ -69,10 +69,9 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     processes: kubernetesDir === directoriesOfKubeadm({}).kubernetesDir ? readerBelow(root) : undefined,
   });
   const pkiDir = question.shown?.(settings) ?? directories.pkiDir;
-  const conf = (name: string): Promise<string | undefined> => text(join(kubernetesDir, name));
   const others = {
-    'controller-manager.conf': await conf('controller-manager.conf'),
-    'scheduler.conf': await conf('scheduler.conf'),
+    'controller-manager.conf': await text(join(kubernetesDir, 'controller-manager.conf')),
+    'scheduler.conf': await text(join(kubernetesDir, 'scheduler.conf')),
   };
   // Services have files of these names, too: their environment, a configuration.
   const kubeconfigs = Object.entries(others).flatMap(([name, content = '']) =>
@@ -90,24 +89,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
       'or `kubeadm join`, or say where the files are (directories.kubernetesDir)';
     throw new RecoveryError('ConfigInvalid', message);
   }
-  const told = (flag: string): string | undefined =>
-    hostPathOf(settings['kubelet']?.values.get(flag)?.at(-1), settings['kubelet']?.mounts ?? []);
-  const kubeletKubeconfig = await text(told('kubeconfig') ?? join(kubernetesDir, 'kubelet.conf'));
-  const files: KubeadmFiles = {
-    apiServerManifest,
-    etcdManifest: manifests['etcd'],
-    kubeletConfiguration: await text(join(kubeletDir, 'config.yaml')),
-    kubeletFlags: await text(join(kubeletDir, 'kubeadm-flags.env')),
-    kubeletCertificate: await text(join(told('cert-dir') ?? join(kubeletDir, 'pki'), 'kubelet-client-current.pem')),
-    kubeletKubeconfig,
-    adminKubeconfig: await conf('admin.conf'),
-    superAdminKubeconfig: await conf('super-admin.conf'),
-    otherKubeconfigs: [await conf('super-admin.conf'), ...Object.values(others)],
-    // What the kubelet takes for its name, and what it was at the last start of the machine.
-    hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),
-    apiServerCertificate: await text(join(pkiDir, 'apiserver.crt')),
-    etcdCertificates: [await text(join(pkiDir, 'etcd/server.crt')), await text(join(pkiDir, 'etcd/peer.crt'))],
-  };
+  const files = await textsOf({ directories: { ...directories, pkiDir }, manifests, settings, others, text });
   const etcdAuthority = join(pkiDir, 'etcd/ca.crt');
   const hasEtcdAuthority = await isOnMachine(join(root, etcdAuthority));
   const here = addresses();
@@ -115,24 +97,68 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const sight = { files, etcdAuthority, hasEtcdAuthority, address, ownAddresses: Object.values(here).flat() };
   const discovery = decideKubeadm(sight, given);
   const reads = readByAdopted(manifests);
-  const authority = join(pkiDir, 'ca.crt');
-  const flags = reads['kube-apiserver'] && flagsOf(apiServerManifest ?? '', 'kube-apiserver');
-  const problem =
-    flags &&
-    signingProblem({
-      authority: await text(authority),
-      clientAuthorities: await text(flags.get('client-ca-file') ?? authority),
-      served: await text(flags.get('tls-cert-file') ?? join(pkiDir, 'apiserver.crt')),
-      kubeletKubeconfig,
-      kubeconfigFile: join(kubernetesDir, 'kubelet.conf'),
-      endpoints: discovery.endpoints,
-    });
-  const without = isControlPlane ? [] : [...staticPods, ...(kubeletKubeconfig === undefined ? ['kubelet'] : [])];
+  const without = isControlPlane ? [] : [...staticPods, ...(files.kubeletKubeconfig === undefined ? ['kubelet'] : [])];
   const own = { reads, manifests, settings, without, pkiDir };
+  const doubt = await doubtOfAdopted({ reads, pkiDir, kubernetesDir, files, endpoints: discovery.endpoints, text });
   const found = { ...discovery, ...own, notes: [...unread, ...discovery.notes, ...doubled] };
-  if (problem === undefined) return found;
-  const note = `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
-  return { ...found, lacks: given.lacks ?? [...found.lacks, 'trustedAuthority'], notes: [...found.notes, note] };
+  if (doubt === undefined) return found;
+  return { ...found, lacks: given.lacks ?? [...found.lacks, 'trustedAuthority'], notes: [...found.notes, doubt] };
+}
+
+interface Adopted extends Pick<Discovery, 'reads' | 'pkiDir' | 'endpoints'> {
+  readonly kubernetesDir: string;
+  readonly files: KubeadmFiles;
+  readonly text: MachineFiles['text'];
+}
+
+/** Why an adopted machine renews no certificate of its kubelet; undefined where nothing is against it. */
+async function doubtOfAdopted(adopted: Adopted): Promise<string | undefined> {
+  const { reads, pkiDir, kubernetesDir, files, endpoints, text } = adopted;
+  const flags = reads['kube-apiserver'] && flagsOf(files.apiServerManifest ?? '', 'kube-apiserver');
+  if (flags === undefined) return undefined;
+  const authority = join(pkiDir, 'ca.crt');
+  const problem = signingProblem({
+    authority: await text(authority),
+    clientAuthorities: await text(flags.get('client-ca-file') ?? authority),
+    served: await text(flags.get('tls-cert-file') ?? join(pkiDir, 'apiserver.crt')),
+    kubeletKubeconfig: files.kubeletKubeconfig,
+    kubeconfigFile: join(kubernetesDir, 'kubelet.conf'),
+    endpoints,
+  });
+  if (problem === undefined) return undefined;
+  return `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
+}
+
+interface Gathering {
+  readonly directories: KubeadmQuestion['directories'];
+  readonly manifests: StaticPods['manifests'];
+  readonly settings: SettingsHere;
+  /** Kubeconfigs of kube-controller-manager and kube-scheduler, as far as they have been read. */
+  readonly others: Readonly<Record<string, string | undefined>>;
+  readonly text: MachineFiles['text'];
+}
+
+async function textsOf({ directories, manifests, settings, others, text }: Gathering): Promise<KubeadmFiles> {
+  const { kubernetesDir, pkiDir, kubeletDir } = directories;
+  const conf = (name: string): Promise<string | undefined> => text(join(kubernetesDir, name));
+  const told = (flag: string): string | undefined =>
+    hostPathOf(settings['kubelet']?.values.get(flag)?.at(-1), settings['kubelet']?.mounts ?? []);
+  const superAdminKubeconfig = await conf('super-admin.conf');
+  return {
+    apiServerManifest: manifests['kube-apiserver'],
+    etcdManifest: manifests['etcd'],
+    kubeletConfiguration: await text(join(kubeletDir, 'config.yaml')),
+    kubeletFlags: await text(join(kubeletDir, 'kubeadm-flags.env')),
+    kubeletCertificate: await text(join(told('cert-dir') ?? join(kubeletDir, 'pki'), 'kubelet-client-current.pem')),
+    kubeletKubeconfig: await text(told('kubeconfig') ?? join(kubernetesDir, 'kubelet.conf')),
+    adminKubeconfig: await conf('admin.conf'),
+    superAdminKubeconfig,
+    otherKubeconfigs: [superAdminKubeconfig, ...Object.values(others)],
+    // The name that the kubelet takes for itself, and the one of the last start of the machine.
+    hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),
+    apiServerCertificate: await text(join(pkiDir, 'apiserver.crt')),
+    etcdCertificates: [await text(join(pkiDir, 'etcd/server.crt')), await text(join(pkiDir, 'etcd/peer.crt'))],
+  };
 }
 
 function ownAddresses(): Record<string, string[]> {
