@@ -11,14 +11,13 @@ import {
   configure,
   expireFlagged,
   holdsValid,
-  isFlag,
-  keyFileOf,
   type OwnFile,
   ownDirectory,
   ownFiles,
   putOwnFile,
   runOn,
   tellComponents,
+  tellOf,
   wordsByComponent,
 } from '../support/cluster/flagged-machine.ts';
 import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
@@ -90,17 +89,7 @@ describe('flags that name files', () => {
       await using machine = await whole.copy();
       const files = ownFiles(['pair', 'signer', 'kubeconfig']);
       for (const one of files) await putOwnFile(machine, one);
-      const words = wordsByComponent(files.filter(isFlag));
-      const others = files.filter((one) => !isFlag(one));
-      words['kube-apiserver'] = [
-        ...(words['kube-apiserver'] ?? []),
-        ...(await configure(machine, 'kube-apiserver', others)),
-      ];
-      const client = others.find(({ flag }) => flag === 'etcdctl-cert')?.file ?? '';
-      await tellComponents(machine, words, [
-        { name: 'ETCDCTL_CERT', value: client },
-        { name: 'ETCDCTL_KEY', value: keyFileOf(client) },
-      ]);
+      await tellOf(machine, files);
       await expireFlagged(machine, (file) => file.includes(ownDirectory));
       expect(await Promise.all(files.map((one) => holdsValid(machine, one)))).not.toContain(true);
       const { stderr } = await runOn(machine, '--mode=regen', '--once');
@@ -121,15 +110,7 @@ describe('flags that name files', () => {
       await expireFlagged(machine, () => false);
       const files = ownFiles(['bundle', 'webhook']);
       for (const one of files) await putOwnFile(machine, one);
-      const words = wordsByComponent(files.filter(isFlag));
-      const others = files.filter((one) => !isFlag(one));
-      words['kube-apiserver'] = [
-        ...(words['kube-apiserver'] ?? []),
-        ...(await configure(machine, 'kube-apiserver', others)),
-      ];
-      await tellComponents(machine, words, [
-        { name: 'ETCDCTL_CACERT', value: others.find(({ flag }) => flag === 'etcdctl-cacert')?.file ?? '' },
-      ]);
+      await tellOf(machine, files);
       const { stderr, code } = await runOn(machine, '--mode=regen', '--once');
       expect(
         files.filter(({ file }) => !stderr.includes(file)).map(({ file }) => file),

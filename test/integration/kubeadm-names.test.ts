@@ -4,13 +4,10 @@ import { execFile } from 'node:child_process';
 import { generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { advertiseAddress, KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
-import { asRoot, unseen } from '../support/cluster/namespaces.ts';
+import { advertiseAddress, KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
 
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
 const exec = promisify(execFile);
 
 let whole: KubeadmMachine;
@@ -18,22 +15,6 @@ beforeAll(async () => {
   whole = await KubeadmMachine.create();
 });
 afterAll(() => whole?.[Symbol.asyncDispose]());
-
-async function run(machine: KubeadmMachine): Promise<Outcome> {
-  const [backupDir, lockDir] = [join(machine.root, 'backups'), join(machine.root, 'lock')];
-  const config = join(machine.root, 'recovery.yaml');
-  await writeFile(
-    config,
-    `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n` +
-      `directories: ${JSON.stringify(machine.directories)}\nregen: ${JSON.stringify({ backupDir, lockDir })}\n`,
-  );
-  const own = [process.execPath, program, '--mode=regen', '--once', `--config=${config}`];
-  return new Promise((resolve) => {
-    execFile('unshare', [...asRoot, '--net', ...unseen, ...own], { maxBuffer: 1 << 24 }, (err, stdout, stderr) => {
-      resolve({ stdout, stderr, code: err === null ? 0 : typeof err.code === 'number' ? err.code : -1 });
-    });
-  });
-}
 
 const namesOf = async (file: string): Promise<string | undefined> =>
   new X509Certificate(await readFile(file)).subjectAltName;
@@ -61,7 +42,7 @@ describe('a run on a machine of kubeadm', { concurrent: false }, () => {
     await using machine = await whole.copy();
     await signNameless(machine, pair, authority);
     expect(await namesOf(machine.path('pki', `${pair}.crt`))).toBeUndefined();
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(code, stderr).toBe(0);
     const names = await namesOf(machine.path('pki', `${pair}.crt`));
     for (const name of [`IP Address:${advertiseAddress}`, 'DNS:node1']) expect(names).toContain(name);
@@ -81,7 +62,7 @@ describe('a run on a machine of kubeadm', { concurrent: false }, () => {
       else await writeFile(file, state === 'empty' ? '' : otherPublicKey());
       const before = await readFile(file).catch(() => 'absent');
       const keyBefore = await readFile(key).catch(() => 'absent');
-      const { code, stderr } = await run(machine);
+      const { code, stderr } = await machine.regen();
       expect(code, stderr).toBe(5);
       expect(stderr).toContain(message);
       expect(stderr).toContain('copy it from another control plane');
@@ -97,10 +78,10 @@ describe('a run on a machine of kubeadm', { concurrent: false }, () => {
     for (const name of ['sa.key', 'sa.pub'])
       await rename(machine.path('pki', name), machine.path('pki', `own-${name}`));
     await writeFile(manifest, text.replaceAll('/sa.', '/own-sa.'));
-    const sound = await run(machine);
+    const sound = await machine.regen();
     expect(sound.code, sound.stderr).toBe(0);
     await writeFile(machine.path('pki', 'own-sa.key'), '');
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(code, stderr).toBe(5);
     expect(stderr).toContain('own-sa.key\\" is empty');
   });
@@ -112,7 +93,7 @@ describe('a run on a machine of kubeadm', { concurrent: false }, () => {
     const text = await readFile(manifest, 'utf8');
     await writeFile(manifest, text.replace(flag, '$1/etc/kubernetes/pki/former.pub\n$1$2'));
     await writeFile(machine.path('pki', 'former.pub'), otherPublicKey());
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(code, stderr).toBe(0);
   });
 
@@ -130,7 +111,7 @@ describe('a run on a machine of kubeadm', { concurrent: false }, () => {
     const pair = machine.path('pki', 'apiserver-kubelet-client');
     for (const file of [`${pair}.crt`, `${pair}.key`]) await rm(file);
     await writeFile(machine.path('admin.conf'), '');
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(code, stderr).toBe(0);
     expect(new X509Certificate(await readFile(`${pair}.crt`)).subject).toContain(`O=${group}`);
     const [, data = ''] =
@@ -144,7 +125,7 @@ describe('a run on a machine of kubeadm', { concurrent: false }, () => {
     for (const file of ['pki/apiserver.crt', 'pki/apiserver.key', 'controller-manager.conf']) {
       await rm(machine.path(file));
     }
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(code, stderr).toBe(0);
     expect(await namesOf(machine.path('pki/apiserver.crt'))).toContain(`IP Address:${advertiseAddress}`);
     const made = await readFile(machine.path('controller-manager.conf'), 'utf8');

@@ -40,7 +40,7 @@ export const ownFiles = (holds: readonly FileRole['holds'][]): readonly OwnFile[
     }),
   );
 
-export const keyFileOf = (file: string): string => file.replace(/\.crt$/, '.key');
+const keyFileOf = (file: string): string => file.replace(/\.crt$/, '.key');
 
 /** The words by which a component is told of a file and its key. */
 const wordsOf = ({ flag, role, file }: OwnFile): readonly string[] => {
@@ -50,7 +50,7 @@ const wordsOf = ({ flag, role, file }: OwnFile): readonly string[] => {
 };
 
 /** Roles that only a field of a configuration or a variable of the environment names, and no flag. */
-export const isFlag = ({ flag }: OwnFile): boolean =>
+const isFlag = ({ flag }: OwnFile): boolean =>
   !/^(egress-selector-c|admission-webhook-k|authorization-config-k|etcdctl-)/.test(flag);
 
 export const placeBelow = (machine: KubeadmMachine, file: string): string => join(machine.root, file);
@@ -236,3 +236,18 @@ export const wordsByComponent = (files: readonly OwnFile[]): Record<string, read
   Object.fromEntries(
     [...Map.groupBy(files, ({ component }) => component)].map(([component, all]) => [component, all.flatMap(wordsOf)]),
   );
+
+/** Tells components of all these files, by flags, by fields of configurations and by variables of etcd's environment. */
+export async function tellOf(machine: KubeadmMachine, files: readonly OwnFile[]): Promise<void> {
+  const words = wordsByComponent(files.filter(isFlag));
+  const others = files.filter((one) => !isFlag(one));
+  const configured = await configure(machine, 'kube-apiserver', others);
+  words['kube-apiserver'] = [...(words['kube-apiserver'] ?? []), ...configured];
+  const variable = (name: string, flag: string, placeOf = (file: string): string => file): Nested[] =>
+    others.filter((one) => one.flag === flag).map(({ file }) => ({ name, value: placeOf(file) }));
+  await tellComponents(machine, words, [
+    ...variable('ETCDCTL_CERT', 'etcdctl-cert'),
+    ...variable('ETCDCTL_KEY', 'etcdctl-cert', keyFileOf),
+    ...variable('ETCDCTL_CACERT', 'etcdctl-cacert'),
+  ]);
+}
